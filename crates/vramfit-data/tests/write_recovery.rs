@@ -243,12 +243,12 @@ fn content_that_cannot_be_is_refused() {
     assert_eq!(
         refused(with(&|c| {
             c.datasets[0].storage = Storage::Contiguous;
-            c.datasets[0].most = vec![u64::MAX, 50];
+            c.datasets[0].max_shape = vec![u64::MAX, 50];
         })),
         "dataset `x` cannot be written: it can grow and is not in chunks"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[0].most = vec![ROWS - 1, 50])),
+        refused(with(&|c| c.datasets[0].max_shape = vec![ROWS - 1, 50])),
         "dataset `x` cannot be written: it is larger than it may become"
     );
     assert_eq!(

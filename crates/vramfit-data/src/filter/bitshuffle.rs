@@ -4,9 +4,9 @@
 //! Elements are taken in blocks of a multiple of eight. Those behind the last multiple of eight are
 //! left as they are.
 
-use super::frame::Frame;
-use super::interleave::{join, of_size};
-use super::{Fault, lz4, zstd};
+use super::byte_reader::ByteReader;
+use super::byte_unshuffle::{assemble, of_size};
+use super::{DecodeError, lz4, zstd};
 
 /// Bytes that go through the steps of unshuffling together, where elements are not large: they stay in the processor's
 /// first cache.
@@ -28,10 +28,10 @@ pub(super) fn decode(
     size: usize,
     block: usize,
     codec: Codec,
-    unpacker: &mut zstd::Unpacker,
+    unpacker: &mut zstd::ZstdDecoder,
     planes: &mut Vec<u8>,
-) -> Result<usize, Fault> {
-    let mut frame = Frame::new(input);
+) -> Result<usize, DecodeError> {
+    let mut frame = ByteReader::new(input);
     let (length, block) = match codec {
         Codec::None => (input.len(), block),
         _ => {
@@ -40,7 +40,7 @@ pub(super) fn decode(
         }
     };
     let Some(out) = out.get_mut(..length) else {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "it says it has {length} bytes, and {} are expected",
             out.len()
         )));
@@ -50,7 +50,7 @@ pub(super) fn decode(
         block => block,
     };
     if block % 8 != 0 {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "its blocks have {block} elements, which is no multiple of eight"
         )));
     }
@@ -71,7 +71,7 @@ pub(super) fn decode(
                 if codec == Codec::Lz4 {
                     lz4::raw(bytes, planes)?;
                 } else if unpacker.decode(bytes, planes)? != planes.len() {
-                    return Err(Fault::damaged(
+                    return Err(DecodeError::damaged(
                         "a zstd block decodes to too few bytes".to_owned(),
                     ));
                 }
@@ -105,7 +105,7 @@ pub(super) fn unshuffle(input: &[u8], out: &mut [u8], size: usize) {
         for (byte, bytes) in bytes.chunks_exact_mut(groups * 8).enumerate() {
             let bits =
                 std::array::from_fn(|bit| &input[(byte * 8 + bit) * plane + first..][..groups]);
-            join::<8>(bits, bytes);
+            assemble::<8>(bits, bytes);
             for eight in bytes.as_chunks_mut::<8>().0 {
                 *eight = transpose(u64::from_le_bytes(*eight)).to_le_bytes();
             }

@@ -2,9 +2,9 @@
 //! bytes or bits shuffled before.
 
 use super::bitshuffle;
-use super::deflate::Inflater;
-use super::frame::Frame;
-use super::{Fault, lz4, shuffle, zstd};
+use super::byte_reader::ByteReader;
+use super::deflate::DeflateDecoder;
+use super::{DecodeError, lz4, shuffle, zstd};
 
 const HEADER: usize = 16;
 /// What the flags say.
@@ -31,18 +31,18 @@ enum Codec {
 pub(super) fn decode(
     input: &[u8],
     out: &mut [u8],
-    inflater: &mut Inflater,
-    unpacker: &mut zstd::Unpacker,
+    deflate: &mut DeflateDecoder,
+    unpacker: &mut zstd::ZstdDecoder,
     shuffled: &mut Vec<u8>,
-) -> Result<usize, Fault> {
-    let mut frame = Frame::new(input);
+) -> Result<usize, DecodeError> {
+    let mut frame = ByteReader::new(input);
     let version = frame.byte()?;
     match version {
         1 | 2 => {}
         // Those of Blosc 2.
-        3..=5 => return Err(Fault::unsupported(format!("blosc format {version}"))),
+        3..=5 => return Err(DecodeError::unsupported(format!("blosc format {version}"))),
         _ => {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "there is no blosc format {version}"
             )));
         }
@@ -54,13 +54,13 @@ pub(super) fn decode(
     let block = frame.le_u32()? as usize;
     let compressed = frame.le_u32()? as usize;
     if compressed > input.len() {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "it says it has {compressed} bytes, and {} are stored",
             input.len()
         )));
     }
     let Some(out) = out.get_mut(..length) else {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "it says it has {length} bytes, and {} are expected",
             out.len()
         )));
@@ -70,7 +70,7 @@ pub(super) fn decode(
         return Ok(length);
     }
     if block == 0 && length > 0 {
-        return Err(Fault::damaged("its blocks have no bytes".to_owned()));
+        return Err(DecodeError::damaged("its blocks have no bytes".to_owned()));
     }
     let codec = match flags >> 5 {
         0 => Codec::BloscLz,
@@ -78,7 +78,7 @@ pub(super) fn decode(
         2 => Codec::Snappy,
         3 => Codec::Zlib,
         4 => Codec::Zstd,
-        codec => return Err(Fault::unsupported(format!("blosc's codec {codec}"))),
+        codec => return Err(DecodeError::unsupported(format!("blosc's codec {codec}"))),
     };
     for place in out.chunks_mut(block.max(1)) {
         let start = frame.le_u32()? as usize;
@@ -93,14 +93,14 @@ pub(super) fn decode(
         let bits = flags & BITS_SHUFFLED != 0 && block >= size;
         let bytes = flags & SHUFFLED != 0 && size > 1;
         if !bits && !bytes {
-            unpack(streams, place, parts, codec, inflater, unpacker)?;
+            unpack(streams, place, parts, codec, deflate, unpacker)?;
             continue;
         }
         if shuffled.len() < place.len() {
             shuffled.resize(place.len(), 0);
         }
         let shuffled = &mut shuffled[..place.len()];
-        unpack(streams, shuffled, parts, codec, inflater, unpacker)?;
+        unpack(streams, shuffled, parts, codec, deflate, unpacker)?;
         if bytes {
             shuffle::decode(shuffled, place, size)?;
         } else {
@@ -123,10 +123,10 @@ fn unpack(
     out: &mut [u8],
     parts: usize,
     codec: Codec,
-    inflater: &mut Inflater,
-    unpacker: &mut zstd::Unpacker,
-) -> Result<(), Fault> {
-    let mut frame = Frame::new(streams);
+    deflate: &mut DeflateDecoder,
+    unpacker: &mut zstd::ZstdDecoder,
+) -> Result<(), DecodeError> {
+    let mut frame = ByteReader::new(streams);
     let expected = out.len() / parts;
     if expected == 0 {
         return Ok(());
@@ -144,12 +144,12 @@ fn unpack(
                 expected
             }
             Codec::Snappy => unpack_snappy(bytes, place)?,
-            Codec::Zlib => inflater.decode(bytes, place)?,
+            Codec::Zlib => deflate.decode(bytes, place)?,
             Codec::Zstd => unpacker.decode(bytes, place)?,
             Codec::BloscLz => blosclz(bytes, place)?,
         };
         if made != expected {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "a blosc stream decodes to {made} bytes and not to {expected}"
             )));
         }
@@ -158,17 +158,17 @@ fn unpack(
 }
 
 /// Decompresses a raw Snappy stream. Returns how many bytes were made.
-fn unpack_snappy(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+fn unpack_snappy(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let unpacked = snap::raw::Decoder::new().decompress(input, out);
-    unpacked.map_err(|error| Fault::damaged(format!("a snappy stream is damaged: {error}")))
+    unpacked.map_err(|error| DecodeError::damaged(format!("a snappy stream is damaged: {error}")))
 }
 
 /// BloscLZ, Blosc's own codec, which is FastLZ with longer distances. Returns how many bytes were made.
-fn blosclz(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+fn blosclz(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     /// Distances from here on have two bytes of their own.
-    const FAR: usize = 8191;
-    let mut frame = Frame::new(input);
-    let too_long = || Fault::damaged("a blosclz stream decodes to too many bytes");
+    const FAR_DISTANCE: usize = 8191;
+    let mut frame = ByteReader::new(input);
+    let too_long = || DecodeError::damaged("a blosclz stream decodes to too many bytes");
     let mut to = 0;
     // The first control byte is always one of literals.
     let mut control = match frame.rest().is_empty() {
@@ -200,7 +200,7 @@ fn blosclz(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
             let mut back = high + low;
             if low == 255 && high == 31 << 8 {
                 back = usize::from(frame.byte()?) << 8;
-                back += usize::from(frame.byte()?) + FAR;
+                back += usize::from(frame.byte()?) + FAR_DISTANCE;
             }
             let length = length + 3;
             let start = to.checked_sub(back + 1);

@@ -2,18 +2,18 @@
 
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::Fault;
+use super::DecodeError;
 
 /// A decompressor, which is large and is kept.
 #[derive(Default)]
-pub(super) struct Inflater(Option<Decompressor>);
+pub(super) struct DeflateDecoder(Option<Decompressor>);
 
-impl Inflater {
+impl DeflateDecoder {
     /// Decompresses and returns how many bytes were made.
-    pub(super) fn decode(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
-        let inflater = self.0.get_or_insert_with(Decompressor::new);
-        inflater.zlib_decompress(input, out).map_err(|error| {
-            Fault::damaged(match error {
+    pub(super) fn decode(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+        let deflate = self.0.get_or_insert_with(Decompressor::new);
+        deflate.zlib_decompress(input, out).map_err(|error| {
+            DecodeError::damaged(match error {
                 DecompressionError::BadData => "its deflate stream is damaged".to_owned(),
                 DecompressionError::InsufficientSpace => format!(
                     "its deflate stream decodes to more than {} bytes",

@@ -1,17 +1,19 @@
 //! Fletcher's checksum of 32 bits, behind the bytes of a chunk.
 
-use super::Fault;
+use super::DecodeError;
 
 /// How many bytes the checksum takes.
 pub(super) const LENGTH: usize = 4;
 
 /// Verifies the checksum, passes the bytes on, and returns how many there are.
-pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let Some((bytes, stored)) = input.split_last_chunk::<LENGTH>() else {
-        return Err(Fault::damaged("it has no room for its checksum".to_owned()));
+        return Err(DecodeError::damaged(
+            "it has no room for its checksum".to_owned(),
+        ));
     };
     let Some(out) = out.get_mut(..bytes.len()) else {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "{} bytes were checked, and {} are expected",
             bytes.len(),
             out.len()
@@ -22,7 +24,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
     // HDF5 1.6.2 and before wrote both halves with their bytes swapped, and still reads it so.
     let swapped = (computed & 0x00ff_00ff) << 8 | (computed >> 8) & 0x00ff_00ff;
     if stored != computed && stored != swapped {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "its checksum is {stored:#010x} and must be {computed:#010x}"
         )));
     }

@@ -3,7 +3,7 @@
 use vramfit_core::Result;
 
 use super::scale_offset::ScaleOffset;
-use super::{Fault, Tools, bitshuffle, blosc, fletcher32, lz4, lzf, shuffle, unsupported};
+use super::{DecodeError, Decoders, bitshuffle, blosc, fletcher32, lz4, lzf, shuffle, unsupported};
 use crate::hdf5::FilterStep;
 
 /// A filter with what it needs to know.
@@ -67,13 +67,13 @@ impl Filter {
         &self,
         input: &[u8],
         out: &mut [u8],
-        tools: &mut Tools,
-    ) -> std::result::Result<usize, Fault> {
-        let Tools {
+        decoders: &mut Decoders,
+    ) -> std::result::Result<usize, DecodeError> {
+        let Decoders {
             deflate,
             zstd,
             block,
-        } = tools;
+        } = decoders;
         match self {
             Filter::Deflate => deflate.decode(input, out),
             Filter::Shuffle(size) => shuffle::decode(input, out, *size),

@@ -1,22 +1,22 @@
 //! LZ4 as HDF5's plugin frames it: the length of all, the length of a block, and the blocks, each
 //! with its compressed length. Numbers are big-endian.
 
-use super::Fault;
-use super::frame::Frame;
+use super::DecodeError;
+use super::byte_reader::ByteReader;
 
 /// Decompresses and returns how many bytes were made.
-pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
-    let mut frame = Frame::new(input);
+pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
+    let mut frame = ByteReader::new(input);
     let length = usize::try_from(frame.be_u64()?).unwrap_or(usize::MAX);
     let Some(out) = out.get_mut(..length) else {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "it says it has {length} bytes, and {} are expected",
             out.len()
         )));
     };
     let block = (frame.be_u32()? as usize).min(length);
     if block == 0 && length > 0 {
-        return Err(Fault::damaged("its blocks have no bytes".to_owned()));
+        return Err(DecodeError::damaged("its blocks have no bytes".to_owned()));
     }
     for place in out.chunks_mut(block.max(1)) {
         let compressed = frame.be_u32()? as usize;
@@ -28,7 +28,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
 
 /// Decompresses one block to exactly as many bytes as `out` has. A block of that very length was
 /// left as it is.
-fn block_exactly(bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+fn block_exactly(bytes: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
     if bytes.len() == out.len() {
         out.copy_from_slice(bytes);
         return Ok(());
@@ -37,13 +37,15 @@ fn block_exactly(bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
 }
 
 /// Decompresses a block without a frame to exactly as many bytes as `out` has.
-pub(super) fn raw(bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+pub(super) fn raw(bytes: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
     let expected = out.len();
     match lz4_flex::block::decompress_into(bytes, out) {
         Ok(made) if made == expected => Ok(()),
-        Ok(made) => Err(Fault::damaged(format!(
+        Ok(made) => Err(DecodeError::damaged(format!(
             "an lz4 block decodes to {made} bytes and not to {expected}"
         ))),
-        Err(error) => Err(Fault::damaged(format!("an lz4 block is damaged: {error}"))),
+        Err(error) => Err(DecodeError::damaged(format!(
+            "an lz4 block is damaged: {error}"
+        ))),
     }
 }

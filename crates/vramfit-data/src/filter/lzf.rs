@@ -1,9 +1,9 @@
 //! LZF, h5py's own fast compression: literals, and repetitions of what came up to 8 KiB before.
 
-use super::Fault;
+use super::DecodeError;
 
 /// Decompresses and returns how many bytes were made.
-pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let cut = || "its lzf stream is cut off".to_owned();
     let (mut from, mut to) = (0, 0);
     while let Some(&control) = input.get(from) {
@@ -45,8 +45,8 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
     Ok(to)
 }
 
-fn too_long() -> Fault {
-    Fault::damaged("its lzf stream decodes to too many bytes")
+fn too_long() -> DecodeError {
+    DecodeError::damaged("its lzf stream decodes to too many bytes")
 }
 
 #[cfg(test)]

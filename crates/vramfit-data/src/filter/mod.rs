@@ -6,10 +6,10 @@
 
 mod bitshuffle;
 mod blosc;
+mod byte_reader;
+mod byte_unshuffle;
 mod deflate;
 pub(crate) mod fletcher32;
-mod frame;
-mod interleave;
 mod kinds;
 mod lz4;
 mod lzf;
@@ -29,26 +29,26 @@ pub(crate) const REPACK: &str = "`h5repack -f SHUF -f GZIP=4 old.h5 new.h5`";
 
 /// Why a chunk cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum DecodeError {
     /// Its bytes are not what the filter makes.
     Damaged(String),
     /// It was made in a way that is not known here: what that is.
     Unsupported(String),
 }
 
-impl Fault {
-    pub(crate) fn damaged(what: impl Into<String>) -> Fault {
-        Fault::Damaged(what.into())
+impl DecodeError {
+    pub(crate) fn damaged(what: impl Into<String>) -> DecodeError {
+        DecodeError::Damaged(what.into())
     }
 
-    fn unsupported(what: impl Into<String>) -> Fault {
-        Fault::Unsupported(what.into())
+    fn unsupported(what: impl Into<String>) -> DecodeError {
+        DecodeError::Unsupported(what.into())
     }
 }
 
-impl From<String> for Fault {
-    fn from(what: String) -> Fault {
-        Fault::Damaged(what)
+impl From<String> for DecodeError {
+    fn from(what: String) -> DecodeError {
+        DecodeError::Damaged(what)
     }
 }
 
@@ -61,7 +61,7 @@ pub struct Scratch {
     pub(crate) decoded: Vec<u8>,
     /// Between two filters.
     between: [Vec<u8>; 2],
-    tools: Tools,
+    decoders: Decoders,
 }
 
 impl fmt::Debug for Scratch {
@@ -72,9 +72,9 @@ impl fmt::Debug for Scratch {
 
 /// The states of decompressors, and room for a block of those that have blocks.
 #[derive(Default)]
-struct Tools {
-    deflate: deflate::Inflater,
-    zstd: zstd::Unpacker,
+struct Decoders {
+    deflate: deflate::DeflateDecoder,
+    zstd: zstd::ZstdDecoder,
     block: Vec<u8>,
 }
 
@@ -119,8 +119,8 @@ impl Pipeline {
         stored: &[u8],
         mask: u32,
         out: &mut [u8],
-        between: &mut Between<'_>,
-    ) -> std::result::Result<(), Fault> {
+        between: &mut ScratchBuffers<'_>,
+    ) -> std::result::Result<(), DecodeError> {
         let mut applied = self.filters.iter().enumerate().filter(|(place, _)| {
             // Masks have 32 bits, and no pipeline has more filters.
             mask.checked_shr(*place as u32).unwrap_or(0) & 1 == 0
@@ -132,14 +132,16 @@ impl Pipeline {
         lengths[0] = Some(out.len());
         for (_, filter) in applied.by_ref() {
             let (Some(step), Some(&before)) = (steps.get_mut(count), lengths.get(count)) else {
-                return Err(Fault::damaged("there are more than 32 filters".to_owned()));
+                return Err(DecodeError::damaged(
+                    "there are more than 32 filters".to_owned(),
+                ));
             };
             *step = Some(filter);
             count += 1;
             lengths[count] = before.and_then(|before| filter.encoded_length(before));
         }
         if lengths[count].is_some_and(|length| length != stored.len()) {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "{} bytes are stored and not {}",
                 stored.len(),
                 lengths[count].unwrap_or_default()
@@ -150,30 +152,30 @@ impl Pipeline {
 }
 
 /// The part of [`Scratch`] that decoding needs beside its input.
-pub(crate) struct Between<'a> {
+pub(crate) struct ScratchBuffers<'a> {
     buffers: &'a mut [Vec<u8>; 2],
-    tools: &'a mut Tools,
+    decoders: &'a mut Decoders,
 }
 
 impl Scratch {
     /// Splits off the chunk as it is stored and as it was, for decoding one into the other.
-    pub(crate) fn parts(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>, Between<'_>) {
-        let between = Between {
+    pub(crate) fn parts(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>, ScratchBuffers<'_>) {
+        let between = ScratchBuffers {
             buffers: &mut self.between,
-            tools: &mut self.tools,
+            decoders: &mut self.decoders,
         };
         (&mut self.stored, &mut self.decoded, between)
     }
 }
 
-impl Between<'_> {
+impl ScratchBuffers<'_> {
     fn run(
         &mut self,
         steps: &[Option<&Filter>],
         lengths: &[Option<usize>; 33],
         stored: &[u8],
         out: &mut [u8],
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<(), DecodeError> {
         if steps.is_empty() {
             out.copy_from_slice(stored);
             return Ok(());
@@ -191,14 +193,14 @@ impl Between<'_> {
                 &from[..length]
             };
             if place == 0 {
-                let made = filter.decode(input, out, self.tools)?;
+                let made = filter.decode(input, out, self.decoders)?;
                 return exactly(made, out.len());
             }
             let room = lengths[place].unwrap_or(most);
             if to.len() < room {
                 to.resize(room, 0);
             }
-            let made = filter.decode(input, &mut to[..room], self.tools)?;
+            let made = filter.decode(input, &mut to[..room], self.decoders)?;
             if let Some(expected) = lengths[place] {
                 exactly(made, expected)?;
             }
@@ -209,10 +211,10 @@ impl Between<'_> {
     }
 }
 
-fn exactly(made: usize, expected: usize) -> std::result::Result<(), Fault> {
+fn exactly(made: usize, expected: usize) -> std::result::Result<(), DecodeError> {
     match made == expected {
         true => Ok(()),
-        false => Err(Fault::damaged(format!(
+        false => Err(DecodeError::damaged(format!(
             "it decodes to {made} bytes and not to {expected}"
         ))),
     }

@@ -1,7 +1,7 @@
 //! Scale-offset of integers: what is stored is how far each is above the smallest, in as few bits as
 //! the largest needs.
 
-use super::{Fault, frame::Frame};
+use super::{DecodeError, byte_reader::ByteReader};
 
 /// What the filter's parameters say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,26 +44,26 @@ impl ScaleOffset {
     }
 
     /// Unpacks the numbers and returns how many bytes were made.
-    pub(super) fn decode(&self, input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+    pub(super) fn decode(&self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         let length = self.count.checked_mul(self.size);
         let Some(out) = length.and_then(|length| out.get_mut(..length)) else {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "it says it has {} elements, which are too many",
                 self.count
             )));
         };
-        let mut frame = Frame::new(input);
+        let mut frame = ByteReader::new(input);
         let bits = frame.le_u32()?;
         let width = usize::from(frame.byte()?);
         if width > 8 {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "its smallest number has {width} bytes"
             )));
         }
         let smallest = frame.le_u64()?;
         let all = self.size as u32 * 8;
         if bits > all {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "its numbers have {bits} bits, and the type has {all}"
             )));
         }
@@ -79,7 +79,7 @@ impl ScaleOffset {
             return Ok(out.len());
         }
         if packed.len() < (self.count * bits as usize).div_ceil(8) {
-            return Err(Fault::damaged("it is cut off".to_owned()));
+            return Err(DecodeError::damaged("it is cut off".to_owned()));
         }
         // The largest code stands for what was never written.
         let missing = (1_u64 << bits) - 1;

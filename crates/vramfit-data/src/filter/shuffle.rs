@@ -1,15 +1,15 @@
 //! Shuffle: the first bytes of all elements, then the second bytes, and so on.
 
-use super::Fault;
-use super::interleave::of_size;
+use super::DecodeError;
+use super::byte_unshuffle::of_size;
 
 /// Puts the elements together again and returns how many bytes were made.
 ///
 /// What is left over behind the last whole element was not shuffled.
-pub(super) fn decode(input: &[u8], out: &mut [u8], size: usize) -> Result<usize, Fault> {
+pub(super) fn decode(input: &[u8], out: &mut [u8], size: usize) -> Result<usize, DecodeError> {
     let length = input.len();
     let Some(out) = out.get_mut(..length) else {
-        return Err(Fault::damaged(format!(
+        return Err(DecodeError::damaged(format!(
             "{length} bytes were shuffled, and {} are expected",
             out.len()
         )));

@@ -2,21 +2,21 @@
 
 use zstd::bulk::Decompressor;
 
-use super::Fault;
+use super::DecodeError;
 
 /// A decompressor, which is large and is kept.
 #[derive(Default)]
-pub(super) struct Unpacker(Option<Decompressor<'static>>);
+pub(super) struct ZstdDecoder(Option<Decompressor<'static>>);
 
-impl Unpacker {
+impl ZstdDecoder {
     /// Decompresses and returns how many bytes were made.
-    pub(super) fn decode(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+    pub(super) fn decode(&mut self, input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
         let unpacker = match &mut self.0 {
             Some(unpacker) => unpacker,
             none => none.insert(Decompressor::new().map_err(|error| error.to_string())?),
         };
         unpacker.decompress_to_buffer(input, out).map_err(|error| {
-            Fault::damaged(format!(
+            DecodeError::damaged(format!(
                 "its zstd frame does not decode to {} bytes: {error}",
                 out.len()
             ))

@@ -2,13 +2,13 @@
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::container::Container;
 use super::cursor::Cursor;
 use super::dataspace::Dataspace;
+use super::element_storage::TypeBytes;
 use super::group::dense_attributes;
 use super::header::{self, Header, kind};
-use super::reach::TypeBytes;
 
 /// An attribute as the file has it.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ fn each(header: &Header, mut work: impl FnMut(Result<Cursor<'_>>) -> Result<()>)
     let (heap, index) = (cursor.address()?, cursor.address()?);
     if let (Some(heap), Some(index)) = (heap, index) {
         let container = cursor.container();
-        let mut blocks = Blocks::new(container);
+        let mut blocks = BoundedReader::new(container);
         for found in dense_attributes(&mut blocks, heap, index)? {
             match found {
                 Ok((address, bytes)) => work(Ok(Cursor::new(container, &bytes, address)))?,

@@ -2,7 +2,7 @@
 
 use vramfit_core::Result;
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::cursor::Cursor;
 
 /// What a tree lists.
@@ -24,11 +24,11 @@ pub(crate) struct LeafEntry<'a> {
 
 /// Calls `visit` with every entry of the tree's leaves, in order.
 pub(crate) fn leaves(
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     root: u64,
     node: Node,
     key_width: usize,
-    visit: &mut dyn FnMut(&mut Blocks<'_>, LeafEntry<'_>) -> Result<()>,
+    visit: &mut dyn FnMut(&mut BoundedReader<'_>, LeafEntry<'_>) -> Result<()>,
 ) -> Result<()> {
     let container = blocks.container();
     let width = container.address_width();

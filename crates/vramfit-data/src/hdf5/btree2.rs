@@ -2,7 +2,7 @@
 
 use vramfit_core::Result;
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::cursor::Cursor;
 use super::datatype::bytes_for;
 
@@ -22,7 +22,7 @@ struct Shape {
 
 /// Calls `visit` with every record of a tree of one of the types `kinds`.
 pub(crate) fn records(
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     address: u64,
     kinds: &[u8],
     visit: &mut dyn FnMut(&mut Cursor<'_>) -> Result<()>,
@@ -87,7 +87,7 @@ fn shape(cursor: &Cursor<'_>, kind: u8, node: u64, record: u64, depth: u16) -> R
 }
 
 fn read_node(
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     shape: &Shape,
     (address, level, count): (u64, usize, u64),
     open: &mut Vec<(u64, usize, u64)>,

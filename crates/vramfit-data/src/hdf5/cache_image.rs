@@ -3,7 +3,7 @@
 
 use vramfit_core::Result;
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::container::Container;
 use super::cursor::Cursor;
 use super::header::{Header, kind};
@@ -32,7 +32,7 @@ impl CacheImage {
             return Ok(None);
         };
         let length = cursor.length()?;
-        let bytes = Blocks::new(container).read(address, length)?;
+        let bytes = BoundedReader::new(container).read(address, length)?;
         let mut cursor = Cursor::new(container, &bytes, address);
         cursor.signature(b"MDCI")?;
         cursor.version(&[0], "a metadata cache image")?;

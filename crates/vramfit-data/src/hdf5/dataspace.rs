@@ -13,7 +13,7 @@ pub(crate) struct Dataspace {
     /// Length of each axis; none for a single value.
     pub(crate) shape: Vec<u64>,
     /// How long each axis may become; `u64::MAX` without limit.
-    pub(crate) most: Vec<u64>,
+    pub(crate) max_shape: Vec<u64>,
     /// Whether there is no value at all, not even a single one.
     pub(crate) is_null: bool,
 }
@@ -35,18 +35,18 @@ impl Dataspace {
             return Err(cursor.damaged(format_args!("a dataspace of {axes} axes")));
         }
         let shape = read_lengths(cursor, axes)?;
-        let most = match flags & 1 {
+        let max = match flags & 1 {
             0 => shape.clone(),
             _ => read_lengths(cursor, axes)?,
         };
-        if let Some((length, most)) = shape.iter().zip(&most).find(|(length, most)| length > most) {
+        if let Some((length, max)) = shape.iter().zip(&max).find(|(length, max)| length > max) {
             return Err(cursor.damaged(format_args!(
-                "an axis is {length} long, and {most} is its maximum"
+                "an axis is {length} long, and {max} is its maximum"
             )));
         }
         Ok(Dataspace {
             shape,
-            most,
+            max_shape: max,
             is_null,
         })
     }

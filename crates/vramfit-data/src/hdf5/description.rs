@@ -25,7 +25,7 @@ pub(crate) struct Description {
 
 impl Description {
     /// Whether an object is a dataset.
-    pub(crate) fn is_of(header: &Header) -> bool {
+    pub(crate) fn is_present(header: &Header) -> bool {
         header.find(kind::LAYOUT).is_some()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::checksum::checksum;
 use super::container::Container;
 use super::cursor::Cursor;
@@ -27,7 +27,7 @@ pub(crate) struct FractalHeap {
 
 impl FractalHeap {
     /// Reads the heap at an address, with all its blocks.
-    pub(crate) fn read(blocks: &mut Blocks<'_>, address: u64) -> Result<FractalHeap> {
+    pub(crate) fn read(blocks: &mut BoundedReader<'_>, address: u64) -> Result<FractalHeap> {
         let container = blocks.container();
         let length = 26 + 12 * container.length_width() + 3 * container.address_width();
         let bytes = blocks.read(address, length as u64)?;
@@ -126,7 +126,12 @@ impl FractalHeap {
 
     /// Reads the blocks below an indirect one. It has rows of blocks: those of the first two rows are
     /// as large as the first block, those of each later row twice as large as in the row before.
-    fn read_indirect(&mut self, blocks: &mut Blocks<'_>, root: u64, rows: u64) -> Result<()> {
+    fn read_indirect(
+        &mut self,
+        blocks: &mut BoundedReader<'_>,
+        root: u64,
+        rows: u64,
+    ) -> Result<()> {
         let container = blocks.container();
         let mut open = vec![(root, 0, rows)];
         while let Some((address, mut start, rows)) = open.pop() {
@@ -172,7 +177,7 @@ impl FractalHeap {
 
     fn read_direct(
         &mut self,
-        blocks: &mut Blocks<'_>,
+        blocks: &mut BoundedReader<'_>,
         address: u64,
         start: u64,
         size: u64,

@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use vramfit_core::Result;
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::container::Container;
 use super::cursor::Cursor;
 
 /// The collections of a file that were looked into. Each is read once, and together they are no longer
 /// than the file.
 pub(crate) struct GlobalHeap<'a> {
-    blocks: Blocks<'a>,
+    blocks: BoundedReader<'a>,
     collections: HashMap<u64, Collection>,
 }
 
@@ -26,7 +26,7 @@ impl<'a> GlobalHeap<'a> {
     /// Begins with no collection read.
     pub(crate) fn new(container: &'a Container) -> Self {
         GlobalHeap {
-            blocks: Blocks::new(container),
+            blocks: BoundedReader::new(container),
             collections: HashMap::new(),
         }
     }

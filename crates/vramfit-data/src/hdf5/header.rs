@@ -2,7 +2,7 @@
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::container::Container;
 use super::cursor::Cursor;
 
@@ -105,7 +105,7 @@ impl Header {
             address,
             messages: Vec::new(),
         };
-        let mut blocks = Blocks::new(container);
+        let mut blocks = BoundedReader::new(container);
         let mut signature = [0; 4];
         container.read_structure(address, &mut signature)?;
         if &signature == b"OHDR" {
@@ -157,7 +157,7 @@ impl Header {
             .damaged(self.address, format_args!("the object has no {what}"))
     }
 
-    fn read_old(&mut self, blocks: &mut Blocks<'_>) -> Result<()> {
+    fn read_old(&mut self, blocks: &mut BoundedReader<'_>) -> Result<()> {
         let bytes = blocks.read(self.address, 16)?;
         let mut cursor = Cursor::new(blocks.container(), &bytes, self.address);
         cursor.version(&[1], "an object header")?;
@@ -180,7 +180,7 @@ impl Header {
         Ok(())
     }
 
-    fn read_new(&mut self, blocks: &mut Blocks<'_>) -> Result<()> {
+    fn read_new(&mut self, blocks: &mut BoundedReader<'_>) -> Result<()> {
         let source = blocks.container().source();
         let prefix = source.length().saturating_sub(self.address).min(34);
         let mut bytes = vec![0; prefix as usize];

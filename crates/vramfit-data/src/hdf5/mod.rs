@@ -12,13 +12,13 @@
 //! | `header`, `dataspace`, `datatype`, `fill`, `layout`, `pipeline`, `attribute` | object headers and their messages |
 //! | `group/` | members of groups, in all three forms |
 //! | `btree1`, `btree2`, `fractal_heap`, `global_heap` | what those are made of |
-//! | `reach` | whether elements lead elsewhere in the file |
+//! | `element_storage` | whether elements lead elsewhere in the file |
 //! | `index/` | chunk indexes, in all six forms |
 //! | `virtual_map` | what virtual datasets are made of |
 //! | `object`, `tree` | finding an object by its path, and listing them all |
 
 pub(crate) mod attribute;
-pub(crate) mod blocks;
+pub(crate) mod bounded_reader;
 pub(crate) mod btree1;
 pub(crate) mod btree2;
 pub(crate) mod cache_image;
@@ -28,6 +28,7 @@ pub(crate) mod cursor;
 pub(crate) mod dataspace;
 pub(crate) mod datatype;
 pub(crate) mod description;
+pub(crate) mod element_storage;
 pub(crate) mod fill;
 pub(crate) mod fractal_heap;
 pub(crate) mod global_heap;
@@ -37,7 +38,6 @@ pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod object;
 pub(crate) mod pipeline;
-pub(crate) mod reach;
 pub(crate) mod tree;
 mod unclosed;
 pub(crate) mod virtual_map;

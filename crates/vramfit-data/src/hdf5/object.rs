@@ -50,7 +50,7 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
                 open.extend(names(to));
             }
             Target::External { file, path } => {
-                container = open_beside(&container, file)?;
+                container = open_sibling(&container, file)?;
                 here = container.root();
                 open.extend(names(path));
             }
@@ -95,7 +95,7 @@ fn nothing(container: &Container, path: &str, name: &str, links: &[group::Link])
 /// Opens another file that a link or a virtual dataset names, in the directory of this one or below.
 ///
 /// A path that leads elsewhere is refused: a file from a stranger must not make us read others.
-pub(crate) fn open_beside(container: &Container, name: &str) -> Result<Container> {
+pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Container> {
     let path = Path::new(name);
     let stays = path
         .components()

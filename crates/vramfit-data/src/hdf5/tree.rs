@@ -148,7 +148,7 @@ impl Walk<'_> {
             return self.group(path, &header, depth);
         }
         let attributes = attribute::names(&header).unwrap_or_default();
-        let content = match Description::is_of(&header) {
+        let content = match Description::is_present(&header) {
             true => Content::Dataset(summary(Description::read(self.container.clone(), header)?)),
             false => Content::Other,
         };
@@ -181,7 +181,7 @@ fn summary(description: Description) -> Summary {
     };
     Summary {
         shape: description.space.shape,
-        max_shape: description.space.most,
+        max_shape: description.space.max_shape,
         element: description.element,
         layout,
         chunk,

@@ -7,7 +7,7 @@ use vramfit_core::Result;
 use super::dataset::{Dataset, Storage, unsupported};
 use super::row_reader::RowReader;
 use super::runs::{Run, find_runs, run_start};
-use crate::filter::{self, Fault, Scratch};
+use crate::filter::{self, DecodeError, Scratch};
 use crate::hdf5::{Chunk, Grid};
 
 /// Rows nearer to each other than this are read together with what is between them.
@@ -280,7 +280,9 @@ impl RowReader {
         let (stored, decoded, mut between) = scratch.parts();
         if column.is_plain {
             if chunk.size < column.grid.chunk_bytes() {
-                return Err(self.bad_chunk(chunk, &Fault::damaged("it is shorter than a chunk")));
+                return Err(
+                    self.bad_chunk(chunk, &DecodeError::damaged("it is shorter than a chunk"))
+                );
             }
             let address = chunk.address + rows.start * row_bytes;
             let length = (rows.end - rows.start) * row_bytes;
@@ -354,19 +356,20 @@ impl RowReader {
         self.dataset.container().source()
     }
 
-    fn bad_chunk(&self, chunk: Chunk, fault: &Fault) -> vramfit_core::Error {
+    fn bad_chunk(&self, chunk: Chunk, fault: &DecodeError) -> vramfit_core::Error {
         let path = Dataset::path(&self.dataset);
         let place = format!("chunk {} of dataset `{path}`", chunk.index);
         match fault {
-            Fault::Damaged(what) => {
+            DecodeError::Damaged(what) => {
                 let what = format_args!("{place}: {what}");
                 self.source().damaged(chunk.address, what)
             }
-            Fault::Unsupported(what) => unsupported(&format!("{place}: {what} is not supported"))
-                .hint(format!(
+            DecodeError::Unsupported(what) => {
+                unsupported(&format!("{place}: {what} is not supported")).hint(format!(
                     "rewrite the file where it can be read: {}",
                     filter::REPACK
-                )),
+                ))
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::hdf5::{Axis, Number, Numbers, Scalar};
 
 /// Copies the numbers of elements from a decoded chunk and makes them what is wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct Convert {
+pub(crate) struct Converter {
     /// Bytes of an element in the file.
     stride: usize,
     /// Bytes of an element as it is wanted.
@@ -54,13 +54,13 @@ enum Kernel {
     Each(Conversion),
 }
 
-impl Convert {
+impl Converter {
     /// Prepares to copy the numbers of elements of `stride` bytes.
     ///
     /// # Errors
     ///
     /// `invalid-argument` when there is no such conversion.
-    pub(crate) fn new(stride: usize, numbers: &Numbers, to: Scalar) -> Result<Convert> {
+    pub(crate) fn new(stride: usize, numbers: &Numbers, to: Scalar) -> Result<Converter> {
         let from = numbers.number;
         let placement = Placement::of(stride, numbers);
         let swapped = from.big_endian && from.scalar.size() > 1;
@@ -80,7 +80,7 @@ impl Convert {
                 .hint("floats become floats, and integers become integers or floats")
             })?),
         };
-        Ok(Convert {
+        Ok(Converter {
             stride,
             width: numbers.count() * to.size(),
             placement,
@@ -91,12 +91,12 @@ impl Convert {
     }
 
     /// Copies elements of so many bytes as they are, whatever they are.
-    pub(crate) fn identity(size: usize) -> Convert {
+    pub(crate) fn identity(size: usize) -> Converter {
         let byte = Number {
             scalar: Scalar::Uint8,
             big_endian: false,
         };
-        Convert {
+        Converter {
             stride: size,
             width: size,
             placement: Placement::Dense,

@@ -21,7 +21,7 @@ pub struct Dataset {
     container: Container,
     path: String,
     shape: Vec<u64>,
-    most: Vec<u64>,
+    max_shape: Vec<u64>,
     element: Element,
     filters: Pipeline,
     fill: Option<Vec<u8>>,
@@ -99,7 +99,7 @@ impl Dataset {
 
     fn open_any(container: &Container, path: &str, is_source: bool) -> Result<Dataset> {
         let (found, header) = object::find(container, path)?;
-        if !Description::is_of(&header) {
+        if !Description::is_present(&header) {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("`{path}` is not a dataset"),
@@ -122,7 +122,7 @@ impl Dataset {
         if space.is_null {
             return Err(Error::new(ErrorKind::InvalidArgument, "it has no values"));
         }
-        let (shape, most) = (space.shape, space.most);
+        let (shape, max_shape) = (space.shape, space.max_shape);
         let size = element.size();
         let elements = shape
             .iter()
@@ -152,7 +152,7 @@ impl Dataset {
                         .source()
                         .damaged(0, "the chunks do not fit to shape and type"));
                 }
-                let grid = Grid::new(&shape, &most, &chunked.chunk, chunked.element);
+                let grid = Grid::new(&shape, &max_shape, &chunked.chunk, chunked.element);
                 let grid =
                     grid.ok_or_else(|| unsupported("more than 2^64 chunks are not supported"))?;
                 if grid.chunk_bytes() > MAX_CHUNK_BYTES {
@@ -187,7 +187,7 @@ impl Dataset {
             container,
             path: path.to_owned(),
             shape,
-            most,
+            max_shape,
             fill,
             element,
             filters,
@@ -212,7 +212,7 @@ impl Dataset {
 
     /// Returns how long each axis may become; `u64::MAX` without limit.
     pub fn max_shape(&self) -> &[u64] {
-        &self.most
+        &self.max_shape
     }
 
     /// Returns what an element is.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::convert::Convert;
+use super::convert::Converter;
 use super::dataset::{Dataset, Storage, of_dataset, unsupported};
 use super::fields::find_numbers;
 use super::overflow;
@@ -35,7 +35,7 @@ pub struct RowOptions {
 #[derive(Debug)]
 pub struct RowReader {
     pub(super) dataset: Dataset,
-    pub(super) convert: Convert,
+    pub(super) convert: Converter,
     scalar: Scalar,
     row_shape: Vec<u64>,
     /// Elements of a row, and their bytes as they are wanted.
@@ -69,7 +69,7 @@ impl RowReader {
     /// `invalid-argument` when the dataset has no rows; `unsupported-feature` when a row is too large.
     pub fn raw(dataset: Dataset) -> Result<RowReader> {
         let path = dataset.path().to_owned();
-        let convert = Convert::identity(dataset.datatype().size());
+        let convert = Converter::identity(dataset.datatype().size());
         let pieces = |piece: &VirtualSource| RowReader::raw(Dataset::clone(&piece.dataset));
         let rows = RowReader::with(dataset, convert, Scalar::Uint8, &[], 1, &pieces);
         rows.map_err(|error| of_dataset(&path, &error))
@@ -81,7 +81,7 @@ impl RowReader {
         }
         let numbers = find_numbers(dataset.datatype(), options.field.as_deref())?;
         let scalar = options.to.unwrap_or(numbers.number.scalar);
-        let convert = Convert::new(dataset.datatype().size(), numbers, scalar)?;
+        let convert = Converter::new(dataset.datatype().size(), numbers, scalar)?;
         let inner: Vec<_> = numbers.axes.iter().map(|axis| axis.length as u64).collect();
         let pieces =
             |piece: &VirtualSource| RowReader::new(Dataset::clone(&piece.dataset), options);
@@ -90,7 +90,7 @@ impl RowReader {
 
     fn with(
         dataset: Dataset,
-        convert: Convert,
+        convert: Converter,
         scalar: Scalar,
         inner: &[u64],
         threads: usize,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vramfit_core::Result;
 
 use super::dataset::Dataset;
-use crate::hdf5::object::open_beside;
+use crate::hdf5::object::open_sibling;
 use crate::hdf5::virtual_map::{Mapping, unsupported};
 use crate::hdf5::{Container, Element};
 
@@ -32,7 +32,7 @@ pub(super) fn open(
     for mapping in mappings {
         let file = match mapping.file.as_str() {
             "." => container.clone(),
-            file => open_beside(container, file)?,
+            file => open_sibling(container, file)?,
         };
         let dataset = Dataset::open_source(&file, &mapping.dataset)?;
         if dataset.datatype() != element {

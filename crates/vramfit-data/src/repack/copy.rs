@@ -224,7 +224,7 @@ fn compare_structure(plan: &RepackPlan, new: &Container) -> Result<()> {
             .into_iter()
             .map(|streamed| streamed.dataset)
             .collect(),
-        known: found.known,
+        inline: found.inline,
         groups: found.groups,
         links: found.links,
         attributes: Vec::new(),
@@ -232,7 +232,7 @@ fn compare_structure(plan: &RepackPlan, new: &Container) -> Result<()> {
     let mut wanted = plan.content.clone();
     for content in [&mut found, &mut wanted] {
         content.datasets.sort_by(|a, b| a.path.cmp(&b.path));
-        content.known.sort_by(|a, b| a.path.cmp(&b.path));
+        content.inline.sort_by(|a, b| a.path.cmp(&b.path));
         content.groups.sort_by(|a, b| a.path.cmp(&b.path));
         content.links.sort_by(|a, b| a.path.cmp(&b.path));
         for dataset in &mut content.datasets {

@@ -8,12 +8,14 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::Omission;
 use super::value::{Values, elsewhere, written};
 use crate::hdf5::description::Description;
-use crate::hdf5::group::{self, Target as Leads};
+use crate::hdf5::element_storage::{ElementStorage, TypeBytes};
+use crate::hdf5::group::{self, Target as LinkTarget};
 use crate::hdf5::header::{Header, kind};
-use crate::hdf5::reach::{Reach, TypeBytes};
 use crate::hdf5::{Container, FilterStep, attribute};
 use crate::read::{Dataset as SourceDataset, RowReader};
-use crate::write::{Attribute, Copied, Data, Dataset, Group, Known, Link, Storage, Target, What};
+use crate::write::{
+    Attribute, Data, Dataset, Group, InlineKind, InlineObject, Link, RawValue, Storage, Target,
+};
 
 /// Groups in groups, no deeper than this.
 const MAX_DEPTH: usize = 64;
@@ -24,7 +26,7 @@ const MAX_OBJECTS: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct FileManifest {
     pub(super) streamed: Vec<StreamedDataset>,
-    pub(super) known: Vec<Known>,
+    pub(super) inline: Vec<InlineObject>,
     pub(super) groups: Vec<Group>,
     pub(super) links: Vec<Link>,
     /// What cannot be copied beside datasets.
@@ -73,13 +75,13 @@ impl FileManifest {
 
     /// Returns the paths of all datasets.
     pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
-        let known = self.known.iter();
-        let known = known.filter(|known| matches!(known.what, What::Dataset(_)));
+        let inline = self.inline.iter();
+        let inline = inline.filter(|inline| matches!(inline.what, InlineKind::Dataset(_)));
         let streamed = self
             .streamed
             .iter()
             .map(|streamed| streamed.dataset.path.as_str());
-        streamed.chain(known.map(|known| known.path.as_str()))
+        streamed.chain(inline.map(|inline| inline.path.as_str()))
     }
 }
 
@@ -123,9 +125,9 @@ impl Walk<'_> {
                 ));
             }
             let target = match link.target {
-                Leads::Soft(to) => Target::Soft(to),
-                Leads::External { file, path } => Target::External { file, path },
-                Leads::Unknown(kind) => {
+                LinkTarget::Soft(to) => Target::Soft(to),
+                LinkTarget::External { file, path } => Target::External { file, path },
+                LinkTarget::Unknown(kind) => {
                     let what = format!("the link `/{path}`");
                     self.omit(
                         &path,
@@ -134,7 +136,7 @@ impl Walk<'_> {
                     );
                     continue;
                 }
-                Leads::Object(address) => match self.seen.get(&address) {
+                LinkTarget::Object(address) => match self.seen.get(&address) {
                     Some(first) => Target::Object(first.clone()),
                     None => {
                         self.seen.insert(address, path.clone());
@@ -158,20 +160,20 @@ impl Walk<'_> {
             }
             return self.group(path, &header, depth);
         }
-        if Description::is_of(&header) {
+        if Description::is_present(&header) {
             return self.dataset(path, header);
         }
         let Some(message) = header.find(kind::DATATYPE) else {
             return Err(unsupported("it is neither group, dataset nor type"));
         };
         let datatype = TypeBytes::read(&mut header.cursor(message))?;
-        if datatype.reach == Reach::Elsewhere {
+        if datatype.storage == ElementStorage::FileAddress {
             return Err(elsewhere(&datatype));
         }
         let attributes = self.attributes(path, &header);
-        self.manifest.known.push(Known {
+        self.manifest.inline.push(InlineObject {
             path: path.to_owned(),
-            what: What::Type(written(&datatype)),
+            what: InlineKind::Type(written(&datatype)),
             attributes,
         });
         Ok(())
@@ -182,25 +184,25 @@ impl Walk<'_> {
         let message = header.find(kind::DATATYPE);
         let message = message.ok_or_else(|| header.without("datatype"))?;
         let datatype = TypeBytes::read(&mut header.cursor(message))?;
-        if datatype.reach == Reach::Elsewhere {
+        if datatype.storage == ElementStorage::FileAddress {
             return Err(elsewhere(&datatype));
         }
         let attributes = self.attributes(path, &header);
         let description = Description::read(self.container.clone(), header)?;
         let space = description.space;
-        let known = |value: Copied| Known {
+        let inline = |value: RawValue| InlineObject {
             path: path.to_owned(),
-            what: What::Dataset(value),
+            what: InlineKind::Dataset(value),
             attributes: attributes.clone(),
         };
         if space.is_null {
             let value = self.values.value(&datatype, None, Vec::new())?;
-            self.manifest.known.push(known(value));
+            self.manifest.inline.push(inline(value));
             return Ok(());
         }
-        let can_grow = space.most != space.shape;
+        let can_grow = space.max_shape != space.shape;
         let is_empty = space.shape.contains(&0);
-        let is_varying = matches!(datatype.reach, Reach::Heap { .. });
+        let is_varying = matches!(datatype.storage, ElementStorage::GlobalHeap { .. });
         if is_varying && can_grow {
             let what = format!("that `/{path}` can grow");
             let reason =
@@ -213,7 +215,7 @@ impl Walk<'_> {
                 false => elements(self.container, path)?,
             };
             let value = self.values.value(&datatype, Some(space.shape), elements)?;
-            self.manifest.known.push(known(value));
+            self.manifest.inline.push(inline(value));
             return Ok(());
         }
         // Whatever keeps its rows from being read is to be told now.
@@ -222,7 +224,11 @@ impl Walk<'_> {
             dataset: Dataset {
                 path: path.to_owned(),
                 datatype: written(&datatype),
-                most: if can_grow { space.most } else { Vec::new() },
+                max_shape: if can_grow {
+                    space.max_shape
+                } else {
+                    Vec::new()
+                },
                 shape: space.shape,
                 storage: Storage::Contiguous,
                 shuffle: true,
@@ -258,7 +264,7 @@ impl Walk<'_> {
                 let is_odd = name.contains(char::REPLACEMENT_CHARACTER);
                 let is_large = name.len() + value.datatype.message().len() > 1 << 12
                     || matches!(&value.data, Data::Plain(bytes) if bytes.len() > MAX_BYTES)
-                    || matches!(&value.data, Data::Varying(all) if all.len() > MAX_BYTES / 16);
+                    || matches!(&value.data, Data::VarLen(all) if all.len() > MAX_BYTES / 16);
                 match (is_odd, is_large) {
                     (true, _) => Err(unsupported("its name is not in UTF-8")),
                     (_, true) => Err(unsupported("it is larger than 60 KiB")),
@@ -266,7 +272,7 @@ impl Walk<'_> {
                 }
             });
             match value {
-                Ok(value) => attributes.push((name, crate::write::Value::Copied(value))),
+                Ok(value) => attributes.push((name, crate::write::Value::Raw(value))),
                 Err(error) => {
                     let what = format!("the attribute `{name}` of `/{path}`");
                     self.omit(path, what, error.message().to_owned());

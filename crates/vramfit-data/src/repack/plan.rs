@@ -137,7 +137,7 @@ pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
         piece_rows: pass.rows,
     });
     let content = Content {
-        known: manifest.known,
+        inline: manifest.inline,
         groups: manifest.groups,
         links: manifest.links,
         attributes: Vec::new(),
@@ -162,7 +162,7 @@ pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
             .iter()
             .map(|streamed| streamed.from.clone())
             .collect(),
-        small_objects: content.known.len(),
+        small_objects: content.inline.len(),
         omissions: manifest.omissions,
         old_bytes: Bytes(container.source().length()),
         new_bytes: Bytes(front.0 + rows + chunks * of_chunk.0),

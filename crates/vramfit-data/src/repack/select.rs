@@ -34,7 +34,7 @@ pub(super) fn select(
     manifest
         .streamed
         .retain(|streamed| kept(&streamed.dataset.path));
-    manifest.known.retain(|known| kept(&known.path));
+    manifest.inline.retain(|object| kept(&object.path));
     manifest.links.retain(|link| kept(&link.path));
     manifest.refused.retain(|(path, _)| kept(path));
     manifest.groups.retain(|group| on_the_way(&group.path));
@@ -65,7 +65,7 @@ fn ensure_exists(
     path: &str,
 ) -> Result<()> {
     let mut paths = (manifest.datasets())
-        .chain(manifest.known.iter().map(|known| known.path.as_str()))
+        .chain(manifest.inline.iter().map(|object| object.path.as_str()))
         .chain(manifest.groups.iter().map(|group| group.path.as_str()))
         .chain(manifest.refused.iter().map(|(path, _)| path.as_str()));
     if paths.any(|other| other == path) {
@@ -142,8 +142,8 @@ fn keep_target(manifest: &mut FileManifest, kept: &dyn Fn(&str) -> bool) {
     for StreamedDataset { dataset, .. } in &mut manifest.streamed {
         rename(&mut dataset.path, &names);
     }
-    for known in &mut manifest.known {
-        rename(&mut known.path, &names);
+    for object in &mut manifest.inline {
+        rename(&mut object.path, &names);
     }
     let is_name = |link: &Link| match &link.target {
         Target::Object(to) => names.get(to) != Some(&link.path),

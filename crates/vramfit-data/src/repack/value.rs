@@ -5,9 +5,9 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use crate::hdf5::Container;
 use crate::hdf5::attribute::Attribute;
 use crate::hdf5::cursor::Cursor;
+use crate::hdf5::element_storage::{ElementStorage, TypeBytes};
 use crate::hdf5::global_heap::GlobalHeap;
-use crate::hdf5::reach::{Reach, TypeBytes};
-use crate::write::{Copied, Data, Datatype, Varying};
+use crate::write::{Data, Datatype, RawValue, VarLenElement};
 
 /// More than is copied as a whole of one file: it is in memory at once.
 const MAX_BYTES: u64 = 64 << 20;
@@ -33,7 +33,7 @@ impl<'a> Values<'a> {
     /// # Errors
     ///
     /// `unsupported-feature` when it means something in this file only.
-    pub(super) fn attribute(&mut self, attribute: Attribute) -> Result<Copied> {
+    pub(super) fn attribute(&mut self, attribute: Attribute) -> Result<RawValue> {
         let shape = (!attribute.space.is_null).then_some(attribute.space.shape);
         self.value(&attribute.datatype, shape, attribute.data)
     }
@@ -48,22 +48,22 @@ impl<'a> Values<'a> {
         datatype: &TypeBytes,
         shape: Option<Vec<u64>>,
         elements: Vec<u8>,
-    ) -> Result<Copied> {
+    ) -> Result<RawValue> {
         self.take(elements.len() as u64)?;
-        let data = match datatype.reach {
-            Reach::Itself => Data::Plain(elements),
-            Reach::Heap { unit } => {
+        let data = match datatype.storage {
+            ElementStorage::Inline => Data::Plain(elements),
+            ElementStorage::GlobalHeap { unit } => {
                 let size = datatype.element.size();
                 let pieces = elements.chunks_exact(size);
-                Data::Varying(
+                Data::VarLen(
                     pieces
                         .map(|element| self.varying(element, unit))
                         .collect::<Result<_>>()?,
                 )
             }
-            Reach::Elsewhere => return Err(elsewhere(datatype)),
+            ElementStorage::FileAddress => return Err(elsewhere(datatype)),
         };
-        Ok(Copied {
+        Ok(RawValue {
             datatype: written(datatype),
             shape,
             data,
@@ -71,7 +71,7 @@ impl<'a> Values<'a> {
     }
 
     /// Follows a reference to a text or a sequence.
-    fn varying(&mut self, element: &[u8], unit: usize) -> Result<Option<Varying>> {
+    fn varying(&mut self, element: &[u8], unit: usize) -> Result<Option<VarLenElement>> {
         let mut cursor = Cursor::new(self.container, element, 0);
         let count = cursor.u32()?;
         let is_nowhere = cursor.clone().uint(self.container.address_width())? == 0;
@@ -89,7 +89,7 @@ impl<'a> Values<'a> {
             return Err(source.damaged(at, "a text is longer than its place"));
         };
         self.take(bytes.len() as u64)?;
-        Ok(Some(Varying { count, bytes }))
+        Ok(Some(VarLenElement { count, bytes }))
     }
 
     fn take(&mut self, bytes: u64) -> Result<()> {
@@ -113,7 +113,9 @@ pub(super) fn written(datatype: &TypeBytes) -> Datatype {
     const REFERENCE: u32 = 16;
     let mut message = datatype.message.clone();
     let mut size = datatype.element.size();
-    if let (Reach::Heap { .. }, Some(place)) = (datatype.reach, message.get_mut(4..8)) {
+    if let (ElementStorage::GlobalHeap { .. }, Some(place)) =
+        (datatype.storage, message.get_mut(4..8))
+    {
         place.copy_from_slice(&REFERENCE.to_le_bytes());
         size = REFERENCE as usize;
     }

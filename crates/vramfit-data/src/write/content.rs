@@ -5,7 +5,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::datatype::Datatype;
 use super::number::Number;
-use super::value::{Attribute, Known};
+use super::value::{Attribute, InlineObject};
 
 /// How chunks are compressed. Bytes of equal weight are put together first, as HDF5's shuffle filter
 /// does, unless [`Dataset::shuffle`] says no: it costs little and makes numbers compress better.
@@ -46,7 +46,7 @@ pub struct Dataset {
     pub shape: Vec<u64>,
     /// How long each may become, `u64::MAX` without limit; as they are where it is empty. A dataset that
     /// can grow is in chunks.
-    pub most: Vec<u64>,
+    pub max_shape: Vec<u64>,
     /// How its rows are stored.
     pub storage: Storage,
     /// Whether bytes of equal weight are put together before they are compressed.
@@ -101,7 +101,7 @@ pub struct Content {
     /// The datasets whose rows are written one after the other.
     pub datasets: Vec<Dataset>,
     /// Datasets that are known as a whole, and named types.
-    pub known: Vec<Known>,
+    pub inline: Vec<InlineObject>,
     /// Groups with attributes or without members; those that datasets are in need not be named.
     pub groups: Vec<Group>,
     /// Further names.
@@ -117,7 +117,7 @@ impl Dataset {
             path: path.into(),
             datatype: number.into(),
             shape,
-            most: Vec::new(),
+            max_shape: Vec::new(),
             storage,
             shuffle: true,
             checksums: false,
@@ -137,7 +137,7 @@ impl Dataset {
 
     /// Whether it may become longer.
     pub fn can_grow(&self) -> bool {
-        !self.most.is_empty() && self.most != self.shape
+        !self.max_shape.is_empty() && self.max_shape != self.shape
     }
 
     /// Returns the number of rows.
@@ -189,9 +189,10 @@ impl Dataset {
         if bytes.is_none_or(|bytes| bytes > 1 << 60) {
             return refuse("it has more bytes than a file can".into());
         }
-        let fits = |(&length, &most): (&u64, &u64)| length <= most;
-        if !self.most.is_empty()
-            && (self.most.len() != self.shape.len() || !self.shape.iter().zip(&self.most).all(fits))
+        let fits = |(&length, &max): (&u64, &u64)| length <= max;
+        if !self.max_shape.is_empty()
+            && (self.max_shape.len() != self.shape.len()
+                || !self.shape.iter().zip(&self.max_shape).all(fits))
         {
             return refuse("it is larger than it may become".into());
         }
@@ -248,8 +249,8 @@ impl Content {
     /// Returns the paths of everything that is no group.
     pub(super) fn leaves(&self) -> impl Iterator<Item = &str> {
         let datasets = self.datasets.iter().map(|dataset| dataset.path.as_str());
-        let known = self.known.iter().map(|known| known.path.as_str());
+        let inline = self.inline.iter().map(|inline| inline.path.as_str());
         let links = self.links.iter().map(|link| link.path.as_str());
-        datasets.chain(known).chain(links)
+        datasets.chain(inline).chain(links)
     }
 }

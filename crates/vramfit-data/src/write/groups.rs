@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::content::{Content, Group, Target};
 use super::heap::Heap;
-use super::message::{Header, Leads, UNDEFINED};
+use super::message::{Header, LinkTarget, UNDEFINED};
 
 /// Each group's path with the paths of its members; the root, whose path is empty, comes first.
 pub(super) struct Groups<'a> {
@@ -85,13 +85,13 @@ impl<'a> Groups<'a> {
         objects
     }
 
-    fn leads<'b>(&'b self, member: &str, places: &BTreeMap<String, u64>) -> Leads<'b> {
-        let at = |path: &str| Leads::Object(places.get(path).copied().unwrap_or(UNDEFINED));
+    fn leads<'b>(&'b self, member: &str, places: &BTreeMap<String, u64>) -> LinkTarget<'b> {
+        let at = |path: &str| LinkTarget::Object(places.get(path).copied().unwrap_or(UNDEFINED));
         match self.links.get(member) {
             None => at(member),
             Some(Target::Object(path)) => at(path),
-            Some(Target::Soft(path)) => Leads::Soft(path),
-            Some(Target::External { file, path }) => Leads::External { file, path },
+            Some(Target::Soft(path)) => LinkTarget::Soft(path),
+            Some(Target::External { file, path }) => LinkTarget::External { file, path },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The heap that holds what has no fixed length: texts and sequences. It is made of collections.
 
-use super::value::{REFERENCE_BYTES, Varying};
+use super::value::{REFERENCE_BYTES, VarLenElement};
 
 /// Everything that has no fixed length, at an address that is known.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Heap {
     }
 
     /// Keeps a text or sequence and returns what stands in its place.
-    pub(super) fn add(&mut self, varying: &Varying) -> [u8; REFERENCE_BYTES] {
+    pub(super) fn add(&mut self, varying: &VarLenElement) -> [u8; REFERENCE_BYTES] {
         if self.count == MAX_OBJECTS || self.objects.len() >= MAX_BYTES {
             self.close();
         }

@@ -17,7 +17,7 @@ pub(super) struct Chunk {
 const NODE_CHILDREN: usize = 64;
 
 /// A node's children: the key in front of each, and its address.
-type Children = Vec<(Vec<u8>, u64)>;
+type NodeEntries = Vec<(Vec<u8>, u64)>;
 
 /// Returns the nodes of the tree and the address of its root; `address` is where the nodes will be.
 /// Without chunks there is no tree.
@@ -31,7 +31,7 @@ pub(super) fn tree(dataset: &Dataset, chunks: &[Chunk], address: u64) -> (Vec<u8
     let node_bytes = (24 + NODE_CHILDREN * (key_bytes + 8) + key_bytes) as u64;
     debug_assert_eq!(key_bytes, 8 + 8 * (rank + 1));
 
-    let mut children: Children = chunks
+    let mut children: NodeEntries = chunks
         .iter()
         .enumerate()
         .map(|(at, chunk)| (key(dataset, at as u64, chunk.bytes, false), chunk.address))
@@ -39,7 +39,7 @@ pub(super) fn tree(dataset: &Dataset, chunks: &[Chunk], address: u64) -> (Vec<u8
     let mut bytes = Vec::new();
     let mut level = 0;
     loop {
-        let mut parents: Children = Vec::new();
+        let mut parents: NodeEntries = Vec::new();
         let nodes = children.len().div_ceil(NODE_CHILDREN);
         for (at, node) in children.chunks(NODE_CHILDREN).enumerate() {
             let here = address + bytes.len() as u64;

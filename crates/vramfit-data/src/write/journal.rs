@@ -15,7 +15,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Heading {
+struct JournalHeader {
     schema: u32,
     /// What is being written, in words of the writer's caller; compared and never understood.
     purpose: String,
@@ -44,7 +44,7 @@ impl Journal {
     /// # Errors
     /// `io`.
     pub(super) fn create(path: &Path, purpose: &str) -> Result<Self> {
-        let heading = Heading {
+        let heading = JournalHeader {
             schema: SCHEMA,
             purpose: purpose.to_owned(),
         };
@@ -73,7 +73,7 @@ impl Journal {
         let mut lines = text.split_inclusive(|&byte| byte == b'\n');
         let heading = lines
             .next()
-            .and_then(|line| serde_json::from_slice::<Heading>(line).ok());
+            .and_then(|line| serde_json::from_slice::<JournalHeader>(line).ok());
         if !heading.is_some_and(|is| is.schema == SCHEMA && is.purpose == purpose) {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use super::content::{Compression, Dataset, Storage};
 use super::datatype::Datatype;
 use super::heap::Heap;
 use super::number::Number;
-use super::value::{Attribute, Copied, Data, REFERENCE_BYTES, Value, Varying};
+use super::value::{Attribute, Data, REFERENCE_BYTES, RawValue, Value, VarLenElement};
 use crate::hdf5::checksum::checksum;
 
 /// "No address": nothing is there.
@@ -26,18 +26,18 @@ const ATTRIBUTE: u8 = 0x0c;
 const REFERENCE_COUNT: u8 = 0x16;
 
 /// Where a member of a group is, or leads.
-pub(super) enum Leads<'a> {
+pub(super) enum LinkTarget<'a> {
     Object(u64),
     Soft(&'a str),
     External { file: &'a str, path: &'a str },
 }
 
 /// Where the elements of a dataset are that is known as a whole.
-pub(super) enum Elements {
+pub(super) enum DataLocation {
     /// In the header.
-    Here(Vec<u8>),
+    Inline(Vec<u8>),
     /// At an address, and so many bytes.
-    At(u64, u64),
+    Address(u64, u64),
 }
 
 /// An object's header, as messages are added to it.
@@ -89,20 +89,20 @@ impl Header {
     }
 
     /// Adds a member of a group; `place` is the one that it has in the order of the group.
-    pub(super) fn link(&mut self, name: &str, to: &Leads<'_>, place: Option<u64>) {
+    pub(super) fn link(&mut self, name: &str, to: &LinkTarget<'_>, place: Option<u64>) {
         // The character set is given, and is UTF-8; the length of the name takes two bytes.
         let mut flags = 0x11;
         flags |= if place.is_some() { 0x04 } else { 0 };
-        flags |= if matches!(to, Leads::Object(_)) {
+        flags |= if matches!(to, LinkTarget::Object(_)) {
             0
         } else {
             0x08
         };
         let mut body = vec![1, flags];
         match to {
-            Leads::Object(_) => {}
-            Leads::Soft(_) => body.push(1),
-            Leads::External { .. } => body.push(64),
+            LinkTarget::Object(_) => {}
+            LinkTarget::Soft(_) => body.push(1),
+            LinkTarget::External { .. } => body.push(64),
         }
         if let Some(place) = place {
             body.extend(place.to_le_bytes());
@@ -111,12 +111,12 @@ impl Header {
         body.extend((name.len() as u16).to_le_bytes());
         body.extend(name.as_bytes());
         match to {
-            Leads::Object(address) => body.extend(address.to_le_bytes()),
-            Leads::Soft(path) => {
+            LinkTarget::Object(address) => body.extend(address.to_le_bytes()),
+            LinkTarget::Soft(path) => {
                 body.extend((path.len() as u16).to_le_bytes());
                 body.extend(path.as_bytes());
             }
-            Leads::External { file, path } => {
+            LinkTarget::External { file, path } => {
                 // A version, then two texts that end with a zero.
                 let length = file.len() + path.len() + 3;
                 body.extend((length as u16).to_le_bytes());
@@ -132,7 +132,10 @@ impl Header {
 
     /// Adds what a dataset is; `address` is that of its bytes, or of the index of its chunks.
     pub(super) fn dataset(&mut self, dataset: &Dataset, address: u64) {
-        self.add(DATASPACE, &dataspace(Some(&dataset.shape), &dataset.most));
+        self.add(
+            DATASPACE,
+            &dataspace(Some(&dataset.shape), &dataset.max_shape),
+        );
         self.add(DATATYPE, dataset.datatype.message());
         let chunked = matches!(dataset.storage, Storage::Chunked { .. });
         self.add(FILL_VALUE, &fill_value(dataset.fill.as_deref(), chunked));
@@ -145,20 +148,20 @@ impl Header {
     }
 
     /// Adds what a dataset is that is known as a whole; `data` are its elements, or where they are.
-    pub(super) fn known(&mut self, value: &Copied, data: &Elements) {
+    pub(super) fn inline_object(&mut self, value: &RawValue, data: &DataLocation) {
         self.add(DATASPACE, &dataspace(value.shape.as_deref(), &[]));
         self.add(DATATYPE, value.datatype.message());
         // Elements in the header are there from the beginning on.
-        let early = matches!(data, Elements::Here(_));
+        let early = matches!(data, DataLocation::Inline(_));
         self.add(FILL_VALUE, &[3, if early { 0x09 } else { 0x0a }]);
         let mut body = vec![3];
         match data {
-            Elements::Here(bytes) => {
+            DataLocation::Inline(bytes) => {
                 body.push(0);
                 body.extend((bytes.len() as u16).to_le_bytes());
                 body.extend(bytes);
             }
-            Elements::At(address, length) => {
+            DataLocation::Address(address, length) => {
                 body.push(1);
                 body.extend(address.to_le_bytes());
                 body.extend(length.to_le_bytes());
@@ -176,7 +179,7 @@ impl Header {
     pub(super) fn attribute(&mut self, (name, value): &Attribute, heap: &mut Heap) {
         let (datatype, space, data) = match value {
             Value::Text(text) => {
-                let varying = Varying {
+                let varying = VarLenElement {
                     count: text.len() as u32,
                     bytes: text.clone().into_bytes(),
                 };
@@ -193,7 +196,7 @@ impl Header {
                 dataspace(Some(&[]), &[]),
                 number.to_le_bytes().to_vec(),
             ),
-            Value::Copied(value) => (
+            Value::Raw(value) => (
                 value.datatype.message().to_vec(),
                 dataspace(value.shape.as_deref(), &[]),
                 elements(&value.data, heap),
@@ -217,7 +220,7 @@ impl Header {
 pub(super) fn elements(data: &Data, heap: &mut Heap) -> Vec<u8> {
     match data {
         Data::Plain(bytes) => bytes.clone(),
-        Data::Varying(pieces) => pieces
+        Data::VarLen(pieces) => pieces
             .iter()
             .flat_map(|piece| match piece {
                 Some(piece) => heap.add(piece),
@@ -228,13 +231,13 @@ pub(super) fn elements(data: &Data, heap: &mut Heap) -> Vec<u8> {
 }
 
 /// Returns a dataspace of version 2: dimensions, a single value, or no value at all.
-fn dataspace(shape: Option<&[u64]>, most: &[u64]) -> Vec<u8> {
+fn dataspace(shape: Option<&[u64]>, max_shape: &[u64]) -> Vec<u8> {
     let Some(shape) = shape else {
         return vec![2, 0, 0, 2];
     };
     let kind = u8::from(!shape.is_empty());
-    let mut body = vec![2, shape.len() as u8, u8::from(!most.is_empty()), kind];
-    body.extend(shape.iter().chain(most).flat_map(|n| n.to_le_bytes()));
+    let mut body = vec![2, shape.len() as u8, u8::from(!max_shape.is_empty()), kind];
+    body.extend(shape.iter().chain(max_shape).flat_map(|n| n.to_le_bytes()));
     body
 }
 

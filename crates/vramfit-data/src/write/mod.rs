@@ -7,31 +7,31 @@
 //!
 //! Reading is the business of the neighbors.
 
-mod bands;
+mod atomic_file;
 mod content;
 mod datatype;
-mod front;
 mod groups;
 mod heap;
 mod index;
 mod journal;
-mod keeper;
 mod message;
+mod metadata_block;
 mod number;
+mod parallel;
 mod pipeline;
-mod place;
 mod queue;
 mod section;
+mod sync_thread;
 mod value;
 mod writer;
 
-pub use bands::{
-    Job, PieceSource, Progress, Sections, Source, estimate, overhead, stored_bytes, write,
-    write_sections,
-};
 pub use content::{Compression, Content, Dataset, Group, Link, Storage, Target};
 pub use datatype::Datatype;
 pub use number::Number;
+pub use parallel::{
+    Job, PieceSource, Progress, Sections, Source, estimate, overhead, stored_bytes, write,
+    write_sections,
+};
 pub use section::{Piece, Section};
-pub use value::{Attribute, Copied, Data, Known, Value, Varying, What};
+pub use value::{Attribute, Data, InlineKind, InlineObject, RawValue, Value, VarLenElement};
 pub use writer::WriteOptions;

@@ -8,7 +8,7 @@ use crate::filter::fletcher32;
 
 /// A stretch of rows of one dataset as the file is to have it.
 #[derive(Debug, Default)]
-pub(super) struct Stored {
+pub(super) struct EncodedChunk {
     /// The chunks one after the other, or the rows where there are none.
     pub(super) bytes: Vec<u8>,
     /// The size of each chunk.
@@ -20,13 +20,13 @@ pub(super) struct Pipeline {
     size: usize,
     /// Bytes of a chunk; none where rows are stored one after the other.
     chunk_bytes: Option<usize>,
-    coder: Coder,
+    coder: Encoder,
     shuffles: bool,
     checks: bool,
     shuffled: Vec<u8>,
 }
 
-enum Coder {
+enum Encoder {
     None,
     Gzip(Compressor),
     Zstd(zstd::bulk::Compressor<'static>),
@@ -51,13 +51,13 @@ impl Pipeline {
             .hint(format!("take one of {levels}"))
         };
         let coder = match compression {
-            Compression::None => Coder::None,
+            Compression::None => Encoder::None,
             Compression::Gzip(level) => {
                 let level = CompressionLvl::new(level.into())
                     .ok()
                     .filter(|_| (1..=12).contains(&level))
                     .ok_or_else(|| refuse(level.into(), "gzip", "1 (quick) to 12 (small)"))?;
-                Coder::Gzip(Compressor::new(level))
+                Encoder::Gzip(Compressor::new(level))
             }
             Compression::Zstd(level) => {
                 let levels = zstd::compression_level_range();
@@ -66,9 +66,9 @@ impl Pipeline {
                     .then(|| zstd::bulk::Compressor::new(level).ok())
                     .flatten()
                     .ok_or_else(|| refuse(level.into(), "zstd", "1 (quick) to 22 (small)"))?;
-                Coder::Zstd(coder)
+                Encoder::Zstd(coder)
             }
-            Compression::Lz4 => Coder::Lz4,
+            Compression::Lz4 => Encoder::Lz4,
         };
         Ok(Pipeline {
             size: dataset.datatype.size(),
@@ -87,12 +87,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// `internal` when the compression fails, which takes a bug.
-    pub(super) fn store(&mut self, raw: &mut Vec<u8>, stored: &mut Stored) -> Result<()> {
+    pub(super) fn store(&mut self, raw: &mut Vec<u8>, stored: &mut EncodedChunk) -> Result<()> {
         stored.bytes.clear();
         stored.chunks.clear();
         if let Some(chunk_bytes) = self.chunk_bytes.filter(|&bytes| bytes > 0) {
             raw.resize(raw.len().next_multiple_of(chunk_bytes), 0);
-            if self.checks || !matches!(self.coder, Coder::None) {
+            if self.checks || !matches!(self.coder, Encoder::None) {
                 for chunk in raw.chunks_exact(chunk_bytes) {
                     self.append(chunk, stored)?;
                 }
@@ -106,11 +106,11 @@ impl Pipeline {
     }
 
     /// Appends a chunk as it is stored.
-    fn append(&mut self, chunk: &[u8], stored: &mut Stored) -> Result<()> {
+    fn append(&mut self, chunk: &[u8], stored: &mut EncodedChunk) -> Result<()> {
         let failed = |cause: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Internal, "a chunk could not be compressed").cause(cause)
         };
-        let chunk = match self.shuffles && !matches!(self.coder, Coder::None) {
+        let chunk = match self.shuffles && !matches!(self.coder, Encoder::None) {
             true => {
                 shuffle(chunk, self.size, &mut self.shuffled);
                 &self.shuffled
@@ -119,25 +119,27 @@ impl Pipeline {
         };
         let start = stored.bytes.len();
         let bound = match &mut self.coder {
-            Coder::None => chunk.len(),
-            Coder::Gzip(coder) => coder.zlib_compress_bound(chunk.len()),
-            Coder::Zstd(_) => zstd::zstd_safe::compress_bound(chunk.len()),
-            Coder::Lz4 => LZ4_HEADER_BYTES + lz4_flex::block::get_maximum_output_size(chunk.len()),
+            Encoder::None => chunk.len(),
+            Encoder::Gzip(coder) => coder.zlib_compress_bound(chunk.len()),
+            Encoder::Zstd(_) => zstd::zstd_safe::compress_bound(chunk.len()),
+            Encoder::Lz4 => {
+                LZ4_HEADER_BYTES + lz4_flex::block::get_maximum_output_size(chunk.len())
+            }
         };
         stored.bytes.resize(start + bound, 0);
         let room = &mut stored.bytes[start..];
         let bytes = match &mut self.coder {
-            Coder::None => {
+            Encoder::None => {
                 room.copy_from_slice(chunk);
                 chunk.len()
             }
-            Coder::Gzip(coder) => coder
+            Encoder::Gzip(coder) => coder
                 .zlib_compress(chunk, room)
                 .map_err(|error| failed(&error))?,
-            Coder::Zstd(coder) => coder
+            Encoder::Zstd(coder) => coder
                 .compress_to_buffer(chunk, room)
                 .map_err(|error| failed(&error))?,
-            Coder::Lz4 => lz4(chunk, room).map_err(|error| failed(&error))?,
+            Encoder::Lz4 => lz4(chunk, room).map_err(|error| failed(&error))?,
         };
         stored.bytes.truncate(start + bytes);
         if self.checks {

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::pipeline::Stored;
+use super::pipeline::EncodedChunk;
 
 /// Pieces between the threads that make them and the one that writes them.
 pub(super) struct Queue {
@@ -20,8 +20,8 @@ struct State {
     next: u64,
     /// The piece that is written next; it and those behind it may be in `ready`.
     written: u64,
-    ready: VecDeque<Option<Result<Vec<Stored>>>>,
-    spare: Vec<Vec<Stored>>,
+    ready: VecDeque<Option<Result<Vec<EncodedChunk>>>>,
+    spare: Vec<Vec<EncodedChunk>>,
     stopped: bool,
 }
 
@@ -53,7 +53,7 @@ impl Queue {
     }
 
     /// Waits for room, and returns the next piece to make, with buffers; `None` when there is no more.
-    pub(super) fn take(&self) -> Option<(u64, Vec<Stored>)> {
+    pub(super) fn take(&self) -> Option<(u64, Vec<EncodedChunk>)> {
         let mut state = self.lock();
         loop {
             if state.stopped || state.next >= self.end {
@@ -67,7 +67,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn give(&self, piece: u64, made: Result<Vec<Stored>>) {
+    pub(super) fn give(&self, piece: u64, made: Result<Vec<EncodedChunk>>) {
         let mut state = self.lock();
         let slot = (piece - state.written) as usize;
         state.ready[slot] = Some(made);
@@ -75,7 +75,7 @@ impl Queue {
     }
 
     /// Waits for a piece.
-    pub(super) fn next(&self, piece: u64) -> Result<Vec<Stored>> {
+    pub(super) fn next(&self, piece: u64) -> Result<Vec<EncodedChunk>> {
         let mut state = self.lock();
         loop {
             if let Some(made) = state.ready[0].take() {
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn recycle(&self, buffers: Vec<Stored>) {
+    pub(super) fn recycle(&self, buffers: Vec<EncodedChunk>) {
         self.lock().spare.push(buffers);
     }
 

@@ -26,13 +26,13 @@ pub struct Piece {
 
 /// Where every piece of a file is.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct PieceOrder {
     /// Each section with its rows, and the number of its first piece.
     sections: Vec<(Section, u64, u64)>,
     pieces: u64,
 }
 
-impl Course {
+impl PieceOrder {
     /// Numbers the pieces.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Course {
             // Where there is nothing to write there is no piece.
             pieces += rows.div_ceil(section.piece_rows.max(1)) * u64::from(bytes > 0);
         }
-        Ok(Course {
+        Ok(PieceOrder {
             sections: numbered,
             pieces,
         })
@@ -114,10 +114,10 @@ mod tests {
             datasets: at..at + 1,
             piece_rows,
         };
-        let course = Course::new(&content, &[section(0, 2), section(1, 4), section(2, 9)]);
-        let course = course.unwrap();
-        let seen: Vec<_> = (0..course.pieces())
-            .map(|number| course.piece(number))
+        let order = PieceOrder::new(&content, &[section(0, 2), section(1, 4), section(2, 9)]);
+        let order = order.unwrap();
+        let seen: Vec<_> = (0..order.pieces())
+            .map(|number| order.piece(number))
             .map(|piece| (piece.datasets.start, piece.rows))
             .collect();
         assert_eq!(seen, [(0, 0..2), (0, 2..4), (0, 4..5), (2, 0..2)]);

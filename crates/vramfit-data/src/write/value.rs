@@ -12,7 +12,7 @@ pub enum Value {
     /// A number.
     Real(f64),
     /// What another file has.
-    Copied(Copied),
+    Raw(RawValue),
 }
 
 /// A named value.
@@ -20,7 +20,7 @@ pub type Attribute = (String, Value);
 
 /// A value as another file has it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Copied {
+pub struct RawValue {
     /// What an element is.
     pub datatype: Datatype,
     /// The length of each axis; none for a single value. `None` where there is no value at all.
@@ -35,12 +35,12 @@ pub enum Data {
     /// As they are in the file.
     Plain(Vec<u8>),
     /// Texts or sequences, each as long as it wants; `None` where a reference leads nowhere.
-    Varying(Vec<Option<Varying>>),
+    VarLen(Vec<Option<VarLenElement>>),
 }
 
 /// A text or a sequence of variable length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Varying {
+pub struct VarLenElement {
     /// How many elements it has; of a text, how many bytes.
     pub count: u32,
     /// Its bytes.
@@ -49,20 +49,20 @@ pub struct Varying {
 
 /// Something that is known as a whole before the file is begun.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct InlineObject {
     /// Its path.
     pub path: String,
     /// What it is.
-    pub what: What,
+    pub what: InlineKind,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
 }
 
 /// What is known as a whole.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum InlineKind {
     /// A dataset.
-    Dataset(Copied),
+    Dataset(RawValue),
     /// A type that has a name.
     Type(Datatype),
 }

@@ -1,4 +1,4 @@
-//! A file that is being written, beside its place until it is whole.
+//! A file that is being written, next to its target until it is whole.
 //!
 //! The unfinished file begins with zeros, so nothing takes it for HDF5. After a kill it can be gone on
 //! with, unless it was begun to be written at one go.
@@ -9,14 +9,14 @@ use std::path::Path;
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::atomic_file::AtomicFile;
 use super::content::{Content, Storage};
-use super::front::{self, Places};
 use super::index::{Chunk, tree};
 use super::journal::{Entry, Journal};
-use super::keeper::Keeper;
-use super::pipeline::Stored;
-use super::place::Place;
-use super::section::Course;
+use super::metadata_block::{self, Offsets};
+use super::pipeline::EncodedChunk;
+use super::section::PieceOrder;
+use super::sync_thread::SyncThread;
 
 /// How a file is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +47,11 @@ impl Default for WriteOptions {
 /// A file being written, piece by piece.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Before the place, which takes the journal away: it is dropped first.
-    keeper: Keeper,
-    place: Place,
+    /// Before the file, which takes the journal away: it is dropped first.
+    sync_thread: SyncThread,
+    output: AtomicFile,
     content: Content,
-    places: Places,
+    places: Offsets,
     sync_every: Bytes,
     done: Entry,
     chunks: Vec<Vec<Chunk>>,
@@ -71,18 +71,18 @@ impl Writer {
     pub(super) fn open(
         path: &Path,
         content: Content,
-        course: &Course,
+        order: &PieceOrder,
         purpose: &str,
         options: WriteOptions,
         expected: Bytes,
     ) -> Result<Self> {
-        let place = Place::open(path, options)?;
-        let places = front::places(&content);
-        let found = match place.is_known && options.resume {
-            true => Journal::open(&place.journal, purpose)?,
+        let output = AtomicFile::open(path, options)?;
+        let places = metadata_block::places(&content);
+        let found = match output.is_known && options.resume {
+            true => Journal::open(&output.journal, purpose)?,
             false => None,
         };
-        if found.is_none() && place.is_known && options.resume && !options.force {
+        if found.is_none() && output.is_known && options.resume && !options.force {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!(
@@ -97,18 +97,19 @@ impl Writer {
             // Nobody goes on with it.
             None if options.once => (None, Entry::default()),
             None => {
-                let journal = Journal::create(&place.journal, purpose)?;
+                let journal = Journal::create(&output.journal, purpose)?;
                 (Some(journal), Entry::default())
             }
         };
         if done.pieces == 0 {
             done.end = places.chunks;
         }
-        let keeper = Keeper::start(&place.file, journal).map_err(|error| place.failed(&error))?;
+        let sync_thread =
+            SyncThread::start(&output.file, journal).map_err(|error| output.failed(&error))?;
         let mut writer = Writer {
-            keeper,
+            sync_thread,
             chunks: content.datasets.iter().map(|_| Vec::new()).collect(),
-            place,
+            output,
             places,
             sync_every: options.sync_every,
             unsafe_bytes: 0,
@@ -116,19 +117,19 @@ impl Writer {
             done,
             content,
         };
-        writer.find_chunks(course)?;
+        writer.locate_chunks(order)?;
         // What lies behind the last safe point is written again; without one, all of it.
         let fresh = writer.done.pieces == 0;
         if fresh {
-            let emptied = writer.place.file.set_len(0);
-            emptied.map_err(|error| writer.place.failed(&error))?;
+            let emptied = writer.output.file.set_len(0);
+            emptied.map_err(|error| writer.output.failed(&error))?;
         }
-        let ready = writer.place.check_space(path, expected).and_then(|()| {
-            let sized = writer.place.file.set_len(writer.done.end);
-            sized.map_err(|error| writer.place.failed(&error))
+        let ready = writer.output.check_space(path, expected).and_then(|()| {
+            let sized = writer.output.file.set_len(writer.done.end);
+            sized.map_err(|error| writer.output.failed(&error))
         });
         if ready.is_err() && fresh {
-            writer.place.discard();
+            writer.output.discard();
         }
         ready?;
         Ok(writer)
@@ -140,15 +141,20 @@ impl Writer {
     }
 
     /// Lets the same people read and write the file as another one.
-    pub(super) fn belong_like(&self, other: &Metadata) -> Result<()> {
-        self.place.belong_like(other)
+    pub(super) fn copy_ownership(&self, other: &Metadata) -> Result<()> {
+        self.output.copy_ownership(other)
     }
 
     /// Adds the next piece: the stored bytes of each dataset from `first` on, and the row at which they begin.
     ///
     /// # Errors
     /// `io` when the disk refuses.
-    pub(super) fn add(&mut self, first: usize, first_row: u64, stored: &[Stored]) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        first: usize,
+        first_row: u64,
+        stored: &[EncodedChunk],
+    ) -> Result<()> {
         for (at, stored) in (first..).zip(stored) {
             let address = match self.places.contiguous[at] {
                 Some(start) => start + first_row * self.content.datasets[at].row_bytes(),
@@ -163,27 +169,27 @@ impl Writer {
                     address
                 }
             };
-            self.place
+            self.output
                 .file
                 .write_all_at(&stored.bytes, address)
-                .map_err(|error| self.place.failed(&error))?;
+                .map_err(|error| self.output.failed(&error))?;
             self.unsafe_bytes += stored.bytes.len() as u64;
         }
         self.done.pieces += 1;
         if self.unsafe_bytes >= self.sync_every.0 {
-            let safe = self.make_safe();
-            safe.map_err(|error| self.place.failed(&error))?;
+            let safe = self.sync();
+            safe.map_err(|error| self.output.failed(&error))?;
         }
         Ok(())
     }
 
-    /// Writes the index and the front, lets `check` read the file, and puts it in its place. Returns its size.
+    /// Writes the index and the metadata block, lets `check` read the file, and publishes it. Returns its size.
     ///
     /// # Errors
     /// Those of `check`; `io` when the disk refuses, or when the name was taken meanwhile.
     pub(super) fn finish(mut self, check: &mut dyn FnMut(&Path) -> Result<()>) -> Result<Bytes> {
-        let kept = self.keeper.finish();
-        kept.map_err(|error| self.place.failed(&error))?;
+        let kept = self.sync_thread.finish();
+        kept.map_err(|error| self.output.failed(&error))?;
         let mut end = self.done.end.next_multiple_of(8);
         let mut addresses = Vec::new();
         for (at, dataset) in self.content.datasets.iter().enumerate() {
@@ -191,32 +197,32 @@ impl Writer {
                 Some(address) => address,
                 None => {
                     let (nodes, root) = tree(dataset, &self.chunks[at], end);
-                    let written = self.place.file.write_all_at(&nodes, end);
-                    written.map_err(|error| self.place.failed(&error))?;
+                    let written = self.output.file.write_all_at(&nodes, end);
+                    written.map_err(|error| self.output.failed(&error))?;
                     end += nodes.len() as u64;
                     root
                 }
             };
             addresses.push(address);
         }
-        let front = front::encode(&self.content, &addresses, end);
-        let file = &self.place.file;
+        let front = metadata_block::encode(&self.content, &addresses, end);
+        let file = &self.output.file;
         let written = file
             .set_len(end)
             .and_then(|()| file.sync_data())
             // The front makes it HDF5, so it comes when all else is safe.
             .and_then(|()| file.write_all_at(&front, 0))
             .and_then(|()| file.sync_all());
-        written.map_err(|error| self.place.failed(&error))?;
-        check(&self.place.for_reading())?;
-        self.place.put_in_place()?;
+        written.map_err(|error| self.output.failed(&error))?;
+        check(&self.output.read_path())?;
+        self.output.publish()?;
         Ok(Bytes(end))
     }
 
     /// Has all pieces so far made safe against a power cut, and noted, while further ones are written.
-    fn make_safe(&mut self) -> std::io::Result<()> {
+    fn sync(&mut self) -> std::io::Result<()> {
         self.unsafe_bytes = 0;
-        self.keeper.keep(Entry {
+        self.sync_thread.submit(Entry {
             pieces: self.done.pieces,
             end: self.done.end,
             chunks: std::mem::take(&mut self.unsafe_chunks),
@@ -225,11 +231,11 @@ impl Writer {
 
     /// Finds where the chunks of an earlier attempt are: they lie one behind the other, in the order
     /// of the pieces.
-    fn find_chunks(&mut self, course: &Course) -> Result<()> {
+    fn locate_chunks(&mut self, order: &PieceOrder) -> Result<()> {
         let mut address = self.places.chunks;
         let mut sizes = std::mem::take(&mut self.done.chunks).into_iter();
-        for number in 0..self.done.pieces.min(course.pieces()) {
-            let piece = course.piece(number);
+        for number in 0..self.done.pieces.min(order.pieces()) {
+            let piece = order.piece(number);
             for at in piece.datasets {
                 let Storage::Chunked { rows, .. } = self.content.datasets[at].storage else {
                     continue;
@@ -241,14 +247,14 @@ impl Writer {
                 }
             }
         }
-        let len = self.place.file.metadata().map_or(0, |data| data.len());
+        let len = self.output.file.metadata().map_or(0, |data| data.len());
         let missing = self.done.pieces > 0 && len < self.done.end;
         if address != self.done.end || missing || sizes.next().is_some() {
             return Err(Error::new(
                 ErrorKind::InvalidFile,
                 format!(
                     "the unfinished `{}` and its journal contradict each other",
-                    self.place.target().display()
+                    self.output.target().display()
                 ),
             )
             .hint("add `--force` to begin again"));

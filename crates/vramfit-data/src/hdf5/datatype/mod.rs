@@ -8,7 +8,7 @@ mod read;
 use vramfit_core::Result;
 
 use super::cursor::Cursor;
-pub(crate) use read::{MAX_TYPE_DEPTH, bytes_for, one_deeper, read_name};
+pub(crate) use read::{MAX_TYPE_DEPTH, bytes_for, descend, read_name};
 
 /// A number as the file or an array holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

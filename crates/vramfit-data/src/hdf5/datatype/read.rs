@@ -14,7 +14,7 @@ const MAX_FIELDS: usize = 4096;
 
 /// Reads a type and all that are in it.
 pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Element> {
-    let depth = one_deeper(depth)?;
+    let depth = descend(depth)?;
     let first = cursor.u8()?;
     let (version, class) = (first >> 4, first & 0xf);
     if !(1..=5).contains(&version) {
@@ -339,7 +339,7 @@ fn read_enumeration(
 }
 
 /// Returns how many more types may be inside the one that begins here.
-pub(crate) fn one_deeper(depth: usize) -> Result<usize> {
+pub(crate) fn descend(depth: usize) -> Result<usize> {
     depth.checked_sub(1).ok_or_else(|| {
         Error::new(
             ErrorKind::UnsupportedFeature,

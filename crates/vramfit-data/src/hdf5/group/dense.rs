@@ -4,7 +4,7 @@
 use vramfit_core::Result;
 
 use super::{Link, MAX_MEMBERS, link};
-use crate::hdf5::blocks::Blocks;
+use crate::hdf5::bounded_reader::BoundedReader;
 use crate::hdf5::btree2;
 use crate::hdf5::cursor::Cursor;
 use crate::hdf5::fractal_heap::FractalHeap;
@@ -15,7 +15,7 @@ const ATTRIBUTES_BY_NAME: u8 = 8;
 
 /// Reads the members of a group.
 pub(super) fn links(
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     heap: u64,
     index: u64,
     links: &mut Vec<Link>,
@@ -46,7 +46,7 @@ type Found = (u64, Vec<u8>);
 
 /// Returns where each attribute of an object is, and its bytes.
 pub(crate) fn attributes(
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     heap: u64,
     index: u64,
 ) -> Result<Vec<Result<Found>>> {

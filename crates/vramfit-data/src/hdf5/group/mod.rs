@@ -6,7 +6,7 @@ mod symbols;
 
 use vramfit_core::Result;
 
-use super::blocks::Blocks;
+use super::bounded_reader::BoundedReader;
 use super::header::{Header, kind};
 
 pub(crate) use dense::attributes as dense_attributes;
@@ -66,7 +66,7 @@ pub(crate) fn links(header: &Header) -> Result<Vec<Link>> {
         let (heap, index) = (cursor.address()?, cursor.address()?);
         if let (Some(heap), Some(index)) = (heap, index) {
             dense::links(
-                &mut Blocks::new(cursor.container()),
+                &mut BoundedReader::new(cursor.container()),
                 heap,
                 index,
                 &mut links,

@@ -3,7 +3,7 @@
 use vramfit_core::Result;
 
 use super::{Link, MAX_MEMBERS, Target};
-use crate::hdf5::blocks::Blocks;
+use crate::hdf5::bounded_reader::BoundedReader;
 use crate::hdf5::btree1::{self, Node};
 use crate::hdf5::container::Container;
 use crate::hdf5::cursor::Cursor;
@@ -12,7 +12,7 @@ use crate::hdf5::cursor::Cursor;
 pub(super) fn read(cursor: &mut Cursor<'_>, links: &mut Vec<Link>) -> Result<()> {
     let tree = cursor.known_address("a group's tree")?;
     let heap = cursor.known_address("a group's heap")?;
-    let mut blocks = Blocks::new(cursor.container());
+    let mut blocks = BoundedReader::new(cursor.container());
     let heap = LocalHeap::read(&mut blocks, heap)?;
     let width = cursor.container().length_width();
     btree1::leaves(
@@ -25,7 +25,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, links: &mut Vec<Link>) -> Result<()>
 }
 
 fn read_table(
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     address: u64,
     heap: &LocalHeap,
     links: &mut Vec<Link>,
@@ -70,7 +70,7 @@ struct LocalHeap {
 }
 
 impl LocalHeap {
-    fn read(blocks: &mut Blocks<'_>, address: u64) -> Result<LocalHeap> {
+    fn read(blocks: &mut BoundedReader<'_>, address: u64) -> Result<LocalHeap> {
         let container = blocks.container();
         let length = 8 + 2 * container.length_width() + container.address_width();
         let bytes = blocks.read(address, length as u64)?;

@@ -9,7 +9,7 @@ use vramfit_core::Result;
 
 use super::Reading;
 use super::fixed_array::is_set;
-use crate::hdf5::blocks::Blocks;
+use crate::hdf5::bounded_reader::BoundedReader;
 use crate::hdf5::cursor::Cursor;
 
 /// The measures of an array.
@@ -29,7 +29,7 @@ struct Shape {
 /// Reads the array whose header is at an address.
 pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
     let container = reading.container;
-    let mut blocks = Blocks::new(container);
+    let mut blocks = BoundedReader::new(container);
     let length = 16 + 6 * container.length_width() + container.address_width();
     let bytes = blocks.read(address, length as u64)?;
     let mut cursor = Cursor::new(container, &bytes, address);
@@ -74,7 +74,7 @@ pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
 
 fn read_index(
     reading: &mut Reading<'_>,
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     shape: &Shape,
     address: u64,
     pointers: u64,
@@ -115,7 +115,7 @@ fn read_index(
 
 fn read_super(
     reading: &mut Reading<'_>,
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     shape: &Shape,
     address: u64,
     (mut first, level): (u64, u32),
@@ -151,7 +151,7 @@ fn read_super(
 
 fn read_data(
     reading: &mut Reading<'_>,
-    blocks: &mut Blocks<'_>,
+    blocks: &mut BoundedReader<'_>,
     shape: &Shape,
     address: u64,
     (first, elements): (u64, u64),

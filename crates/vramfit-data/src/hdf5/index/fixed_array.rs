@@ -3,13 +3,13 @@
 use vramfit_core::Result;
 
 use super::Reading;
-use crate::hdf5::blocks::Blocks;
+use crate::hdf5::bounded_reader::BoundedReader;
 use crate::hdf5::cursor::Cursor;
 
 /// Reads the array whose header is at an address.
 pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
     let container = reading.container;
-    let mut blocks = Blocks::new(container);
+    let mut blocks = BoundedReader::new(container);
     let width = container.address_width();
     let length = 12 + container.length_width() + width;
     let bytes = blocks.read(address, length as u64)?;

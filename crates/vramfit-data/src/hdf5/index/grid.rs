@@ -11,14 +11,14 @@ pub struct Grid {
     lengths: Vec<u64>,
     count: u64,
     /// As `lengths`, for the shape as large as it may become. The axis without a limit comes first.
-    most: Vec<u64>,
+    max_lengths: Vec<u64>,
     /// Which axis that is.
     unlimited: usize,
 }
 
 impl Grid {
     /// Cuts a shape. `None` where the number of chunks or the size of one has no 64 bits.
-    pub(crate) fn new(shape: &[u64], most: &[u64], chunk: &[u64], element: u64) -> Option<Grid> {
+    pub(crate) fn new(shape: &[u64], max: &[u64], chunk: &[u64], element: u64) -> Option<Grid> {
         let cut = |shape: &[u64]| -> Vec<u64> {
             let pairs = shape.iter().zip(chunk);
             pairs
@@ -30,10 +30,10 @@ impl Grid {
             lengths.try_fold(1_u64, |all, &one| all.checked_mul(one))
         };
         let lengths = cut(shape);
-        let unlimited = most.iter().position(|&length| length == u64::MAX);
+        let unlimited = max.iter().position(|&length| length == u64::MAX);
         let unlimited = unlimited.unwrap_or(0);
-        let mut most = cut(most);
-        if let Some(first) = most.get_mut(..=unlimited) {
+        let mut max_lengths = cut(max);
+        if let Some(first) = max_lengths.get_mut(..=unlimited) {
             first.rotate_right(1);
         }
         Some(Grid {
@@ -41,7 +41,7 @@ impl Grid {
             chunk_bytes: product(chunk)?.checked_mul(element)?,
             count: product(&lengths)?,
             lengths,
-            most,
+            max_lengths,
             unlimited,
         })
     }
@@ -80,8 +80,8 @@ impl Grid {
 
     /// Returns the index of the chunk of a number, or `None` outside of the grid.
     pub(crate) fn index_of(&self, mut number: u64) -> Option<u64> {
-        let mut place = vec![0; self.most.len()];
-        for (at, &length) in place.iter_mut().zip(&self.most).skip(1).rev() {
+        let mut place = vec![0; self.max_lengths.len()];
+        for (at, &length) in place.iter_mut().zip(&self.max_lengths).skip(1).rev() {
             *at = number.checked_rem(length)?;
             number /= length;
         }
@@ -99,7 +99,7 @@ impl Grid {
         }
         place.get_mut(..=self.unlimited)?.rotate_right(1);
         let mut number = 0_u64;
-        for (&at, &length) in place.iter().zip(&self.most) {
+        for (&at, &length) in place.iter().zip(&self.max_lengths) {
             number = number.checked_mul(length)?.checked_add(at)?;
         }
         (index == 0).then_some(number)
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn too_many_chunks_are_no_grid() {
-        let most = [u64::MAX - 1, u64::MAX - 1];
-        assert_eq!(Grid::new(&most, &most, &[1, 1], 1), None);
+        let max_lengths = [u64::MAX - 1, u64::MAX - 1];
+        assert_eq!(Grid::new(&max_lengths, &max_lengths, &[1, 1], 1), None);
     }
 }

@@ -3,7 +3,7 @@
 use vramfit_core::Result;
 
 use super::{Chunk, Reading};
-use crate::hdf5::blocks::Blocks;
+use crate::hdf5::bounded_reader::BoundedReader;
 use crate::hdf5::btree1::{self, Node};
 use crate::hdf5::btree2;
 
@@ -13,7 +13,7 @@ const FILTERED: u8 = 11;
 
 /// Reads a tree of version 1.
 pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
-    let mut blocks = Blocks::new(reading.container);
+    let mut blocks = BoundedReader::new(reading.container);
     let axes = reading.grid.chunk().len();
     // Size, filter mask, where in the dataset it begins, and a zero for the axis of the bytes.
     let key_width = 8 + 8 * (axes + 1);
@@ -49,7 +49,7 @@ pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
 
 /// Reads a tree of version 2.
 pub(super) fn read_second(reading: &mut Reading<'_>, header: u64) -> Result<()> {
-    let mut blocks = Blocks::new(reading.container);
+    let mut blocks = BoundedReader::new(reading.container);
     let axes = reading.grid.chunk().len();
     let kind = if reading.has_filters { FILTERED } else { PLAIN };
     btree2::records(&mut blocks, header, &[kind], &mut |record| {

@@ -1,4 +1,4 @@
-//! The front of a file: superblock, groups, datasets' headers, texts. Its size is known before the
+//! The metadata block of a file: superblock, groups, datasets' headers, texts. Its size is known before the
 //! data is, so it is written last and stands first, where a reader finds all of it in one read.
 
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::content::{Content, Storage};
 use super::groups::Groups;
 use super::heap::Heap;
-use super::message::{self, Elements, Header, UNDEFINED};
-use super::value::{Known, What};
+use super::message::{self, DataLocation, Header, UNDEFINED};
+use super::value::{InlineKind, InlineObject};
 use crate::hdf5::checksum::checksum;
 
 /// Data begins at a multiple of this, so that it can be mapped and read without the page cache.
@@ -20,7 +20,7 @@ const MAX_INLINE_BYTES: usize = 32 << 10;
 
 /// Where the data of each dataset begins that is not in chunks, and where chunks may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct Offsets {
     /// For each dataset its address, or none when it is in chunks.
     pub(super) contiguous: Vec<Option<u64>>,
     /// The first byte behind all of those.
@@ -28,7 +28,7 @@ pub(super) struct Places {
 }
 
 /// Lays out what comes before the chunks.
-pub(super) fn places(content: &Content) -> Places {
+pub(super) fn places(content: &Content) -> Offsets {
     let unknown = vec![UNDEFINED; content.datasets.len()];
     let mut at = (encode(content, &unknown, 0).len() as u64).next_multiple_of(PAGE);
     let contiguous = content
@@ -45,7 +45,7 @@ pub(super) fn places(content: &Content) -> Places {
             })
         })
         .collect();
-    Places {
+    Offsets {
         contiguous,
         chunks: at,
     }
@@ -70,9 +70,9 @@ pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> 
             }
             objects.push((dataset.path.clone(), header.encode()));
         }
-        for known in &content.known {
-            let names = groups.names(&known.path);
-            objects.extend(encode_known(known, names, &places, &mut heap));
+        for object in &content.inline {
+            let names = groups.names(&object.path);
+            objects.extend(encode_inline(object, names, &places, &mut heap));
         }
         let mut at = SUPERBLOCK_BYTES;
         for (path, bytes) in &mut objects {
@@ -92,39 +92,39 @@ pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> 
 }
 
 /// Returns the header of what is known as a whole, and where they are too many for it, its elements.
-fn encode_known(
-    known: &Known,
+fn encode_inline(
+    object: &InlineObject,
     names: u32,
     places: &BTreeMap<String, u64>,
     heap: &mut Heap,
 ) -> Vec<(String, Vec<u8>)> {
     let mut header = Header::default();
     let mut objects = Vec::new();
-    match &known.what {
-        What::Type(datatype) => header.named_type(datatype),
-        What::Dataset(value) => {
+    match &object.what {
+        InlineKind::Type(datatype) => header.named_type(datatype),
+        InlineKind::Dataset(value) => {
             let bytes = message::elements(&value.data, heap);
             let length = bytes.len() as u64;
             let elements = match bytes.len() {
                 // No room is taken where there are no elements, and libhdf5 wants no address then.
-                0 => Elements::At(UNDEFINED, 0),
-                1..=MAX_INLINE_BYTES => Elements::Here(bytes),
+                0 => DataLocation::Address(UNDEFINED, 0),
+                1..=MAX_INLINE_BYTES => DataLocation::Inline(bytes),
                 _ => {
                     // No path has two slashes at its end.
-                    let path = format!("{}//", known.path);
+                    let path = format!("{}//", object.path);
                     let address = places.get(&path).copied().unwrap_or(UNDEFINED);
                     objects.push((path, bytes));
-                    Elements::At(address, length)
+                    DataLocation::Address(address, length)
                 }
             };
-            header.known(value, &elements);
+            header.inline_object(value, &elements);
         }
     }
     header.names(names);
-    for attribute in &known.attributes {
+    for attribute in &object.attributes {
         header.attribute(attribute, heap);
     }
-    objects.push((known.path.clone(), header.encode()));
+    objects.push((object.path.clone(), header.encode()));
     objects
 }
 

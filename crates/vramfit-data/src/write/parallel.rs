@@ -11,9 +11,9 @@ use std::path::Path;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::content::{Compression, Content, Dataset, Storage};
-use super::pipeline::{Pipeline, Stored};
+use super::pipeline::{EncodedChunk, Pipeline};
 use super::queue::{Queue, StopOnDrop, StopOnPanic};
-use super::section::{Course, Piece, Section};
+use super::section::{Piece, PieceOrder, Section};
 use super::writer::{WriteOptions, Writer};
 
 /// Makes the rows of a piece: for each dataset, in its order, the bytes of the rows, appended to an
@@ -111,7 +111,7 @@ pub fn write_sections(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Bytes> {
     job.content.check()?;
-    let course = Course::new(&job.content, sections.sections)?;
+    let order = PieceOrder::new(&job.content, sections.sections)?;
     let datasets = job.content.datasets.clone();
     let threads = job.threads.max(1);
     // A level that is none is told before threads are.
@@ -121,23 +121,23 @@ pub fn write_sections(
     let mut writer = Writer::open(
         job.path,
         job.content,
-        &course,
+        &order,
         job.purpose,
         job.options,
         job.expected,
     )?;
     if let Some(other) = &sections.like {
-        writer.belong_like(other)?;
+        writer.copy_ownership(other)?;
     }
     let first = writer.pieces();
     progress(first, first);
 
-    let queue = Queue::new(first, course.pieces(), sections.ahead.max(1));
+    let queue = Queue::new(first, order.pieces(), sections.ahead.max(1));
     std::thread::scope(|scope| {
         // However this ends, the threads must not wait for more work.
         let _stop = StopOnDrop(&queue);
         for _ in 0..threads {
-            let (queue, course, datasets) = (&queue, &course, &datasets);
+            let (queue, order, datasets) = (&queue, &order, &datasets);
             let source = sections.source;
             scope.spawn(move || {
                 let _stop = StopOnPanic(queue);
@@ -146,7 +146,7 @@ pub fn write_sections(
                 let mut section = 0..0;
                 let mut pipelines = Vec::new();
                 while let Some((number, mut stored)) = queue.take() {
-                    let piece = course.piece(number);
+                    let piece = order.piece(number);
                     let made = match section == piece.datasets {
                         true => Ok(()),
                         false => all(&datasets[piece.datasets.clone()]).map(|made| {
@@ -159,9 +159,9 @@ pub fn write_sections(
                 }
             });
         }
-        for number in first..course.pieces() {
+        for number in first..order.pieces() {
             let stored = queue.next(number)?;
-            let piece = course.piece(number);
+            let piece = order.piece(number);
             writer.add(piece.datasets.start, piece.rows.start, &stored)?;
             queue.recycle(stored);
             progress(number + 1, first);
@@ -173,7 +173,7 @@ pub fn write_sections(
 
 /// Returns what a file takes beside its rows, and what the index takes of each chunk at most.
 pub fn overhead(content: &Content) -> (Bytes, Bytes) {
-    let places = super::front::places(&Content {
+    let places = super::metadata_block::places(&Content {
         datasets: Vec::new(),
         ..content.clone()
     });
@@ -187,7 +187,7 @@ pub fn overhead(content: &Content) -> (Bytes, Bytes) {
 /// # Errors
 /// `invalid-argument` when the level is none of the compression's.
 pub fn stored_bytes(dataset: &Dataset, mut rows: Vec<u8>) -> Result<Bytes> {
-    let mut stored = Stored::default();
+    let mut stored = EncodedChunk::default();
     Pipeline::new(dataset)?.store(&mut rows, &mut stored)?;
     Ok(Bytes(stored.bytes.len() as u64))
 }
@@ -279,10 +279,10 @@ fn fill(
     source: &PieceSource<'_>,
     pipelines: &mut [Pipeline],
     raw: &mut Vec<Vec<u8>>,
-    stored: &mut Vec<Stored>,
+    stored: &mut Vec<EncodedChunk>,
 ) -> Result<()> {
     raw.resize_with(pipelines.len(), Vec::new);
-    stored.resize_with(pipelines.len(), Stored::default);
+    stored.resize_with(pipelines.len(), EncodedChunk::default);
     raw.iter_mut().for_each(Vec::clear);
     source(piece, raw)?;
     for ((pipeline, raw), stored) in pipelines.iter_mut().zip(raw).zip(stored) {

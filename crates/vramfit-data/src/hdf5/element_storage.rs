@@ -4,20 +4,20 @@
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::cursor::Cursor;
-use super::datatype::{Element, MAX_TYPE_DEPTH, bytes_for, one_deeper, read_name};
+use super::datatype::{Element, MAX_TYPE_DEPTH, bytes_for, descend, read_name};
 
 /// Where the elements of a type are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ElementStorage {
     /// In one place: their bytes are all there is.
-    Itself,
+    Inline,
     /// In the heap: each is a reference to a text, or to a sequence of elements of so many bytes.
-    Heap {
+    GlobalHeap {
         /// Bytes of one element of a sequence; 1 for texts.
         unit: usize,
     },
     /// At an address of the file that means nothing in another.
-    Elsewhere,
+    FileAddress,
 }
 
 /// A type as the file describes it.
@@ -28,7 +28,7 @@ pub(crate) struct TypeBytes {
     /// What it says, for readers of numbers.
     pub(crate) element: Element,
     /// Where its elements are.
-    pub(crate) reach: Reach,
+    pub(crate) storage: ElementStorage,
 }
 
 impl TypeBytes {
@@ -36,19 +36,19 @@ impl TypeBytes {
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<TypeBytes> {
         let all = cursor.rest();
         let element = Element::read(&mut cursor.clone())?;
-        let reach = read(cursor, MAX_TYPE_DEPTH)?;
+        let storage = read(cursor, MAX_TYPE_DEPTH)?;
         let message = all[..all.len() - cursor.left()].to_vec();
         Ok(TypeBytes {
             message,
             element,
-            reach,
+            storage,
         })
     }
 }
 
 /// Goes through a type and all that are in it.
-fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Reach> {
-    let depth = one_deeper(depth)?;
+fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<ElementStorage> {
+    let depth = descend(depth)?;
     let first = cursor.u8()?;
     let (version, class) = (first >> 4, first & 0xf);
     let bits = cursor.uint(3)? as usize;
@@ -64,7 +64,7 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Reach> {
         6 => return read_record(cursor, version, bits & 0xffff, size, depth),
         7 => {
             // References of HDF5 1.12 and later are told in the bits, too; nothing follows.
-            return Ok(Reach::Elsewhere);
+            return Ok(ElementStorage::FileAddress);
         }
         8 => {
             let base = read(cursor, depth)?;
@@ -78,10 +78,10 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Reach> {
             let unit = cursor.clone();
             let inside = read(cursor, depth)?;
             return Ok(match inside {
-                Reach::Itself => Reach::Heap {
+                ElementStorage::Inline => ElementStorage::GlobalHeap {
                     unit: size_of_type(unit)?,
                 },
-                _ => Reach::Elsewhere,
+                _ => ElementStorage::FileAddress,
             });
         }
         10 => {
@@ -98,7 +98,7 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<Reach> {
             ));
         }
     }
-    Ok(Reach::Itself)
+    Ok(ElementStorage::Inline)
 }
 
 fn read_record(
@@ -107,8 +107,8 @@ fn read_record(
     count: usize,
     size: usize,
     depth: usize,
-) -> Result<Reach> {
-    let mut reach = Reach::Itself;
+) -> Result<ElementStorage> {
+    let mut storage = ElementStorage::Inline;
     for _ in 0..count {
         read_name(cursor, version)?;
         match version {
@@ -117,18 +117,18 @@ fn read_record(
             2 => cursor.skip(4)?,
             _ => cursor.skip(bytes_for(size as u64))?,
         }
-        if inner(read(cursor, depth)?) == Reach::Elsewhere {
-            reach = Reach::Elsewhere;
+        if inner(read(cursor, depth)?) == ElementStorage::FileAddress {
+            storage = ElementStorage::FileAddress;
         }
     }
-    Ok(reach)
+    Ok(storage)
 }
 
 /// What is in another type can be copied only if its bytes are all there is.
-fn inner(reach: Reach) -> Reach {
-    match reach {
-        Reach::Itself => Reach::Itself,
-        _ => Reach::Elsewhere,
+fn inner(storage: ElementStorage) -> ElementStorage {
+    match storage {
+        ElementStorage::Inline => ElementStorage::Inline,
+        _ => ElementStorage::FileAddress,
     }
 }
 

@@ -10,12 +10,12 @@ use super::journal::{Entry, Journal};
 
 /// A thread that synchronizes a file, and notes what is then on the disk. Dropping it waits for the thread.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct SyncThread {
     entries: Option<SyncSender<Entry>>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
-impl Keeper {
+impl SyncThread {
     /// Starts the thread. Without a journal nothing is noted.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Keeper {
         let thread = std::thread::Builder::new()
             .name("vramfit-keep".into())
             .spawn(move || run(&file, journal, &received))?;
-        Ok(Keeper {
+        Ok(SyncThread {
             entries: Some(entries),
             thread: Some(thread),
         })
@@ -38,7 +38,7 @@ impl Keeper {
     ///
     /// # Errors
     /// What the disk refused before; once.
-    pub(super) fn keep(&mut self, entry: Entry) -> Result<()> {
+    pub(super) fn submit(&mut self, entry: Entry) -> Result<()> {
         match &self.entries {
             Some(entries) if entries.send(entry).is_ok() => Ok(()),
             // It has ended early, with an error.
@@ -60,7 +60,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SyncThread {
     fn drop(&mut self) {
         // Whoever is told of errors has asked before.
         let _ = self.finish();
@@ -87,16 +87,16 @@ mod tests {
         let path = folder.path().join("journal");
         let file = File::create(folder.path().join("file")).unwrap();
         let journal = Journal::create(&path, "test").unwrap();
-        let mut keeper = Keeper::start(&file, Some(journal)).unwrap();
+        let mut sync_thread = SyncThread::start(&file, Some(journal)).unwrap();
         for pieces in 1..=20 {
             let entry = Entry {
                 pieces,
                 end: pieces * 10,
                 chunks: vec![10],
             };
-            keeper.keep(entry).unwrap();
+            sync_thread.submit(entry).unwrap();
         }
-        drop(keeper);
+        drop(sync_thread);
         let (_, done) = Journal::open(&path, "test").unwrap().unwrap();
         assert_eq!((done.pieces, done.end, done.chunks.len()), (20, 200, 20));
     }
@@ -105,10 +105,12 @@ mod tests {
     fn what_the_disk_refuses_is_told_once() {
         // A device that cannot be synchronized.
         let file = File::options().write(true).open("/dev/null").unwrap();
-        let mut keeper = Keeper::start(&file, None).unwrap();
-        keeper.keep(Entry::default()).unwrap();
-        let told = keeper.keep(Entry::default()).and(keeper.finish());
+        let mut sync_thread = SyncThread::start(&file, None).unwrap();
+        sync_thread.submit(Entry::default()).unwrap();
+        let told = sync_thread
+            .submit(Entry::default())
+            .and(sync_thread.finish());
         assert!(told.is_err());
-        assert!(keeper.finish().is_ok());
+        assert!(sync_thread.finish().is_ok());
     }
 }

@@ -15,7 +15,7 @@ use super::writer::WriteOptions;
 
 /// A file that is not in its place yet.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct AtomicFile {
     target: PathBuf,
     /// The file itself.
     pub(super) file: File,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     is_placed: bool,
 }
 
-impl Place {
+impl AtomicFile {
     /// Makes the file, or opens what an earlier attempt left.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Place {
         }
         // What can be gone on with has another name than what cannot, so that neither destroys the other.
         let name = hidden(&target, if options.once { "new" } else { "part" });
-        let unnamed = options.once.then(|| unnamed(folder)).flatten();
+        let unnamed = options.once.then(|| open_tmpfile(folder)).flatten();
         let is_known = !options.once && name.exists();
         if is_known && !options.force && !options.resume {
             return Err(Error::new(
@@ -60,9 +60,9 @@ impl Place {
         }
         let (file, name) = match unnamed {
             Some(file) => (file, None),
-            None => (claim(path, &name)?, Some(name)),
+            None => (create_hidden(path, &name)?, Some(name)),
         };
-        Ok(Place {
+        Ok(AtomicFile {
             journal: hidden(&target, "journal"),
             target,
             file,
@@ -79,15 +79,15 @@ impl Place {
     }
 
     /// Returns a path by which this process can open it now.
-    pub(super) fn for_reading(&self) -> PathBuf {
+    pub(super) fn read_path(&self) -> PathBuf {
         match &self.name {
             Some(name) => name.clone(),
-            None => by_number(&self.file),
+            None => proc_fd_path(&self.file),
         }
     }
 
     /// Lets the same people read and write it as another file.
-    pub(super) fn belong_like(&self, other: &Metadata) -> Result<()> {
+    pub(super) fn copy_ownership(&self, other: &Metadata) -> Result<()> {
         // Only some may give files away. Who may not keeps it, as with every editor.
         let _ = std::os::unix::fs::fchown(&self.file, Some(other.uid()), Some(other.gid()));
         let set = self.file.set_permissions(other.permissions());
@@ -124,7 +124,7 @@ impl Place {
     ///
     /// # Errors
     /// `io` when the name was taken meanwhile, or the disk refuses.
-    pub(super) fn put_in_place(&mut self) -> Result<()> {
+    pub(super) fn publish(&mut self) -> Result<()> {
         let moved = match &self.name {
             None if self.options.force => {
                 // A file without a name cannot take the place of another; with one it can.
@@ -135,7 +135,7 @@ impl Place {
                     }
                     _ => {}
                 }
-                let named = give_name(&self.file, &name).map_err(std::io::Error::from);
+                let named = link_name(&self.file, &name).map_err(std::io::Error::from);
                 named.and_then(|()| {
                     let renamed = std::fs::rename(&name, &self.target);
                     renamed.inspect_err(|_| {
@@ -144,7 +144,7 @@ impl Place {
                     })
                 })
             }
-            None => give_name(&self.file, &self.target).map_err(std::io::Error::from),
+            None => link_name(&self.file, &self.target).map_err(std::io::Error::from),
             Some(name) if self.options.force => std::fs::rename(name, &self.target),
             Some(name) => rename_to_free(name, &self.target),
         };
@@ -201,7 +201,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
         if self.options.once && !self.is_placed {
             self.discard();
@@ -210,23 +210,23 @@ impl Drop for Place {
 }
 
 /// Makes a file that has no name, where the file system knows such files.
-fn unnamed(folder: &Path) -> Option<File> {
+fn open_tmpfile(folder: &Path) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)).ok()?);
     // Its number is what it can be opened by, and given a name by.
-    by_number(&file).exists().then_some(file)
+    proc_fd_path(&file).exists().then_some(file)
 }
 
-fn by_number(file: &File) -> PathBuf {
+fn proc_fd_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-fn give_name(file: &File, name: &Path) -> rustix::io::Result<()> {
-    rustix::fs::linkat(CWD, by_number(file), CWD, name, AtFlags::SYMLINK_FOLLOW)
+fn link_name(file: &File, name: &Path) -> rustix::io::Result<()> {
+    rustix::fs::linkat(CWD, proc_fd_path(file), CWD, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 /// Opens a file by its hidden name, for this process alone.
-fn claim(path: &Path, name: &Path) -> Result<File> {
+fn create_hidden(path: &Path, name: &Path) -> Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     let file = options
@@ -297,10 +297,10 @@ mod tests {
     use super::*;
 
     /// A place as it is where files without a name are not known.
-    fn named(target: &Path, force: bool) -> Place {
+    fn named(target: &Path, force: bool) -> AtomicFile {
         let name = hidden(target, "new");
-        Place {
-            file: claim(target, &name).unwrap(),
+        AtomicFile {
+            file: create_hidden(target, &name).unwrap(),
             name: Some(name),
             target: target.to_owned(),
             journal: hidden(target, "journal"),
@@ -329,21 +329,21 @@ mod tests {
         let target = folder.path().join("x.h5");
         let place = named(&target, false);
         assert_eq!(names(folder.path()), [".x.h5.new"]);
-        let error = claim(&target, &hidden(&target, "new")).unwrap_err();
+        let error = create_hidden(&target, &hidden(&target, "new")).unwrap_err();
         assert!(error.message().starts_with("another process is writing"));
         drop(place);
         assert!(names(folder.path()).is_empty());
 
         let mut place = named(&target, false);
         std::io::Write::write_all(&mut &place.file, b"new").unwrap();
-        place.put_in_place().unwrap();
+        place.publish().unwrap();
         drop(place);
         assert_eq!(names(folder.path()), ["x.h5"]);
 
-        let error = named(&target, false).put_in_place().unwrap_err();
+        let error = named(&target, false).publish().unwrap_err();
         assert!(error.message().contains("came into being meanwhile"));
         let mut place = named(&target, true);
-        place.put_in_place().unwrap();
+        place.publish().unwrap();
         drop(place);
         assert_eq!(names(folder.path()), ["x.h5"]);
         assert_eq!(std::fs::read(&target).unwrap(), b"");
@@ -359,12 +359,12 @@ mod tests {
             once: true,
             ..WriteOptions::default()
         };
-        assert!(Place::open(&target, once(false)).is_err());
-        let mut place = Place::open(&target, once(true)).unwrap();
+        assert!(AtomicFile::open(&target, once(false)).is_err());
+        let mut place = AtomicFile::open(&target, once(true)).unwrap();
         std::io::Write::write_all(&mut &place.file, b"new").unwrap();
-        assert_eq!(std::fs::read(place.for_reading()).unwrap(), b"new");
+        assert_eq!(std::fs::read(place.read_path()).unwrap(), b"new");
         assert_eq!(std::fs::read(&target).unwrap(), b"old");
-        place.put_in_place().unwrap();
+        place.publish().unwrap();
         drop(place);
         assert_eq!(names(folder.path()), ["x.h5"]);
         assert_eq!(std::fs::read(&target).unwrap(), b"new");

@@ -30,14 +30,14 @@ pub(super) fn of_size(planes: &[u8], out: &mut [u8], size: usize) {
 /// second bytes, and so on.
 fn interleave<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
     let count = planes.len() / SIZE;
-    join::<SIZE>(
+    assemble::<SIZE>(
         std::array::from_fn(|at| &planes[at * count..(at + 1) * count]),
         out,
     );
 }
 
 /// The same with planes that lie anywhere, all of one length.
-pub(super) fn join<const SIZE: usize>(plane: [&[u8]; SIZE], out: &mut [u8]) {
+pub(super) fn assemble<const SIZE: usize>(plane: [&[u8]; SIZE], out: &mut [u8]) {
     let done = by_vectors::<SIZE>(plane, out);
     by_bytes::<SIZE>(plane, out, done);
 }

@@ -1,19 +1,19 @@
 //! Reading the frames that plugins put around what they compress.
 
-use super::Fault;
+use super::DecodeError;
 
 /// What is left of a frame.
-pub(super) struct Frame<'a>(&'a [u8]);
+pub(super) struct ByteReader<'a>(&'a [u8]);
 
-impl<'a> Frame<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Frame<'a> {
-        Frame(bytes)
+impl<'a> ByteReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> ByteReader<'a> {
+        ByteReader(bytes)
     }
 
     /// Returns the next bytes.
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let Some((taken, rest)) = self.0.split_at_checked(length) else {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "{length} bytes are expected, and {} are left",
                 self.0.len()
             )));
@@ -27,29 +27,29 @@ impl<'a> Frame<'a> {
         self.0
     }
 
-    pub(super) fn be_u64(&mut self) -> Result<u64, Fault> {
+    pub(super) fn be_u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_be_bytes)
     }
 
-    pub(super) fn be_u32(&mut self) -> Result<u32, Fault> {
+    pub(super) fn be_u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(super) fn le_u64(&mut self) -> Result<u64, Fault> {
+    pub(super) fn le_u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn le_u32(&mut self) -> Result<u32, Fault> {
+    pub(super) fn le_u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, Fault> {
+    pub(super) fn byte(&mut self) -> Result<u8, DecodeError> {
         self.array().map(|[byte]| byte)
     }
 
-    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], Fault> {
+    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], DecodeError> {
         let Some((taken, rest)) = self.0.split_first_chunk() else {
-            return Err(Fault::damaged(format!(
+            return Err(DecodeError::damaged(format!(
                 "{LENGTH} bytes are expected, and {} are left",
                 self.0.len()
             )));
