@@ -31,7 +31,7 @@ pub use window::{Block, Window};
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Rows = 1,
-    BoundedReader = 2,
+    Blocks = 2,
     Window = 3,
     Split = 4,
 }

@@ -147,10 +147,7 @@ impl WindowTable {
         let mut table = WindowTable {
             size,
             key: MixKey::new(&[seed, epoch, Purpose::Window as u64]),
-            blocks: Permutation::new(
-                MixKey::new(&[seed, epoch, Purpose::BoundedReader as u64]),
-                count,
-            ),
+            blocks: Permutation::new(MixKey::new(&[seed, epoch, Purpose::Blocks as u64]), count),
             selection,
             rows,
             starts: vec![0],
