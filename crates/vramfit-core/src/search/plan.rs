@@ -1,6 +1,5 @@
 //! A plan: what to change about a program so that it fits, and the file that it is kept in.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -14,9 +13,6 @@ const SCHEMA: u32 = 1;
 /// What to change about a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Environment variables to set; those that the user sets stay.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub environment: BTreeMap<String, String>,
     /// What to do at each site.
     #[serde(default, rename = "site", skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<SitePlan>,
@@ -132,12 +128,7 @@ impl Plan {
 
     /// Returns its changes, each in a few words.
     pub fn moves(&self) -> Vec<String> {
-        let environment = self.environment.iter();
-        self.sites
-            .iter()
-            .map(SitePlan::describe)
-            .chain(environment.map(|(name, value)| format!("{name}={value}")))
-            .collect()
+        self.sites.iter().map(SitePlan::describe).collect()
     }
 
     /// Returns the text of a plan file.

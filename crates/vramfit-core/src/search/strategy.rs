@@ -64,7 +64,6 @@ impl Strategy {
                 .flatten()
                 .map(|option| Plan {
                     sites: vec![option.plan.clone()],
-                    ..Plan::default()
                 })
                 .collect(),
             2 => self.combinations(rows),
@@ -109,10 +108,7 @@ impl Strategy {
                 plans.extend(first.iter().map(|row| {
                     let mut sites = row.plan.sites.clone();
                     sites.extend(second.plan.sites.iter().cloned());
-                    Plan {
-                        sites,
-                        ..Plan::default()
-                    }
+                    Plan { sites }
                 }));
             }
         }

@@ -164,7 +164,7 @@ impl TrialSpec {
         }
         let settings = Settings {
             gpu: Some(self.gpus.gpu.clone()),
-            options: self.settings.options.clone(),
+            options: self.settings.options,
             occupied_bytes: None,
         };
         let (mut fits, mut limit_bytes) = (true, u64::MAX);
