@@ -325,6 +325,37 @@ impl<R: Read> Decoder<R> {
     }
 }
 
+/// Reads what is before the first event.
+pub(super) fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Header> {
+    let foreign = || ReadStop::Failed(invalid("this is not a vramfit trace"));
+    for expected in MAGIC {
+        match decoder.read_byte() {
+            Ok(byte) if byte == *expected => {}
+            Ok(_) | Err(ReadStop::Truncated) => return Err(foreign()),
+            Err(stop) => return Err(stop),
+        }
+    }
+    let version = decoder.read_line(32).map_err(|stop| match stop {
+        ReadStop::Failed(error) if error.kind() == crate::ErrorKind::InvalidFile => foreign(),
+        stop => stop,
+    })?;
+    if version != VERSION {
+        let (theirs, ours) = (
+            String::from_utf8_lossy(&version),
+            String::from_utf8_lossy(VERSION),
+        );
+        let error = invalid(format!(
+            "the trace has format version `{theirs}`, not `{ours}`"
+        ));
+        return Err(ReadStop::Failed(
+            error.hint("read it with the vramfit that wrote it"),
+        ));
+    }
+    let header = decoder.read_line(MAX_JSON_BYTES)?;
+    serde_json::from_slice(&header)
+        .map_err(|error| ReadStop::Failed(invalid("the header is not understood").cause(error)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::wire::put;
@@ -356,35 +387,4 @@ mod tests {
             assert!(matches!(stop, ReadStop::Failed(_)), "{stop:?}");
         }
     }
-}
-
-/// Reads what is before the first event.
-pub(super) fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Header> {
-    let foreign = || ReadStop::Failed(invalid("this is not a vramfit trace"));
-    for expected in MAGIC {
-        match decoder.read_byte() {
-            Ok(byte) if byte == *expected => {}
-            Ok(_) | Err(ReadStop::Truncated) => return Err(foreign()),
-            Err(stop) => return Err(stop),
-        }
-    }
-    let version = decoder.read_line(32).map_err(|stop| match stop {
-        ReadStop::Failed(error) if error.kind() == crate::ErrorKind::InvalidFile => foreign(),
-        stop => stop,
-    })?;
-    if version != VERSION {
-        let (theirs, ours) = (
-            String::from_utf8_lossy(&version),
-            String::from_utf8_lossy(VERSION),
-        );
-        let error = invalid(format!(
-            "the trace has format version `{theirs}`, not `{ours}`"
-        ));
-        return Err(ReadStop::Failed(
-            error.hint("read it with the vramfit that wrote it"),
-        ));
-    }
-    let header = decoder.read_line(MAX_JSON_BYTES)?;
-    serde_json::from_slice(&header)
-        .map_err(|error| ReadStop::Failed(invalid("the header is not understood").cause(error)))
 }
