@@ -93,7 +93,11 @@ def test_tokens_can_have_labels_of_their_own(tmp_path):
 
 def test_check_says_what_becomes_of_tokens(tokens):
     done = vramfit("train", "train.toml", "--check", cwd=tokens)
-    assert "tokens  int32 [2 000, 12], embedding of 50 tokens" in done.stdout
+    inputs = "tokens  int32 [2 000, 12], embedding of 50 tokens"
+    assert f"{inputs}, all but the last step of each row" in done.stdout
+    words = ["train", "train.toml", "--check", "--set", "data.sequence_length=5"]
+    shorter = vramfit(*words, cwd=tokens)
+    assert f"{inputs}, the 5 steps before the last of each row" in shorter.stdout
     assert "next-token prediction, cross-entropy over 50 tokens" in done.stdout
 
 

@@ -17,7 +17,7 @@ An **error** makes the program fail or run without the GPU, or does the opposite
 says. A **warning** is a setting that does not have the intended effect. A **note** is good to know.
 
 A rule only reports what is certain. Without a driver there are no findings about the memory of a GPU; if
-the JAX release is unknown, the latest one that vramfit knows (0.11.0) is assumed, and no name is reported
+the JAX release is unknown, the latest one that vramfit knows (0.12.0) is assumed, and no name is reported
 as missing from it.
 ";
 

@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "unknown-name",
         severity: Severity::Note,
-        meaning: "The name looks like a JAX variable, but no JAX release from 0.4.26 to 0.11.0 \
+        meaning: "The name looks like a JAX variable, but no JAX release from 0.4.26 to 0.12.0 \
                   reads it. Your own program may.",
         fix: "Remove it unless your program reads it.",
         check: unknown,
@@ -130,7 +130,7 @@ fn unknown(context: &LintContext<'_>) -> Vec<RawFinding> {
         .map(|(name, _)| {
             RawFinding::new(
                 name,
-                format!("no JAX release from 0.4.26 to 0.11.0 reads `{name}`"),
+                format!("no JAX release from 0.4.26 to 0.12.0 reads `{name}`"),
                 format!("remove `{name}`, unless your program reads it"),
             )
         })

@@ -129,6 +129,12 @@ fn inputs(config: &Config, info: &DatasetInfo) -> String {
         text += &format!(", embedding of {} tokens", grouped(tokens));
     }
     match (info.sequence_length, info.inputs.row()) {
+        (Some(seen), [length, ..]) if info.predicts_next && seen + 1 == *length => {
+            format!("{text}, all but the last step of each row")
+        }
+        (Some(seen), [length, ..]) if info.predicts_next && seen < *length => {
+            format!("{text}, the {seen} steps before the last of each row")
+        }
         (Some(seen), [length, ..]) if seen < *length => {
             format!("{text}, the last {seen} steps of each row")
         }
