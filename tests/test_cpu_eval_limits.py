@@ -38,7 +38,7 @@ def evaluate(monkeypatch):
         monkeypatch.setattr(_cpu_eval, "estimate", lambda *_: 1e-6)
         monkeypatch.setattr(_cpu_eval, "_programs", {})
         monkeypatch.setattr(_cpu_eval, "_budget", Budget(6.0))
-        _cpu_eval.describe(1, b"code", [], [], 1, b"", [])
+        _cpu_eval.register_program(1, b"code", [], [], 1, b"", [])
         return [_cpu_eval.evaluate(1, []) for _ in range(2)]
 
     return run
