@@ -10,9 +10,10 @@ use super::search::{Found, FoundRow, SearchSpec};
 use crate::status::Status;
 
 impl Found {
-    /// Says whether a row meets the budget.
+    /// Says whether a row meets the budget; unknown where the user ended the search before one did.
     pub(super) fn status(&self, spec: &SearchSpec) -> Status {
-        Status::from_answer(Some(spec.is_met(&self.rows[self.recommended].row)))
+        let is_met = spec.is_met(&self.rows[self.recommended].row);
+        Status::from_answer(Some(is_met).filter(|met| *met || !self.is_interrupted))
     }
 
     /// Returns the text of the recommended plan's file.
@@ -113,6 +114,10 @@ impl Found {
         };
         let peak = Bytes(best.row.peak_bytes);
         let met = spec.is_met(&best.row);
+        let none = match self.is_interrupted {
+            true => "no plan that was tried fits",
+            false => "no plan fits",
+        };
         let _ = match (met, self.recommended) {
             (true, 0) => writeln!(text, "fits as it is: peak {peak}, within {limit}"),
             (true, _) => writeln!(
@@ -122,7 +127,7 @@ impl Found {
             ),
             (false, _) => writeln!(
                 text,
-                "no plan fits: the lowest peak found is {peak}, which exceeds {limit}; as it is, the program needs {}",
+                "{none}: the lowest peak found is {peak}, which exceeds {limit}; as it is, the program needs {}",
                 Bytes(baseline.row.peak_bytes)
             ),
         };

@@ -53,8 +53,10 @@ pub(super) struct Found {
     pub(super) failures: Vec<(String, usize)>,
     pub(super) trials: usize,
     pub(super) sites: usize,
-    /// Whether the user ended it early, or the trials were used up.
+    /// Whether every proposed plan was measured: there were trials for all, and nobody ended the search.
     pub(super) is_complete: bool,
+    /// Whether the user ended it early.
+    pub(super) is_interrupted: bool,
     /// Whether plans were compared by estimated time; if not, by what is computed twice.
     pub(super) by_time: bool,
     pub(super) jax: String,
@@ -116,6 +118,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         sites: site_count,
         by_time,
         is_complete: is_complete && !interrupted.load(Ordering::Relaxed),
+        is_interrupted: interrupted.load(Ordering::Relaxed),
         jax,
     })
 }
