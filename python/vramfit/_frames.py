@@ -8,7 +8,7 @@ from types import CodeType
 
 _HOME = os.path.dirname(__file__)
 # Directories whose functions stand between the user's lines and JAX.
-_OWN = (_HOME, os.path.join(_HOME, "plan"))
+_OWN = (_HOME, os.path.join(_HOME, "_plan"))
 # IPython's names of the cells of a notebook: without a kernel, and in Colab.
 _CELL = "<ipython-input-"
 

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vramfit.plan import _sites
-from vramfit.plan._jaxpr import Segment
+from vramfit._plan import _sites
+from vramfit._plan._jaxpr import Segment
 
 
 class Rewrite:

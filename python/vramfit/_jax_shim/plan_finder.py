@@ -12,7 +12,7 @@ from types import ModuleType
 class _PlanLoader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        from vramfit.plan import _apply
+        from vramfit._plan import _apply
 
         _apply.install(module)
 

@@ -1,4 +1,4 @@
-//! The functions of a program that can be rematerialized, as `vramfit.plan` records them.
+//! The functions of a program that can be rematerialized, as `vramfit._plan` records them.
 
 use serde::{Deserialize, Serialize};
 

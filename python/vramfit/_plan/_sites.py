@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from vramfit._frames import file_name
-from vramfit.plan._jaxpr import FlatJaxpr, Segment
+from vramfit._plan._jaxpr import FlatJaxpr, Segment
 
 # Functions whose first argument is differentiated.
 DIFFERENTIATING = ("grad", "value_and_grad", "vjp", "linearize")

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._errors import InvalidFileError
-from vramfit.plan import _file, _sites
-from vramfit.plan._file import SitePlan
-from vramfit.plan._jaxpr import Segment
-from vramfit.plan._sites import Site
+from vramfit._plan import _file, _sites
+from vramfit._plan._file import SitePlan
+from vramfit._plan._jaxpr import Segment
+from vramfit._plan._sites import Site
 
 PLAN = "VRAMFIT_PLAN"
 SITES = "VRAMFIT_PLAN_SITES"

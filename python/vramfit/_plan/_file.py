@@ -8,7 +8,7 @@ import tomllib
 from typing import Any
 
 from vramfit._errors import InvalidFileError, IoError
-from vramfit.plan._jaxpr import NAMED_POLICIES, Segment
+from vramfit._plan._jaxpr import NAMED_POLICIES, Segment
 
 SCHEMA = 1
 
