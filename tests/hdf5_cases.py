@@ -436,7 +436,7 @@ def record_float_big_endian(path):
     write_records(path, libver="v110")
 
 
-@case(field="name", refused="field `name`: strings of fixed length")
+@case(field="name", refused="field `name`: fixed-length strings")
 def record_text(path):
     write_records(path)
 
@@ -488,7 +488,7 @@ for libver, age in (("earliest", "old"), ("v110", "new"), ("latest", "latest")):
         mixed(f"record_{age}_{field.replace('.', '_')}", field, libver=libver)
 
 
-@case(refused="no field is named", kind="invalid-argument")
+@case(refused="a field is required", kind="invalid-argument")
 def record_without_field(path):
     write_records(path)
 
@@ -509,11 +509,11 @@ def refused(name, what, values, dtype=None):
     CASES.append(Case(name, make, refused=what))
 
 
-refused("text", "strings of variable length", ["a", "bc"], h5py.string_dtype())
-refused("text_fixed", "strings of fixed length", np.array([b"ab", b"c"]))
+refused("text", "variable-length strings", ["a", "bc"], h5py.string_dtype())
+refused("text_fixed", "fixed-length strings", np.array([b"ab", b"c"]))
 refused(
     "sequences",
-    "sequences of variable length",
+    "variable-length sequences",
     np.array([np.arange(2), np.arange(3)], object),
     h5py.vlen_dtype("i4"),
 )
@@ -543,7 +543,7 @@ def arrays_filtered(path):
         f["x"][...] = integers(9, 2, 3, 4, dtype="i2")
 
 
-@case(refused="arrays of strings of fixed length")
+@case(refused="arrays of fixed-length strings")
 def arrays_of_text(path):
     with h5py.File(path, "w") as f:
         f.create_dataset("x", shape=(4,), dtype=np.dtype(("S3", (3,))))
@@ -557,7 +557,7 @@ def odd_float(path):
         h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((3,)))
 
 
-@case(refused="a single value", kind="invalid-argument")
+@case(refused="it is a scalar", kind="invalid-argument")
 def scalar(path):
     with h5py.File(path, "w") as f:
         f["x"] = 3.0
@@ -638,13 +638,13 @@ def external_link(path):
         f["away"] = h5py.ExternalLink("external_link_target.h5", "/g")
 
 
-@case(dataset="away", refused="outside of this file's directory")
+@case(dataset="away", refused="outside the directory of this file")
 def external_link_elsewhere(path):
     with h5py.File(path, "w") as f:
         f["away"] = h5py.ExternalLink("../../secret.h5", "/g")
 
 
-@case(refused="files without a format")
+@case(refused="external raw data files")
 def external_bytes(path):
     raw = path.with_suffix(".raw")
     with h5py.File(path, "w") as f:
@@ -653,7 +653,7 @@ def external_bytes(path):
         h5py.h5d.create(f.id, b"x", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((5, 3)), plist)
 
 
-@case(dataset="nothing", refused="has no `nothing`", kind="invalid-argument")
+@case(dataset="nothing", refused="contains no `nothing`", kind="invalid-argument")
 def missing(path):
     with h5py.File(path, "w") as f:
         f["x"] = 1
@@ -698,12 +698,12 @@ def virtual_slice_newer(path):
     write_slice(path, "v112")
 
 
-@case(dataset="all", refused="its map is of a later version")
+@case(dataset="all", refused="the version of its mapping is not supported")
 def virtual_slice_latest(path):
     write_slice(path, "latest")
 
 
-@case(dataset="all", refused="a source is a part of each row")
+@case(dataset="all", refused="a source covers only a part of each row")
 def virtual_columns(path):
     layout = h5py.VirtualLayout((4, 6), "f4")
     with h5py.File(path, "w", libver="v110") as f:

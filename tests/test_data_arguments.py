@@ -55,7 +55,7 @@ def test_a_number_that_does_not_fit_is_named(
     assert message.startswith(
         ("dataset `x`, row 61: the value ", "dataset `x`, row 83: the value ")
     )
-    assert f" does not fit into {wanted}" in message
+    assert f" is out of range for {wanted}" in message
     assert f'`dtype={{"x": "{np.dtype(stored).newbyteorder("=").name}"}}`' in caught.value.hint
 
 
@@ -136,5 +136,5 @@ def test_more_rows_than_the_maximum_are_refused(tmp_path):
     lengths = (2999).to_bytes(8, "little") + (3001).to_bytes(8, "little")
     assert whole.count(lengths) == 1
     path.write_bytes(whole.replace(lengths, (3002).to_bytes(8, "little") + lengths[8:]))
-    with pytest.raises(_errors.InvalidFileError, match="3002 long, and 3001 is its maximum"):
+    with pytest.raises(_errors.InvalidFileError, match="length 3002, which exceeds its maximum of 3001"):
         Loader(path, "x", batch_size=8)

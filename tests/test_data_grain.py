@@ -80,7 +80,7 @@ def test_a_row_becomes_the_type_that_is_asked_for(file):
     row = HDF5Source(file, COLUMNS, dtype={"label": np.int16})[700]
     assert (row["label"].dtype, row["x"].dtype) == (np.int16, np.float64)
     source = HDF5Source(file, COLUMNS, dtype={"label": "int8"})
-    with pytest.raises(InvalidArgumentError, match=r"row 700.*does not fit into int8"):
+    with pytest.raises(InvalidArgumentError, match=r"row 700.*is out of range for int8"):
         source[700]
 
 

@@ -255,7 +255,7 @@ def test_the_plan_says_what_was_decided(train):
     ("arguments", "message"),
     [
         ({"datasets": ["X1"]}, "did you mean `x`"),
-        ({"datasets": ["x", "scalar"]}, "single value"),
+        ({"datasets": ["x", "scalar"]}, "it is a scalar"),
         ({"datasets": ["x", "short"]}, "`x` has 1003, but `short` has 5"),
         ({"datasets": ["x", "x"]}, "was given twice"),
         ({"datasets": []}, "no dataset was given"),

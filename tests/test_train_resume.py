@@ -173,4 +173,4 @@ def test_only_parts_of_a_large_file_are_compared_and_that_is_told(tmp_path):
     again(1)
     os.utime(path, ns=(0, 0))
     (note,) = again(2).notes
-    assert "so are the 16.0 MiB of it that were compared" in note
+    assert "so are the 16.0 MiB that were compared" in note

@@ -7,7 +7,9 @@ use vramfit_core::{Bytes, Error, ErrorKind};
 use vramfit_data::repack::{
     Chunk, OutputOptions, Phase, Progress, RepackOptions, RepackPlan, Shuffle, plan, repack,
 };
-use vramfit_data::write::{Compression, Content, Dataset, Job, Number, Storage, estimate, write};
+use vramfit_data::write::{
+    Compression, Content, Dataset, Number, Storage, WriteTask, estimate, write,
+};
 
 const ROWS: u64 = 100_000;
 
@@ -29,7 +31,7 @@ fn file(folder: &Path) -> PathBuf {
         Ok(())
     };
     let expected = estimate(&content, &source).expect("rows that can be stored");
-    let job = Job {
+    let task = WriteTask {
         path: &path,
         content,
         purpose: "a test",
@@ -37,7 +39,7 @@ fn file(folder: &Path) -> PathBuf {
         threads: 1,
         expected,
     };
-    write(job, &source, &mut |_| {}).expect("a file to repack");
+    write(task, &source, &mut |_| {}).expect("a file to repack");
     path
 }
 
@@ -170,7 +172,7 @@ fn a_name_that_is_taken_meanwhile_is_left_alone() {
     });
     let error = result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(error.message().contains("came into being meanwhile"));
+    assert!(error.message().contains("was created in the meantime"));
     assert_eq!(std::fs::read(&target).unwrap(), b"mine");
 }
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::write::{
-    Compression, Content, Dataset, Job, Number, Progress, Source, Storage, WriteOptions, write,
+    Compression, Content, Dataset, Number, Progress, Source, Storage, WriteOptions, WriteTask,
+    write,
 };
 
 const ROWS: u64 = 1003;
@@ -56,7 +57,7 @@ fn attempt(
     source: &Source<'_>,
 ) -> Result<Vec<Progress>> {
     let mut seen = Vec::new();
-    let job = Job {
+    let task = WriteTask {
         path,
         content: content.clone(),
         purpose,
@@ -64,7 +65,7 @@ fn attempt(
         threads,
         expected: Bytes(0),
     };
-    write(job, source, &mut |progress| seen.push(progress))?;
+    write(task, source, &mut |progress| seen.push(progress))?;
     Ok(seen)
 }
 
@@ -143,13 +144,15 @@ fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
     let error = with("test", WriteOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(
-        error.message().starts_with("an unfinished `"),
+        error.message().starts_with("an earlier attempt left"),
         "{}",
         error.message()
     );
     let error = with("other settings", AGAIN).unwrap_err();
     assert!(
-        error.message().ends_with("was begun with other options"),
+        error
+            .message()
+            .ends_with("was written with different options"),
         "{}",
         error.message()
     );
@@ -173,7 +176,7 @@ fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
 fn a_file_that_cannot_fit_is_refused_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.h5");
-    let job = Job {
+    let task = WriteTask {
         path: &path,
         content: content([gzip(10), gzip(10)]),
         purpose: "test",
@@ -181,12 +184,12 @@ fn a_file_that_cannot_fit_is_refused_before_anything_is_written() {
         threads: 1,
         expected: Bytes(1 << 59),
     };
-    let error = write(job, &whole, &mut |_| {}).unwrap_err();
+    let error = write(task, &whole, &mut |_| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(
         error
             .message()
-            .contains("needs 512.0 PiB (576460752303423488 bytes), and its disk has "),
+            .contains("needs 512.0 PiB (576460752303423488 bytes), but the disk has "),
         "{}",
         error.message()
     );
@@ -230,46 +233,46 @@ fn content_that_cannot_be_is_refused() {
     };
     assert_eq!(
         refused(Content::default()),
-        "a file without datasets holds no rows"
+        "a file needs at least one dataset"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[1].path = "x/y".into())),
-        "two datasets want the name `x/y`"
+        "two datasets have the same name `x/y`"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[0].path = "a//b".into())),
-        "dataset `a//b` cannot be written: its name is empty, or a part of it is"
+        "dataset `a//b` cannot be written: its path has an empty component"
     );
     assert_eq!(
         refused(with(&|c| {
             c.datasets[0].storage = Storage::Contiguous;
             c.datasets[0].max_shape = vec![u64::MAX, 50];
         })),
-        "dataset `x` cannot be written: it can grow and is not in chunks"
+        "dataset `x` cannot be written: its shape can grow, which requires chunked storage"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[0].max_shape = vec![ROWS - 1, 50])),
-        "dataset `x` cannot be written: it is larger than it may become"
+        "dataset `x` cannot be written: its shape exceeds its maximum shape"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[0].shape = vec![u64::MAX, 9])),
-        "dataset `x` cannot be written: it has more bytes than a file can"
+        "dataset `x` cannot be written: its size exceeds the limit of 2^60 bytes"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[0].storage = gzip(ROWS + 1))),
-        "dataset `x` cannot be written: a chunk of 1004 rows is more than its 1003 rows"
+        "dataset `x` cannot be written: chunks of 1004 rows do not fit its 1003 rows"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[0].shape = vec![ROWS, 1 << 30])),
-        "a chunk of 10 rows of `x` has 40.0 GiB, and HDF5 allows less than 4.0 GiB"
+        "a chunk of 10 rows of `x` has 40.0 GiB, but HDF5 limits chunks to less than 4.0 GiB"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[1].storage = gzip(11))),
-        "chunks that are written together need equally many rows"
+        "chunks that are written together must have the same number of rows"
     );
     assert_eq!(
         refused(with(&|c| c.datasets[1].shape = vec![5])),
-        "dataset `deep/y` cannot be written: a chunk of 10 rows is more than its 5 rows"
+        "dataset `deep/y` cannot be written: chunks of 10 rows do not fit its 5 rows"
     );
     assert!(!path.exists());
 }

@@ -44,7 +44,7 @@ pub(crate) fn make(path: &Path, storage: write::Storage) {
         )],
         ..write::Content::default()
     };
-    let job = write::Job {
+    let task = write::WriteTask {
         path,
         content,
         purpose: "benchmark",
@@ -58,7 +58,7 @@ pub(crate) fn make(path: &Path, storage: write::Storage) {
         }
         Ok(())
     };
-    write::write(job, &rows, &mut |_| {}).expect("a file for the benchmark");
+    write::write(task, &rows, &mut |_| {}).expect("a file for the benchmark");
 }
 
 pub(crate) fn open(path: &Path, access: Access, threads: usize) -> RowReader {

@@ -41,7 +41,7 @@ pub(super) fn decode(
     };
     let Some(out) = out.get_mut(..length) else {
         return Err(DecodeError::damaged(format!(
-            "it says it has {length} bytes, and {} are expected",
+            "its header gives {length} bytes, expected {}",
             out.len()
         )));
     };
@@ -51,7 +51,7 @@ pub(super) fn decode(
     };
     if block % 8 != 0 {
         return Err(DecodeError::damaged(format!(
-            "its blocks have {block} elements, which is no multiple of eight"
+            "its block size of {block} elements is not a multiple of 8"
         )));
     }
     let count = length / size;

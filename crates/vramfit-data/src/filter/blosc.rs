@@ -43,7 +43,7 @@ pub(super) fn decode(
         3..=5 => return Err(DecodeError::unsupported(format!("blosc format {version}"))),
         _ => {
             return Err(DecodeError::damaged(format!(
-                "there is no blosc format {version}"
+                "blosc format {version} does not exist"
             )));
         }
     }
@@ -55,13 +55,13 @@ pub(super) fn decode(
     let compressed = frame.le_u32()? as usize;
     if compressed > input.len() {
         return Err(DecodeError::damaged(format!(
-            "it says it has {compressed} bytes, and {} are stored",
+            "its header gives {compressed} compressed bytes, but {} are stored",
             input.len()
         )));
     }
     let Some(out) = out.get_mut(..length) else {
         return Err(DecodeError::damaged(format!(
-            "it says it has {length} bytes, and {} are expected",
+            "its header gives {length} bytes, expected {}",
             out.len()
         )));
     };
@@ -70,7 +70,7 @@ pub(super) fn decode(
         return Ok(length);
     }
     if block == 0 && length > 0 {
-        return Err(DecodeError::damaged("its blocks have no bytes".to_owned()));
+        return Err(DecodeError::damaged("its block size is 0".to_owned()));
     }
     let codec = match flags >> 5 {
         0 => Codec::BloscLz,
@@ -78,7 +78,7 @@ pub(super) fn decode(
         2 => Codec::Snappy,
         3 => Codec::Zlib,
         4 => Codec::Zstd,
-        codec => return Err(DecodeError::unsupported(format!("blosc's codec {codec}"))),
+        codec => return Err(DecodeError::unsupported(format!("blosc codec {codec}"))),
     };
     for place in out.chunks_mut(block.max(1)) {
         let start = frame.le_u32()? as usize;
@@ -150,7 +150,7 @@ fn unpack(
         };
         if made != expected {
             return Err(DecodeError::damaged(format!(
-                "a blosc stream decodes to {made} bytes and not to {expected}"
+                "a blosc stream decodes to {made} bytes, expected {expected}"
             )));
         }
     }
@@ -205,7 +205,7 @@ fn blosclz(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
             let length = length + 3;
             let start = to.checked_sub(back + 1);
             let start = start
-                .ok_or_else(|| "a blosclz stream refers to before its beginning".to_owned())?;
+                .ok_or_else(|| "a blosclz stream refers to data before its start".to_owned())?;
             if to + length > out.len() {
                 return Err(too_long());
             }

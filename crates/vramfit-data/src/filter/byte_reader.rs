@@ -14,7 +14,7 @@ impl<'a> ByteReader<'a> {
     pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
         let Some((taken, rest)) = self.0.split_at_checked(length) else {
             return Err(DecodeError::damaged(format!(
-                "{length} bytes are expected, and {} are left",
+                "{length} bytes are expected, but {} remain",
                 self.0.len()
             )));
         };
@@ -50,7 +50,7 @@ impl<'a> ByteReader<'a> {
     fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], DecodeError> {
         let Some((taken, rest)) = self.0.split_first_chunk() else {
             return Err(DecodeError::damaged(format!(
-                "{LENGTH} bytes are expected, and {} are left",
+                "{LENGTH} bytes are expected, but {} remain",
                 self.0.len()
             )));
         };

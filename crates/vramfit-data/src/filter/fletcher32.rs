@@ -9,12 +9,12 @@ pub(super) const LENGTH: usize = 4;
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let Some((bytes, stored)) = input.split_last_chunk::<LENGTH>() else {
         return Err(DecodeError::damaged(
-            "it has no room for its checksum".to_owned(),
+            "it is too short for a checksum".to_owned(),
         ));
     };
     let Some(out) = out.get_mut(..bytes.len()) else {
         return Err(DecodeError::damaged(format!(
-            "{} bytes were checked, and {} are expected",
+            "it has {} bytes before the checksum, expected {}",
             bytes.len(),
             out.len()
         )));
@@ -25,7 +25,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
     let swapped = (computed & 0x00ff_00ff) << 8 | (computed >> 8) & 0x00ff_00ff;
     if stored != computed && stored != swapped {
         return Err(DecodeError::damaged(format!(
-            "its checksum is {stored:#010x} and must be {computed:#010x}"
+            "its checksum is {stored:#010x}, expected {computed:#010x}"
         )));
     }
     out.copy_from_slice(bytes);

@@ -10,13 +10,13 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
     let length = usize::try_from(frame.be_u64()?).unwrap_or(usize::MAX);
     let Some(out) = out.get_mut(..length) else {
         return Err(DecodeError::damaged(format!(
-            "it says it has {length} bytes, and {} are expected",
+            "its header gives {length} bytes, expected {}",
             out.len()
         )));
     };
     let block = (frame.be_u32()? as usize).min(length);
     if block == 0 && length > 0 {
-        return Err(DecodeError::damaged("its blocks have no bytes".to_owned()));
+        return Err(DecodeError::damaged("its block size is 0".to_owned()));
     }
     for place in out.chunks_mut(block.max(1)) {
         let compressed = frame.be_u32()? as usize;
@@ -42,7 +42,7 @@ pub(super) fn raw(bytes: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
     match lz4_flex::block::decompress_into(bytes, out) {
         Ok(made) if made == expected => Ok(()),
         Ok(made) => Err(DecodeError::damaged(format!(
-            "an lz4 block decodes to {made} bytes and not to {expected}"
+            "an lz4 block decodes to {made} bytes, expected {expected}"
         ))),
         Err(error) => Err(DecodeError::damaged(format!(
             "an lz4 block is damaged: {error}"

@@ -4,7 +4,7 @@ use super::DecodeError;
 
 /// Decompresses and returns how many bytes were made.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
-    let cut = || "its lzf stream is cut off".to_owned();
+    let cut = || "its lzf stream is truncated".to_owned();
     let (mut from, mut to) = (0, 0);
     while let Some(&control) = input.get(from) {
         from += 1;
@@ -28,7 +28,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError>
         let back = ((control & 31) << 8 | low) + 1;
         let start = to.checked_sub(back);
         let start =
-            start.ok_or_else(|| "its lzf stream refers to before its beginning".to_owned())?;
+            start.ok_or_else(|| "its lzf stream refers to data before its start".to_owned())?;
         if to + length > out.len() {
             return Err(too_long());
         }

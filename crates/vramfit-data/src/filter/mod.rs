@@ -1,7 +1,7 @@
-//! Undoing what was done to a chunk before it was stored.
+//! Decoding the filters of a chunk.
 //!
-//! One file a filter. Each takes the bytes it is given and fills a buffer of a known length; a
-//! filter that would produce more, or less, has damaged data and says so. Nothing is allocated per
+//! One file per filter. Each decodes its input into a buffer of a known length; a
+//! filter that would produce more, or less, returns an error. Nothing is allocated per
 //! chunk: what a thread needs in between is in its [`Scratch`].
 
 mod bitshuffle;
@@ -24,15 +24,15 @@ use vramfit_core::{Error, ErrorKind, Result};
 use crate::hdf5::FilterStep;
 use kinds::Filter;
 
-/// What makes a file without filters of others, for hints.
+/// The command that rewrites a file with standard filters, for hints.
 pub(crate) const REPACK: &str = "`h5repack -f SHUF -f GZIP=4 old.h5 new.h5`";
 
 /// Why a chunk cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// Its bytes are not what the filter makes.
+    /// Its bytes are invalid for the filter.
     Damaged(String),
-    /// It was made in a way that is not known here: what that is.
+    /// It uses the named feature, which is not supported.
     Unsupported(String),
 }
 
@@ -52,7 +52,7 @@ impl From<String> for DecodeError {
     }
 }
 
-/// What one thread needs to decode chunks, kept from one to the next.
+/// The buffers and decoders of one thread, reused for all chunks.
 #[derive(Default)]
 pub struct Scratch {
     /// A chunk as it is stored.
@@ -70,7 +70,7 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// The states of decompressors, and room for a block of those that have blocks.
+/// The states of decompressors, and a buffer for one block.
 #[derive(Default)]
 struct Decoders {
     deflate: deflate::DeflateDecoder,
@@ -90,7 +90,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// `unsupported-feature` when a filter is not one that can be undone here.
+    /// `unsupported-feature` when a filter cannot be decoded.
     pub(crate) fn new(steps: &[FilterStep], element: usize) -> Result<Pipeline> {
         let filters = steps.iter().map(|step| Filter::new(step, element));
         Ok(Pipeline {
@@ -99,21 +99,21 @@ impl Pipeline {
         })
     }
 
-    /// Returns what the filters are called, in the order in which they were applied.
+    /// Returns the names of the filters, in the order in which they were applied.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Whether chunks are stored as they are.
+    /// Whether chunks are stored without filters.
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty()
     }
 
-    /// Fills `out`, which is as long as a chunk, with what `stored` was made from.
+    /// Decodes `stored` into `out`, which is as long as a chunk.
     ///
     /// # Errors
     ///
-    /// A text that says what is wrong with the bytes.
+    /// The reason why the bytes cannot be decoded.
     pub(crate) fn decode(
         &self,
         stored: &[u8],
@@ -125,7 +125,7 @@ impl Pipeline {
             // Masks have 32 bits, and no pipeline has more filters.
             mask.checked_shr(*place as u32).unwrap_or(0) & 1 == 0
         });
-        // How long the bytes were before each filter: unknown behind one that compresses.
+        // The length before each filter: unknown after one that compresses.
         let mut lengths = [Some(0); 33];
         let mut steps = [None; 32];
         let mut count = 0;
@@ -133,7 +133,7 @@ impl Pipeline {
         for (_, filter) in applied.by_ref() {
             let (Some(step), Some(&before)) = (steps.get_mut(count), lengths.get(count)) else {
                 return Err(DecodeError::damaged(
-                    "there are more than 32 filters".to_owned(),
+                    "it has more than 32 filters".to_owned(),
                 ));
             };
             *step = Some(filter);
@@ -142,7 +142,7 @@ impl Pipeline {
         }
         if lengths[count].is_some_and(|length| length != stored.len()) {
             return Err(DecodeError::damaged(format!(
-                "{} bytes are stored and not {}",
+                "it has {} stored bytes, expected {}",
                 stored.len(),
                 lengths[count].unwrap_or_default()
             )));
@@ -151,14 +151,14 @@ impl Pipeline {
     }
 }
 
-/// The part of [`Scratch`] that decoding needs beside its input.
+/// The part of [`Scratch`] that decoding needs besides its input.
 pub(crate) struct ScratchBuffers<'a> {
     buffers: &'a mut [Vec<u8>; 2],
     decoders: &'a mut Decoders,
 }
 
 impl Scratch {
-    /// Splits off the chunk as it is stored and as it was, for decoding one into the other.
+    /// Splits off the stored and the decoded chunk, for decoding one into the other.
     pub(crate) fn parts(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>, ScratchBuffers<'_>) {
         let between = ScratchBuffers {
             buffers: &mut self.between,
@@ -180,7 +180,7 @@ impl ScratchBuffers<'_> {
             out.copy_from_slice(stored);
             return Ok(());
         }
-        // Room for what a filter adds when nothing can be saved; a chunk that needs more is no honest one.
+        // Space for what a filter adds to incompressible data; a valid chunk does not need more.
         let most = out.len() + out.len() / 16 + 4096;
         let (first, second) = self.buffers.split_at_mut(1);
         let (mut from, mut to) = (&mut first[0], &mut second[0]);
@@ -215,7 +215,7 @@ fn exactly(made: usize, expected: usize) -> std::result::Result<(), DecodeError>
     match made == expected {
         true => Ok(()),
         false => Err(DecodeError::damaged(format!(
-            "it decodes to {made} bytes and not to {expected}"
+            "it decodes to {made} bytes, expected {expected}"
         ))),
     }
 }
@@ -239,6 +239,6 @@ fn unsupported(step: &FilterStep, why: &str) -> Error {
         format!("filter {} ({name}) is not supported{why}", step.id),
     )
     .hint(format!(
-        "rewrite the file where that filter is installed: {REPACK}"
+        "rewrite the file where the filter is installed: {REPACK}"
     ))
 }

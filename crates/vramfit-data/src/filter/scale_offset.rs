@@ -48,7 +48,7 @@ impl ScaleOffset {
         let length = self.count.checked_mul(self.size);
         let Some(out) = length.and_then(|length| out.get_mut(..length)) else {
             return Err(DecodeError::damaged(format!(
-                "it says it has {} elements, which are too many",
+                "its header gives {} elements, which is too many",
                 self.count
             )));
         };
@@ -57,29 +57,29 @@ impl ScaleOffset {
         let width = usize::from(frame.byte()?);
         if width > 8 {
             return Err(DecodeError::damaged(format!(
-                "its smallest number has {width} bytes"
+                "its minimum has {width} bytes"
             )));
         }
         let smallest = frame.le_u64()?;
         let all = self.size as u32 * 8;
         if bits > all {
             return Err(DecodeError::damaged(format!(
-                "its numbers have {bits} bits, and the type has {all}"
+                "its values have {bits} bits, but the datatype has {all}"
             )));
         }
         let packed = input
             .get(HEADER..)
-            .ok_or_else(|| "it has no numbers".to_owned())?;
+            .ok_or_else(|| "it has no values".to_owned())?;
         if bits == all {
             // Nothing could be saved: the elements as they are.
             let whole = packed
                 .get(..out.len())
-                .ok_or_else(|| "it is cut off".to_owned())?;
+                .ok_or_else(|| "it is truncated".to_owned())?;
             out.copy_from_slice(whole);
             return Ok(out.len());
         }
         if packed.len() < (self.count * bits as usize).div_ceil(8) {
-            return Err(DecodeError::damaged("it is cut off".to_owned()));
+            return Err(DecodeError::damaged("it is truncated".to_owned()));
         }
         // The largest code stands for what was never written.
         let missing = (1_u64 << bits) - 1;

@@ -10,7 +10,7 @@ pub(super) fn decode(input: &[u8], out: &mut [u8], size: usize) -> Result<usize,
     let length = input.len();
     let Some(out) = out.get_mut(..length) else {
         return Err(DecodeError::damaged(format!(
-            "{length} bytes were shuffled, and {} are expected",
+            "{length} bytes were shuffled, expected {}",
             out.len()
         )));
     };

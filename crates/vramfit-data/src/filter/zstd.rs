@@ -17,7 +17,7 @@ impl ZstdDecoder {
         };
         unpacker.decompress_to_buffer(input, out).map_err(|error| {
             DecodeError::damaged(format!(
-                "its zstd frame does not decode to {} bytes: {error}",
+                "its zstd frame cannot be decoded to {} bytes: {error}",
                 out.len()
             ))
         })

@@ -1,7 +1,7 @@
 //! Makes data sets to try things with: of any size, the same on every machine, and learnable.
 //!
 //! A row is a function of the seed and its number, so rows are made by several threads in any order and
-//! an attempt that was stopped is gone on with. What is made is written by [`crate::write`].
+//! an attempt that was stopped can be resumed. Files are written by [`crate::write`].
 
 mod draw;
 mod options;
@@ -16,7 +16,7 @@ use vramfit_core::{Bytes, Result};
 pub use options::{CLASSES, GenerateOptions, Kind};
 
 use crate::write::{
-    self, Content, Dataset, Job, Number, Progress, Storage, Value, WriteOptions, estimate,
+    self, Content, Dataset, Number, Progress, Storage, Value, WriteOptions, WriteTask, estimate,
 };
 
 /// What was made.
@@ -24,7 +24,7 @@ use crate::write::{
 pub struct Summary {
     /// The file's size.
     pub bytes: Bytes,
-    /// What it holds.
+    /// Its content.
     pub content: Content,
     /// The name of the loss that the best model is known by.
     pub loss: &'static str,
@@ -52,7 +52,7 @@ pub fn generate(
         });
         Ok(())
     };
-    let job = Job {
+    let task = WriteTask {
         path,
         content: content.clone(),
         purpose: &format!("generate, rules {}: {options:?}", rows::RULES),
@@ -60,7 +60,7 @@ pub fn generate(
         threads,
         expected: estimate(&content, &source)?,
     };
-    let bytes = write::write(job, &source, progress)?;
+    let bytes = write::write(task, &source, progress)?;
     let (loss, best_loss) = rows::best_loss(&options.kind);
     Ok(Summary {
         bytes,

@@ -121,7 +121,7 @@ impl Kind {
 }
 
 impl GenerateOptions {
-    /// Refuses what cannot be generated.
+    /// Rejects what cannot be generated.
     ///
     /// # Errors
     /// `invalid-argument`, naming the option.

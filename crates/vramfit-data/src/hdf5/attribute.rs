@@ -6,7 +6,7 @@ use super::bounded_reader::BoundedReader;
 use super::container::Container;
 use super::cursor::Cursor;
 use super::dataspace::Dataspace;
-use super::element_storage::TypeBytes;
+use super::element_storage::DatatypeMessage;
 use super::group::dense_attributes;
 use super::header::{self, Header, kind};
 
@@ -14,7 +14,7 @@ use super::header::{self, Header, kind};
 #[derive(Clone, Debug)]
 pub(crate) struct Attribute {
     /// What an element is.
-    pub(crate) datatype: TypeBytes,
+    pub(crate) datatype: DatatypeMessage,
     pub(crate) space: Dataspace,
     /// The elements.
     pub(crate) data: Vec<u8>,
@@ -53,7 +53,7 @@ fn each(header: &Header, mut work: impl FnMut(Result<Cursor<'_>>) -> Result<()>)
             false => Ok(header.cursor(message)),
             true => Err(Error::new(
                 ErrorKind::UnsupportedFeature,
-                "it is in the file's table of shared messages",
+                "it is stored in the shared message table",
             )),
         })?;
     }
@@ -109,16 +109,21 @@ fn read(mut cursor: Cursor<'_>) -> Result<Attribute> {
         };
         [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?]
     };
-    let datatype = part(datatype, flags & 1 != 0, kind::DATATYPE, TypeBytes::read)?;
+    let datatype = part(
+        datatype,
+        flags & 1 != 0,
+        kind::DATATYPE,
+        DatatypeMessage::read,
+    )?;
     let space = part(space, flags & 2 != 0, kind::DATASPACE, Dataspace::read)?;
     let elements = match space.is_null {
         true => Some(0),
         false => (space.shape.iter()).try_fold(1_u64, |all, &one| all.checked_mul(one)),
     };
     let bytes = elements
-        .and_then(|elements| elements.checked_mul(datatype.element.size() as u64))
+        .and_then(|elements| elements.checked_mul(datatype.parsed.size() as u64))
         .and_then(|bytes| usize::try_from(bytes).ok())
-        .ok_or_else(|| cursor.damaged("an attribute larger than all files"))?;
+        .ok_or_else(|| cursor.damaged("the size of an attribute is out of range"))?;
     Ok(Attribute {
         datatype,
         space,

@@ -41,7 +41,7 @@ impl<'a> BoundedReader<'a> {
             None => {
                 return Err(source.damaged(
                     address,
-                    "a structure is longer than the file: it refers to itself",
+                    "a structure is longer than the file: it contains a cycle",
                 ));
             }
         }

@@ -42,11 +42,13 @@ pub(crate) fn leaves(
         cursor.signature(b"TREE")?;
         let kind = cursor.u8()?;
         if kind != u8::from(node == Node::Chunks) {
-            return Err(cursor.damaged("a tree of another kind"));
+            return Err(cursor.damaged("a B-tree has the wrong type"));
         }
         let level = cursor.u8()?;
         if expected.is_some_and(|expected| expected != level) {
-            return Err(cursor.damaged(format_args!("level {level} is at the wrong place")));
+            return Err(cursor.damaged(format_args!(
+                "a B-tree node has the unexpected level {level}"
+            )));
         }
         let count = usize::from(cursor.u16()?);
         let length = count * (key_width + width) + key_width;
@@ -56,7 +58,7 @@ pub(crate) fn leaves(
         for _ in 0..count {
             let offset = cursor.offset();
             let key = Cursor::new(container, cursor.take(key_width)?, offset);
-            let child = cursor.known_address("a tree's child")?;
+            let child = cursor.known_address("the child of a B-tree node")?;
             match level.checked_sub(1) {
                 Some(below) => open.push((child, Some(below))),
                 None => visit(blocks, LeafEntry { key, child })?,

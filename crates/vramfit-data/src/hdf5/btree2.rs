@@ -35,7 +35,7 @@ pub(crate) fn records(
     cursor.version(&[0], "a tree")?;
     let kind = cursor.u8()?;
     if !kinds.contains(&kind) {
-        return Err(cursor.damaged(format_args!("a tree of type {kind} is not expected here")));
+        return Err(cursor.damaged(format_args!("a B-tree has the unexpected type {kind}")));
     }
     let node = cursor.u32()?.into();
     let record = cursor.u16()?.into();
@@ -61,11 +61,11 @@ fn shape(cursor: &Cursor<'_>, kind: u8, node: u64, record: u64, depth: u16) -> R
     let address_width = cursor.container().address_width() as u64;
     let room = node.checked_sub(NODE_OVERHEAD).filter(|_| record > 0);
     let Some(leaf) = room.map(|room| room / record).filter(|&leaf| leaf > 0) else {
-        return Err(cursor.damaged("a tree whose nodes hold nothing"));
+        return Err(cursor.damaged("the node size of a B-tree is too small for a record"));
     };
     // A tree of 2^64 records of two in a node is no deeper.
     if depth > 64 {
-        return Err(cursor.damaged(format_args!("a tree of {depth} levels")));
+        return Err(cursor.damaged(format_args!("a B-tree has {depth} levels")));
     }
     let count = bytes_for(leaf);
     let (mut totals, mut below) = (vec![0], leaf);
@@ -97,19 +97,21 @@ fn read_node(
     let bytes = blocks.read(address, shape.node)?;
     let mut cursor = Cursor::new(container, &bytes, address);
     cursor.signature(if level == 0 { b"BTLF" } else { b"BTIN" })?;
-    cursor.version(&[0], "a node of a tree")?;
+    cursor.version(&[0], "a node of a B-tree")?;
     if cursor.u8()? != shape.kind {
-        return Err(cursor.damaged("a node of another tree"));
+        return Err(cursor.damaged("a B-tree node has the wrong type"));
     }
     let mut records = cursor.clone();
     if count * shape.record > records.left() as u64 {
-        return Err(cursor.damaged(format_args!("{count} records do not fit into a node")));
+        return Err(cursor.damaged(format_args!(
+            "a B-tree node has {count} records, more than fit"
+        )));
     }
     cursor.skip((count * shape.record) as usize)?;
     let first = open.len();
     if level > 0 {
         for _ in 0..=count {
-            let child = cursor.known_address("a tree's child")?;
+            let child = cursor.known_address("the child of a B-tree node")?;
             let child_count = cursor.uint(shape.count)?;
             if level > 1 {
                 cursor.skip(shape.totals[level - 1])?;

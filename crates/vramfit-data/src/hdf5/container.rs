@@ -67,7 +67,7 @@ impl Container {
                 return Err(Error::new(
                     ErrorKind::UnsupportedFeature,
                     format!(
-                        "`{}` has a superblock of version {version}, and 3 is the last that is known",
+                        "`{}` has superblock version {version}; the latest supported is 3",
                         container.source.path().display()
                     ),
                 ));
@@ -75,7 +75,7 @@ impl Container {
             None => {
                 return Err(container
                     .source
-                    .damaged(base + 8, "the superblock is cut off"));
+                    .damaged(base + 8, "the superblock is truncated"));
             }
         };
         unclosed::must_be_closed(&container.source, bytes[8], flags)?;
@@ -84,7 +84,7 @@ impl Container {
             return Err(Error::new(
                 ErrorKind::InvalidFile,
                 format!(
-                    "`{}` was cut short: it has {} bytes of {end}",
+                    "`{}` is truncated: it has {} of {end} bytes",
                     container.source.path().display(),
                     container.source.length()
                 ),
@@ -220,7 +220,7 @@ fn read_end(cursor: &mut Cursor<'_>) -> Result<(Option<u64>, u64)> {
     let end = end.checked_sub(written_base);
     match end.and_then(|end| end.checked_add(cursor.container().base)) {
         Some(end) => Ok((between, end)),
-        None => Err(cursor.damaged("the end of the file is not behind its beginning")),
+        None => Err(cursor.damaged("the end address of the file is before its base address")),
     }
 }
 
@@ -239,7 +239,7 @@ fn find_superblock(source: &Source) -> Result<u64> {
     if source.length() == 0 {
         let error = Error::new(ErrorKind::InvalidFile, format!("`{path}` is empty"));
         return Err(error
-            .hint("the program that makes it has not written anything yet, or was ended before"));
+            .hint("the program that creates it has not written any data yet, or was terminated before it did"));
     }
     Err(Error::new(
         ErrorKind::InvalidFile,

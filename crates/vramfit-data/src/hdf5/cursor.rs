@@ -41,7 +41,7 @@ impl<'a> Cursor<'a> {
                 Ok(taken)
             }
             None => Err(self.damaged(format_args!(
-                "{length} bytes are expected, and {} are left",
+                "{length} bytes are expected, but {} remain",
                 self.left()
             ))),
         }
@@ -60,7 +60,10 @@ impl<'a> Cursor<'a> {
         }
         Err(self.container.source().damaged(
             at,
-            format_args!("there is no `{}`", String::from_utf8_lossy(expected)),
+            format_args!(
+                "the signature `{}` is missing",
+                String::from_utf8_lossy(expected)
+            ),
         ))
     }
 
@@ -70,7 +73,7 @@ impl<'a> Cursor<'a> {
         if known.contains(&version) {
             return Ok(version);
         }
-        Err(self.damaged(format_args!("{what} of version {version} is not known")))
+        Err(self.damaged(format_args!("version {version} of {what} is not supported")))
     }
 
     /// Returns the next byte.
@@ -97,7 +100,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn uint(&mut self, width: usize) -> Result<u64> {
         let mut number = [0; 8];
         let Some(low) = number.get_mut(..width) else {
-            return Err(self.damaged(format_args!("a number of {width} bytes")));
+            return Err(self.damaged(format_args!("an integer of {width} bytes")));
         };
         low.copy_from_slice(self.take(width)?);
         Ok(u64::from_le_bytes(number))
@@ -117,7 +120,7 @@ impl<'a> Cursor<'a> {
         }
         match relative.checked_add(self.container.base()) {
             Some(address) => Ok(Some(address)),
-            None => Err(self.damaged("an address beyond all files")),
+            None => Err(self.damaged("an address is out of range")),
         }
     }
 
@@ -125,7 +128,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn known_address(&mut self, what: &str) -> Result<u64> {
         match self.address()? {
             Some(address) => Ok(address),
-            None => Err(self.damaged(format_args!("the address of {what} is not set"))),
+            None => Err(self.damaged(format_args!("the address of {what} is undefined"))),
         }
     }
 
@@ -146,7 +149,7 @@ impl<'a> Cursor<'a> {
                 self.skip(1)?;
                 Ok(text)
             }
-            None => Err(self.damaged("a text has no end")),
+            None => Err(self.damaged("a string is not terminated")),
         }
     }
 
@@ -159,7 +162,7 @@ impl<'a> Cursor<'a> {
         }
         Err(self.container.source().damaged(
             self.start,
-            format_args!("the checksum is {stored:#010x} and must be {computed:#010x}"),
+            format_args!("the checksum is {stored:#010x}, expected {computed:#010x}"),
         ))
     }
 

@@ -32,7 +32,7 @@ impl Dataspace {
             _ => cursor.u8()? == 2,
         };
         if axes > MAX_AXES {
-            return Err(cursor.damaged(format_args!("a dataspace of {axes} axes")));
+            return Err(cursor.damaged(format_args!("a dataspace has {axes} dimensions")));
         }
         let shape = read_lengths(cursor, axes)?;
         let max = match flags & 1 {
@@ -41,7 +41,7 @@ impl Dataspace {
         };
         if let Some((length, max)) = shape.iter().zip(&max).find(|(length, max)| length > max) {
             return Err(cursor.damaged(format_args!(
-                "an axis is {length} long, and {max} is its maximum"
+                "a dimension has length {length}, which exceeds its maximum of {max}"
             )));
         }
         Ok(Dataspace {

@@ -1,10 +1,10 @@
-//! What a header says of a dataset, all messages taken together.
+//! A dataset as all messages of its object header describe it.
 
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::container::Container;
 use super::dataspace::Dataspace;
-use super::datatype::Element;
+use super::datatype::Datatype;
 use super::fill;
 use super::header::{Header, kind};
 use super::layout::Layout;
@@ -15,7 +15,7 @@ use super::pipeline::{self, FilterStep};
 pub(crate) struct Description {
     pub(crate) container: Container,
     pub(crate) space: Dataspace,
-    pub(crate) element: Element,
+    pub(crate) datatype: Datatype,
     pub(crate) layout: Layout,
     /// In the order in which they were applied.
     pub(crate) filters: Vec<FilterStep>,
@@ -39,33 +39,33 @@ impl Description {
         if header.find(kind::EXTERNAL_FILES).is_some() {
             return Err(Error::new(
                 ErrorKind::UnsupportedFeature,
-                "elements in files without a format of their own are not supported",
+                "external raw data files are not supported",
             )
             .hint("copy them into the HDF5 file: `h5repack old.h5 new.h5`"));
         }
         let message = |kind, what| header.find(kind).ok_or_else(|| header.without(what));
         let space = message(kind::DATASPACE, "dataspace")?;
-        let element = message(kind::DATATYPE, "datatype")?;
+        let datatype = message(kind::DATATYPE, "datatype")?;
         let layout = message(kind::LAYOUT, "layout")?;
         let filters = match header.find(kind::FILTERS) {
             Some(message) => pipeline::read(&mut header.cursor(message))?,
             None => Vec::new(),
         };
-        let element = Element::read(&mut header.cursor(element))?;
+        let datatype = Datatype::read(&mut header.cursor(datatype))?;
         let fill = fill::read(&header)?;
         if fill
             .as_ref()
-            .is_some_and(|fill| fill.len() != element.size())
+            .is_some_and(|fill| fill.len() != datatype.size())
         {
             // Fill values of variable length are longer in memory than in the file, and are not read.
-            if !matches!(element, Element::Other { .. }) {
-                return Err(header.without("fill value as long as its elements"));
+            if !matches!(datatype, Datatype::Other { .. }) {
+                return Err(header.without("fill value of the size of its datatype"));
             }
         }
         Ok(Description {
             space: Dataspace::read(&mut header.cursor(space))?,
             layout: Layout::read(&mut header.cursor(layout))?,
-            element,
+            datatype,
             filters,
             fill,
             container,

@@ -1,15 +1,15 @@
-//! Whether the elements of a type are all in one place, or lead elsewhere in the file: what can be copied
-//! byte by byte, what has to be followed, and what cannot be taken into another file.
+//! Whether the elements of a datatype are stored inline or refer to other parts of the file: what can be copied
+//! byte by byte, what has to be followed, and what cannot be copied into another file.
 
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::cursor::Cursor;
-use super::datatype::{Element, MAX_TYPE_DEPTH, bytes_for, descend, read_name};
+use super::datatype::{Datatype, MAX_TYPE_DEPTH, bytes_for, descend, read_name};
 
 /// Where the elements of a type are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ElementStorage {
-    /// In one place: their bytes are all there is.
+    /// Inline: the bytes are the whole value.
     Inline,
     /// In the heap: each is a reference to a text, or to a sequence of elements of so many bytes.
     GlobalHeap {
@@ -20,33 +20,33 @@ pub(crate) enum ElementStorage {
     FileAddress,
 }
 
-/// A type as the file describes it.
+/// A datatype message.
 #[derive(Clone, Debug)]
-pub(crate) struct TypeBytes {
-    /// The message, without what pads it.
+pub(crate) struct DatatypeMessage {
+    /// Its bytes, without padding.
     pub(crate) message: Vec<u8>,
-    /// What it says, for readers of numbers.
-    pub(crate) element: Element,
+    /// The datatype it describes.
+    pub(crate) parsed: Datatype,
     /// Where its elements are.
     pub(crate) storage: ElementStorage,
 }
 
-impl TypeBytes {
+impl DatatypeMessage {
     /// Reads the message, which may be padded.
-    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<TypeBytes> {
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<DatatypeMessage> {
         let all = cursor.rest();
-        let element = Element::read(&mut cursor.clone())?;
+        let parsed = Datatype::read(&mut cursor.clone())?;
         let storage = read(cursor, MAX_TYPE_DEPTH)?;
         let message = all[..all.len() - cursor.left()].to_vec();
-        Ok(TypeBytes {
+        Ok(DatatypeMessage {
             message,
-            element,
+            parsed,
             storage,
         })
     }
 }
 
-/// Goes through a type and all that are in it.
+/// Reads how a datatype and those nested in it are stored.
 fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<ElementStorage> {
     let depth = descend(depth)?;
     let first = cursor.u8()?;
@@ -94,7 +94,7 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<ElementStorage> {
         class => {
             return Err(Error::new(
                 ErrorKind::UnsupportedFeature,
-                format!("elements of class {class} are not supported"),
+                format!("datatype class {class} is not supported"),
             ));
         }
     }

@@ -39,7 +39,7 @@ impl FractalHeap {
         if filters != 0 {
             return Err(Error::new(
                 ErrorKind::UnsupportedFeature,
-                "a group whose names are compressed is not supported",
+                "groups with compressed names are not supported",
             )
             .hint("rewrite the file: `h5repack old.h5 new.h5`"));
         }
@@ -66,7 +66,7 @@ impl FractalHeap {
             && columns > 0
             && (1..=64).contains(&bits);
         if !sane {
-            return Err(cursor.damaged("the measures of a heap do not fit together"));
+            return Err(cursor.damaged("the dimensions of a heap are inconsistent"));
         }
         let mut heap = FractalHeap {
             address,
@@ -105,7 +105,7 @@ impl FractalHeap {
             }
             _ => Err(Error::new(
                 ErrorKind::UnsupportedFeature,
-                "a name or attribute too large for its heap's blocks is not supported",
+                "names and attributes larger than a heap block are not supported",
             )),
         }
     }
@@ -120,7 +120,7 @@ impl FractalHeap {
         found.ok_or_else(|| {
             container
                 .source()
-                .damaged(self.address, "an object is outside of its heap")
+                .damaged(self.address, "a heap object lies outside its heap")
         })
     }
 
@@ -138,7 +138,7 @@ impl FractalHeap {
             let too_large = || {
                 container
                     .source()
-                    .damaged(address, "a heap larger than 2^64")
+                    .damaged(address, "a heap exceeds 2^64 bytes")
             };
             let width = container.address_width() as u64;
             let length = rows
@@ -196,7 +196,7 @@ impl FractalHeap {
             if checksum(&bytes) != stored {
                 return Err(container
                     .source()
-                    .damaged(address, "the checksum of a heap's block is wrong"));
+                    .damaged(address, "the checksum of a heap block does not match"));
             }
         }
         self.direct.insert(start, (address, bytes));

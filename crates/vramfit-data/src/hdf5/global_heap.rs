@@ -50,7 +50,7 @@ impl<'a> GlobalHeap<'a> {
             Some((offset, bytes)) => Ok((address + offset, bytes)),
             None => Err(container
                 .source()
-                .damaged(address, format_args!("object {number} is not in its heap"))),
+                .damaged(address, format_args!("heap object {number} does not exist"))),
         }
     }
 

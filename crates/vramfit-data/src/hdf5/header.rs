@@ -50,7 +50,7 @@ pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message,
     if version == 3 && place == 1 {
         return Err(Error::new(
             ErrorKind::UnsupportedFeature,
-            "messages in the file's table of shared messages are not supported",
+            "the shared message table is not supported",
         )
         .hint("rewrite the file without them: `h5repack old.h5 new.h5`"));
     }
@@ -63,7 +63,7 @@ pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message,
         }
         _ => Err(container
             .source()
-            .damaged(address, format_args!("no message {kind:#x} is there"))),
+            .damaged(address, format_args!("message {kind:#x} is missing"))),
     }
 }
 
@@ -200,13 +200,14 @@ impl Header {
         let length = cursor.uint(1 << (flags & 3))?;
         let first = cursor.offset() - self.address;
         let whole = length.checked_add(first + 4);
-        let whole = whole.ok_or_else(|| cursor.damaged("a header beyond all files"))?;
+        let whole =
+            whole.ok_or_else(|| cursor.damaged("the address of a header is out of range"))?;
         let mut open = vec![(self.address, whole)];
         let mut skip = first as usize;
         while let Some((address, length)) = open.pop() {
             let bytes = blocks.read(address, length)?;
             let Some(end) = bytes.len().checked_sub(4).filter(|&end| end >= skip) else {
-                return Err(source.damaged(address, "a block of a header is too short"));
+                return Err(source.damaged(address, "a header block is too short"));
             };
             let mut whole = Cursor::new(blocks.container(), &bytes, address);
             whole.skip(end)?;
@@ -242,14 +243,14 @@ impl Header {
         let body = cursor.take(length.into())?;
         if kind == kind::CONTINUATION {
             let mut cursor = Cursor::new(cursor.container(), body, offset);
-            let address = cursor.known_address("a header's continuation")?;
+            let address = cursor.known_address("the continuation of an object header")?;
             open.push((address, cursor.length()?));
             return Ok(());
         }
         if kind > kind::LAST && flags & MUST_UNDERSTAND != 0 {
             return Err(Error::new(
                 ErrorKind::UnsupportedFeature,
-                format!("a message of type {kind:#x} must be understood and is not known"),
+                format!("a mandatory message has the unknown type {kind:#x}"),
             ));
         }
         if self.messages.len() == MAX_MESSAGES {

@@ -76,12 +76,12 @@ impl Layout {
                     }
                     2 => read_indexed(cursor),
                     3 if version >= 4 => Ok(Layout::Virtual {
-                        collection: cursor.known_address("the map of a virtual dataset")?,
+                        collection: cursor.known_address("the mapping of a virtual dataset")?,
                         object: cursor.u32()?,
                     }),
                     class => Err(Error::new(
                         ErrorKind::UnsupportedFeature,
-                        format!("the layout class {class} is not known"),
+                        format!("layout class {class} is not supported"),
                     )),
                 }
             }
@@ -107,7 +107,7 @@ fn read_first(cursor: &mut Cursor<'_>) -> Result<Layout> {
             let chunk = read_chunk(cursor, axes, 4)?;
             chunked(cursor, chunk, false, Index::BTree1, address)
         }
-        class => Err(cursor.damaged(format_args!("the layout class {class} is not known"))),
+        class => Err(cursor.damaged(format_args!("layout class {class} is not supported"))),
     }
 }
 
@@ -135,7 +135,7 @@ fn read_indexed(cursor: &mut Cursor<'_>) -> Result<Layout> {
         kind => {
             return Err(Error::new(
                 ErrorKind::UnsupportedFeature,
-                format!("the chunk index {kind} is not known"),
+                format!("chunk index type {kind} is not supported"),
             ));
         }
     };
@@ -146,7 +146,7 @@ fn read_indexed(cursor: &mut Cursor<'_>) -> Result<Layout> {
 /// Reads the lengths of a chunk; behind those of the axes comes the size of an element.
 fn read_chunk(cursor: &mut Cursor<'_>, axes: u8, width: usize) -> Result<Vec<u64>> {
     if !(2..=MAX_AXES + 1).contains(&usize::from(axes)) {
-        return Err(cursor.damaged(format_args!("a chunk of {axes} axes")));
+        return Err(cursor.damaged(format_args!("a chunk has {axes} dimensions")));
     }
     (0..axes).map(|_| cursor.uint(width)).collect()
 }
@@ -159,7 +159,7 @@ fn chunked(
     address: Option<u64>,
 ) -> Result<Layout> {
     if chunk.contains(&0) {
-        return Err(cursor.damaged("a chunk without elements"));
+        return Err(cursor.damaged("a chunk has no elements"));
     }
     let element = chunk.pop().unwrap_or_default();
     Ok(Layout::Chunked(Chunked {

@@ -12,7 +12,7 @@
 //! | `header`, `dataspace`, `datatype`, `fill`, `layout`, `pipeline`, `attribute` | object headers and their messages |
 //! | `group/` | members of groups, in all three forms |
 //! | `btree1`, `btree2`, `fractal_heap`, `global_heap` | what those are made of |
-//! | `element_storage` | whether elements lead elsewhere in the file |
+//! | `element_storage` | whether elements refer to other parts of the file |
 //! | `index/` | chunk indexes, in all six forms |
 //! | `virtual_map` | what virtual datasets are made of |
 //! | `object`, `tree` | finding an object by its path, and listing them all |
@@ -43,7 +43,7 @@ mod unclosed;
 pub(crate) mod virtual_map;
 
 pub use container::Container;
-pub use datatype::{Axis, Element, Field, Number, Numbers, Scalar};
+pub use datatype::{Axis, Datatype, Field, Number, Numbers, Scalar};
 pub use index::{Chunk, ChunkTable, Grid};
 pub use pipeline::FilterStep;
 pub use tree::{Content, Node, Summary, tree};

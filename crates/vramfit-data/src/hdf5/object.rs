@@ -37,7 +37,7 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
             links_left = links_left.checked_sub(1).ok_or_else(|| {
                 container.source().damaged(
                     here,
-                    format_args!("`{path}` leads through more than {MAX_LINKS} links"),
+                    format_args!("`{path}` resolves through more than {MAX_LINKS} links"),
                 )
             })?;
         }
@@ -79,22 +79,22 @@ fn nothing(container: &Container, path: &str, name: &str, links: &[group::Link])
     let error = Error::new(
         ErrorKind::InvalidArgument,
         match path.trim_matches('/') == name {
-            true => format!("`{file}` has no `{path}`"),
-            false => format!("`{file}` has no `{path}`: there is no `{name}` on the way"),
+            true => format!("`{file}` contains no `{path}`"),
+            false => format!("`{file}` contains no `{path}`: `{name}` does not exist"),
         },
     );
     let mut there = links.iter().map(|link| format!("`{}`", link.name));
     let named: Vec<_> = there.by_ref().take(8).collect();
     match (named.is_empty(), there.count()) {
         (true, _) => error,
-        (false, 0) => error.hint(format!("there is {}", named.join(", "))),
-        (false, more) => error.hint(format!("there is {} and {more} more", named.join(", "))),
+        (false, 0) => error.hint(format!("available: {}", named.join(", "))),
+        (false, more) => error.hint(format!("available: {} and {more} more", named.join(", "))),
     }
 }
 
 /// Opens another file that a link or a virtual dataset names, in the directory of this one or below.
 ///
-/// A path that leads elsewhere is refused: a file from a stranger must not make us read others.
+/// A path outside the directory is rejected: an untrusted file must not make us read others.
 pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Container> {
     let path = Path::new(name);
     let stays = path
@@ -103,9 +103,9 @@ pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Containe
     if !stays {
         return Err(Error::new(
             ErrorKind::UnsupportedFeature,
-            format!("the file `{name}` that a link leads to is outside of this file's directory"),
+            format!("a link refers to the file `{name}`, outside the directory of this file"),
         )
-        .hint("copy it beside this file and make the link's path relative"));
+        .hint("copy it into the directory of this file and make the link's path relative"));
     }
     let beside = container.source().path().with_file_name("").join(path);
     Container::open(Arc::new(Source::open(&beside, Access::Read)?))

@@ -23,7 +23,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Vec<FilterStep>> {
     let version = cursor.version(&[1, 2], "a filter pipeline")?;
     let count = cursor.u8()?;
     if count > MAX_FILTERS {
-        return Err(cursor.damaged(format_args!("a pipeline of {count} filters")));
+        return Err(cursor.damaged(format_args!("a pipeline has {count} filters")));
     }
     if version == 1 {
         cursor.skip(6)?;

@@ -6,14 +6,14 @@ use vramfit_core::Result;
 
 use super::attribute;
 use super::container::Container;
-use super::datatype::Element;
+use super::datatype::Datatype;
 use super::description::Description;
 use super::group::{self, Target};
 use super::header::Header;
 use super::layout::Layout;
 use super::pipeline::FilterStep;
 
-/// Groups in groups, no deeper than this.
+/// The maximum depth of nested groups.
 const MAX_DEPTH: usize = 64;
 /// More objects than are listed of one file.
 const MAX_NODES: usize = 1 << 20;
@@ -66,7 +66,7 @@ pub struct Summary {
     /// How long each axis may become; `u64::MAX` without limit.
     pub max_shape: Vec<u64>,
     /// What an element is.
-    pub element: Element,
+    pub datatype: Datatype,
     /// How it is stored: `compact`, `contiguous`, `chunked` or `virtual`.
     pub layout: &'static str,
     /// Length of a chunk along each axis, if it has chunks.
@@ -111,13 +111,17 @@ impl Walk<'_> {
         for link in links {
             let path = format!("{}/{}", path.trim_end_matches('/'), link.name);
             if self.nodes.len() >= MAX_NODES {
-                self.push(&path, Vec::new(), unreadable("there are too many objects"));
+                self.push(
+                    &path,
+                    Vec::new(),
+                    unreadable("the file has too many objects"),
+                );
                 return Ok(());
             }
             let content = match link.target {
                 Target::Soft(to) => Content::SoftLink(to),
                 Target::External { file, path } => Content::ExternalLink { file, path },
-                Target::Unknown(kind) => unreadable(&format!("a link of type {kind}")),
+                Target::Unknown(kind) => unreadable(&format!("the link type {kind} is unknown")),
                 Target::Object(address) => {
                     if let Err(error) = self.object(&path, address, depth + 1) {
                         let content = Content::Unreadable {
@@ -182,7 +186,7 @@ fn summary(description: Description) -> Summary {
     Summary {
         shape: description.space.shape,
         max_shape: description.space.max_shape,
-        element: description.element,
+        datatype: description.datatype,
         layout,
         chunk,
         filters: description.filters,

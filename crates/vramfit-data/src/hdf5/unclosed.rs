@@ -32,9 +32,11 @@ pub(super) fn must_not_be_locked(source: &Source) -> Result<()> {
     let path = source.path().display();
     Err(Error::new(
         ErrorKind::FileNotClosed,
-        format!("`{path}` is open for writing{who}, and what is not written out yet would be missing"),
+        format!(
+            "`{path}` is open for writing{who}, so data that is not flushed yet would be missing"
+        ),
     )
-    .hint("close it there first; a writer that others may follow turns on SWMR: `file.swmr_mode = True` in h5py"))
+    .hint("close it there first, or let the writer enable SWMR: `file.swmr_mode = True` in h5py"))
 }
 
 /// Refuses a file that was not closed, given the version of its superblock and its flags.
@@ -63,9 +65,9 @@ pub(super) fn must_be_closed(source: &Source, version: u8, flags: u32) -> Result
     };
     Err(Error::new(
         ErrorKind::FileNotClosed,
-        format!("`{path}` {what}: what was not written out is missing, and would read as zeros"),
+        format!("`{path}` {what}: data that was not flushed is missing and would read as zeros"),
     )
     .hint(format!(
-        "close the writer, or write the file anew; if all of it is there, mark it as closed: `h5clear -s {path}`{other}"
+        "close the writer, or write the file again; if it is complete, mark it as closed: `h5clear -s {path}`{other}"
     )))
 }

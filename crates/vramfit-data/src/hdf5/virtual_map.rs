@@ -28,14 +28,14 @@ pub(crate) fn read(container: &Container, collection: u64, object: u32) -> Resul
     let (address, bytes) = heap.object(collection, object)?;
     let mut cursor = Cursor::new(container, bytes, address);
     if cursor.u8()? != 0 {
-        return Err(unsupported("its map is of a later version"));
+        return Err(unsupported("the version of its mapping is not supported"));
     }
     let count = cursor.length()?;
     let mut mappings = Vec::new();
     for _ in 0..count {
         let (file, dataset) = (cursor.terminated_text()?, cursor.terminated_text()?);
         if file.contains('%') || dataset.contains('%') {
-            return Err(unsupported("its sources are numbered"));
+            return Err(unsupported("its source names contain a block number"));
         }
         mappings.push(Mapping {
             file,
@@ -51,11 +51,9 @@ pub(crate) fn read(container: &Container, collection: u64, object: u32) -> Resul
 pub(crate) fn unsupported(why: &str) -> Error {
     Error::new(
         ErrorKind::UnsupportedFeature,
-        format!(
-            "virtual datasets that are not whole rows one after another are not supported: {why}"
-        ),
+        format!("virtual datasets are supported only where they join whole rows: {why}"),
     )
-    .hint("read its sources, or copy it into a dataset of its own")
+    .hint("read its sources, or copy it into an ordinary dataset")
 }
 
 /// Reads a selection that is one block: its start and length along each axis. `None` is everything.
@@ -68,14 +66,14 @@ fn read_selection(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u64, u64)>>> {
             cursor.skip(8)?;
             let axes = read_axes(cursor)?;
             if cursor.u32()? != 1 {
-                return Err(unsupported("a source is several blocks"));
+                return Err(unsupported("a source selection has several blocks"));
             }
             let mut corner =
                 || -> Result<Vec<u64>> { (0..axes).map(|_| Ok(cursor.u32()?.into())).collect() };
             let (first, last) = (corner()?, corner()?);
             let lengths = first.iter().zip(&last).map(|(first, last)| {
                 let length = last.checked_sub(*first).map(|length| (*first, length + 1));
-                length.ok_or_else(|| cursor.damaged("a block ends before it begins"))
+                length.ok_or_else(|| cursor.damaged("a block of a selection ends before it starts"))
             });
             lengths.collect::<Result<_>>().map(Some)
         }
@@ -90,7 +88,7 @@ fn read_selection(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u64, u64)>>> {
             };
             let axes = read_axes(cursor)?;
             if flags & 1 == 0 {
-                return Err(unsupported("a source is an irregular selection"));
+                return Err(unsupported("a source selection is irregular"));
             }
             let axes = (0..axes).map(|_| {
                 let (start, stride) = (cursor.uint(width)?, cursor.uint(width)?);
@@ -98,20 +96,20 @@ fn read_selection(cursor: &mut Cursor<'_>) -> Result<Option<Vec<(u64, u64)>>> {
                 // Without limit is written as the largest number of its width.
                 let unlimited = u64::MAX >> (64 - 8 * width.clamp(1, 8));
                 if count == unlimited || block == unlimited {
-                    return Err(unsupported("a source grows without limit"));
+                    return Err(unsupported("a source selection is unlimited"));
                 }
                 match count {
                     1 => Ok((start, block)),
                     _ if stride == block => match count.checked_mul(block) {
                         Some(length) => Ok((start, length)),
-                        None => Err(unsupported("a source grows without limit")),
+                        None => Err(unsupported("a source selection is unlimited")),
                     },
-                    _ => Err(unsupported("a source is several blocks")),
+                    _ => Err(unsupported("a source selection has several blocks")),
                 }
             });
             axes.collect::<Result<_>>().map(Some)
         }
-        _ => Err(unsupported("a source is a selection of another kind")),
+        _ => Err(unsupported("a source selection has an unknown type")),
     }
 }
 
@@ -119,6 +117,6 @@ fn read_axes(cursor: &mut Cursor<'_>) -> Result<u32> {
     let axes = cursor.u32()?;
     match axes as usize <= MAX_AXES {
         true => Ok(axes),
-        false => Err(cursor.damaged(format_args!("a selection of {axes} axes"))),
+        false => Err(cursor.damaged(format_args!("a selection has {axes} dimensions"))),
     }
 }

@@ -6,7 +6,7 @@ use vramfit_core::{Bytes, Error};
 use super::preview::Preview;
 use super::sample::Statistics;
 use crate::filter;
-use crate::hdf5::{Container, Element, Summary};
+use crate::hdf5::{Container, Datatype, Summary};
 use crate::read::{Dataset, RowOptions, RowReader, Storage};
 
 /// A dataset, without its values.
@@ -68,14 +68,14 @@ pub(super) fn read(
     summary: Summary,
 ) -> (DatasetInfo, Option<Problem>, Option<RowReader>) {
     let product = |lengths: &[u64]| {
-        let size = summary.element.size() as u64;
+        let size = summary.datatype.size() as u64;
         let mut lengths = lengths.iter();
         lengths
             .try_fold(size, |all, &one| all.checked_mul(one))
             .map(Bytes)
     };
     let mut info = DatasetInfo {
-        dtype: summary.element.describe(),
+        dtype: summary.datatype.describe(),
         memory_bytes: product(&summary.shape),
         chunk_bytes: summary.chunk.as_deref().and_then(product),
         max_shape: (summary.max_shape.iter())
@@ -102,7 +102,7 @@ pub(super) fn read(
     }
     // A scalar, and a record whose fields can be read one by one, are not a problem.
     let is_record =
-        matches!(dataset.datatype(), Element::Record { fields, .. } if !fields.is_empty());
+        matches!(dataset.datatype(), Datatype::Record { fields, .. } if !fields.is_empty());
     if dataset.shape().is_empty() || is_record {
         return (info, None, None);
     }

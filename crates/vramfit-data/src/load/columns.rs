@@ -7,7 +7,7 @@ use vramfit_core::nearest::nearest;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::options::{ColumnOptions, LoaderOptions};
-use crate::hdf5::{Container, Content, Element, Scalar, tree};
+use crate::hdf5::{Container, Content, Datatype, Scalar, tree};
 use crate::inspect;
 use crate::order;
 use crate::read::{Dataset, RowOptions, RowReader, Storage};
@@ -177,11 +177,11 @@ fn open_column(
     let (dataset, field) = Dataset::open_named(container, &wanted.name)
         .map_err(|error| with_suggestion(container, &wanted.name, error))?;
     let from = match (&field, dataset.datatype()) {
-        (Some(field), Element::Record { fields, .. }) => fields
+        (Some(field), Datatype::Record { fields, .. }) => fields
             .iter()
             .find(|one| one.name == *field)
             .map(|one| one.numbers.number.scalar),
-        (_, Element::Numbers { numbers, .. }) => Some(numbers.number.scalar),
+        (_, Datatype::Numbers { numbers, .. }) => Some(numbers.number.scalar),
         _ => None,
     };
     let to = wanted.to.or(match from {

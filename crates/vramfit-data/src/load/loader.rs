@@ -337,7 +337,7 @@ impl Loader {
                 None
             }
             Ok(()) => Some(format!(
-                "`{path}` was copied or written to since; its structure is the same, and so are the {} of it that were compared",
+                "`{path}` was copied or written to since; its structure is unchanged, and so are the {} that were compared",
                 Bytes(MAX_SAMPLED_BYTES)
             )),
         };
@@ -390,7 +390,7 @@ impl Loader {
         }
         Err(Error::new(
             ErrorKind::InvalidArgument,
-            "this loader was created before `fork()`, and its reader threads do not exist in the child process",
+            "this loader was created before `fork()`, so its reader threads do not exist in the child process",
         )
         .hint("create the loader in the process that uses it, or start processes with `spawn`"))
     }

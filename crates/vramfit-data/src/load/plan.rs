@@ -288,7 +288,7 @@ fn stack_rows(options: &LoaderOptions, batch: u64) -> Result<u64> {
     }
     match batch.checked_mul(steps) {
         Some(rows) if rows <= 1 << 40 => Ok(rows),
-        _ => invalid("the batch has more than 2^40 rows"),
+        _ => invalid("the batch size exceeds 2^40 rows"),
     }
 }
 

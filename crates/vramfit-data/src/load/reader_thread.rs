@@ -1,4 +1,4 @@
-//! What a reader thread does: it takes a task, runs it without the lock, and reports back. The consumer's own thread
+//! A reader thread: it takes a task, runs it without the lock, and reports back. The consumer's own thread
 //! does the same instead of sleeping, where the plan says so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -201,7 +201,9 @@ mod tests {
     use crate::load::buffer_pool::BufferPool;
     use crate::load::scheduler::EpochScheduler;
     use crate::order::{Engine, Order, RemainderPolicy, RowSubset, WindowSize};
-    use crate::write::{self, Compression, Content, Dataset, Job, Number, Storage, WriteOptions};
+    use crate::write::{
+        self, Compression, Content, Dataset, Number, Storage, WriteOptions, WriteTask,
+    };
 
     const ROWS: u64 = 100;
 
@@ -211,7 +213,7 @@ mod tests {
             rows: 10,
             compression: Compression::Gzip(1),
         };
-        let job = Job {
+        let task = WriteTask {
             path,
             content: Content {
                 datasets: vec![Dataset::new("x", Number::U64, vec![ROWS], chunks)],
@@ -226,7 +228,7 @@ mod tests {
             rows.for_each(|row| out[0].extend(row.to_le_bytes()));
             Ok(())
         };
-        write::write(job, &rows, &mut |_| {}).unwrap();
+        write::write(task, &rows, &mut |_| {}).unwrap();
     }
 
     /// Prepares an epoch of chunk windows of the file in batches of 8, with three sets of buffers, and no thread.

@@ -212,7 +212,7 @@ impl RowReader {
             runs.clear();
             if chunk[1..].iter().product::<u64>() > MAX_RUNS && !is_whole {
                 return Err(unsupported(
-                    "chunks that spread a row over so many places are not supported",
+                    "chunks that split a row into this many pieces are not supported",
                 ));
             }
             find_runs(&shape[1..], &chunk[1..], &origin, &mut runs);
@@ -281,7 +281,7 @@ impl RowReader {
         if column.is_plain {
             if chunk.size < column.grid.chunk_bytes() {
                 return Err(
-                    self.bad_chunk(chunk, &DecodeError::damaged("it is shorter than a chunk"))
+                    self.bad_chunk(chunk, &DecodeError::damaged("it is shorter than one chunk"))
                 );
             }
             let address = chunk.address + rows.start * row_bytes;
@@ -366,7 +366,7 @@ impl RowReader {
             }
             DecodeError::Unsupported(what) => {
                 unsupported(&format!("{place}: {what} is not supported")).hint(format!(
-                    "rewrite the file where it can be read: {}",
+                    "rewrite it where the filter is installed: {}",
                     filter::REPACK
                 ))
             }

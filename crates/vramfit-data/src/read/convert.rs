@@ -75,9 +75,9 @@ impl Converter {
             false => Kernel::Each(conversion(from.scalar, to).ok_or_else(|| {
                 Error::new(
                     ErrorKind::InvalidArgument,
-                    format!("{} is not converted to {}", from.scalar.name(), to.name()),
+                    format!("cannot convert {} to {}", from.scalar.name(), to.name()),
                 )
-                .hint("floats become floats, and integers become integers or floats")
+                .hint("floats convert to floats, and integers to integers or floats")
             })?),
         };
         Ok(Converter {
@@ -146,10 +146,10 @@ impl Converter {
             let (from, to) = (self.from.scalar.name(), self.to.name());
             let error = Error::new(
                 ErrorKind::InvalidArgument,
-                format!("the value {value} does not fit into {to}"),
+                format!("the value {value} is out of range for {to}"),
             );
             error.hint(format!(
-                "keep the type of the file, {from}: `dtype={{\"NAME\": \"{from}\"}}`, for 64 bits with `jax_enable_x64`; or store \
+                "keep the datatype of the file, {from}: `dtype={{\"NAME\": \"{from}\"}}`, for 64 bits with `jax_enable_x64`; or store \
                  smaller numbers"
             ))
         })

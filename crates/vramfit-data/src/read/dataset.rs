@@ -9,7 +9,7 @@ use super::virtual_source::{self, VirtualSource};
 use crate::filter::Pipeline;
 use crate::hdf5::description::Description;
 use crate::hdf5::layout::Layout;
-use crate::hdf5::{ChunkTable, Container, Element, Grid, object, virtual_map};
+use crate::hdf5::{ChunkTable, Container, Datatype, Grid, object, virtual_map};
 use crate::source::{Access, Source};
 
 /// A chunk that is decoded needs this much memory, twice; larger ones are refused.
@@ -22,7 +22,7 @@ pub struct Dataset {
     path: String,
     shape: Vec<u64>,
     max_shape: Vec<u64>,
-    element: Element,
+    datatype: Datatype,
     filters: Pipeline,
     fill: Option<Vec<u8>>,
     storage: Storage,
@@ -114,7 +114,7 @@ impl Dataset {
         let Description {
             container,
             space,
-            element,
+            datatype,
             layout,
             filters,
             fill,
@@ -123,7 +123,7 @@ impl Dataset {
             return Err(Error::new(ErrorKind::InvalidArgument, "it has no values"));
         }
         let (shape, max_shape) = (space.shape, space.max_shape);
-        let size = element.size();
+        let size = datatype.size();
         let elements = shape
             .iter()
             .try_fold(1_u64, |all, &one| all.checked_mul(one));
@@ -136,7 +136,7 @@ impl Dataset {
                 if (content.len() as u64) < bytes {
                     return Err(container
                         .source()
-                        .damaged(0, "the header holds less than the shape"));
+                        .damaged(0, "compact data is shorter than the shape requires"));
                 }
                 (Pipeline::default(), Storage::Compact(content.into()))
             }
@@ -150,17 +150,17 @@ impl Dataset {
                 if chunked.chunk.len() != shape.len() || chunked.element != size as u64 {
                     return Err(container
                         .source()
-                        .damaged(0, "the chunks do not fit to shape and type"));
+                        .damaged(0, "the chunk size does not match the shape and datatype"));
                 }
                 let grid = Grid::new(&shape, &max_shape, &chunked.chunk, chunked.element);
                 let grid =
                     grid.ok_or_else(|| unsupported("more than 2^64 chunks are not supported"))?;
                 if grid.chunk_bytes() > MAX_CHUNK_BYTES {
                     return Err(unsupported(&format!(
-                        "chunks of {} bytes are not supported, {MAX_CHUNK_BYTES} are the most",
+                        "chunks of {} bytes exceed the limit of {MAX_CHUNK_BYTES} bytes",
                         grid.chunk_bytes()
                     ))
-                    .hint("rewrite it in smaller chunks: `h5repack -l /x:CHUNK=1024x64 old.h5 new.h5`"));
+                    .hint("rewrite it with smaller chunks: `h5repack -l /x:CHUNK=1024x64 old.h5 new.h5`"));
                 }
                 let pipeline = Pipeline::new(&filters, size)?;
                 let filtered = !filters.is_empty();
@@ -174,12 +174,12 @@ impl Dataset {
             }
             Layout::Virtual { .. } if is_source => {
                 return Err(unsupported(
-                    "virtual datasets made of virtual ones are not supported",
+                    "virtual datasets with virtual sources are not supported",
                 ));
             }
             Layout::Virtual { collection, object } => {
                 let mappings = virtual_map::read(&container, collection, object)?;
-                let pieces = virtual_source::open(&container, &shape, &element, &mappings)?;
+                let pieces = virtual_source::open(&container, &shape, &datatype, &mappings)?;
                 (Pipeline::default(), Storage::Virtual(pieces.into()))
             }
         };
@@ -189,7 +189,7 @@ impl Dataset {
             shape,
             max_shape,
             fill,
-            element,
+            datatype,
             filters,
             storage,
         })
@@ -215,9 +215,9 @@ impl Dataset {
         &self.max_shape
     }
 
-    /// Returns what an element is.
-    pub fn datatype(&self) -> &Element {
-        &self.element
+    /// Returns the datatype.
+    pub fn datatype(&self) -> &Datatype {
+        &self.datatype
     }
 
     /// Returns what was done to the chunks before they were stored.
@@ -238,7 +238,7 @@ impl Dataset {
     /// Returns the size of all elements in bytes, as they would lie in memory.
     pub fn bytes(&self) -> u64 {
         // The product was checked when it was opened.
-        self.shape.iter().product::<u64>() * self.element.size() as u64
+        self.shape.iter().product::<u64>() * self.datatype.size() as u64
     }
 
     /// Reads the one element of a dataset without axes, as the file has it.
@@ -249,8 +249,8 @@ impl Dataset {
     /// is; `io`.
     pub fn single_value(&self) -> Result<Vec<u8>> {
         let fill = self.fill.as_deref();
-        let fill = fill.filter(|fill| fill.len() == self.element.size());
-        let size = self.element.size();
+        let fill = fill.filter(|fill| fill.len() == self.datatype.size());
+        let size = self.datatype.size();
         let mut element = fill.map_or_else(|| vec![0; size], <[u8]>::to_vec);
         match &self.storage {
             // It was checked that the header holds it.
@@ -260,7 +260,7 @@ impl Dataset {
             }
             Storage::Contiguous(None) => {}
             Storage::Chunked { .. } | Storage::Virtual(_) => {
-                return Err(unsupported("a single value in pieces is not supported"));
+                return Err(unsupported("a chunked scalar is not supported"));
             }
         }
         Ok(element)

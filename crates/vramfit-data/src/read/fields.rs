@@ -1,34 +1,34 @@
-//! Which numbers of an element are wanted: those of a dataset of numbers, or a field of its records.
+//! The numbers of an element to read: those of a dataset of numbers, or a field of its records.
 
 use vramfit_core::Result;
 
 use super::dataset::unsupported;
 use super::row_reader::invalid;
-use crate::hdf5::{Element, Field, Numbers};
+use crate::hdf5::{Datatype, Field, Numbers};
 
 /// How many fields are listed in a hint.
 const MAX_LISTED: usize = 16;
 
-/// Returns the numbers of an element that are wanted.
-pub(super) fn find_numbers<'a>(element: &'a Element, field: Option<&str>) -> Result<&'a Numbers> {
-    match (element, field) {
-        (Element::Numbers { numbers, .. }, None) => Ok(numbers),
-        (Element::Numbers { .. }, Some(field)) => Err(invalid(&format!(
+/// Returns the numbers of an element to read.
+pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> Result<&'a Numbers> {
+    match (datatype, field) {
+        (Datatype::Numbers { numbers, .. }, None) => Ok(numbers),
+        (Datatype::Numbers { .. }, Some(field)) => Err(invalid(&format!(
             "its elements are numbers and have no field `{field}`"
         ))),
-        (Element::Record { fields, others, .. }, None) => {
+        (Datatype::Record { fields, others, .. }, None) => {
             if let ([], Some((name, what))) = (fields.as_slice(), others.first()) {
                 return Err(unsupported(&format!(
                     "no field of its records is a number (`{name}`: {what})"
                 )));
             }
-            let error = invalid("its elements are records, and no field is named");
+            let error = invalid("its elements are records; a field is required");
             Err(match list_fields(fields) {
                 None => error,
                 Some(names) => error.hint(format!("name one of {names}")),
             })
         }
-        (Element::Record { fields, others, .. }, Some(name)) => {
+        (Datatype::Record { fields, others, .. }, Some(name)) => {
             if let Some(field) = fields.iter().find(|field| field.name == name) {
                 return Ok(&field.numbers);
             }
@@ -40,10 +40,10 @@ pub(super) fn find_numbers<'a>(element: &'a Element, field: Option<&str>) -> Res
             let error = invalid(&format!("its records have no field `{name}`"));
             Err(match list_fields(fields) {
                 None => error,
-                Some(names) => error.hint(format!("there is {names}")),
+                Some(names) => error.hint(format!("available: {names}")),
             })
         }
-        (Element::Other { what, .. }, _) => Err(unsupported(&format!("{what} are not supported"))
+        (Datatype::Other { what, .. }, _) => Err(unsupported(&format!("{what} are not supported"))
             .hint("write them as numbers; text becomes numbers with a tokenizer")),
     }
 }

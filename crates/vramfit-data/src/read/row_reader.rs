@@ -77,7 +77,7 @@ impl RowReader {
 
     fn prepare(dataset: Dataset, options: &RowOptions) -> Result<RowReader> {
         if dataset.shape().is_empty() {
-            return Err(invalid("it is a single value and has no rows"));
+            return Err(invalid("it is a scalar and has no rows"));
         }
         let numbers = find_numbers(dataset.datatype(), options.field.as_deref())?;
         let scalar = options.to.unwrap_or(numbers.number.scalar);
@@ -97,12 +97,12 @@ impl RowReader {
         of_piece: &dyn Fn(&VirtualSource) -> Result<RowReader>,
     ) -> Result<RowReader> {
         let Some((_, row_shape)) = dataset.shape().split_first() else {
-            return Err(invalid("it is a single value and has no rows"));
+            return Err(invalid("it is a scalar and has no rows"));
         };
         let elements = row_shape
             .iter()
             .try_fold(1_u64, |all, &one| all.checked_mul(one));
-        let too_large = || unsupported("a row has more bytes than memory can have");
+        let too_large = || unsupported("the size of a row exceeds the address space");
         let row_elements = elements.and_then(|elements| usize::try_from(elements).ok());
         let row_elements = row_elements.ok_or_else(too_large)?;
         let row_bytes = row_elements
@@ -114,7 +114,7 @@ impl RowReader {
         let row_shape = [row_shape, inner].concat();
         if row_shape.len() > MAX_ROW_AXES {
             return Err(unsupported(&format!(
-                "rows of {} axes are not supported, {MAX_ROW_AXES} are the most",
+                "rows of {} dimensions exceed the limit of {MAX_ROW_AXES}",
                 row_shape.len()
             )));
         }

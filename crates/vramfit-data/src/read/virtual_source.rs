@@ -8,7 +8,7 @@ use vramfit_core::Result;
 use super::dataset::Dataset;
 use crate::hdf5::object::open_sibling;
 use crate::hdf5::virtual_map::{Mapping, unsupported};
-use crate::hdf5::{Container, Element};
+use crate::hdf5::{Container, Datatype};
 
 /// Rows that are those of another dataset.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct VirtualSource {
 pub(super) fn open(
     container: &Container,
     shape: &[u64],
-    element: &Element,
+    datatype: &Datatype,
     mappings: &[Mapping],
 ) -> Result<Vec<VirtualSource>> {
     let mut pieces = Vec::new();
@@ -35,15 +35,15 @@ pub(super) fn open(
             file => open_sibling(container, file)?,
         };
         let dataset = Dataset::open_source(&file, &mapping.dataset)?;
-        if dataset.datatype() != element {
-            return Err(unsupported("a source has elements of another type"));
+        if dataset.datatype() != datatype {
+            return Err(unsupported("a source has a different datatype"));
         }
         let target = whole_rows(mapping.target.as_deref(), shape)?;
         let source = whole_rows(mapping.source.as_deref(), dataset.shape())?;
         if shape.get(1..) != dataset.shape().get(1..)
             || target.end - target.start != source.end - source.start
         {
-            return Err(unsupported("a source has other rows"));
+            return Err(unsupported("a source has rows of a different shape"));
         }
         pieces.push(VirtualSource {
             rows: target,
@@ -56,7 +56,7 @@ pub(super) fn open(
         .windows(2)
         .any(|pair| pair[0].rows.end > pair[1].rows.start)
     {
-        return Err(unsupported("two sources share rows"));
+        return Err(unsupported("two sources overlap"));
     }
     Ok(pieces)
 }
@@ -64,7 +64,7 @@ pub(super) fn open(
 /// Returns which rows a block is, where it is whole rows.
 fn whole_rows(block: Option<&[(u64, u64)]>, shape: &[u64]) -> Result<Range<u64>> {
     let Some((&rows, columns)) = shape.split_first() else {
-        return Err(unsupported("a source is a single value"));
+        return Err(unsupported("a source is a scalar"));
     };
     let Some(block) = block else {
         return Ok(0..rows);
@@ -74,8 +74,10 @@ fn whole_rows(block: Option<&[(u64, u64)]>, shape: &[u64]) -> Result<Range<u64>>
     match block.first() {
         Some(&(start, length)) if whole => match start.checked_add(length) {
             Some(end) if end <= rows => Ok(start..end),
-            _ => Err(unsupported("a source ends behind its dataset")),
+            _ => Err(unsupported(
+                "a source selection extends past the end of its dataset",
+            )),
         },
-        _ => Err(unsupported("a source is a part of each row")),
+        _ => Err(unsupported("a source covers only a part of each row")),
     }
 }

@@ -15,7 +15,7 @@ use crate::digest::digest;
 use crate::hdf5::Container;
 use crate::read::{Dataset as SourceDataset, RowReader};
 use crate::source::{Access, FileFingerprint, Source};
-use crate::write::{self, Content, Dataset, Job, Piece, Sections, Storage, write_sections};
+use crate::write::{self, Content, Dataset, Piece, Sections, Storage, WriteTask, write_sections};
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(super) fn copy(
         ),
         false => None,
     };
-    let job = Job {
+    let task = WriteTask {
         path: target,
         content: plan.content.clone(),
         purpose: "repack",
@@ -103,7 +103,7 @@ pub(super) fn copy(
             ensure_unchanged(plan)
         },
     };
-    write_sections(job, &mut sections, &mut |done, _| {
+    write_sections(task, &mut sections, &mut |done, _| {
         show(Phase::Write, pieces.bytes_before(done));
     })
 }
@@ -241,7 +241,7 @@ fn compare_structure(plan: &RepackPlan, new: &Container) -> Result<()> {
         }
     }
     if let Some((was, is)) = (wanted.datasets.iter().zip(&found.datasets)).find(|(a, b)| a != b) {
-        let what = format!("the dataset `/{}` differs: {was:?}, {is:?}", was.path);
+        let what = format!("the dataset `/{}` differs: {was:?} became {is:?}", was.path);
         return Err(differs(plan, &what));
     }
     match wanted == found {

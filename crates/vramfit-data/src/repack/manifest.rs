@@ -1,5 +1,5 @@
-//! Everything that is in a file, as it could be written again: the structure, small values, and of large
-//! datasets what they are.
+//! The content of a file, as it can be written again: the structure, small values, and of large
+//! datasets their description.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::Omission;
 use super::value::{Values, elsewhere, written};
 use crate::hdf5::description::Description;
-use crate::hdf5::element_storage::{ElementStorage, TypeBytes};
+use crate::hdf5::element_storage::{DatatypeMessage, ElementStorage};
 use crate::hdf5::group::{self, Target as LinkTarget};
 use crate::hdf5::header::{Header, kind};
 use crate::hdf5::{Container, FilterStep, attribute};
@@ -17,36 +17,36 @@ use crate::write::{
     Attribute, Data, Dataset, Group, InlineKind, InlineObject, Link, RawValue, Storage, Target,
 };
 
-/// Groups in groups, no deeper than this.
+/// The maximum depth of nested groups.
 const MAX_DEPTH: usize = 64;
-/// More objects than are copied of one file.
+/// The maximum number of objects of a file.
 const MAX_OBJECTS: usize = 1 << 20;
 
-/// What is in a file. Paths have no slash in front; that of the root is empty.
+/// The content of a file. Paths do not start with a slash; that of the root is empty.
 #[derive(Default)]
 pub(super) struct FileManifest {
     pub(super) streamed: Vec<StreamedDataset>,
     pub(super) inline: Vec<InlineObject>,
     pub(super) groups: Vec<Group>,
     pub(super) links: Vec<Link>,
-    /// What cannot be copied beside datasets.
+    /// What cannot be copied, other than datasets.
     pub(super) omissions: Vec<Omission>,
     /// Datasets that cannot be copied, and other objects that cannot be read.
     pub(super) refused: Vec<(String, Error)>,
 }
 
-/// A dataset whose rows are copied one after the other.
+/// A dataset whose rows are copied in pieces.
 pub(super) struct StreamedDataset {
-    /// What it is to be, but for its storage.
+    /// Its description, except for the storage.
     pub(super) dataset: Dataset,
-    /// By which path it is opened.
+    /// The path by which it is opened.
     pub(super) from: String,
-    /// What was done to its chunks.
+    /// The filters of its chunks.
     pub(super) filters: Vec<FilterStep>,
 }
 
 impl FileManifest {
-    /// Looks through a file.
+    /// Reads the structure of a file.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl FileManifest {
                     "the first {} bytes of the file, a user block",
                     container.base()
                 ),
-                "they are no part of HDF5".to_owned(),
+                "a user block is not HDF5 data".to_owned(),
             );
         }
         walk.group("", &root, 0)?;
@@ -75,20 +75,19 @@ impl FileManifest {
 
     /// Returns the paths of all datasets.
     pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
-        let inline = self.inline.iter();
-        let inline = inline.filter(|inline| matches!(inline.what, InlineKind::Dataset(_)));
-        let streamed = self
-            .streamed
-            .iter()
-            .map(|streamed| streamed.dataset.path.as_str());
-        streamed.chain(inline.map(|inline| inline.path.as_str()))
+        let is_dataset = |object: &&InlineObject| matches!(object.what, InlineKind::Dataset(_));
+        let inline = self.inline.iter().filter(is_dataset);
+        let streamed = self.streamed.iter().map(|dataset| &dataset.dataset.path);
+        streamed
+            .chain(inline.map(|object| &object.path))
+            .map(String::as_str)
     }
 }
 
 struct Walk<'a> {
     container: &'a Container,
     values: Values<'a>,
-    /// Where each object was met first: further names of it are links.
+    /// The first path of each object: its further names are links.
     seen: HashMap<u64, String>,
     manifest: FileManifest,
 }
@@ -113,15 +112,14 @@ impl Walk<'_> {
                 "" => link.name.clone(),
                 group => format!("{group}/{}", link.name),
             };
-            // A name that is no UTF-8 was read with a mark in its place.
+            // A name that is not UTF-8 was read with a replacement character.
             if link.name.contains(char::REPLACEMENT_CHARACTER) || link.name.is_empty() {
-                let reason = "its name is not valid UTF-8";
-                self.refuse(&path, unsupported(reason));
+                self.refuse(&path, unsupported("its name is not valid UTF-8"));
                 continue;
             }
             if self.seen.len() >= MAX_OBJECTS {
                 return Err(unsupported(
-                    "a file of more than a million objects is not copied",
+                    "files with more than 2^20 objects are not supported",
                 ));
             }
             let target = match link.target {
@@ -132,7 +130,7 @@ impl Walk<'_> {
                     self.omit(
                         &path,
                         what,
-                        format!("links of type {kind} are known to their writer only"),
+                        format!("links of type {kind} are user-defined"),
                     );
                     continue;
                 }
@@ -164,9 +162,9 @@ impl Walk<'_> {
             return self.dataset(path, header);
         }
         let Some(message) = header.find(kind::DATATYPE) else {
-            return Err(unsupported("it is neither group, dataset nor type"));
+            return Err(unsupported("it is not a group, dataset or datatype"));
         };
-        let datatype = TypeBytes::read(&mut header.cursor(message))?;
+        let datatype = DatatypeMessage::read(&mut header.cursor(message))?;
         if datatype.storage == ElementStorage::FileAddress {
             return Err(elsewhere(&datatype));
         }
@@ -183,28 +181,28 @@ impl Walk<'_> {
         let header = header.resolve(kind::DATATYPE)?;
         let message = header.find(kind::DATATYPE);
         let message = message.ok_or_else(|| header.without("datatype"))?;
-        let datatype = TypeBytes::read(&mut header.cursor(message))?;
+        let datatype = DatatypeMessage::read(&mut header.cursor(message))?;
         if datatype.storage == ElementStorage::FileAddress {
             return Err(elsewhere(&datatype));
         }
         let attributes = self.attributes(path, &header);
         let description = Description::read(self.container.clone(), header)?;
         let space = description.space;
-        let inline = |value: RawValue| InlineObject {
+        let inline_dataset = |value: RawValue| InlineObject {
             path: path.to_owned(),
             what: InlineKind::Dataset(value),
             attributes: attributes.clone(),
         };
         if space.is_null {
             let value = self.values.value(&datatype, None, Vec::new())?;
-            self.manifest.inline.push(inline(value));
+            self.manifest.inline.push(inline_dataset(value));
             return Ok(());
         }
         let can_grow = space.max_shape != space.shape;
         let is_empty = space.shape.contains(&0);
         let is_varying = matches!(datatype.storage, ElementStorage::GlobalHeap { .. });
         if is_varying && can_grow {
-            let what = format!("that `/{path}` can grow");
+            let what = format!("the maximum shape of `/{path}`");
             let reason =
                 "elements of variable length are copied with their current values".to_owned();
             self.omit(path, what, reason);
@@ -215,10 +213,10 @@ impl Walk<'_> {
                 false => elements(self.container, path)?,
             };
             let value = self.values.value(&datatype, Some(space.shape), elements)?;
-            self.manifest.inline.push(inline(value));
+            self.manifest.inline.push(inline_dataset(value));
             return Ok(());
         }
-        // Whatever keeps its rows from being read is to be told now.
+        // Whatever prevents reading its rows is reported now.
         RowReader::raw(SourceDataset::open_in(self.container, path)?)?;
         self.manifest.streamed.push(StreamedDataset {
             dataset: Dataset {
@@ -266,7 +264,7 @@ impl Walk<'_> {
                     || matches!(&value.data, Data::Plain(bytes) if bytes.len() > MAX_BYTES)
                     || matches!(&value.data, Data::VarLen(all) if all.len() > MAX_BYTES / 16);
                 match (is_odd, is_large) {
-                    (true, _) => Err(unsupported("its name is not in UTF-8")),
+                    (true, _) => Err(unsupported("its name is not valid UTF-8")),
                     (_, true) => Err(unsupported("it is larger than 60 KiB")),
                     _ => Ok(value),
                 }
@@ -295,7 +293,7 @@ impl Walk<'_> {
     }
 }
 
-/// Reads all elements of a dataset that is copied as a whole.
+/// Reads all elements of a dataset that is copied in memory.
 fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
     let dataset = SourceDataset::open_in(container, path)?;
     if dataset.shape().is_empty() {
@@ -305,10 +303,10 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
     const MAX_BYTES: u64 = 64 << 20;
     if dataset.bytes() > MAX_BYTES {
         let what = dataset.datatype().describe();
-        return Err(
-            unsupported(&format!("{what}, so many of them, are not copied"))
-                .hint("store them with a fixed length, or as numbers"),
-        );
+        return Err(unsupported(&format!(
+            "{what} are not copied: there are more than {MAX_BYTES} bytes of them"
+        ))
+        .hint("store them with a fixed length, or as numbers"));
     }
     let mut elements = vec![0; dataset.bytes() as usize];
     let rows = RowReader::raw(dataset)?;

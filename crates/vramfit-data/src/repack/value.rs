@@ -1,15 +1,15 @@
-//! Values that are copied as a whole: attributes, single values, texts of variable length.
+//! Values that are copied in memory: attributes, scalars, variable-length strings.
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use crate::hdf5::Container;
 use crate::hdf5::attribute::Attribute;
 use crate::hdf5::cursor::Cursor;
-use crate::hdf5::element_storage::{ElementStorage, TypeBytes};
+use crate::hdf5::element_storage::{DatatypeMessage, ElementStorage};
 use crate::hdf5::global_heap::GlobalHeap;
-use crate::write::{Data, Datatype, RawValue, VarLenElement};
+use crate::write::{Data, EncodedDatatype, RawValue, VarLenElement};
 
-/// More than is copied as a whole of one file: it is in memory at once.
+/// The maximum of all values of one file together, which are in memory at once.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads values of one file, and counts their bytes.
@@ -38,14 +38,14 @@ impl<'a> Values<'a> {
         self.value(&attribute.datatype, shape, attribute.data)
     }
 
-    /// Makes a value of elements as the file has them.
+    /// Returns the value of elements in their stored form.
     ///
     /// # Errors
     ///
     /// As [`Values::attribute`].
     pub(super) fn value(
         &mut self,
-        datatype: &TypeBytes,
+        datatype: &DatatypeMessage,
         shape: Option<Vec<u64>>,
         elements: Vec<u8>,
     ) -> Result<RawValue> {
@@ -53,7 +53,7 @@ impl<'a> Values<'a> {
         let data = match datatype.storage {
             ElementStorage::Inline => Data::Plain(elements),
             ElementStorage::GlobalHeap { unit } => {
-                let size = datatype.element.size();
+                let size = datatype.parsed.size();
                 let pieces = elements.chunks_exact(size);
                 Data::VarLen(
                     pieces
@@ -70,7 +70,7 @@ impl<'a> Values<'a> {
         })
     }
 
-    /// Follows a reference to a text or a sequence.
+    /// Follows a reference to a string or a sequence.
     fn varying(&mut self, element: &[u8], unit: usize) -> Result<Option<VarLenElement>> {
         let mut cursor = Cursor::new(self.container, element, 0);
         let count = cursor.u32()?;
@@ -86,7 +86,7 @@ impl<'a> Values<'a> {
         let bytes = length.and_then(|length| bytes.get(..length));
         let Some(bytes) = bytes.map(<[u8]>::to_vec) else {
             let source = self.container.source();
-            return Err(source.damaged(at, "a text is longer than its place"));
+            return Err(source.damaged(at, "a string exceeds its heap object"));
         };
         self.take(bytes.len() as u64)?;
         Ok(Some(VarLenElement { count, bytes }))
@@ -97,39 +97,39 @@ impl<'a> Values<'a> {
             Error::new(
                 ErrorKind::UnsupportedFeature,
                 format!(
-                    "attributes, single values and texts of more than {} are not copied",
+                    "attributes, scalars and strings of more than {} in total are not copied",
                     Bytes(MAX_BYTES)
                 ),
             )
-            .hint("store texts with a fixed length, or as numbers")
+            .hint("store strings with a fixed length, or as numbers")
         })?;
         Ok(())
     }
 }
 
 /// Returns how a type is described in the new file, where addresses have eight bytes.
-pub(super) fn written(datatype: &TypeBytes) -> Datatype {
+pub(super) fn written(datatype: &DatatypeMessage) -> EncodedDatatype {
     /// The size of what refers to the heap there: a length, an address and a number.
     const REFERENCE: u32 = 16;
     let mut message = datatype.message.clone();
-    let mut size = datatype.element.size();
+    let mut size = datatype.parsed.size();
     if let (ElementStorage::GlobalHeap { .. }, Some(place)) =
         (datatype.storage, message.get_mut(4..8))
     {
         place.copy_from_slice(&REFERENCE.to_le_bytes());
         size = REFERENCE as usize;
     }
-    Datatype::copied(message, size, datatype.element.describe())
+    EncodedDatatype::copied(message, size, datatype.parsed.describe())
 }
 
 /// Returns why elements of a type are not copied.
-pub(super) fn elsewhere(datatype: &TypeBytes) -> Error {
-    let what = match datatype.element.describe() {
+pub(super) fn elsewhere(datatype: &DatatypeMessage) -> Error {
+    let what = match datatype.parsed.describe() {
         what if what == "references" => what,
-        what => format!("{what}, with references or texts of variable length inside"),
+        what => format!("{what} with nested references or variable-length strings"),
     };
     Error::new(
         ErrorKind::UnsupportedFeature,
-        format!("{what} are not copied: they are addresses in the old file"),
+        format!("{what} are not copied: they contain addresses of the old file"),
     )
 }

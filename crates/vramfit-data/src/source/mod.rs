@@ -1,7 +1,7 @@
 //! The bytes of a file, read at positions: by `pread`, through a mapping, or from memory.
 //!
 //! `pread` is what is used unless a caller asks for a mapping, because the two fail differently. A
-//! read beyond the end of a file that was cut short under us is an error here; an access to a
+//! read beyond the end of a file that was truncated under us is an error here; an access to a
 //! mapping of it is a signal that ends the process. [`Access`] says when a mapping is taken.
 
 mod fingerprint;
@@ -73,7 +73,7 @@ impl Source {
             );
             Err(match metadata.is_dir() {
                 true => error,
-                false => error.hint("HDF5 is read from all over a file: write what comes from a pipe or a device to a file first"),
+                false => error.hint("HDF5 needs random access: copy the data of a pipe or device to a regular file first"),
             })
         };
         // Before it is opened, because opening a pipe waits for its writer, and opening a device may do anything.
@@ -150,9 +150,9 @@ impl Source {
                 // It was long enough when it was opened.
                 return Error::new(
                     ErrorKind::InvalidFile,
-                    format!("`{}` was cut short while it was read", self.path.display()),
+                    format!("`{}` was truncated while being read", self.path.display()),
                 )
-                .hint("open it again once the program that writes it has finished");
+                .hint("open it again after the program that writes it has finished");
             }
             Error::new(
                 ErrorKind::Io,
@@ -201,7 +201,7 @@ impl Source {
         self.damaged(
             offset,
             format_args!(
-                "{length} bytes are said to be there, and the file has {}",
+                "a structure of {length} bytes exceeds the file, which has {}",
                 self.length
             ),
         )
@@ -251,7 +251,7 @@ mod tests {
         std::fs::write(&path, [7; 10]).unwrap();
         let error = source.read_at(50, &mut [0; 8]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
-        assert!(error.message().contains("cut short"), "{error}");
+        assert!(error.message().contains("truncated"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A file beside its place: under a hidden name, or without any, and put there when it is whole.
+//! A file that is written under a hidden name, or without a name, and moved to its path when complete.
 //!
-//! Whoever looks at the final name sees the old file or the new one, never a part.
+//! At its path there is the old file or the new one, never a part.
 
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
@@ -13,17 +13,17 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::writer::WriteOptions;
 
-/// A file that is not in its place yet.
+/// A file that is not published yet.
 #[derive(Debug)]
 pub(super) struct AtomicFile {
     target: PathBuf,
     /// The file itself.
     pub(super) file: File,
-    /// Its name for now. Without one it is gone when this process is, however that ends.
+    /// Its temporary name. Without one it disappears with this process.
     name: Option<PathBuf>,
-    /// Where it is told how far an attempt came.
+    /// The journal that records the progress of an attempt.
     pub(super) journal: PathBuf,
-    /// Whether an earlier attempt had begun it.
+    /// Whether it is left from an earlier attempt.
     pub(super) is_known: bool,
     options: WriteOptions,
     is_placed: bool,
@@ -33,7 +33,7 @@ impl AtomicFile {
     /// Makes the file, or opens what an earlier attempt left.
     ///
     /// # Errors
-    /// `io` when the final name is taken, when another process is writing to it, or the disk refuses.
+    /// `io` when the path exists, when another process is writing to it, or the disk fails.
     pub(super) fn open(path: &Path, options: WriteOptions) -> Result<Self> {
         let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
         let folder = folder(&target)?;
@@ -44,19 +44,16 @@ impl AtomicFile {
             )
             .hint("add `--force`, or name another file"));
         }
-        // What can be gone on with has another name than what cannot, so that neither destroys the other.
+        // Resumable files have another name than others, so that neither overwrites the other.
         let name = hidden(&target, if options.once { "new" } else { "part" });
         let unnamed = options.once.then(|| open_tmpfile(folder)).flatten();
         let is_known = !options.once && name.exists();
         if is_known && !options.force && !options.resume {
             return Err(Error::new(
                 ErrorKind::Io,
-                format!(
-                    "an unfinished `{}` is there from an earlier attempt",
-                    path.display()
-                ),
+                format!("an earlier attempt left an unfinished `{}`", path.display()),
             )
-            .hint("add `--resume` to go on with it, or `--force` to begin again"));
+            .hint("add `--resume` to continue it, or `--force` to start over"));
         }
         let (file, name) = match unnamed {
             Some(file) => (file, None),
@@ -86,15 +83,15 @@ impl AtomicFile {
         }
     }
 
-    /// Lets the same people read and write it as another file.
+    /// Copies the owner and permissions of another file.
     pub(super) fn copy_ownership(&self, other: &Metadata) -> Result<()> {
-        // Only some may give files away. Who may not keeps it, as with every editor.
+        // Changing the owner may not be permitted; then it remains ours, as with every editor.
         let _ = std::os::unix::fs::fchown(&self.file, Some(other.uid()), Some(other.gid()));
         let set = self.file.set_permissions(other.permissions());
         set.map_err(|error| cannot("write", &self.target, &error))
     }
 
-    /// Refuses where there is less room than for a file of so many bytes.
+    /// Returns an error where the disk has less free space than the file needs.
     pub(super) fn check_space(&self, path: &Path, expected: Bytes) -> Result<()> {
         let Ok(disk) = rustix::fs::fstatvfs(&self.file) else {
             return Ok(());
@@ -108,22 +105,22 @@ impl AtomicFile {
         let error = Error::new(
             ErrorKind::Io,
             format!(
-                "`{}` needs {needed} ({} bytes), and its disk has {available} ({} bytes)",
+                "`{}` needs {needed} ({} bytes), but the disk has {available} ({} bytes) free",
                 path.display(),
                 needed.0,
                 available.0
             ),
         );
         Err(error.hint(match self.options.once {
-            true => "name a place with more room",
-            false => "take fewer samples, or a place with more room",
+            true => "choose a disk with more free space",
+            false => "use fewer samples, or a disk with more free space",
         }))
     }
 
-    /// Gives the file its name. It is on the disk.
+    /// Moves the file, which is synced, to its path.
     ///
     /// # Errors
-    /// `io` when the name was taken meanwhile, or the disk refuses.
+    /// `io` when the path was created in the meantime, or the disk fails.
     pub(super) fn publish(&mut self) -> Result<()> {
         let moved = match &self.name {
             None if self.options.force => {
@@ -139,7 +136,7 @@ impl AtomicFile {
                 named.and_then(|()| {
                     let renamed = std::fs::rename(&name, &self.target);
                     renamed.inspect_err(|_| {
-                        // It has just been made; what stays behind is found and replaced next time.
+                        // A leftover is found and replaced by the next attempt.
                         let _ = std::fs::remove_file(&name);
                     })
                 })
@@ -153,7 +150,7 @@ impl AtomicFile {
                 let shown = self.target.display();
                 let failure = Error::new(
                     ErrorKind::Io,
-                    format!("`{shown}` came into being meanwhile and will not be overwritten"),
+                    format!("`{shown}` was created in the meantime and will not be overwritten"),
                 );
                 failure.hint(match self.options.once {
                     true => "move it away, or add `--force`",
@@ -163,7 +160,7 @@ impl AtomicFile {
             _ => cannot("write", &self.target, &error),
         })?;
         self.is_placed = true;
-        // The name itself is on the disk when its directory is.
+        // The name is on the disk when its directory is synced.
         let synced = self.target.parent().map_or(Ok(()), |parent| {
             File::open(parent).and_then(|folder| folder.sync_all())
         });
@@ -175,9 +172,9 @@ impl AtomicFile {
         done.map_err(|error| cannot("write", &self.target, &error))
     }
 
-    /// Removes what was begun.
+    /// Removes the unfinished file and its journal.
     pub(super) fn discard(&self) {
-        // What cannot be removed is found by the next attempt, which says so.
+        // A file that cannot be removed is found and reported by the next attempt.
         if let Some(name) = &self.name {
             let _ = std::fs::remove_file(name);
         }
@@ -186,14 +183,14 @@ impl AtomicFile {
         }
     }
 
-    /// Says what went wrong while writing.
+    /// Returns the error of a failed write, with a hint where the disk is full.
     pub(super) fn failed(&self, error: &std::io::Error) -> Error {
         let failure = cannot("write", &self.target, error);
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 failure.hint(match self.options.once {
-                    true => "make room, or name another place: nothing is left of what was written",
-                    false => "make room and add `--resume`: what was written so far is kept",
+                    true => "free disk space, or choose another disk; the partial file was removed",
+                    false => "free disk space and add `--resume`; the data written so far is kept",
                 })
             }
             _ => failure,
@@ -209,11 +206,11 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Makes a file that has no name, where the file system knows such files.
+/// Creates a file without a name, where the file system supports it.
 fn open_tmpfile(folder: &Path) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)).ok()?);
-    // Its number is what it can be opened by, and given a name by.
+    // It is opened and linked by the number of its descriptor.
     proc_fd_path(&file).exists().then_some(file)
 }
 
@@ -233,7 +230,7 @@ fn create_hidden(path: &Path, name: &Path) -> Result<File> {
         .open(name)
         .map_err(|error| cannot("write", path, &error))?;
     let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    // Who finished in between has moved away what was opened here.
+    // A process that finished in between has moved the file that was opened here.
     let moved = || {
         let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
         let is = file.metadata().map(identity).ok();
@@ -248,7 +245,7 @@ fn create_hidden(path: &Path, name: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Renames a file unless the new name is taken.
+/// Renames a file unless the new name exists.
 fn rename_to_free(name: &Path, target: &Path) -> std::io::Result<()> {
     match rustix::fs::renameat_with(CWD, name, CWD, target, RenameFlags::NOREPLACE) {
         // Some network file systems do not know the flag.
@@ -274,11 +271,11 @@ fn folder(target: &Path) -> Result<&Path> {
         .ok_or_else(|| {
             let parent = target.parent().unwrap_or(target);
             refuse("its directory does not exist")
-                .hint(format!("make it first: `mkdir -p {}`", parent.display()))
+                .hint(format!("create it first: `mkdir -p {}`", parent.display()))
         })
 }
 
-/// Returns a hidden name beside the target.
+/// Returns a hidden name in the directory of the target.
 fn hidden(target: &Path, ending: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
@@ -287,7 +284,7 @@ fn hidden(target: &Path, ending: &str) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Returns an error about a file that is written.
+/// Returns an error about a file operation.
 pub(super) fn cannot(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Io, format!("cannot {what} `{}`", path.display())).cause(error)
 }
@@ -296,7 +293,7 @@ pub(super) fn cannot(what: &str, path: &Path, error: &dyn std::fmt::Display) -> 
 mod tests {
     use super::*;
 
-    /// A place as it is where files without a name are not known.
+    /// An unfinished file where files without a name are not supported.
     fn named(target: &Path, force: bool) -> AtomicFile {
         let name = hidden(target, "new");
         AtomicFile {
@@ -327,24 +324,24 @@ mod tests {
     fn without_files_without_a_name_a_hidden_one_is_used_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("x.h5");
-        let place = named(&target, false);
+        let output = named(&target, false);
         assert_eq!(names(folder.path()), [".x.h5.new"]);
         let error = create_hidden(&target, &hidden(&target, "new")).unwrap_err();
         assert!(error.message().starts_with("another process is writing"));
-        drop(place);
+        drop(output);
         assert!(names(folder.path()).is_empty());
 
-        let mut place = named(&target, false);
-        std::io::Write::write_all(&mut &place.file, b"new").unwrap();
-        place.publish().unwrap();
-        drop(place);
+        let mut output = named(&target, false);
+        std::io::Write::write_all(&mut &output.file, b"new").unwrap();
+        output.publish().unwrap();
+        drop(output);
         assert_eq!(names(folder.path()), ["x.h5"]);
 
         let error = named(&target, false).publish().unwrap_err();
-        assert!(error.message().contains("came into being meanwhile"));
-        let mut place = named(&target, true);
-        place.publish().unwrap();
-        drop(place);
+        assert!(error.message().contains("was created in the meantime"));
+        let mut output = named(&target, true);
+        output.publish().unwrap();
+        drop(output);
         assert_eq!(names(folder.path()), ["x.h5"]);
         assert_eq!(std::fs::read(&target).unwrap(), b"");
     }
@@ -360,12 +357,12 @@ mod tests {
             ..WriteOptions::default()
         };
         assert!(AtomicFile::open(&target, once(false)).is_err());
-        let mut place = AtomicFile::open(&target, once(true)).unwrap();
-        std::io::Write::write_all(&mut &place.file, b"new").unwrap();
-        assert_eq!(std::fs::read(place.read_path()).unwrap(), b"new");
+        let mut output = AtomicFile::open(&target, once(true)).unwrap();
+        std::io::Write::write_all(&mut &output.file, b"new").unwrap();
+        assert_eq!(std::fs::read(output.read_path()).unwrap(), b"new");
         assert_eq!(std::fs::read(&target).unwrap(), b"old");
-        place.publish().unwrap();
-        drop(place);
+        output.publish().unwrap();
+        drop(output);
         assert_eq!(names(folder.path()), ["x.h5"]);
         assert_eq!(std::fs::read(&target).unwrap(), b"new");
     }

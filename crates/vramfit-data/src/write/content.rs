@@ -1,13 +1,13 @@
-//! What a file is going to hold: datasets with their shapes and filters, attributes, and by the paths
+//! The content of a file to write: datasets with their shapes and filters, attributes, and by the paths
 //! of the datasets its groups.
 
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::datatype::Datatype;
+use super::datatype::EncodedDatatype;
 use super::number::Number;
 use super::value::{Attribute, InlineObject};
 
-/// How chunks are compressed. Bytes of equal weight are put together first, as HDF5's shuffle filter
+/// How chunks are compressed. Bytes of equal significance are grouped first, as HDF5's shuffle filter
 /// does, unless [`Dataset::shuffle`] says no: it costs little and makes numbers compress better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -41,7 +41,7 @@ pub struct Dataset {
     /// Its name with the groups it is in, such as `train/images`.
     pub path: String,
     /// What an element is.
-    pub datatype: Datatype,
+    pub datatype: EncodedDatatype,
     /// Its dimensions; the first one counts rows.
     pub shape: Vec<u64>,
     /// How long each may become, `u64::MAX` without limit; as they are where it is empty. A dataset that
@@ -49,17 +49,17 @@ pub struct Dataset {
     pub max_shape: Vec<u64>,
     /// How its rows are stored.
     pub storage: Storage,
-    /// Whether bytes of equal weight are put together before they are compressed.
+    /// Whether the byte-shuffle filter is applied before compression.
     pub shuffle: bool,
-    /// Whether each chunk has a checksum behind it, which readers verify.
+    /// Whether each chunk ends with a checksum, which readers verify.
     pub checksums: bool,
-    /// The element that rows have which come later and are not written; zeros without.
+    /// The fill value of rows that are not written; zeros without.
     pub fill: Option<Vec<u8>>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
 }
 
-/// A group that has more to be told than that something is in it.
+/// A group with attributes, without members, or with an order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
     /// Its path; empty for the root.
@@ -70,21 +70,21 @@ pub struct Group {
     pub order: Option<Vec<String>>,
 }
 
-/// A name that leads elsewhere.
+/// A link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Its path.
     pub path: String,
-    /// Where it leads.
+    /// Its target.
     pub target: Target,
 }
 
-/// Where a name leads.
+/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To an object of this file, by another path of it; empty for the root.
     Object(String),
-    /// To whatever is at a path when it is followed.
+    /// To the object at a path when it is followed.
     Soft(String),
     /// To a path in another file.
     External {
@@ -98,9 +98,9 @@ pub enum Target {
 /// A whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
-    /// The datasets whose rows are written one after the other.
+    /// The datasets whose rows are written in pieces.
     pub datasets: Vec<Dataset>,
-    /// Datasets that are known as a whole, and named types.
+    /// Datasets whose elements are given here, and named datatypes.
     pub inline: Vec<InlineObject>,
     /// Groups with attributes or without members; those that datasets are in need not be named.
     pub groups: Vec<Group>,
@@ -163,7 +163,7 @@ impl Dataset {
         }
     }
 
-    /// Refuses what HDF5 or this writer cannot hold.
+    /// Rejects what HDF5 or this writer cannot store.
     fn check(&self) -> Result<()> {
         let refuse = |why: String| {
             Err(Error::new(
@@ -172,7 +172,7 @@ impl Dataset {
             ))
         };
         if self.path.split('/').any(str::is_empty) {
-            return refuse("its name is empty, or a part of it is".into());
+            return refuse("its path has an empty component".into());
         }
         if self.path.split('/').any(|name| name.len() > 255) {
             return refuse("its name is longer than 255 bytes".into());
@@ -187,24 +187,24 @@ impl Dataset {
                 bytes.checked_mul(n)
             });
         if bytes.is_none_or(|bytes| bytes > 1 << 60) {
-            return refuse("it has more bytes than a file can".into());
+            return refuse("its size exceeds the limit of 2^60 bytes".into());
         }
         let fits = |(&length, &max): (&u64, &u64)| length <= max;
         if !self.max_shape.is_empty()
             && (self.max_shape.len() != self.shape.len()
                 || !self.shape.iter().zip(&self.max_shape).all(fits))
         {
-            return refuse("it is larger than it may become".into());
+            return refuse("its shape exceeds its maximum shape".into());
         }
         if self.storage == Storage::Contiguous && self.can_grow() {
-            return refuse("it can grow and is not in chunks".into());
+            return refuse("its shape can grow, which requires chunked storage".into());
         }
         if let Storage::Chunked { rows, .. } = self.storage {
             let limit = u64::from(u32::MAX);
             let chunk = rows.saturating_mul(self.row_bytes());
             if rows == 0 || rows > self.rows().max(1) {
                 return refuse(format!(
-                    "a chunk of {rows} rows is more than its {} rows",
+                    "chunks of {rows} rows do not fit its {} rows",
                     self.rows()
                 ));
             }
@@ -212,12 +212,12 @@ impl Dataset {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
                     format!(
-                        "a chunk of {rows} rows of `{}` has {}, and HDF5 allows less than 4.0 GiB",
+                        "a chunk of {rows} rows of `{}` has {}, but HDF5 limits chunks to less than 4.0 GiB",
                         self.path,
                         Bytes(chunk)
                     ),
                 )
-                .hint("take fewer rows in a chunk"));
+                .hint("use fewer rows per chunk"));
             }
         }
         Ok(())
@@ -225,7 +225,7 @@ impl Dataset {
 }
 
 impl Content {
-    /// Refuses content that cannot be written.
+    /// Rejects content that cannot be written.
     ///
     /// # Errors
     /// `invalid-argument`, naming the dataset.
@@ -239,7 +239,7 @@ impl Content {
             if below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
                 return Err(Error::new(
                     ErrorKind::InvalidArgument,
-                    format!("two datasets want the name `{}`", pair[1]),
+                    format!("two datasets have the same name `{}`", pair[1]),
                 ));
             }
         }

@@ -1,20 +1,20 @@
-//! What an element is, as the file is to describe it.
+//! The datatype message of a file that is written.
 
 use super::number::Number;
 
-/// A type of element: a number, or what another file has.
+/// A datatype in its encoded form: of a number, or copied from another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Datatype {
+pub struct EncodedDatatype {
     size: usize,
     name: String,
     message: Vec<u8>,
 }
 
-impl Datatype {
-    /// Takes over the description that another file has: its bytes, the size of an element that they
-    /// tell, and its name in words.
+impl EncodedDatatype {
+    /// Copies the datatype message of another file: its bytes, the size of an element that they
+    /// describe, and its name.
     pub(crate) fn copied(message: Vec<u8>, size: usize, name: String) -> Self {
-        Datatype {
+        EncodedDatatype {
             size,
             name,
             message,
@@ -26,7 +26,7 @@ impl Datatype {
         self.size
     }
 
-    /// Returns the name that NumPy gives it, or what it is in words.
+    /// Returns its NumPy name, or a description.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -37,9 +37,9 @@ impl Datatype {
     }
 }
 
-impl From<Number> for Datatype {
+impl From<Number> for EncodedDatatype {
     fn from(number: Number) -> Self {
-        Datatype {
+        EncodedDatatype {
             size: number.size(),
             name: number.name().into(),
             message: number.datatype(),

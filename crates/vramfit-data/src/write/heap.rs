@@ -32,7 +32,7 @@ impl Heap {
         }
     }
 
-    /// Keeps a text or sequence and returns what stands in its place.
+    /// Stores a string or sequence and returns the reference to it.
     pub(super) fn add(&mut self, varying: &VarLenElement) -> [u8; REFERENCE_BYTES] {
         if self.count == MAX_OBJECTS || self.objects.len() >= MAX_BYTES {
             self.close();
@@ -56,7 +56,7 @@ impl Heap {
         self.objects.extend(size.to_le_bytes());
     }
 
-    /// Finishes the collection that is being filled, so that another begins behind it.
+    /// Finishes the collection that is being filled, so that another starts after it.
     fn close(&mut self) {
         let used = HEADER + self.objects.len();
         let size = (used + HEADER).next_multiple_of(8).max(MIN_SIZE);

@@ -1,8 +1,8 @@
 //! What is known to be on the disk of a file that is being written: the basis for going on after a kill
 //! or a power cut.
 //!
-//! Lines of JSON beside the unfinished file. The first says what is being written; each further one is
-//! added after the data it speaks of was synchronized. A line that was cut off says nothing.
+//! Lines of JSON in a file of their own. The first identifies what is being written; each further one is
+//! added after the data it describes was synced. A truncated line is ignored.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,13 +11,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use vramfit_core::{Error, ErrorKind, Result};
 
-/// The form of the journal, and of the data it speaks of. What another form began is begun anew.
+/// The version of the journal and of the data it describes. An attempt with another version is restarted.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct JournalHeader {
     schema: u32,
-    /// What is being written, in words of the writer's caller; compared and never understood.
+    /// Identifies what is written; chosen by the caller and only compared.
     purpose: String,
 }
 
@@ -56,7 +56,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal to go on with it, and returns what was done so far, added up. `None` when there
+    /// Opens a journal to resume an attempt, and returns the sum of its entries. `None` when there
     /// is no journal, or one of something else.
     ///
     /// # Errors

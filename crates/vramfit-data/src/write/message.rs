@@ -5,7 +5,7 @@
 //! readers know that are no libhdf5. The order of fields is that of the format specification, 3.0.
 
 use super::content::{Compression, Dataset, Storage};
-use super::datatype::Datatype;
+use super::datatype::EncodedDatatype;
 use super::heap::Heap;
 use super::number::Number;
 use super::value::{Attribute, Data, REFERENCE_BYTES, RawValue, Value, VarLenElement};
@@ -32,7 +32,7 @@ pub(super) enum LinkTarget<'a> {
     External { file: &'a str, path: &'a str },
 }
 
-/// Where the elements of a dataset are that is known as a whole.
+/// Where the elements of an inline dataset are stored.
 pub(super) enum DataLocation {
     /// In the header.
     Inline(Vec<u8>),
@@ -147,7 +147,7 @@ impl Header {
         }
     }
 
-    /// Adds what a dataset is that is known as a whole; `data` are its elements, or where they are.
+    /// Adds the messages of an inline dataset; `data` are its elements, or their address.
     pub(super) fn inline_object(&mut self, value: &RawValue, data: &DataLocation) {
         self.add(DATASPACE, &dataspace(value.shape.as_deref(), &[]));
         self.add(DATATYPE, value.datatype.message());
@@ -171,7 +171,7 @@ impl Header {
     }
 
     /// Adds what a type is that has a name.
-    pub(super) fn named_type(&mut self, datatype: &Datatype) {
+    pub(super) fn named_type(&mut self, datatype: &EncodedDatatype) {
         self.add(DATATYPE, datatype.message());
     }
 

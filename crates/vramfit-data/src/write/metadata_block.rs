@@ -51,7 +51,7 @@ pub(super) fn places(content: &Content) -> Offsets {
     }
 }
 
-/// Returns the front; `addresses` are those of the data of each dataset or of the index of its chunks.
+/// Returns the metadata block; `addresses` are those of the data of each dataset or of its chunk index.
 pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> Vec<u8> {
     // The lengths do not depend on the addresses, so a first pass with none of them finds them all.
     let groups = Groups::of(content);
@@ -84,14 +84,14 @@ pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> 
         objects.push((String::new(), heap.encode()));
     }
 
-    let mut front = superblock(SUPERBLOCK_BYTES, end_of_file);
+    let mut block = superblock(SUPERBLOCK_BYTES, end_of_file);
     for (_, bytes) in objects {
-        front.extend(bytes);
+        block.extend(bytes);
     }
-    front
+    block
 }
 
-/// Returns the header of what is known as a whole, and where they are too many for it, its elements.
+/// Returns the header of an inline object, and its elements if they do not fit into the header.
 fn encode_inline(
     object: &InlineObject,
     names: u32,

@@ -2,7 +2,7 @@
 //!
 //! Datasets with row bands as chunks, gzip, zstd or lz4 behind a byte shuffle, attributes, groups, links.
 //! Several threads compress while one writes; a file appears under its name only when it is whole, and
-//! an attempt that was killed is gone on with. The files can be read by every HDF5 since 1.8 of 2008
+//! an attempt that was killed can be resumed. The files can be read by every HDF5 since 1.8 of 2008
 //! (zstd and lz4 with their plugin), which the tests check with `h5py`.
 //!
 //! Reading is the business of the neighbors.
@@ -26,10 +26,10 @@ mod value;
 mod writer;
 
 pub use content::{Compression, Content, Dataset, Group, Link, Storage, Target};
-pub use datatype::Datatype;
+pub use datatype::EncodedDatatype;
 pub use number::Number;
 pub use parallel::{
-    Job, PieceSource, Progress, Sections, Source, estimate, overhead, stored_bytes, write,
+    PieceSource, Progress, Sections, Source, WriteTask, estimate, overhead, stored_bytes, write,
     write_sections,
 };
 pub use section::{Piece, Section};

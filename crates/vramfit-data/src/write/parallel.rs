@@ -23,20 +23,20 @@ pub type Source<'a> = dyn Fn(Range<u64>, &mut [Vec<u8>]) -> Result<()> + Sync + 
 /// As [`Source`], where not all datasets have the same rows: those of the piece alone.
 pub type PieceSource<'a> = dyn Fn(&Piece, &mut [Vec<u8>]) -> Result<()> + Sync + 'a;
 
-/// What is being written.
+/// A file to write.
 #[derive(Clone, Debug)]
-pub struct Job<'a> {
-    /// Where the file is to be.
+pub struct WriteTask<'a> {
+    /// Its path.
     pub path: &'a Path,
-    /// What it holds.
+    /// Its content.
     pub content: Content,
-    /// Says what is written, so that an attempt with other settings is not gone on with.
+    /// Identifies what is written, so that an attempt with other settings is not resumed.
     pub purpose: &'a str,
-    /// How it is begun.
+    /// How the file is created.
     pub options: WriteOptions,
-    /// Threads that make and compress.
+    /// Number of threads that produce and compress rows.
     pub threads: usize,
-    /// At most how large the file can become; as much must be free.
+    /// The maximum size of the file; this much disk space must be free.
     pub expected: Bytes,
 }
 
@@ -54,43 +54,43 @@ pub struct Progress {
 /// Rows of a piece where nothing is in chunks: about this many bytes are written at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// How the rows of a file come about that are not all written side by side.
+/// How the rows of a file are produced whose datasets are written in sections.
 pub struct Sections<'a> {
     /// The order of the datasets, and how many of their rows make a piece.
     pub sections: &'a [Section],
-    /// How many pieces may be made and not written.
+    /// Maximum number of pieces that are produced but not written yet.
     pub ahead: usize,
-    /// The file whose owner and permissions it gets; as usual without.
+    /// The file whose owner and permissions it gets; without one, the defaults of the process.
     pub like: Option<Metadata>,
     /// Makes a piece.
     pub source: &'a PieceSource<'a>,
-    /// Looks at the file, by the path that it is given, before it gets its name. An error keeps it from that.
+    /// Checks the file at a temporary path before it gets its name; an error discards it.
     pub check: &'a mut dyn FnMut(&Path) -> Result<()>,
 }
 
-/// Makes, compresses and writes all rows, and puts the file in its place. Returns its size. All
+/// Produces, compresses and writes all rows, and publishes the file. Returns its size. All
 /// datasets have equally many rows, and chunks of equally many.
 ///
 /// # Errors
 /// Those of the source; `invalid-argument` for content that cannot be; `io`.
 pub fn write(
-    job: Job<'_>,
+    task: WriteTask<'_>,
     source: &Source<'_>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Bytes> {
-    let (rows, piece_rows) = pieces(&job.content)?;
+    let (rows, piece_rows) = pieces(&task.content)?;
     let section = Section {
-        datasets: 0..job.content.datasets.len(),
+        datasets: 0..task.content.datasets.len(),
         piece_rows,
     };
     let mut sections = Sections {
         sections: &[section],
-        ahead: job.threads.max(1) * 2 + 1,
+        ahead: task.threads.max(1) * 2 + 1,
         like: None,
         source: &|piece, out| source(piece.rows.clone(), out),
         check: &mut |_| Ok(()),
     };
-    write_sections(job, &mut sections, &mut |done, resumed| {
+    write_sections(task, &mut sections, &mut |done, resumed| {
         progress(Progress {
             rows: (done * piece_rows).min(rows),
             resumed_rows: (resumed * piece_rows).min(rows),
@@ -99,32 +99,32 @@ pub fn write(
     })
 }
 
-/// Makes, compresses and writes all pieces, has the file checked, and puts it in its place. Returns its size.
+/// Produces, compresses and writes all pieces, has the file checked, and publishes it. Returns its size.
 ///
 /// `progress` gets the number of pieces that are in the file, and how many of them were there before.
 ///
 /// # Errors
 /// Those of the source and of the check; `invalid-argument` for content that cannot be; `io`.
 pub fn write_sections(
-    job: Job<'_>,
+    task: WriteTask<'_>,
     sections: &mut Sections<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Bytes> {
-    job.content.check()?;
-    let order = PieceOrder::new(&job.content, sections.sections)?;
-    let datasets = job.content.datasets.clone();
-    let threads = job.threads.max(1);
-    // A level that is none is told before threads are.
+    task.content.check()?;
+    let order = PieceOrder::new(&task.content, sections.sections)?;
+    let datasets = task.content.datasets.clone();
+    let threads = task.threads.max(1);
+    // An invalid level is reported before threads are started.
     for dataset in &datasets {
         Pipeline::new(dataset)?;
     }
     let mut writer = Writer::open(
-        job.path,
-        job.content,
+        task.path,
+        task.content,
         &order,
-        job.purpose,
-        job.options,
-        job.expected,
+        task.purpose,
+        task.options,
+        task.expected,
     )?;
     if let Some(other) = &sections.like {
         writer.copy_ownership(other)?;
@@ -171,7 +171,7 @@ pub fn write_sections(
     writer.finish(sections.check)
 }
 
-/// Returns what a file takes beside its rows, and what the index takes of each chunk at most.
+/// Returns the bytes of a file besides its rows, and the maximum bytes of index per chunk.
 pub fn overhead(content: &Content) -> (Bytes, Bytes) {
     let places = super::metadata_block::places(&Content {
         datasets: Vec::new(),
@@ -192,7 +192,7 @@ pub fn stored_bytes(dataset: &Dataset, mut rows: Vec<u8>) -> Result<Bytes> {
     Ok(Bytes(stored.bytes.len() as u64))
 }
 
-/// What the index takes of each chunk, with more dimensions than most have.
+/// Bytes of index per chunk, with more dimensions than most datasets have.
 const INDEX_BYTES: u64 = 96;
 
 /// Estimates how large a file will be: exactly where nothing is compressed, else by its first piece, with
@@ -233,15 +233,15 @@ pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
                 }
             }
         });
-    let front = 1 << 16;
-    Ok(Bytes(sizes.sum::<u64>() + front))
+    let metadata_bytes = 1 << 16;
+    Ok(Bytes(sizes.sum::<u64>() + metadata_bytes))
 }
 
 /// Checks the content, and returns the rows of the file and those of a piece.
 fn pieces(content: &Content) -> Result<(u64, u64)> {
     let refuse = |why: &str| Err(Error::new(ErrorKind::InvalidArgument, why));
     let Some(first) = content.datasets.first() else {
-        return refuse("a file without datasets holds no rows");
+        return refuse("a file needs at least one dataset");
     };
     content.check()?;
     let rows = first.rows();
@@ -250,7 +250,7 @@ fn pieces(content: &Content) -> Result<(u64, u64)> {
         .iter()
         .any(|dataset| dataset.rows() != rows)
     {
-        return refuse("datasets that are written together need equally many rows");
+        return refuse("datasets that are written together must have the same number of rows");
     }
     let mut chunk_rows = content
         .datasets
@@ -261,7 +261,9 @@ fn pieces(content: &Content) -> Result<(u64, u64)> {
         });
     let piece = match chunk_rows.next() {
         Some(rows) if chunk_rows.all(|other| other == rows) => rows,
-        Some(_) => return refuse("chunks that are written together need equally many rows"),
+        Some(_) => {
+            return refuse("chunks that are written together must have the same number of rows");
+        }
         None => {
             let row_bytes: u64 = content.datasets.iter().map(|d| d.row_bytes()).sum();
             (PIECE_BYTES / row_bytes.max(1)).clamp(1, rows.max(1))

@@ -46,9 +46,9 @@ impl Pipeline {
         let refuse = |level: i64, name: &str, levels: &str| {
             Error::new(
                 ErrorKind::InvalidArgument,
-                format!("{level} is no level of {name}"),
+                format!("{level} is not a compression level of {name}"),
             )
-            .hint(format!("take one of {levels}"))
+            .hint(format!("use a level of {levels}"))
         };
         let coder = match compression {
             Compression::None => Encoder::None,
@@ -56,7 +56,7 @@ impl Pipeline {
                 let level = CompressionLvl::new(level.into())
                     .ok()
                     .filter(|_| (1..=12).contains(&level))
-                    .ok_or_else(|| refuse(level.into(), "gzip", "1 (quick) to 12 (small)"))?;
+                    .ok_or_else(|| refuse(level.into(), "gzip", "1 (fastest) to 12 (smallest)"))?;
                 Encoder::Gzip(Compressor::new(level))
             }
             Compression::Zstd(level) => {
@@ -65,7 +65,7 @@ impl Pipeline {
                     .contains(&level)
                     .then(|| zstd::bulk::Compressor::new(level).ok())
                     .flatten()
-                    .ok_or_else(|| refuse(level.into(), "zstd", "1 (quick) to 22 (small)"))?;
+                    .ok_or_else(|| refuse(level.into(), "zstd", "1 (fastest) to 22 (smallest)"))?;
                 Encoder::Zstd(coder)
             }
             Compression::Lz4 => Encoder::Lz4,
@@ -210,9 +210,15 @@ mod tests {
     #[test]
     fn levels_that_are_none_are_refused() {
         for (compression, message) in [
-            (Compression::Gzip(0), "0 is no level of gzip"),
-            (Compression::Gzip(13), "13 is no level of gzip"),
-            (Compression::Zstd(23), "23 is no level of zstd"),
+            (Compression::Gzip(0), "0 is not a compression level of gzip"),
+            (
+                Compression::Gzip(13),
+                "13 is not a compression level of gzip",
+            ),
+            (
+                Compression::Zstd(23),
+                "23 is not a compression level of zstd",
+            ),
         ] {
             let storage = Storage::Chunked {
                 rows: 2,

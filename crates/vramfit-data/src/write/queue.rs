@@ -52,7 +52,7 @@ impl Queue {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room, and returns the next piece to make, with buffers; `None` when there is no more.
+    /// Waits for a free slot, and returns the next piece to produce, with buffers; `None` when there is no more.
     pub(super) fn take(&self) -> Option<(u64, Vec<EncodedChunk>)> {
         let mut state = self.lock();
         loop {
@@ -88,7 +88,7 @@ impl Queue {
             if state.stopped {
                 return Err(Error::new(
                     ErrorKind::Internal,
-                    "a thread that makes rows has panicked",
+                    "a thread that produces rows panicked",
                 ));
             }
             state = self.wait(state);

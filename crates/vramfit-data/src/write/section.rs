@@ -43,12 +43,12 @@ impl PieceOrder {
         for section in sections {
             let datasets = content.datasets.get(section.datasets.clone());
             let Some((first, others)) = datasets.and_then(<[Dataset]>::split_first) else {
-                return Err(refuse("a section is of no dataset"));
+                return Err(refuse("a section contains no dataset"));
             };
             let rows = first.rows();
             if others.iter().any(|dataset| dataset.rows() != rows) {
                 return Err(refuse(
-                    "datasets that are written together need equally many rows",
+                    "datasets that are written together must have the same number of rows",
                 ));
             }
             for dataset in std::iter::once(first).chain(others) {
@@ -56,7 +56,7 @@ impl PieceOrder {
                     && !section.piece_rows.is_multiple_of(rows)
                 {
                     return Err(refuse(
-                        "chunks that are written together need equally many rows",
+                        "chunks that are written together must have the same number of rows",
                     ));
                 }
             }

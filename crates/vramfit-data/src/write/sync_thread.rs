@@ -37,7 +37,7 @@ impl SyncThread {
     /// is safe.
     ///
     /// # Errors
-    /// What the disk refused before; once.
+    /// The error of an earlier sync, until it is reported.
     pub(super) fn submit(&mut self, entry: Entry) -> Result<()> {
         match &self.entries {
             Some(entries) if entries.send(entry).is_ok() => Ok(()),
@@ -49,20 +49,22 @@ impl SyncThread {
     /// Waits until all entries are safe.
     ///
     /// # Errors
-    /// What the disk refused.
+    /// The error of a sync.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.entries = None;
         match self.thread.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(result)) => result,
-            Some(Err(_)) => Err(Error::other("the thread that synchronizes has panicked")),
+            Some(Err(_)) => Err(Error::other(
+                "the thread that syncs the file to disk panicked",
+            )),
         }
     }
 }
 
 impl Drop for SyncThread {
     fn drop(&mut self) {
-        // Whoever is told of errors has asked before.
+        // The error was already reported.
         let _ = self.finish();
     }
 }
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_disk_refuses_is_told_once() {
+    fn a_disk_error_is_reported_once() {
         // A device that cannot be synchronized.
         let file = File::options().write(true).open("/dev/null").unwrap();
         let mut sync_thread = SyncThread::start(&file, None).unwrap();

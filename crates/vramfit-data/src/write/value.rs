@@ -1,6 +1,6 @@
-//! Values that are known before the file is written: attributes, single values, texts.
+//! Values that are known before the file is written: attributes, scalars, strings.
 
-use super::datatype::Datatype;
+use super::datatype::EncodedDatatype;
 
 /// An attribute's value.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub type Attribute = (String, Value);
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawValue {
     /// What an element is.
-    pub datatype: Datatype,
+    pub datatype: EncodedDatatype,
     /// The length of each axis; none for a single value. `None` where there is no value at all.
     pub shape: Option<Vec<u64>>,
     /// The elements.
@@ -47,7 +47,7 @@ pub struct VarLenElement {
     pub bytes: Vec<u8>,
 }
 
-/// Something that is known as a whole before the file is begun.
+/// An object whose content is known before the file is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InlineObject {
     /// Its path.
@@ -58,13 +58,13 @@ pub struct InlineObject {
     pub attributes: Vec<Attribute>,
 }
 
-/// What is known as a whole.
+/// The kinds of [`InlineObject`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum InlineKind {
     /// A dataset.
     Dataset(RawValue),
     /// A type that has a name.
-    Type(Datatype),
+    Type(EncodedDatatype),
 }
 
 /// The size of what stands for a text or sequence: its length, and where in which heap it is.

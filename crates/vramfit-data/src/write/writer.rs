@@ -1,7 +1,7 @@
-//! A file that is being written, next to its target until it is whole.
+//! A file that is being written, under a hidden name until it is complete.
 //!
-//! The unfinished file begins with zeros, so nothing takes it for HDF5. After a kill it can be gone on
-//! with, unless it was begun to be written at one go.
+//! The unfinished file begins with zeros, so no reader takes it for HDF5. After a kill it can be
+//! resumed, unless [`WriteOptions::once`] is set.
 
 use std::fs::Metadata;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ use super::pipeline::EncodedChunk;
 use super::section::PieceOrder;
 use super::sync_thread::SyncThread;
 
-/// How a file is begun.
+/// How a file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Replace the file if it exists, and what an earlier attempt left.
@@ -26,9 +26,9 @@ pub struct WriteOptions {
     /// Go on with what an earlier attempt left, if it left anything.
     pub resume: bool,
     /// How many bytes are written between two points at which they are made safe, and from which a later
-    /// attempt can go on.
+    /// attempt can resume.
     pub sync_every: Bytes,
-    /// Leave nothing behind if it does not come to an end, so that no attempt goes on with it. Where
+    /// Remove it if it is not finished, so that no attempt resumes it. Where
     /// the file system allows, not even a kill leaves anything.
     pub once: bool,
 }
@@ -62,12 +62,12 @@ pub(super) struct Writer {
 impl Writer {
     /// Begins a file, or goes on with one.
     ///
-    /// `purpose` says what is written, such as all settings: an attempt with another purpose is not
-    /// gone on with.
+    /// `purpose` identifies what is written, such as all settings: an attempt with another purpose is not
+    /// resumed.
     ///
     /// # Errors
     /// `io` when the file exists, when an unfinished one
-    /// does, when there is not enough space, or when the disk refuses.
+    /// does, when there is not enough space, or when the disk fails.
     pub(super) fn open(
         path: &Path,
         content: Content,
@@ -86,11 +86,11 @@ impl Writer {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!(
-                    "the unfinished `{}` was begun with other options",
+                    "the unfinished `{}` was written with different options",
                     path.display()
                 ),
             )
-            .hint("give the options of the first attempt, or `--force` to begin again"));
+            .hint("use the options of the first attempt, or `--force` to start over"));
         }
         let (journal, mut done) = match found {
             Some((journal, done)) => (Some(journal), done),
@@ -118,7 +118,7 @@ impl Writer {
             content,
         };
         writer.locate_chunks(order)?;
-        // What lies behind the last safe point is written again; without one, all of it.
+        // Data after the last sync point is written again; without one, all of it.
         let fresh = writer.done.pieces == 0;
         if fresh {
             let emptied = writer.output.file.set_len(0);
@@ -148,7 +148,7 @@ impl Writer {
     /// Adds the next piece: the stored bytes of each dataset from `first` on, and the row at which they begin.
     ///
     /// # Errors
-    /// `io` when the disk refuses.
+    /// `io` when the disk fails.
     pub(super) fn add(
         &mut self,
         first: usize,
@@ -186,7 +186,7 @@ impl Writer {
     /// Writes the index and the metadata block, lets `check` read the file, and publishes it. Returns its size.
     ///
     /// # Errors
-    /// Those of `check`; `io` when the disk refuses, or when the name was taken meanwhile.
+    /// Those of `check`; `io` when the disk fails, or when the path was created in the meantime.
     pub(super) fn finish(mut self, check: &mut dyn FnMut(&Path) -> Result<()>) -> Result<Bytes> {
         let kept = self.sync_thread.finish();
         kept.map_err(|error| self.output.failed(&error))?;
@@ -205,13 +205,13 @@ impl Writer {
             };
             addresses.push(address);
         }
-        let front = metadata_block::encode(&self.content, &addresses, end);
+        let block = metadata_block::encode(&self.content, &addresses, end);
         let file = &self.output.file;
         let written = file
             .set_len(end)
             .and_then(|()| file.sync_data())
-            // The front makes it HDF5, so it comes when all else is safe.
-            .and_then(|()| file.write_all_at(&front, 0))
+            // The superblock makes it HDF5, so it is written when all else is on disk.
+            .and_then(|()| file.write_all_at(&block, 0))
             .and_then(|()| file.sync_all());
         written.map_err(|error| self.output.failed(&error))?;
         check(&self.output.read_path())?;
@@ -229,7 +229,7 @@ impl Writer {
         })
     }
 
-    /// Finds where the chunks of an earlier attempt are: they lie one behind the other, in the order
+    /// Finds the chunks of an earlier attempt: they are stored one after the other, in the order
     /// of the pieces.
     fn locate_chunks(&mut self, order: &PieceOrder) -> Result<()> {
         let mut address = self.places.chunks;
@@ -253,11 +253,11 @@ impl Writer {
             return Err(Error::new(
                 ErrorKind::InvalidFile,
                 format!(
-                    "the unfinished `{}` and its journal contradict each other",
+                    "the unfinished `{}` does not match its journal",
                     self.output.target().display()
                 ),
             )
-            .hint("add `--force` to begin again"));
+            .hint("add `--force` to start over"));
         }
         Ok(())
     }

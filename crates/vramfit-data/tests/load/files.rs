@@ -6,7 +6,7 @@ use std::time::Duration;
 use vramfit_core::{Bytes, Result};
 use vramfit_data::load::{Batch, BatchPoll, Loader, LoaderOptions};
 use vramfit_data::write::{
-    Compression, Content, Dataset, Job, Number, Storage, WriteOptions, write,
+    Compression, Content, Dataset, Number, Storage, WriteOptions, WriteTask, write,
 };
 
 pub(crate) const ROWS: u64 = 1003;
@@ -47,7 +47,7 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
         ],
         ..Content::default()
     };
-    let job = Job {
+    let task = WriteTask {
         path: &path,
         content,
         purpose: "a test",
@@ -69,7 +69,7 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
         }
         Ok(())
     };
-    write(job, &source, &mut |_| ()).expect("the file is written");
+    write(task, &source, &mut |_| ()).expect("the file is written");
     path
 }
 

@@ -60,7 +60,7 @@ fn what_cannot_be_is_refused_in_words() {
         (text, error.hint_text().unwrap_or_default().to_owned())
     };
     let (text, hint) = refused(|it| it.columns = vec!["group/z".into()]);
-    assert_eq!(text, "`FILE` has no `group/z`: there is no `z` on the way");
+    assert_eq!(text, "`FILE` contains no `group/z`: `z` does not exist");
     assert_eq!(hint, "did you mean `group/y`?");
     let (text, _) = refused(|it| it.columns = vec!["x".into(), "x".into()]);
     assert_eq!(text, "dataset `x` was given twice");

@@ -1,7 +1,7 @@
-//! The datatype message: what one element is.
+//! The datatype message, which describes an element.
 //!
 //! Numbers are understood, and arrays and records of numbers, however they are nested. What else the format
-//! has is recognized, so that it can be refused by name.
+//! has is recognized, so that the error can name it.
 
 mod read;
 
@@ -10,7 +10,7 @@ use vramfit_core::Result;
 use super::cursor::Cursor;
 pub(crate) use read::{MAX_TYPE_DEPTH, bytes_for, descend, read_name};
 
-/// A number as the file or an array holds it.
+/// A number type of a file or an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are those of NumPy's types")]
 pub enum Scalar {
@@ -145,9 +145,9 @@ pub struct Field {
     pub numbers: Numbers,
 }
 
-/// What one element of a dataset is.
+/// The datatype of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Element {
+pub enum Datatype {
     /// A number, or an array of numbers, whose axes are further axes of the dataset.
     Numbers {
         /// Its length in bytes.
@@ -168,38 +168,38 @@ pub enum Element {
     Other {
         /// Its length in bytes.
         size: usize,
-        /// What it is, in words.
+        /// A description.
         what: String,
     },
 }
 
-impl Element {
+impl Datatype {
     /// Returns its size in the file, in bytes.
     pub fn size(&self) -> usize {
         match self {
-            Element::Numbers { size, .. }
-            | Element::Record { size, .. }
-            | Element::Other { size, .. } => *size,
+            Datatype::Numbers { size, .. }
+            | Datatype::Record { size, .. }
+            | Datatype::Other { size, .. } => *size,
         }
     }
 
-    /// Returns what it is, in words: `float32`, `(3,) float32`, `record of 3 fields`, `strings of variable
+    /// Returns a description: `float32`, `(3,) float32`, `record of 3 fields`, `variable-length strings`.
     /// length`.
     pub fn describe(&self) -> String {
         match self {
-            Element::Numbers { numbers, .. } => numbers.describe(),
-            Element::Record { fields, others, .. } => {
+            Datatype::Numbers { numbers, .. } => numbers.describe(),
+            Datatype::Record { fields, others, .. } => {
                 format!("record of {} fields", fields.len() + others.len())
             }
-            Element::Other { what, .. } => what.clone(),
+            Datatype::Other { what, .. } => what.clone(),
         }
     }
 
     /// Reads the message.
-    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Element> {
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Datatype> {
         let element = read::read_type(cursor, MAX_TYPE_DEPTH)?;
         if element.size() == 0 {
-            return Err(cursor.damaged("an element of no bytes"));
+            return Err(cursor.damaged("the size of a datatype is zero"));
         }
         Ok(element)
     }

@@ -3,7 +3,7 @@
 
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::{Axis, Element, Field, Number, Numbers, Scalar};
+use super::{Axis, Datatype, Field, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;
 use crate::hdf5::dataspace::MAX_AXES;
 
@@ -13,17 +13,17 @@ pub(crate) const MAX_TYPE_DEPTH: usize = 8;
 const MAX_FIELDS: usize = 4096;
 
 /// Reads a type and all that are in it.
-pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Element> {
+pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
     let depth = descend(depth)?;
     let first = cursor.u8()?;
     let (version, class) = (first >> 4, first & 0xf);
     if !(1..=5).contains(&version) {
-        return Err(cursor.damaged(format_args!("a datatype of version {version} is not known")));
+        return Err(cursor.damaged(format_args!("datatype version {version} is not supported")));
     }
     let bits = cursor.uint(3)? as u32;
     let size = cursor.u32()? as usize;
     let other = |what: &str| {
-        Ok(Element::Other {
+        Ok(Datatype::Other {
             size,
             what: what.to_owned(),
         })
@@ -35,7 +35,7 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Element
             cursor.skip(2)?;
             other("times")
         }
-        3 => other("strings of fixed length"),
+        3 => other("fixed-length strings"),
         // Bits without a meaning as a number, such as the `bool` of PyTables: unsigned, as h5py has them.
         4 => read_integer(cursor, bits & 1, size),
         5 => {
@@ -50,8 +50,8 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Element
             // What the characters or the elements of the sequence are.
             read_type(cursor, depth)?;
             match bits & 0xf {
-                1 => other("strings of variable length"),
-                _ => other("sequences of variable length"),
+                1 => other("variable-length strings"),
+                _ => other("variable-length sequences"),
             }
         }
         10 => {
@@ -66,13 +66,13 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Element
         // Where it ends is not known, so nothing behind it could be read.
         class => Err(Error::new(
             ErrorKind::UnsupportedFeature,
-            format!("elements of class {class} are not supported"),
+            format!("datatype class {class} is not supported"),
         )),
     }
 }
 
-fn make_number(number: Number) -> Element {
-    Element::Numbers {
+fn make_number(number: Number) -> Datatype {
+    Datatype::Numbers {
         size: number.scalar.size(),
         numbers: Numbers {
             number,
@@ -82,7 +82,7 @@ fn make_number(number: Number) -> Element {
     }
 }
 
-fn read_integer(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element> {
+fn read_integer(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datatype> {
     let (shift, precision) = (cursor.u16()?, usize::from(cursor.u16()?));
     let scalar = match (size, bits & 8 != 0) {
         (1, true) => Scalar::Int8,
@@ -94,14 +94,14 @@ fn read_integer(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Eleme
         (4, false) => Scalar::Uint32,
         (8, false) => Scalar::Uint64,
         _ => {
-            return Ok(Element::Other {
+            return Ok(Datatype::Other {
                 size,
                 what: format!("integers of {size} bytes"),
             });
         }
     };
     if shift != 0 || precision != size * 8 {
-        return Ok(Element::Other {
+        return Ok(Datatype::Other {
             size,
             what: format!("integers of {precision} bits"),
         });
@@ -112,7 +112,7 @@ fn read_integer(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Eleme
     }))
 }
 
-fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element> {
+fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datatype> {
     let (shift, precision) = (cursor.u16()?, cursor.u16()?);
     let (exponent_at, exponent) = (cursor.u8()?, cursor.u8()?);
     let (mantissa_at, mantissa) = (cursor.u8()?, cursor.u8()?);
@@ -136,9 +136,9 @@ fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element
         (4, 32, 31, 23, 8, 23, 127) if usual => Scalar::Float32,
         (8, 64, 63, 52, 11, 52, 1023) if usual => Scalar::Float64,
         _ => {
-            return Ok(Element::Other {
+            return Ok(Datatype::Other {
                 size,
-                what: format!("floating-point numbers of {precision} bits that are not IEEE's"),
+                what: format!("non-IEEE floating-point numbers of {precision} bits"),
             });
         }
     };
@@ -152,7 +152,7 @@ fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Element
 fn read_array_shape(cursor: &mut Cursor<'_>, version: u8) -> Result<Vec<usize>> {
     let axes = usize::from(cursor.u8()?);
     if axes > MAX_AXES {
-        return Err(cursor.damaged(format_args!("an array of {axes} axes")));
+        return Err(cursor.damaged(format_args!("an array has {axes} dimensions")));
     }
     if version < 3 {
         cursor.skip(3)?;
@@ -167,10 +167,10 @@ fn read_array_shape(cursor: &mut Cursor<'_>, version: u8) -> Result<Vec<usize>> 
 /// Makes an array of elements. Its axes go in front of those that the elements have.
 fn make_array(
     cursor: &Cursor<'_>,
-    base: Element,
+    base: Datatype,
     lengths: &[usize],
     said: Option<usize>,
-) -> Result<Element> {
+) -> Result<Datatype> {
     let mut axes = Vec::new();
     let mut size = base.size();
     for &length in lengths.iter().rev() {
@@ -180,11 +180,11 @@ fn make_array(
         });
         size = (size.checked_mul(length))
             .filter(|&size| size > 0 && size <= u32::MAX as usize)
-            .ok_or_else(|| cursor.damaged("an array of no bytes, or of too many"))?;
+            .ok_or_else(|| cursor.damaged("the size of an array is zero or out of range"))?;
     }
     axes.reverse();
     if said.is_some_and(|said| said != size) {
-        return Err(cursor.damaged("an array is not as long as its elements"));
+        return Err(cursor.damaged("the size of an array does not match its elements"));
     }
     if axes.is_empty() {
         return Ok(base);
@@ -194,11 +194,11 @@ fn make_array(
         numbers
     };
     Ok(match base {
-        Element::Numbers { numbers, .. } => Element::Numbers {
+        Datatype::Numbers { numbers, .. } => Datatype::Numbers {
             size,
             numbers: within(numbers),
         },
-        Element::Record { fields, others, .. } => Element::Record {
+        Datatype::Record { fields, others, .. } => Datatype::Record {
             size,
             fields: fields
                 .into_iter()
@@ -209,7 +209,7 @@ fn make_array(
                 .collect(),
             others,
         },
-        Element::Other { what, .. } => Element::Other {
+        Datatype::Other { what, .. } => Datatype::Other {
             size,
             what: format!("arrays of {what}"),
         },
@@ -222,11 +222,11 @@ fn read_record(
     count: usize,
     size: usize,
     depth: usize,
-) -> Result<Element> {
+) -> Result<Datatype> {
     let too_many = |count: usize| {
         Error::new(
             ErrorKind::UnsupportedFeature,
-            format!("a record of {count} fields is not supported, {MAX_FIELDS} are the most"),
+            format!("a record of {count} fields exceeds the limit of {MAX_FIELDS}"),
         )
     };
     if count > MAX_FIELDS {
@@ -248,19 +248,19 @@ fn read_record(
         let element = make_array(cursor, base, &lengths, None)?;
         let end = offset.checked_add(element.size());
         if end.is_none_or(|end| end > size) {
-            return Err(cursor.damaged(format_args!("the field `{name}` is outside of its record")));
+            return Err(cursor.damaged(format_args!("the field `{name}` lies outside its record")));
         }
         let keep = |mut numbers: Numbers| {
             numbers.offset += offset;
             numbers
         };
         match element {
-            Element::Numbers { numbers, .. } => fields.push(Field {
+            Datatype::Numbers { numbers, .. } => fields.push(Field {
                 name,
                 numbers: keep(numbers),
             }),
-            Element::Other { what, .. } => others.push((name, what)),
-            Element::Record {
+            Datatype::Other { what, .. } => others.push((name, what)),
+            Datatype::Record {
                 fields: inner,
                 others: unread,
                 ..
@@ -280,7 +280,7 @@ fn read_record(
             return Err(too_many(fields.len() + others.len()));
         }
     }
-    Ok(Element::Record {
+    Ok(Datatype::Record {
         size,
         fields,
         others,
@@ -291,7 +291,7 @@ fn read_record(
 fn read_member_shape(cursor: &mut Cursor<'_>) -> Result<Vec<usize>> {
     let axes = usize::from(cursor.u8()?);
     if axes > 4 {
-        return Err(cursor.damaged(format_args!("a field of {axes} axes")));
+        return Err(cursor.damaged(format_args!("a field has {axes} dimensions")));
     }
     // Padding, and a permutation that was never used.
     cursor.skip(11)?;
@@ -312,10 +312,10 @@ fn read_enumeration(
     count: usize,
     size: usize,
     depth: usize,
-) -> Result<Element> {
+) -> Result<Datatype> {
     let base = read_type(cursor, depth)?;
     if base.size() != size {
-        return Err(cursor.damaged("an enumeration is not as long as its numbers"));
+        return Err(cursor.damaged("the size of an enumeration does not match its base type"));
     }
     let mut is_bool = size == 1 && count == 2;
     for place in 0..count {
@@ -324,14 +324,14 @@ fn read_enumeration(
     }
     is_bool &= cursor.take(count * size)? == [0, 1];
     match base {
-        Element::Numbers { numbers, .. } if numbers.axes.is_empty() => Ok(match is_bool {
+        Datatype::Numbers { numbers, .. } if numbers.axes.is_empty() => Ok(match is_bool {
             true => make_number(Number {
                 scalar: Scalar::Bool,
                 big_endian: false,
             }),
             false => make_number(numbers.number),
         }),
-        base => Ok(Element::Other {
+        base => Ok(Datatype::Other {
             size,
             what: format!("enumerations of {}", base.describe()),
         }),
@@ -343,7 +343,7 @@ pub(crate) fn descend(depth: usize) -> Result<usize> {
     depth.checked_sub(1).ok_or_else(|| {
         Error::new(
             ErrorKind::UnsupportedFeature,
-            format!("types inside types, deeper than {MAX_TYPE_DEPTH}, are not supported"),
+            format!("datatypes nested more than {MAX_TYPE_DEPTH} levels deep are not supported"),
         )
     })
 }

@@ -23,7 +23,7 @@ pub(crate) struct Link {
     pub(crate) order: Option<u64>,
 }
 
-/// Where a name leads.
+/// The target of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// To the header at an address.

@@ -10,8 +10,8 @@ use crate::hdf5::cursor::Cursor;
 
 /// Reads the symbol table message and all that it leads to.
 pub(super) fn read(cursor: &mut Cursor<'_>, links: &mut Vec<Link>) -> Result<()> {
-    let tree = cursor.known_address("a group's tree")?;
-    let heap = cursor.known_address("a group's heap")?;
+    let tree = cursor.known_address("the B-tree of a group")?;
+    let heap = cursor.known_address("the heap of a group")?;
     let mut blocks = BoundedReader::new(cursor.container());
     let heap = LocalHeap::read(&mut blocks, heap)?;
     let width = cursor.container().length_width();
@@ -49,7 +49,7 @@ fn read_table(
         let target = match (cached, object) {
             (2, _) => Target::Soft(heap.text(container, scratch.u32()?.into())?),
             (_, Some(object)) => Target::Object(object),
-            (_, None) => return Err(cursor.damaged("a name leads nowhere")),
+            (_, None) => return Err(cursor.damaged("a name has no object")),
         };
         if links.len() == MAX_MEMBERS {
             return Err(cursor.damaged("a group has too many members"));
@@ -80,7 +80,7 @@ impl LocalHeap {
         cursor.skip(3)?;
         let length = cursor.length()?;
         cursor.length()?;
-        let address = cursor.known_address("a heap's content")?;
+        let address = cursor.known_address("the data of a local heap")?;
         Ok(LocalHeap {
             address,
             bytes: blocks.read(address, length)?,
@@ -91,7 +91,7 @@ impl LocalHeap {
         let mut cursor = Cursor::new(container, &self.bytes, self.address);
         match usize::try_from(at) {
             Ok(at) => cursor.skip(at)?,
-            Err(_) => return Err(cursor.damaged("a name is outside of its heap")),
+            Err(_) => return Err(cursor.damaged("a name lies outside its heap")),
         }
         cursor.terminated_text()
     }

@@ -55,7 +55,7 @@ pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
         && smallest_block.ilog2() < bits
         && 2 * pointers.ilog2() <= 1 + bits - smallest_block.ilog2();
     if !sane {
-        return Err(cursor.damaged("the measures of an array do not fit together"));
+        return Err(cursor.damaged("the dimensions of an extensible array are inconsistent"));
     }
     let Some(index) = index else {
         return Ok(());
@@ -87,7 +87,7 @@ fn read_index(
     let bytes = blocks.read(address, length)?;
     let mut cursor = Cursor::new(container, &bytes, address);
     cursor.signature(b"EAIB")?;
-    cursor.version(&[0], "the index block of an array")?;
+    cursor.version(&[0], "the index block of an extensible array")?;
     cursor.skip(1)?;
     cursor.address()?;
     for number in 0..shape.in_index {
@@ -133,7 +133,7 @@ fn read_super(
     let bytes = blocks.read(address, length)?;
     let mut cursor = Cursor::new(container, &bytes, address);
     cursor.signature(b"EASB")?;
-    cursor.version(&[0], "a super block of an array")?;
+    cursor.version(&[0], "a super block of an extensible array")?;
     cursor.skip(1)?;
     cursor.address()?;
     cursor.skip(shape.place_width)?;
@@ -164,7 +164,7 @@ fn read_data(
     let bytes = blocks.read(address, length.saturating_add(head as u64 + 4))?;
     let mut cursor = Cursor::new(container, &bytes, address);
     cursor.signature(b"EADB")?;
-    cursor.version(&[0], "a data block of an array")?;
+    cursor.version(&[0], "a data block of an extensible array")?;
     cursor.skip(1)?;
     cursor.address()?;
     cursor.skip(shape.place_width)?;

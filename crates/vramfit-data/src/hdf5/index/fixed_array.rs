@@ -72,7 +72,7 @@ pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
 
 fn read_head(cursor: &mut Cursor<'_>) -> Result<()> {
     cursor.signature(b"FADB")?;
-    cursor.version(&[0], "a block of a fixed array")?;
+    cursor.version(&[0], "the data block of a fixed array")?;
     cursor.skip(1)?;
     cursor.address().map(drop)
 }

@@ -133,7 +133,7 @@ impl ChunkTable {
                     last.and_then(|last| last.checked_add(1)?.checked_mul(grid.chunk_bytes()));
                 let length = length.ok_or_else(|| {
                     let source = container.source();
-                    source.damaged(address, "there are more chunks than any file has")
+                    source.damaged(address, "the number of chunks is out of range")
                 })?;
                 if grid.count() > 0 {
                     container.source().check(address, length)?;
@@ -151,7 +151,7 @@ impl ChunkTable {
         {
             return Err(container.source().damaged(
                 pair[1].address,
-                format_args!("chunk {} is there twice", pair[1].index),
+                format_args!("chunk {} occurs twice", pair[1].index),
             ));
         }
         Ok(ChunkTable::listed(chunks))
@@ -181,7 +181,7 @@ impl Reading<'_> {
         if !self.has_filters && chunk.size != whole {
             return Err(source.damaged(
                 chunk.address,
-                format_args!("a chunk has {} bytes and must have {whole}", chunk.size),
+                format_args!("a chunk has {} bytes, expected {whole}", chunk.size),
             ));
         }
         self.chunks.push(chunk);
@@ -214,7 +214,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Checks that an array's elements are as wide as its kind says, and that its kind is right.
+    /// Checks the entry size of an array against its kind, and its kind against the dataset.
     fn check_array(&self, cursor: &Cursor<'_>, client: u8, width: usize) -> Result<()> {
         let address = self.container.address_width();
         let fits = match self.has_filters {
@@ -224,6 +224,6 @@ impl Reading<'_> {
         if client == u8::from(self.has_filters) && fits {
             return Ok(());
         }
-        Err(cursor.damaged("the elements of a chunk index do not fit to the dataset's filters"))
+        Err(cursor.damaged("the entry size of a chunk index does not match the dataset's filters"))
     }
 }

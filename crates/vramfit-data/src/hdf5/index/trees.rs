@@ -30,7 +30,9 @@ pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
             for &length in reading.grid.chunk() {
                 let begin = key.u64()?;
                 if begin % length != 0 {
-                    return Err(key.damaged("a chunk does not begin where chunks do"));
+                    return Err(
+                        key.damaged("the offset of a chunk is not a multiple of the chunk shape")
+                    );
                 }
                 place.push(begin / length);
             }
