@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # of `typing`, whose import takes longer than all of this
 if TYPE_CHECKING:
     from vramfit._errors import VramfitError as VramfitError
     from vramfit._errors import VramfitWarning as VramfitWarning
+    from vramfit._estimate import estimate as estimate
     from vramfit._native import __version__ as __version__
     from vramfit._watch import watch as watch
     from vramfit.report import DryrunReport as DryrunReport
@@ -24,6 +25,7 @@ __all__ = [
     "VramfitWarning",
     "__version__",
     "dryrun_report",
+    "estimate",
     "watch",
 ]
 
@@ -33,6 +35,7 @@ _SOURCES = {
     "VramfitWarning": "vramfit._errors",
     "__version__": "vramfit._native",
     "dryrun_report": "vramfit.report",
+    "estimate": "vramfit._estimate",
     "watch": "vramfit._watch",
 }
 

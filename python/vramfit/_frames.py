@@ -11,6 +11,7 @@ _HOME = os.path.dirname(__file__)
 _OWN = (_HOME, os.path.join(_HOME, "_plan"))
 # IPython's names of the cells of a notebook: without a kernel, and in Colab.
 _CELL = "<ipython-input-"
+_foreign_cells: dict[str, int] = {}
 
 
 def is_library(file: str) -> bool:
@@ -31,10 +32,21 @@ def file_name(file: str) -> str:
     """
     if file.startswith(_CELL):
         return f"cell [{file.removeprefix(_CELL).partition('-')[0]}]"
+    number = cell_numbers().get(file)
+    return file if number is None else f"cell [{number}]"
+
+
+def cell_numbers() -> dict[str, int]:
+    """Return the number of each cell of this notebook, by the file that it is compiled as."""
     shell = getattr(sys.modules.get("__main__"), "get_ipython", lambda: None)()
     # IPython knows which input it has compiled under which name; its own tracebacks use this.
-    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
-    return file if number is None else f"cell [{number}]"
+    own: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    return own or _foreign_cells
+
+
+def set_cell_numbers(numbers: dict[str, int]) -> None:
+    """Let this process name the cells of another one's notebook, whose functions it calls."""
+    _foreign_cells.update(numbers)
 
 
 def site_of(code: CodeType, line: int) -> str:

@@ -25,7 +25,19 @@ from vramfit._native import NativeReport, read_report
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["AttributionEntry", "DryrunReport", "dryrun_report"]
+__all__ = ["AttributionEntry", "DryrunReport", "StepTime", "dryrun_report"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long a step takes on one device by XLA's cost model; nothing was measured."""
+
+    low_us: float
+    """Microseconds that no execution stays below."""
+    model_us: float
+    """Microseconds by the model, unknown operations included."""
+    unknown_share: float
+    """Share of `model_us` that the model says nothing about, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,24 @@ class DryrunReport:
     def peak_bytes(self) -> int:
         """Peak memory in use on the critical device, rounding included."""
         return int(self._dict["peak_bytes"])
+
+    @property
+    def limit_bytes(self) -> int:
+        """Bytes that the pool of the critical device may hold."""
+        return int(self._dict["capacity_bytes"])
+
+    @property
+    def spare_bytes(self) -> int:
+        """Bytes of the limit that the peak leaves; negative where the peak is above it."""
+        return self.limit_bytes - self.peak_bytes
+
+    @property
+    def step_time(self) -> StepTime | None:
+        """How long a step takes; None where no training step was detected or no time is known."""
+        time = self._dict["step_time"]
+        if time is None:
+            return None
+        return StepTime(time["low_us"], time["model_us"], time["unknown_share"])
 
     @cached_property
     def attribution(self) -> list[AttributionEntry]:

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use vramfit_core::Bytes;
-use vramfit_core::gpu::{self, Certainty};
+use vramfit_core::gpu::{self, Certainty, GpuSelection};
 
 use crate::error::raise;
 
@@ -103,4 +103,11 @@ pub(crate) fn all_gpus() -> Vec<Gpu> {
 #[pyfunction]
 pub(crate) fn find_gpu(py: Python<'_>, name: &str) -> PyResult<Gpu> {
     gpu::find(name).map(Gpu).map_err(|error| raise(py, &error))
+}
+
+/// Returns model and number of GPUs as options name them, such as `h100-80gx8`.
+#[pyfunction]
+pub(crate) fn parse_gpus(py: Python<'_>, text: &str) -> PyResult<(String, u32)> {
+    let selection: GpuSelection = text.parse().map_err(|error| raise(py, &error))?;
+    Ok((selection.gpu.name, selection.count))
 }

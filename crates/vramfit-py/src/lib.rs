@@ -30,6 +30,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<settings::Setting>()?;
     module.add_function(wrap_pyfunction!(gpus::all_gpus, module)?)?;
     module.add_function(wrap_pyfunction!(gpus::find_gpu, module)?)?;
+    module.add_function(wrap_pyfunction!(gpus::parse_gpus, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::start_publisher, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::finish_plugin, module)?)?;
@@ -39,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
+    module.add_function(wrap_pyfunction!(report::read_estimate, module)?)?;
     module.add_function(wrap_pyfunction!(settings::resolve_settings, module)?)?;
     module.add_function(wrap_pyfunction!(settings::expected_pools, module)?)?;
     module.add_function(wrap_pyfunction!(settings::is_fully_preallocated, module)?)?;

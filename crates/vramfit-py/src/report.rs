@@ -1,10 +1,16 @@
 //! The report of a dry run, for `vramfit.dryrun_report`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use vramfit_core::analysis::{RunSummary, load_summary};
+use vramfit_core::analysis::{RunSummary, Settings, compare, load_summary};
+use vramfit_core::gpu;
 use vramfit_core::report::Report;
+use vramfit_core::settings::Options;
+use vramfit_core::trace::Reader;
+use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::error::raise;
 
@@ -71,5 +77,42 @@ pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<NativeRepo
     let summary = py.detach(|| load_summary(&trace));
     let summary = summary.map_err(|error| raise(py, &error))?;
     let report = Report::from_dryrun(&summary);
+    Ok(NativeReport { summary, report })
+}
+
+/// Reads the trace of a function that ran with more memory than the GPU has; `limit` is what JAX's pool may
+/// take of it, such as `8GiB`, or `None` where the settings of the run decide.
+#[pyfunction]
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments from Python come by value"
+)]
+pub(crate) fn read_estimate(
+    py: Python<'_>,
+    trace: PathBuf,
+    gpu: &str,
+    limit: Option<&str>,
+) -> PyResult<NativeReport> {
+    let report = py.detach(|| load_estimate(&trace, gpu, limit));
+    report.map_err(|error| raise(py, &error))
+}
+
+fn load_estimate(trace: &Path, gpu: &str, limit: Option<&str>) -> Result<NativeReport> {
+    let limit = limit.map(str::parse).transpose()?;
+    let settings = Settings {
+        gpu: Some(gpu::find(gpu)?),
+        options: Options {
+            limit,
+            ..Options::default()
+        },
+        occupied_bytes: None,
+    };
+    let summary = load_summary(trace)?;
+    let file = File::open(trace).map_err(|error| {
+        let message = format!("cannot read the trace `{}`", trace.display());
+        Error::new(ErrorKind::Io, message).cause(error)
+    })?;
+    let comparison = compare(&mut Reader::new(BufReader::new(file))?, &settings)?;
+    let report = Report::from_estimate(&summary, &comparison);
     Ok(NativeReport { summary, report })
 }

@@ -141,6 +141,8 @@ pub struct ProgramSummary {
     pub variant_temp_bytes: Option<u64>,
     /// Their sizes on each device.
     pub sizes: ProgramSizes,
+    /// How long one execution takes on a device; `None` where that is not known.
+    pub time: Option<ProgramTime>,
 }
 
 /// A request that was refused, and what there was instead.
@@ -248,6 +250,15 @@ pub struct UnknownReads {
 }
 
 impl RunSummary {
+    /// Returns how long all executions take on a device; `None` where that of a program is not known.
+    pub fn execution_time(&self) -> Option<ProgramTime> {
+        let mut total = ProgramTime::default();
+        for program in self.programs.iter().filter(|program| program.calls > 0) {
+            total.add(program.time.as_ref()?, program.calls);
+        }
+        (total.model_us > 0.0).then_some(total)
+    }
+
     /// Returns the line of the made-up value that the program read last, where the program failed
     /// afterwards in its own way: it may have failed because of it. Empty where the line is not known.
     pub fn likely_cause(&self) -> Option<&str> {

@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | `dryrun.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
+//! | `dryrun.rs`, `estimate.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
 //! | `sections/` | a function for each section, from the summary of a run |
 //! | `phrases.rs` | phrases that several sections use |
 //! | `charts.rs` | the data of charts |
@@ -12,6 +12,7 @@
 mod charts;
 mod diff;
 mod dryrun;
+mod estimate;
 mod json;
 mod phrases;
 mod render;
@@ -215,6 +216,12 @@ impl Report {
     /// Makes the report of a dry run.
     pub fn from_dryrun(summary: &RunSummary) -> Report {
         dryrun::report(summary)
+    }
+
+    /// Makes the report of one function that ran with more memory than the GPU has. `comparison` is the
+    /// same run in the pool of that GPU, see [`crate::analysis::compare`].
+    pub fn from_estimate(needed: &RunSummary, comparison: &Comparison) -> Report {
+        estimate::report(needed, comparison)
     }
 
     /// Makes the report of a replay.

@@ -159,7 +159,7 @@ impl TraceAnalyzer {
         RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
-            programs: self.program_summaries(&order, &text),
+            programs: self.program_summaries(&order, source, &text),
             step: step.and_then(index_of),
             step_evidence: step_entry.map(|entry| entry.evidence),
             step_search: self.step_notes.summary(&self.programs, &text),
@@ -223,6 +223,7 @@ impl TraceAnalyzer {
     fn program_summaries(
         &self,
         order: &[usize],
+        source: &dyn EventSource,
         text: &impl Fn(TextId) -> String,
     ) -> Vec<ProgramSummary> {
         let entries = order.iter().map(|entry| &self.programs.entries()[*entry]);
@@ -238,6 +239,7 @@ impl TraceAnalyzer {
                 site: text(entry.site),
                 variant_temp_bytes: entry.variant.map(|(_, bytes)| bytes),
                 sizes: entry.key.sizes,
+                time: source.program_time(entry.program).cloned(),
             })
             .collect()
     }

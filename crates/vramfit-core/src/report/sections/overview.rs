@@ -64,15 +64,19 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
         Value::Bytes(device.steady_state_bytes),
         steady_state_note(summary),
     ));
+    metrics.push(outside_the_pool(header, device));
+    metrics.extend(step_time::metric(summary));
+    Some(Section::new("", Content::Metrics(metrics)))
+}
+
+pub(in crate::report) fn outside_the_pool(header: &Header, device: &DeviceSummary) -> Metric {
     let outside = header.context_bytes.saturating_add(device.outside_bytes);
     let note = format!(
         "CUDA context {} (estimate), programs {}",
         Bytes(header.context_bytes),
         Bytes(device.outside_bytes)
     );
-    metrics.push(Metric::new("outside the pool", Value::Bytes(outside), note));
-    metrics.extend(step_time::metric(summary));
-    Some(Section::new("", Content::Metrics(metrics)))
+    Metric::new("outside the pool", Value::Bytes(outside), note)
 }
 
 /// What the allocator may reserve.

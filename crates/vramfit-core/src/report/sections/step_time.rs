@@ -9,7 +9,7 @@ use crate::report::{Metric, Section, Value};
 const MAX_SHOWN: usize = 3;
 
 /// From the bound to XLA's estimate.
-pub(super) fn metric(summary: &RunSummary) -> Option<Metric> {
+pub(in crate::report) fn metric(summary: &RunSummary) -> Option<Metric> {
     let time = summary.step_time.as_ref()?;
     let share = Value::Fraction(time.unknown_share());
     let source = source(time);

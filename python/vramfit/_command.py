@@ -1,0 +1,50 @@
+"""Runs the command line of this installation in another process, for functions of the API."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from vramfit import _errors
+from vramfit._errors import VramfitError
+
+# Settings of the caller's process that say which platform it uses; the other one uses a GPU.
+_PLATFORM_VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES")
+
+
+def run_vramfit(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run ``vramfit`` with arguments and return what it answered; its exit code is 0 or 1.
+
+    Raises:
+        VramfitError: If it ended with an error.
+    """
+    variables = {name: text for name, text in os.environ.items() if name not in _PLATFORM_VARIABLES}
+    command = [*python_command("vramfit"), *arguments]
+    done = subprocess.run(
+        command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode not in (0, 1):
+        raise _parse_error(done.stderr)
+    return done
+
+
+def python_command(module: str) -> list[str]:
+    """Return the start of a command that runs a module of vramfit with this Python."""
+    # With -P Python does not import from the current directory.
+    return [sys.executable, "-P", "-m", module]
+
+
+def _parse_error(text: str) -> VramfitError:
+    """Return the last error that the command line has printed."""
+    heads = list(re.finditer(r"^error\[([a-z-]+)\]: ", text, re.MULTILINE))
+    if not heads:
+        return VramfitError("vramfit ended without a result", cause=text.strip() or None)
+    classes = [each for each in vars(_errors).values() if isinstance(each, type)]
+    kinds = {each.id: each for each in classes if issubclass(each, VramfitError)}
+    message, _, rest = text[heads[-1].end() :].partition("\n")
+    cause, _, hint = rest.partition("hint: ")
+    kind = kinds.get(heads[-1][1], VramfitError)
+    return kind(message, cause=cause.strip() or None, hint=hint.strip() or None)
