@@ -19,11 +19,17 @@ PAGE = ROOT / "docs/reference/python-api.md"
 MODULES = [
     (
         "vramfit",
-        "Reports of dry runs, and memory of a block of code.",
+        "What a function needs, plans that make it fit, reports of dry runs, memory of a block of "
+        "code.",
         [
+            "estimate",
+            "plan",
+            "plan.remat",
+            "PlanResult",
             "dryrun_report",
             "DryrunReport",
             "report.AttributionEntry",
+            "report.StepTime",
             "watch",
             "VramfitError",
             "VramfitWarning",
@@ -67,13 +73,20 @@ NumPy. Errors are subclasses of `vramfit.VramfitError` with the ids of [Errors](
 SECTIONS = {"Args": "Arguments", "Returns": "Returns", "Yields": "Yields", "Raises": "Raises"}
 
 
+# `vramfit.plan` is an object that can be called; this is where its parts are defined.
+DEFINITIONS = {
+    "plan": ("vramfit._plan._search", "__call__"),
+    "plan.remat": ("vramfit._plan._remat", "remat"),
+}
+
+
 def find_definition(module, name):
     """Return the syntax tree of a public `name`, which `module` may import from another."""
     path = ROOT / "python" / module.replace(".", "/")
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     # The extension module is described by its stub.
     tree = ast.parse((path if path.exists() else path.with_suffix(".pyi")).read_text())
-    for node in tree.body:
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return node
     for node in ast.walk(tree):
@@ -89,12 +102,18 @@ def find_definition(module, name):
 
 def format_signature(name, node):
     """Return `name(arguments) -> result`, one argument on a line where it is long."""
-    # A comma outside of brackets divides two arguments.
-    parts = re.split(r",\s*(?![^\[\]()]*[\])])", ast.unparse(node.args))
+    parts = [""]
+    for piece in ast.unparse(node.args).split(", "):
+        # A comma outside of brackets divides two arguments.
+        is_inside = sum(parts[-1].count(sign) for sign in "[(") > sum(map(parts[-1].count, "])"))
+        if is_inside:
+            parts[-1] += f", {piece}"
+        else:
+            parts.append(piece)
     parts = [
         re.sub(r"(: .+?)=", r"\1 = ", part)
         for part in parts
-        if part not in ("self", "cls") and not part.startswith("_")
+        if part not in ("", "self", "cls") and not part.startswith("_")
     ]
     result = f" -> {ast.unparse(node.returns)}" if node.returns else ""
     short = f"{name}({', '.join(parts)}){result}"
@@ -169,8 +188,9 @@ def write_page():
     for module, purpose, names in MODULES:
         out += [f"## `{module}`", "", purpose, ""]
         for name in names:
-            *below, name = name.split(".")
-            out += describe(name, find_definition(".".join([module, *below]), name))
+            *below, last = name.split(".")
+            place = DEFINITIONS.get(name, (".".join([module, *below]), last))
+            out += describe(name if name in DEFINITIONS else last, find_definition(*place))
     page = "\n".join(out)
     return re.sub(r"\n{3,}", "\n\n", textwrap.dedent(page)).strip() + "\n"
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import clean_environment
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -82,6 +83,21 @@ def test_quickstart_works_as_written(tmp_path):
 
 
 @pytest.mark.timeout(300)
+def test_estimates_come_out_as_written(tmp_path):
+    """The program is all code blocks of the guide, the output all others."""
+    page = "docs/guides/estimates.md"
+    program = tmp_path / "guide.py"
+    program.write_text("\n".join(blocks(page, "python")))
+    done = subprocess.run(
+        [sys.executable, program],
+        cwd=tmp_path,
+        env=clean_environment(JAX_PLATFORMS="cpu"),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "".join(blocks(page, "text")), done.stderr
+
+
 def test_quickstart_trains_as_written(tmp_path):
     page = (ROOT / "docs/quickstart.md").read_text().split("\n## ")
     [part] = [part for part in page if part.startswith("4. Train")]

@@ -15,27 +15,33 @@ if TYPE_CHECKING:
     from vramfit._errors import VramfitWarning as VramfitWarning
     from vramfit._estimate import estimate as estimate
     from vramfit._native import __version__ as __version__
+    from vramfit._plan._search import PlanResult as PlanResult
+    from vramfit._plan._search import plan as plan
     from vramfit._watch import watch as watch
     from vramfit.report import DryrunReport as DryrunReport
     from vramfit.report import dryrun_report as dryrun_report
 
 __all__ = [
     "DryrunReport",
+    "PlanResult",
     "VramfitError",
     "VramfitWarning",
     "__version__",
     "dryrun_report",
     "estimate",
+    "plan",
     "watch",
 ]
 
 _SOURCES = {
     "DryrunReport": "vramfit.report",
+    "PlanResult": "vramfit._plan._search",
     "VramfitError": "vramfit._errors",
     "VramfitWarning": "vramfit._errors",
     "__version__": "vramfit._native",
     "dryrun_report": "vramfit.report",
     "estimate": "vramfit._estimate",
+    "plan": "vramfit._plan._search",
     "watch": "vramfit._watch",
 }
 

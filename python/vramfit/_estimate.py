@@ -6,11 +6,13 @@ import os
 import pickle
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from vramfit import _native, _step_file
 from vramfit._command import python_command, run_vramfit
+from vramfit._errors import VramfitWarning
 from vramfit.report import DryrunReport
 
 # Reports of this session by everything that they depend on.
@@ -94,6 +96,9 @@ def run_step(arguments: list[str], path: str) -> str:
                 error, text = pickle.load(file)
             error.add_note(f"The same in the process that ran the function:\n{text}")
             raise error from None
+    for line in done.stderr.splitlines():
+        if line.startswith("vramfit: "):
+            warnings.warn(line.removeprefix("vramfit: "), VramfitWarning, stacklevel=3)
     return str(done.stdout)
 
 

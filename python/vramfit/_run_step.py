@@ -17,7 +17,8 @@ from typing import Any
 
 def main(arguments: list[str]) -> None:
     """Call the function; what it raises goes to `FILE.error`, too."""
-    # Both are read when JAX starts its backend. Zeros in place of large arguments are no values to keep.
+    # Both are read when JAX starts its backend. The zeros that stand for large arguments are no
+    # values to keep.
     os.environ["VRAMFIT_UPLOAD_CAP"] = "0"
     if arguments[0] == "--unlimited":
         os.environ["VRAMFIT_UNLIMITED"] = "1"

@@ -28,10 +28,15 @@ def pickle_call(call: Any) -> bytes:
             hint="install cloudpickle: `pip install cloudpickle`",
         ) from error
 
+    public = _replaced_functions()
+
     class StepPickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, obj: Any) -> Any:
             import jax
 
+            place = public.get(id(obj))
+            if place is not None:
+                return getattr, place
             if isinstance(obj, jax.Device):
                 return _device, (obj.id,)
             if type(obj).__name__ == "PjitFunction":
@@ -97,3 +102,16 @@ def first_devices(count: int) -> list[Any]:
             hint=f"give the number of GPUs, such as `gpu='h100-80gx{count}'`",
         )
     return devices[:count]
+
+
+def _replaced_functions() -> dict[int, tuple[Any, str]]:
+    """Return modules and names of the functions of JAX that a plan replaces.
+
+    By these the other process finds its own, also for programs that imported them by name.
+    """
+    import jax
+
+    from vramfit._plan._sites import DIFFERENTIATING
+
+    places = [*((jax, name) for name in (*DIFFERENTIATING, "checkpoint")), (jax.lax, "scan")]
+    return {id(getattr(module, name)): (module, name) for module, name in places}

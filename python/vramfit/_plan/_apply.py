@@ -47,6 +47,10 @@ class FilePlanner:
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A function that it decorates may be called in another process, see `vramfit.estimate`.
+        return FilePlanner, (self.plans, self._path, self._record)
+
     def wants(self, kind: str) -> bool:
         """Return whether the plan has a site of this kind, or all sites are recorded."""
         return self._record is not None or any(plan.kind == kind for plan in self.plans)

@@ -77,9 +77,9 @@ def _replace_first(original: Callable[..., Any], kind: str, planner: Planner) ->
     def replacement(*args: Any, **kwargs: Any) -> Any:
         if args:
             if callable(args[0]):
-                args = (_as_site(args[0], kind, planner), *args[1:])
+                args = (as_site(args[0], kind, planner), *args[1:])
         elif callable(kwargs.get(first)):
-            kwargs[first] = _as_site(kwargs[first], kind, planner)
+            kwargs[first] = as_site(kwargs[first], kind, planner)
         return original(*args, **kwargs)
 
     replacement.vramfit_original = original  # type: ignore[attr-defined]
@@ -102,13 +102,13 @@ def _replace_checkpoint(original: Callable[..., Any], planner: Planner) -> Calla
             count = len(jaxpr.equations)
             return Segment(0, count, save=options.get("policy"), prevent_cse=prevent_cse)
 
-        return _as_site(fun, "checkpoint", planner, plain, whole)
+        return as_site(fun, "checkpoint", planner, plain, whole)
 
     checkpoint.vramfit_original = original  # type: ignore[attr-defined]
     return checkpoint
 
 
-def _as_site(
+def as_site(
     function: Callable[..., Any],
     kind: str,
     planner: Planner,

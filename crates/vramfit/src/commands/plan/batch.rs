@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use vramfit_core::search::{LargestValue, Measured, Plan, largest_value};
 use vramfit_core::{Bytes, Result};
 
@@ -13,17 +13,16 @@ use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Searches and reports.
+/// Searches, and returns the results as text and JSON.
 ///
 /// # Errors
 /// Those of a dry run.
 pub(super) fn run(
     number: &NumberRange,
     trial: &TrialSpec,
-    json: bool,
     context: &Context,
     output: &mut Output,
-) -> Result<Status> {
+) -> Result<(String, Value, Status)> {
     let quiet = output.quiet();
     let mut limit_bytes = 0;
     let found = largest_value(*number.range.start(), *number.range.end(), |value| {
@@ -49,22 +48,20 @@ pub(super) fn run(
             fits: measured.fits,
         })
     })?;
-    if json {
-        output.json(&json!({
-            "schema": 1,
-            "gpu": trial.gpus.name,
-            "limit_bytes": limit_bytes,
-            "name": number.name,
-            "largest": found.fits.map(|(value, _)| value),
-            "largest_peak_bytes": found.fits.map(|(_, peak)| peak),
-            "smallest_too_large": found.too_large.map(|(value, _)| value),
-            "is_monotonic": found.is_monotonic,
-            "trials": found.trials,
-        }))?;
-    } else {
-        output.text(&describe(&found, number, trial, limit_bytes))?;
-    }
-    Ok(Status::from_answer(Some(found.fits.is_some())))
+    let json = json!({
+        "schema": 1,
+        "gpu": trial.gpus.name,
+        "limit_bytes": limit_bytes,
+        "name": number.name,
+        "largest": found.fits.map(|(value, _)| value),
+        "largest_peak_bytes": found.fits.map(|(_, peak)| peak),
+        "smallest_too_large": found.too_large.map(|(value, _)| value),
+        "is_monotonic": found.is_monotonic,
+        "trials": found.trials,
+    });
+    let text = describe(&found, number, trial, limit_bytes);
+    let status = Status::from_answer(Some(found.fits.is_some()));
+    Ok((text, json, status))
 }
 
 fn describe(

@@ -12,6 +12,7 @@ mod vary;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use serde_json::Value;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let check = |path: &PathBuf| writable(path, args.force);
     let out = args.out.as_ref().map(check).transpose()?;
     let json = args.json.as_ref().filter(|_| !args.prints_json());
-    let json = json.map(check).transpose()?;
+    json.map(check).transpose()?;
     let gpus = parse_gpus(&args.gpu)?;
     let (range, lists) = vary::split(&args.vary, &args.command)?;
     if range.is_some() && (!lists.is_empty() || gpus.len() > 1) {
@@ -129,7 +130,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         command: args.command.clone(),
     };
     if let Some(range) = range {
-        return batch::run(&range, &trial, args.prints_json(), context, output);
+        let (text, json_value, status) = batch::run(&range, &trial, context, output)?;
+        print_results(args, &text, &json_value, output)?;
+        return Ok(status);
     }
     let spec = SearchSpec {
         trial,
@@ -140,22 +143,28 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         jobs: args.jobs as usize,
     };
     let found = search::run(&spec, context, output)?;
-    if args.prints_json() {
-        output.json(&found.to_json(&spec))?;
-    } else {
-        output.text(&found.to_text(&spec))?;
-    }
-    if let Some(path) = &json {
-        let text = serde_json::to_string_pretty(&found.to_json(&spec))
-            .map_err(|error| Error::new(ErrorKind::Internal, "cannot write JSON").cause(error))?;
-        write(path, &(text + "\n"), args.force)?;
-        output.info(&format!("JSON written to {}", path.display()));
-    }
+    print_results(args, &found.to_text(&spec), &found.to_json(&spec), output)?;
     if let Some(path) = &out {
         write(path, &found.plan_file(&spec)?, args.force)?;
         output.info(&format!("plan written to {}", path.display()));
     }
     Ok(found.status(&spec))
+}
+
+/// Prints the results as text or JSON, and writes the JSON to the file that was named.
+fn print_results(args: &Args, text: &str, json: &Value, output: &mut Output) -> Result<()> {
+    if args.prints_json() {
+        return output.json(json);
+    }
+    output.text(text)?;
+    let Some(path) = &args.json else {
+        return Ok(());
+    };
+    let pretty = serde_json::to_string_pretty(json)
+        .map_err(|error| Error::new(ErrorKind::Internal, "cannot write JSON").cause(error))?;
+    write(path, &(pretty + "\n"), args.force)?;
+    output.info(&format!("JSON written to {}", path.display()));
+    Ok(())
 }
 
 fn parse_gpus(names: &[String]) -> Result<Vec<GpuSelection>> {
