@@ -83,10 +83,10 @@ def test_a_second_process_finds_what_the_first_has_left(run):
     assert set(by_pid) == {first["pid"], second["pid"]}
     row = by_pid[second["pid"]]
     context = said.answer["context_bytes_estimate"]
-    assert row["devices"][0]["held_by_others_bytes"] == first["pool_bytes"] + context
+    assert row["devices"][0]["used_by_others_bytes"] == first["pool_bytes"] + context
     # The driver maps whole pages of 2 MiB.
     pages = -(-second["pool_bytes"] // PAGE) * PAGE
-    assert by_pid[first["pid"]]["devices"][0]["held_by_others_bytes"] == pages + context
+    assert by_pid[first["pid"]]["devices"][0]["used_by_others_bytes"] == pages + context
     # The one with least to spare decides: what it could have had is what others had left.
     assert said.answer["pid"] == second["pid"]
     left = T4 - first["pool_bytes"] - 2 * context
@@ -112,7 +112,7 @@ def test_a_process_that_another_leaves_too_little_does_not_fit_and_is_named(run,
     assert said.answer["fits"] is False
     assert said.answer["pid"] == child["pid"]
     assert "worker.py" in " ".join(said.answer["command"])
-    others = said.answer["oom"]["held_by_others_bytes"]
+    others = said.answer["oom"]["used_by_others_bytes"]
     assert others == child["bytes_limit"] + said.answer["context_bytes_estimate"]
     # The exception that ended the process is that of the refusal, and no error of its own.
     [condition] = said.answer["verdict"]["conditions"]
@@ -218,7 +218,7 @@ def test_the_gpu_with_least_to_spare_decides(run):
     own = next(row for row in said.answer["processes"] if len(row["devices"]) == 2)
     assert said.answer["pid"] == own["pid"]
     first, second = own["devices"]
-    assert first["held_by_others_bytes"] == 0
+    assert first["used_by_others_bytes"] == 0
     assert second["capacity_bytes"] < first["capacity_bytes"]
     assert "on GPU 1 of 2 x t4" in said.text
     assert said.answer["capacity_bytes"] == second["capacity_bytes"]
@@ -281,7 +281,7 @@ def test_a_process_whose_context_finds_no_room_does_not_fit(run):
     assert told["second"] is None
     assert said.code == 1
     assert said.answer["fits"] is False
-    assert said.answer["no_context"]["held_by_others_bytes"] > 0.98 * T4
+    assert said.answer["no_context"]["used_by_others_bytes"] > 0.98 * T4
     text = " ".join(said.text.split())
     assert "does not fit: the CUDA context needs" in text
     assert "other processes of this run use" in text
@@ -300,7 +300,7 @@ def test_growing_pools_share_the_gpu_too(run):
     said, told = run(GROWING, env=env)
     assert told["codes"] == [1]
     assert said.code == 1
-    assert said.answer["oom"]["held_by_others_bytes"] >= 9 * GIB
+    assert said.answer["oom"]["used_by_others_bytes"] >= 9 * GIB
     smaller, told = run(GROWING.replace("start(6)", "start(2)"), env=env)
     assert told["codes"] == [0]
     assert smaller.code == 0
@@ -311,7 +311,7 @@ def test_a_process_that_keeps_off_the_gpu_takes_nothing(run):
     said, told = run(lines)
     assert told["b"]["pool_bytes"] == told["b"]["bytes_limit"]
     assert [row["pid"] for row in said.answer["processes"]] == [told["b"]["pid"]]
-    assert said.answer["held_by_others_bytes"] == 0
+    assert said.answer["used_by_others_bytes"] == 0
 
 
 SPAWNED = """

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Together the runs set every key; each holds what goes well together.
 RUNS = {
     "mlp": {
-        "data": {"validation_share": 0.2, "batch_size": 32, "shuffle": False, "seed": 3},
+        "data": {"validation_fraction": 0.2, "batch_size": 32, "shuffle": False, "seed": 3},
         "model": {"kind": "mlp", "hidden_sizes": [16, 8], "dropout": 0.3, "dtype": "bfloat16"},
         "optimizer": {"name": "sgd", "momentum": 0.5, "learning_rate": 0.01, "clip": 1.0},
         "training": {"seed": 5, "stop_after": 1, "log_every": 7, "stop_on_nan": False},

@@ -64,7 +64,7 @@ impl SharedGpuUsage {
     }
 
     /// Returns what all processes but one hold of a GPU.
-    pub fn held_by_others(&self, process: u32, gpu: u32) -> u64 {
+    pub fn used_by_others(&self, process: u32, gpu: u32) -> u64 {
         self.others(process, gpu).map(|other| other.bytes).sum()
     }
 
@@ -215,8 +215,8 @@ mod tests {
         usage.set(1, 10, 0, 500);
         let most = |process| usage.of(process, 0).expect("it is there").max_others_bytes;
         assert_eq!((most(1), most(2)), (300, 600));
-        assert_eq!(usage.held_by_others(1, 0), 50);
-        assert_eq!(usage.held_by_others(9, 1), 900);
+        assert_eq!(usage.used_by_others(1, 0), 50);
+        assert_eq!(usage.used_by_others(9, 1), 900);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use vramfit_core::allocator::{
-    AllocError, Allocator, Chunk, ChunkTag, DeviceMemory, Kind, PoolOptions, PoolSpace, Region,
-    SimulatedDeviceMemory, build,
+    AllocError, Allocator, AllocatorKind, Chunk, ChunkTag, DeviceMemory, PoolOptions, PoolSpace,
+    Region, SimulatedDeviceMemory, build,
 };
 
 const MIB: u64 = 1 << 20;
@@ -37,7 +37,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 fn clients() -> impl Strategy<Value = PoolOptions> {
-    let kind = prop::sample::select(Kind::ALL.to_vec());
+    let kind = prop::sample::select(AllocatorKind::ALL.to_vec());
     let version = prop::sample::select(vec![(0, 8, 1), (0, 10, 2), (0, 11, 0), (0, 12, 0)]);
     let fraction = prop::sample::select(vec![0.1, 0.5, 0.75, 0.9, 1.0]);
     (
@@ -210,7 +210,7 @@ fn is_pooled(options: &PoolOptions, operations: &[Operation]) -> bool {
             }
         )
     });
-    options.kind == Kind::Bfc && (options.is_partitioned() || !collective)
+    options.kind == AllocatorKind::Bfc && (options.is_partitioned() || !collective)
 }
 
 proptest! {

@@ -5,12 +5,12 @@
 //! are found a second time here, by going through the record of the heap event by event with a set
 //! of live values, without intervals.
 
-#[path = "memory/course.rs"]
-mod course;
 #[path = "memory/damaged.rs"]
 mod damaged;
 #[path = "memory/known.rs"]
 mod known;
+#[path = "memory/live_ranges.rs"]
+mod live_ranges;
 #[path = "memory/owners.rs"]
 mod owners;
 #[path = "memory/recorded.rs"]

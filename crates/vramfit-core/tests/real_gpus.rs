@@ -3,7 +3,7 @@
 //! Each row is what somebody posted in a public thread or what a public log says, with its source.
 //! None of them was made by this project.
 
-use vramfit_core::allocator::{self, Kind, PoolOptions, PoolSpace, SimulatedDeviceMemory};
+use vramfit_core::allocator::{self, AllocatorKind, PoolOptions, PoolSpace, SimulatedDeviceMemory};
 use vramfit_core::gpu::find;
 
 const MIB: u64 = 1 << 20;
@@ -136,7 +136,7 @@ fn every_reported_total_lies_in_the_range_of_the_catalogue() {
 }
 
 fn options(
-    kind: Kind,
+    kind: AllocatorKind,
     total_memory_bytes: u64,
     fraction: f64,
     jax_version: (u32, u32, u32),
@@ -199,11 +199,11 @@ fn a_pool_is_the_total_times_the_fraction_in_32_bits_cut_to_whole_bytes() {
         // EXLA gives the client a number of 64 bits.
         (6_203_179_008, 0.9, 5_582_861_107, "EXLA, GTX 1060"),
     ] {
-        let limit = options(Kind::Bfc, total, fraction, old).limit_bytes();
+        let limit = options(AllocatorKind::Bfc, total, fraction, old).limit_bytes();
         assert_eq!(limit, pool, "{source}");
     }
     // With a 32-bit fraction it would be some hundred bytes less.
-    let by_jax = options(Kind::Bfc, 6_203_179_008, single(0.9), old).limit_bytes();
+    let by_jax = options(AllocatorKind::Bfc, 6_203_179_008, single(0.9), old).limit_bytes();
     assert_eq!(5_582_861_107 - by_jax, 148);
 }
 
@@ -211,7 +211,12 @@ fn a_pool_is_the_total_times_the_fraction_in_32_bits_cut_to_whole_bytes() {
 /// (marin-community/marin#7024): the pool of `cuda_async` is not rounded to pages.
 #[test]
 fn the_threshold_of_cuda_async_is_not_rounded() {
-    let options = options(Kind::CudaAsync, 81_081 * MIB, single(0.70), (0, 11, 0));
+    let options = options(
+        AllocatorKind::CudaAsync,
+        81_081 * MIB,
+        single(0.70),
+        (0, 11, 0),
+    );
     assert_eq!(options.limit_bytes(), 59_513_712_445);
     assert_ne!(59_513_712_445 % PAGE, 0);
 }
@@ -223,7 +228,7 @@ fn both_pools_together_are_the_total() {
         (16_703_094_784, 12_527_321_088, 4_175_773_696),
         (5_100_273_664, 3_825_205_248, 1_275_068_416),
     ] {
-        let options = options(Kind::Bfc, total, 0.75, (0, 6, 2));
+        let options = options(AllocatorKind::Bfc, total, 0.75, (0, 6, 2));
         assert_eq!(options.limit_bytes(), pool);
         assert_eq!(options.collective_limit_bytes(), collective);
         assert_eq!(pool + collective, total);
@@ -247,12 +252,12 @@ fn since_0_10_2_pools_are_whole_pages() {
     ] {
         assert_eq!(pool % PAGE, 0);
         for total in ends(name) {
-            let limit = options(Kind::Bfc, total, single(fraction), new).limit_bytes();
+            let limit = options(AllocatorKind::Bfc, total, single(fraction), new).limit_bytes();
             assert_eq!(limit, pool, "{name} with {total}");
         }
     }
     for total in ends("rtx-4060-ti-16g") {
-        let collective = options(Kind::Bfc, total, 0.75, new).collective_limit_bytes();
+        let collective = options(AllocatorKind::Bfc, total, 0.75, new).collective_limit_bytes();
         assert_eq!(collective, 4_181_721_088);
     }
     // Of this one the GPU is not known.
@@ -266,7 +271,7 @@ fn since_0_10_2_pools_are_whole_pages() {
 fn a_pool_that_the_driver_refuses_shrinks_by_tenths() {
     let total = 16_935_682_048;
     for free_bytes in [3_228_616_192 + PAGE, 3_587_351_296 - 1] {
-        let options = options(Kind::Bfc, total, 0.75, (0, 9, 2));
+        let options = options(AllocatorKind::Bfc, total, 0.75, (0, 9, 2));
         let mut pool = allocator::build(&options, Box::new(SimulatedDeviceMemory::new(free_bytes)));
         pool.allocate(4, 64, PoolSpace::Default).unwrap();
         assert_eq!(pool.stats().pool_bytes, Some(3_228_616_192), "{free_bytes}");

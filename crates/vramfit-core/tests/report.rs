@@ -335,11 +335,11 @@ fn amounts_of_any_size_keep_to_the_columns() {
         code_bytes: u64::MAX,
     };
     run.program(1, "jit_a_step_with_a_rather_long_name", sizes);
-    run.event(Event::Outside {
+    run.event(Event::OutsidePool {
         device: 0,
         bytes: u64::MAX,
     });
-    run.event(Event::Outside {
+    run.event(Event::OutsidePool {
         device: 0,
         bytes: u64::MAX,
     });

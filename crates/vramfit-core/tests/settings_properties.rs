@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use vramfit_core::Bytes;
-use vramfit_core::allocator::{Kind, PoolOptions};
+use vramfit_core::allocator::{AllocatorKind, PoolOptions};
 use vramfit_core::gpu;
 use vramfit_core::settings::{
     GpuBudgets, GpuMemoryBudget, Options, Target, Version, XlaFlags, resolve,
@@ -174,7 +174,7 @@ proptest! {
         repair in any::<bool>(),
         release in prop::option::of(prop::sample::select(&RELEASES[..])),
         fraction in prop::option::of(any::<f64>()),
-        allocator in prop::option::of(prop::sample::select(&Kind::ALL[..])),
+        allocator in prop::option::of(prop::sample::select(&AllocatorKind::ALL[..])),
     ) {
         let options = Options {
             fraction,

@@ -8,7 +8,7 @@ mod recorder;
 use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, header};
 use vramfit_core::ErrorKind;
-use vramfit_core::allocator::{Kind, PoolSpace};
+use vramfit_core::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarize};
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
@@ -109,7 +109,7 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
         (
             Settings {
                 options: Options {
-                    allocator: Some(Kind::Platform),
+                    allocator: Some(AllocatorKind::Platform),
                     ..Options::default()
                 },
                 ..Settings::default()
@@ -140,9 +140,9 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
     let half = replay(&trace, &share(0.5));
     assert_eq!((half.fits(), half.ends_at_refusal), (Some(false), true));
     let refusal = half.after.out_of_memory().unwrap();
-    assert_eq!(refusal.moment.program.as_deref(), Some("jit_train_step"));
+    assert_eq!(refusal.context.program.as_deref(), Some("jit_train_step"));
     assert_eq!(
-        (refusal.moment.call, refusal.moment.purpose),
+        (refusal.context.call, refusal.context.purpose),
         (1, Purpose::Temporary)
     );
     assert_eq!(
@@ -150,7 +150,7 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
         (212 * MIB, 38 * MIB)
     );
     // One question to the GPU, two uploads, the program, Begin.
-    assert_eq!(refusal.moment.event, 5);
+    assert_eq!(refusal.context.event, 5);
     assert_eq!((half.after.executions, half.after.events), (1, 6));
     assert_eq!(half.before.unwrap().fits(), Some(true));
 }
@@ -182,7 +182,7 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     // Where it is refused again the program goes on as it did.
     let same = replay(&trace, &share(0.77));
     assert_eq!((same.fits(), same.ends_at_refusal), (Some(false), false));
-    assert_eq!(same.after.refusal_count, 1);
+    assert_eq!(same.after.failure_count, 1);
     assert_eq!(same.after.at_end_bytes(), 600 * MIB);
 }
 
@@ -305,7 +305,7 @@ fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
         };
         let trace = training(&header).finish();
         let options = Options {
-            allocator: Some(Kind::Vmm),
+            allocator: Some(AllocatorKind::Vmm),
             ..Options::default()
         };
         let settings = Settings {
@@ -416,7 +416,7 @@ fn recorded_lists_come_to_the_recorded_figures() {
         assert!(ours.before.is_none() && ours.met.is_none() && !ours.ends_at_refusal);
         let name = &scenario.name;
         assert_eq!(
-            ours.after.refusal_count.to_string(),
+            ours.after.failure_count.to_string(),
             column("failures"),
             "{name}"
         );
@@ -478,7 +478,7 @@ proptest! {
     #[test]
     fn the_same_settings_give_the_same_figures(
         choices in prop::collection::vec(any::<u64>(), 1..300),
-        allocator in prop::sample::select(Kind::ALL.to_vec()),
+        allocator in prop::sample::select(AllocatorKind::ALL.to_vec()),
         jax in prop::sample::select(vec!["0.10.2", "0.11.1", "0.12.0"]),
         preallocate: bool,
     ) {
@@ -496,7 +496,7 @@ proptest! {
         for choice in choices {
             random(&mut run, &mut alive, choice);
         }
-        run.event(Event::Outside { device: 0, bytes: 7 });
+        run.event(Event::OutsidePool { device: 0, bytes: 7 });
         let trace = run.finish();
         let same = replay(&trace, &Settings::default());
         prop_assert_eq!(same.before.as_ref(), Some(&same.after));
@@ -512,7 +512,7 @@ proptest! {
             occupied_bytes: Some(0),
             ..Settings::default()
         };
-        if jax != "0.10.2" || allocator != Kind::Address {
+        if jax != "0.10.2" || allocator != AllocatorKind::Address {
             prop_assert_eq!(&replay(&trace, &settings).after, &same.after);
         }
     }

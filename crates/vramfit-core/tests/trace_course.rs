@@ -509,8 +509,8 @@ fn refusals_and_the_peak_are_points_of_the_timeline() {
     let at = |event: u64| device.timeline.iter().find(|point| point.event == event);
     let peak = at(device.peak.as_ref().unwrap().event).unwrap();
     assert_eq!(peak.state, device.at_peak);
-    let refusal = &answer.refusals[0];
-    assert_eq!(at(refusal.moment.event).unwrap().state, refusal.pool);
+    let refusal = &answer.failures[0];
+    assert_eq!(at(refusal.context.event).unwrap().state, refusal.pool);
 }
 
 #[test]

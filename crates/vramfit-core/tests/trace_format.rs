@@ -191,7 +191,7 @@ fn every_kind_of_event_comes_back() {
             slot: u32::MAX,
             site,
         },
-        Event::Refuse {
+        Event::AllocationFailure {
             device: 0,
             bytes: u64::MAX,
             alignment: 1,
@@ -202,7 +202,7 @@ fn every_kind_of_event_comes_back() {
         },
         Event::End,
         Event::Free { allocation: 0 },
-        Event::Outside {
+        Event::OutsidePool {
             device: 1,
             bytes: 77,
         },
@@ -494,7 +494,7 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
         run.step(1, 2);
     }
     run.writer.flush().unwrap();
-    run.event(Event::Outside {
+    run.event(Event::OutsidePool {
         device: 0,
         bytes: 3,
     });
@@ -562,7 +562,7 @@ fn what_is_no_trace_says_so() {
         (b"\x89HDF\r\n\x1a\n", "not a vramfit trace"),
         (b"vramfit trace ", "inside its header"),
         (b"vramfit trace 2\n{}\n", "format version `2`"),
-        (b"vramfit trace 1\nhello\n", "header is not understood"),
+        (b"vramfit trace 1\nhello\n", "header is invalid"),
         (b"vramfit trace 1\n{}", "inside its header"),
     ] {
         let error = Reader::new(bytes).unwrap_err();
@@ -580,14 +580,17 @@ fn each_kind_of_damage_has_its_sentence() {
     for (bytes, words) in [
         (&[0][..], "an unknown record"),
         (&[5, 99], "an unknown record"),
-        (&[5, 12, 2, 1], "reaches back too far"),
-        (&[5, 12, 0, 1], "reaches back too far"),
-        (&[5, 12, 1, 0], "no or too many"),
-        (&[7, 1], "never made"),
-        (&[7, 0], "never made"),
+        (&[5, 12, 2, 1], "the distance of a repeat"),
+        (&[5, 12, 0, 1], "the distance of a repeat"),
+        (&[5, 12, 1, 0], "the number of events of a repeat"),
+        (&[7, 1], "does not exist is freed"),
+        (&[7, 0], "does not exist is freed"),
         (&[4, 1, 1], "before it is defined"),
         (&[1, 2, 0xff, 0xff], "not UTF-8"),
-        (&[1, 0xff, 0xff, 0xff, 0xff, 0x7f], "longer than allowed"),
+        (
+            &[1, 0xff, 0xff, 0xff, 0xff, 0x7f],
+            "exceeds the maximum length",
+        ),
         (&[3, 0xff, 0xff, 0xff, 0xff, 0x7f], "longer than 32 bits"),
         (&[13, 0, 0, 0, 0], "checksum does not match"),
         (&[14, 2, b'{', b'}', 5], "no checksum"),

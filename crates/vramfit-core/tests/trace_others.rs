@@ -48,7 +48,7 @@ fn run(asked: u64) -> Vec<u8> {
 
 fn answer(trace: &[u8]) -> RunSummary {
     let mut answer = summarize(reader(trace)).expect("a whole trace");
-    if answer.others_at_refusal.is_some() {
+    if answer.others_at_failure.is_some() {
         answer.fits_alone = Some(is_met_alone(&mut reader(trace)).expect("a whole trace"));
     }
     answer
@@ -60,9 +60,9 @@ fn what_others_hold_is_not_to_spare() {
     let device = &answer.devices[0];
     // 1024 less 24 of context and 600 that others hold; the pool is what 10 % steps leave of it.
     assert_eq!(device.capacity_bytes, 400 * MIB);
-    assert_eq!(device.held_by_others_bytes, 600 * MIB);
+    assert_eq!(device.used_by_others_bytes, 600 * MIB);
     assert_eq!(answer.fits(), Some(true));
-    assert!(answer.others_at_refusal.is_none());
+    assert!(answer.others_at_failure.is_none());
     let report = Report::from_dryrun(&answer);
     assert_eq!(
         report.headline,
@@ -92,7 +92,7 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
     };
     assert_eq!((*held_bytes, *total_bytes), (600 * MIB, 1024 * MIB));
     assert_eq!(processes[0].pid, 55);
-    assert_eq!(answer.refusals[0].held_by_others_bytes, 600 * MIB);
+    assert_eq!(answer.failures[0].used_by_others_bytes, 600 * MIB);
     let report = Report::from_dryrun(&answer);
     assert!(
         report.headline.contains(
@@ -127,7 +127,7 @@ fn what_others_held_later_counts_for_a_pool_that_can_grow() {
     run.upload(50 * MIB);
     run.writer.add_note(&others(30, 700)).unwrap();
     let answer = answer(&run.finish());
-    assert_eq!(answer.devices[0].held_by_others_bytes, 700 * MIB);
+    assert_eq!(answer.devices[0].used_by_others_bytes, 700 * MIB);
     assert_eq!(answer.devices[0].capacity_bytes, 300 * MIB);
 }
 
@@ -150,7 +150,7 @@ fn a_context_without_room_is_no_fit() {
          2 x toy-1g in process 77";
     assert!(report.headline.starts_with(expected), "{}", report.headline);
     assert_eq!(
-        report.json["no_context"]["held_by_others_bytes"],
+        report.json["no_context"]["used_by_others_bytes"],
         1010 * MIB
     );
 }
@@ -160,8 +160,8 @@ fn a_replay_has_the_gpu_to_itself_and_says_so() {
     let trace = run(100);
     let comparison = compare(&mut reader(&trace), &Settings::default()).unwrap();
     let before = comparison.before.as_ref().unwrap();
-    assert_eq!(before.devices[0].held_by_others_bytes, 600 * MIB);
-    assert_eq!(comparison.after.devices[0].held_by_others_bytes, 0);
+    assert_eq!(before.devices[0].used_by_others_bytes, 600 * MIB);
+    assert_eq!(comparison.after.devices[0].used_by_others_bytes, 0);
     assert_eq!(comparison.after.devices[0].pool_bytes, Some(768 * MIB));
     let text = Report::from_replay(&comparison).to_text();
     assert!(text.contains("other processes on the GPU"), "{text}");
@@ -178,7 +178,7 @@ fn notes_about_devices_that_are_not_there_are_passed_over() {
     };
     run.writer.add_note(&stray).unwrap();
     run.upload(MIB);
-    assert_eq!(answer(&run.finish()).devices[0].held_by_others_bytes, 0);
+    assert_eq!(answer(&run.finish()).devices[0].used_by_others_bytes, 0);
 }
 
 #[test]

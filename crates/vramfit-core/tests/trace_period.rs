@@ -11,7 +11,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use recorder::{MIB, Recorder, header};
-use vramfit_core::allocator::{Kind, PoolSpace};
+use vramfit_core::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{RunSummary, Settings, compare, summarize, summarize_events};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ProgramTime, ScratchPhase};
 use vramfit_core::replay::replay_at_max_total;
@@ -273,9 +273,9 @@ fn what_only_grows_is_refused_before_it_takes_the_machine() {
     });
     for (run, words) in [
         (nothing, "alive at once"),
-        (answers, "for which no request asked"),
-        (compiled, "more programs are compiled"),
-        (arguments, "more arguments than"),
+        (answers, "results that no request caused"),
+        (compiled, "the number of programs"),
+        (arguments, "the number of arguments"),
     ] {
         let trace = repeated(run.kill(), 1, 1 << 39);
         let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
@@ -292,7 +292,7 @@ fn more_events_than_any_run_has_are_refused_although_they_are_skipped() {
     let once = repeated(run.kill(), 2, 1 << 40);
     let error = summarize(Reader::new(&once[..]).unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidFile);
-    assert!(error.message().contains("more events than"), "{error}");
+    assert!(error.message().contains("the number of events"), "{error}");
 }
 
 /// What a made-up program does again and again.
@@ -312,7 +312,7 @@ enum Act {
         is_shape: bool,
     },
     ClearPeak(u32),
-    Outside(u32, u64),
+    OutsidePool(u32, u64),
     Compile(u32),
     Argument,
     Callback {
@@ -345,7 +345,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         3 => Just(Act::End),
         1 => (any::<bool>(), 0u8..3).prop_map(|(is_shape, line)| Act::Read { line, is_shape }),
         1 => (0u32..2).prop_map(Act::ClearPeak),
-        1 => (0u32..2, 0u64..3).prop_map(|(device, bytes)| Act::Outside(device, bytes)),
+        1 => (0u32..2, 0u64..3).prop_map(|(device, bytes)| Act::OutsidePool(device, bytes)),
         1 => (1u32..4).prop_map(Act::Compile),
         1 => Just(Act::Argument),
         1 => (0u8..3, 0u64..2).prop_map(|(line, errors)| Act::Callback { line, errors }),
@@ -420,7 +420,7 @@ impl Acting {
                 });
             }
             Act::ClearPeak(device) => run.event(Event::ClearPeak { device }),
-            Act::Outside(device, bytes) => run.event(Event::Outside { device, bytes }),
+            Act::OutsidePool(device, bytes) => run.event(Event::OutsidePool { device, bytes }),
             Act::Compile(program) => self.compile(program),
             Act::Callback { line, errors } => {
                 let site = run.writer.text(&format!("train.py:{line} (main)"));
@@ -601,7 +601,7 @@ proptest! {
         let whole = replay_at_max_total(&mut Counted::new(&trace, false));
         let quick = replay_at_max_total(&mut Counted::new(&trace, true));
         prop_assert_eq!(quick.unwrap(), whole.unwrap());
-        for allocator in [None, Some(Kind::Platform)] {
+        for allocator in [None, Some(AllocatorKind::Platform)] {
             let settings = Settings {
                 options: Options { allocator, ..Options::default() },
                 occupied_bytes: Some(100 * MIB),

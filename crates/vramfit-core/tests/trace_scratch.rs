@@ -168,7 +168,7 @@ fn the_least_that_cannot_be_had_does_not_fit() {
     let answer = answer(run);
     assert_eq!(answer.fits(), Some(false));
     let refusal = answer.out_of_memory().unwrap();
-    assert_eq!(refusal.moment.purpose, Purpose::Scratch);
+    assert_eq!(refusal.context.purpose, Purpose::Scratch);
     assert_eq!(refusal.short_bytes(), (150 - (768 - 650)) * MIB);
     let attribution = answer.attribution.as_ref().unwrap();
     assert!(

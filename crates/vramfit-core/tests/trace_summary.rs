@@ -53,11 +53,11 @@ fn training() -> Recorder {
             ..sizes(250 * MIB)
         },
     );
-    run.event(Event::Outside {
+    run.event(Event::OutsidePool {
         device: 0,
         bytes: 33,
     });
-    run.event(Event::Outside {
+    run.event(Event::OutsidePool {
         device: 0,
         bytes: 11,
     });
@@ -187,7 +187,7 @@ fn a_refusal_in_pieces_is_fragmentation() {
         (refusal.short_bytes(), refusal.fragmented()),
         (32 * MIB, true)
     );
-    assert_eq!(refusal.moment.program.as_deref(), Some("jit_step"));
+    assert_eq!(refusal.context.program.as_deref(), Some("jit_step"));
     assert_eq!(
         refusal.message,
         "Out of memory while trying to allocate 300.00MiB."
@@ -219,11 +219,11 @@ fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
         (132 * MIB, false)
     );
     assert_eq!(
-        (refusal.moment.program.as_deref(), refusal.moment.call),
+        (refusal.context.program.as_deref(), refusal.context.call),
         (None, 0)
     );
     assert!(refusal.recovered);
-    assert_eq!(answer.critical_device().unwrap().refusals, 1);
+    assert_eq!(answer.critical_device().unwrap().failures, 1);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_growing_pool_counts_what_it_could_still_take() {
     let _state = run.upload(300 * MIB);
     assert_eq!(run.stats(0).pool_bytes, Some(512 * MIB));
     assert!(run.allocate(0, 260 * MIB, Purpose::Upload).is_none());
-    let refusal = answer(&run.finish()).refusals.remove(0);
+    let refusal = answer(&run.finish()).failures.remove(0);
     assert_eq!(refusal.pool.largest_free_block_bytes, Some(212 * MIB));
     assert_eq!(refusal.growth_bytes, Some(256 * MIB));
     assert_eq!(
@@ -256,7 +256,7 @@ fn a_gpu_that_is_taken_is_no_room_to_grow() {
     // which 14 MiB are left. Of the GPU, 1024 - 600 - 32 = 392 MiB.
     let (_first, _second) = (run.upload(10 * MIB), run.upload(2 * MIB));
     assert!(run.allocate(0, 400 * MIB, Purpose::Upload).is_none());
-    let refusal = answer(&run.finish()).refusals.remove(0);
+    let refusal = answer(&run.finish()).failures.remove(0);
     assert_eq!(refusal.growth_bytes, Some(0));
     assert_eq!(refusal.available_bytes(), 14 * MIB);
     assert!(!refusal.fragmented());
@@ -444,7 +444,7 @@ fn refusals_by_the_thousand_are_counted_and_not_kept() {
         assert!(run.allocate(0, 800 * MIB, Purpose::Upload).is_none());
     }
     let answer = answer(&run.finish());
-    assert_eq!((answer.refusal_count, answer.refusals.len()), (5_000, 100));
+    assert_eq!((answer.failure_count, answer.failures.len()), (5_000, 100));
 }
 
 #[test]
@@ -470,7 +470,7 @@ fn an_allocator_that_would_abort_is_no_fit() {
         run.free(block);
     }
     let answer = answer(&run.finish());
-    assert!(answer.fits() == Some(false) && answer.refusal_count == 0);
+    assert!(answer.fits() == Some(false) && answer.failure_count == 0);
     let abort = answer.abort.as_ref().unwrap();
     assert_eq!(
         (abort.program.as_deref(), abort.executions),
@@ -491,8 +491,8 @@ fn any_closing_figure_that_differs_refuses_the_answer() {
         ),
         (|f| f.pool_bytes[0] = 0, "pool bytes of device 0"),
         (|f| f.num_allocs[0] += 1, "allocations of device 0"),
-        (|f| f.executions += 1, "5 there"),
-        (|f| f.pool_bytes.push(0), "of 2 devices instead of 1"),
+        (|f| f.executions += 1, "but 5 in the run"),
+        (|f| f.pool_bytes.push(0), "of 2 devices, expected 1"),
     ];
     for (change, words) in changes {
         let mut run = training();
@@ -522,7 +522,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         address: 1 << 30,
         granted: asked,
     };
-    let refuse = Event::Refuse {
+    let refuse = Event::AllocationFailure {
         device: 0,
         bytes: 1,
         alignment: 64,
@@ -561,13 +561,13 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         granted: pool,
     };
     let cases: [(&[Event], &str); 16] = [
-        (&[aligned(u64::MAX)], "beyond any GPU's"),
-        (&[allocate(0, u64::MAX)], "beyond any GPU's"),
-        (&[beyond], "beyond any GPU's"),
-        (&[allocate(1, 1)], "a device that is not there"),
+        (&[aligned(u64::MAX)], "exceeds 2^60"),
+        (&[allocate(0, u64::MAX)], "exceeds 2^60"),
+        (&[beyond], "exceeds 2^60"),
+        (&[allocate(1, 1)], "a device that does not exist"),
         (
             &[Event::ClearPeak { device: 1 }],
-            "a device that is not there",
+            "a device that does not exist",
         ),
         (
             &[
@@ -576,28 +576,34 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
                 Event::Free { allocation: 0 },
                 Event::Free { allocation: 0 },
             ],
-            "freed that is not there",
+            "does not exist is freed",
         ),
-        (&[Event::End], "never began"),
-        (&[begin], "executed that is not there"),
+        (&[Event::End], "did not start"),
+        (&[begin], "an unknown program is executed"),
         (
             &[program(1, 1), Event::Unload { program: 1 }, begin],
-            "executed that is not there",
+            "an unknown program is executed",
         ),
-        (&[Event::Unload { program: 1 }], "dropped that is not there"),
+        (
+            &[Event::Unload { program: 1 }],
+            "an unknown program is unloaded",
+        ),
         (&[program(1, 1), program(1, 2)], "the same number"),
         // The GPU was not asked in the run, or for something else, or once more.
-        (&[allocate(0, 1)], "granted in the run and are refused here"),
-        (&[driver(pool - 256), allocate(0, 1)], "refused here"),
+        (
+            &[allocate(0, 1)],
+            "succeeded in the run, but fails in the replay",
+        ),
+        (&[driver(pool - 256), allocate(0, 1)], "fails in the replay"),
         (
             &[driver(pool), driver(pool), allocate(0, 1)],
-            "other amounts",
+            "requests to the GPU differ",
         ),
         (
             &[driver(pool), refuse],
-            "refused in the run and are granted here",
+            "failed in the run, but succeeds in the replay",
         ),
-        (&[refuse], "other amounts"),
+        (&[refuse], "requests to the GPU differ"),
     ];
     for (events, words) in cases {
         let mut run = Recorder::new(&header());
@@ -616,7 +622,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
     nested.for_each(|event| run.event(event));
     let trace = run.finish_as_is();
     let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
-    assert!(error.message().contains("inside each other"), "{error}");
+    assert!(error.message().contains("nested too deeply"), "{error}");
 }
 
 #[test]
@@ -702,7 +708,7 @@ proptest! {
         }
         let stats: Vec<_> = (0..header.devices).map(|device| run.stats(device)).collect();
         let answer = answer(&run.finish());
-        prop_assert_eq!(answer.refusal_count, refused);
+        prop_assert_eq!(answer.failure_count, refused);
         for (device, stats) in answer.devices.iter().zip(stats) {
             prop_assert_eq!(device.peak_bytes, peaks[device.device as usize]);
             prop_assert_eq!(device.at_end.in_use_bytes, stats.bytes_in_use);
@@ -790,7 +796,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             slot: 0,
             site: TextId(0),
         }),
-        2 => request.prop_map(|(bytes, alignment, space)| Event::Refuse {
+        2 => request.prop_map(|(bytes, alignment, space)| Event::AllocationFailure {
             device: 0,
             bytes,
             alignment,
@@ -835,7 +841,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => (0u32..3).prop_map(|program| Event::Unload { program }),
         1 => (0u32..3).prop_map(|program| Event::Begin { program, site: TextId(0) }),
         1 => Just(Event::End),
-        1 => number().prop_map(|bytes| Event::Outside { device: 0, bytes }),
+        1 => number().prop_map(|bytes| Event::OutsidePool { device: 0, bytes }),
         1 => Just(Event::ClearPeak { device: 0 }),
     ]
 }

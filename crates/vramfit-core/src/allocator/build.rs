@@ -4,7 +4,7 @@ use super::bfc::Bfc;
 use super::collective::SplitCollectivePool;
 use super::config::PoolOptions;
 use super::cuda_async::CudaAsync;
-use super::kind::Kind;
+use super::kind::AllocatorKind;
 use super::platform::Platform;
 use super::pool::BfcOptions;
 use super::regions::{Backpedal, SharedDeviceMemory};
@@ -19,13 +19,15 @@ pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Al
     let name = format!("GPU_{}_bfc", options.ordinal);
     let pool = bfc_options(options, name, options.limit_bytes(), !options.preallocate);
     let default: Box<dyn Allocator> = match options.kind {
-        Kind::Bfc if options.is_partitioned() => {
+        AllocatorKind::Bfc if options.is_partitioned() => {
             return Box::new(Spatial::on_device(pool, spatial_policy(options), device));
         }
-        Kind::Bfc => Box::new(Bfc::on_device(pool, device.clone())),
-        Kind::CudaAsync => Box::new(CudaAsync::new(options, device.clone())),
-        Kind::Platform | Kind::Address => return Box::new(Platform::new(options, device)),
-        Kind::Vmm => return Box::new(Vmm::new(options, device)),
+        AllocatorKind::Bfc => Box::new(Bfc::on_device(pool, device.clone())),
+        AllocatorKind::CudaAsync => Box::new(CudaAsync::new(options, device.clone())),
+        AllocatorKind::Platform | AllocatorKind::Address => {
+            return Box::new(Platform::new(options, device));
+        }
+        AllocatorKind::Vmm => return Box::new(Vmm::new(options, device)),
     };
     let name = format!("GPU_collectivememory_{}_bfc", options.ordinal);
     let is_preallocated = options.collective_memory_bytes > Some(0);
@@ -152,13 +154,22 @@ mod tests {
             build(&options, Box::new(SimulatedDeviceMemory::new(GIB))).fidelity()
         };
         for version in [(0, 4, 38), (0, 10, 2), (0, 11, 0), (0, 12, 9)] {
-            assert_eq!(fidelity(Kind::Bfc, version), Fidelity::Exact, "{version:?}");
+            assert_eq!(
+                fidelity(AllocatorKind::Bfc, version),
+                Fidelity::Exact,
+                "{version:?}"
+            );
         }
         assert!(matches!(
-            fidelity(Kind::Bfc, (0, 13, 0)),
+            fidelity(AllocatorKind::Bfc, (0, 13, 0)),
             Fidelity::Model(_)
         ));
-        for kind in [Kind::Platform, Kind::Address, Kind::CudaAsync, Kind::Vmm] {
+        for kind in [
+            AllocatorKind::Platform,
+            AllocatorKind::Address,
+            AllocatorKind::CudaAsync,
+            AllocatorKind::Vmm,
+        ] {
             assert!(
                 matches!(fidelity(kind, (0, 10, 2)), Fidelity::Model(_)),
                 "{kind:?}"

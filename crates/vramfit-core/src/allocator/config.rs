@@ -4,7 +4,7 @@
 //! `xla/pjrt/gpu/gpu_helpers.cc`). How JAX fills the options from the environment is in [`crate::settings`].
 
 use super::device_memory::PAGE_BYTES;
-use super::kind::Kind;
+use super::kind::AllocatorKind;
 
 /// A release of JAX: `(0, 10, 2)`.
 pub type JaxVersion = (u32, u32, u32);
@@ -13,7 +13,7 @@ pub type JaxVersion = (u32, u32, u32);
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolOptions {
     /// The allocator asked for.
-    pub kind: Kind,
+    pub kind: AllocatorKind,
     /// The GPU's number in this process.
     pub ordinal: u32,
     /// The GPU's total memory as the driver reports it.
@@ -40,7 +40,7 @@ impl Default for PoolOptions {
     /// What JAX 0.10.2 takes when nothing is set, for a GPU with no memory.
     fn default() -> Self {
         PoolOptions {
-            kind: Kind::Bfc,
+            kind: AllocatorKind::Bfc,
             ordinal: 0,
             total_memory_bytes: 0,
             memory_fraction: 0.75,
@@ -60,10 +60,10 @@ impl PoolOptions {
     pub fn limit_bytes(&self) -> u64 {
         let total = self.total_memory_bytes as f64;
         match self.kind {
-            Kind::Bfc if self.unified_memory => {
+            AllocatorKind::Bfc if self.unified_memory => {
                 self.rounded((total * self.memory_fraction.max(1.0)) as u64)
             }
-            Kind::Bfc => self.rounded((total * self.memory_fraction) as u64),
+            AllocatorKind::Bfc => self.rounded((total * self.memory_fraction) as u64),
             _ => (total * self.memory_fraction) as u64,
         }
     }
@@ -80,7 +80,7 @@ impl PoolOptions {
     /// 0.10.1 uses the product as it is, 0.10.2 rounds it up to a page.
     pub fn limit_step_bytes(&self) -> u64 {
         match self.kind {
-            Kind::Bfc if self.jax_version >= (0, 10, 2) => PAGE_BYTES,
+            AllocatorKind::Bfc if self.jax_version >= (0, 10, 2) => PAGE_BYTES,
             _ => 1,
         }
     }
@@ -95,7 +95,7 @@ impl PoolOptions {
 
     /// Says whether one partitioned pool serves default and collective memory.
     pub fn is_partitioned(&self) -> bool {
-        self.kind == Kind::Bfc
+        self.kind == AllocatorKind::Bfc
             && self.preallocate
             && self.spatial_partitioning
             && self.jax_version >= (0, 11, 0)
@@ -151,14 +151,20 @@ mod tests {
         let product = total_memory_bytes / 4 * 3;
         assert_ne!(product % PAGE_BYTES, 0, "a multiple would show nothing");
         let page_above = (product / PAGE_BYTES + 1) * PAGE_BYTES;
-        assert_eq!(options((0, 10, 1), Kind::Bfc).limit_bytes(), product);
-        assert_eq!(options((0, 10, 2), Kind::Bfc).limit_bytes(), page_above);
-        for kind in [Kind::CudaAsync, Kind::Vmm] {
+        assert_eq!(
+            options((0, 10, 1), AllocatorKind::Bfc).limit_bytes(),
+            product
+        );
+        assert_eq!(
+            options((0, 10, 2), AllocatorKind::Bfc).limit_bytes(),
+            page_above
+        );
+        for kind in [AllocatorKind::CudaAsync, AllocatorKind::Vmm] {
             assert_eq!(options((0, 10, 2), kind).limit_bytes(), product);
         }
         let given = |jax_version| PoolOptions {
             collective_memory_bytes: Some(PAGE_BYTES + 1),
-            ..options(jax_version, Kind::Bfc)
+            ..options(jax_version, AllocatorKind::Bfc)
         };
         assert_eq!(given((0, 10, 1)).collective_limit_bytes(), PAGE_BYTES + 1);
         assert_eq!(given((0, 10, 2)).collective_limit_bytes(), 2 * PAGE_BYTES);

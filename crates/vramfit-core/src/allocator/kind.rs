@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 
 /// The kinds of allocator a client can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AllocatorKind {
     /// Best fit with coalescing: JAX's default.
     Bfc,
     /// Every buffer straight from the driver.
@@ -19,29 +19,29 @@ pub enum Kind {
     Vmm,
 }
 
-impl Kind {
+impl AllocatorKind {
     /// Every kind, in the order of JAX's own list.
-    pub const ALL: [Kind; 5] = [
-        Kind::Bfc,
-        Kind::Platform,
-        Kind::CudaAsync,
-        Kind::Vmm,
-        Kind::Address,
+    pub const ALL: [AllocatorKind; 5] = [
+        AllocatorKind::Bfc,
+        AllocatorKind::Platform,
+        AllocatorKind::CudaAsync,
+        AllocatorKind::Vmm,
+        AllocatorKind::Address,
     ];
 
     /// Returns the name that JAX uses.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Bfc => "bfc",
-            Kind::Platform => "platform",
-            Kind::Address => "address",
-            Kind::CudaAsync => "cuda_async",
-            Kind::Vmm => "vmm",
+            AllocatorKind::Bfc => "bfc",
+            AllocatorKind::Platform => "platform",
+            AllocatorKind::Address => "address",
+            AllocatorKind::CudaAsync => "cuda_async",
+            AllocatorKind::Vmm => "vmm",
         }
     }
 }
 
-impl FromStr for Kind {
+impl FromStr for AllocatorKind {
     type Err = Error;
 
     /// Parses JAX's names in any case; `default` is `bfc`.
@@ -51,9 +51,9 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Self, Error> {
         let word = text.to_ascii_lowercase();
         if word == "default" {
-            return Ok(Kind::Bfc);
+            return Ok(AllocatorKind::Bfc);
         }
-        Kind::ALL
+        AllocatorKind::ALL
             .into_iter()
             .find(|kind| kind.name() == word)
             .ok_or_else(|| {
@@ -73,16 +73,16 @@ mod tests {
     #[test]
     fn names_are_those_of_jax() {
         for (text, kind) in [
-            ("default", Kind::Bfc),
-            ("bfc", Kind::Bfc),
-            ("BFC", Kind::Bfc),
-            ("platform", Kind::Platform),
-            ("cuda_async", Kind::CudaAsync),
-            ("vmm", Kind::Vmm),
-            ("address", Kind::Address),
+            ("default", AllocatorKind::Bfc),
+            ("bfc", AllocatorKind::Bfc),
+            ("BFC", AllocatorKind::Bfc),
+            ("platform", AllocatorKind::Platform),
+            ("cuda_async", AllocatorKind::CudaAsync),
+            ("vmm", AllocatorKind::Vmm),
+            ("address", AllocatorKind::Address),
         ] {
-            assert_eq!(text.parse::<Kind>().expect(text), kind);
+            assert_eq!(text.parse::<AllocatorKind>().expect(text), kind);
         }
-        assert!("cuda_malloc_async".parse::<Kind>().is_err());
+        assert!("cuda_malloc_async".parse::<AllocatorKind>().is_err());
     }
 }

@@ -66,10 +66,7 @@ impl LiveAllocations {
         let Some(allocation) = self.by_address.remove(&address) else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!(
-                    "`{}` has nothing allocated at address {address:#x}",
-                    self.name
-                ),
+                format!("`{}` has no allocation at address {address:#x}", self.name),
             ));
         };
         self.bytes_in_use -= allocation.requested;

@@ -86,7 +86,7 @@ pub use chunk_table::ChunkTag;
 pub use config::{JaxVersion, PoolOptions};
 pub use device_memory::{PAGE_BYTES, SimulatedDeviceMemory};
 pub use dump::refusal_warning;
-pub use kind::Kind;
+pub use kind::AllocatorKind;
 pub use live_set::LiveSet;
 pub use log_record::{LogRecord, Severity};
 pub use message::{human_readable_bytes, out_of_memory_text};

@@ -5,7 +5,7 @@
 
 use super::config::PoolOptions;
 use super::cuda_malloc::CudaMalloc;
-use super::kind::Kind;
+use super::kind::AllocatorKind;
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
@@ -93,7 +93,7 @@ impl Allocator for Platform {
     fn out_of_memory_message(&self, bytes: u64) -> String {
         // In 0.11 `platform` became a pool of the same shape as the others, with their text;
         // `address` is what `platform` was.
-        if self.options.kind == Kind::Platform && self.options.jax_version >= (0, 11, 0) {
+        if self.options.kind == AllocatorKind::Platform && self.options.jax_version >= (0, 11, 0) {
             out_of_memory_text(bytes, self.options.jax_version)
         } else {
             direct_out_of_memory_text(bytes, self.options.ordinal)

@@ -181,7 +181,7 @@ impl BfcPool {
             return Err(Error::new(
                 ErrorKind::Internal,
                 format!(
-                    "`{}` has nothing allocated at address {address:#x}",
+                    "`{}` has no allocation at address {address:#x}",
                     self.options.name
                 ),
             ));
@@ -300,7 +300,7 @@ impl LiveSet for BfcPool {
         let (major, minor, _) = self.options.jax_version;
         if (major, minor) > MAX_COMPARED_JAX {
             Fidelity::Model(
-                "this release of JAX is newer than 0.12, the newest whose allocator was compared",
+                "this release of JAX is newer than 0.12, the latest whose allocator was compared",
             )
         } else {
             Fidelity::Exact

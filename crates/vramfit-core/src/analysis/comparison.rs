@@ -4,9 +4,9 @@
 //! settings ask for, on GPUs of their own.
 
 use super::analyzer::TraceAnalyzer;
-use super::device_summary::PeakContext;
+use super::device_summary::RequestContext;
 use super::summary::RunSummary;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::replay::{Divergence, Replay, feed};
@@ -33,7 +33,7 @@ pub struct Comparison {
     pub after: RunSummary,
     /// The request that the run had refused and that is met now: how the program would have gone on
     /// is not known, and `after` ends there.
-    pub met: Option<PeakContext>,
+    pub met: Option<RequestContext>,
     /// Whether `after` ends at its last refusal, which the run did not have.
     pub ends_at_refusal: bool,
     /// What to know about the settings; one clause each.
@@ -133,7 +133,7 @@ impl Settings {
             header.memory_fraction = f64::from(part as f32);
         }
         if self.options.sets_pool_size() {
-            header.asked_limit_bytes = self.options.limit.map(|limit| limit.0);
+            header.requested_limit_bytes = self.options.limit.map(|limit| limit.0);
         }
         if let Some(kind) = self.options.allocator {
             kind.name().clone_into(&mut header.allocator);
@@ -154,6 +154,6 @@ impl Settings {
 
 /// Says whether a flag decides about partitioning the pool of a run.
 fn partitionable(header: &Header, version: Version) -> bool {
-    let bfc = header.allocator.parse::<Kind>().ok() == Some(Kind::Bfc);
+    let bfc = header.allocator.parse::<AllocatorKind>().ok() == Some(AllocatorKind::Bfc);
     bfc && header.preallocate && version >= Version::new(0, 11, 0)
 }

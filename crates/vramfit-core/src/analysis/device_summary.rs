@@ -19,13 +19,13 @@ pub struct DeviceSummary {
     /// beside the context and what others hold (going by the header, and other processes at their most).
     pub capacity_bytes: u64,
     /// The most that other processes held of it at once while this process used it.
-    pub held_by_others_bytes: u64,
+    pub used_by_others_bytes: u64,
     /// Most that was ever taken from the GPU; `None` where nothing is pooled.
     pub pool_bytes: Option<u64>,
     /// Most that was ever given out at once, rounding included.
     pub peak_bytes: u64,
     /// When that was first reached; `None` when nothing was ever given out.
-    pub peak: Option<PeakContext>,
+    pub peak: Option<RequestContext>,
     /// What the pool looked like then.
     pub at_peak: PoolState,
     /// What it looks like at the end.
@@ -49,7 +49,7 @@ pub struct DeviceSummary {
     /// its programs; the context excluded.
     pub outside_bytes: u64,
     /// Requests refused here.
-    pub refusals: u64,
+    pub failures: u64,
 }
 
 impl DeviceSummary {
@@ -96,13 +96,13 @@ pub struct ProcessDevice {
     pub pool_bytes: Option<u64>,
     /// As [`DeviceSummary::peak_bytes`].
     pub peak_bytes: u64,
-    /// As [`DeviceSummary::held_by_others_bytes`].
-    pub held_by_others_bytes: u64,
+    /// As [`DeviceSummary::used_by_others_bytes`].
+    pub used_by_others_bytes: u64,
 }
 
 /// A moment of a run, as people think of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PeakContext {
+pub struct RequestContext {
     /// Name of the program in execution; `None` between executions.
     pub program: Option<String>,
     /// Which execution of that program, from 1. Between executions: how many were done in all.

@@ -236,7 +236,7 @@ impl DeviceAnalysis {
             },
             layout_at_end: layout_at(None, &mut live.iter()),
             outside_bytes: self.non_pool_bytes,
-            refusals: self.denials,
+            failures: self.denials,
             ..DeviceSummary::default()
         }
     }

@@ -1,6 +1,6 @@
 //! What was going on at an event, and what failed, before names are looked up.
 
-use super::device_summary::PeakContext;
+use super::device_summary::RequestContext;
 use super::programs::Programs;
 use crate::replay::PoolState;
 use crate::trace::{Purpose, TextId};
@@ -24,8 +24,8 @@ impl EventContext {
         &self,
         programs: &Programs,
         text: &impl Fn(TextId) -> String,
-    ) -> PeakContext {
-        PeakContext {
+    ) -> RequestContext {
+        RequestContext {
             program: self.entry.map(|entry| text(programs.name(entry))),
             call: self.call,
             purpose: self.purpose,
@@ -56,7 +56,7 @@ pub(super) struct DeniedRequest {
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,
     pub(super) gpu_free: Option<u64>,
-    pub(super) held_by_others: u64,
+    pub(super) used_by_others: u64,
     pub(super) fatal: Option<String>,
     pub(super) executions_before: u64,
 }

@@ -106,7 +106,7 @@ pub fn load_summary_until(trace: &Path, last: u64, wrap: WrapEvents<'_>) -> Resu
 /// Those of [`load_summary`].
 pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
     let mut summary = summarize_events(&mut *open(path, wrap)?, last)?;
-    if summary.others_at_refusal.is_some() {
+    if summary.others_at_failure.is_some() {
         summary.fits_alone = Some(is_met_alone(&mut *open(path, wrap)?)?);
     } else if summary.out_of_memory().is_some() {
         // A request that failed may succeed where the driver reports a higher total.

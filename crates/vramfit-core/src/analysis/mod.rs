@@ -49,7 +49,7 @@ pub use attribution::Attribution;
 pub use attribution_entry::{AttributionEntry, EntryKind};
 pub use callbacks::CallbackSummary;
 pub use comparison::{Comparison, Settings, compare};
-pub use device_summary::{DeviceSummary, PeakContext, ProcessDevice, ProcessSummary};
+pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
 pub use load::{
     WrapEvents, add_program_exit, load_process, load_summary, load_summary_until, most_critical,
     trace_files,

@@ -31,7 +31,7 @@ pub struct NoContextSummary {
     /// What the GPU had left.
     pub free_bytes: u64,
     /// What other processes held of it.
-    pub held_by_others_bytes: u64,
+    pub used_by_others_bytes: u64,
 }
 
 /// Other processes that hold memory of a GPU.
@@ -75,7 +75,7 @@ impl OtherProcesses {
                     device: *device,
                     context_bytes: *context_bytes,
                     free_bytes: *free_bytes,
-                    held_by_others_bytes: held.bytes,
+                    used_by_others_bytes: held.bytes,
                 };
                 self.at_denial.get_or_insert(held);
                 self.no_context.get_or_insert(no_context);

@@ -179,7 +179,7 @@ impl ScratchDemand {
             return;
         }
         match *event {
-            Event::Refuse { .. } => checks.failed = true,
+            Event::AllocationFailure { .. } => checks.failed = true,
             Event::Allocate {
                 device,
                 bytes,

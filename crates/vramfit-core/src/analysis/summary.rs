@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use super::attribution::Attribution;
 use super::callbacks::CallbackSummary;
-use super::device_summary::{DeviceSummary, PeakContext, ProcessDevice, ProcessSummary, tightest};
+use super::device_summary::{
+    DeviceSummary, ProcessDevice, ProcessSummary, RequestContext, tightest,
+};
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::programs::Evidence;
 use super::scratch::ScratchSummary;
@@ -41,9 +43,9 @@ pub struct RunSummary {
     /// [`RunSummary::step`]; `None` where no training step was detected or a time is not known.
     pub step_time: Option<ProgramTime>,
     /// Every request that was refused, in order; at most [`MAX_FAILURES_KEPT`] of them.
-    pub refusals: Vec<AllocationFailure>,
+    pub failures: Vec<AllocationFailure>,
     /// How many requests were refused.
-    pub refusal_count: u64,
+    pub failure_count: u64,
     /// Set when the real process would have been aborted by its allocator while it freed memory.
     pub abort: Option<AbortInfo>,
     /// Where values were read that the dry run does not know: first where most shapes were made of
@@ -57,7 +59,7 @@ pub struct RunSummary {
     pub no_context: Option<NoContextSummary>,
     /// The other processes on the GPU when a request was refused first; `None` where nothing was
     /// refused, or nobody else held memory of it.
-    pub others_at_refusal: Option<OtherProcessesSummary>,
+    pub others_at_failure: Option<OtherProcessesSummary>,
     /// Whether the request that was refused first would be met if the process had the GPU to itself;
     /// `None` where others held nothing. Put in by whoever has the file ([`super::is_met_alone`]).
     pub fits_alone: Option<bool>,
@@ -151,7 +153,7 @@ pub struct AllocationFailure {
     /// On which device.
     pub device: u32,
     /// When, and for what.
-    pub moment: PeakContext,
+    pub context: RequestContext,
     /// What the program was told.
     pub message: String,
     /// What the pool looked like.
@@ -163,7 +165,7 @@ pub struct AllocationFailure {
     /// others hold and the context.
     pub gpu_free_bytes: Option<u64>,
     /// What other processes held of the GPU then.
-    pub held_by_others_bytes: u64,
+    pub used_by_others_bytes: u64,
     /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
     pub fatal: Option<String>,
     /// Whether the program executed anything after it.
@@ -183,7 +185,7 @@ impl AllocationFailure {
     /// memory was not what was missing: the free block was for the other end of a partitioned
     /// pool, or the allocator died.
     pub fn short_bytes(&self) -> u64 {
-        self.moment
+        self.context
             .requested_bytes
             .saturating_sub(self.available_bytes())
     }
@@ -192,7 +194,7 @@ impl AllocationFailure {
     pub fn fragmented(&self) -> bool {
         let growth = self.growth_bytes.unwrap_or(0);
         let free = self.pool.free_bytes.map(|free| free.saturating_add(growth));
-        free.is_some_and(|free| free >= self.moment.requested_bytes)
+        free.is_some_and(|free| free >= self.context.requested_bytes)
     }
 }
 
@@ -280,7 +282,7 @@ impl RunSummary {
     /// Returns the refused request that decides the answer: the first. What comes after it is
     /// what the program did about it.
     pub fn out_of_memory(&self) -> Option<&AllocationFailure> {
-        self.refusals.first()
+        self.failures.first()
     }
 
     /// Returns the device that decides the answer: that of [`RunSummary::out_of_memory`], that of the
@@ -306,13 +308,13 @@ impl RunSummary {
             capacity_bytes: device.capacity_bytes,
             pool_bytes: device.pool_bytes,
             peak_bytes: device.peak_bytes,
-            held_by_others_bytes: device.held_by_others_bytes,
+            used_by_others_bytes: device.used_by_others_bytes,
         });
         ProcessSummary {
             pid: self.header.pid,
             command: self.header.command.clone(),
             fits: self.fits(),
-            oom_count: self.refusal_count,
+            oom_count: self.failure_count,
             devices: devices.collect(),
         }
     }

@@ -195,7 +195,7 @@ impl RunSummary {
     /// Says whether a request for memory was refused, the CUDA context found no room, or an allocator
     /// would have aborted: whether the run does not fit, however it ended.
     pub fn is_refused(&self) -> bool {
-        self.refusal_count > 0 || self.abort.is_some() || self.no_context.is_some()
+        self.failure_count > 0 || self.abort.is_some() || self.no_context.is_some()
     }
 
     /// Returns the plan of the program that decides without having run: the largest of those of whose
@@ -228,7 +228,7 @@ impl RunSummary {
 
     /// Who else was on the GPU when a request was refused.
     fn shared_gpu(&self) -> Option<Condition> {
-        let others = self.others_at_refusal.as_ref()?;
+        let others = self.others_at_failure.as_ref()?;
         Some(Condition::SharedGpu {
             gpu: self.header.gpu_of(others.device),
             held_bytes: others.held_bytes,

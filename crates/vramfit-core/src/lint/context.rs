@@ -1,7 +1,7 @@
 //! How JAX interprets the input: queries that several rules share.
 
 use super::input::{LintInput, Packages};
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::host::HostGpu;
 pub(super) use crate::settings::{
     ALLOCATOR, FRACTION, OLD_FRACTION, PREALLOCATE, UNIFIED_MEMORY as UNIFIED,
@@ -77,18 +77,21 @@ impl<'a> LintContext<'a> {
     }
 
     /// Returns the allocator; `None` if JAX would reject the name.
-    pub(super) fn allocator(&self) -> Option<Kind> {
-        self.var(ALLOCATOR).map_or(Some(Kind::Bfc), |word| {
-            word.parse()
-                .ok()
-                .filter(|kind| allocator_since(*kind) <= self.version())
-        })
+    pub(super) fn allocator(&self) -> Option<AllocatorKind> {
+        self.var(ALLOCATOR)
+            .map_or(Some(AllocatorKind::Bfc), |word| {
+                word.parse()
+                    .ok()
+                    .filter(|kind| allocator_since(*kind) <= self.version())
+            })
     }
 
     /// Returns whether the pool is preallocated.
     pub(super) fn preallocates(&self) -> bool {
-        matches!(self.allocator(), Some(Kind::Bfc | Kind::CudaAsync))
-            && !self.var(PREALLOCATE).is_some_and(turns_preallocation_off)
+        matches!(
+            self.allocator(),
+            Some(AllocatorKind::Bfc | AllocatorKind::CudaAsync)
+        ) && !self.var(PREALLOCATE).is_some_and(turns_preallocation_off)
     }
 
     /// Returns whether the pool uses managed memory, which may lie in host RAM.

@@ -92,7 +92,7 @@ impl VariantReplay {
                 purpose,
                 ..
             } => *bytes = self.other_bytes(*device, *bytes, *purpose),
-            Event::Refuse {
+            Event::AllocationFailure {
                 device,
                 bytes,
                 purpose,

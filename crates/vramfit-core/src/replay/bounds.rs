@@ -30,7 +30,7 @@ pub(super) fn is_valid(event: &Event) -> bool {
         Event::Allocate {
             bytes, alignment, ..
         }
-        | Event::Refuse {
+        | Event::AllocationFailure {
             bytes, alignment, ..
         } => {
             // Sizes are signed in XLA.

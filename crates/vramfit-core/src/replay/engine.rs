@@ -195,7 +195,7 @@ impl Replay {
         }
         self.events += 1;
         if !is_valid(event) {
-            let what = "an address or size is beyond any GPU's";
+            let what = "an address or size exceeds 2^60";
             return Err(corrupt_trace(self.events, what));
         }
         match *event {
@@ -214,7 +214,8 @@ impl Replay {
                 None => Ok(StepEffect::None),
                 Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
                 Some((_, Err(error))) if self.mode == ReplayMode::Verify => {
-                    let what = format!("an allocation was freed in the run and cannot be: {error}");
+                    let what =
+                        format!("an allocation that was freed in the run cannot be freed: {error}");
                     Err(replay_mismatch(self.events, &what))
                 }
                 Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
@@ -226,12 +227,12 @@ impl Replay {
                 }
                 Some(_) if self.mode == ReplayMode::Verify => Err(replay_mismatch(
                     self.events,
-                    "freeing an allocation aborted in the run and does not here",
+                    "a free aborted in the run, but succeeds in the replay",
                 )),
                 Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
                 Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
             },
-            Event::Refuse {
+            Event::AllocationFailure {
                 device,
                 bytes,
                 alignment,
@@ -249,14 +250,14 @@ impl Replay {
                     let bytes = granted;
                     let region = (granted > 0).then_some(Region { address, bytes });
                     if recorded.push_result(asked, region) > MAX_PENDING_RESULTS {
-                        let what = "the GPU gave answers for which no request asked";
+                        let what = "the GPU returned results that no request caused";
                         return Err(corrupt_trace(self.events, what));
                     }
                     pool.has_pending_results = true;
                 }
                 Ok(StepEffect::None)
             }
-            Event::Outside { device, .. } | Event::ClearPeak { device } => {
+            Event::OutsidePool { device, .. } | Event::ClearPeak { device } => {
                 self.pool(device).map(|_| StepEffect::None)
             }
             Event::Program { .. }
@@ -312,7 +313,9 @@ impl Replay {
         let address = match pool.allocator().allocate(bytes, alignment, space) {
             Ok(address) => address,
             Err(_) if mode == ReplayMode::Verify => {
-                let what = format!("{bytes} bytes were granted in the run and are refused here");
+                let what = format!(
+                    "a request for {bytes} bytes succeeded in the run, but fails in the replay"
+                );
                 return Err(replay_mismatch(at, &what));
             }
             Err(refusal) => {
@@ -355,7 +358,9 @@ impl Replay {
                 Ok(StepEffect::Denied(device, refusal))
             }
             Ok(_) if mode == ReplayMode::Verify => {
-                let what = format!("{bytes} bytes were refused in the run and are granted here");
+                let what = format!(
+                    "a request for {bytes} bytes failed in the run, but succeeds in the replay"
+                );
                 Err(replay_mismatch(at, &what))
             }
             Ok(_) => {
@@ -375,7 +380,7 @@ impl Replay {
             }
             return Err(corrupt_trace(
                 at,
-                "an allocation is freed that is not there",
+                "an allocation that does not exist is freed",
             ));
         };
         let pool = self.pool(block.device)?;
@@ -389,6 +394,6 @@ impl Replay {
         let at = self.events;
         self.pools
             .get_mut(device as usize)
-            .ok_or_else(|| corrupt_trace(at, "an event is on a device that is not there"))
+            .ok_or_else(|| corrupt_trace(at, "an event refers to a device that does not exist"))
     }
 }

@@ -105,7 +105,7 @@ impl ReplayPool {
             self.has_pending_results = false;
         }
         if differs {
-            let what = "the device was asked for other amounts of memory than in the run";
+            let what = "the requests to the GPU differ from those of the run";
             return Err(replay_mismatch(at, what));
         }
         Ok(())
@@ -120,7 +120,7 @@ pub(crate) fn replay_mismatch(events: u64, what: &str) -> Error {
         ErrorKind::InvalidFile,
         format!("the trace contradicts itself at event {at}: {what}"),
     )
-    .hint("record it again with `vramfit dryrun --trace`; no figure of this file can be trusted")
+    .hint("record it again with `vramfit dryrun --trace`; its figures are not reliable")
 }
 
 /// Says that an event of the trace cannot have happened.

@@ -1,12 +1,12 @@
 //! From the header of a trace to the allocators of its run.
 
-use crate::allocator::{JaxVersion, Kind, PoolOptions};
+use crate::allocator::{AllocatorKind, JaxVersion, PoolOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::Header;
 
 /// Reads the allocators' options from a header.
 pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
-    let kind: Kind = header.allocator.parse().map_err(|error: Error| {
+    let kind: AllocatorKind = header.allocator.parse().map_err(|error: Error| {
         let what = format!(
             "the trace names the unknown allocator `{}`",
             header.allocator

@@ -1,6 +1,6 @@
 //! Phrases that several sections use.
 
-use crate::analysis::{PeakContext, RunSummary};
+use crate::analysis::{RequestContext, RunSummary};
 use crate::bytes::Bytes;
 
 /// Returns a line of the program, or that it is unknown.
@@ -33,7 +33,7 @@ pub(super) fn short_line(site: &str) -> &str {
 }
 
 /// Says in which program, or between which.
-pub(super) fn time_phrase(context: &PeakContext) -> String {
+pub(super) fn time_phrase(context: &RequestContext) -> String {
     match &context.program {
         Some(program) => format!("in `{program}`"),
         None if context.site.is_empty() => "between programs".to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn time_phrase(context: &PeakContext) -> String {
 }
 
 /// Says what was allocated, by which call of which program, and at which line.
-pub(super) fn allocation_phrase(context: &PeakContext) -> String {
+pub(super) fn allocation_phrase(context: &RequestContext) -> String {
     let what = context.purpose.label();
     let site = at_line(&context.site);
     match &context.program {

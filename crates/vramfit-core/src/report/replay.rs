@@ -73,7 +73,7 @@ fn table(comparison: &Comparison) -> Table {
         let fragmentation = device.and_then(|device| device.at_peak.fragmentation());
         fragmentation.map_or(Value::Missing("none"), Value::Fraction)
     });
-    row("failed requests", &|it| Value::Count(it.refusal_count));
+    row("failed requests", &|it| Value::Count(it.failure_count));
     row("events", &|it| Value::Count(it.events));
     let fits = |fits: Option<bool>| {
         let word = fits.map_or("unknown", |fits| if fits { "yes" } else { "no" });
@@ -106,7 +106,7 @@ fn first_failure(title: &str, summary: &RunSummary, has_purposes: bool) -> Optio
             requested.note.clear();
         }
     }
-    let event = Value::Count(failure.moment.event);
+    let event = Value::Count(failure.context.event);
     metrics.push(Metric::new("event", event, "index in the trace, from 0"));
     Some(Section::new(title, Content::Metrics(metrics)))
 }

@@ -5,7 +5,7 @@
 //! that is in the table; what the plugin reads by itself is in [`super::plugin`].
 
 use super::fraction::FractionPolicy;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 
 /// A value of the PJRT C API.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +66,7 @@ const UNIMPLEMENTED: i32 = 12;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientOptions {
     /// The allocator.
-    pub allocator: Kind,
+    pub allocator: AllocatorKind,
     /// The part of the GPU's total memory that the pool may take, as the 32-bit number JAX passes.
     ///
     /// XLA checks no range. Above 1, without unified memory, the limit exceeds the GPU and the pool
@@ -104,7 +104,7 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         ClientOptions {
-            allocator: Kind::Bfc,
+            allocator: AllocatorKind::Bfc,
             memory_fraction: 0.75,
             fraction_policy: None,
             preallocate: true,
@@ -262,7 +262,7 @@ fn expected_type(name: &str, api_minor: u32) -> Option<Value> {
 }
 
 /// Reads the allocator's name. The plugin wants it in lower case; JAX has lowered it before.
-fn parse_allocator(word: &str, api_minor: u32) -> Result<Kind, OptionError> {
+fn parse_allocator(word: &str, api_minor: u32) -> Result<AllocatorKind, OptionError> {
     let mut known = vec!["default", "platform", "bfc", "cuda_async"];
     if api_minor >= API_0_10_0 {
         known.push("vmm");
@@ -328,7 +328,7 @@ mod tests {
             ("num_nodes", Value::Int64(4)),
         ])
         .unwrap();
-        assert_eq!(options.allocator, Kind::CudaAsync);
+        assert_eq!(options.allocator, AllocatorKind::CudaAsync);
         // Not 0.9: the C API carries 32 bits, and XLA computes with what arrives.
         assert_eq!(f64::from(options.memory_fraction), 0.899_999_976_158_142_1);
         assert!(!options.preallocate);

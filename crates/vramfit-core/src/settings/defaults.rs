@@ -8,7 +8,7 @@ use super::platforms::{PLATFORM_NAME, PLATFORMS, prefers_gpu};
 use super::pool_size::JAX_DEFAULT_FRACTION;
 use super::table;
 use super::version::Version;
-use crate::allocator::{Kind, PoolOptions};
+use crate::allocator::{AllocatorKind, PoolOptions};
 use crate::error::Result;
 
 /// The fraction that the pool may use where neither an option nor the environment says anything.
@@ -51,7 +51,12 @@ fn default_fraction(
     let kind = options
         .allocator
         .or_else(|| variable(ALLOCATOR)?.parse().ok());
-    if kept.is_empty() && matches!(kind, None | Some(Kind::Bfc | Kind::CudaAsync)) {
+    if kept.is_empty()
+        && matches!(
+            kind,
+            None | Some(AllocatorKind::Bfc | AllocatorKind::CudaAsync)
+        )
+    {
         options.fraction = Some(FRACTION_DEFAULT);
     }
     kept
@@ -91,12 +96,14 @@ pub fn expected_pool_limits(
     gpu_budgets: impl FnOnce() -> Result<GpuBudgets>,
 ) -> Result<Option<Vec<u64>>> {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let allocator = variable(ALLOCATOR).map_or(Ok(Kind::Bfc), |name| name.parse());
+    let allocator = variable(ALLOCATOR).map_or(Ok(AllocatorKind::Bfc), |name| name.parse());
     let fraction = variable(FRACTION)
         .filter(|_| table::find(FRACTION).is_some_and(|setting| setting.is_read_by(jax)))
         .or_else(|| variable(OLD_FRACTION))
         .map_or(Ok(JAX_DEFAULT_FRACTION), |text| text.trim().parse());
-    let (Ok(kind @ (Kind::Bfc | Kind::CudaAsync)), Ok(fraction)) = (allocator, fraction) else {
+    let (Ok(kind @ (AllocatorKind::Bfc | AllocatorKind::CudaAsync)), Ok(fraction)) =
+        (allocator, fraction)
+    else {
         return Ok(None);
     };
     // These change the meaning of the fraction, or take precedence over it.

@@ -2,7 +2,7 @@
 
 use super::budget::GpuMemoryBudget;
 use super::version::Version;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,7 +18,7 @@ pub struct Options {
     /// Bytes to leave free for other processes.
     pub keep_free: Option<Bytes>,
     /// The allocator.
-    pub allocator: Option<Kind>,
+    pub allocator: Option<AllocatorKind>,
     /// Whether the pool takes its limit at startup.
     pub preallocate: Option<bool>,
     /// Whether JAX fails if no GPU is available; `Some(false)` only turns off a default.

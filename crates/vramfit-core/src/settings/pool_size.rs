@@ -2,7 +2,7 @@
 
 use super::budget::{GpuMemoryBudget, no_processes, pool_bytes};
 use super::version::Version;
-use crate::allocator::{Kind, PoolOptions};
+use crate::allocator::{AllocatorKind, PoolOptions};
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -41,7 +41,7 @@ impl PoolSize {
     pub(super) fn fraction_text(
         self,
         version: Option<Version>,
-        kind: Kind,
+        kind: AllocatorKind,
         unified_memory: bool,
         budget: Option<GpuMemoryBudget>,
     ) -> Result<FractionText> {
@@ -259,7 +259,7 @@ mod tests {
     const RELEASES: [Version; 2] = [Version::new(0, 10, 1), Version::new(0, 10, 2)];
 
     /// The pool that JAX and XLA make of a text: Python's 64 bits, the C API's 32, and XLA's product.
-    fn pool(text: &str, total_memory_bytes: u64, jax: Version, kind: Kind) -> u64 {
+    fn pool(text: &str, total_memory_bytes: u64, jax: Version, kind: AllocatorKind) -> u64 {
         PoolOptions {
             kind,
             total_memory_bytes,
@@ -287,8 +287,11 @@ mod tests {
                 total - 1,
                 total,
             ] {
-                for (jax, kind) in RELEASES.into_iter().zip([Kind::Bfc, Kind::CudaAsync]) {
-                    for kind in [Kind::Bfc, kind] {
+                for (jax, kind) in RELEASES
+                    .into_iter()
+                    .zip([AllocatorKind::Bfc, AllocatorKind::CudaAsync])
+                {
+                    for kind in [AllocatorKind::Bfc, kind] {
                         let size = PoolSize::Limit {
                             limit_bytes: limit,
                             total_bytes: total,
@@ -320,15 +323,15 @@ mod tests {
                 .note
         };
         // 500 MiB are 250 pages; the nearest fraction of 32 bits is a few bytes below.
-        let old = note(500 << 20, RELEASES[0], Kind::Bfc).unwrap();
+        let old = note(500 << 20, RELEASES[0], AllocatorKind::Bfc).unwrap();
         assert!(old.contains("limit of 524288000 bytes becomes"), "{old}");
         assert!(old.contains("a limit of 52428"), "{old}");
         assert!(!old.contains("multiples"), "{old}");
-        assert_eq!(note(500 << 20, RELEASES[1], Kind::Bfc), None);
-        let pages = note((500 << 20) + 1, RELEASES[1], Kind::Bfc).unwrap();
+        assert_eq!(note(500 << 20, RELEASES[1], AllocatorKind::Bfc), None);
+        let pages = note((500 << 20) + 1, RELEASES[1], AllocatorKind::Bfc).unwrap();
         assert!(pages.contains("a limit of 524288000 bytes: "), "{pages}");
         assert!(pages.contains("multiples of 2.0 MiB"), "{pages}");
-        assert!(note(500 << 20, RELEASES[1], Kind::CudaAsync).is_some());
+        assert!(note(500 << 20, RELEASES[1], AllocatorKind::CudaAsync).is_some());
     }
 
     #[test]
@@ -338,11 +341,11 @@ mod tests {
             total_bytes: 1 << 34,
         };
         assert!(
-            size.fraction_text(Some(RELEASES[0]), Kind::Bfc, false, None)
+            size.fraction_text(Some(RELEASES[0]), AllocatorKind::Bfc, false, None)
                 .is_ok()
         );
         let error = size
-            .fraction_text(Some(RELEASES[1]), Kind::Bfc, false, None)
+            .fraction_text(Some(RELEASES[1]), AllocatorKind::Bfc, false, None)
             .unwrap_err();
         assert!(error.hint_text().unwrap().contains("2MiB"), "{error}");
     }
@@ -356,7 +359,7 @@ mod tests {
                 budget: None,
             };
             let text = size
-                .fraction_text(None, Kind::Bfc, false, None)
+                .fraction_text(None, AllocatorKind::Bfc, false, None)
                 .unwrap()
                 .text;
             let all = text.parse::<f64>().unwrap() * f64::from(processes);

@@ -131,7 +131,7 @@ impl<R: Read> Decoder<R> {
     /// Takes `length` bytes. Memory grows with what the file really holds, not with `length`.
     pub(super) fn read_bytes(&mut self, length: u64, limit: usize) -> ReadResult<Vec<u8>> {
         if length > limit as u64 {
-            return Err(self.corrupt("a text is longer than allowed"));
+            return Err(self.corrupt("a text exceeds the maximum length"));
         }
         let mut left = length as usize;
         let mut taken = Vec::new();
@@ -156,7 +156,7 @@ impl<R: Read> Decoder<R> {
                 byte => line.push(byte),
             }
             if line.len() > limit {
-                return Err(self.corrupt("a line is longer than allowed"));
+                return Err(self.corrupt("a line exceeds the maximum length"));
             }
         }
     }
@@ -275,7 +275,7 @@ impl<R: Read> Decoder<R> {
             tag::FREE => Event::Free {
                 allocation: self.read_uint()?,
             },
-            tag::REFUSE => Event::Refuse {
+            tag::ALLOCATION_FAILURE => Event::AllocationFailure {
                 device: self.read_small_uint()?,
                 bytes: self.read_uint()?,
                 alignment: self.read_uint()?,
@@ -290,7 +290,7 @@ impl<R: Read> Decoder<R> {
                 address: self.read_uint()?,
                 granted: self.read_uint()?,
             },
-            tag::NON_POOL => Event::Outside {
+            tag::OUTSIDE_POOL => Event::OutsidePool {
                 device: self.read_small_uint()?,
                 bytes: self.read_uint()?,
             },
@@ -353,7 +353,7 @@ pub(super) fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Heade
     }
     let header = decoder.read_line(MAX_JSON_BYTES)?;
     serde_json::from_slice(&header)
-        .map_err(|error| ReadStop::Failed(invalid("the header is not understood").cause(error)))
+        .map_err(|error| ReadStop::Failed(invalid("the header is invalid").cause(error)))
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ pub enum Event {
         message: TextId,
     },
     /// A request could not be met: out of memory.
-    Refuse {
+    AllocationFailure {
         /// On which device.
         device: u32,
         /// Bytes requested.
@@ -249,7 +249,7 @@ pub enum Event {
         granted: u64,
     },
     /// Memory outside the pools changed (constants and machine code of programs).
-    Outside {
+    OutsidePool {
         /// On which device.
         device: u32,
         /// Bytes now held outside the pool by this process, context excluded.

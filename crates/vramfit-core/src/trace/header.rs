@@ -35,7 +35,8 @@ pub struct Header {
     /// The share of the GPU the pool may take, as JAX read it (0.75 unless set).
     pub memory_fraction: f64,
     /// The bytes that `--limit` asked for, of which the fraction above is what JAX can be told.
-    pub asked_limit_bytes: Option<u64>,
+    #[serde(rename = "asked_limit_bytes")]
+    pub requested_limit_bytes: Option<u64>,
     /// Whether the pool is taken at the first allocation.
     pub preallocate: bool,
     /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).

@@ -221,10 +221,12 @@ impl<R: Read> Reader<R> {
         self.allocations += passes * allocations.count() as u64;
         if self.events > MAX_EXPANDED_EVENTS {
             self.ended = true;
-            return Err(match self.decoder.corrupt("more events than any run has") {
-                ReadStop::Failed(error) => error,
-                ReadStop::Truncated => invalid("more events than any run has"),
-            });
+            return Err(
+                match self.decoder.corrupt("the number of events is out of range") {
+                    ReadStop::Failed(error) => error,
+                    ReadStop::Truncated => invalid("the number of events is out of range"),
+                },
+            );
         }
         Ok(())
     }
@@ -279,10 +281,14 @@ impl<R: Read> Reader<R> {
     fn start_repeat(&mut self) -> ReadResult<()> {
         let (distance, count) = (self.decoder.read_uint()?, self.decoder.read_uint()?);
         if distance == 0 || distance > WINDOW.min(self.history.len()) {
-            return Err(self.decoder.corrupt("a repeat reaches back too far"));
+            return Err(self
+                .decoder
+                .corrupt("the distance of a repeat is out of range"));
         }
         if count == 0 || count > MAX_EXPANDED_EVENTS {
-            return Err(self.decoder.corrupt("a repeat of no or too many events"));
+            return Err(self
+                .decoder
+                .corrupt("the number of events of a repeat is out of range"));
         }
         self.repeat = Some(Repeat {
             distance,
@@ -325,7 +331,7 @@ impl<R: Read> Reader<R> {
             tag::SETTINGS => {
                 let body = self.read_body(MAX_SETTINGS_BYTES)?;
                 let settings = serde_json::from_slice(&body)
-                    .map_err(|_| self.decoder.corrupt("the settings are not understood"))?;
+                    .map_err(|_| self.decoder.corrupt("the settings record is invalid"))?;
                 self.settings = Some(settings);
             }
             tag::NOT_COMPUTED => {
@@ -347,7 +353,9 @@ impl<R: Read> Reader<R> {
             Ok(program) if program <= u64::from(u32::MAX) => {
                 Ok((program as u32, &body[rest.offset() as usize..]))
             }
-            _ => Err(self.decoder.corrupt("a record of no program")),
+            _ => Err(self
+                .decoder
+                .corrupt("a record refers to an unknown program")),
         }
     }
 
@@ -361,7 +369,7 @@ impl<R: Read> Reader<R> {
     fn absolute(&mut self, event: Event) -> ReadResult<Event> {
         self.events += 1;
         if self.events > MAX_EXPANDED_EVENTS {
-            return Err(self.decoder.corrupt("more events than any run has"));
+            return Err(self.decoder.corrupt("the number of events is out of range"));
         }
         let before = self.allocations;
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
@@ -369,7 +377,7 @@ impl<R: Read> Reader<R> {
             .renumbered(|back| before.checked_sub(back).filter(|_| back > 0))
             .ok_or_else(|| {
                 self.decoder
-                    .corrupt("an allocation is freed that was never made")
+                    .corrupt("an allocation that does not exist is freed")
             })
     }
 
@@ -394,16 +402,15 @@ impl<R: Read> Reader<R> {
             return Err(self.decoder.corrupt("the footer has no checksum"));
         }
         self.verify_checksum()?;
-        let footer = serde_json::from_slice(&text).map_err(|error| {
-            ReadStop::Failed(invalid("the footer is not understood").cause(error))
-        })?;
+        let footer = serde_json::from_slice(&text)
+            .map_err(|error| ReadStop::Failed(invalid("the footer is invalid").cause(error)))?;
         match self.decoder.read_byte() {
             Err(ReadStop::Truncated) => {
                 self.footer = Some(footer);
                 Ok(())
             }
             Err(stop) => Err(stop),
-            Ok(_) => Err(self.decoder.corrupt("something follows the footer")),
+            Ok(_) => Err(self.decoder.corrupt("data follow the footer")),
         }
     }
 }

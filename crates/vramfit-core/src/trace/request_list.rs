@@ -70,10 +70,10 @@ impl<R: Read> RequestList<R> {
         match words[..] {
             ["A" | "L" | "M" | "D", id, bytes] => {
                 let Some((id, bytes)) = number(id).zip(number(bytes)) else {
-                    return wrong("an allocation has two whole numbers, an id and bytes");
+                    return wrong("an allocation needs an id and a number of bytes");
                 };
                 if self.live.insert(id, self.allocations).is_some() {
-                    return wrong("an id is given twice");
+                    return wrong("the id is used twice");
                 }
                 self.allocations += 1;
                 Ok(Event::Allocate {
@@ -88,9 +88,9 @@ impl<R: Read> RequestList<R> {
             }
             ["F", id] => match number(id).and_then(|id| self.live.remove(&id)) {
                 Some(allocation) => Ok(Event::Free { allocation }),
-                None => wrong("what is freed is not there"),
+                None => wrong("the id is not allocated"),
             },
-            _ => wrong("it is neither `A ID BYTES` nor `F ID`"),
+            _ => wrong("expected `A ID BYTES` or `F ID`"),
         }
     }
 }
@@ -106,7 +106,7 @@ impl<R: Read> EventSource for RequestList<R> {
             let mut bounded = (&mut self.source).take(MAX_LINE);
             let count = bounded.read_line(&mut self.line).map_err(|error| {
                 match error.kind() {
-                    std::io::ErrorKind::InvalidData => invalid("the list is not text"),
+                    std::io::ErrorKind::InvalidData => invalid("the list is not UTF-8 text"),
                     _ => Error::new(ErrorKind::Io, "the list could not be read"),
                 }
                 .cause(error)
@@ -166,10 +166,10 @@ mod tests {
     fn what_is_no_list_is_refused_with_its_line() {
         for (text, what) in [
             ("A 1 2\nB 1", "line 2"),
-            ("A 1", "neither"),
-            ("A 1 -2", "two whole numbers"),
+            ("A 1", "expected"),
+            ("A 1 -2", "a number of bytes"),
             ("A 1 2\nA 1 2", "twice"),
-            ("F 1", "not there"),
+            ("F 1", "is not allocated"),
             ("A 1 2\nF 1\nF 1", "line 3"),
         ] {
             let error = read(text).unwrap_err();

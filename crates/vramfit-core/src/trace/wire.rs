@@ -35,9 +35,9 @@ pub(super) mod tag {
     pub(crate) const END: u8 = 5;
     pub(crate) const ALLOCATE: u8 = 6;
     pub(crate) const FREE: u8 = 7;
-    pub(crate) const REFUSE: u8 = 8;
+    pub(crate) const ALLOCATION_FAILURE: u8 = 8;
     pub(crate) const DRIVER: u8 = 9;
-    pub(crate) const NON_POOL: u8 = 10;
+    pub(crate) const OUTSIDE_POOL: u8 = 10;
     pub(crate) const UNKNOWN_READ: u8 = 11;
     pub(crate) const REPEAT: u8 = 12;
     pub(crate) const CHECKSUM: u8 = 13;
@@ -83,9 +83,9 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         Event::Allocate { .. }
         | Event::Free { .. }
         | Event::FreeAborts { .. }
-        | Event::Refuse { .. }
+        | Event::AllocationFailure { .. }
         | Event::Driver { .. }
-        | Event::Outside { .. }
+        | Event::OutsidePool { .. }
         | Event::ClearPeak { .. } => put_memory_event(out, event),
         Event::UnknownRead { .. }
         | Event::ShapeRead { .. }
@@ -174,7 +174,7 @@ fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
             let rest = [space as u64, purpose as u64, slot.into(), text.0.into()];
             put_all(out, &rest);
         }
-        Event::Refuse {
+        Event::AllocationFailure {
             device,
             bytes,
             alignment,
@@ -183,7 +183,11 @@ fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
             slot,
             message: text,
         } => {
-            put_record(out, tag::REFUSE, &[device.into(), bytes, alignment]);
+            put_record(
+                out,
+                tag::ALLOCATION_FAILURE,
+                &[device.into(), bytes, alignment],
+            );
             let rest = [space as u64, purpose as u64, slot.into(), text.0.into()];
             put_all(out, &rest);
         }
@@ -198,8 +202,8 @@ fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
             address,
             granted,
         } => put_record(out, tag::DRIVER, &[device.into(), asked, address, granted]),
-        Event::Outside { device, bytes } => {
-            put_record(out, tag::NON_POOL, &[device.into(), bytes]);
+        Event::OutsidePool { device, bytes } => {
+            put_record(out, tag::OUTSIDE_POOL, &[device.into(), bytes]);
         }
         Event::ClearPeak { device } => put_record(out, tag::CLEAR_PEAK, &[device.into()]),
         _ => {}

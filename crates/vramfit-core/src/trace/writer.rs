@@ -219,7 +219,7 @@ impl Writer {
         self.ensure_open()?;
         let body = to_json(settings)?;
         if body.len() > MAX_SETTINGS_BYTES {
-            let what = "the settings of the run take more than a trace can hold";
+            let what = "the settings of the run are longer than a trace can hold";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         self.put_skippable(tag::SETTINGS, &body)
@@ -292,7 +292,7 @@ impl Writer {
         let Some(event) = relative(event, self.allocations) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "an event names an allocation that was never made",
+                "an event refers to an allocation that does not exist",
             ));
         };
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));

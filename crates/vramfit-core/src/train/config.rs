@@ -30,7 +30,7 @@ pub struct Data {
     pub path: PathBuf,
     pub inputs: String,
     pub targets: String,
-    pub validation_share: f64,
+    pub validation_fraction: f64,
     pub validation_path: Option<PathBuf>,
     pub memory: Bytes,
     pub batch_size: u64,

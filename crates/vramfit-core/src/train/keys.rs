@@ -75,7 +75,7 @@ const DATA: &[Key] = &[
     .in_template(),
     Key::new(
         "data",
-        "validation_share",
+        "validation_fraction",
         ValueType::Number("of at least 0 and below 1", |share| (0.0..1.0).contains(&share)),
         DefaultValue::Value("0.1"),
         "Fraction of the rows used for validation, spread over the file; 0 for none.",

@@ -18,17 +18,17 @@ pub(super) fn validate(config: &mut Config, raw: &RawConfig) -> Result<()> {
 }
 
 fn validation(config: &Config, raw: &RawConfig) -> Result<()> {
-    let (path, share) = ("data.validation_path", "data.validation_share");
+    let (path, share) = ("data.validation_path", "data.validation_fraction");
     if let (Some(_), Some(location)) = (raw.location(path), raw.location(share)) {
         return Err(location
-            .error("`validation_share` has no effect with `validation_path`")
+            .error("`validation_fraction` has no effect with `validation_path`")
             .hint("remove one of the two"));
     }
-    let validates = config.data.validation_path.is_some() || config.data.validation_share > 0.0;
+    let validates = config.data.validation_path.is_some() || config.data.validation_fraction > 0.0;
     match raw.location("training.stop_after") {
         Some(location) if !validates => Err(location
             .error("`stop_after` needs a validation loss, but there is no validation data")
-            .hint("set `validation_share`, such as to 0.1, or remove `stop_after`")),
+            .hint("set `validation_fraction`, such as to 0.1, or remove `stop_after`")),
         _ => Ok(()),
     }
 }

@@ -129,12 +129,12 @@ fn invalid_values_are_errors_with_the_valid_ones() {
             "`'many'`, but must be an integer of at least 1",
         ),
         (
-            "validation_share",
+            "validation_fraction",
             "1",
             "`1`, but must be a number of at least 0 and below 1",
         ),
         (
-            "validation_share",
+            "validation_fraction",
             "nan",
             "`nan`, but must be a number of at least 0 and below 1",
         ),
@@ -209,11 +209,11 @@ fn invalid_overrides_are_errors_with_a_hint() {
 fn keys_without_effect_are_errors() {
     for (options, message) in [
         (
-            &["data.validation_path=b.h5", "data.validation_share=0.2"][..],
-            "`validation_share` has no effect with `validation_path`",
+            &["data.validation_path=b.h5", "data.validation_fraction=0.2"][..],
+            "`validation_fraction` has no effect with `validation_path`",
         ),
         (
-            &["data.validation_share=0", "training.stop_after=3"],
+            &["data.validation_fraction=0", "training.stop_after=3"],
             "`stop_after` needs a validation loss, but there is no validation data",
         ),
         (

@@ -305,7 +305,7 @@ fn tenants_have_their_moments_and_lines() {
             ("multiply.6", Owner::Gradients, 3, 3),
         ]
     );
-    assert_eq!(memory.moments, ["4", "5", "10", "6"]);
+    assert_eq!(memory.instructions, ["4", "5", "10", "6"]);
     assert_eq!(memory.live_bytes, [256, 512, 768, 768]);
     assert_eq!(memory.peak_at, 2);
     let made = memory.buffers.iter().filter(|one| one.parameter.is_none());

@@ -109,7 +109,7 @@ impl Recorder {
     }
 
     /// Records a process on GPUs of which others hold so much.
-    pub(crate) fn beside(header: &Header, held_by_others: u64) -> Recorder {
+    pub(crate) fn beside(header: &Header, used_by_others: u64) -> Recorder {
         let mut version = header.jax.split('.').map(|part| part.parse().unwrap());
         let options = PoolOptions {
             kind: header.allocator.parse().unwrap(),
@@ -127,7 +127,7 @@ impl Recorder {
             ),
             ordinal: 0,
         };
-        let elsewhere = header.occupied_bytes + header.context_bytes + held_by_others;
+        let elsewhere = header.occupied_bytes + header.context_bytes + used_by_others;
         let free = header.total_memory_bytes - elsewhere;
         let pools = (0..header.devices).map(|ordinal| {
             let calls = Calls::default();
@@ -215,7 +215,7 @@ impl Recorder {
         let alignment = 64;
         let Ok(address) = result else {
             let message = self.writer.text(&message);
-            self.event(Event::Refuse {
+            self.event(Event::AllocationFailure {
                 device,
                 bytes,
                 alignment,

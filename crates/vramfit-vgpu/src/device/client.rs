@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::slice;
 
-use vramfit_core::allocator::{Kind, PoolOptions};
+use vramfit_core::allocator::{AllocatorKind, PoolOptions};
 use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
 use vramfit_core::trace::Header;
 
@@ -137,7 +137,7 @@ unsafe fn pool_options(
     }
     let version = jax_version();
     let partitioned = version >= Version::new(0, 11, 0)
-        && client.allocator == Kind::Bfc
+        && client.allocator == AllocatorKind::Bfc
         && client.preallocate
         && plugin.spatial_partitioning.unwrap_or(true);
     if partitioned
@@ -217,7 +217,7 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         sharing: environment.sharing.kind(),
         allocator: options.kind.name().to_owned(),
         memory_fraction: options.memory_fraction,
-        asked_limit_bytes: environment.requested_limit_bytes,
+        requested_limit_bytes: environment.requested_limit_bytes,
         preallocate: options.preallocate,
         spatial_partitioning: options.spatial_partitioning,
         occupied_bytes: environment.occupied_bytes,

@@ -127,7 +127,7 @@ impl SharedGpuState {
             }
         };
         let result = |usage: &SharedGpuUsage| {
-            let others = usage.held_by_others(process, gpu);
+            let others = usage.used_by_others(process, gpu);
             let own = usage.of(process, gpu).map_or(0, |holding| holding.bytes);
             (
                 others,
@@ -246,7 +246,7 @@ impl DeviceMemory for SharedGpu {
         let (process, gpu) = (std::process::id(), state.gpu);
         let used = LockedLedger::new(&mut state.file).map_or(u64::MAX, |ledger| {
             let own = ledger.usage.of(process, gpu).map_or(0, |own| own.bytes);
-            own.saturating_add(ledger.usage.held_by_others(process, gpu))
+            own.saturating_add(ledger.usage.used_by_others(process, gpu))
         });
         state.free_bytes.saturating_sub(used)
     }

@@ -131,7 +131,7 @@ impl Session {
             ),
         };
         let message = self.intern(status.message());
-        self.record(&Event::Refuse {
+        self.record(&Event::AllocationFailure {
             device: request.device,
             bytes: request.bytes,
             alignment: ALIGNMENT,
@@ -243,7 +243,7 @@ impl Session {
         let pool = &mut self.state.pools[device as usize];
         pool.non_pool_bytes = pool.non_pool_bytes.saturating_add_signed(bytes);
         let bytes = pool.non_pool_bytes;
-        self.record(&Event::Outside { device, bytes });
+        self.record(&Event::OutsidePool { device, bytes });
     }
 
     /// Returns the statistics that the real client would return: `None` if it returns none.

@@ -3,7 +3,7 @@
 //! [`PoolArgs`] are those of a pool on a GPU that is given, for `dryrun` and `replay`. [`PolicyArgs`]
 //! are all of them, for commands about a real program on GPUs that have to be found.
 
-use vramfit_core::allocator::Kind;
+use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_gpu::GpuOverrides;
@@ -24,7 +24,7 @@ pub(crate) struct PoolArgs {
     limit: Option<Bytes>,
     /// Allocator: default, bfc, platform, cuda_async, vmm or address
     #[arg(long, value_name = "NAME")]
-    allocator: Option<Kind>,
+    allocator: Option<AllocatorKind>,
     /// Let the pool grow instead of preallocating it
     #[arg(long)]
     no_preallocate: bool,

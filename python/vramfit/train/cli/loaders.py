@@ -29,8 +29,8 @@ def open_loaders(
     if own["inputs"] == own["targets"]:
         del columns["targets"]
     device = config["training"]["device"]
-    validation_share, validation_path = own["validation_share"], own["validation_path"]
-    splits_file = validation_path is None and validation_share > 0
+    validation_fraction, validation_path = own["validation_fraction"], own["validation_path"]
+    splits_file = validation_path is None and validation_fraction > 0
 
     def open_loader(
         path: str, part: str, *, super_batch: int | None = None, **options: Any
@@ -49,7 +49,7 @@ def open_loaders(
                 has_targets="targets" in columns,
                 predicts_next=data["predicts_next"],
             ),
-            split=(part, validation_share) if splits_file else None,
+            split=(part, validation_fraction) if splits_file else None,
             super_batch=super_batch,
             **options,
         )

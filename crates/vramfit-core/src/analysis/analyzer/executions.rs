@@ -15,7 +15,7 @@ impl TraceAnalyzer {
     pub(super) fn on_begin(&mut self, program: u32, site: TextId) -> Result<()> {
         let entry = self.check_consistent(self.programs.entry_for(program))?;
         if self.active.len() == MAX_DEPTH {
-            return self.invalid_event("too many executions inside each other");
+            return self.invalid_event("executions are nested too deeply");
         }
         self.executions += 1;
         let next_allocation = self.replay.allocations();
@@ -56,7 +56,7 @@ impl TraceAnalyzer {
 
     pub(super) fn on_end(&mut self) -> Result<()> {
         let Some(execution) = self.active.pop() else {
-            return self.invalid_event("an execution ends that never began");
+            return self.invalid_event("an execution ends that did not start");
         };
         let levels = self.devices.iter().map(DeviceAnalysis::in_use_bytes);
         self.programs
@@ -67,10 +67,10 @@ impl TraceAnalyzer {
     /// Takes in an argument of the active execution, where that reached a peak or was denied a request.
     pub(super) fn on_argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
         let Some(execution) = self.active.last() else {
-            return self.invalid_event("an argument of no execution");
+            return self.invalid_event("an argument outside an execution");
         };
         let Some(device) = self.replay.device_of(allocation) else {
-            return self.invalid_event("an argument is in no allocation");
+            return self.invalid_event("an argument refers to no allocation");
         };
         let is_active = |context: &EventContext| {
             context.entry == Some(execution.entry)
@@ -86,7 +86,7 @@ impl TraceAnalyzer {
             has_room &= arguments.add(&denied.context, parameter, allocation);
         }
         if !has_room {
-            return self.invalid_event("an execution has more arguments than any program");
+            return self.invalid_event("the number of arguments of an execution is out of range");
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl TraceAnalyzer {
     /// Takes in a request that was denied: in the run, or only under these settings.
     pub(super) fn on_denied(&mut self, device: u32, error: AllocError, event: &Event) {
         let (context, slot, message) = match *event {
-            Event::Refuse {
+            Event::AllocationFailure {
                 bytes,
                 purpose,
                 slot,
@@ -56,7 +56,7 @@ impl TraceAnalyzer {
             return;
         }
         let usage = self.others.usage(device);
-        let held_by_others = usage.bytes;
+        let used_by_others = usage.bytes;
         if self.denials.is_empty() {
             self.others.at_denial.get_or_insert(usage);
             let next = self.replay.allocations();
@@ -80,11 +80,11 @@ impl TraceAnalyzer {
             gpu_free: match stats.pool_bytes {
                 Some(_) => None,
                 None => {
-                    let used = stats.bytes_in_use.saturating_add(held_by_others);
+                    let used = stats.bytes_in_use.saturating_add(used_by_others);
                     Some(self.gpu_bytes.saturating_sub(used))
                 }
             },
-            held_by_others,
+            used_by_others,
             fatal: match error {
                 AllocError::OutOfMemory => None,
                 AllocError::Fatal(text) => Some(text),
@@ -95,7 +95,7 @@ impl TraceAnalyzer {
 
     /// Notes the request that is granted although the run was denied it.
     pub(super) fn on_divergence(&mut self, event: &Event) {
-        if let Event::Refuse { bytes, purpose, .. } = *event
+        if let Event::AllocationFailure { bytes, purpose, .. } = *event
             && self.replay.divergence() == Some(Divergence::Granted)
             && self.newly_granted.is_none()
         {

@@ -20,7 +20,7 @@ use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
 use super::callbacks::Callbacks;
 use super::compilations::Compilation;
-use super::device_summary::PeakContext;
+use super::device_summary::RequestContext;
 use super::devices::DeviceAnalysis;
 use super::failure::{Abort, DeniedRequest, EventContext};
 use super::leaks::Leaks;
@@ -127,7 +127,7 @@ impl TraceAnalyzer {
     }
 
     /// Returns the request at which it diverges by granting it.
-    pub(super) fn newly_granted(&self, source: &dyn EventSource) -> Option<PeakContext> {
+    pub(super) fn newly_granted(&self, source: &dyn EventSource) -> Option<RequestContext> {
         let context = self.newly_granted?;
         Some(context.named(&self.programs, &|id| source.text(id).to_owned()))
     }
@@ -194,7 +194,7 @@ impl TraceAnalyzer {
             Event::Driver {
                 device, granted, ..
             } => self.devices[device as usize].on_driver_call(granted),
-            Event::Outside { device, bytes } => {
+            Event::OutsidePool { device, bytes } => {
                 self.devices[device as usize].on_non_pool_memory(bytes);
             }
             Event::ClearPeak { device } => self.devices[device as usize].on_clear_peak(),

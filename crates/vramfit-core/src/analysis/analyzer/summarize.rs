@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::io::Read;
 
 use super::TraceAnalyzer;
-use crate::allocator::{Fidelity, Kind};
+use crate::allocator::{AllocatorKind, Fidelity};
 use crate::analysis::arrays::NO_PROGRAM;
 use crate::analysis::compilations::repeated;
 use crate::analysis::critical_point::CriticalPoint;
@@ -87,7 +87,7 @@ impl TraceAnalyzer {
         for (what, theirs) in lists {
             if theirs.len() != self.devices.len() {
                 let text = format!(
-                    "{what} of {} devices instead of {}",
+                    "{what} of {} devices, expected {}",
                     theirs.len(),
                     self.devices.len()
                 );
@@ -105,15 +105,16 @@ impl TraceAnalyzer {
             for ((what, theirs), ours) in lists.iter().zip(ours) {
                 let theirs = theirs[device];
                 if ours != theirs {
-                    let text =
-                        format!("{what} of device {device} are {ours} here and were {theirs}");
+                    let text = format!(
+                        "{what} of device {device} are {ours} in the replay, but were {theirs} in the run"
+                    );
                     return Err(replay_mismatch(at, &text));
                 }
             }
         }
         if self.executions != footer.executions {
             let text = format!(
-                "{} executions here and {} there",
+                "{} executions in the replay, but {} in the run",
                 self.executions, footer.executions
             );
             return Err(replay_mismatch(at, &text));
@@ -164,13 +165,13 @@ impl TraceAnalyzer {
             step_evidence: step_entry.map(|entry| entry.evidence),
             step_search: self.step_notes.summary(&self.programs, &text),
             step_time: self.programs.step_time(source),
-            refusals: self.failures(&text),
-            refusal_count: self.denial_count,
+            failures: self.failures(&text),
+            failure_count: self.denial_count,
             abort: self.abort_info(&text),
             unknown_reads: self.unknown_reads.summary(&text),
             total_range: None,
             no_context: self.others.no_context.clone(),
-            others_at_refusal: self.others_at_denial(),
+            others_at_failure: self.others_at_denial(),
             fits_alone: None,
             processes: Vec::new(),
             last_unknown_read: self.unknown_reads.last().map(text),
@@ -249,12 +250,12 @@ impl TraceAnalyzer {
             .iter()
             .map(|denied| AllocationFailure {
                 device: denied.device,
-                moment: denied.context.named(&self.programs, text),
+                context: denied.context.named(&self.programs, text),
                 message: denied.message.text(text),
                 pool: denied.pool,
                 growth_bytes: denied.growth,
                 gpu_free_bytes: denied.gpu_free,
-                held_by_others_bytes: denied.held_by_others,
+                used_by_others_bytes: denied.used_by_others,
                 fatal: denied.fatal.clone(),
                 recovered: self.executions > denied.executions_before,
             })
@@ -292,8 +293,8 @@ impl TraceAnalyzer {
             let entry = self.programs.entries().get(entry as usize)?;
             Some(text(entry.key.name))
         };
-        let held_by_others_bytes = self.others.usage(device).max_bytes;
-        let gpu_bytes = self.gpu_bytes.saturating_sub(held_by_others_bytes);
+        let used_by_others_bytes = self.others.usage(device).max_bytes;
+        let gpu_bytes = self.gpu_bytes.saturating_sub(used_by_others_bytes);
         let step = self.programs.step();
         let steady_state = step.map(|entry| &self.programs.entries()[entry].steady_state);
         let peak = state.peak_context();
@@ -301,12 +302,12 @@ impl TraceAnalyzer {
             limit_bytes: stats.bytes_limit,
             // What `cuda_async` reports as its limit is what it keeps, not what it may take.
             capacity_bytes: match stats.bytes_limit {
-                Some(limit) if header.allocator != Kind::CudaAsync.name() => {
+                Some(limit) if header.allocator != AllocatorKind::CudaAsync.name() => {
                     limit.min(gpu_bytes.max(stats.peak_pool_bytes.unwrap_or(0)))
                 }
                 _ => gpu_bytes,
             },
-            held_by_others_bytes,
+            used_by_others_bytes,
             pool_bytes: stats.peak_pool_bytes,
             peak: peak.map(|context| context.named(&self.programs, text)),
             at_end,

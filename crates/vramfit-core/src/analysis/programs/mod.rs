@@ -106,7 +106,7 @@ impl Programs {
         };
         let entry = self.entry(key, compilation.site, program);
         if self.compilations.len() == MAX_COMPILATIONS {
-            return Err("more programs are compiled than any run compiles");
+            return Err("the number of programs is out of range");
         }
         self.compilations.push(compilation);
         self.entries[entry].compilations += 1;
@@ -127,7 +127,7 @@ impl Programs {
         bytes: u64,
     ) -> Result<(), ErrorText> {
         let Some((entry, _)) = self.loaded.get(&program) else {
-            return Err("a program was measured that is not there");
+            return Err("a measurement refers to an unknown program");
         };
         self.entries[*entry].variant = Some((name, bytes));
         Ok(())
@@ -137,13 +137,13 @@ impl Programs {
     pub(super) fn add_scratch(&mut self, program: u32, need: ScratchNeed) -> Result<(), ErrorText> {
         const MAX_NEEDS: usize = 100_000;
         let Some((entry, _)) = self.loaded.get(&program) else {
-            return Err("scratch memory of a program that is not there");
+            return Err("scratch memory refers to an unknown program");
         };
         let entry = &mut self.entries[*entry];
         // Programs of one entry need the same; those of the first are kept.
         if entry.program == program && !entry.scratch.contains(&need) {
             if entry.scratch.len() == MAX_NEEDS {
-                return Err("too many routines of one program take scratch memory");
+                return Err("too many routines of one program use scratch memory");
             }
             entry.scratch.push(need);
             entry.scratch_limits = ScratchLimits::new(&entry.scratch);
@@ -154,7 +154,7 @@ impl Programs {
     /// Takes in that a program was dropped.
     pub(super) fn on_unloaded(&mut self, program: u32) -> Result<(), ErrorText> {
         let Some((_, times)) = self.loaded.get_mut(&program) else {
-            return Err("a program is dropped that is not there");
+            return Err("an unknown program is unloaded");
         };
         *times -= 1;
         if *times == 0 {
@@ -166,7 +166,7 @@ impl Programs {
     /// Returns the entry of a program that is loaded.
     pub(super) fn entry_for(&self, program: u32) -> Result<usize, ErrorText> {
         let loaded = self.loaded.get(&program).map(|(entry, _)| *entry);
-        loaded.ok_or("a program is executed that is not there")
+        loaded.ok_or("an unknown program is executed")
     }
 
     /// Takes in a call, and says whether the program is the step as far as one can know now. Only its own

@@ -6,7 +6,7 @@ use super::super::context::{
 use super::super::finding::{Change, RawFinding};
 use super::super::{Rule, Severity};
 use super::flags;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::settings::{Version, XlaFlags};
 
 pub(super) const RULES: &[Rule] = &[
@@ -94,22 +94,24 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
     let collective = "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB";
     let mut names = Vec::new();
     let why = match kind {
-        Kind::Platform | Kind::Address => {
+        AllocatorKind::Platform | AllocatorKind::Address => {
             names.extend([FRACTION, OLD_FRACTION, PREALLOCATE, collective]);
             "allocates every buffer from the driver and has no pool"
         }
-        Kind::Vmm => {
+        AllocatorKind::Vmm => {
             names.push(PREALLOCATE);
             "allocates memory on demand"
         }
-        Kind::CudaAsync | Kind::Bfc => "",
+        AllocatorKind::CudaAsync | AllocatorKind::Bfc => "",
     };
     let mut all: Vec<RawFinding> = names
         .into_iter()
         .filter_map(|name| {
             let value = context.non_empty_var(name)?;
             // `vmm` never preallocates, so `false` is harmless.
-            if name == PREALLOCATE && kind == Kind::Vmm && matches!(value, "false" | "False" | "0")
+            if name == PREALLOCATE
+                && kind == AllocatorKind::Vmm
+                && matches!(value, "false" | "False" | "0")
             {
                 return None;
             }
@@ -131,7 +133,7 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
         .filter(|value| *value != "0")
     {
         let found = match kind {
-            Kind::CudaAsync if context.preallocates() => Some(
+            AllocatorKind::CudaAsync if context.preallocates() => Some(
                 RawFinding::new(
                     prealloc,
                     format!("`{prealloc}={value}` only takes effect without preallocation"),
@@ -139,7 +141,7 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
                 )
                 .change(Change::set(PREALLOCATE, "false")),
             ),
-            Kind::CudaAsync => None,
+            AllocatorKind::CudaAsync => None,
             _ => Some(
                 RawFinding::new(
                     prealloc,
@@ -155,7 +157,7 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
 }
 
 fn unified(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let pooled = context.allocator() == Some(Kind::Bfc);
+    let pooled = context.allocator() == Some(AllocatorKind::Bfc);
     let fraction = context
         .fraction()
         .filter(|fraction| fraction.value.is_some_and(|part| part > 0.0 && part < 1.0));

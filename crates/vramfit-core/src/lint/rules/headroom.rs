@@ -4,7 +4,7 @@ use super::super::context::LintContext;
 use super::super::finding::{Change, RawFinding};
 use super::super::{Rule, Severity};
 use crate::Bytes;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
 use crate::settings::{
     GpuMemoryBudget, JAX_DEFAULT_FRACTION, UNKNOWN_CONTEXT_BYTES, min_total_bytes, outside_bytes,
@@ -81,7 +81,7 @@ fn lower_fraction<'a>(
 
 /// Returns whether the program uses JAX's default pool.
 fn has_default_pool(context: &LintContext<'_>) -> bool {
-    context.may_use_gpu() && !context.unified() && context.allocator() == Some(Kind::Bfc)
+    context.may_use_gpu() && !context.unified() && context.allocator() == Some(AllocatorKind::Bfc)
 }
 
 /// Returns the fraction of such a pool, unless it exceeds the GPU's memory.

@@ -7,7 +7,7 @@ use super::super::finding::{Change, RawFinding};
 use super::super::names::{self, ValueKind};
 use super::super::{Rule, Severity};
 use crate::Bytes;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::nearest;
 use crate::settings::{
     self, GPU_REQUIRED, GpuBudgets, Options, PLATFORM_NAME, PLATFORMS, Reader, Target, allows_gpu,
@@ -191,7 +191,10 @@ fn nonexistent_limit(context: &LintContext<'_>, value: &str) -> (String, String,
     let message = "no JAX release reads it, so the pool is not limited".to_owned();
     let bytes = python_int(value).and_then(|bytes| u64::try_from(bytes).ok());
     let amount = bytes.map_or("8GiB".to_owned(), |bytes| Bytes(bytes).exact());
-    if let Some(kind @ (Kind::Platform | Kind::Address | Kind::CudaAsync)) = context.allocator() {
+    if let Some(
+        kind @ (AllocatorKind::Platform | AllocatorKind::Address | AllocatorKind::CudaAsync),
+    ) = context.allocator()
+    {
         let name = kind.name();
         return (
             format!("no JAX release reads it, and `{ALLOCATOR}={name}` has no limit"),

@@ -3,7 +3,7 @@
 use super::super::context::{ALLOCATOR, LintContext, PREALLOCATE, UNIFIED, python_float};
 use super::super::finding::{Change, RawFinding};
 use super::super::{Rule, Severity};
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::nearest;
 use crate::settings::allocator_since;
 
@@ -187,7 +187,7 @@ fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
         return Vec::new();
     }
     let outcome = "JAX logs an error and falls back to the CPU";
-    if let Ok(kind) = word.parse::<Kind>() {
+    if let Ok(kind) = word.parse::<AllocatorKind>() {
         let message = format!(
             "JAX {} has no allocator `{word}`, which requires {}: {outcome}",
             context.version(),
@@ -195,7 +195,7 @@ fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
         );
         // The closest one that every release has: without a pool, or CUDA's own.
         let instead = match kind {
-            Kind::Vmm => "cuda_async",
+            AllocatorKind::Vmm => "cuda_async",
             _ => "platform",
         };
         let fix = format!("set `{ALLOCATOR}={instead}`, or install a newer JAX");
@@ -211,16 +211,16 @@ fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
     let intended_name = match lowered.as_str() {
         "cuda_malloc_async" | "cudamallocasync" | "async" | "cuda-async" => Some("cuda_async"),
         _ if lowered.is_empty() => None,
-        _ => Kind::ALL
+        _ => AllocatorKind::ALL
             .into_iter()
             .filter(|kind| allocator_since(*kind) <= context.version())
-            .map(Kind::name)
+            .map(AllocatorKind::name)
             .find(|name| *name == lowered)
             .or_else(|| {
-                let names = Kind::ALL
+                let names = AllocatorKind::ALL
                     .into_iter()
                     .filter(|kind| allocator_since(*kind) <= context.version());
-                nearest::slip_of(&lowered, names.map(Kind::name).chain(["default"]))
+                nearest::slip_of(&lowered, names.map(AllocatorKind::name).chain(["default"]))
             }),
     };
     let found = match intended_name {

@@ -8,7 +8,7 @@ use super::owner::{Argument, of_argument, trains};
 use super::path::{Meaning, meaning_of};
 use super::phase::{Phase, Users, readers_of};
 use super::update::{Update, trace_update};
-use super::value::maker_of_output;
+use super::value::producer_of_output;
 use super::{Names, Owner};
 use crate::program::Program;
 
@@ -31,7 +31,7 @@ impl Arguments {
         let outputs = 0..program.outputs.len();
         let gradients: Vec<bool> = outputs
             .clone()
-            .map(|output| maker_of_output(index, output))
+            .map(|output| producer_of_output(index, output))
             .map(|maker| maker.is_some_and(|at| index.phase(at) == Phase::Backward))
             .collect();
         let updates: Vec<Update> = outputs.map(|output| trace_update(index, output)).collect();

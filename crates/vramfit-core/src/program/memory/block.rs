@@ -1,34 +1,34 @@
-//! The temporary block: how full it is at each moment, and whose its bytes are at the fullest.
+//! The temporary block: its live bytes at each time, and their owners at the peak.
 
-use super::liveness::Tenancy;
+use super::liveness::LiveRange;
 
-/// A tenancy with its place in the block.
+/// A live range with its place in the block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Placed {
-    pub(super) tenancy: Tenancy,
+pub(super) struct PlacedRange {
+    pub(super) live_range: LiveRange,
     pub(super) offset: u64,
     pub(super) bytes: u64,
 }
 
-impl Placed {
-    /// Returns where it lies: offset and size.
-    pub(super) fn place(&self) -> (u64, u64) {
+impl PlacedRange {
+    /// Returns its offset and size.
+    pub(super) fn extent(&self) -> (u64, u64) {
         (self.offset, self.bytes)
     }
 
-    fn is_live(&self, moment: u32) -> bool {
-        (self.tenancy.start..=self.tenancy.end).contains(&moment)
+    fn is_live(&self, time: u32) -> bool {
+        (self.live_range.start..=self.live_range.end).contains(&time)
     }
 }
 
-/// Returns the live bytes of the block at each of `moments` moments.
-pub(super) fn live_bytes(placed: &[Placed], moments: usize) -> Vec<u64> {
-    let mut begun = vec![0u64; moments];
-    let mut ended = vec![0u64; moments];
+/// Returns the live bytes of the block at each of `times` times.
+pub(super) fn live_bytes(placed: &[PlacedRange], times: usize) -> Vec<u64> {
+    let mut begun = vec![0u64; times];
+    let mut ended = vec![0u64; times];
     for one in placed {
         let add = |total: &mut u64| *total = total.saturating_add(one.bytes);
-        begun.get_mut(one.tenancy.start as usize).map(add);
-        ended.get_mut(one.tenancy.end as usize).map(add);
+        begun.get_mut(one.live_range.start as usize).map(add);
+        ended.get_mut(one.live_range.end as usize).map(add);
     }
     let mut live = 0u64;
     let levels = begun.iter().zip(&ended).map(|(begun, ended)| {
@@ -39,20 +39,20 @@ pub(super) fn live_bytes(placed: &[Placed], moments: usize) -> Vec<u64> {
     levels.collect()
 }
 
-/// Returns the first moment of the highest level; 0 when there is none.
-pub(super) fn fullest(live_bytes: &[u64]) -> u32 {
+/// Returns the first time of the highest level; 0 when there is none.
+pub(super) fn peak_time(live_bytes: &[u64]) -> u32 {
     let highest = live_bytes.iter().max();
     let at = live_bytes.iter().position(|level| Some(level) == highest);
     at.unwrap_or(0) as u32
 }
 
-/// Divides the bytes of the block at a moment: for each of `placed`, how many are its alone. Where two
-/// claim the same bytes, which a sound assignment does not do, the one that began first has them.
-pub(super) fn divide(placed: &[Placed], moment: u32, block_bytes: u64) -> Vec<u64> {
+/// Divides the bytes of the block at a time: for each of `placed`, how many it owns. Where two
+/// overlap, which a valid assignment does not do, the one that started first owns them.
+pub(super) fn divide(placed: &[PlacedRange], time: u32, block_bytes: u64) -> Vec<u64> {
     let mut live: Vec<usize> = (0..placed.len())
-        .filter(|&at| placed[at].is_live(moment))
+        .filter(|&at| placed[at].is_live(time))
         .collect();
-    live.sort_by_key(|&at| (placed[at].offset, placed[at].tenancy.start));
+    live.sort_by_key(|&at| (placed[at].offset, placed[at].live_range.start));
     let mut own = vec![0; placed.len()];
     let mut covered = 0;
     for at in live {
@@ -71,9 +71,9 @@ pub(super) fn divide(placed: &[Placed], moment: u32, block_bytes: u64) -> Vec<u6
 mod tests {
     use super::*;
 
-    fn placed(offset: u64, bytes: u64, start: u32, end: u32) -> Placed {
-        Placed {
-            tenancy: Tenancy {
+    fn placed(offset: u64, bytes: u64, start: u32, end: u32) -> PlacedRange {
+        PlacedRange {
+            live_range: LiveRange {
                 values: Vec::new(),
                 start,
                 end,
@@ -92,7 +92,7 @@ mod tests {
         ];
         let levels = live_bytes(&block, 4);
         assert_eq!(levels, [10, 15, 25, 0]);
-        assert_eq!(fullest(&levels), 2);
+        assert_eq!(peak_time(&levels), 2);
     }
 
     #[test]

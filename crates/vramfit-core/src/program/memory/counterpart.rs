@@ -64,18 +64,22 @@ pub(super) fn gradients_of(
     });
     let mut found: Vec<bool> = matches.iter().map(Option::is_some).collect();
     let taken: FxHashSet<usize> = matches.into_iter().flatten().collect();
-    let mut by_kind: FxHashMap<Kind<'_>, (Vec<usize>, usize)> = FxHashMap::default();
+    let mut by_shape: FxHashMap<ShapeKey<'_>, (Vec<usize>, usize)> = FxHashMap::default();
     for (argument, shape) in program.parameters.iter().enumerate() {
         if is_differentiated(argument) && !found[argument] {
-            by_kind.entry(kind(shape)).or_default().0.push(argument);
+            by_shape
+                .entry(shape_key(shape))
+                .or_default()
+                .0
+                .push(argument);
         }
     }
     for (output, shape) in program.outputs.iter().enumerate() {
         if is_gradient(output) && !taken.contains(&output) {
-            by_kind.entry(kind(shape)).or_default().1 += 1;
+            by_shape.entry(shape_key(shape)).or_default().1 += 1;
         }
     }
-    for (arguments, outputs) in by_kind.into_values() {
+    for (arguments, outputs) in by_shape.into_values() {
         if let ([only], 1) = (&arguments[..], outputs) {
             found[*only] = true;
         }
@@ -90,20 +94,20 @@ fn by_path(
     may_be: impl Fn(usize, usize) -> bool,
 ) -> Vec<Option<usize>> {
     // The outputs by each path that an argument may have, in their order.
-    let mut waiting: FxHashMap<(&str, Kind<'_>), VecDeque<usize>> = FxHashMap::default();
+    let mut waiting: FxHashMap<(&str, ShapeKey<'_>), VecDeque<usize>> = FxHashMap::default();
     let outputs = program.outputs.iter().zip(&names.outputs);
     for (number, (shape, name)) in outputs.enumerate() {
-        for path in ends(name) {
-            let queue = waiting.entry((path, kind(shape)));
+        for path in suffixes(name) {
+            let queue = waiting.entry((path, shape_key(shape)));
             queue.or_default().push_back(number);
         }
     }
     let mut taken: FxHashSet<usize> = FxHashSet::default();
     let mut found = Vec::with_capacity(program.parameters.len());
     for (argument, (shape, name)) in program.parameters.iter().zip(&names.arguments).enumerate() {
-        let queue = ends(name)
+        let queue = suffixes(name)
             .last()
-            .and_then(|path| waiting.get_mut(&(path, kind(shape))));
+            .and_then(|path| waiting.get_mut(&(path, shape_key(shape))));
         // An output stands in several queues, and is taken out of one.
         let free = queue.and_then(|queue| {
             while queue.front().is_some_and(|first| taken.contains(first)) {
@@ -133,7 +137,7 @@ fn by_update(program: &Program, updates: &[Update], found: &mut [Option<usize>])
         };
         let same_shape = |argument: &usize| {
             let parameter = program.parameters.get(*argument);
-            parameter.is_some_and(|parameter| kind(parameter) == kind(shape))
+            parameter.is_some_and(|parameter| shape_key(parameter) == shape_key(shape))
         };
         open.push((
             output,
@@ -217,16 +221,16 @@ pub(super) fn donated_in_vain(
     .collect()
 }
 
-type Kind<'a> = (ElementType, &'a [i64]);
+type ShapeKey<'a> = (ElementType, &'a [i64]);
 
-fn kind(shape: &Shape) -> Kind<'_> {
+fn shape_key(shape: &Shape) -> ShapeKey<'_> {
     (shape.element_type, &shape.dims)
 }
 
 /// Returns the ways in which a pytree path ends, from the shortest, the last without its first name
 /// only, which differs between arguments and outputs: of `result[0]['w']` these are `['w']` and
 /// `[0]['w']`.
-fn ends(path: &str) -> impl Iterator<Item = &str> {
+fn suffixes(path: &str) -> impl Iterator<Item = &str> {
     let starts = path.rmatch_indices(['[', '.']).take(MAX_DEPTH);
     starts.map(|(at, _)| &path[at..])
 }

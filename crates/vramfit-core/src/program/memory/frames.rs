@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Frame;
-use super::index::{At, ModuleIndex};
+use super::index::{HloIndex, ModuleIndex};
 use crate::program::wire::{HloModuleProto, OpMetadata, StackFrameIndexProto};
 
 /// How far to look among operands and users for an instruction that says where it came from.
@@ -37,7 +37,7 @@ impl<'a> Frames<'a> {
 
     /// Returns the innermost frame of an instruction, or of the nearest one that tells: XLA's own
     /// copies and fusions often do not.
-    pub(super) fn of(&mut self, index: &ModuleIndex<'_>, at: At) -> Option<u32> {
+    pub(super) fn of(&mut self, index: &ModuleIndex<'_>, at: HloIndex) -> Option<u32> {
         let mut seen = vec![at];
         let mut ring = 0..1;
         for _ in 0..MAX_DEPTH {

@@ -9,12 +9,12 @@ use super::phase::{self, Phase};
 use crate::program::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata};
 
 /// Position of an instruction in [`ModuleIndex`].
-pub(super) type At = u32;
+pub(super) type HloIndex = u32;
 
 /// A part of what an instruction returns: its position, and the place in its tuple. Tuples inside
 /// tuples are told apart by their first two numbers only, which is enough for what XLA's GPU
 /// compiler makes.
-pub(super) type Place = (At, i64);
+pub(super) type HloPosition = (HloIndex, i64);
 
 /// The whole result, where it is no tuple.
 pub(super) const WHOLE: i64 = -1;
@@ -22,14 +22,14 @@ pub(super) const WHOLE: i64 = -1;
 /// Instructions by number, and who uses them.
 pub(super) struct ModuleIndex<'a> {
     instructions: Vec<&'a HloInstructionProto>,
-    by_id: FxHashMap<i64, At>,
+    by_id: FxHashMap<i64, HloIndex>,
     computations: FxHashMap<i64, Computation<'a>>,
     /// For each instruction, those that take it as an operand, and as which.
-    users: Vec<Vec<(At, u32)>>,
+    users: Vec<Vec<(HloIndex, u32)>>,
     /// For each instruction, those that take a part of its tuple, by the number of the part.
-    takers: Vec<Vec<(i64, At)>>,
+    readers: Vec<Vec<(i64, HloIndex)>>,
     /// For each computation, the instructions that call it.
-    callers: FxHashMap<i64, Vec<At>>,
+    callers: FxHashMap<i64, Vec<HloIndex>>,
     /// For each instruction, its computation.
     homes: Vec<i64>,
     /// For each instruction, the name of the operation it stands for, and what that says.
@@ -40,8 +40,8 @@ pub(super) struct ModuleIndex<'a> {
 /// What is asked of a computation.
 #[derive(Default)]
 struct Computation<'a> {
-    root: Option<At>,
-    parameters: FxHashMap<i64, At>,
+    root: Option<HloIndex>,
+    parameters: FxHashMap<i64, HloIndex>,
     /// The name of an operation, and what says where one came from: those of the root, else of the
     /// last instruction that has them.
     name: &'a str,
@@ -55,7 +55,7 @@ impl<'a> ModuleIndex<'a> {
             by_id: FxHashMap::default(),
             computations: FxHashMap::default(),
             users: Vec::new(),
-            takers: Vec::new(),
+            readers: Vec::new(),
             callers: FxHashMap::default(),
             homes: Vec::new(),
             names: Vec::new(),
@@ -63,7 +63,7 @@ impl<'a> ModuleIndex<'a> {
         };
         for computation in &module.computations {
             for instruction in &computation.instructions {
-                let at = index.instructions.len() as At;
+                let at = index.instructions.len() as HloIndex;
                 index.instructions.push(instruction);
                 index.homes.push(computation.id);
                 index.by_id.insert(instruction.id, at);
@@ -76,7 +76,7 @@ impl<'a> ModuleIndex<'a> {
         index.connect();
         index.names = (0..index.instructions.len())
             .map(|at| {
-                let name = index.name_of(at as At);
+                let name = index.name_of(at as HloIndex);
                 (name, phase::of_name(name))
             })
             .collect();
@@ -107,7 +107,7 @@ impl<'a> ModuleIndex<'a> {
             if known.name.is_empty() {
                 known.name = &metadata.op_name;
             }
-            if known.origin.is_none() && tells_origin(metadata) {
+            if known.origin.is_none() && has_source(metadata) {
                 known.origin = Some(metadata);
             }
         }
@@ -117,7 +117,7 @@ impl<'a> ModuleIndex<'a> {
     /// Notes who uses what, and who calls what.
     fn connect(&mut self) {
         self.users = vec![Vec::new(); self.instructions.len()];
-        self.takers = vec![Vec::new(); self.instructions.len()];
+        self.readers = vec![Vec::new(); self.instructions.len()];
         for at in 0..self.instructions.len() {
             let instruction = self.instructions[at];
             for (number, operand) in instruction.operand_ids.iter().enumerate() {
@@ -126,19 +126,22 @@ impl<'a> ModuleIndex<'a> {
                 };
                 let operand = operand as usize;
                 if instruction.opcode == "get-tuple-element" {
-                    self.takers[operand].push((instruction.tuple_index, at as At));
+                    self.readers[operand].push((instruction.tuple_index, at as HloIndex));
                 } else {
-                    self.users[operand].push((at as At, number as u32));
+                    self.users[operand].push((at as HloIndex, number as u32));
                 }
             }
             for called in &instruction.called_computation_ids {
-                self.callers.entry(*called).or_default().push(at as At);
+                self.callers
+                    .entry(*called)
+                    .or_default()
+                    .push(at as HloIndex);
             }
         }
-        self.takers.iter_mut().for_each(|takers| takers.sort());
+        self.readers.iter_mut().for_each(|readers| readers.sort());
     }
 
-    fn name_of(&self, at: At) -> &'a str {
+    fn name_of(&self, at: HloIndex) -> &'a str {
         let instruction = self.get(at);
         let own = instruction.metadata.as_ref();
         let own = own.map_or("", |metadata| metadata.op_name.as_str());
@@ -148,29 +151,29 @@ impl<'a> ModuleIndex<'a> {
         }
     }
 
-    pub(super) fn get(&self, at: At) -> &'a HloInstructionProto {
+    pub(super) fn get(&self, at: HloIndex) -> &'a HloInstructionProto {
         self.instructions[at as usize]
     }
 
-    pub(super) fn find(&self, id: i64) -> Option<At> {
+    pub(super) fn find(&self, id: i64) -> Option<HloIndex> {
         self.by_id.get(&id).copied()
     }
 
     /// Returns the name of the operation an instruction stands for: its own, or else that of what is
     /// fused into it. Empty when neither has one.
-    pub(super) fn name(&self, at: At) -> &'a str {
+    pub(super) fn name(&self, at: HloIndex) -> &'a str {
         self.names[at as usize].0
     }
 
     /// Returns what that name says of the part of a differentiated program it belongs to.
-    pub(super) fn phase(&self, at: At) -> Phase {
+    pub(super) fn phase(&self, at: HloIndex) -> Phase {
         self.names[at as usize].1
     }
 
     /// Returns what says where an instruction came from: its own, or that of what is fused into it.
-    pub(super) fn op_metadata(&self, at: At) -> Option<&'a OpMetadata> {
+    pub(super) fn op_metadata(&self, at: HloIndex) -> Option<&'a OpMetadata> {
         let own = self.get(at).metadata.as_ref();
-        own.filter(|metadata| tells_origin(metadata)).or_else(|| {
+        own.filter(|metadata| has_source(metadata)).or_else(|| {
             let fused = self.get(at).opcode == "fusion";
             self.callee(at, 0).filter(|_| fused)?.origin
         })
@@ -178,62 +181,64 @@ impl<'a> ModuleIndex<'a> {
 
     /// Returns who uses an instruction, and as which operand; those that take a part of its tuple are
     /// not among them.
-    pub(super) fn users(&self, at: At) -> &[(At, u32)] {
+    pub(super) fn users(&self, at: HloIndex) -> &[(HloIndex, u32)] {
         &self.users[at as usize]
     }
 
     /// Returns those that take the part of its tuple that has this number.
-    pub(super) fn takers(&self, at: At, number: i64) -> impl Iterator<Item = At> {
-        let all = &self.takers[at as usize];
+    pub(super) fn readers(&self, at: HloIndex, number: i64) -> impl Iterator<Item = HloIndex> {
+        let all = &self.readers[at as usize];
         let first = all.partition_point(|taker| taker.0 < number);
         let of_number = all[first..].iter().take_while(move |one| one.0 == number);
-        of_number.map(|(_, taker)| *taker)
+        of_number.map(|(_, reader)| *reader)
     }
 
     /// Returns the instructions next to one: what it is made of, then what is made of it.
-    pub(super) fn neighbors(&self, at: At, most: usize) -> impl Iterator<Item = At> {
+    pub(super) fn neighbors(&self, at: HloIndex, most: usize) -> impl Iterator<Item = HloIndex> {
         let operands = self.get(at).operand_ids.iter().take(most);
         let operands = operands.filter_map(|&operand| self.find(operand));
         let users = self.users(at).iter().take(most).map(|(user, _)| *user);
-        let takers = self.takers[at as usize].iter().take(most);
-        operands.chain(users).chain(takers.map(|(_, taker)| *taker))
+        let readers = self.readers[at as usize].iter().take(most);
+        operands
+            .chain(users)
+            .chain(readers.map(|(_, reader)| *reader))
     }
 
     /// Returns the operand of that number.
-    pub(super) fn operand(&self, at: At, number: usize) -> Option<At> {
+    pub(super) fn operand(&self, at: HloIndex, number: usize) -> Option<HloIndex> {
         self.find(*self.get(at).operand_ids.get(number)?)
     }
 
     /// Returns the instruction that makes what the program returns.
-    pub(super) fn entry_root(&self) -> Option<At> {
+    pub(super) fn entry_root(&self) -> Option<HloIndex> {
         self.computations.get(&self.entry)?.root
     }
 
     /// Returns the argument of the program that has this number.
-    pub(super) fn entry_parameter(&self, number: i64) -> Option<At> {
+    pub(super) fn entry_parameter(&self, number: i64) -> Option<HloIndex> {
         let entry = self.computations.get(&self.entry)?;
         entry.parameters.get(&number).copied()
     }
 
     /// Returns the parameter of the computation that an instruction calls as its `called`-th.
-    pub(super) fn parameter(&self, at: At, called: usize, number: i64) -> Option<At> {
+    pub(super) fn parameter(&self, at: HloIndex, called: usize, number: i64) -> Option<HloIndex> {
         self.callee(at, called)?.parameters.get(&number).copied()
     }
 
     /// Returns the instruction that makes what the computation returns that an instruction calls as its
     /// `called`-th.
-    pub(super) fn root_of(&self, at: At, called: usize) -> Option<At> {
+    pub(super) fn root_of(&self, at: HloIndex, called: usize) -> Option<HloIndex> {
         self.callee(at, called)?.root
     }
 
     /// Returns what an instruction's own name says of the part of a differentiated program it belongs to.
-    pub(super) fn phase_of_one(&self, at: At) -> Phase {
+    pub(super) fn phase_of_one(&self, at: HloIndex) -> Phase {
         let own = self.get(at).metadata.as_ref();
         own.map_or(Phase::Outside, |metadata| phase::of_name(&metadata.op_name))
     }
 
     /// Says whether each round of a loop returns a part of what goes round as it was.
-    pub(super) fn is_unchanged_by(&self, at: At, part: i64) -> bool {
+    pub(super) fn is_unchanged_by(&self, at: HloIndex, part: i64) -> bool {
         let returned = || {
             let root = self.root_of(at, 0)?;
             let passed = self.operand(root, usize::try_from(part).ok()?)?;
@@ -246,7 +251,7 @@ impl<'a> ModuleIndex<'a> {
     }
 
     /// Returns how many numbers are at a place; `None` where it is a tuple.
-    pub(super) fn elements(&self, (at, part): Place) -> Option<i64> {
+    pub(super) fn elements(&self, (at, part): HloPosition) -> Option<i64> {
         let whole = self.get(at).shape.as_ref()?;
         let shape = match usize::try_from(part) {
             Ok(number) => whole.tuple_shapes.get(number)?,
@@ -259,26 +264,26 @@ impl<'a> ModuleIndex<'a> {
             .then(|| shape.dimensions.iter().fold(1, product))
     }
 
-    fn callee(&self, at: At, number: usize) -> Option<&Computation<'a>> {
+    fn callee(&self, at: HloIndex, number: usize) -> Option<&Computation<'a>> {
         let id = self.get(at).called_computation_ids.get(number)?;
         self.computations.get(id)
     }
 
     /// Says whether an instruction is what its computation returns.
-    pub(super) fn is_root(&self, at: At) -> bool {
+    pub(super) fn is_root(&self, at: HloIndex) -> bool {
         let home = self.computations.get(&self.homes[at as usize]);
         home.is_some_and(|home| home.root == Some(at))
     }
 
     /// Returns the instructions that call the computation an instruction is in.
-    pub(super) fn callers_of_home(&self, at: At) -> &[At] {
+    pub(super) fn callers_of_parent(&self, at: HloIndex) -> &[HloIndex] {
         self.callers
             .get(&self.homes[at as usize])
             .map_or(&[], Vec::as_slice)
     }
 }
 
-/// Says whether it is told which line of Python an instruction came from.
-fn tells_origin(metadata: &OpMetadata) -> bool {
+/// Whether the metadata name the line of Python that an instruction came from.
+fn has_source(metadata: &OpMetadata) -> bool {
     metadata.stack_frame_id > 0 || !metadata.source_file.is_empty()
 }

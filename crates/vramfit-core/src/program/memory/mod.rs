@@ -15,7 +15,7 @@
 //! | `update` | how an output is computed: of which arguments, with a gradient or not |
 //! | `counterpart` | which output replaces which argument |
 //! | `arguments` | whose the arguments are |
-//! | `value` | shape of a value, and which of its makers tells most |
+//! | `value` | shape of a value, and which of its producers describes it best |
 //! | `block` | the temporary block: its buffers, its fullest moment, its padding |
 //! | `read` | from XLA's messages to [`ProgramMemory`] |
 //! | `stored` | how it is kept in a trace |
@@ -47,16 +47,16 @@ pub use read::Names;
 #[serde(default)]
 pub struct ProgramMemory {
     /// Everything that takes device memory, in the order of XLA's allocations; inside the temporary
-    /// block by the moment at which it begins.
+    /// block by the start of its live range.
     pub buffers: Vec<Buffer>,
-    /// Names of the instructions that begin something in the temporary block, in the order in which
-    /// they run. An instruction stands here again when something was freed in between.
-    pub moments: Vec<String>,
-    /// Index of the moment at which most of the temporary block is live.
+    /// The times of live ranges in the temporary block: names of the instructions that start one, in
+    /// execution order. An instruction occurs again when something was freed in between.
+    pub instructions: Vec<String>,
+    /// The time at which most of the temporary block is live.
     pub peak_at: u32,
-    /// Live bytes of the temporary block at each moment.
+    /// Live bytes of the temporary block at each time.
     pub live_bytes: Vec<u64>,
-    /// Bytes of the temporary block that are not live at its fullest moment.
+    /// Bytes of the temporary block that are not live at [`ProgramMemory::peak_at`].
     pub padding_bytes: u64,
     /// Size of the temporary block.
     pub temp_bytes: u64,

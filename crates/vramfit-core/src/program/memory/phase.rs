@@ -7,7 +7,7 @@
 use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
-use super::index::{At, ModuleIndex, Place, WHOLE};
+use super::index::{HloIndex, HloPosition, ModuleIndex, WHOLE};
 
 /// Which part of a differentiated program an instruction belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,24 +64,24 @@ impl Users {
 }
 
 /// Finds who uses the values at some places, through everything that passes them on unchanged.
-pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[Place]) -> Users {
+pub(super) fn users_of(index: &ModuleIndex<'_>, places: &[HloPosition]) -> Users {
     walk(index, places, false)
 }
 
 /// Finds who reads an argument: as [`users_of`], but operation by operation inside of fusions, and through
 /// what only moves its values or changes their type, outside of the differentiated function.
-pub(super) fn readers_of(index: &ModuleIndex<'_>, place: Place) -> Users {
+pub(super) fn readers_of(index: &ModuleIndex<'_>, place: HloPosition) -> Users {
     walk(index, &[place], true)
 }
 
-fn walk(index: &ModuleIndex<'_>, places: &[Place], closely: bool) -> Users {
-    let phase = |at: At| match closely {
+fn walk(index: &ModuleIndex<'_>, places: &[HloPosition], closely: bool) -> Users {
+    let phase = |at: HloIndex| match closely {
         true => index.phase_of_one(at),
         false => index.phase(at),
     };
     let mut users = Users::default();
-    let mut seen: FxHashSet<Place> = places.iter().copied().collect();
-    let mut open: Vec<Place> = places.to_vec();
+    let mut seen: FxHashSet<HloPosition> = places.iter().copied().collect();
+    let mut open: Vec<HloPosition> = places.to_vec();
     let mut steps = 0;
     while let Some(place) = open.pop() {
         let mut next = Vec::new();
@@ -102,9 +102,9 @@ fn walk(index: &ModuleIndex<'_>, places: &[Place], closely: bool) -> Users {
                 }
             }
         }
-        next.extend(index.takers(place.0, place.1).map(|taker| (taker, WHOLE)));
+        next.extend(index.readers(place.0, place.1).map(|taker| (taker, WHOLE)));
         if index.is_root(place.0) {
-            let callers = index.callers_of_home(place.0);
+            let callers = index.callers_of_parent(place.0);
             users.returned |= callers.is_empty();
             let through = callers.iter().filter(|&&caller| {
                 let opcode = index.get(caller).opcode.as_str();
@@ -127,10 +127,10 @@ fn walk(index: &ModuleIndex<'_>, places: &[Place], closely: bool) -> Users {
 /// adds where to.
 fn passes_on(
     index: &ModuleIndex<'_>,
-    place: Place,
-    user: At,
+    place: HloPosition,
+    user: HloIndex,
     number: u32,
-    next: &mut Vec<Place>,
+    next: &mut Vec<HloPosition>,
 ) -> bool {
     let parameter = |called: usize, number: i64| {
         let parameter = index.parameter(user, called, number);
@@ -157,10 +157,10 @@ fn passes_on(
 /// adds where the way goes on.
 fn moves(
     index: &ModuleIndex<'_>,
-    place: Place,
-    user: At,
+    place: HloPosition,
+    user: HloIndex,
     number: u32,
-    next: &mut Vec<Place>,
+    next: &mut Vec<HloPosition>,
 ) -> bool {
     match index.get(user).opcode.as_str() {
         "while" => {

@@ -4,15 +4,15 @@ use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arguments::Arguments;
-use super::block::{Placed, divide, fullest, live_bytes};
+use super::block::{PlacedRange, divide, live_bytes, peak_time};
 
 use super::counterpart::{donated_in_vain, undonated};
 use super::frames::Frames;
-use super::index::{At, ModuleIndex, Place, WHOLE};
-use super::liveness::{Course, Tenancy, course};
+use super::index::{HloIndex, HloPosition, ModuleIndex, WHOLE};
+use super::liveness::{HeapSchedule, LiveRange, read_schedule};
 use super::owner::of_temporary;
 use super::phase;
-use super::value::{maker_of_output, shape, tells, writes_slices};
+use super::value::{producer_of_output, rank_producer, shape, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::wire::{
@@ -46,7 +46,7 @@ impl ProgramMemory {
             (Some(module), Some(assignment)) => {
                 Ok(ProgramMemory::read(program, module, assignment, names))
             }
-            _ => Err(invalid("what XLA dumped holds no buffer assignment")),
+            _ => Err(invalid("XLA's dump contains no buffer assignment")),
         }
     }
 
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
             let instruction = self.index.get(place.0);
             let is_it = instruction.opcode == "parameter"
                 && instruction.parameter_number == parameter as i64
-                && self.index.callers_of_home(place.0).is_empty();
+                && self.index.callers_of_parent(place.0).is_empty();
             is_it.then_some(place)
         });
         let mut path = self
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
         let place = largest.and_then(|value| self.place(value));
         let output = self.outputs.get(&(number as usize)).copied();
         let made = output
-            .and_then(|output| maker_of_output(&self.index, output))
+            .and_then(|output| producer_of_output(&self.index, output))
             .or(place.map(|place| place.0));
         let path = output.and_then(|output| self.names.outputs.get(output));
         Buffer {
@@ -224,7 +224,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Describes an allocation as one buffer that is there all the time.
-    fn whole(&mut self, number: u32, allocation: &BufferAllocation, made: Option<At>) -> Buffer {
+    fn whole(
+        &mut self,
+        number: u32,
+        allocation: &BufferAllocation,
+        made: Option<HloIndex>,
+    ) -> Buffer {
         let mut buffer = Buffer {
             bytes: allocation.bytes,
             peak_bytes: allocation.bytes,
@@ -239,7 +244,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Says which instruction makes a buffer, and where that came from.
-    fn describe(&mut self, buffer: &mut Buffer, at: At) {
+    fn describe(&mut self, buffer: &mut Buffer, at: HloIndex) {
         let instruction = self.index.get(at);
         let operation = self.index.name(at);
         buffer.instruction.clone_from(&instruction.name);
@@ -270,72 +275,81 @@ impl<'a> Reader<'a> {
             let here = events.filter(|event| places.contains_key(&event.buffer_id));
             here.count()
         };
-        let Course { moments, tenancies } = heaps.max_by_key(here).map(course).unwrap_or_default();
-        let last = moments.len().saturating_sub(1) as u32;
+        let HeapSchedule {
+            instructions,
+            live_ranges,
+        } = heaps
+            .max_by_key(here)
+            .map(read_schedule)
+            .unwrap_or_default();
+        let last = instructions.len().saturating_sub(1) as u32;
         let mut known: FxHashSet<i64> = FxHashSet::default();
         let mut placed = Vec::new();
-        for mut tenancy in tenancies {
-            known.extend(&tenancy.values);
-            tenancy.values.retain(|value| places.contains_key(value));
-            placed.extend(place_of(&places, tenancy));
+        for mut live_range in live_ranges {
+            known.extend(&live_range.values);
+            live_range.values.retain(|value| places.contains_key(value));
+            placed.extend(place_range(&places, live_range));
         }
         let others = proto
             .assigned
             .iter()
             .filter(|value| !known.contains(&value.logical_buffer_id));
-        let mut taken: FxHashSet<(u64, u64)> = placed.iter().map(Placed::place).collect();
+        let mut taken: FxHashSet<(u64, u64)> = placed.iter().map(PlacedRange::extent).collect();
         for value in others {
-            let tenancy = Tenancy {
+            let live_range = LiveRange {
                 values: vec![value.logical_buffer_id],
                 start: 0,
                 end: last,
             };
-            // What shares its place with a tenant that is known is part of that one.
-            let other = place_of(&places, tenancy).filter(|other| taken.insert(other.place()));
+            // A value at the place of a known live range is part of it.
+            let other =
+                place_range(&places, live_range).filter(|other| taken.insert(other.extent()));
             placed.extend(other);
         }
-        placed.sort_by_key(|one| (one.tenancy.start, one.offset));
+        placed.sort_by_key(|one| (one.live_range.start, one.offset));
         let block_bytes = proto.size.max(0) as u64;
-        let levels = live_bytes(&placed, moments.len().max(1));
-        let peak_at = fullest(&levels);
+        let levels = live_bytes(&placed, instructions.len().max(1));
+        let peak_at = peak_time(&levels);
         let own = divide(&placed, peak_at, block_bytes);
         let live: u64 = own.iter().sum();
         for (one, peak_bytes) in placed.into_iter().zip(own) {
-            let buffer = self.tenant(number, &one, peak_bytes);
+            let buffer = self.temporary(number, &one, peak_bytes);
             self.memory.buffers.push(buffer);
         }
-        self.memory.moments = moments;
+        self.memory.instructions = instructions;
         self.memory.peak_at = peak_at;
         self.memory.live_bytes = levels;
         self.memory.temp_bytes = block_bytes;
         self.memory.padding_bytes = block_bytes.saturating_sub(live);
     }
 
-    /// Describes a tenancy by the most telling of its values.
-    fn tenant(&mut self, number: u32, one: &Placed, peak_bytes: u64) -> Buffer {
+    /// Describes a live range by the value that describes it best.
+    fn temporary(&mut self, number: u32, one: &PlacedRange, peak_bytes: u64) -> Buffer {
         let mut buffer = Buffer {
             bytes: one.bytes,
             peak_bytes,
             allocation: number,
             offset: one.offset,
-            start: one.tenancy.start,
-            end: one.tenancy.end,
+            start: one.live_range.start,
+            end: one.live_range.end,
             ..Buffer::default()
         };
-        let places: Vec<Place> = one
-            .tenancy
+        let places: Vec<HloPosition> = one
+            .live_range
             .values
             .iter()
             .filter_map(|value| self.place_of_value(*value))
             .collect();
-        let Some(&telling) = places
-            .iter()
-            .max_by_key(|place| (tells(&self.index, **place), std::cmp::Reverse(place.0)))
-        else {
+        let Some(&best) = places.iter().max_by_key(|place| {
+            (
+                rank_producer(&self.index, **place),
+                std::cmp::Reverse(place.0),
+            )
+        }) else {
             return buffer;
         };
-        self.describe(&mut buffer, telling.0);
-        buffer.shape = shape(&self.index, telling);
+        self.describe(&mut buffer, best.0);
+        buffer.shape = shape(&self.index, best);
         buffer.stacked = places
             .iter()
             .any(|place| writes_slices(&self.index, place.0));
@@ -343,11 +357,11 @@ impl<'a> Reader<'a> {
         buffer
     }
 
-    fn place(&self, value: &AssignedProto) -> Option<Place> {
+    fn place(&self, value: &AssignedProto) -> Option<HloPosition> {
         self.place_of_value(value.logical_buffer_id)
     }
 
-    fn place_of_value(&self, value: i64) -> Option<Place> {
+    fn place_of_value(&self, value: i64) -> Option<HloPosition> {
         let defined = self.values.get(&value)?.defined_at.as_ref()?;
         let at = self.index.find(defined.instruction_id)?;
         Some((at, defined.shape_index.first().copied().unwrap_or(WHOLE)))
@@ -361,16 +375,19 @@ fn outputs_by_allocation(program: &Program) -> FxHashMap<usize, usize> {
     known.collect()
 }
 
-/// Returns the place of a tenancy in the block: that of its largest value.
-fn place_of(places: &FxHashMap<i64, &AssignedProto>, tenancy: Tenancy) -> Option<Placed> {
-    let largest = tenancy
+/// Returns the place of a live range in the block: that of its largest value.
+fn place_range(
+    places: &FxHashMap<i64, &AssignedProto>,
+    live_range: LiveRange,
+) -> Option<PlacedRange> {
+    let largest = live_range
         .values
         .iter()
         .filter_map(|value| places.get(value))
         .max_by_key(|value| value.size)?;
-    Some(Placed {
+    Some(PlacedRange {
         offset: largest.offset.max(0) as u64,
         bytes: largest.size.max(0) as u64,
-        tenancy,
+        live_range,
     })
 }

@@ -17,7 +17,7 @@ struct Stored {
     #[prost(string, repeated, tag = "1")]
     texts: Vec<String>,
     #[prost(uint32, repeated, tag = "2")]
-    moments: Vec<u32>,
+    instructions: Vec<u32>,
     #[prost(uint32, tag = "3")]
     peak_at: u32,
     #[prost(uint64, repeated, tag = "4")]
@@ -61,7 +61,7 @@ struct StoredUndonated {
 struct Columns {
     /// Place in [`Owner::ALL`], phase, computed again, stacked: see [`marks`].
     #[prost(uint32, repeated, tag = "1")]
-    marks: Vec<u32>,
+    encode_flags: Vec<u32>,
     #[prost(uint64, repeated, tag = "2")]
     bytes: Vec<u64>,
     #[prost(uint64, repeated, tag = "3")]
@@ -96,7 +96,7 @@ impl ProgramMemory {
         let mut texts = TextTable::default();
         let mut columns = Columns::default();
         for buffer in &self.buffers {
-            columns.marks.push(marks(buffer));
+            columns.encode_flags.push(encode_flags(buffer));
             columns.bytes.push(buffer.bytes);
             columns.peak_bytes.push(buffer.peak_bytes);
             columns.allocation.push(buffer.allocation);
@@ -104,16 +104,16 @@ impl ProgramMemory {
             columns.start.push(buffer.start);
             columns.end.push(buffer.end);
             columns.path.push(texts.number(&buffer.path));
-            columns.parameter.push(one_up(buffer.parameter));
+            columns.parameter.push(encode_option(buffer.parameter));
             columns.shape.push(texts.number(&buffer.shape));
             columns.instruction.push(texts.number(&buffer.instruction));
             columns.operation.push(texts.number(&buffer.operation));
-            columns.frame.push(one_up(buffer.frame));
+            columns.frame.push(encode_option(buffer.frame));
         }
         let frames = self.frames.iter().map(|frame| StoredFrame {
             site: texts.number(&frame.site),
             library: frame.library,
-            parent: one_up(frame.parent),
+            parent: encode_option(frame.parent),
         });
         let frames = frames.collect();
         let undonated = self.undonated.iter().map(|one| StoredUndonated {
@@ -122,9 +122,13 @@ impl ProgramMemory {
             bytes: one.bytes,
         });
         let undonated = undonated.collect();
-        let moments = self.moments.iter().map(|name| texts.number(name)).collect();
+        let instructions = self
+            .instructions
+            .iter()
+            .map(|name| texts.number(name))
+            .collect();
         let stored = Stored {
-            moments,
+            instructions,
             peak_at: self.peak_at,
             live_bytes: self.live_bytes.clone(),
             padding_bytes: self.padding_bytes,
@@ -165,7 +169,7 @@ impl ProgramMemory {
             Ok(Frame {
                 site: text(frame.site)?,
                 library: frame.library,
-                parent: one_down(frame.parent),
+                parent: decode_option(frame.parent),
             })
         };
         let frames: Vec<Frame> = stored
@@ -182,11 +186,11 @@ impl ProgramMemory {
             })
         });
         let columns = stored.buffers.unwrap_or_default();
-        let count = columns.marks.len();
+        let count = columns.encode_flags.len();
         let buffer = |at: usize| -> Result<Buffer> {
             let (owner, phase, rematerialized, stacked) =
-                unmark(columns.marks[at]).ok_or_else(damaged)?;
-            let frame = one_down(cell(&columns.frame, at)?);
+                decode_flags(columns.encode_flags[at]).ok_or_else(damaged)?;
+            let frame = decode_option(cell(&columns.frame, at)?);
             if frame.is_some_and(|frame| frame as usize >= frames.len()) {
                 return Err(damaged());
             }
@@ -199,7 +203,7 @@ impl ProgramMemory {
                 start: cell(&columns.start, at)?,
                 end: cell(&columns.end, at)?,
                 path: text(cell(&columns.path, at)?)?,
-                parameter: one_down(cell(&columns.parameter, at)?),
+                parameter: decode_option(cell(&columns.parameter, at)?),
                 shape: text(cell(&columns.shape, at)?)?,
                 instruction: text(cell(&columns.instruction, at)?)?,
                 operation: text(cell(&columns.operation, at)?)?,
@@ -210,14 +214,14 @@ impl ProgramMemory {
             })
         };
         let buffers = (0..count).map(buffer).collect::<Result<_>>()?;
-        let moments = stored
-            .moments
+        let instructions = stored
+            .instructions
             .iter()
             .map(|name| text(*name))
             .collect::<Result<_>>()?;
         Ok(ProgramMemory {
             buffers,
-            moments,
+            instructions,
             peak_at: stored.peak_at,
             live_bytes: stored.live_bytes,
             padding_bytes: stored.padding_bytes,
@@ -232,7 +236,7 @@ impl ProgramMemory {
 fn damaged() -> Error {
     Error::new(
         ErrorKind::InvalidFile,
-        "what the trace says of a program's buffers is damaged",
+        "the trace's record of a program's buffers is damaged",
     )
 }
 
@@ -240,19 +244,19 @@ fn cell<T: Copy>(column: &[T], at: usize) -> Result<T> {
     column.get(at).copied().ok_or_else(damaged)
 }
 
-fn one_up(number: Option<u32>) -> u32 {
+fn encode_option(number: Option<u32>) -> u32 {
     number.map_or(0, |number| number.saturating_add(1))
 }
 
-fn one_down(number: u32) -> Option<u32> {
+fn decode_option(number: u32) -> Option<u32> {
     number.checked_sub(1)
 }
 
 const PHASES: [Phase; 3] = [Phase::Outside, Phase::Forward, Phase::Backward];
 
-/// Packs the small facts of a buffer into a number: owner from bit 4, stacked in bit 3, computed again
+/// Packs the small fields of a buffer into a number: owner from bit 4, stacked in bit 3, computed again
 /// in bit 2, phase below.
-fn marks(buffer: &Buffer) -> u32 {
+fn encode_flags(buffer: &Buffer) -> u32 {
     let owner = Owner::ALL
         .iter()
         .position(|owner| *owner == buffer.owner)
@@ -267,10 +271,10 @@ fn marks(buffer: &Buffer) -> u32 {
         | phase as u32
 }
 
-fn unmark(marks: u32) -> Option<(Owner, Phase, bool, bool)> {
-    let owner = Owner::ALL.get((marks >> 4) as usize)?;
-    let phase = PHASES.get((marks & 3) as usize)?;
-    Some((*owner, *phase, marks & 4 != 0, marks & 8 != 0))
+fn decode_flags(encode_flags: u32) -> Option<(Owner, Phase, bool, bool)> {
+    let owner = Owner::ALL.get((encode_flags >> 4) as usize)?;
+    let phase = PHASES.get((encode_flags & 3) as usize)?;
+    Some((*owner, *phase, encode_flags & 4 != 0, encode_flags & 8 != 0))
 }
 
 #[cfg(test)]
@@ -298,7 +302,7 @@ mod tests {
         });
         ProgramMemory {
             buffers: buffers.collect(),
-            moments: vec!["fusion.1".to_owned(), "fusion.2".to_owned()],
+            instructions: vec!["fusion.1".to_owned(), "fusion.2".to_owned()],
             peak_at: 1,
             live_bytes: vec![3, 5],
             padding_bytes: 7,

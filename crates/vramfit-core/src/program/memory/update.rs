@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use rustc_hash::FxHashSet;
 
-use super::index::{ModuleIndex, Place, WHOLE};
+use super::index::{HloPosition, ModuleIndex, WHOLE};
 use super::phase::Phase;
 
 /// Most places that are looked at on the way back from one output.
-const MAX_PLACES: usize = 4096;
+const MAX_POSITIONS: usize = 4096;
 
 /// What the way back from an output has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,18 +26,18 @@ pub(super) struct Update {
 
 /// Finds out how an output of the program is computed.
 pub(super) fn trace_update(index: &ModuleIndex<'_>, output: usize) -> Update {
-    let Some(place) = output_place(index, output) else {
+    let Some(place) = output_position(index, output) else {
         return Update::default();
     };
     let mut update = Update::default();
-    let mut seen: FxHashSet<Place> = [place].into_iter().collect();
+    let mut seen: FxHashSet<HloPosition> = [place].into_iter().collect();
     let mut open = vec![place];
     while let Some(place) = open.pop() {
         let before = step_back(index, place);
         update.has_gradient |= before.is_gradient;
         update.arguments.extend(before.argument);
         for place in before.places {
-            if seen.len() < MAX_PLACES && seen.insert(place) {
+            if seen.len() < MAX_POSITIONS && seen.insert(place) {
                 open.push(place);
             }
         }
@@ -47,33 +47,33 @@ pub(super) fn trace_update(index: &ModuleIndex<'_>, output: usize) -> Update {
     update
 }
 
-/// Where the way back from a place leads; nowhere where another thing begins.
+/// What a place was computed from; nothing where the way back ends.
 #[derive(Default)]
-struct Before {
+struct Sources {
     /// To the backward part.
     is_gradient: bool,
     /// To the argument of that number.
     argument: Option<usize>,
     /// To these places.
-    places: Vec<Place>,
+    places: Vec<HloPosition>,
 }
 
-impl Before {
-    const GRADIENT: Before = Before {
+impl Sources {
+    const GRADIENT: Sources = Sources {
         is_gradient: true,
         argument: None,
         places: Vec::new(),
     };
 
-    fn places(places: impl IntoIterator<Item = Place>) -> Self {
-        Before {
+    fn places(places: impl IntoIterator<Item = HloPosition>) -> Self {
+        Sources {
             places: places.into_iter().collect(),
-            ..Before::default()
+            ..Sources::default()
         }
     }
 }
 
-fn output_place(index: &ModuleIndex<'_>, output: usize) -> Option<Place> {
+fn output_position(index: &ModuleIndex<'_>, output: usize) -> Option<HloPosition> {
     let root = index.entry_root()?;
     let parts = &index.get(root).shape.as_ref()?.tuple_shapes;
     match (parts.is_empty(), output) {
@@ -83,14 +83,14 @@ fn output_place(index: &ModuleIndex<'_>, output: usize) -> Option<Place> {
     }
 }
 
-fn step_back(index: &ModuleIndex<'_>, place: Place) -> Before {
+fn step_back(index: &ModuleIndex<'_>, place: HloPosition) -> Sources {
     let (at, part) = place;
     if let Some(before) = pass_back(index, place) {
         return before;
     }
     match index.phase_of_one(at) {
-        Phase::Backward => return Before::GRADIENT,
-        Phase::Forward => return Before::default(),
+        Phase::Backward => return Sources::GRADIENT,
+        Phase::Forward => return Sources::default(),
         Phase::Outside => {}
     }
     let opcode = index.get(at).opcode.as_str();
@@ -98,14 +98,14 @@ fn step_back(index: &ModuleIndex<'_>, place: Place) -> Before {
         return product_with_addend(index, place);
     }
     if part != WHOLE {
-        return Before::default();
+        return Sources::default();
     }
     let count = index.get(at).operand_ids.len();
-    let operands = |numbers: Range<usize>| -> Vec<Place> {
+    let operands = |numbers: Range<usize>| -> Vec<HloPosition> {
         let operands = numbers.filter_map(|number| index.operand(at, number));
         operands.map(|operand| (operand, WHOLE)).collect()
     };
-    Before::places(match opcode {
+    Sources::places(match opcode {
         // What is computed of all values at once, or read from elsewhere, is another thing.
         "dot" | "convolution" | "reduce" | "reduce-window" | "sort" | "gather"
         | "select-and-scatter" | "map" | "rng" | "fft" | "cholesky" | "triangular-solve" => {
@@ -127,7 +127,7 @@ fn step_back(index: &ModuleIndex<'_>, place: Place) -> Before {
 
 /// A product of matrices that XLA has joined with the addition of a third: the momentum, to which the
 /// gradient is added.
-fn product_with_addend(index: &ModuleIndex<'_>, (at, part): Place) -> Before {
+fn product_with_addend(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Sources {
     let factors = [0, 1]
         .into_iter()
         .filter_map(|number| index.operand(at, number));
@@ -138,33 +138,33 @@ fn product_with_addend(index: &ModuleIndex<'_>, (at, part): Place) -> Before {
     let addend = index.operand(at, 2).map(|addend| (addend, WHOLE));
     let addend = addend.filter(|&addend| index.elements(addend) == index.elements(first));
     match addend {
-        Some(addend) => Before {
+        Some(addend) => Sources {
             is_gradient,
-            ..Before::places([addend])
+            ..Sources::places([addend])
         },
-        None => Before::default(),
+        None => Sources::default(),
     }
 }
 
 /// Returns where the way leads through what only passes values on; none for what computes.
-fn pass_back(index: &ModuleIndex<'_>, (at, part): Place) -> Option<Before> {
+fn pass_back(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Option<Sources> {
     let instruction = index.get(at);
     let whole_of = |number: usize| index.operand(at, number).map(|operand| (operand, WHOLE));
     let part_of = |number: usize| index.operand(at, number).map(|operand| (operand, part));
     let root_of = |called: usize| index.root_of(at, called).map(|root| (root, part));
-    let before: Option<Place> = match instruction.opcode.as_str() {
+    let before: Option<HloPosition> = match instruction.opcode.as_str() {
         "parameter" => return Some(leave_computation(index, (at, part))),
         "while" => {
             return Some(match index.phase_of_one(at) {
                 // A loop of the backward part makes gradients in every part that goes round.
-                Phase::Backward => Before::GRADIENT,
-                Phase::Forward => Before::default(),
-                Phase::Outside => Before::places(root_of(0).into_iter().chain(part_of(0))),
+                Phase::Backward => Sources::GRADIENT,
+                Phase::Forward => Sources::default(),
+                Phase::Outside => Sources::places(root_of(0).into_iter().chain(part_of(0))),
             });
         }
         "conditional" => {
             let branches = 0..instruction.called_computation_ids.len();
-            return Some(Before::places(branches.filter_map(root_of)));
+            return Some(Sources::places(branches.filter_map(root_of)));
         }
         "fusion" | "call" => root_of(0),
         "get-tuple-element" => index
@@ -187,20 +187,20 @@ fn pass_back(index: &ModuleIndex<'_>, (at, part): Place) -> Option<Before> {
         }
         _ => return None,
     };
-    Some(Before::places(before))
+    Some(Sources::places(before))
 }
 
 /// Returns what a parameter stands for: an argument of the program, or operands of what calls its
 /// computation; in a loop what the round before has made, too.
-fn leave_computation(index: &ModuleIndex<'_>, (at, part): Place) -> Before {
+fn leave_computation(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Sources {
     let Ok(number) = usize::try_from(index.get(at).parameter_number) else {
-        return Before::default();
+        return Sources::default();
     };
-    let callers = index.callers_of_home(at);
+    let callers = index.callers_of_parent(at);
     if callers.is_empty() {
-        return Before {
+        return Sources {
             argument: Some(number),
-            ..Before::default()
+            ..Sources::default()
         };
     }
     let mut places = Vec::new();
@@ -221,5 +221,5 @@ fn leave_computation(index: &ModuleIndex<'_>, (at, part): Place) -> Before {
             _ => places.extend(operand(number)),
         }
     }
-    Before::places(places)
+    Sources::places(places)
 }

@@ -1,7 +1,7 @@
 //! What the instructions say of a value: its shape, how much of it a loop writes at once, what really
 //! makes an output, and which of several makers tells most.
 
-use super::index::{At, ModuleIndex, Place, WHOLE};
+use super::index::{HloIndex, HloPosition, ModuleIndex, WHOLE};
 use crate::program::Shape;
 
 /// Most instructions that pass an output on after it was made.
@@ -10,7 +10,7 @@ const MAX_FORWARDING_STEPS: usize = 64;
 /// Returns the instruction that makes an output of the program. Several values lie in an output's
 /// memory one after the other, a gradient before the parameter that it changes; only the way back
 /// from the result tells which of them comes out.
-pub(super) fn maker_of_output(index: &ModuleIndex<'_>, output: usize) -> Option<At> {
+pub(super) fn producer_of_output(index: &ModuleIndex<'_>, output: usize) -> Option<HloIndex> {
     let root = index.entry_root()?;
     let is_tuple = index.get(root).shape.as_ref()?.tuple_shapes.len() > output;
     let mut at = match is_tuple {
@@ -40,7 +40,7 @@ pub(super) fn maker_of_output(index: &ModuleIndex<'_>, output: usize) -> Option<
 }
 
 /// Returns what makes a part of what an instruction returns; itself where it cannot be taken apart.
-fn part(index: &ModuleIndex<'_>, at: At, number: usize) -> Option<At> {
+fn part(index: &ModuleIndex<'_>, at: HloIndex, number: usize) -> Option<HloIndex> {
     match index.get(at).opcode.as_str() {
         "tuple" => index.operand(at, number),
         "fusion" => {
@@ -53,8 +53,8 @@ fn part(index: &ModuleIndex<'_>, at: At, number: usize) -> Option<At> {
     }
 }
 
-/// Says how much an instruction tells about a value: what computes says more than what passes on.
-pub(super) fn tells(index: &ModuleIndex<'_>, place: Place) -> u32 {
+/// Ranks how well an instruction describes a value: computing ranks above passing on.
+pub(super) fn rank_producer(index: &ModuleIndex<'_>, place: HloPosition) -> u32 {
     let computes = match index.get(place.0).opcode.as_str() {
         "parameter" | "while" | "tuple" | "get-tuple-element" | "call" | "conditional" => 0,
         "copy" | "broadcast" | "bitcast" | "constant" | "iota" => 1,
@@ -65,8 +65,8 @@ pub(super) fn tells(index: &ModuleIndex<'_>, place: Place) -> u32 {
 }
 
 /// Says whether an instruction writes a slice of what it returns.
-pub(super) fn writes_slices(index: &ModuleIndex<'_>, at: At) -> bool {
-    let writes = |at: At| index.get(at).opcode == "dynamic-update-slice";
+pub(super) fn writes_slices(index: &ModuleIndex<'_>, at: HloIndex) -> bool {
+    let writes = |at: HloIndex| index.get(at).opcode == "dynamic-update-slice";
     match index.get(at).opcode.as_str() {
         "fusion" => index.root_of(at, 0).is_some_and(writes),
         _ => writes(at),
@@ -74,7 +74,7 @@ pub(super) fn writes_slices(index: &ModuleIndex<'_>, at: At) -> bool {
 }
 
 /// Returns the shape of a value as text.
-pub(super) fn shape(index: &ModuleIndex<'_>, place: Place) -> String {
+pub(super) fn shape(index: &ModuleIndex<'_>, place: HloPosition) -> String {
     let whole = index.get(place.0).shape.as_ref();
     let shape = match (usize::try_from(place.1), place.1) {
         (_, WHOLE) => whole,

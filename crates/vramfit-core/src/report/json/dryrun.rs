@@ -64,7 +64,7 @@ fn critical_device(summary: &RunSummary) -> Value {
         "capacity_bytes": device.capacity_bytes,
         "pool_bytes": device.pool_bytes,
         "peak_bytes": device.peak_bytes,
-        "held_by_others_bytes": device.held_by_others_bytes,
+        "used_by_others_bytes": device.used_by_others_bytes,
         "steady_state_bytes": device.steady_state_bytes,
         "largest_free_block_bytes": device.at_peak.largest_free_block_bytes,
         "fragmentation": device.at_peak.fragmentation(),
@@ -131,7 +131,7 @@ fn failures(summary: &RunSummary) -> Value {
     };
     json!({
         "oom": summary.out_of_memory().map(out_of_memory),
-        "oom_count": summary.refusal_count,
+        "oom_count": summary.failure_count,
         "abort": summary.abort,
         "no_context": summary.no_context,
         "total_range": summary.total_range.map(|range| json!({
@@ -145,7 +145,7 @@ fn failures(summary: &RunSummary) -> Value {
 }
 
 pub(super) fn out_of_memory(failure: &AllocationFailure) -> Value {
-    let moment = &failure.moment;
+    let moment = &failure.context;
     json!({
         "requested_bytes": moment.requested_bytes,
         "program": moment.program,
@@ -159,7 +159,7 @@ pub(super) fn out_of_memory(failure: &AllocationFailure) -> Value {
         "largest_free_block_bytes": failure.pool.largest_free_block_bytes,
         "growth_bytes": failure.growth_bytes,
         "available_bytes": failure.available_bytes(),
-        "held_by_others_bytes": failure.held_by_others_bytes,
+        "used_by_others_bytes": failure.used_by_others_bytes,
         "short_bytes": failure.short_bytes(),
         "fragmented": failure.fragmented(),
         "fatal": failure.fatal,
@@ -175,7 +175,7 @@ fn device(summary: &RunSummary, device: &DeviceSummary) -> Value {
         "capacity_bytes": device.capacity_bytes,
         "pool_bytes": device.pool_bytes,
         "peak_bytes": device.peak_bytes,
-        "held_by_others_bytes": device.held_by_others_bytes,
+        "used_by_others_bytes": device.used_by_others_bytes,
         "variant_peak_bytes": variant_peak(summary, device),
         "peak": device.peak,
         "steady_state_bytes": device.steady_state_bytes,
@@ -187,7 +187,7 @@ fn device(summary: &RunSummary, device: &DeviceSummary) -> Value {
         "largest_free_block_at_end_bytes": device.at_end.largest_free_block_bytes,
         "fragmentation_at_end": device.at_end.fragmentation(),
         "outside_bytes": device.outside_bytes,
-        "oom_count": device.refusals,
+        "oom_count": device.failures,
     })
 }
 
@@ -265,7 +265,7 @@ fn run(summary: &RunSummary, caveats: &[String]) -> Value {
         "settings": {
             "allocator": header.allocator,
             "memory_fraction": header.memory_fraction,
-            "requested_limit_bytes": header.asked_limit_bytes,
+            "requested_limit_bytes": header.requested_limit_bytes,
             "preallocate": header.preallocate,
             "spatial_partitioning": header.spatial_partitioning,
             "occupied_bytes": header.occupied_bytes,

@@ -44,7 +44,7 @@ fn side(summary: &RunSummary, fits: Option<bool>) -> Value {
         "largest_free_block_bytes": at_peak.largest_free_block_bytes,
         "fragmentation": at_peak.fragmentation(),
         "oom": summary.out_of_memory().map(out_of_memory),
-        "oom_count": summary.refusal_count,
+        "oom_count": summary.failure_count,
         "abort": summary.abort,
         "allocator_model": summary.allocator_model,
         "executions": summary.executions,

@@ -16,17 +16,17 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         Bytes(memory.temp_bytes.saturating_sub(memory.padding_bytes)),
     );
     let content = || Content::BufferLifetimes(lifetimes(program, memory));
-    (!memory.moments.is_empty()).then(|| Section::detail(title, content()))
+    (!memory.instructions.is_empty()).then(|| Section::detail(title, content()))
 }
 
 fn lifetimes(program: &str, memory: &ProgramMemory) -> BufferLifetimes {
-    let last = memory.moments.len().saturating_sub(1) as u32;
+    let last = memory.instructions.len().saturating_sub(1) as u32;
     // Everything outside the temporary allocation lives from beginning to end.
     let buffers = memory.buffers.iter().filter(|buffer| buffer.end <= last);
     BufferLifetimes {
         program: program.to_owned(),
         height_bytes: memory.temp_bytes,
-        instructions: memory.moments.clone(),
+        instructions: memory.instructions.clone(),
         peak_index: memory.peak_at,
         live_bytes: memory.live_bytes.clone(),
         buffers: buffers.map(|buffer| lifetime(memory, buffer)).collect(),

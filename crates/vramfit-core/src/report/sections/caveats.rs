@@ -79,7 +79,7 @@ fn recompiled(comparison: &Comparison) -> Option<String> {
 /// Explains why results differ although no setting does.
 fn shared_gpu(comparison: &Comparison) -> Option<String> {
     let (before, after) = (comparison.before.as_ref()?, &comparison.after);
-    let used = before.devices.iter().map(|it| it.held_by_others_bytes);
+    let used = before.devices.iter().map(|it| it.used_by_others_bytes);
     if let Some(used) = used.max().filter(|used| *used > 0) {
         return Some(format!(
             "other processes on the GPU: in the recorded run they used up to {}, in the replay there are \

@@ -18,7 +18,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
             Value::Bytes(device.peak_bytes),
             Value::Bytes(device.steady_state_bytes),
             Value::bytes_or_none(device.at_peak.largest_free_block_bytes),
-            Value::Count(device.refusals),
+            Value::Count(device.failures),
         ]
     };
     let mut rows: Vec<_> = summary.devices.iter().map(row).collect();

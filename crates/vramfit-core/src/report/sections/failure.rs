@@ -7,7 +7,7 @@ use crate::report::{Content, Metric, Section, Value};
 
 /// Says what was requested, and what was available instead.
 pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailure) -> Vec<Metric> {
-    let requested = Value::Bytes(failure.moment.requested_bytes);
+    let requested = Value::Bytes(failure.context.requested_bytes);
     let recovered = if failure.recovered {
         "the program continued after the failure"
     } else {
@@ -15,7 +15,7 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
     };
     let in_use = Value::Bytes(failure.pool.in_use_bytes);
     let mut metrics = vec![
-        Metric::new("requested", requested, allocation_phrase(&failure.moment)),
+        Metric::new("requested", requested, allocation_phrase(&failure.context)),
         available(failure),
         Metric::new("in use at failure", in_use, recovered),
     ];
@@ -23,9 +23,9 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
         let value = Value::Missing("crashes");
         metrics.push(Metric::new("on a real GPU", value, fatal.clone()));
     }
-    if summary.refusal_count > 1 {
+    if summary.failure_count > 1 {
         let note = "in total; this is the first";
-        let count = Value::Count(summary.refusal_count);
+        let count = Value::Count(summary.failure_count);
         metrics.push(Metric::new("failed requests", count, note));
     }
     metrics

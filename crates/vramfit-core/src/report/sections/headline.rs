@@ -56,13 +56,13 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
 }
 
 fn does_not_fit(summary: &RunSummary, failure: &AllocationFailure, on: &str) -> String {
-    let when = time_phrase(&failure.moment);
+    let when = time_phrase(&failure.context);
     match failure.short_bytes() {
         _ if failure.fatal.is_some() => {
             format!("does not fit: XLA's allocator would hang or abort {when}{on}")
         }
         0 => {
-            let requested = Bytes(failure.moment.requested_bytes);
+            let requested = Bytes(failure.context.requested_bytes);
             format!("does not fit: a request for {requested} failed {when}{on}")
         }
         short => {

@@ -1,7 +1,7 @@
 //! The key metrics of the critical device, and what is needed to reproduce the run.
 
 use super::{autotuning, failure, library_scratch, processes, step_time};
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::analysis::{DeviceSummary, Evidence, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::phrases::{allocation_phrase, executions, mebibytes};
@@ -35,7 +35,7 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
     if let Some(abort) = summary
         .abort
         .as_ref()
-        .filter(|_| summary.refusal_count == 0)
+        .filter(|_| summary.failure_count == 0)
     {
         let note = format!("after {}: {}", executions(abort.executions), abort.message);
         let value = Value::Missing("crashes");
@@ -82,7 +82,7 @@ pub(in crate::report) fn outside_the_pool(header: &Header, device: &DeviceSummar
 /// What the allocator may reserve.
 fn limit(header: &Header, device: &DeviceSummary) -> Metric {
     let total = Bytes(header.total_memory_bytes);
-    let is_async = header.allocator == Kind::CudaAsync.name();
+    let is_async = header.allocator == AllocatorKind::CudaAsync.name();
     let Some(limit) = device.limit().filter(|_| header.total_memory_bytes > 0) else {
         let note = if is_async {
             format!(
@@ -101,7 +101,7 @@ fn limit(header: &Header, device: &DeviceSummary) -> Metric {
         let occupied = Bytes(header.occupied_bytes);
         note += &format!(", of which other processes use {occupied}");
     }
-    if let Some(requested) = header.asked_limit_bytes.filter(|it| *it != limit) {
+    if let Some(requested) = header.requested_limit_bytes.filter(|it| *it != limit) {
         note += &format!("; requested {requested} bytes, got {limit}");
     }
     if is_async {

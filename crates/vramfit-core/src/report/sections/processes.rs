@@ -14,7 +14,7 @@ const MAX_COMMAND_CHARACTERS: usize = 48;
 
 /// Says in which process, where there are others; begins with a space.
 pub(super) fn in_process(summary: &RunSummary) -> String {
-    let is_alone = summary.processes.len() < 2 && summary.others_at_refusal.is_none();
+    let is_alone = summary.processes.len() < 2 && summary.others_at_failure.is_none();
     if is_alone || summary.header.pid == 0 {
         return String::new();
     }
@@ -24,10 +24,10 @@ pub(super) fn in_process(summary: &RunSummary) -> String {
 
 /// Says what other processes use of a GPU, as the end of a sentence: at the first failure, or at most.
 pub(super) fn used_by_others(summary: &RunSummary, device: &DeviceSummary) -> String {
-    let (verb, bytes) = match &summary.others_at_refusal {
+    let (verb, bytes) = match &summary.others_at_failure {
         Some(others) => ("use", others.held_bytes),
         None if summary.is_refused() => return String::new(),
-        None => ("use up to", device.held_by_others_bytes),
+        None => ("use up to", device.used_by_others_bytes),
     };
     if bytes == 0 {
         return String::new();
@@ -39,7 +39,7 @@ pub(super) fn used_by_others(summary: &RunSummary, device: &DeviceSummary) -> St
 
 /// What other processes used at most, where they used anything.
 pub(super) fn metric(device: &DeviceSummary) -> Option<Metric> {
-    let bytes = device.held_by_others_bytes;
+    let bytes = device.used_by_others_bytes;
     let note = "maximum while this process used the GPU, CUDA contexts included";
     (bytes > 0).then(|| Metric::new("used by others", Value::Bytes(bytes), note))
 }
@@ -63,7 +63,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
                 Value::Count(u64::from(device.gpu)),
                 Value::bytes_or_none(device.pool_bytes),
                 Value::Bytes(device.peak_bytes),
-                Value::Bytes(device.held_by_others_bytes),
+                Value::Bytes(device.used_by_others_bytes),
                 Value::Text(result.to_owned()),
             ]
         })
@@ -99,7 +99,7 @@ fn sharing(summary: &RunSummary) -> &'static str {
 /// What depends on the order in which processes allocate.
 pub(super) fn caveat(summary: &RunSummary) -> Option<String> {
     let shares = summary.header.sharing != Sharing::Private;
-    let has_others = summary.devices.iter().any(|it| it.held_by_others_bytes > 0);
+    let has_others = summary.devices.iter().any(|it| it.used_by_others_bytes > 0);
     (shares && has_others).then(|| {
         "other orders of the processes: each got what was left when it allocated, and constants and \
          code of other processes' programs are not counted"

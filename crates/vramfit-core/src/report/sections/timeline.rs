@@ -52,10 +52,10 @@ fn markers(summary: &RunSummary, device: &DeviceSummary) -> Vec<Marker> {
     if let Some(peak) = &device.peak {
         mark(peak.event, "peak".to_owned());
     }
-    let mut failures = summary.refusals.iter();
+    let mut failures = summary.failures.iter();
     if let Some(failure) = failures.find(|failure| failure.device == device.device) {
-        let bytes = Bytes(failure.moment.requested_bytes);
-        mark(failure.moment.event, format!("request for {bytes} failed"));
+        let bytes = Bytes(failure.context.requested_bytes);
+        mark(failure.context.event, format!("request for {bytes} failed"));
     }
     markers.sort_by_key(|marker| marker.position);
     markers

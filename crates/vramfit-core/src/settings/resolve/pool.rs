@@ -10,7 +10,7 @@ use super::super::pool_size::{FractionText, PoolSize};
 use super::super::version::Version;
 use super::Resolver;
 use super::repair::environment_fraction;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -61,14 +61,14 @@ pub(super) fn apply(resolver: &mut Resolver<'_>) -> Result<()> {
 
 /// Says whether an allocator rejects requests beyond the fraction. `platform` and `address` have no
 /// pool; for `cuda_async` it is only how much its pool retains.
-pub(super) fn enforces_limit(kind: Kind) -> bool {
-    matches!(kind, Kind::Bfc | Kind::Vmm)
+pub(super) fn enforces_limit(kind: AllocatorKind) -> bool {
+    matches!(kind, AllocatorKind::Bfc | AllocatorKind::Vmm)
 }
 
 /// Rejects sizes that an allocator without a pool cannot enforce. A plain fraction promises nothing
 /// and gets a note; so does `cuda_async`, whose pool retains that much.
-fn check_enforceable(size: PoolSize, kind: Kind) -> Result<()> {
-    if !matches!(kind, Kind::Platform | Kind::Address) {
+fn check_enforceable(size: PoolSize, kind: AllocatorKind) -> Result<()> {
+    if !matches!(kind, AllocatorKind::Platform | AllocatorKind::Address) {
         return Ok(());
     }
     let what = match size {
@@ -89,9 +89,10 @@ fn check_enforceable(size: PoolSize, kind: Kind) -> Result<()> {
 }
 
 /// Returns the allocator that the environment selects.
-pub(super) fn environment_allocator(resolver: &Resolver<'_>) -> Kind {
+pub(super) fn environment_allocator(resolver: &Resolver<'_>) -> AllocatorKind {
     let name = resolver.non_empty_var(ALLOCATOR);
-    name.and_then(|name| name.parse().ok()).unwrap_or(Kind::Bfc)
+    name.and_then(|name| name.parse().ok())
+        .unwrap_or(AllocatorKind::Bfc)
 }
 
 /// Says whether the pool is preallocated.
@@ -102,47 +103,53 @@ fn preallocates(resolver: &Resolver<'_>) -> bool {
     })
 }
 
-fn allocator_reason(kind: Kind) -> &'static str {
+fn allocator_reason(kind: AllocatorKind) -> &'static str {
     match kind {
-        Kind::Bfc => "one pool for all arrays, JAX's default",
-        Kind::Platform => "every buffer is requested from the driver: exact, and slow",
-        Kind::Address => "every buffer is requested from the driver, by address: exact, and slow",
-        Kind::CudaAsync => "CUDA's own pool; JAX selects it here and not with TF_GPU_ALLOCATOR",
-        Kind::Vmm => "pages mapped for each buffer, within a budget",
+        AllocatorKind::Bfc => "one pool for all arrays, JAX's default",
+        AllocatorKind::Platform => "every buffer is requested from the driver: exact, and slow",
+        AllocatorKind::Address => {
+            "every buffer is requested from the driver, by address: exact, and slow"
+        }
+        AllocatorKind::CudaAsync => {
+            "CUDA's own pool; JAX selects it here and not with TF_GPU_ALLOCATOR"
+        }
+        AllocatorKind::Vmm => "pages mapped for each buffer, within a budget",
     }
 }
 
 /// Notes what an allocator makes of the other options.
-fn note_conflicts(kind: Kind, resolver: &mut Resolver<'_>) {
+fn note_conflicts(kind: AllocatorKind, resolver: &mut Resolver<'_>) {
     let options = resolver.options;
     let (sets_size, chosen) = (resolver.size.is_some(), options.allocator);
     let preallocate = preallocates(resolver);
     match kind {
-        Kind::Platform | Kind::Address if sets_size || options.preallocate.is_some() => resolver
+        AllocatorKind::Platform | AllocatorKind::Address if sets_size || options.preallocate.is_some() => resolver
             .note(format!(
                 "the allocator `{}` requests every buffer from the driver: neither a fraction nor \
                  preallocation applies to it",
                 kind.name()
             )),
-        Kind::CudaAsync if sets_size && !preallocate => resolver.note(
+        AllocatorKind::CudaAsync if sets_size && !preallocate => resolver.note(
             "without preallocation the pool of `cuda_async` retains nothing, and the fraction has no effect",
         ),
-        Kind::CudaAsync if sets_size => resolver.note(
+        AllocatorKind::CudaAsync if sets_size => resolver.note(
             "for the allocator `cuda_async` the fraction is what its pool retains, not a limit",
         ),
-        Kind::Vmm if options.preallocate == Some(true) => {
+        AllocatorKind::Vmm if options.preallocate == Some(true) => {
             resolver.note("the allocator `vmm` does not preallocate");
         }
         _ => {}
     }
-    if chosen == Some(Kind::Platform) && resolver.is_at_least(PLATFORM_RETAINS_MEMORY_SINCE) {
+    if chosen == Some(AllocatorKind::Platform)
+        && resolver.is_at_least(PLATFORM_RETAINS_MEMORY_SINCE)
+    {
         resolver.note(
             "since 0.10, JAX is reported to retain memory with `platform` instead of returning it to \
              the driver (jax-ml/jax#39145)",
         );
     }
     let name = "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC";
-    if chosen == Some(Kind::CudaAsync) && resolver.non_empty_var(name).is_some() {
+    if chosen == Some(AllocatorKind::CudaAsync) && resolver.non_empty_var(name).is_some() {
         resolver.note(if preallocate {
             format!("`{name}` has no effect: the whole fraction is preallocated")
         } else {
@@ -170,7 +177,7 @@ fn note_conflicts(kind: Kind, resolver: &mut Resolver<'_>) {
 }
 
 /// Sets the fraction in the name that the release reads, and removes the other name.
-fn set_fraction(kind: Kind, resolver: &mut Resolver<'_>) -> Result<Option<FractionText>> {
+fn set_fraction(kind: AllocatorKind, resolver: &mut Resolver<'_>) -> Result<Option<FractionText>> {
     let reads_new_name = resolver.is_at_least(NEW_FRACTION_SINCE);
     let rejected = format!("JAX rejects it together with `{FRACTION}`");
     let Some(size) = resolver.size else {
@@ -210,12 +217,12 @@ fn set_fraction(kind: Kind, resolver: &mut Resolver<'_>) -> Result<Option<Fracti
 fn note_headroom(
     fraction: f64,
     prefix: &str,
-    kind: Kind,
+    kind: AllocatorKind,
     budget: GpuMemoryBudget,
     resolver: &mut Resolver<'_>,
 ) {
     // Above 1 the pool is of managed memory, or the fraction itself is the mistake.
-    if !matches!(kind, Kind::Bfc | Kind::CudaAsync) || fraction > 1.0 {
+    if !matches!(kind, AllocatorKind::Bfc | AllocatorKind::CudaAsync) || fraction > 1.0 {
         return;
     }
     let pool = pool_bytes(fraction, budget.total_bytes);
@@ -241,15 +248,17 @@ fn note_headroom(
 }
 
 /// Returns the first release that has an allocator; zero for those that every release has.
-pub(crate) fn allocator_since(kind: Kind) -> Version {
+pub(crate) fn allocator_since(kind: AllocatorKind) -> Version {
     match kind {
-        Kind::Bfc | Kind::Platform | Kind::CudaAsync => Version::new(0, 0, 0),
-        Kind::Vmm => Version::new(0, 10, 0),
-        Kind::Address => Version::new(0, 11, 0),
+        AllocatorKind::Bfc | AllocatorKind::Platform | AllocatorKind::CudaAsync => {
+            Version::new(0, 0, 0)
+        }
+        AllocatorKind::Vmm => Version::new(0, 10, 0),
+        AllocatorKind::Address => Version::new(0, 11, 0),
     }
 }
 
-fn check_allocator(kind: Kind, version: Version) -> Result<()> {
+fn check_allocator(kind: AllocatorKind, version: Version) -> Result<()> {
     let since = allocator_since(kind);
     if version >= since {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use super::super::names::{ALLOCATOR, CREATE_OPTIONS, PREALLOCATE};
 use super::*;
-use crate::allocator::Kind;
+use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
 
 const NEW: Version = Version::new(0, 10, 2);
@@ -183,8 +183,8 @@ fn allocators_come_with_versions() {
         with(options, version.parse().unwrap(), &[])
     };
     for (kind, before, first) in [
-        (Kind::Vmm, "0.9.2", "0.10.0"),
-        (Kind::Address, "0.10.2", "0.11.0"),
+        (AllocatorKind::Vmm, "0.9.2", "0.10.0"),
+        (AllocatorKind::Address, "0.10.2", "0.11.0"),
     ] {
         let error = ask(kind, before).unwrap_err();
         assert!(error.message().contains(first), "{error}");
@@ -193,7 +193,7 @@ fn allocators_come_with_versions() {
             [(ALLOCATOR, kind.name())]
         );
     }
-    assert!(ask(Kind::CudaAsync, "0.4.26").is_ok());
+    assert!(ask(AllocatorKind::CudaAsync, "0.4.26").is_ok());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_an_allocator_ignores_is_noted() {
     };
     let fraction = fraction(0.5);
     let platform = Options {
-        allocator: Some(Kind::Platform),
+        allocator: Some(AllocatorKind::Platform),
         ..fraction
     };
     assert!(notes(platform, &[]).contains("neither a fraction nor"));
@@ -230,7 +230,7 @@ fn preallocation_is_written_as_jax_reads_it() {
 fn create_options_that_take_precedence_are_noted() {
     let environment = [(CREATE_OPTIONS, "allocator:platform;num_nodes:1")];
     let options = Options {
-        allocator: Some(Kind::Bfc),
+        allocator: Some(AllocatorKind::Bfc),
         ..Options::default()
     };
     let done = with(options, NEW, &environment).unwrap();
@@ -345,7 +345,7 @@ fn a_limit_that_the_allocator_cannot_enforce_is_an_error_until_one_is_chosen() {
     assert!(repair(Options::default(), Some(NEW), &async_pool).is_err());
     // An allocator from an option takes precedence, and nothing is limited.
     let chosen = Options {
-        allocator: Some(Kind::Platform),
+        allocator: Some(AllocatorKind::Platform),
         ..Options::default()
     };
     let done = repair(chosen, Some(NEW), &RECIPE).unwrap();
@@ -357,7 +357,7 @@ fn a_limit_that_the_allocator_cannot_enforce_is_an_error_until_one_is_chosen() {
     );
     // With a pool the same limit is enforced.
     let pooled = Options {
-        allocator: Some(Kind::Bfc),
+        allocator: Some(AllocatorKind::Bfc),
         ..Options::default()
     };
     let done = repair(pooled, Some(NEW), &RECIPE).unwrap();
@@ -376,13 +376,21 @@ fn sizes_that_an_allocator_without_a_pool_cannot_enforce_are_rejected() {
     };
     let memory = GpuBudgets::Known(vec![BUDGET]);
     for amount in [limit, split] {
-        for kind in [Kind::Platform, Kind::CudaAsync, Kind::Bfc] {
+        for kind in [
+            AllocatorKind::Platform,
+            AllocatorKind::CudaAsync,
+            AllocatorKind::Bfc,
+        ] {
             let options = Options {
                 allocator: Some(kind),
                 ..amount
             };
             let done = resolve_in(&options, &memory, Some(NEW), &[]);
-            assert_eq!(done.is_err(), kind == Kind::Platform, "{kind:?} {amount:?}");
+            assert_eq!(
+                done.is_err(),
+                kind == AllocatorKind::Platform,
+                "{kind:?} {amount:?}"
+            );
         }
         let environment = [(ALLOCATOR, "platform")];
         let error = resolve_in(&amount, &memory, Some(NEW), &environment).unwrap_err();
@@ -631,7 +639,7 @@ fn the_reason_of_a_split_lists_what_was_subtracted() {
 #[test]
 fn what_cuda_async_makes_of_preallocation_is_noted() {
     let options = Options {
-        allocator: Some(Kind::CudaAsync),
+        allocator: Some(AllocatorKind::CudaAsync),
         ..Options::default()
     };
     let amount = ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "1073741824");

@@ -116,7 +116,7 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
     let batch_dtype = Scalar::from_name(inputs.batch_dtype);
     let open = |set| open(config, set, batch_dtype);
     let train = open(SplitSet::Train)?;
-    let validates = data.validation_path.is_some() || data.validation_share > 0.0;
+    let validates = data.validation_path.is_some() || data.validation_fraction > 0.0;
     let validation_rows = match validates {
         true => open(SplitSet::Validation)?.rows(),
         false => 0,
@@ -234,7 +234,7 @@ fn open(config: &Config, set: SplitSet, batch_dtype: Option<Scalar>) -> Result<L
         (SplitSet::Validation, Some(path)) => path,
         _ => &data.path,
     };
-    let splits_file = data.validation_path.is_none() && data.validation_share > 0.0;
+    let splits_file = data.validation_path.is_none() && data.validation_fraction > 0.0;
     let inputs = ColumnOptions {
         to: batch_dtype,
         ..data.inputs.as_str().into()
@@ -259,7 +259,7 @@ fn open(config: &Config, set: SplitSet, batch_dtype: Option<Scalar>) -> Result<L
         },
         split: splits_file.then_some(SplitOptions {
             set,
-            fraction: data.validation_share,
+            fraction: data.validation_fraction,
             mode: SplitMode::Spread,
             seed: 0,
         }),

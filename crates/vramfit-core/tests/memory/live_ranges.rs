@@ -107,7 +107,12 @@ fn live_bytes_are_those_of_the_heap_at_every_moment() {
         };
         let expected = levels(&recorded, block);
         assert_eq!(memory.live_bytes, expected, "{}", recorded.name);
-        assert_eq!(memory.moments.len(), expected.len(), "{}", recorded.name);
+        assert_eq!(
+            memory.instructions.len(),
+            expected.len(),
+            "{}",
+            recorded.name
+        );
         moments += expected.len();
     }
     assert!(moments > 400, "only {moments} moments were compared");
