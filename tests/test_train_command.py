@@ -453,7 +453,12 @@ def test_data_that_is_nan_is_named_by_dataset_and_row(tmp_path, column, dataset)
         file[dataset][417, 0] = np.nan
     write(
         tmp_path,
-        data={"inputs": "features", "targets": "wanted", "validation_fraction": 0, "batch_size": 60},
+        data={
+            "inputs": "features",
+            "targets": "wanted",
+            "validation_fraction": 0,
+            "batch_size": 60,
+        },
     )
     done = vramfit("train", "train.toml", cwd=tmp_path)
     assert done.returncode == 1
