@@ -36,10 +36,7 @@ pub fn reference_page() -> String {
         )
         .expect(NEVER_FAILS);
         for key in keys().filter(|key| key.section == section.name) {
-            let change = match key.resumable {
-                true => " *May change.*",
-                false => "",
-            };
+            let change = if key.resumable { " *May change.*" } else { "" };
             writeln!(
                 page,
                 "| `{}` | {} | {} | {}{change} |",
