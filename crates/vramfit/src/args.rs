@@ -22,9 +22,9 @@ use crate::status::Status;
 #[command(max_term_width = 100)]
 #[command(after_help = "\
 Exit codes:
-  0  success, or the answer is yes
-  1  the answer is no, such as \"does not fit\"
-  2  error, or the answer is unknown
+  0  success
+  1  negative result, such as \"does not fit\"
+  2  error, or unknown result
 ")]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Trace to compare with the baseline
     #[arg(value_name = "B")]
     b: PathBuf,
-    /// Exit with 1 if B needs more than this much more memory than A
+    /// Exit with 1 if B needs more memory than A by more than this amount
     #[arg(long, value_name = "BYTES")]
     fail_above: Option<Bytes>,
     /// Write the results as JSON to a file, or with `-` to standard output instead of the text

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Write the results as JSON to a file, or with `-` as one line to standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Overwrite an existing file
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }

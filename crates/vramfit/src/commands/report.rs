@@ -11,10 +11,10 @@ use crate::output::Output;
 use crate::status::Status;
 use crate::trace_progress::load_until;
 
-/// Show the report of a dry run or of a training run again: as text, HTML page, image or table
+/// Show the report of a dry run or training run as text, HTML, SVG or CSV
 ///
-/// If the run had several processes, their traces are next to the given one; the report is about the
-/// process that decides whether the run fits.
+/// If the run had several processes, their traces are in the same directory, and the report covers the
+/// critical process: one that does not fit, else the one with least memory to spare.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,10 +38,10 @@ pub(crate) struct Args {
     /// Write the results as JSON to a file, or with `-` to standard output instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the table of buffers as CSV, with exact bytes
+    /// Write all buffers as CSV, with exact sizes in bytes
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the memory over time as an SVG image
+    /// Write memory use over time as an SVG image
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Report the run as if it had ended after this event, with the memory layout at that point
@@ -80,9 +80,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         Some(log) => Report::from_training(&metrics_logs::read(&log)?),
     };
     let nothing = |what: &str| {
-        let message = format!("`{}` has no {what}", args.trace.display());
+        let message = format!("`{}` contains no {what}", args.trace.display());
         Error::new(ErrorKind::InvalidFile, message)
-            .hint("omit the option; `--html` shows everything that the trace has")
+            .hint("omit the option; `--html` shows everything that the trace contains")
     };
     // Everything is rendered before the first output, so that an error comes alone.
     let mut files = Vec::new();
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     if let Some(path) = csv {
         let table = Some(report.to_csv()).filter(|table| !table.is_empty());
-        files.push((path, table.ok_or_else(|| nothing("table of buffers"))?));
+        files.push((path, table.ok_or_else(|| nothing("buffers"))?));
     }
     if let Some(path) = svg {
         let picture = report.to_svg();

@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Compression level: 1 to 12 for gzip [default: 2], 1 to 22 for zstd [default: 1]
     #[arg(long, value_name = "N")]
     level: Option<u8>,
-    /// Rows per chunk [default: 256 KiB; no chunks without compression]
+    /// Rows per chunk [default: as many as fit into 256 KiB; no chunks without compression]
     #[arg(long, value_name = "N", value_parser = parse_count)]
     chunk_rows: Option<u64>,
     /// Sort samples by label, the hardest case for a shuffle

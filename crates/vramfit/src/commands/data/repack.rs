@@ -16,7 +16,7 @@ use super::repack_text;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Rewrite an HDF5 file so that it streams well, and verify the copy before publishing it
+/// Rewrite an HDF5 file for fast streaming, and verify the copy before publishing it
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

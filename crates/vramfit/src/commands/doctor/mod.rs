@@ -59,7 +59,7 @@ pub(crate) struct Args {
 /// A backend that must work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Required {
-    /// A GPU that is not virtual
+    /// A real GPU, not a virtual one
     Gpu,
 }
 

@@ -27,9 +27,9 @@ use crate::{child, command_line};
 
 /// Start a program with memory settings that this JAX version honors
 ///
-/// Each setting is printed, and vramfit is replaced by the program: its signals, exit code and terminal are
-/// the same as without vramfit. What no option sets stays as the environment has it, except for values
-/// that JAX silently misreads, which are corrected.
+/// vramfit prints each setting, then replaces itself with the program, so signals, exit code and terminal
+/// are those of the program. Variables that no option sets are unchanged, except for values that JAX
+/// silently misreads, which are corrected.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
