@@ -10,11 +10,10 @@
 
 mod recorded;
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use recorded::{BASE, Scenario, assert_same_lines, chunk_hash, free_by_bin};
-use vramfit_core::ErrorKind;
+use recorded::replay::{self, Addresses, Replay};
+use recorded::{BASE, Scenario};
 use vramfit_core::allocator::{
     AllocError, Allocator, Backpedal, BfcOptions, Chunk, ChunkTag, EndPolicy, PoolEnd, Spatial,
     SpatialPolicy, SplitRule,
@@ -67,24 +66,8 @@ fn pool(scenario: &Scenario, version: Version) -> Spatial {
 }
 
 fn stats_line(operation: usize, pool: &Spatial) -> String {
-    let stats = pool.stats();
+    let mut line = replay::stats_line(operation, pool, true);
     let chunks = pool.chunks();
-    let mut line = format!(
-        "{operation},{},{},{},{},{},{},{},{},{},{}",
-        stats.bytes_in_use,
-        stats.peak_bytes_in_use,
-        stats.largest_alloc_size,
-        stats.num_allocs,
-        stats.pool_bytes.expect("BFC reports its pool"),
-        stats.peak_pool_bytes.expect("BFC reports its pool"),
-        stats.largest_free_block_bytes,
-        chunks.len(),
-        chunks.iter().filter(|chunk| chunk.in_use).count(),
-        chunk_hash(&chunks, true),
-    );
-    for count in free_by_bin(&chunks) {
-        write!(line, ",{count}").unwrap();
-    }
     let gap = chunks.iter().find(|chunk| chunk.tag == ChunkTag::Gap);
     let of = |tag: ChunkTag, in_use: bool| {
         chunks
@@ -106,104 +89,22 @@ fn stats_line(operation: usize, pool: &Spatial) -> String {
     line
 }
 
-fn chunks_text(pool: &Spatial) -> String {
-    let mut text = "offset,size,in_use,requested,bin,tag\n".to_owned();
-    for chunk in pool.chunks() {
-        writeln!(
-            text,
-            "{},{},{},{},{},{}",
-            chunk.address - BASE,
-            chunk.bytes,
-            u8::from(chunk.in_use),
-            chunk.requested_bytes,
-            chunk.bin.map_or(-1, i32::from),
-            chunk.tag,
-        )
-        .unwrap();
-    }
-    text
-}
-
-/// Does one line of a trace and returns the line of the result, or what would have killed XLA.
-fn step<'a>(
-    line: &'a str,
-    scenario: &Scenario,
-    pool: &mut Spatial,
-    addresses: &mut HashMap<&'a str, u64>,
-) -> Result<String, String> {
-    let words: Vec<&str> = line.split(' ').collect();
-    let (verb, id) = (words[0], words[1]);
-    if verb == "F" {
-        return match addresses
-            .remove(id)
-            .map_or(Ok(()), |address| pool.free(address))
-        {
-            Ok(()) => Ok("f".to_owned()),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::AllocatorAborts);
-                Err(error.cause_text().unwrap().to_owned())
-            }
-        };
-    }
+fn allocate(pool: &mut Spatial, verb: &str, bytes: u64, alignment: u64) -> Result<u64, AllocError> {
     let end = match verb {
         "AL" => PoolEnd::Lower,
         "AU" => PoolEnd::Upper,
         other => panic!("unknown operation {other}"),
     };
-    let bytes = words[2].parse().unwrap();
-    let alignment = words
-        .get(3)
-        .map_or(scenario.alignment, |word| word.parse().unwrap());
-    match pool.allocate_at(end, bytes, alignment) {
-        Ok(0) | Err(AllocError::OutOfMemory) => Ok("-1".to_owned()),
-        Ok(address) => {
-            addresses.insert(id, address);
-            Ok((address - BASE).to_string())
-        }
-        Err(AllocError::Fatal(text)) => Err(text),
-    }
+    pool.allocate_at(end, bytes, alignment)
 }
 
-/// What a replay gives, in the form of the recordings.
-struct Replay {
-    results: String,
-    stats: String,
-    chunks: String,
-    regions: String,
-}
-
-fn replay(scenario: &Scenario, version: Version, line_of: fn(usize, &Spatial) -> String) -> Replay {
-    let name = &scenario.name;
-    let mut pool = pool(scenario, version);
-    let calls = scenario.device.calls.clone();
-    let trace = scenario.read("trace.txt");
-    let operations = trace.lines().count();
-    let mut addresses: HashMap<&str, u64> = HashMap::new();
-    let mut results = String::new();
-    let mut stats = String::new();
-    for (index, line) in trace.lines().enumerate() {
-        let operation = index + 1;
-        calls.lock().unwrap().operation = operation;
-        let result = step(line, scenario, &mut pool, &mut addresses);
-        results += &result.unwrap_or_else(|why| panic!("{name}, operation {operation}: {why}"));
-        results.push('\n');
-        if operation % 1000 == 0 || operation == operations {
-            stats += &line_of(operation, &pool);
-            stats.push('\n');
-        }
-    }
-    let lines = std::mem::take(&mut calls.lock().unwrap().lines);
-    let regions = lines.iter().map(|line| format!("{line}\n")).collect();
-    Replay {
-        results,
-        stats,
-        chunks: chunks_text(&pool),
-        regions,
-    }
-}
-
-fn without_header(text: &str) -> &str {
-    text.split_once('\n').expect("a header").1
+fn step(
+    line: &str,
+    scenario: &Scenario,
+    pool: &mut Spatial,
+    addresses: &mut Addresses,
+) -> Result<String, String> {
+    replay::step(line, scenario, pool, addresses, allocate)
 }
 
 #[test]
@@ -221,19 +122,14 @@ fn every_recorded_scenario_is_reproduced_in_both_versions() {
                 let newest = (version == Version::Main && scenario.has(&newest)).then_some(newest);
                 scenario.read(newest.as_deref().unwrap_or(ending))
             };
-            let ours = replay(&scenario, version, stats_line);
-            let what = |file| match version {
-                Version::Main => format!("{} (newest), {file}", scenario.name),
-                _ => format!("{}, {file}", scenario.name),
+            let pool = pool(&scenario, version);
+            let ours = Replay::new(&scenario, pool, allocate, stats_line, true);
+            let name = match version {
+                Version::Main => format!("{} (newest)", scenario.name),
+                _ => scenario.name.clone(),
             };
-            assert_same_lines(&what("results"), &ours.results, &read("result.txt"));
-            assert_same_lines(
-                &what("statistics"),
-                &ours.stats,
-                without_header(&read("stats.csv")),
-            );
-            assert_same_lines(&what("chunks"), &ours.chunks, &read("chunks.csv"));
-            assert_same_lines(&what("regions"), &ours.regions, &read("sub.txt"));
+            let endings = ["result.txt", "stats.csv", "chunks.csv", "sub.txt"];
+            ours.assert_recorded(&name, &endings, &read);
         }
     }
 }
@@ -248,7 +144,7 @@ fn jax_0_12_as_released_is_reproduced() {
             continue;
         }
         compared += 1;
-        let ours = replay(&scenario, Version::Jax0_12, |operation, pool| {
+        let stats_line = |operation, pool: &Spatial| {
             let stats = pool.stats();
             format!(
                 "{operation},{},{},{},{}",
@@ -257,20 +153,15 @@ fn jax_0_12_as_released_is_reproduced() {
                 stats.largest_alloc_size,
                 stats.num_allocs,
             )
-        });
+        };
+        let pool = pool(&scenario, Version::Jax0_12);
+        let ours = Replay::new(&scenario, pool, allocate, stats_line, true);
         let read = |ending: &str| scenario.read(&format!("jax0.12.{ending}"));
-        let name = &scenario.name;
-        assert_same_lines(
-            &format!("{name}, results"),
-            &ours.results,
-            &read("result.txt"),
+        ours.assert_recorded(
+            &scenario.name,
+            &["result.txt", "stats.csv", "sub.txt"],
+            &read,
         );
-        assert_same_lines(
-            &format!("{name}, statistics"),
-            &ours.stats,
-            without_header(&read("stats.csv")),
-        );
-        assert_same_lines(&format!("{name}, regions"), &ours.regions, &read("sub.txt"));
     }
     assert!(compared > 0 || std::env::var_os("VRAMFIT_GOLDEN_BFC_SPATIAL").is_some());
 }
@@ -285,16 +176,16 @@ fn outcome_of_the_next_operation(name: &str, version: Version) -> (String, Resul
         .expect("the scenario is in the set");
     let mut pool = pool(&scenario, version);
     let trace = scenario.read("trace.txt");
-    let mut addresses = HashMap::new();
+    let mut addresses = Addresses::new();
     for line in trace.lines() {
         step(line, &scenario, &mut pool, &mut addresses).expect("it dies after its trace");
     }
     let next = scenario.columns["crash_at_next_op"].clone();
     let (_, line) = next.split_once(' ').expect("a number and an operation");
     let line = line.split(" (").next().unwrap().to_owned();
-    let outcome = step(&line, &scenario, &mut pool, &mut HashMap::new());
+    let outcome = step(&line, &scenario, &mut pool, &mut Addresses::new());
     if outcome.is_err() {
-        let again = step("AL 99 1", &scenario, &mut pool, &mut HashMap::new());
+        let again = step("AL 99 1", &scenario, &mut pool, &mut Addresses::new());
         assert_eq!(again, outcome, "a dead process answers nothing");
     }
     (next, outcome)
@@ -351,7 +242,8 @@ fn only_requests_of_up_to_2304_bytes_hang() {
         let mut pool = pool(scenario, Version::Jax0_11);
         let trace = scenario.read("trace.txt");
         for line in trace.lines() {
-            step(line, scenario, &mut pool, &mut HashMap::new()).expect("it dies after its trace");
+            step(line, scenario, &mut pool, &mut Addresses::new())
+                .expect("it dies after its trace");
         }
         let refusal = pool
             .allocate_at(PoolEnd::Lower, bytes, 64)

@@ -8,6 +8,8 @@
 )]
 #![allow(unreachable_pub, reason = "a module of several binaries")]
 
+pub mod replay;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
