@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::host::{Host, HostGpu, Mig};
+use vramfit_core::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig};
 
 /// What the file beside the library holds: the fields of a [`Host`] and those below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,56 @@ pub struct Description {
     pub withheld_bytes: u64,
     /// Whether memory reads as zeros whatever was written to it.
     pub reads_zeros: bool,
+}
+
+/// Returns the memory of a GPU, whose rest is free.
+pub fn memory(total_bytes: u64, reserved_bytes: u64, used_bytes: u64) -> GpuMemory {
+    GpuMemory {
+        total_bytes,
+        reserved_bytes: Some(reserved_bytes),
+        used_bytes,
+        free_bytes: total_bytes - reserved_bytes - used_bytes,
+    }
+}
+
+/// Returns an A100 of 81 GiB with 3 GiB in use.
+pub fn a100(index: u32) -> HostGpu {
+    HostGpu {
+        index,
+        uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
+        name: "NVIDIA A100-SXM4-80GB".to_owned(),
+        compute_capability: Some((8, 0)),
+        memory: Some(memory(81 << 30, 1 << 30, 3 << 30)),
+        display: Some(false),
+        compute_mode: Some(ComputeMode::Default),
+        ..HostGpu::default()
+    }
+}
+
+/// Returns a T4.
+pub fn t4(memory: GpuMemory) -> HostGpu {
+    HostGpu {
+        uuid: "GPU-0a1b2c3d-1111-2222-3333-444455556666".to_owned(),
+        name: "Tesla T4".to_owned(),
+        memory: Some(memory),
+        ..HostGpu::default()
+    }
+}
+
+impl From<Vec<HostGpu>> for Description {
+    /// Returns a machine with these GPUs.
+    fn from(gpus: Vec<HostGpu>) -> Description {
+        let host = Host {
+            driver: Some("580.82.07".to_owned()),
+            cuda: Some("13.0".to_owned()),
+            gpus,
+            unknown: Vec::new(),
+        };
+        Description {
+            host,
+            ..Description::default()
+        }
+    }
 }
 
 impl Description {

@@ -32,6 +32,6 @@ mod fake_driver;
 mod ledger;
 mod nvml;
 
-pub use description::Description;
+pub use description::{Description, a100, memory, t4};
 pub use fake_driver::FakeDriver;
 pub use ledger::Ledger;

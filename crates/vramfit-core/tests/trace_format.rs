@@ -3,10 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
+mod recorder;
+
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
+use recorder::File;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::lint::{LateChange, ProcessStage};
@@ -15,31 +17,6 @@ use vramfit_core::trace::{
     CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId,
     Writer,
 };
-
-/// A file in memory that can still be looked at when the writer owns it.
-#[derive(Clone, Default)]
-struct File(Arc<Mutex<Vec<u8>>>);
-
-impl File {
-    fn bytes(&self) -> Vec<u8> {
-        self.0.lock().unwrap().clone()
-    }
-
-    fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
-    }
-}
-
-impl Write for File {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 fn header() -> Header {
     Header {

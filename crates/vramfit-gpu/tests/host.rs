@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use fake_driver::{Description, FakeDriver};
+use fake_driver::{Description, FakeDriver, a100};
 use vramfit_core::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig, Process, ProcessKind};
 use vramfit_core::{Error, ErrorKind};
 use vramfit_gpu::{DriverUnavailable, Sampler};
@@ -11,40 +11,16 @@ use vramfit_gpu::{DriverUnavailable, Sampler};
 const GIB: u64 = 1 << 30;
 
 fn memory(total: u64, used: u64) -> Option<GpuMemory> {
-    let reserved = 512 << 20;
-    Some(GpuMemory {
-        total_bytes: total,
-        reserved_bytes: Some(reserved),
-        used_bytes: used,
-        free_bytes: total - reserved - used,
-    })
+    Some(fake_driver::memory(total, 512 << 20, used))
 }
 
 fn gpu(index: u32) -> HostGpu {
     HostGpu {
-        index,
-        uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
-        name: "NVIDIA A100-SXM4-80GB".to_owned(),
-        compute_capability: Some((8, 0)),
         memory: memory(80 * GIB, 3 * GIB),
-        display: Some(false),
-        compute_mode: Some(ComputeMode::Default),
         utilization_percent: Some(97),
         temperature_c: Some(61),
         power_mw: Some((312_000, 400_000)),
-        ..HostGpu::default()
-    }
-}
-
-fn describe_host(gpus: Vec<HostGpu>) -> Description {
-    Description {
-        host: Host {
-            driver: Some("580.82.07".to_owned()),
-            cuda: Some("13.0".to_owned()),
-            gpus,
-            unknown: vec![],
-        },
-        ..Description::default()
+        ..a100(index)
     }
 }
 
@@ -69,7 +45,7 @@ fn read(description: &Description) -> Host {
 
 #[test]
 fn what_the_driver_tells_of_two_gpus_arrives() {
-    let mut described = describe_host(vec![gpu(0), gpu(1)]);
+    let mut described = Description::from(vec![gpu(0), gpu(1)]);
     described.host.gpus[1].display = Some(true);
     described.host.gpus[1].compute_mode = Some(ComputeMode::ExclusiveProcess);
     assert_eq!(read(&described), described.host);
@@ -84,7 +60,7 @@ fn processes_are_merged_and_described() {
         kind,
         ..Process::default()
     };
-    let mut described = describe_host(vec![gpu(0)]);
+    let mut described = Description::from(vec![gpu(0)]);
     described.host.gpus[0].processes = vec![
         process(own, Some(2 * GIB), ProcessKind::Both),
         process(4_194_305, Some(GIB), ProcessKind::Graphics),
@@ -109,7 +85,7 @@ fn processes_are_merged_and_described() {
 
 #[test]
 fn a_long_list_of_processes_is_read_whole() {
-    let mut described = describe_host(vec![gpu(0)]);
+    let mut described = Description::from(vec![gpu(0)]);
     described.host.gpus[0].processes = (0..200)
         .map(|at| Process {
             pid: 4_194_305 + at,
@@ -124,7 +100,7 @@ fn a_long_list_of_processes_is_read_whole() {
 
 #[test]
 fn memory_of_processes_may_be_withheld() {
-    let mut described = describe_host(vec![gpu(0)]);
+    let mut described = Description::from(vec![gpu(0)]);
     described.host.gpus[0].processes = vec![Process {
         pid: std::process::id(),
         ..Process::default()
@@ -157,7 +133,7 @@ fn a_slice_has_its_own_memory_and_not_its_parents() {
         ..HostGpu::default()
     };
     // The driver leaves gaps in the numbers.
-    let described = describe_host(vec![parent, slice(0, 2, 40), slice(3, 9, 20), gpu(1)]);
+    let described = Description::from(vec![parent, slice(0, 2, 40), slice(3, 9, 20), gpu(1)]);
     let read = read(&described);
     assert_eq!(read, described.host);
     let usable: Vec<_> = read.gpus.iter().map(HostGpu::is_usable).collect();
@@ -177,7 +153,7 @@ fn a_slice_without_a_capability_has_its_gpus() {
         },
         ..HostGpu::default()
     };
-    let read = read(&describe_host(vec![parent, slice]));
+    let read = read(&Description::from(vec![parent, slice]));
     assert_eq!(read.gpus[1].compute_capability, Some((8, 0)));
     assert_eq!(
         read.gpus[1].unknown,
@@ -187,7 +163,7 @@ fn a_slice_without_a_capability_has_its_gpus() {
 
 #[test]
 fn a_lost_gpu_is_listed_and_the_others_answer() {
-    let mut described = describe_host(vec![gpu(0), gpu(1)]);
+    let mut described = Description::from(vec![gpu(0), gpu(1)]);
     described = failing(described, &[("@0", 15)]);
     let read = read(&described);
     assert_eq!(
@@ -200,7 +176,7 @@ fn a_lost_gpu_is_listed_and_the_others_answer() {
 
 #[test]
 fn every_figure_may_be_missing() {
-    let described = describe_host(vec![HostGpu::default()]);
+    let described = Description::from(vec![HostGpu::default()]);
     let read = read(&described);
     let gpu = &read.gpus[0];
     assert_eq!((gpu.memory, gpu.power_mw, gpu.display), (None, None, None));
@@ -215,7 +191,7 @@ fn every_figure_may_be_missing() {
 
 #[test]
 fn older_drivers_are_asked_in_the_older_way() {
-    let mut described = describe_host(vec![gpu(0)]);
+    let mut described = Description::from(vec![gpu(0)]);
     described.host.gpus[0].processes = vec![Process {
         pid: std::process::id(),
         used_bytes: Some(GIB),
@@ -249,7 +225,7 @@ fn older_drivers_are_asked_in_the_older_way() {
 #[test]
 fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
     let folder = tempfile::tempdir().unwrap();
-    let mut described = describe_host(vec![gpu(0)]);
+    let mut described = Description::from(vec![gpu(0)]);
     let driver = FakeDriver::new(folder.path(), &described);
     let mut sampler = open(&driver).unwrap();
     let start = Instant::now();
@@ -300,7 +276,7 @@ fn why_there_is_no_driver_is_told_apart() {
     );
 
     let folder = tempfile::tempdir().unwrap();
-    let driver = FakeDriver::new(folder.path(), &describe_host(vec![]));
+    let driver = FakeDriver::new(folder.path(), &Description::from(vec![]));
     for (code, expected) in [
         (4, DriverUnavailable::NoPermission),
         (8, DriverUnavailable::NoPower),
@@ -312,13 +288,16 @@ fn why_there_is_no_driver_is_told_apart() {
             DriverUnavailable::Other("an internal driver error occurred".to_owned()),
         ),
     ] {
-        driver.describe(&failing(describe_host(vec![]), &[("nvmlInit_v2", code)]));
+        driver.describe(&failing(
+            Description::from(vec![]),
+            &[("nvmlInit_v2", code)],
+        ));
         assert_eq!(open(&driver).err(), Some(expected));
     }
 
     // Some library, but not NVML.
     let folder = tempfile::tempdir().unwrap();
-    let other = FakeDriver::without(folder.path(), &describe_host(vec![]), &["nvmlInit_v2"]);
+    let other = FakeDriver::without(folder.path(), &Description::from(vec![]), &["nvmlInit_v2"]);
     assert!(matches!(
         open(&other),
         Err(DriverUnavailable::TooOld { .. })

@@ -3,8 +3,8 @@
 //! These run the plain binary, without Python: what needs JAX is tested in `tests/test_cli.py`.
 //! After an intended change, `make golden` records the new output.
 
-use fake_driver::{Description, FakeDriver};
-use vramfit_core::host::{GpuMemory, Host, HostGpu, Process};
+use fake_driver::{Description, FakeDriver, memory, t4};
+use vramfit_core::host::{HostGpu, Process};
 
 /// Sixty columns more or less, or a color, must not depend on who runs the tests.
 fn cases() -> trycmd::TestCases {
@@ -32,31 +32,18 @@ fn recorded_command_lines() {
 #[test]
 fn pages_about_real_gpus() {
     let used = 6 << 30;
-    let (total, reserved) = (16_106_127_360, 450_297_856);
     let gpu = HostGpu {
-        uuid: "GPU-0a1b2c3d-1111-2222-3333-444455556666".to_owned(),
-        name: "Tesla T4".to_owned(),
-        memory: Some(GpuMemory {
-            total_bytes: total,
-            reserved_bytes: Some(reserved),
-            used_bytes: used,
-            free_bytes: total - reserved - used,
-        }),
         processes: vec![Process {
             // Beyond the largest number that Linux gives.
             pid: 4_194_305,
             used_bytes: Some(used),
             ..Process::default()
         }],
-        ..HostGpu::default()
+        ..t4(memory(16_106_127_360, 450_297_856, used))
     };
     let machine = Description {
-        host: Host {
-            gpus: vec![gpu],
-            ..Host::default()
-        },
         context_bytes: 100 << 20,
-        ..Description::default()
+        ..vec![gpu].into()
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let driver = FakeDriver::new(folder.path(), &machine);

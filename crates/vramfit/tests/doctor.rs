@@ -4,41 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use fake_driver::{Description, FakeDriver};
+use fake_driver::{Description, FakeDriver, a100};
 use serde_json::Value;
-use vramfit_core::host::{ComputeMode, GpuMemory, Host, HostGpu, Mig, Process, ProcessKind};
+use vramfit_core::host::{ComputeMode, GpuMemory, Mig, Process, ProcessKind};
 
 const GIB: u64 = 1 << 30;
-
-fn gpu(index: u32) -> HostGpu {
-    HostGpu {
-        index,
-        uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
-        name: "NVIDIA A100-SXM4-80GB".to_owned(),
-        compute_capability: Some((8, 0)),
-        memory: Some(GpuMemory {
-            total_bytes: 81 * GIB,
-            reserved_bytes: Some(GIB),
-            used_bytes: 3 * GIB,
-            free_bytes: 77 * GIB,
-        }),
-        display: Some(false),
-        compute_mode: Some(ComputeMode::Default),
-        ..HostGpu::default()
-    }
-}
-
-fn host(gpus: Vec<HostGpu>) -> Description {
-    Description {
-        host: Host {
-            driver: Some("580.82.07".to_owned()),
-            cuda: Some("13.0".to_owned()),
-            gpus,
-            unknown: Vec::new(),
-        },
-        ..Description::default()
-    }
-}
 
 /// Writes a program that answers as a Python without JAX does.
 fn python_without_jax(folder: &Path) -> std::path::PathBuf {
@@ -93,7 +63,7 @@ fn doctor(description: &Description, options: &[&str]) -> Told {
 
 #[test]
 fn two_gpus_one_of_them_exclusive_and_held() {
-    let mut held = gpu(1);
+    let mut held = a100(1);
     held.display = Some(true);
     held.compute_mode = Some(ComputeMode::ExclusiveProcess);
     held.processes = vec![Process {
@@ -102,7 +72,7 @@ fn two_gpus_one_of_them_exclusive_and_held() {
         kind: ProcessKind::Both,
         ..Process::default()
     }];
-    let told = doctor(&host(vec![gpu(0), held]), &[]);
+    let told = doctor(&Description::from(vec![a100(0), held]), &[]);
     assert_eq!(told.code, Some(1));
     assert_eq!(told.of("driver")[0].0, "pass");
     let gpus = told.of("gpu");
@@ -120,9 +90,9 @@ fn two_gpus_one_of_them_exclusive_and_held() {
 
 #[test]
 fn a_divided_gpu_is_told_by_its_slices() {
-    let mut parent = gpu(0);
+    let mut parent = a100(0);
     parent.mig = Mig::Parent;
-    let mut slice = gpu(0);
+    let mut slice = a100(0);
     slice.uuid = "MIG-0".to_owned();
     slice.memory = Some(GpuMemory {
         total_bytes: 20 * GIB,
@@ -135,7 +105,7 @@ fn a_divided_gpu_is_told_by_its_slices() {
         gpu_instance: Some(2),
         parent_total_bytes: Some(81 * GIB),
     };
-    let told = doctor(&host(vec![parent, slice]), &[]);
+    let told = doctor(&Description::from(vec![parent, slice]), &[]);
     let gpus = told.of("gpu");
     assert!(
         gpus[0].1.contains("partitioned into MIG slices"),
@@ -146,7 +116,7 @@ fn a_divided_gpu_is_told_by_its_slices() {
 
 #[test]
 fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
-    let mut mismatched = host(vec![gpu(0)]);
+    let mut mismatched = Description::from(vec![a100(0)]);
     // NVML_ERROR_LIB_RM_VERSION_MISMATCH
     mismatched.errors.insert("nvmlInit_v2".to_owned(), 18);
     let told = doctor(&mismatched, &[]);
@@ -157,7 +127,10 @@ fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
 
 #[test]
 fn training_is_told_in_five_checks() {
-    let told = doctor(&host(vec![gpu(0)]), &["--train", "--require", "gpu"]);
+    let told = doctor(
+        &Description::from(vec![a100(0)]),
+        &["--train", "--require", "gpu"],
+    );
     let checks = told.record["checks"].as_array().expect("a list");
     let names: Vec<_> = checks.iter().map(|check| check["id"].as_str()).collect();
     let expected = ["backend", "computation", "transfers", "jit", "readiness"];

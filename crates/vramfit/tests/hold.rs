@@ -4,31 +4,16 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use fake_driver::{Description, FakeDriver};
+use fake_driver::{Description, FakeDriver, memory, t4};
 use rustix::process::{Pid, Signal, kill_process};
-use vramfit_core::host::{GpuMemory, Host, HostGpu, Process};
+use vramfit_core::host::Process;
 
 const GIB: u64 = 1 << 30;
 
 fn one_gpu() -> Description {
-    let gpu = HostGpu {
-        uuid: "GPU-0a1b2c3d-1111-2222-3333-444455556666".to_owned(),
-        name: "Tesla T4".to_owned(),
-        memory: Some(GpuMemory {
-            total_bytes: 16 * GIB,
-            reserved_bytes: Some(GIB),
-            used_bytes: 0,
-            free_bytes: 15 * GIB,
-        }),
-        ..HostGpu::default()
-    };
     Description {
-        host: Host {
-            gpus: vec![gpu],
-            ..Host::default()
-        },
         context_bytes: GIB,
-        ..Description::default()
+        ..vec![t4(memory(16 * GIB, GIB, 0))].into()
     }
 }
 

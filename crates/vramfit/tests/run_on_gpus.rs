@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
-use fake_driver::{Description, FakeDriver};
+use fake_driver::{FakeDriver, memory};
 use vramfit_core::gpu;
-use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig, Process};
+use vramfit_core::host::{HostGpu, Mig, Process};
 use vramfit_core::settings::LIBRARIES_BYTES;
 
 const GIB: u64 = 1 << 30;
@@ -31,16 +31,7 @@ impl Printed {
 
 fn print(gpus: Vec<HostGpu>, options: &[&str], environment: &[(&str, &str)]) -> Printed {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    let host = Host {
-        driver: Some("580.82.07".to_owned()),
-        gpus,
-        ..Host::default()
-    };
-    let description = Description {
-        host,
-        ..Description::default()
-    };
-    let driver = FakeDriver::new(folder.path(), &description);
+    let driver = FakeDriver::new(folder.path(), &gpus.into());
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramfit"));
     for (name, _) in std::env::vars() {
         if ["XLA_", "JAX_", "VRAMFIT_", "CUDA_"]
@@ -72,18 +63,16 @@ fn print(gpus: Vec<HostGpu>, options: &[&str], environment: &[(&str, &str)]) -> 
 /// A GPU of the catalogue, of which processes hold a part.
 fn gpu(index: u32, name: &str, used_bytes: u64) -> HostGpu {
     let gpu = gpu::find(name).expect("in the catalogue");
-    let reserved_bytes = 300 << 20;
-    let total_bytes = gpu.total_memory_bytes + reserved_bytes;
+    let reserved = 300 << 20;
     HostGpu {
         index,
         uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
         name: gpu.description,
-        memory: Some(GpuMemory {
-            total_bytes,
-            reserved_bytes: Some(reserved_bytes),
+        memory: Some(memory(
+            gpu.total_memory_bytes + reserved,
+            reserved,
             used_bytes,
-            free_bytes: total_bytes - reserved_bytes - used_bytes,
-        }),
+        )),
         ..HostGpu::default()
     }
 }
