@@ -108,7 +108,7 @@ def test_amounts_are_written_as_in_text(small):
         assert small.run(f"bytes({count})") == shown
 
 
-def test_the_colours_follow_the_button(chromium, pages):
+def test_the_colors_follow_the_button(chromium, pages):
     page = chromium.open(pages(200))
     before = page.run("document.querySelector('.icicle button:nth-child(2)').style.background")
     page.run("document.getElementById('theme').click()")

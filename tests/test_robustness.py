@@ -113,7 +113,7 @@ def test_a_locale_without_utf_8_gets_ascii(tmp_path, variables):
     assert said.stdout == "1 -> 2\n"
 
 
-def test_colours_that_are_asked_for_come_everywhere():
+def test_colors_that_are_asked_for_come_everywhere():
     escape = re.compile("\x1b\\[[0-9;]+m")
     for words in (["--help"], ["gpus", "--help"], ["gpus", "--wrong"], ["gpus", "show", "nothing"]):
         plain = vramfit(*words)

@@ -8,7 +8,7 @@ from on_gpu import on_gpu
 
 # What e3nn-jax does to each activation function: samples that depend on no input are averaged, and
 # the program divides by the result (`normalize_function`).
-NORMALISE = """
+NORMALIZE = """
 samples = jax.scipy.special.ndtri(jnp.linspace(0.0, 1.0, 1_000_001 + 2)[1:-1])
 constant = float(jnp.mean(jax.nn.silu(samples) ** 2) ** 0.5)
 tell(constant=constant, inverse=1 / constant)
@@ -16,7 +16,7 @@ tell(constant=constant, inverse=1 / constant)
 
 
 def test_a_constant_averaged_over_a_million_samples_is_that_of_the_cpu():
-    told = on_gpu(NORMALISE)
+    told = on_gpu(NORMALIZE)
     samples = jax.scipy.special.ndtri(jnp.linspace(0.0, 1.0, 1_000_001 + 2)[1:-1])
     expected = float(jnp.mean(jax.nn.silu(samples) ** 2) ** 0.5)
     assert told["constant"] == pytest.approx(expected, rel=1e-4)

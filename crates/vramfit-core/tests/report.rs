@@ -6,9 +6,8 @@
 
 mod recorder;
 
-use recorder::{MIB, Recorder, header};
+use recorder::{MIB, Recorder, header, two_regions};
 use serde_json::{Value, json};
-use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{RunSummary, summarize};
 use vramfit_core::program::cost::{OperationTime, ProgramTime};
 use vramfit_core::report::{self, Content};
@@ -226,40 +225,20 @@ fn a_run_that_was_killed_and_read_placeholder_values() {
     check("killed", &report::text(&answer(&run.kill())));
 }
 
-/// The partitioned pool of JAX 0.11 on a GPU that grants it in two regions: `hangs` allocates until
-/// XLA would never return, the other frees before that.
-fn two_regions(hangs: bool) -> Vec<u8> {
-    let mut run = Recorder::new(&Header {
-        jax: "0.11.0".into(),
-        spatial_partitioning: true,
-        occupied_bytes: 347 * MIB,
-        ..header()
-    });
-    run.program(1, "jit_step", ProgramSizes::default());
-    run.begin(1);
-    run.end();
-    let mut blocks = Vec::new();
-    let mut pools = 0;
-    let mut pool = 0;
-    while hangs || pools < 2 {
-        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
-        pools += u32::from(run.stats(0).pool_bytes.unwrap() > pool);
-        pool = run.stats(0).pool_bytes.unwrap();
-        let Some(block) = block else { break };
-        blocks.push(block);
-    }
-    blocks.into_iter().for_each(|block| run.free(block));
-    run.finish()
-}
-
 #[test]
 fn an_allocator_that_would_abort() {
-    check("aborts", &report::text(&answer(&two_regions(false))));
+    check(
+        "aborts",
+        &report::text(&answer(&two_regions(&header(), false))),
+    );
 }
 
 #[test]
 fn an_allocator_that_would_never_return() {
-    check("hangs", &report::text(&answer(&two_regions(true))));
+    check(
+        "hangs",
+        &report::text(&answer(&two_regions(&header(), true))),
+    );
 }
 
 #[test]
@@ -423,7 +402,7 @@ fn every_key_of_the_json_is_documented() {
         .finish(),
         timed(),
         too_large(),
-        two_regions(false),
+        two_regions(&header(), false),
     ] {
         let text = report::json(&answer(&trace));
         keys(&serde_json::from_str(&text).unwrap(), &mut all);

@@ -6,7 +6,7 @@ mod recorded;
 mod recorder;
 
 use proptest::prelude::*;
-use recorder::{Block, MIB, Recorder, header};
+use recorder::{Block, MIB, Recorder, header, two_regions};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarize};
@@ -186,28 +186,6 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     assert_eq!(same.after.at_end_bytes(), 600 * MIB);
 }
 
-/// The partitioned pool of JAX 0.11 on a GPU that grants it in two regions: XLA's own allocator
-/// aborts when it frees (known), or, when asked on and on, never returns.
-fn two_regions(hangs: bool) -> Vec<u8> {
-    let mut run = Recorder::new(&Header {
-        jax: "0.11.0".into(),
-        spatial_partitioning: true,
-        occupied_bytes: 347 * MIB,
-        ..header()
-    });
-    let mut blocks = Vec::new();
-    let (mut pools, mut pool) = (0, 0);
-    while hangs || pools < 2 {
-        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
-        pools += u32::from(run.stats(0).pool_bytes.unwrap() > pool);
-        pool = run.stats(0).pool_bytes.unwrap();
-        let Some(block) = block else { break };
-        blocks.push(block);
-    }
-    blocks.into_iter().for_each(|block| run.free(block));
-    run.finish()
-}
-
 #[test]
 fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
     let alone = Settings {
@@ -215,16 +193,16 @@ fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
         ..Settings::default()
     };
     // The dry run went on after the abort, so its events are all there.
-    let aborts = replay(&two_regions(false), &alone);
+    let aborts = replay(&two_regions(&header(), false), &alone);
     assert_eq!((aborts.fits(), &aborts.after.abort), (Some(true), &None));
     assert!(aborts.before.unwrap().abort.is_some());
     // A request that a real process never returned from is met: nothing is known from there on.
-    let hangs = replay(&two_regions(true), &alone);
+    let hangs = replay(&two_regions(&header(), true), &alone);
     let refusal = hangs.before.as_ref().unwrap().out_of_memory().unwrap();
     assert!(refusal.fatal.is_some());
     assert_eq!((hangs.fits(), hangs.met.is_some()), (None, true));
     // The other way round, they do.
-    let same = replay(&two_regions(false), &Settings::default());
+    let same = replay(&two_regions(&header(), false), &Settings::default());
     assert_eq!(same.fits(), Some(false));
     assert!(same.after.abort.is_some());
 }

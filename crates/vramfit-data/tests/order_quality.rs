@@ -70,7 +70,7 @@ fn every_row_comes_equally_often_at_every_position() {
 }
 
 #[test]
-fn neighbours_are_torn_apart_in_large_files() {
+fn neighbors_are_torn_apart_in_large_files() {
     let rows = 1_000_000;
     let order = epoch(rows, 3, Engine::GlobalShuffle, 0);
     let mut steps = vec![0; 1000];

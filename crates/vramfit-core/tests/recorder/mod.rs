@@ -335,3 +335,28 @@ impl Recorder {
         self.file.bytes()
     }
 }
+
+/// Records the partitioned pool of JAX 0.11 on a GPU that grants it in two regions. It `hangs`
+/// where it allocates until XLA would never return; else it frees before that, which aborts.
+pub(crate) fn two_regions(header: &Header, hangs: bool) -> Vec<u8> {
+    let mut run = Recorder::new(&Header {
+        jax: "0.11.0".into(),
+        spatial_partitioning: true,
+        occupied_bytes: 347 * MIB,
+        ..header.clone()
+    });
+    run.program(1, "jit_step", ProgramSizes::default());
+    run.begin(1);
+    run.end();
+    let mut blocks = Vec::new();
+    let (mut pools, mut pool) = (0, 0);
+    while hangs || pools < 2 {
+        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
+        pools += u32::from(run.stats(0).pool_bytes.unwrap() > pool);
+        pool = run.stats(0).pool_bytes.unwrap();
+        let Some(block) = block else { break };
+        blocks.push(block);
+    }
+    blocks.into_iter().for_each(|block| run.free(block));
+    run.finish()
+}

@@ -48,7 +48,7 @@ fn load() -> Result<CudaPlugin, Status> {
                 unavailable("vramfit does not know where the CUDA plugin is; `VRAMFIT_REAL_PLUGIN` is not set".to_owned())
             })?,
     };
-    // SAFETY: the plugin's initialisers are those that run when JAX itself loads it.
+    // SAFETY: the plugin's initializers are those that run when JAX itself loads it.
     let library = unsafe { libloading::Library::new(&path) }
         .map_err(|error| unavailable(format!("cannot load `{}`: {error}", path.display())))?;
     // SAFETY: the symbol has this type in every PJRT plugin.

@@ -76,7 +76,7 @@ fn v7_without_a_driver_virtual_gpus_are_shown_and_why_there_are_no_others() {
 }
 
 #[test]
-fn nothing_is_said_by_colour_alone() {
+fn nothing_is_said_by_color_alone() {
     let mut colored = demo(0);
     let shown = screen(&colored, 120, 40);
     colored.color = false;
