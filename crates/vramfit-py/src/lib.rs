@@ -2,11 +2,13 @@
 
 use pyo3::prelude::*;
 
+mod batch_memory;
 mod cli;
 mod data;
 mod error;
 mod exit;
 mod gpus;
+mod jax_buffers;
 mod loader;
 mod plugin;
 mod report;
@@ -24,7 +26,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<gpus::Gpu>()?;
     module.add_class::<report::NativeReport>()?;
     module.add_class::<loader::BatchLoader>()?;
-    module.add_class::<loader::BatchMemory>()?;
+    module.add_class::<batch_memory::BatchMemory>()?;
     module.add_class::<rows::RowReader>()?;
     module.add_class::<settings::ResolvedSettings>()?;
     module.add_class::<settings::Setting>()?;

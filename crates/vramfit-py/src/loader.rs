@@ -1,23 +1,23 @@
 //! The native part of `vramfit.data.Loader`: batches whose memory Python borrows by the buffer protocol.
 
-use std::ffi::c_int;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeWarning;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::load::{
-    BatchBuffer, BatchPoll, Column, ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet,
-    Stats,
+    BatchPoll, Column, ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet, Stats,
 };
 use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
 
+use crate::batch_memory::BatchMemory;
 use crate::error::raise;
+use crate::jax_buffers::{
+    collect_unreferenced_buffers, has_other_threads, is_jax_running, wait_for_jax,
+};
 
 /// Longest wait without checking for signals such as Ctrl-C.
 const WAIT_SLICE: Duration = Duration::from_millis(100);
@@ -33,56 +33,6 @@ const WARN_AFTER: Duration = Duration::from_secs(5);
 
 /// And after so long it is an error.
 const ABORT_AFTER: Duration = Duration::from_secs(300);
-
-/// The memory of one column of a batch, for the buffer protocol. It returns to the loader
-/// when nothing in Python and nothing in JAX refers to it any more.
-#[pyclass(frozen, module = "vramfit._native")]
-pub(crate) struct BatchMemory {
-    length: usize,
-    /// The address of the buffer, which stays the same as long as it lives.
-    address: AtomicPtr<u8>,
-    _buffer: BatchBuffer,
-}
-
-impl BatchMemory {
-    fn new(mut buffer: BatchBuffer) -> Self {
-        let bytes = buffer.bytes_mut();
-        BatchMemory {
-            length: bytes.len(),
-            address: AtomicPtr::new(bytes.as_mut_ptr()),
-            _buffer: buffer,
-        }
-    }
-}
-
-#[pymethods]
-impl BatchMemory {
-    fn __len__(&self) -> usize {
-        self.length
-    }
-
-    #[allow(unsafe_code, reason = "the buffer protocol is a C interface")]
-    #[allow(
-        clippy::needless_pass_by_value,
-        reason = "the signature that PyO3 expects"
-    )]
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
-        let this = slf.get();
-        let (address, length) = (this.address.load(Ordering::Relaxed), this.length as isize);
-        // SAFETY: the memory belongs to the buffer in this object, which the view keeps alive and which
-        // Rust does not access any more. `view` is the caller's, as the protocol requires.
-        let filled =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address.cast(), length, 0, flags) };
-        match filled {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
-    }
-}
 
 /// `vramfit.data.arguments.LoaderOptions`, where its fields are documented.
 #[derive(FromPyObject)]
@@ -351,46 +301,6 @@ impl BatchLoader {
             required.0 >> 20
         )))
     }
-}
-
-/// Whether JAX is initialized, so that it may hold batches that no Python object refers to.
-fn is_jax_running(py: Python<'_>) -> bool {
-    let backends = || {
-        let modules = py.import("sys")?.getattr("modules")?;
-        let bridge = modules.get_item("jax._src.xla_bridge")?;
-        bridge.getattr("_backends")?.is_truthy()
-    };
-    // JAX is not imported, or keeps its backends elsewhere in this release.
-    backends().unwrap_or(false)
-}
-
-/// Waits for JAX's computations and transfers, which read from batches.
-fn wait_for_jax(py: Python<'_>) -> PyResult<()> {
-    if !is_jax_running(py) {
-        return Ok(());
-    }
-    let jax = py.import("jax")?;
-    for array in jax.call_method0("live_arrays")?.try_iter()? {
-        // Failed computations and deleted arrays are no concern of the loader.
-        let _ = array?.call_method0("block_until_ready");
-    }
-    Ok(())
-}
-
-/// Whether the program has other threads, which may drop batches.
-fn has_other_threads(py: Python<'_>) -> PyResult<bool> {
-    let count = py.import("threading")?.call_method0("active_count")?;
-    Ok(count.extract::<usize>()? > 1)
-}
-
-/// Makes JAX release buffers that it no longer uses.
-///
-/// JAX puts the inputs of a finished computation or transfer on a list, which its next call or Python's
-/// garbage collector processes. While the program waits for a batch it makes no such call, so without this it could
-/// wait forever.
-fn collect_unreferenced_buffers(py: Python<'_>) -> PyResult<()> {
-    // The youngest generation is the cheapest, and JAX's callback runs for any.
-    py.import("gc")?.call_method1("collect", (0,)).map(drop)
 }
 
 pub(crate) fn column_infos(columns: &[Column]) -> Vec<ColumnInfo> {

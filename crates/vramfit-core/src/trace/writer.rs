@@ -4,6 +4,8 @@
 //! those some distance back and from then on only counts; a `repeat` record is written when the
 //! match ends. In that state an event costs one comparison, and the file does not grow.
 
+mod skippable;
+
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
@@ -11,16 +13,9 @@ use rustc_hash::FxHashMap;
 use super::event::{Event, TextId};
 use super::header::{Footer, Header};
 use super::history::{History, KEPT_OF_REPEAT, relative, repeats};
-use super::note::Note;
-use super::records::{put_footer, put_note, to_json, truncate};
-use super::run_environment::RunEnvironment;
+use super::records::{put_footer, to_json, truncate};
 use super::sequence_index::{SEQUENCE_LENGTH, SequenceIndex};
-use super::wire::{
-    self, Crc, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES, MAX_TIME_BYTES,
-    MAX_WARNING_BYTES, tag,
-};
-use super::{compiler_warning, not_computed};
-use crate::program::ProgramTime;
+use super::wire::{self, Crc, tag};
 
 /// Matches of fewer events than this are written out, which is as short.
 const MIN_REPEAT: u64 = 2;
@@ -144,99 +139,6 @@ impl Writer {
             self.finish_repeat();
         }
         self.push_unmatched(event)
-    }
-
-    /// Adds where the memory of a program goes, as [`crate::program::ProgramMemory::to_stored`] keeps
-    /// it. Its number is that of an [`Event::Program`] before or after it.
-    ///
-    /// # Errors
-    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 64 MiB.
-    pub fn program_memory(&mut self, program: u32, stored: &[u8]) -> io::Result<()> {
-        self.put_of_program(tag::MEMORY, program, stored, MAX_MEMORY_BYTES)
-    }
-
-    /// Adds how long an execution of a program takes, by its number as in [`Writer::program_memory`].
-    ///
-    /// # Errors
-    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 1 MiB.
-    pub fn program_time(&mut self, program: u32, time: &ProgramTime) -> io::Result<()> {
-        self.put_of_program(
-            tag::PROGRAM_TIME,
-            program,
-            &time.to_stored(),
-            MAX_TIME_BYTES,
-        )
-    }
-
-    fn put_of_program(
-        &mut self,
-        tag: u8,
-        program: u32,
-        stored: &[u8],
-        max_bytes: usize,
-    ) -> io::Result<()> {
-        self.ensure_open()?;
-        let mut body = Vec::with_capacity(stored.len() + 5);
-        wire::put(&mut body, u64::from(program));
-        body.extend_from_slice(stored);
-        if body.len() > max_bytes {
-            let what = "a record of a program is longer than a trace can hold";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        self.put_skippable(tag, &body)
-    }
-
-    /// Adds what the compiler warned of while it compiled a program: the source file that speaks, and
-    /// its text. What is over 64 KiB is cut there.
-    ///
-    /// # Errors
-    /// What the sink says.
-    pub fn compiler_warning(&mut self, program: &str, source: &str, text: &str) -> io::Result<()> {
-        self.ensure_open()?;
-        let body = compiler_warning::body(program, source, text);
-        self.put_skippable(
-            tag::WARNING,
-            &body.as_bytes()[..body.len().min(MAX_WARNING_BYTES)],
-        )
-    }
-
-    /// Adds a note. It stands behind the events that were added before it.
-    ///
-    /// # Errors
-    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 64 KiB.
-    pub fn add_note(&mut self, note: &Note) -> io::Result<()> {
-        self.flush()?;
-        put_note(&mut self.out, note)?;
-        self.dirty = true;
-        self.flush_chunk()
-    }
-
-    /// Adds the settings of the run, in place of those that an earlier record holds.
-    ///
-    /// # Errors
-    /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 4 MiB.
-    pub fn settings(&mut self, settings: &RunEnvironment) -> io::Result<()> {
-        self.ensure_open()?;
-        let body = to_json(settings)?;
-        if body.len() > MAX_SETTINGS_BYTES {
-            let what = "the settings of the run are longer than a trace can hold";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-        }
-        self.put_skippable(tag::SETTINGS, &body)
-    }
-
-    /// Adds that the values of a program are not computed from here on, and why; see
-    /// [`super::NotComputed`]. What is over 64 KiB is cut there.
-    ///
-    /// # Errors
-    /// What the sink says.
-    pub fn not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) -> io::Result<()> {
-        self.ensure_open()?;
-        let body = not_computed::body(program, reason, spent_ms);
-        self.put_skippable(
-            tag::NOT_COMPUTED,
-            &body.as_bytes()[..body.len().min(MAX_NOT_COMPUTED_BYTES)],
-        )
     }
 
     /// Hands everything over to the sink, an open match and a checksum included, and flushes it.

@@ -11,6 +11,7 @@
 //! | `validate` | can it be read at all? |
 //! | `columns` | which datasets, of which types, and is the file still the same? |
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
+//! | `storage` | how are the datasets stored, and what does reading them need? |
 //! | `batching` | which positions of the epoch are in which batch? |
 //! | `window` | which rows are in memory together? |
 //! | `slab` | in which memory? |
@@ -38,6 +39,7 @@ mod scheduler;
 mod shared_state;
 mod slab;
 mod stats;
+mod storage;
 mod validate;
 mod window;
 

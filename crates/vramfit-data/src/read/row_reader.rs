@@ -44,7 +44,7 @@ pub struct RowReader {
     band_rows: u64,
     threads: usize,
     /// Readers of the pieces of a virtual dataset.
-    pieces: Vec<RowReader>,
+    pub(super) pieces: Vec<RowReader>,
     /// Buffers that no call uses at the moment.
     spare: Mutex<Vec<Scratch>>,
 }
@@ -296,7 +296,7 @@ impl RowReader {
         self.gather_sorted(&mut sorted)
     }
 
-    fn gather_sorted(&self, rows: &mut [(u64, &mut [u8])]) -> Result<()> {
+    pub(super) fn gather_sorted(&self, rows: &mut [(u64, &mut [u8])]) -> Result<()> {
         if let Storage::Virtual(pieces) = self.dataset.storage() {
             return self.gather_pieces(pieces, rows);
         }
@@ -332,46 +332,6 @@ impl RowReader {
         }
         let mut starts: Vec<_> = rows.zip(out.chunks_exact_mut(start_bytes)).collect();
         self.gather_sorted(&mut starts)
-    }
-
-    /// Reads a range of a virtual dataset from those it is made of.
-    fn read_pieces(
-        &self,
-        pieces: &[VirtualSource],
-        rows: Range<u64>,
-        out: &mut [u8],
-    ) -> Result<()> {
-        let (mut next, mut rest) = (rows.start, out);
-        for (piece, reader) in pieces.iter().zip(&self.pieces) {
-            let start = piece.rows.start.clamp(next, rows.end);
-            let end = piece.rows.end.clamp(start, rows.end);
-            let (gap, behind) = rest.split_at_mut((start - next) as usize * self.row_bytes);
-            self.fill(gap)?;
-            let (here, behind) = behind.split_at_mut((end - start) as usize * self.row_bytes);
-            if start < end {
-                let first = start - piece.rows.start + piece.first;
-                reader.read(first..first + (end - start), here)?;
-            }
-            (next, rest) = (end, behind);
-        }
-        self.fill(rest)
-    }
-
-    fn gather_pieces(&self, pieces: &[VirtualSource], rows: &mut [(u64, &mut [u8])]) -> Result<()> {
-        let mut rest = rows;
-        for (piece, reader) in pieces.iter().zip(&self.pieces) {
-            let before = rest.partition_point(|(row, _)| *row < piece.rows.start);
-            let (gap, behind) = rest.split_at_mut(before);
-            gap.iter_mut().try_for_each(|(_, out)| self.fill(out))?;
-            let within = behind.partition_point(|(row, _)| *row < piece.rows.end);
-            let (here, behind) = behind.split_at_mut(within);
-            for (row, _) in here.iter_mut() {
-                *row = *row - piece.rows.start + piece.first;
-            }
-            reader.gather_sorted(here)?;
-            rest = behind;
-        }
-        rest.iter_mut().try_for_each(|(_, out)| self.fill(out))
     }
 
     /// Does every piece of work, on as many threads as are wanted.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use vramfit_core::Result;
 
 use super::dataset::Dataset;
+use super::row_reader::RowReader;
 use crate::hdf5::object::open_sibling;
 use crate::hdf5::virtual_map::{Mapping, unsupported};
 use crate::hdf5::{Container, Datatype};
@@ -79,5 +80,51 @@ fn whole_rows(block: Option<&[(u64, u64)]>, shape: &[u64]) -> Result<Range<u64>>
             )),
         },
         _ => Err(unsupported("a source covers only a part of each row")),
+    }
+}
+
+impl RowReader {
+    /// Reads a range of a virtual dataset from those it is made of.
+    pub(super) fn read_pieces(
+        &self,
+        pieces: &[VirtualSource],
+        rows: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (mut next, mut rest) = (rows.start, out);
+        for (piece, reader) in pieces.iter().zip(&self.pieces) {
+            let start = piece.rows.start.clamp(next, rows.end);
+            let end = piece.rows.end.clamp(start, rows.end);
+            let (gap, behind) = rest.split_at_mut((start - next) as usize * self.row_bytes);
+            self.fill(gap)?;
+            let (here, behind) = behind.split_at_mut((end - start) as usize * self.row_bytes);
+            if start < end {
+                let first = start - piece.rows.start + piece.first;
+                reader.read(first..first + (end - start), here)?;
+            }
+            (next, rest) = (end, behind);
+        }
+        self.fill(rest)
+    }
+
+    pub(super) fn gather_pieces(
+        &self,
+        pieces: &[VirtualSource],
+        rows: &mut [(u64, &mut [u8])],
+    ) -> Result<()> {
+        let mut rest = rows;
+        for (piece, reader) in pieces.iter().zip(&self.pieces) {
+            let before = rest.partition_point(|(row, _)| *row < piece.rows.start);
+            let (gap, behind) = rest.split_at_mut(before);
+            gap.iter_mut().try_for_each(|(_, out)| self.fill(out))?;
+            let within = behind.partition_point(|(row, _)| *row < piece.rows.end);
+            let (here, behind) = behind.split_at_mut(within);
+            for (row, _) in here.iter_mut() {
+                *row = *row - piece.rows.start + piece.first;
+            }
+            reader.gather_sorted(here)?;
+            rest = behind;
+        }
+        rest.iter_mut().try_for_each(|(_, out)| self.fill(out))
     }
 }
