@@ -8,6 +8,7 @@
 //! | `options` | what can be done at one site |
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
+//! | `settings` | settings of the process that a plan changes |
 //! | `plan` | a plan, and the file that it is kept in |
 //! | `row` | measured plans: which are worth choosing |
 //!
@@ -20,6 +21,7 @@ mod plan;
 mod row;
 mod segments;
 mod selection;
+mod settings;
 mod site;
 mod strategy;
 
@@ -27,5 +29,6 @@ pub use largest::{LargestValue, Measured, largest_value};
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
 pub use row::{Row, pareto_front, recommend};
+pub use settings::{MAX_FRACTION, PlanSettings};
 pub use site::{Equation, Site, SiteKind, read_sites};
-pub use strategy::Strategy;
+pub use strategy::{Moves, Strategy};

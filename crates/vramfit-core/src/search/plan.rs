@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::settings::PlanSettings;
 use super::site::{Site, SiteKind};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -13,6 +14,9 @@ const SCHEMA: u32 = 1;
 /// What to change about a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
+    /// Settings of the process.
+    #[serde(default, skip_serializing_if = "PlanSettings::is_default")]
+    pub settings: PlanSettings,
     /// What to do at each site.
     #[serde(default, rename = "site", skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<SitePlan>,
@@ -128,7 +132,8 @@ impl Plan {
 
     /// Returns its changes, each in a few words.
     pub fn moves(&self) -> Vec<String> {
-        self.sites.iter().map(SitePlan::describe).collect()
+        let sites = self.sites.iter().map(SitePlan::describe);
+        self.settings.describe().into_iter().chain(sites).collect()
     }
 
     /// Returns the text of a plan file.

@@ -13,6 +13,8 @@ pub struct Row {
     pub cost: f64,
     /// Whether it fits on each GPU that was asked about, in their order.
     pub fits: Vec<bool>,
+    /// Whether XLA's own rematerialization pass changed a program.
+    pub xla_remat: bool,
 }
 
 /// Returns the indices of the rows that no other row beats in both bytes and cost, by bytes.

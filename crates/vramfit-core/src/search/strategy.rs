@@ -1,8 +1,10 @@
-//! Which plans to measure: each option of each site alone, then the best of them together.
+//! Which plans to measure: each option of each site and each setting alone, then the best of them together,
+//! then with more memory what does not fit otherwise.
 
 use super::options::{SiteOption, site_options};
 use super::plan::Plan;
 use super::row::{Row, pareto_front};
+use super::settings::{MAX_FRACTION, PlanSettings};
 use super::site::{Site, SiteKind};
 
 /// Sites whose options are tried.
@@ -10,17 +12,33 @@ const MAX_SITES: usize = 4;
 /// Plans of one site that are combined with those of another.
 const MAX_COMBINED: usize = 3;
 
+/// Rows of which a variant with other settings is measured.
+const MAX_VARIANTS: usize = 3;
+
+/// What a search may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moves {
+    /// What is recomputed in the backward pass.
+    pub remat: bool,
+    /// Settings of the compiler.
+    pub compiler: bool,
+    /// What the pool may have with [`MAX_FRACTION`] of the GPU, in bytes; `None` where its size is given.
+    pub larger_pool_bytes: Option<u64>,
+}
+
 /// Proposes plans in rounds; what was measured so far decides the next round.
 #[derive(Clone, Debug)]
 pub struct Strategy {
     options: Vec<Vec<SiteOption>>,
+    moves: Moves,
     round: usize,
 }
 
 impl Strategy {
     /// Returns the strategy for the sites of a program.
-    pub fn new(sites: &[Site]) -> Self {
-        let mut relevant: Vec<&Site> = sites.iter().filter(|site| site.differentiated).collect();
+    pub fn new(sites: &[Site], moves: Moves) -> Self {
+        let is_relevant = |site: &&Site| moves.remat && site.differentiated;
+        let mut relevant: Vec<&Site> = sites.iter().filter(is_relevant).collect();
         relevant.sort_by_key(|site| std::cmp::Reverse(site.made_bytes()));
         let mut options: Vec<Vec<SiteOption>> = Vec::new();
         for site in relevant {
@@ -29,12 +47,11 @@ impl Strategy {
                 options.push(own);
             }
         }
-        Strategy { options, round: 0 }
-    }
-
-    /// Says whether there is anything to try.
-    pub fn is_empty(&self) -> bool {
-        self.options.is_empty()
+        Strategy {
+            options,
+            moves,
+            round: 0,
+        }
     }
 
     /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1. A
@@ -58,19 +75,51 @@ impl Strategy {
     pub fn next_round(&mut self, rows: &[Row]) -> Vec<Plan> {
         self.round += 1;
         let plans = match self.round {
-            1 => self
-                .options
-                .iter()
-                .flatten()
-                .map(|option| Plan {
+            1 => {
+                let sites = self.options.iter().flatten().map(|option| Plan {
                     sites: vec![option.plan.clone()],
-                })
-                .collect(),
-            2 => self.combinations(rows),
+                    ..Plan::default()
+                });
+                let settings = self.with_larger_pool(rows).into_iter();
+                let settings = settings.chain(self.without_xla_remat(rows));
+                settings.chain(sites).collect()
+            }
+            // Before all combinations of sites, which are many.
+            2 | 4 => {
+                let mut plans = self.with_larger_pool(rows);
+                plans.extend(self.without_xla_remat(rows));
+                plans
+            }
+            3 => self.combinations(rows),
             _ => Vec::new(),
         };
         let is_new = |plan: &Plan| !rows.iter().any(|row| row.plan == *plan);
         plans.into_iter().filter(is_new).collect()
+    }
+
+    /// Gives the pool more of the GPU where nothing fits: the fastest plans worth choosing.
+    fn with_larger_pool(&self, rows: &[Row]) -> Vec<Plan> {
+        let is_met = rows.iter().any(|row| row.fits.first() == Some(&true));
+        let Some(pool_bytes) = self.moves.larger_pool_bytes.filter(|_| !is_met) else {
+            return Vec::new();
+        };
+        let settings = |plan: &Plan| PlanSettings {
+            memory_fraction: Some(MAX_FRACTION),
+            ..plan.settings.clone()
+        };
+        variants(rows, |row| row.peak_bytes <= pool_bytes, settings)
+    }
+
+    /// Turns off XLA's own pass where it has changed programs that are worth choosing.
+    fn without_xla_remat(&self, rows: &[Row]) -> Vec<Plan> {
+        if !self.moves.compiler {
+            return Vec::new();
+        }
+        let settings = |plan: &Plan| PlanSettings {
+            xla_remat: Some(false),
+            ..plan.settings.clone()
+        };
+        variants(rows, |row| row.xla_remat, settings)
     }
 
     /// Joins the best plans of different sites.
@@ -108,10 +157,37 @@ impl Strategy {
                 plans.extend(first.iter().map(|row| {
                     let mut sites = row.plan.sites.clone();
                     sites.extend(second.plan.sites.iter().cloned());
-                    Plan { sites }
+                    Plan {
+                        sites,
+                        ..Plan::default()
+                    }
                 }));
             }
         }
         plans
     }
+}
+
+/// Returns some of the plans that are worth choosing with other settings: the program as it is, and the
+/// fastest.
+fn variants(
+    rows: &[Row],
+    is_wanted: impl Fn(&Row) -> bool,
+    settings: impl Fn(&Plan) -> PlanSettings,
+) -> Vec<Plan> {
+    let front = pareto_front(rows);
+    let fastest = front.iter().rev().map(|&index| &rows[index]);
+    let baseline = rows.iter().filter(|row| row.plan.is_empty());
+    let mut plans: Vec<Plan> = Vec::new();
+    for row in baseline.chain(fastest).filter(|row| is_wanted(row)) {
+        let plan = Plan {
+            settings: settings(&row.plan),
+            ..row.plan.clone()
+        };
+        if !plans.contains(&plan) {
+            plans.push(plan);
+        }
+    }
+    plans.truncate(MAX_VARIANTS);
+    plans
 }

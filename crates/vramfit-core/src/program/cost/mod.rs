@@ -58,6 +58,8 @@ pub struct ProgramTime {
     pub xla_us: f64,
     /// Microseconds of `model_us` for operations whose time is not known; they may take longer.
     pub unknown_us: f64,
+    /// Microseconds of `model_us` for what XLA's own rematerialization pass computes a second time.
+    pub xla_remat_us: f64,
     /// The operations that take most, the longest first.
     pub operations: Vec<OperationTime>,
 }
@@ -84,6 +86,7 @@ impl ProgramTime {
         self.model_us += times * other.model_us;
         self.xla_us += times * other.xla_us;
         self.unknown_us += times * other.unknown_us;
+        self.xla_remat_us += times * other.xla_remat_us;
         for one in &other.operations {
             let mut own = self.operations.iter_mut();
             let same = own.find(|it| {
@@ -268,6 +271,10 @@ impl<'a> Walk<'a> {
         self.time.xla_us += model.map_or(0.0, |_| us);
         if !is_known {
             self.time.unknown_us += us;
+        }
+        // The pass names its copies after what it copies.
+        if instruction.name.contains(".remat") {
+            self.time.xla_remat_us += us;
         }
         if is_certain {
             self.time.low_us += times * arithmetic.low_us;

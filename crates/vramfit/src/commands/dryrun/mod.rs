@@ -17,7 +17,7 @@ mod trace_failure;
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
 pub(crate) use result_files::ResultFiles;
-pub(crate) use spec::{DryrunSpec, SettingsSpec, find_plan, parse_steps};
+pub(crate) use spec::{DryrunSpec, SettingsSpec, parse_steps, read_plan};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -134,8 +134,9 @@ impl Args {
             gpus.gpu = total.apply(&gpus.gpu)?;
         }
         let total_bytes = gpus.gpu.total_memory_bytes;
+        let (plan, options) = read_plan(self.plan.as_deref(), Options::from(&self.pool))?;
         let settings = SettingsSpec {
-            options: Options::from(&self.pool),
+            options,
             gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
             repair: false,
             report_findings: !self.prints_json(),
@@ -162,7 +163,7 @@ impl Args {
             steps: self.steps,
             step: self.step,
             autotune_range: self.autotune_range,
-            plan: self.plan.as_deref().map(spec::find_plan).transpose()?,
+            plan,
             attribution: !self.no_attribution,
             autotune_results,
             fill: self.fill,

@@ -226,13 +226,21 @@ pub(super) fn parse_share_name(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Reads `--plan`, and returns the absolute path: the program may change its directory.
+/// Reads `--plan`, adds its settings to the options of the user's, and returns the absolute path: the program
+/// may change its directory.
 ///
 /// # Errors
 /// Those of [`Plan::read`].
-pub(crate) fn find_plan(path: &Path) -> Result<PathBuf> {
-    Plan::read(path)?;
-    Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+pub(crate) fn read_plan(
+    path: Option<&Path>,
+    options: Options,
+) -> Result<(Option<PathBuf>, Options)> {
+    let Some(path) = path else {
+        return Ok((None, options));
+    };
+    let (plan, _) = Plan::read(path)?;
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    Ok((Some(absolute), plan.settings.add_to(&options)))
 }
 
 /// Reads `--autotune-results`, adapted to the GPU.

@@ -12,8 +12,10 @@ mod vary;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 use serde_json::Value;
 use vramfit_core::gpu::GpuSelection;
+use vramfit_core::search::{MAX_FRACTION, Moves};
 use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -72,6 +74,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
+    /// What may be changed, separated by commas; everything by default
+    #[arg(long = "try", value_name = "MOVES", value_delimiter = ',', value_enum)]
+    moves: Vec<Move>,
     #[command(flatten)]
     pool: PoolArgs,
     /// Write the recommended plan to a file
@@ -93,7 +98,31 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// A kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Move {
+    /// What is recomputed in the backward pass
+    Remat,
+    /// XLA's own rematerialization pass
+    Compiler,
+    /// A larger fraction of GPU memory for JAX's pool
+    Pool,
+}
+
 impl Args {
+    /// Returns what the search may change on a GPU with this much memory.
+    fn moves(&self, total_bytes: u64) -> Moves {
+        let tries = |one: Move| self.moves.is_empty() || self.moves.contains(&one);
+        // Who gives a size or a budget wants no other.
+        let is_open = self.budget.is_none() && !Options::from(&self.pool).sets_pool_size();
+        let larger = (total_bytes as f64 * MAX_FRACTION) as u64;
+        Moves {
+            remat: tries(Move::Remat),
+            compiler: tries(Move::Compiler),
+            larger_pool_bytes: Some(larger).filter(|_| tries(Move::Pool) && is_open),
+        }
+    }
+
     pub(crate) fn prints_json(&self) -> bool {
         is_standard_output(self.json.as_deref())
     }
@@ -115,6 +144,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         .hint("search the largest value for one GPU at a time"));
     }
     let first = gpus[0].clone();
+    let total_bytes = first.gpu.total_memory_bytes;
     let settings = SettingsSpec {
         options: Options::from(&args.pool),
         gpu_budgets: GpuBudgets::TotalOnly(first.gpu.total_memory_bytes),
@@ -139,6 +169,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         others: gpus[1..].to_vec(),
         commands: vary::commands(&lists, &args.command),
         budget: args.budget,
+        moves: args.moves(total_bytes),
         max_trials: args.max_trials as usize,
         jobs: args.jobs as usize,
     };

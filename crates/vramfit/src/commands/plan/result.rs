@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use vramfit_core::search::PlanSource;
+use vramfit_core::search::{Plan, PlanSource};
 use vramfit_core::{Bytes, Result};
 
 use super::search::{Found, FoundRow, SearchSpec};
+use super::trial::XlaRemat;
 use crate::status::Status;
 
 impl Found {
@@ -79,6 +80,10 @@ impl Found {
                 "low_us": time.low_us,
                 "model_us": time.model_us,
                 "unknown_share": time.unknown_share,
+            })),
+            "xla_remat": found.xla_remat.map(|remat| json!({
+                "recomputed_us": remat.recomputed_us,
+                "margin_bytes": remat.margin_bytes,
             })),
             "moves": self.moves(found, spec),
             "fits": fits,
@@ -181,6 +186,9 @@ impl Found {
                 "plans are compared by what is recomputed: too much of the time of a step is unknown"
             );
         }
+        if let Some(remat) = best.xla_remat {
+            let _ = writeln!(text, "{}", describe_xla_remat(remat, &best.row.plan));
+        }
         if self.sites == 0 {
             let _ = writeln!(
                 text,
@@ -202,6 +210,24 @@ impl Found {
             );
         }
         text
+    }
+}
+
+/// Says how far a plan is from the limit at which XLA's own pass begins to recompute.
+fn describe_xla_remat(remat: XlaRemat, plan: &Plan) -> String {
+    let pass = "XLA's own rematerialization pass";
+    if plan.settings.xla_remat == Some(false) {
+        format!("{pass} is off")
+    } else if remat.recomputed_us > 0.0 {
+        let milliseconds = remat.recomputed_us / 1e3;
+        format!(
+            "{pass} changes the recommended program: it recomputes for {milliseconds:.1} ms of a step"
+        )
+    } else {
+        let margin = Bytes(remat.margin_bytes);
+        format!(
+            "{pass} does not change the recommended program; it begins when temporaries grow by about {margin}"
+        )
     }
 }
 

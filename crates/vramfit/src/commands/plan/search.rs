@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use signal_hook::consts::SIGINT;
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::search::{Plan, Row, Strategy, pareto_front, recommend};
+use vramfit_core::search::{Moves, Plan, Row, Strategy, pareto_front, recommend};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::trial::{Measurement, StepTime, TrialSpec};
+use super::trial::{Measurement, StepTime, TrialSpec, XlaRemat};
 use crate::context::Context;
 use crate::output::Output;
 
@@ -22,6 +22,8 @@ pub(super) struct SearchSpec {
     /// The commands, each with the values that were put in place; the first is that of the baseline.
     pub(super) commands: Vec<(Vec<String>, Vec<OsString>)>,
     pub(super) budget: Option<Bytes>,
+    /// What may be changed.
+    pub(super) moves: Moves,
     pub(super) max_trials: usize,
     pub(super) jobs: usize,
 }
@@ -36,6 +38,8 @@ pub(super) struct FoundRow {
     pub(super) recomputed_share: f64,
     /// How long a step takes.
     pub(super) time: Option<StepTime>,
+    /// What XLA's own rematerialization pass did.
+    pub(super) xla_remat: Option<XlaRemat>,
     /// What the pool of each GPU may take; in their order, as far as measured.
     pub(super) limits: Vec<u64>,
     /// Peak on each GPU.
@@ -197,7 +201,7 @@ impl Measuring<'_> {
             }
             Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
         };
-        let strategy = Strategy::new(&sites);
+        let strategy = Strategy::new(&sites, self.spec.moves);
         let share = strategy.recomputed_share(&Plan::default());
         self.add_row(Plan::default(), command, share, &plain);
         Ok((strategy, sites.len()))
@@ -338,7 +342,9 @@ impl Measuring<'_> {
                 peak_bytes: measured.peak_bytes,
                 cost,
                 fits: vec![measured.fits],
+                xla_remat: measured.xla_remat.is_some_and(|it| it.recomputed_us > 0.0),
             },
+            xla_remat: measured.xla_remat,
             command,
             limits: vec![measured.limit_bytes],
             peaks: vec![measured.peak_bytes],

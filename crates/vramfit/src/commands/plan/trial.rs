@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use vramfit_core::analysis::{self, Settings, load_summary, trace_files};
+use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_core::search::{Plan, PlanSource, Site, read_sites};
+use vramfit_core::settings::Options;
 use vramfit_core::trace::{ProgramExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -40,8 +41,46 @@ pub(super) struct Measurement {
     pub(super) limit_bytes: u64,
     /// How long a step takes; `None` where no step was detected.
     pub(super) time: Option<StepTime>,
+    /// What XLA's own rematerialization pass did; `None` where that is not known.
+    pub(super) xla_remat: Option<XlaRemat>,
     /// The version of JAX.
     pub(super) jax: String,
+}
+
+/// What XLA's own rematerialization pass did to the programs of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct XlaRemat {
+    /// Microseconds for what it computes a second time; 0 where it changed nothing.
+    pub(super) recomputed_us: f64,
+    /// By how much temporaries can grow before it begins, about; 0 where it changed something.
+    pub(super) margin_bytes: u64,
+}
+
+impl XlaRemat {
+    /// XLA rematerializes what exceeds this part of the limit less arguments and results, in percent
+    /// (`xla_gpu_memory_limit_slop_factor`).
+    const SLOP_FACTOR: u64 = 95;
+
+    fn read(summary: &RunSummary, limit_bytes: u64) -> Option<Self> {
+        let executed = || summary.programs.iter().filter(|program| program.calls > 0);
+        let recomputed_us = executed()
+            .map(|program| program.time.as_ref().map_or(0.0, |time| time.xla_remat_us))
+            .sum();
+        // Without times nothing is known of the instructions.
+        executed().find_map(|program| program.time.as_ref())?;
+        let margins = executed().map(|program| {
+            let sizes = &program.sizes;
+            let held =
+                (sizes.argument_bytes + sizes.output_bytes).saturating_sub(sizes.alias_bytes);
+            let budget = limit_bytes.saturating_sub(held) / 100 * Self::SLOP_FACTOR;
+            budget.saturating_sub(sizes.temp_bytes)
+        });
+        let margin_bytes = margins.min().filter(|_| recomputed_us == 0.0).unwrap_or(0);
+        Some(XlaRemat {
+            recomputed_us,
+            margin_bytes,
+        })
+    }
 }
 
 /// How long a step takes by XLA's cost model, not measured.
@@ -105,6 +144,10 @@ impl TrialSpec {
         );
         let plan_file = folder.path().join("plan.toml");
         let has_sites = !plan.sites.is_empty();
+        let settings = SettingsSpec {
+            options: plan.settings.add_to(&self.settings.options),
+            ..self.settings.clone()
+        };
         if has_sites {
             std::fs::write(&plan_file, plan.to_toml(&PlanSource::default())?)
                 .map_err(|error| cannot_write(&plan_file, error))?;
@@ -112,7 +155,7 @@ impl TrialSpec {
         let spec = DryrunSpec {
             steps: Some(self.steps),
             step: self.step.clone(),
-            settings: self.settings.clone(),
+            settings: settings.clone(),
             plan: has_sites.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
             unlimited: true,
@@ -125,12 +168,12 @@ impl TrialSpec {
         };
         dryrun::execute(&spec, context, &mut output.quiet())
             .map_err(|error| with_output_tail(error, &log))?;
-        self.read(&trace)
+        self.read(&trace, settings.options)
             .map_err(|error| with_output_tail(error, &log))
     }
 
     /// Reads what a trace has measured.
-    fn read(&self, trace: &Path) -> Result<Measurement> {
+    fn read(&self, trace: &Path, options: Options) -> Result<Measurement> {
         let summary = load_summary(trace)?;
         let fullest = summary
             .devices
@@ -164,7 +207,7 @@ impl TrialSpec {
         }
         let settings = Settings {
             gpu: Some(self.gpus.gpu.clone()),
-            options: self.settings.options,
+            options,
             occupied_bytes: None,
         };
         let (mut fits, mut limit_bytes) = (true, u64::MAX);
@@ -190,6 +233,7 @@ impl TrialSpec {
                 model_us: time.model_us,
                 unknown_share: time.unknown_share(),
             }),
+            xla_remat: XlaRemat::read(&summary, limit_bytes),
             jax: summary.header.jax.clone(),
         })
     }

@@ -95,13 +95,15 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 }
 
 fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
-    if let Some(plan) = &args.plan {
-        report_plan(plan, output)?;
-    }
+    let plan = match &args.plan {
+        Some(path) => read_plan(path, output)?,
+        None => Plan::default(),
+    };
+    let options = plan.settings.add_to(&Options::from(&args.policy));
     let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
     let installed = python::find_interpreter(&program, &arguments)
         .and_then(|interpreter| probe(&interpreter, output));
-    let settings = resolve(&args.policy, installed.as_ref(), output)?;
+    let settings = resolve(&args.policy, &options, installed.as_ref(), output)?;
     report_settings(&settings, output);
     report_findings(&settings, installed.as_ref(), output);
     if let Some(gpu) = &args.preflight {
@@ -116,8 +118,10 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let package = package.or_else(|| installed.as_ref()?.package.as_deref());
     let user_variable = |name: &str| std::env::var_os(name);
     let planned = match &args.plan {
-        Some(plan) => publish::plan_variables(plan, package, installed.as_ref(), user_variable)?,
-        None => Vec::new(),
+        Some(path) if !plan.sites.is_empty() => {
+            publish::plan_variables(path, package, installed.as_ref(), user_variable)?
+        }
+        _ => Vec::new(),
     };
     let published = if args.no_publish {
         Vec::new()
@@ -148,7 +152,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
 }
 
 /// Reads the plan, and prints what it changes.
-fn report_plan(path: &Path, output: &mut Output) -> Result<()> {
+fn read_plan(path: &Path, output: &mut Output) -> Result<Plan> {
     let (plan, _) = Plan::read(path)?;
     for change in plan.moves() {
         output.info(&format!("plan: {change}"));
@@ -156,7 +160,7 @@ fn report_plan(path: &Path, output: &mut Output) -> Result<()> {
     if plan.is_empty() {
         output.info("note: the plan changes nothing");
     }
-    Ok(())
+    Ok(plan)
 }
 
 /// Returns the dry run that precedes the program, with its settings on that GPU.
@@ -167,17 +171,18 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
         ..args.policy.gpu_overrides()?
     };
     check_occupied(overrides.occupied, gpus.gpu.total_memory_bytes)?;
+    let (plan, options) = dryrun::read_plan(args.plan.as_deref(), Options::from(&args.policy))?;
     Ok(DryrunSpec {
         occupied: overrides.occupied,
         settings: SettingsSpec {
-            options: Options::from(&args.policy),
+            options,
             gpu_budgets: overrides.memory(variable)?,
             repair: true,
             // They were reported for the program itself.
             report_findings: false,
         },
         steps: args.steps,
-        plan: args.plan.as_deref().map(dryrun::find_plan).transpose()?,
+        plan,
         ..DryrunSpec::new(gpus, args.command.clone())
     })
 }
@@ -191,7 +196,8 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         python::find_interpreter(&program, &arguments)
     };
     let installed = interpreter.and_then(|interpreter| probe(&interpreter, output));
-    let settings = resolve(&args.policy, installed.as_ref(), output)?;
+    let options = Options::from(&args.policy);
+    let settings = resolve(&args.policy, &options, installed.as_ref(), output)?;
     report_settings(&settings, output);
     report_findings(&settings, installed.as_ref(), output);
     let mut text = shell::lines(&settings);
@@ -205,6 +211,7 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
 /// Decides what to set for a program in a Python that has this installed.
 fn resolve(
     args: &PolicyArgs,
+    options: &Options,
     installed: Option<&Installed>,
     output: &mut Output,
 ) -> Result<ResolvedSettings> {
@@ -218,7 +225,7 @@ fn resolve(
         repair: true,
         ..Target::default()
     };
-    let settings = settings::resolve(&Options::from(args), &target)?;
+    let settings = settings::resolve(options, &target)?;
     if let Some(budget) = settings.budget {
         output.verbose(&format!("GPU memory: {budget}"));
     }

@@ -1,0 +1,49 @@
+//! Settings of JAX and XLA that a plan changes for the whole process.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::Options;
+
+/// The largest fraction of GPU memory that a plan gives to the pool. The rest is for what allocates outside
+/// of it: CUDA context, compiled programs, cuBLAS, cuDNN, NCCL.
+pub const MAX_FRACTION: f64 = 0.92;
+
+/// Settings of the process; `None` leaves what its environment says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanSettings {
+    /// Fraction of GPU memory that JAX's pool may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_fraction: Option<f64>,
+    /// Whether XLA's own rematerialization pass runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xla_remat: Option<bool>,
+}
+
+impl PlanSettings {
+    /// Says whether nothing is changed.
+    pub fn is_default(&self) -> bool {
+        *self == PlanSettings::default()
+    }
+
+    /// Adds the settings to options of the user's, which take precedence.
+    pub fn add_to(&self, options: &Options) -> Options {
+        let mut options = *options;
+        if !options.sets_pool_size() {
+            options.fraction = self.memory_fraction;
+        }
+        options.remat = options.remat.or(self.xla_remat);
+        options
+    }
+
+    /// Returns the changes, each in a few words.
+    pub fn describe(&self) -> Vec<String> {
+        let fraction = self.memory_fraction;
+        let fraction = fraction.map(|it| format!("let JAX's pool use {it} of GPU memory"));
+        let remat = self.xla_remat.map(|on| {
+            let word = if on { "on" } else { "off" };
+            format!("turn XLA's rematerialization pass {word}")
+        });
+        fraction.into_iter().chain(remat).collect()
+    }
+}
