@@ -156,6 +156,12 @@ class InsufficientMemoryError(VramfitError, MemoryError):
     id = "insufficient-memory"
 
 
+class TimeLimitError(VramfitError, TimeoutError):
+    """A program did not end in time."""
+
+    id = "time-limit"
+
+
 class InternalError(VramfitError, RuntimeError):
     """Something in vramfit does not hold that must hold."""
 

@@ -52,6 +52,8 @@ pub enum ErrorKind {
     VerificationFailed,
     /// The requested memory is not available.
     InsufficientMemory,
+    /// A program did not end in time.
+    TimeLimit,
     /// An internal error: a bug in vramfit.
     Internal,
 }
@@ -77,6 +79,7 @@ impl ErrorKind {
         ErrorKind::JaxAlreadyInitialized,
         ErrorKind::VerificationFailed,
         ErrorKind::InsufficientMemory,
+        ErrorKind::TimeLimit,
         ErrorKind::Internal,
     ];
 
@@ -101,6 +104,7 @@ impl ErrorKind {
             ErrorKind::JaxAlreadyInitialized => "jax-already-initialized",
             ErrorKind::VerificationFailed => "verification-failed",
             ErrorKind::InsufficientMemory => "insufficient-memory",
+            ErrorKind::TimeLimit => "time-limit",
             ErrorKind::Internal => "internal",
         }
     }

@@ -100,6 +100,7 @@ fn timed() -> Vec<u8> {
         known,
     };
     let time = ProgramTime {
+        xla_remat_us: 0.0,
         low_us: 61_200.0,
         model_us: 84_000.0,
         xla_us: 80_000.0,

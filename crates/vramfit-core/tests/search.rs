@@ -4,12 +4,19 @@
 use std::path::Path;
 
 use proptest::prelude::*;
+use vramfit_core::Bytes;
 use vramfit_core::search::{
-    Equation, Plan, PlanSource, Row, Site, SiteKind, Strategy as Search, pareto_front, read_sites,
-    recommend, site_options,
+    Equation, Moves, Plan, PlanSettings, PlanSource, Row, Site, SiteKind, Strategy as Search,
+    pareto_front, read_sites, recommend, site_options,
 };
+use vramfit_core::settings::Options;
 
 const MIB: u64 = 1 << 20;
+const REMAT: Moves = Moves {
+    remat: true,
+    compiler: false,
+    larger_pool_bytes: None,
+};
 
 fn site(kind: SiteKind, equations: Vec<Equation>) -> Site {
     let last = equations
@@ -96,9 +103,11 @@ fn a_loop_is_in_no_segment() {
 #[test]
 fn sites_that_nothing_differentiates_are_left_alone() {
     let mut one = site(SiteKind::Scan, layers(2));
-    assert!(!Search::new(std::slice::from_ref(&one)).is_empty());
+    let rows = [row(Plan::default(), 1000, 0.0)];
+    let mut search = Search::new(std::slice::from_ref(&one), REMAT);
+    assert!(!search.next_round(&rows).is_empty());
     one.differentiated = false;
-    assert!(Search::new(&[one]).is_empty());
+    assert_eq!(Search::new(&[one], REMAT).next_round(&rows), []);
     assert!(read_sites("{}\n").is_err());
     assert_eq!(read_sites("").expect("no sites"), []);
 }
@@ -107,7 +116,7 @@ fn sites_that_nothing_differentiates_are_left_alone() {
 fn the_best_of_two_sites_are_joined() {
     let mut scan = site(SiteKind::Scan, layers(3));
     scan.definition = "/home/me/train.py:3 (body)".to_owned();
-    let mut search = Search::new(&[site(SiteKind::Grad, layers(8)), scan]);
+    let mut search = Search::new(&[site(SiteKind::Grad, layers(8)), scan], REMAT);
     let mut rows = vec![row(Plan::default(), 1000, 0.0)];
     let first = search.next_round(&rows);
     assert!(first.iter().all(|plan| plan.sites.len() == 1));
@@ -125,6 +134,52 @@ fn the_best_of_two_sites_are_joined() {
 }
 
 #[test]
+fn settings_are_changed_where_they_can_help() {
+    let moves = Moves {
+        remat: false,
+        compiler: true,
+        larger_pool_bytes: Some(1200),
+    };
+    let baseline = Row {
+        xla_remat: true,
+        ..row(Plan::default(), 1100, 5.0)
+    };
+    let mut search = Search::new(&[site(SiteKind::Grad, layers(8))], moves);
+    let plans = search.next_round(std::slice::from_ref(&baseline));
+    let changes: Vec<_> = plans.iter().flat_map(Plan::moves).collect();
+    assert_eq!(
+        changes,
+        [
+            "let JAX's pool use 0.92 of GPU memory",
+            "turn XLA's rematerialization pass off"
+        ]
+    );
+    // Not for what exceeds the larger pool, nor where something fits.
+    for other in [
+        row(Plan::default(), 1300, 5.0),
+        row(Plan::default(), 900, 5.0),
+    ] {
+        assert_eq!(Search::new(&[], moves).next_round(&[other]), []);
+    }
+}
+
+#[test]
+fn options_of_the_user_take_precedence_over_a_plan() {
+    let settings = PlanSettings {
+        memory_fraction: Some(0.92),
+        xla_remat: Some(false),
+    };
+    let options = settings.add_to(&Options::default());
+    assert_eq!((options.fraction, options.remat), (Some(0.92), Some(false)));
+    let users = Options {
+        limit: Some(Bytes(5 << 30)),
+        remat: Some(true),
+        ..Options::default()
+    };
+    assert_eq!(settings.add_to(&users), users);
+}
+
+#[test]
 fn a_plan_file_says_what_the_plan_says() {
     let options = site_options(&site(SiteKind::Grad, layers(4)));
     let source = PlanSource {
@@ -137,6 +192,10 @@ fn a_plan_file_says_what_the_plan_says() {
     for option in options {
         let plan = Plan {
             sites: vec![option.plan],
+            settings: PlanSettings {
+                memory_fraction: Some(0.92),
+                xla_remat: None,
+            },
         };
         let text = plan.to_toml(&source).expect("TOML");
         let read = Plan::parse(&text, Path::new("plan.toml")).expect("it was just written");
@@ -158,6 +217,7 @@ fn row(plan: Plan, peak_bytes: u64, cost: f64) -> Row {
         peak_bytes,
         cost,
         fits: vec![peak_bytes <= 1000],
+        xla_remat: false,
     }
 }
 

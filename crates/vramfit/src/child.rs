@@ -9,6 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -105,13 +107,14 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
         })
 }
 
-/// Starts the command with our own standard streams and waits until it ended.
+/// Starts the command with our own standard streams and waits until it ended, or kills it when its time is up.
 ///
 /// # Errors
-/// `command-not-found` when the system refuses to start it.
+/// `command-not-found` when the system refuses to start it, `time-limit` when it was killed.
 pub(crate) fn run(
     program: &Path,
     arguments: &[OsString],
+    time_limit: Option<Duration>,
     adjust: impl FnOnce(&mut Command),
 ) -> Result<ExitReason> {
     // A handler, not "ignore": what is ignored stays ignored after exec, and Python would then
@@ -147,15 +150,35 @@ pub(crate) fn run(
             }
         }
     });
+    let (ended, waiting) = mpsc::channel::<()>();
+    let watchdog = time_limit.map(|limit| {
+        std::thread::spawn(move || {
+            let is_late = waiting.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            is_late
+        })
+    });
     // Wait without reaping, so that no signal can reach another process with the same number.
     let until_ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while waitid(WaitId::Pid(pid), until_ended).is_err_and(|error| error == Errno::INTR) {}
+    drop(ended);
+    let is_late = watchdog.is_some_and(|watchdog| watchdog.join().unwrap_or(false));
     handle.close();
     // The thread only loops over signals; if it panicked there is nothing of it to keep.
     let _ = forwarder.join();
     let status = child.wait().map_err(|error| {
         Error::new(ErrorKind::Internal, "cannot wait for the program").cause(error)
     })?;
+    if is_late {
+        let limit = time_limit.unwrap_or_default().as_secs_f64();
+        return Err(Error::new(
+            ErrorKind::TimeLimit,
+            format!("the program did not end within {limit} s"),
+        )
+        .hint("allow more with `--trial-timeout`, or stop after fewer steps with `--steps`"));
+    }
     Ok(exit_reason(status))
 }
 
@@ -219,7 +242,18 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> ExitReason {
-        run(Path::new("/bin/sh"), &["-c".into(), script.into()], |_| {}).expect("sh starts")
+        let arguments = ["-c".into(), script.into()];
+        run(Path::new("/bin/sh"), &arguments, None, |_| {}).expect("sh starts")
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_killed() {
+        let limit = Some(Duration::from_millis(50));
+        let error = run(Path::new("/bin/sleep"), &["60".into()], limit, |_| {});
+        assert_eq!(error.expect_err("killed").kind(), ErrorKind::TimeLimit);
+        let limit = Some(Duration::from_secs(60));
+        let exit = run(Path::new("/bin/true"), &[], limit, |_| {}).expect("ends in time");
+        assert_eq!(exit, ExitReason::Code(0));
     }
 
     #[test]
@@ -240,6 +274,7 @@ mod tests {
         let exit = run(
             Path::new("/bin/sh"),
             &["-c".into(), "exit \"$VRAMFIT_TEST_CODE\"".into()],
+            None,
             |command| {
                 command.env("VRAMFIT_TEST_CODE", "5");
             },

@@ -12,6 +12,8 @@ const MAX_SITES: usize = 4;
 /// Plans of one site that are combined with those of another.
 const MAX_COMBINED: usize = 3;
 
+/// Single changes, their variants, combinations, and the variants of those.
+const ROUNDS: usize = 4;
 /// Rows of which a variant with other settings is measured.
 const MAX_VARIANTS: usize = 3;
 
@@ -73,28 +75,34 @@ impl Strategy {
 
     /// Returns the plans to measure next; none when the search is over.
     pub fn next_round(&mut self, rows: &[Row]) -> Vec<Plan> {
-        self.round += 1;
-        let plans = match self.round {
-            1 => {
-                let sites = self.options.iter().flatten().map(|option| Plan {
-                    sites: vec![option.plan.clone()],
-                    ..Plan::default()
-                });
-                let settings = self.with_larger_pool(rows).into_iter();
-                let settings = settings.chain(self.without_xla_remat(rows));
-                settings.chain(sites).collect()
+        while self.round < ROUNDS {
+            self.round += 1;
+            let mut plans = match self.round {
+                1 => self.single_options(),
+                3 => self.combinations(rows),
+                _ => Vec::new(),
+            };
+            // Before the sites, which are many, and again when their best are known.
+            let settings = self.with_larger_pool(rows);
+            plans.splice(
+                0..0,
+                settings.into_iter().chain(self.without_xla_remat(rows)),
+            );
+            plans.retain(|plan| !rows.iter().any(|row| row.plan == *plan));
+            if !plans.is_empty() {
+                return plans;
             }
-            // Before all combinations of sites, which are many.
-            2 | 4 => {
-                let mut plans = self.with_larger_pool(rows);
-                plans.extend(self.without_xla_remat(rows));
-                plans
-            }
-            3 => self.combinations(rows),
-            _ => Vec::new(),
-        };
-        let is_new = |plan: &Plan| !rows.iter().any(|row| row.plan == *plan);
-        plans.into_iter().filter(is_new).collect()
+        }
+        Vec::new()
+    }
+
+    fn single_options(&self) -> Vec<Plan> {
+        let options = self.options.iter().flatten();
+        let plans = options.map(|option| Plan {
+            sites: vec![option.plan.clone()],
+            ..Plan::default()
+        });
+        plans.collect()
     }
 
     /// Gives the pool more of the GPU where nothing fits: the fastest plans worth choosing.

@@ -95,6 +95,14 @@ impl EnvDelta {
             delta.set(PLATFORMS, "cuda,cpu");
         }
 
+        if let Some(cache) = &spec.compilation_cache {
+            delta.set("JAX_COMPILATION_CACHE_DIR", cache);
+            delta.set("JAX_ENABLE_COMPILATION_CACHE", "1");
+            // Small programs, too: most of those that a program runs before its first step are.
+            delta.set("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0");
+            delta.set("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1");
+        }
+
         // So that the report can distinguish the user's settings from ours.
         let own = delta.0.keys().filter(|name| name.starts_with("JAX_"));
         let own: Vec<&str> = own.copied().collect();

@@ -87,7 +87,7 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
     }
     let log = spec.log.as_deref();
     let streams = log.map(open_output_log).transpose()?;
-    let exit = child::run(&program, &arguments, |command| {
+    let exit = child::run(&program, &arguments, spec.time_limit, |command| {
         delta.apply(command);
         if let Some((out, err)) = streams {
             command.stdin(Stdio::null()).stdout(out).stderr(err);

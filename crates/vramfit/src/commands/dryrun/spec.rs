@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use vramfit_core::gpu::{self, Gpu, GpuSelection};
@@ -45,6 +46,10 @@ pub(crate) struct DryrunSpec {
     pub(crate) callbacks: Option<Callbacks>,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
+    /// JAX's persistent compilation cache for the program, instead of the user's.
+    pub(crate) compilation_cache: Option<PathBuf>,
+    /// When to kill the program.
+    pub(crate) time_limit: Option<Duration>,
     /// Where the output of the program goes, instead of to the terminal.
     pub(crate) log: Option<PathBuf>,
     pub(crate) results: ResultFiles,
@@ -153,6 +158,8 @@ impl DryrunSpec {
             values: true,
             callbacks: None,
             command,
+            compilation_cache: None,
+            time_limit: None,
             log: None,
             results: ResultFiles::default(),
         }

@@ -4,6 +4,7 @@
 //! its memory. [`search`] finds the rows, [`batch`] the largest value of a number in the command.
 
 mod batch;
+mod compile_cache;
 mod result;
 mod search;
 mod trial;
@@ -11,16 +12,19 @@ mod vary;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::Value;
+use vramfit_core::duration::parse_duration;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::search::{MAX_FRACTION, Moves};
 use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use self::compile_cache::CompileCache;
 use self::search::SearchSpec;
-use self::trial::TrialSpec;
+use self::trial::{TrialSpec, create_scratch};
 use self::vary::Variation;
 use super::dryrun::{SettingsSpec, parse_steps};
 use super::policy::PoolArgs;
@@ -77,6 +81,12 @@ pub(crate) struct Args {
     /// What may be changed, separated by commas; everything by default
     #[arg(long = "try", value_name = "MOVES", value_delimiter = ',', value_enum)]
     moves: Vec<Move>,
+    /// Time after which a dry run is ended and its plan left out
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "15m")]
+    trial_timeout: Duration,
+    /// Compile everything anew, and keep nothing of it
+    #[arg(long)]
+    no_cache: bool,
     #[command(flatten)]
     pool: PoolArgs,
     /// Write the recommended plan to a file
@@ -152,7 +162,11 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         report_findings: false,
     };
     settings.resolve(Version::MAX)?;
+    let scratch = create_scratch()?;
+    let cache = CompileCache::open().filter(|_| !args.no_cache);
     let trial = TrialSpec {
+        time_limit: args.trial_timeout,
+        cache: cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
         gpus: first,
         settings,
         steps: args.steps,

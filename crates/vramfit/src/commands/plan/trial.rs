@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
+use std::time::Duration;
 
 use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
 use vramfit_core::gpu::GpuSelection;
@@ -13,6 +14,7 @@ use vramfit_core::settings::Options;
 use vramfit_core::trace::{ProgramExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
+use super::compile_cache::CompileCache;
 use crate::child::signal_name;
 use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, SettingsSpec};
 use crate::context::Context;
@@ -27,6 +29,9 @@ pub(super) struct TrialSpec {
     pub(super) settings: SettingsSpec,
     pub(super) steps: u64,
     pub(super) step: Option<String>,
+    /// When to kill a program.
+    pub(super) time_limit: Duration,
+    pub(super) cache: CompileCache,
     pub(super) command: Vec<OsString>,
 }
 
@@ -159,6 +164,8 @@ impl TrialSpec {
             plan: has_sites.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
             unlimited: true,
+            compilation_cache: Some(self.cache.directory(self, &settings.options)),
+            time_limit: Some(self.time_limit),
             log: Some(log.clone()),
             results: ResultFiles {
                 trace: Some(trace.clone()),
@@ -239,7 +246,7 @@ impl TrialSpec {
     }
 }
 
-fn create_scratch() -> Result<ScratchFolder> {
+pub(super) fn create_scratch() -> Result<ScratchFolder> {
     ScratchFolder::create().map_err(|error| {
         Error::new(ErrorKind::Io, "cannot create a temporary directory")
             .cause(error)

@@ -53,7 +53,7 @@ pub(super) fn run(
         }
     }
     output.verbose(&format!("starts: {}", python.display()));
-    let ended = child::run(&python, &request.arguments(), |_| {})?;
+    let ended = child::run(&python, &request.arguments(), None, |_| {})?;
     let run = outcome::FinishedRun {
         file,
         directory: &directory,
