@@ -57,10 +57,19 @@ print("calls", len(calls))
 """
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory):
+    """Programs that tests compile are kept from each other only by what they are."""
+    CACHE["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+CACHE = {}
+
+
 def vramfit(*arguments, **env):
     return subprocess.run(
         [*VRAMFIT, *map(str, arguments)],
-        env=clean_environment(**env),
+        env=clean_environment(**(CACHE | env)),
         capture_output=True,
         text=True,
         timeout=600,
@@ -128,6 +137,51 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script,
     assert planned.stdout == plain.stdout
     assert "plan: train.py:9 (loss) in" in planned.stderr
     assert f"`{program}:9 (loss)` has other shapes" in planned.stderr
+
+
+def test_more_memory_for_the_pool_is_a_plan(script, tmp_path):
+    """What does not fit in 0.75 of the GPU, but in 0.92, needs nothing else."""
+    plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
+    command = ["--", sys.executable, script(LAYERS), 215000]
+    options = ["--try", "pool", "--out", plan, "--json", answer]
+    done = vramfit("plan", "--gpu", "t4", *options, *command)
+    found = json.loads(answer.read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert found["baseline"]["fits"] == {"t4": False}
+    assert found["baseline"]["xla_remat"]["recomputed_us"] >= 0
+    assert found["recommended"]["fits"] == {"t4": True}
+    assert found["recommended"]["moves"] == ["let JAX's pool use 0.92 of GPU memory"]
+    assert "memory_fraction = 0.92" in plan.read_text()
+    dry = vramfit("dryrun", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan, *command)
+    assert (dry.returncode, peak(dry)) == (0, found["recommended"]["peak_bytes"])
+    code = "import os; print(os.environ['XLA_PYTHON_CLIENT_MEM_FRACTION'])"
+    started = ["run", "--plan", plan]
+    done = vramfit(*started, "--", sys.executable, "-c", code)
+    assert done.stdout == "0.92\n", done.stderr
+    done = vramfit(*started, "--fraction", 0.5, "--", sys.executable, "-c", code)
+    assert done.stdout == "0.5\n", done.stderr
+
+
+def test_a_search_that_is_repeated_compiles_nothing(script, tmp_path):
+    """The figures are the same, whether programs were compiled or not."""
+    command = ["--max-trials", 4, "--json", "-", "--", sys.executable, script(LAYERS), 2048]
+    fresh = vramfit("plan", "--gpu", "t4", "--no-cache", *command, XDG_CACHE_HOME=str(tmp_path))
+    assert fresh.returncode == 0, fresh.stderr
+    assert not (tmp_path / "vramfit" / "compilations").exists()
+    for _ in range(2):
+        found = vramfit("plan", "--gpu", "t4", *command, XDG_CACHE_HOME=str(tmp_path))
+        assert found.stdout == fresh.stdout
+        [folder] = (tmp_path / "vramfit" / "compilations").iterdir()
+        assert folder.name.startswith("t4-")
+        assert list(folder.iterdir())
+
+
+def test_a_dry_run_that_takes_too_long_is_ended(script):
+    program = script("import jax, time; jax.numpy.ones(3); time.sleep(600)", "wait.py")
+    options = ["--gpu", "t4", "--trial-timeout", "5s"]
+    done = vramfit("plan", *options, "--", sys.executable, program)
+    assert done.returncode == 2
+    assert "error[time-limit]: the program did not end within 5 s" in done.stderr
 
 
 def test_a_budget_that_no_plan_meets_names_the_lowest_peak(script):

@@ -163,7 +163,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     };
     settings.resolve(Version::MAX)?;
     let scratch = create_scratch()?;
-    let cache = CompileCache::open().filter(|_| !args.no_cache);
+    let cache = (!args.no_cache).then(CompileCache::open).flatten();
     let trial = TrialSpec {
         time_limit: args.trial_timeout,
         cache: cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
