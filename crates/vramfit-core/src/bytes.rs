@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// A number of bytes.
 ///
@@ -41,14 +41,11 @@ impl FromStr for Bytes {
     /// Parses `8GiB`, `8 GB`, `1.5GiB` or plain bytes, in any case.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] when the number or the unit is not understood.
+    /// [`crate::ErrorKind::InvalidArgument`] when the number or the unit is not understood.
     fn from_str(text: &str) -> Result<Self, Error> {
         let refuse = || {
-            Error::new(
-                ErrorKind::InvalidArgument,
-                format!("`{text}` is not an amount of memory"),
-            )
-            .hint("write a number and a unit, such as `8GiB`, `500MB` or `1073741824`")
+            Error::invalid_argument(format!("`{text}` is not an amount of memory"))
+                .hint("write a number and a unit, such as `8GiB`, `500MB` or `1073741824`")
         };
         let trimmed = text.trim();
         let split = trimmed

@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Parses a duration: `90s`, `5m`, `1.5h`, or plain seconds.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] when the number or the unit is not understood.
+/// [`crate::ErrorKind::InvalidArgument`] when the number or the unit is not understood.
 pub fn parse_duration(text: &str) -> Result<Duration> {
     let invalid = || {
-        Error::new(
-            ErrorKind::InvalidArgument,
-            format!("`{text}` is not a duration"),
-        )
-        .hint("use a number and a unit: `60s`, `5m`, `1h`")
+        Error::invalid_argument(format!("`{text}` is not a duration"))
+            .hint("use a number and a unit: `60s`, `5m`, `1h`")
     };
     let trimmed = text.trim();
     let split = trimmed

@@ -130,6 +130,26 @@ impl Error {
         }
     }
 
+    /// Creates an error of [`ErrorKind::InvalidArgument`].
+    pub fn invalid_argument(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// Creates an error of [`ErrorKind::InvalidFile`].
+    pub fn invalid_file(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::InvalidFile, message)
+    }
+
+    /// Creates an error of [`ErrorKind::Io`].
+    pub fn io(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Io, message)
+    }
+
+    /// Creates an error of [`ErrorKind::UnsupportedFeature`].
+    pub fn unsupported_feature(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::UnsupportedFeature, message)
+    }
+
     /// Adds one thing to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

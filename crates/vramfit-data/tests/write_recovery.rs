@@ -74,7 +74,7 @@ fn cut_short(path: &Path, content: &Content, options: WriteOptions, pieces: u64)
     let left = AtomicU64::new(pieces);
     let source = |range: std::ops::Range<u64>, out: &mut [Vec<u8>]| {
         let had = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        had.map_err(|_| Error::new(ErrorKind::Io, "cut short by a test"))?;
+        had.map_err(|_| Error::io("cut short by a test"))?;
         rows(range, out);
         Ok(())
     };

@@ -6,7 +6,7 @@ use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::published;
 use vramfit_core::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
 use vramfit_core::shared_gpus::{self, Holding, SharedGpuUsage};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 /// What a user says about the GPUs, in place of what the driver reports.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +31,8 @@ impl GpuOverrides {
     /// of the machine.
     ///
     /// # Errors
-    /// [`ErrorKind::UnknownGpu`] for an unknown virtual GPU, [`ErrorKind::NoDriver`] and
-    /// [`ErrorKind::InvalidArgument`] where no GPU is visible.
+    /// [`vramfit_core::ErrorKind::UnknownGpu`] for an unknown virtual GPU, [`vramfit_core::ErrorKind::NoDriver`] and
+    /// [`vramfit_core::ErrorKind::InvalidArgument`] where no GPU is visible.
     pub fn budgets(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -107,10 +107,9 @@ fn virtual_budgets(
 }
 
 fn no_visible_gpu(list: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!("`CUDA_VISIBLE_DEVICES={list}` hides every GPU from the program"),
-    )
+    Error::invalid_argument(format!(
+        "`CUDA_VISIBLE_DEVICES={list}` hides every GPU from the program"
+    ))
 }
 
 /// Returns what the running processes use of the virtual GPUs; nothing where those are not shared, or
@@ -153,10 +152,7 @@ fn host_budgets(
     if visible.is_empty() {
         let error = match list {
             Some(list) => no_visible_gpu(&list),
-            None => Error::new(
-                ErrorKind::InvalidArgument,
-                "the driver reports no GPU that a program can use",
-            ),
+            None => Error::invalid_argument("the driver reports no GPU that a program can use"),
         };
         return Err(error.hint(NAME_GPU_HINT));
     }
@@ -170,7 +166,7 @@ fn host_budgets(
             .sum();
         GpuMemoryBudget::from_driver(gpu, siblings, count).ok_or_else(|| {
             let message = format!("the driver does not report the memory of GPU {}", gpu.index);
-            Error::new(ErrorKind::InvalidArgument, message).hint(NAME_GPU_HINT)
+            Error::invalid_argument(message).hint(NAME_GPU_HINT)
         })
     });
     budgets.collect()

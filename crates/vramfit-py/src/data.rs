@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use vramfit_core::{Error, ErrorKind};
+use vramfit_core::Error;
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
@@ -32,9 +32,8 @@ pub(crate) fn read_hdf5_rows<'py>(
 ) -> PyResult<(Bound<'py, PyTuple>, &'static str, Bound<'py, PyBytes>)> {
     let open = || {
         let to = dtype.map(|name| {
-            Scalar::from_name(name).ok_or_else(|| {
-                Error::new(ErrorKind::InvalidArgument, format!("unknown type `{name}`"))
-            })
+            Scalar::from_name(name)
+                .ok_or_else(|| Error::invalid_argument(format!("unknown type `{name}`")))
         });
         let options = RowOptions {
             field,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::load::{
     BatchPoll, Column, ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet, Stats,
@@ -288,9 +288,7 @@ impl BatchLoader {
             let required = loader.budget_to_keep_all()?;
             Ok((plan.max_buffers, held, plan.budget, required))
         })?;
-        Ok(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
+        Ok(Error::invalid_argument(format!(
                 "the program holds all {batches} batches ({held}) that a memory budget of {budget} allows; no other can be \
                  made until it drops one"
             ),
@@ -356,5 +354,5 @@ fn parse_split((set, fraction, mode, seed): (String, f64, String, u64)) -> Resul
 }
 
 fn invalid(what: String) -> Error {
-    Error::new(ErrorKind::InvalidArgument, what)
+    Error::invalid_argument(what)
 }

@@ -10,7 +10,7 @@ use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::Reader;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::error::raise;
 
@@ -110,7 +110,7 @@ fn load_estimate(trace: &Path, gpu: &str, limit: Option<&str>) -> Result<NativeR
     let summary = load_summary(trace)?;
     let file = File::open(trace).map_err(|error| {
         let message = format!("cannot read the trace `{}`", trace.display());
-        Error::new(ErrorKind::Io, message).cause(error)
+        Error::io(message).cause(error)
     })?;
     let comparison = compare(&mut Reader::new(BufReader::new(file))?, &settings)?;
     let report = Report::from_estimate(&summary, &comparison);

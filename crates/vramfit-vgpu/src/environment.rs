@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 
 use vramfit_core::gpu::{self, Gpu};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use crate::device::sharing::{SharingScope, visible_gpus};
 use crate::pjrt::status::PjrtResult;
@@ -143,10 +143,7 @@ fn non_empty_var(name: &str) -> Option<String> {
 fn parse_number(name: &str) -> Result<Option<u64>> {
     let parse = |value: String| {
         value.parse().map_err(|_| {
-            Error::new(
-                ErrorKind::InvalidArgument,
-                format!("`{name}` is not a whole number: {value}"),
-            )
+            Error::invalid_argument(format!("`{name}` is not a whole number: {value}"))
         })
     };
     non_empty_var(name).map(parse).transpose()
@@ -164,9 +161,8 @@ fn parse_fill(value: Option<&str>) -> Result<Fill> {
         Some("ones") => Ok(Fill::Ones),
         Some("nan") => Ok(Fill::Nan),
         Some("random") => Ok(Fill::Random),
-        Some(other) => Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("`VRAMFIT_FILL` is `{other}`, not `zeros`, `ones`, `nan` or `random`"),
-        )),
+        Some(other) => Err(Error::invalid_argument(format!(
+            "`VRAMFIT_FILL` is `{other}`, not `zeros`, `ones`, `nan` or `random`"
+        ))),
     }
 }

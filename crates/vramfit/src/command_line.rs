@@ -22,11 +22,8 @@ pub(crate) fn split_program(
     if first.as_encoded_bytes().starts_with(b"-") {
         // clap takes the first argument that it does not know for the program.
         let shown = first.to_string_lossy();
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("unknown option `{shown}`"),
-        )
-        .hint("`--help` lists the options; they come before the program"));
+        return Err(Error::invalid_argument(format!("unknown option `{shown}`"))
+            .hint("`--help` lists the options; they come before the program"));
     }
     let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
     if !is_script {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 /// Says whether a path is `-`, which stands for standard output.
 pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
@@ -17,26 +17,21 @@ pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
 /// `io` when it exists and `--force` was not given, or when its directory does not exist.
 pub(crate) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
     let shown = path.display();
-    let absolute = std::path::absolute(path).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
-    })?;
+    let absolute = std::path::absolute(path)
+        .map_err(|error| Error::io(format!("cannot write `{shown}`")).cause(error))?;
     if absolute.is_dir() {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{shown}`: it is a directory"),
-        ));
+        return Err(Error::io(format!(
+            "cannot write `{shown}`: it is a directory"
+        )));
     }
     if absolute.exists() && !force && !is_special(&absolute) {
-        return Err(
-            Error::new(ErrorKind::Io, format!("`{shown}` already exists"))
-                .hint("add `--force` to overwrite it, or name another file"),
-        );
+        return Err(Error::io(format!("`{shown}` already exists"))
+            .hint("add `--force` to overwrite it, or name another file"));
     }
     match absolute.parent() {
-        Some(parent) if !parent.is_dir() => Err(Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{shown}`: its directory does not exist"),
-        )
+        Some(parent) if !parent.is_dir() => Err(Error::io(format!(
+            "cannot write `{shown}`: its directory does not exist"
+        ))
         .hint(format!("create it first: `mkdir -p {}`", parent.display()))),
         _ => Ok(absolute),
     }
@@ -72,7 +67,7 @@ pub(crate) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
         IoErrorKind::ReadOnlyFilesystem => Some("the disk is read-only; name another place"),
         _ => None,
     };
-    let refused = Error::new(ErrorKind::Io, format!("cannot write `{}`", path.display()));
+    let refused = Error::io(format!("cannot write `{}`", path.display()));
     let refused = refused.cause(error);
     match hint {
         Some(hint) => refused.hint(hint),
@@ -141,6 +136,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use vramfit_core::ErrorKind;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).expect("a folder").flatten();

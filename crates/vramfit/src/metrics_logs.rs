@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::train::MetricsLog;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 const FILE_NAME: &str = "metrics.jsonl";
 
@@ -22,18 +22,17 @@ pub(crate) fn find(path: &Path) -> Option<PathBuf> {
 pub(crate) fn read(path: &Path) -> Result<MetricsLog> {
     let shown = path.display();
     let bytes = std::fs::read(path).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot read `{shown}`"))
+        Error::io(format!("cannot read `{shown}`"))
             .cause(error)
             .hint("pass the directory of a run of `vramfit train`")
     })?;
     // Something else may have written to it; unknown lines are skipped.
     let log = MetricsLog::read(&String::from_utf8_lossy(&bytes));
     if log.sessions == 0 {
-        return Err(Error::new(
-            ErrorKind::InvalidFile,
-            format!("`{shown}` has no training run"),
-        )
-        .hint("`vramfit train` and `vramfit.train.fit` write such files"));
+        return Err(
+            Error::invalid_file(format!("`{shown}` has no training run"))
+                .hint("`vramfit train` and `vramfit.train.fit` write such files"),
+        );
     }
     Ok(log)
 }

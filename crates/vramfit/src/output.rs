@@ -14,7 +14,7 @@ use clap::ColorChoice;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use vramfit_core::doctor::{self, Line};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::ascii;
 
@@ -173,7 +173,7 @@ impl Output {
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != IoErrorKind::BrokenPipe => {
-                Err(Error::new(ErrorKind::Io, "cannot write to standard output").cause(error))
+                Err(Error::io("cannot write to standard output").cause(error))
             }
             _ => Ok(()),
         }

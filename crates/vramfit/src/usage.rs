@@ -7,8 +7,8 @@ use std::ffi::OsString;
 
 use clap::ColorChoice;
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind};
+use vramfit_core::Error;
 use vramfit_core::error::EXIT_CODE;
-use vramfit_core::{Error, ErrorKind};
 
 use crate::commands::run;
 use crate::output::Output;
@@ -67,7 +67,7 @@ fn from_clap(error: &clap::Error) -> Error {
         .chain(values(ContextKind::SuggestedValue))
         .next()
         .map(|name| format!("did you mean `{name}`?"));
-    let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+    let invalid = |message: String| Error::invalid_argument(message);
     let or_help = |hint: Option<String>| hint.unwrap_or_else(|| format!("see `{}`", help(error)));
     let invalid_value = || invalid(format!("invalid value `{value}` for `{option}`"));
 

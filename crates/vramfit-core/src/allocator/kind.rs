@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// The kinds of allocator a client can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ impl FromStr for AllocatorKind {
     /// Parses JAX's names in any case; `default` is `bfc`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for any other word.
+    /// [`crate::ErrorKind::InvalidArgument`] for any other word.
     fn from_str(text: &str) -> Result<Self, Error> {
         let word = text.to_ascii_lowercase();
         if word == "default" {
@@ -57,11 +57,9 @@ impl FromStr for AllocatorKind {
             .into_iter()
             .find(|kind| kind.name() == word)
             .ok_or_else(|| {
-                Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!("`{text}` is not an allocator of JAX"),
+                Error::invalid_argument(format!("`{text}` is not an allocator of JAX")).hint(
+                    "choose one of `default`, `bfc`, `platform`, `cuda_async`, `vmm`, `address`",
                 )
-                .hint("choose one of `default`, `bfc`, `platform`, `cuda_async`, `vmm`, `address`")
             })
     }
 }

@@ -6,7 +6,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::{RunSummary, summarize_events};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::replay::{is_met_alone, replay_at_max_total};
 use crate::trace::{EventSource, Note, ProgramExit, Reader, end_with_note};
 
@@ -75,7 +75,7 @@ pub fn most_critical(mut summaries: Vec<RunSummary>) -> Option<RunSummary> {
 /// Reads the traces of a run and returns the summary of the process that decides.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when one of them cannot be read, and [`ErrorKind::InvalidFile`] when it is not a trace or
+/// [`crate::ErrorKind::Io`] when one of them cannot be read, and [`crate::ErrorKind::InvalidFile`] when it is not a trace or
 /// contradicts itself.
 pub fn load_summary(trace: &Path) -> Result<RunSummary> {
     load_summary_until(trace, u64::MAX, &|events| events)
@@ -118,7 +118,7 @@ pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunS
 fn open<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn EventSource + 'a>> {
     let file = File::open(path).map_err(|error| {
         let message = format!("cannot read the trace `{}`", path.display());
-        Error::new(ErrorKind::Io, message).cause(error)
+        Error::io(message).cause(error)
     })?;
     Ok(wrap(Box::new(Reader::new(file)?)))
 }
@@ -127,11 +127,11 @@ fn open<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn EventSource + '
 /// still run is left alone.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when it cannot be written, [`ErrorKind::InvalidFile`] when it is not a trace.
+/// [`crate::ErrorKind::Io`] when it cannot be written, [`crate::ErrorKind::InvalidFile`] when it is not a trace.
 pub fn add_program_exit(path: &Path, exit: ProgramExit) -> Result<()> {
     let cannot_write = |error: std::io::Error| {
         let message = format!("cannot add to the trace `{}`", path.display());
-        Error::new(ErrorKind::Io, message).cause(error)
+        Error::io(message).cause(error)
     };
     let open = |write: bool| File::options().read(true).write(write).open(path);
     let mut reader = Reader::new(open(false).map_err(cannot_write)?)?;

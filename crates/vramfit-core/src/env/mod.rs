@@ -15,7 +15,7 @@ mod systemd;
 
 use std::str::FromStr;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// The format of the settings, after the place where the program will run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,7 @@ impl FromStr for Format {
     /// Parses [`Format::name`], in any case.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for any other name.
+    /// [`crate::ErrorKind::InvalidArgument`] for any other name.
     fn from_str(text: &str) -> Result<Self> {
         let name = text.to_ascii_lowercase();
         let found = Format::ALL.into_iter().find(|format| format.name() == name);
@@ -76,11 +76,8 @@ impl FromStr for Format {
             let names: Vec<_> = Format::ALL
                 .map(|format| format!("`{}`", format.name()))
                 .into();
-            Error::new(
-                ErrorKind::InvalidArgument,
-                format!("unknown format `{text}`"),
-            )
-            .hint(format!("choose one of {}", names.join(", ")))
+            Error::invalid_argument(format!("unknown format `{text}`"))
+                .hint(format!("choose one of {}", names.join(", ")))
         })
     }
 }
@@ -127,7 +124,7 @@ pub struct File {
 /// Returns the files with the settings.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for a name that is invalid, and for a value that the format cannot
+/// [`crate::ErrorKind::InvalidArgument`] for a name that is invalid, and for a value that the format cannot
 /// represent.
 pub fn write(format: Format, launch: &Launch) -> Result<Vec<File>> {
     for variable in &launch.variables {
@@ -159,18 +156,17 @@ fn check_name(name: &str) -> Result<()> {
     if is_valid {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::InvalidArgument,
-        format!("`{name}` is not a valid variable name"),
+    Err(
+        Error::invalid_argument(format!("`{name}` is not a valid variable name")).hint(
+            "a name consists of letters, digits and underscores, and does not start with a digit",
+        ),
     )
-    .hint("a name consists of letters, digits and underscores, and does not start with a digit"))
 }
 
 fn unrepresentable(name: &str, what: &str, format: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!("the value of `{name}` contains {what}, which {format} cannot contain"),
-    )
+    Error::invalid_argument(format!(
+        "the value of `{name}` contains {what}, which {format} cannot contain"
+    ))
     .hint("set the variable in the script that starts the program")
 }
 

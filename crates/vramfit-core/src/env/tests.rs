@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::ErrorKind;
 
 fn launch(variables: &[(&str, &str)]) -> Launch {
     Launch {

@@ -7,13 +7,13 @@
 
 use super::Gpu;
 use super::target::CUDNN_VERSION;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Returns autotuning results in XLA's text form with those of this kind of GPU described as
 /// `gpu` is to the compiler. Results of other GPUs stay as they are; the compiler passes them over.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidFile`] when the text is none of XLA's, or when all of it is for other GPUs.
+/// [`crate::ErrorKind::InvalidFile`] when the text is none of XLA's, or when all of it is for other GPUs.
 pub fn fit_autotune_results(text: &str, gpu: &Gpu) -> Result<String> {
     if !text.contains("version:") {
         return Err(invalid_results_error());
@@ -43,23 +43,17 @@ pub fn fit_autotune_results(text: &str, gpu: &Gpu) -> Result<String> {
     }
     fitted.push_str(rest);
     match other {
-        Some(other) if !is_fitted => Err(Error::new(
-            ErrorKind::InvalidFile,
-            format!(
-                "the autotuning results are for another GPU than `{}`: {other}",
-                gpu.name
-            ),
-        )
+        Some(other) if !is_fitted => Err(Error::invalid_file(format!(
+            "the autotuning results are for another GPU than `{}`: {other}",
+            gpu.name
+        ))
         .hint("record them on a GPU of the same kind")),
         _ => Ok(fitted),
     }
 }
 
 fn invalid_results_error() -> Error {
-    Error::new(
-        ErrorKind::InvalidFile,
-        "the file contains no autotuning results in XLA's text format",
-    )
+    Error::invalid_file("the file contains no autotuning results in XLA's text format")
     .hint("record them on the GPU with `XLA_FLAGS=--xla_gpu_dump_autotune_results_to=FILE.txt`; the name must end in `.txt`")
 }
 
@@ -123,6 +117,7 @@ fn six_digits(value: f64) -> String {
 mod tests {
     use super::super::find;
     use super::*;
+    use crate::error::ErrorKind;
 
     /// As the plugin of JAX 0.10.2 looks an H100 up that is described by this crate.
     const OURS: &str = "CUDA: 9.0, Cores: 132, GPU clock: 1.98 GHz, Memory bandwidth: 3352 GB/s, \

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::{Certainty, Gpu, PeakTflops, Platform, Total};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 const TEXT: &str = include_str!("catalogue.toml");
 
@@ -311,5 +311,5 @@ fn mig_slice_of(parent: &Gpu, slice: Slice, context: &ContextModel) -> Gpu {
 }
 
 fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidFile, message)
+    Error::invalid_file(message)
 }

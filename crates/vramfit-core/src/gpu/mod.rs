@@ -197,10 +197,11 @@ impl Gpu {
         let least = self.total_memory_bytes / 4 * 3;
         let most = self.max_total_memory_bytes / 10 * 11;
         if !(least..=most).contains(&bytes) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("no driver reports {} for `{}`", Bytes(bytes), self.name),
-            )
+            return Err(Error::invalid_argument(format!(
+                "no driver reports {} for `{}`",
+                Bytes(bytes),
+                self.name
+            ))
             .hint(format!(
                 "known totals are {} to {} bytes; describe a GPU of another size in a `.toml` file \
                  (see `vramfit gpus`), and pass memory used by others as `--occupied`",
@@ -243,9 +244,8 @@ pub fn all() -> &'static [Gpu] {
 /// ```
 pub fn find(name: &str) -> Result<Gpu> {
     if name.to_ascii_lowercase().ends_with(".toml") {
-        let text = std::fs::read_to_string(name).map_err(|e| {
-            Error::new(ErrorKind::Io, format!("cannot read the GPU file `{name}`")).cause(e)
-        })?;
+        let text = std::fs::read_to_string(name)
+            .map_err(|e| Error::io(format!("cannot read the GPU file `{name}`")).cause(e))?;
         return parse_gpu(&text)
             .map_err(|e| e.context(format_args!("cannot use the GPU file `{name}`")));
     }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::{Gpu, find};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// A GPU, and how many of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl FromStr for GpuSelection {
     /// Parses `NAME` or `NAMExN`.
     ///
     /// # Errors
-    /// Those of [`find`], and [`ErrorKind::InvalidArgument`] for a number that is out of range.
+    /// Those of [`find`], and [`crate::ErrorKind::InvalidArgument`] for a number that is out of range.
     fn from_str(text: &str) -> Result<Self> {
         let unknown = match find(text) {
             Ok(gpu) => return Ok(GpuSelection::new(text, gpu, 1)),
@@ -57,10 +57,9 @@ impl FromStr for GpuSelection {
         };
         match digits.parse() {
             Ok(count) if (1..=MAX_GPUS).contains(&count) => Ok(GpuSelection::new(name, gpu, count)),
-            _ => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("number of GPUs {digits} is out of range; expected 1 to {MAX_GPUS}"),
-            )
+            _ => Err(Error::invalid_argument(format!(
+                "number of GPUs {digits} is out of range; expected 1 to {MAX_GPUS}"
+            ))
             .hint(format!("write a number such as `{name}x8`"))),
         }
     }
@@ -69,6 +68,7 @@ impl FromStr for GpuSelection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn parse(text: &str) -> Result<GpuSelection> {
         text.parse()

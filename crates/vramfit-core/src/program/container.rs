@@ -11,7 +11,7 @@
 use prost::Message;
 
 use super::wire::SplitProtoManifest;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// First bytes of every such file (the hash of an empty previous block).
 const SIGNATURE: [u8; 8] = [0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f];
@@ -33,7 +33,7 @@ pub(super) fn is_container(bytes: &[u8]) -> bool {
 /// others are left out, as nothing here reads them.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidFile`] when the container is not as described above.
+/// [`crate::ErrorKind::InvalidFile`] when the container is not as described above.
 pub(super) fn message_bytes(bytes: &[u8], field: Option<u32>) -> Result<Vec<u8>> {
     let records = records(bytes)?;
     let (first, rest) = records
@@ -60,10 +60,7 @@ pub(super) fn message_bytes(bytes: &[u8], field: Option<u32>) -> Result<Vec<u8>>
 }
 
 fn damaged(what: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidFile,
-        format!("the serialized executable {what}"),
-    )
+    Error::invalid_file(format!("the serialized executable {what}"))
 }
 
 /// Returns all records in order.

@@ -15,7 +15,7 @@ use super::wire::{
     SerializedHloModule,
 };
 use super::workspace;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::trace::ProgramSizes;
 
 /// What one compiled program needs and promises, on each of its devices.
@@ -97,7 +97,7 @@ impl Program {
     /// the program was compiled with.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] when the bytes are of no known form.
+    /// [`crate::ErrorKind::InvalidFile`] when the bytes are of no known form.
     pub fn parse(serialized: &[u8], options: &[u8]) -> Result<Self> {
         let inner = executable_and_options(serialized)?.serialized_executable;
         let executable = if container::is_container(&inner) {
@@ -135,13 +135,10 @@ impl Program {
             (Some(list), _) => &list.values,
             (None, Some(assignment)) => &assignment.buffer_allocations,
             (None, None) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidFile,
-                    format!(
-                        "the executable of `{}` has no buffer allocations",
-                        program.name
-                    ),
-                ));
+                return Err(Error::invalid_file(format!(
+                    "the executable of `{}` has no buffer allocations",
+                    program.name
+                )));
             }
         };
         program.allocations = allocations
@@ -185,7 +182,7 @@ impl Program {
     /// Returns the module alone, as XLA serializes it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] when the program was not made by [`Program::parse`].
+    /// [`crate::ErrorKind::InvalidFile`] when the program was not made by [`Program::parse`].
     pub fn module_proto(&self) -> Result<Vec<u8>> {
         let module = SerializedHloModule::decode(self.module.as_slice()).map_err(unreadable)?;
         Ok(module.hlo_module)
@@ -262,13 +259,10 @@ impl Program {
             let found = finder.find(if is_tuple { &index } else { &[] });
             if found.is_none() && shape.bytes() > 0 {
                 // Going on would mean to lose the output's bytes.
-                return Err(Error::new(
-                    ErrorKind::InvalidFile,
-                    format!(
-                        "cannot tell which allocation output {output} of `{}` lies in",
-                        self.name
-                    ),
-                ));
+                return Err(Error::invalid_file(format!(
+                    "cannot tell which allocation output {output} of `{}` lies in",
+                    self.name
+                )));
             }
             self.output_allocations[output] = found;
         }
@@ -338,7 +332,7 @@ impl BufferAllocation {
 /// serialized, and the options it was compiled with.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidFile`] when the bytes are of no known form.
+/// [`crate::ErrorKind::InvalidFile`] when the bytes are of no known form.
 pub fn executable_and_options(serialized: &[u8]) -> Result<ExecutableAndOptionsProto> {
     const SERIALIZED_EXECUTABLE: u32 = 1;
     if container::is_container(serialized) {
@@ -351,11 +345,7 @@ pub fn executable_and_options(serialized: &[u8]) -> Result<ExecutableAndOptionsP
 }
 
 fn unreadable(error: prost::DecodeError) -> Error {
-    Error::new(
-        ErrorKind::InvalidFile,
-        "cannot read the serialized executable",
-    )
-    .cause(error)
+    Error::invalid_file("cannot read the serialized executable").cause(error)
 }
 
 /// Sums the machine code (ELF files) inside a message whose fields are not known here.

@@ -8,7 +8,7 @@ use super::wire::{
     EnvOptionOverride, EnvOptionOverridesEntry, OptionOverrideProto, OptionValue,
     ResultLayoutOption, ShapeProto,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// What vramfit needs of the options a program was compiled with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,11 +27,10 @@ impl CompileOptions {
     /// Reads serialized options. Without a device assignment, devices count from 0.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] when the bytes are not compile options.
+    /// [`crate::ErrorKind::InvalidFile`] when the bytes are not compile options.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        let options = CompileOptionsProto::decode(bytes).map_err(|error| {
-            Error::new(ErrorKind::InvalidFile, "cannot read the compile options").cause(error)
-        })?;
+        let options = CompileOptionsProto::decode(bytes)
+            .map_err(|error| Error::invalid_file("cannot read the compile options").cause(error))?;
         let build = options.executable_build_options.unwrap_or_default();
         let replicas = build.num_replicas.max(1) as usize;
         let partitions = build.num_partitions.max(1) as usize;

@@ -52,13 +52,10 @@ impl Layout {
             record_words: RECORD_WORDS,
         };
         if layout.devices > MAX_DEVICES || layout.total_bytes() > MAX_BYTES {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "{} devices are too many for a statistics file",
-                    layout.devices
-                ),
-            ));
+            return Err(Error::invalid_argument(format!(
+                "{} devices are too many for a statistics file",
+                layout.devices
+            )));
         }
         let mut file = Vec::with_capacity(layout.total_bytes());
         file.extend_from_slice(MAGIC);
@@ -75,12 +72,7 @@ impl Layout {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] for what is no file, or one of another version.
     pub fn parse(file: &[u8]) -> Result<(StatsHeader, Layout)> {
-        let invalid = |what: &str| {
-            Error::new(
-                ErrorKind::InvalidFile,
-                format!("not a statistics file: {what}"),
-            )
-        };
+        let invalid = |what: &str| Error::invalid_file(format!("not a statistics file: {what}"));
         let head = file.get(..HEAD_BYTES).ok_or_else(|| invalid("too short"))?;
         if head[..7] != MAGIC[..7] {
             return Err(invalid("wrong magic number"));

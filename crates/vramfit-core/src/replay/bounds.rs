@@ -1,7 +1,7 @@
 //! What a trace may hold at most; beyond it is damaged, or more than can be followed.
 
 use crate::allocator::MAX_REGION_BYTES;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::trace::Event;
 
 /// More arrays than any program has at once; a limit for traces that allocate and never free. A million
@@ -14,9 +14,7 @@ pub(super) const MAX_ADDRESS: u64 = 1 << 60;
 /// Refuses a trace of which nothing could be told in the memory of this machine.
 pub(super) fn too_many_allocations(events: u64) -> Error {
     let at = events.saturating_sub(1);
-    Error::new(
-        ErrorKind::InvalidFile,
-        format!(
+    Error::invalid_file(format!(
             "at event {at} of the trace more than {MAX_LIVE_ALLOCATIONS} allocations are alive at once, \
              which is more than vramfit follows"
         ),

@@ -83,7 +83,7 @@ impl Replay {
         let memory = header.total_memory_bytes;
         if header.devices > MAX_DEVICES || memory > MAX_ADDRESS {
             let message = format!("the trace names {} GPUs of {memory} bytes", header.devices);
-            return Err(Error::new(ErrorKind::InvalidFile, message));
+            return Err(Error::invalid_file(message));
         }
         let options = pool_options(header)?;
         let pools = (0..header.devices).map(|ordinal| {

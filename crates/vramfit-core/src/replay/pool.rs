@@ -2,7 +2,7 @@
 
 use super::recorded_device::RecordedDevice;
 use crate::allocator::{self, Allocator, DeviceMemory, PoolOptions, SimulatedDeviceMemory};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// The allocator of one device, and the device behind it.
 pub(super) struct ReplayPool {
@@ -116,18 +116,14 @@ impl ReplayPool {
 /// allocators were others. Who has just recorded it knows that it is neither.
 pub(crate) fn replay_mismatch(events: u64, what: &str) -> Error {
     let at = events.saturating_sub(1);
-    Error::new(
-        ErrorKind::InvalidFile,
-        format!("the trace contradicts itself at event {at}: {what}"),
-    )
+    Error::invalid_file(format!(
+        "the trace contradicts itself at event {at}: {what}"
+    ))
     .hint("record it again with `vramfit dryrun --trace`; its figures are not reliable")
 }
 
 /// Says that an event of the trace cannot have happened.
 pub(crate) fn corrupt_trace(events: u64, what: &str) -> Error {
     let at = events.saturating_sub(1);
-    Error::new(
-        ErrorKind::InvalidFile,
-        format!("the trace is inconsistent at event {at}: {what}"),
-    )
+    Error::invalid_file(format!("the trace is inconsistent at event {at}: {what}"))
 }

@@ -1,7 +1,7 @@
 //! From the header of a trace to the allocators of its run.
 
 use crate::allocator::{AllocatorKind, JaxVersion, PoolOptions};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::trace::Header;
 
 /// Reads the allocators' options from a header.
@@ -11,7 +11,7 @@ pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
             "the trace names the unknown allocator `{}`",
             header.allocator
         );
-        Error::new(ErrorKind::InvalidFile, what).cause(error)
+        Error::invalid_file(what).cause(error)
     })?;
     Ok(PoolOptions {
         kind,

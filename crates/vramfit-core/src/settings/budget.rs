@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::allocator::PAGE_BYTES;
 use crate::bytes::Bytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::gpu::{self, Gpu};
 use crate::host::HostGpu;
 
@@ -104,7 +104,7 @@ impl GpuMemoryBudget {
     /// them fit and `keep_free_bytes` of the GPU are left.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] when nothing is left for the pools, or there is no process.
+    /// [`crate::ErrorKind::InvalidArgument`] when nothing is left for the pools, or there is no process.
     pub fn pool_bytes_each(&self, processes: u32, keep_free_bytes: u64) -> Result<u64> {
         let count = u64::from(processes);
         if count == 0 {
@@ -138,14 +138,11 @@ impl GpuMemoryBudget {
         if keep_free_bytes > 0 {
             uses.push(format!("{} to keep free", Bytes(keep_free_bytes)));
         }
-        Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
-                "no memory is left for a pool on a GPU of {}: {}",
-                Bytes(self.total_bytes),
-                uses.join(", ")
-            ),
-        )
+        Err(Error::invalid_argument(format!(
+            "no memory is left for a pool on a GPU of {}: {}",
+            Bytes(self.total_bytes),
+            uses.join(", ")
+        ))
         .hint(if self.occupied_bytes > 0 {
             "stop the processes that use the memory, start fewer processes, or keep less free"
         } else {
@@ -156,11 +153,8 @@ impl GpuMemoryBudget {
 
 /// The error for a GPU that is to be split among no processes.
 pub(super) fn no_processes() -> Error {
-    Error::new(
-        ErrorKind::InvalidArgument,
-        "a GPU cannot be split among 0 processes",
-    )
-    .hint("give the number of processes, such as `2`")
+    Error::invalid_argument("a GPU cannot be split among 0 processes")
+        .hint("give the number of processes, such as `2`")
 }
 
 /// Returns the bytes of a pool that may take that fraction of a GPU, as XLA computes them: the fraction
@@ -187,6 +181,7 @@ pub fn outside_bytes(context_bytes: u64, gpu_count: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::host::GpuMemory;
 
     const GIB: u64 = 1 << 30;

@@ -4,7 +4,7 @@ use super::budget::GpuMemoryBudget;
 use super::version::Version;
 use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// How JAX is to manage memory and start up. `None` leaves an option as the environment has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -52,11 +52,9 @@ impl Options {
     /// Rejects options that exclude each other or are out of range.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`].
+    /// [`crate::ErrorKind::InvalidArgument`].
     pub(super) fn check(&self) -> Result<()> {
-        let reject = |message: &str, hint: &str| {
-            Err(Error::new(ErrorKind::InvalidArgument, message).hint(hint))
-        };
+        let reject = |message: &str, hint: &str| Err(Error::invalid_argument(message).hint(hint));
         let sizes = [
             self.fraction.is_some(),
             self.limit.is_some(),

@@ -4,7 +4,7 @@ use super::budget::{GpuMemoryBudget, no_processes, pool_bytes};
 use super::version::Version;
 use crate::allocator::{AllocatorKind, PoolOptions};
 use crate::bytes::Bytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// How much of a GPU's memory the pool may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,13 +90,10 @@ impl PoolSize {
             }
             PoolSize::Split {
                 keep_free_bytes, ..
-            } if keep_free_bytes > 0 => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "cannot keep {} of a GPU free whose size is unknown",
-                    Bytes(keep_free_bytes)
-                ),
-            )
+            } if keep_free_bytes > 0 => Err(Error::invalid_argument(format!(
+                "cannot keep {} of a GPU free whose size is unknown",
+                Bytes(keep_free_bytes)
+            ))
             .hint(NAME_GPU_HINT)),
             PoolSize::Split { processes: 0, .. } => Err(no_processes()),
             PoolSize::Split { processes, .. } => {
@@ -186,10 +183,9 @@ fn check_fraction(fraction: f64, unified_memory: bool) -> Result<String> {
     } else {
         "write a number such as `0.9`".to_owned()
     };
-    Err(Error::new(
-        ErrorKind::InvalidArgument,
-        format!("memory fraction {fraction} is out of range; expected 0 < fraction <= 1"),
-    )
+    Err(Error::invalid_argument(format!(
+        "memory fraction {fraction} is out of range; expected 0 < fraction <= 1"
+    ))
     .hint(hint))
 }
 
@@ -197,14 +193,11 @@ fn check_fraction(fraction: f64, unified_memory: bool) -> Result<String> {
 fn fraction_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
     let total_bytes = options.total_memory_bytes;
     let out_of_range = |hint: String| {
-        Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
-                "a limit of {} is out of range on a GPU of {}",
-                Bytes(limit_bytes),
-                Bytes(total_bytes)
-            ),
-        )
+        Err(Error::invalid_argument(format!(
+            "a limit of {} is out of range on a GPU of {}",
+            Bytes(limit_bytes),
+            Bytes(total_bytes)
+        ))
         .hint(hint))
     };
     if limit_bytes == 0 || limit_bytes > total_bytes {

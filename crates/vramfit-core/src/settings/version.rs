@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// A release of JAX, such as 0.10.2.
 ///
@@ -69,14 +69,11 @@ impl FromStr for Version {
     /// Parses `0.10.2`, `0.11`, `0.11.0rc1`, `0.10.2.dev20260501+abc`.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] when it does not begin with two numbers.
+    /// [`crate::ErrorKind::InvalidArgument`] when it does not begin with two numbers.
     fn from_str(text: &str) -> Result<Self, Error> {
         let refuse = || {
-            Error::new(
-                ErrorKind::InvalidArgument,
-                format!("`{text}` is not a version of JAX"),
-            )
-            .hint("write it as in `pip list`, such as `0.10.2`")
+            Error::invalid_argument(format!("`{text}` is not a version of JAX"))
+                .hint("write it as in `pip list`, such as `0.10.2`")
         };
         let mut numbers = [0; 3];
         let mut rest = text.trim();

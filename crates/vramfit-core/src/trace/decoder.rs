@@ -8,7 +8,7 @@ use super::event::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
 use super::header::Header;
 use super::wire::{Crc, MAGIC, MAX_JSON_BYTES, VERSION, tag};
 use crate::allocator::PoolSpace;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::program::{EstimateSource, ScratchPhase};
 
 /// Why reading stopped inside a record.
@@ -25,7 +25,7 @@ pub(super) type ReadResult<T> = Result<T, ReadStop>;
 
 /// Says that the file is not a trace that this code can read.
 pub(super) fn invalid(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidFile, message)
+    Error::invalid_file(message)
 }
 
 /// A buffered reader that keeps the checksum of what it has handed out.
@@ -94,7 +94,7 @@ impl<R: Read> Decoder<R> {
                 Err(error) if error.kind() == IoKind::Interrupted => {}
                 Err(error) => {
                     self.buffer.clear();
-                    let what = Error::new(ErrorKind::Io, "the trace could not be read");
+                    let what = Error::io("the trace could not be read");
                     return Err(ReadStop::Failed(what.cause(error)));
                 }
             }

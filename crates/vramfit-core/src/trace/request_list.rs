@@ -13,7 +13,7 @@ use super::event::{Event, Purpose, TextId};
 use super::event_source::EventSource;
 use super::header::{Footer, Header};
 use crate::allocator::PoolSpace;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Longest line in bytes; two numbers of 64 bits and a letter are 43.
 const MAX_LINE: u64 = 256;
@@ -107,7 +107,7 @@ impl<R: Read> EventSource for RequestList<R> {
             let count = bounded.read_line(&mut self.line).map_err(|error| {
                 match error.kind() {
                     std::io::ErrorKind::InvalidData => invalid("the list is not UTF-8 text"),
-                    _ => Error::new(ErrorKind::Io, "the list could not be read"),
+                    _ => Error::io("the list could not be read"),
                 }
                 .cause(error)
             })?;
@@ -138,6 +138,7 @@ impl<R: Read> EventSource for RequestList<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn read(text: &str) -> Result<Vec<Event>> {
         let mut trace = RequestList::new(text.as_bytes());

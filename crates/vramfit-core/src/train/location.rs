@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// Where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl SourceLocation {
 
     /// Returns an error about the value there.
     pub(super) fn error(&self, what: &str) -> Error {
-        Error::new(ErrorKind::InvalidArgument, format!("{self}: {what}"))
+        Error::invalid_argument(format!("{self}: {what}"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Overrides of keys: `--set KEY=VALUE` of the command line.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 use super::key::Key;
 use super::keys::keys;
@@ -14,10 +14,8 @@ use crate::nearest::nearest;
 pub(super) fn parse_override(text: &str) -> Result<(&'static Key, String)> {
     let location = SourceLocation::Option(text.to_owned());
     let Some((name, value)) = text.split_once('=') else {
-        return Err(
-            Error::new(ErrorKind::InvalidArgument, format!("{location} has no `=`"))
-                .hint("write a key and its value: `--set data.batch_size=64`"),
-        );
+        return Err(Error::invalid_argument(format!("{location} has no `=`"))
+            .hint("write a key and its value: `--set data.batch_size=64`"));
     };
     let (name, value) = (name.trim(), value.trim());
     let Some(key) = keys().find(|key| key.dotted() == name) else {

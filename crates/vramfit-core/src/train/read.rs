@@ -84,7 +84,7 @@ fn read_file(file: &Path, text: &str, raw: &mut RawConfig) -> Result<()> {
         let location =
             SourceLocation::in_file(file, text, error.span().map_or(0, |span| span.start));
         let message = format!("{location} is not valid TOML");
-        Error::new(ErrorKind::InvalidFile, message)
+        Error::invalid_file(message)
             .cause(error.message())
             .hint("`vramfit train --init` writes a template")
     })?;
@@ -213,7 +213,7 @@ fn with_defaults(file: &Path, raw: &RawConfig) -> Result<Config> {
                 let shown = file.display();
                 let message = format!("`{shown}` has no `{}` in `[{}]`", key.name, key.section);
                 let description = key.description.trim_end_matches('.');
-                return Err(Error::new(ErrorKind::InvalidArgument, message)
+                return Err(Error::invalid_argument(message)
                     .hint(format!("add `{}`: {description}", key.line())));
             }
         };

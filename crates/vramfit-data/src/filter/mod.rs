@@ -19,7 +19,7 @@ mod zstd;
 
 use std::fmt;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::hdf5::FilterStep;
 use kinds::Filter;
@@ -234,11 +234,7 @@ fn unsupported(step: &FilterStep, why: &str) -> Error {
         "" => "of no known name",
         name => name,
     });
-    Error::new(
-        ErrorKind::UnsupportedFeature,
-        format!("filter {} ({name}) is not supported{why}", step.id),
+    Error::unsupported_feature(format!("filter {} ({name}) is not supported{why}", step.id)).hint(
+        format!("rewrite the file where the filter is installed: {REPACK}"),
     )
-    .hint(format!(
-        "rewrite the file where the filter is installed: {REPACK}"
-    ))
 }

@@ -1,6 +1,6 @@
 //! What is to be generated, checked and completed with what was not said.
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use crate::write::{Compression, Number, Storage};
 
@@ -126,7 +126,7 @@ impl GenerateOptions {
     /// # Errors
     /// `invalid-argument`, naming the option.
     pub fn check(&self) -> Result<()> {
-        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+        let invalid = |message: String| Error::invalid_argument(message);
         if self.samples == 0 {
             return Err(invalid("`--samples` must be at least 1".into()));
         }

@@ -1,6 +1,6 @@
 //! Attributes: their names, and their values byte by byte.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::bounded_reader::BoundedReader;
 use super::container::Container;
@@ -51,8 +51,7 @@ fn each(header: &Header, mut work: impl FnMut(Result<Cursor<'_>>) -> Result<()>)
     for message in header.all(kind::ATTRIBUTE) {
         work(match message.is_shared() {
             false => Ok(header.cursor(message)),
-            true => Err(Error::new(
-                ErrorKind::UnsupportedFeature,
+            true => Err(Error::unsupported_feature(
                 "it is stored in the shared message table",
             )),
         })?;

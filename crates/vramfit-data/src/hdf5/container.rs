@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::cache_image::CacheImage;
 use super::cursor::Cursor;
@@ -64,13 +64,10 @@ impl Container {
             Some(0 | 1) => container.read_old(&bytes)?,
             Some(2 | 3) => container.read_new(&bytes)?,
             Some(version) => {
-                return Err(Error::new(
-                    ErrorKind::UnsupportedFeature,
-                    format!(
-                        "`{}` has superblock version {version}; the latest supported is 3",
-                        container.source.path().display()
-                    ),
-                ));
+                return Err(Error::unsupported_feature(format!(
+                    "`{}` has superblock version {version}; the latest supported is 3",
+                    container.source.path().display()
+                )));
             }
             None => {
                 return Err(container
@@ -81,14 +78,11 @@ impl Container {
         unclosed::must_be_closed(&container.source, bytes[8], flags)?;
         container.root = root;
         if end > container.source.length() {
-            return Err(Error::new(
-                ErrorKind::InvalidFile,
-                format!(
-                    "`{}` is truncated: it has {} of {end} bytes",
-                    container.source.path().display(),
-                    container.source.length()
-                ),
-            )
+            return Err(Error::invalid_file(format!(
+                "`{}` is truncated: it has {} of {end} bytes",
+                container.source.path().display(),
+                container.source.length()
+            ))
             .hint("copy it again, or wait until the program that writes it has closed it"));
         }
         if let Some(extension) = extension {
@@ -237,12 +231,9 @@ fn find_superblock(source: &Source) -> Result<u64> {
     }
     let path = source.path().display();
     if source.length() == 0 {
-        let error = Error::new(ErrorKind::InvalidFile, format!("`{path}` is empty"));
+        let error = Error::invalid_file(format!("`{path}` is empty"));
         return Err(error
             .hint("the program that creates it has not written any data yet, or was terminated before it did"));
     }
-    Err(Error::new(
-        ErrorKind::InvalidFile,
-        format!("`{path}` is not an HDF5 file"),
-    ))
+    Err(Error::invalid_file(format!("`{path}` is not an HDF5 file")))
 }

@@ -1,6 +1,6 @@
 //! A dataset as all messages of its object header describe it.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::container::Container;
 use super::dataspace::Dataspace;
@@ -37,11 +37,10 @@ impl Description {
             .resolve(kind::FILTERS)?
             .resolve(kind::FILL)?;
         if header.find(kind::EXTERNAL_FILES).is_some() {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
-                "external raw data files are not supported",
-            )
-            .hint("copy them into the HDF5 file: `h5repack old.h5 new.h5`"));
+            return Err(
+                Error::unsupported_feature("external raw data files are not supported")
+                    .hint("copy them into the HDF5 file: `h5repack old.h5 new.h5`"),
+            );
         }
         let message = |kind, what| header.find(kind).ok_or_else(|| header.without(what));
         let space = message(kind::DATASPACE, "dataspace")?;

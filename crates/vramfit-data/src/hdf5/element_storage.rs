@@ -1,7 +1,7 @@
 //! Whether the elements of a datatype are stored inline or refer to other parts of the file: what can be copied
 //! byte by byte, what has to be followed, and what cannot be copied into another file.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::cursor::Cursor;
 use super::datatype::{Datatype, MAX_TYPE_DEPTH, bytes_for, descend, read_name};
@@ -92,10 +92,9 @@ fn read(cursor: &mut Cursor<'_>, depth: usize) -> Result<ElementStorage> {
         }
         11 => return Ok(inner(read(cursor, depth)?)),
         class => {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
-                format!("datatype class {class} is not supported"),
-            ));
+            return Err(Error::unsupported_feature(format!(
+                "datatype class {class} is not supported"
+            )));
         }
     }
     Ok(ElementStorage::Inline)

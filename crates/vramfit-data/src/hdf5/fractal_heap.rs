@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::bounded_reader::BoundedReader;
 use super::checksum::checksum;
@@ -37,8 +37,7 @@ impl FractalHeap {
         let id_length = cursor.u16()?.into();
         let filters = cursor.u16()?;
         if filters != 0 {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
+            return Err(Error::unsupported_feature(
                 "groups with compressed names are not supported",
             )
             .hint("rewrite the file: `h5repack old.h5 new.h5`"));
@@ -103,8 +102,7 @@ impl FractalHeap {
                 let length = usize::from(first & 0xf) + 1;
                 Ok((self.address, cursor.take(length)?.to_vec()))
             }
-            _ => Err(Error::new(
-                ErrorKind::UnsupportedFeature,
+            _ => Err(Error::unsupported_feature(
                 "names and attributes larger than a heap block are not supported",
             )),
         }

@@ -1,6 +1,6 @@
 //! Object headers: the list of messages that describes a group, a dataset or a named type.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::bounded_reader::BoundedReader;
 use super::container::Container;
@@ -48,11 +48,10 @@ pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message,
         cursor.length()?;
     }
     if version == 3 && place == 1 {
-        return Err(Error::new(
-            ErrorKind::UnsupportedFeature,
-            "the shared message table is not supported",
-        )
-        .hint("rewrite the file without them: `h5repack old.h5 new.h5`"));
+        return Err(
+            Error::unsupported_feature("the shared message table is not supported")
+                .hint("rewrite the file without them: `h5repack old.h5 new.h5`"),
+        );
     }
     let address = cursor.known_address("a shared message")?;
     let mut other = Header::read(container, address)?;
@@ -248,10 +247,9 @@ impl Header {
             return Ok(());
         }
         if kind > kind::LAST && flags & MUST_UNDERSTAND != 0 {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
-                format!("a mandatory message has the unknown type {kind:#x}"),
-            ));
+            return Err(Error::unsupported_feature(format!(
+                "a mandatory message has the unknown type {kind:#x}"
+            )));
         }
         if self.messages.len() == MAX_MESSAGES {
             return Err(cursor.damaged("the object has too many messages"));

@@ -1,6 +1,6 @@
 //! The layout message: where the elements of a dataset are.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::cursor::Cursor;
 use super::dataspace::MAX_AXES;
@@ -79,10 +79,9 @@ impl Layout {
                         collection: cursor.known_address("the mapping of a virtual dataset")?,
                         object: cursor.u32()?,
                     }),
-                    class => Err(Error::new(
-                        ErrorKind::UnsupportedFeature,
-                        format!("layout class {class} is not supported"),
-                    )),
+                    class => Err(Error::unsupported_feature(format!(
+                        "layout class {class} is not supported"
+                    ))),
                 }
             }
         }
@@ -133,10 +132,9 @@ fn read_indexed(cursor: &mut Cursor<'_>) -> Result<Layout> {
             Index::BTree2
         }
         kind => {
-            return Err(Error::new(
-                ErrorKind::UnsupportedFeature,
-                format!("chunk index type {kind} is not supported"),
-            ));
+            return Err(Error::unsupported_feature(format!(
+                "chunk index type {kind} is not supported"
+            )));
         }
     };
     let address = cursor.address()?;

@@ -3,7 +3,7 @@
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::container::Container;
 use super::group::{self, Target};
@@ -55,10 +55,9 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
                 open.extend(names(path));
             }
             Target::Unknown(kind) => {
-                return Err(Error::new(
-                    ErrorKind::UnsupportedFeature,
-                    format!("`{path}`: links of the type {kind} are not supported"),
-                ));
+                return Err(Error::unsupported_feature(format!(
+                    "`{path}`: links of the type {kind} are not supported"
+                )));
             }
         }
     }
@@ -76,13 +75,10 @@ fn names(path: &str) -> Vec<String> {
 
 fn nothing(container: &Container, path: &str, name: &str, links: &[group::Link]) -> Error {
     let file = container.source().path().display();
-    let error = Error::new(
-        ErrorKind::InvalidArgument,
-        match path.trim_matches('/') == name {
-            true => format!("`{file}` contains no `{path}`"),
-            false => format!("`{file}` contains no `{path}`: `{name}` does not exist"),
-        },
-    );
+    let error = Error::invalid_argument(match path.trim_matches('/') == name {
+        true => format!("`{file}` contains no `{path}`"),
+        false => format!("`{file}` contains no `{path}`: `{name}` does not exist"),
+    });
     let mut there = links.iter().map(|link| format!("`{}`", link.name));
     let named: Vec<_> = there.by_ref().take(8).collect();
     match (named.is_empty(), there.count()) {
@@ -101,10 +97,9 @@ pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Containe
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !stays {
-        return Err(Error::new(
-            ErrorKind::UnsupportedFeature,
-            format!("a link refers to the file `{name}`, outside the directory of this file"),
-        )
+        return Err(Error::unsupported_feature(format!(
+            "a link refers to the file `{name}`, outside the directory of this file"
+        ))
         .hint("copy it into the directory of this file and make the link's path relative"));
     }
     let beside = container.source().path().with_file_name("").join(path);

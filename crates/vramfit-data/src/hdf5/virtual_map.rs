@@ -2,7 +2,7 @@
 //!
 //! Only what concatenates is understood: each source is one block, with whole rows on both sides.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::container::Container;
 use super::cursor::Cursor;
@@ -49,10 +49,9 @@ pub(crate) fn read(container: &Container, collection: u64, object: u32) -> Resul
 }
 
 pub(crate) fn unsupported(why: &str) -> Error {
-    Error::new(
-        ErrorKind::UnsupportedFeature,
-        format!("virtual datasets are supported only where they join whole rows: {why}"),
-    )
+    Error::unsupported_feature(format!(
+        "virtual datasets are supported only where they join whole rows: {why}"
+    ))
     .hint("read its sources, or copy it into an ordinary dataset")
 }
 

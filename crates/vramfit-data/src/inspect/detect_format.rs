@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::hdf5::Container;
 use crate::source::{Access, Source};
@@ -48,15 +48,13 @@ pub fn open(path: &Path) -> Result<Container> {
 }
 
 fn unsupported_format(path: &Path, what: &str) -> Error {
-    Error::new(
-        ErrorKind::UnsupportedFeature,
-        format!("`{}` is {what}, not an HDF5 file", path.display()),
-    )
+    Error::unsupported_feature(format!("`{}` is {what}, not an HDF5 file", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     #[test]
     fn other_formats_are_named() {

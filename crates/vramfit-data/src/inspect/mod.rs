@@ -188,10 +188,8 @@ fn select(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
         .iter()
         .find(|path| nodes.iter().all(|node| node.path != **path))
     {
-        let error = Error::new(
-            ErrorKind::InvalidArgument,
-            format!("`{}` contains no `{missing}`", file.display()),
-        );
+        let error =
+            Error::invalid_argument(format!("`{}` contains no `{missing}`", file.display()));
         let names: Vec<String> = nodes
             .iter()
             .filter(|node| matches!(node.content, Content::Dataset(_)))

@@ -105,7 +105,7 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::{Error, ErrorKind};
+    use vramfit_core::Error;
 
     use super::*;
 
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn a_block_that_failed_is_tried_again() {
         let cache = BlockCache::new(30);
-        let fail = |_: &mut [u8]| Err(Error::new(ErrorKind::Io, "it is gone"));
+        let fail = |_: &mut [u8]| Err(Error::io("it is gone"));
         let never = |_: &[u8]| unreachable!("there is no block");
         assert!(cache.with_block((0, 7), 10, fail, never).is_err());
         assert!(is_decoded(&cache, 7, 10));

@@ -330,5 +330,5 @@ fn hash_index(dataset: &Dataset, chunks: &mut u64, hash: &mut u64) {
 }
 
 fn invalid(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::InvalidArgument, what)
+    Error::invalid_argument(what)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::batch::{Batch, BatchBuffer};
 use super::batching::BatchPlan;
@@ -199,7 +199,7 @@ impl Loader {
                 Err(error) => {
                     self.stop();
                     let what = "cannot start a reader thread";
-                    return Err(Error::new(ErrorKind::Io, what).cause(error));
+                    return Err(Error::io(what).cause(error));
                 }
             }
         }
@@ -388,10 +388,7 @@ impl Loader {
         if self.shared.is_current_process() {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::InvalidArgument,
-            "this loader was created before `fork()`, so its reader threads do not exist in the child process",
-        )
+        Err(Error::invalid_argument("this loader was created before `fork()`, so its reader threads do not exist in the child process")
         .hint("create the loader in the process that uses it, or start processes with `spawn`"))
     }
 }

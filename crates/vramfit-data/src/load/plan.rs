@@ -3,7 +3,7 @@
 //! The order depends on the file and the options alone: not on the machine's memory or
 //! processors, nor on the number of processes. Otherwise two hosts would read two orders.
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::batch::BatchBuffer;
 use super::buffer_pool::BufferPool;
@@ -184,14 +184,11 @@ impl LoaderPlan {
         let buffers = self.budget.0.saturating_sub(fixed) / batch;
         if buffers < 2 {
             let required = fixed + 2 * batch;
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "the saved order shuffles windows of {}, which exceed the memory budget of {}",
-                    Bytes(plan.window_bytes / 2),
-                    self.budget
-                ),
-            )
+            return Err(Error::invalid_argument(format!(
+                "the saved order shuffles windows of {}, which exceed the memory budget of {}",
+                Bytes(plan.window_bytes / 2),
+                self.budget
+            ))
             .hint(format!(
                 "increase it to at least {} ({required} bytes)",
                 Bytes(required)
@@ -274,7 +271,7 @@ fn default_threads() -> usize {
 fn stack_rows(options: &LoaderOptions, batch: u64) -> Result<u64> {
     let steps = options.super_batch.unwrap_or(1);
     let invalid = |what: &str| {
-        let error = Error::new(ErrorKind::InvalidArgument, what);
+        let error = Error::invalid_argument(what);
         Err(error.hint("use smaller batches, in stacks of 1 to 2^20"))
     };
     if steps == 0 {
@@ -317,9 +314,7 @@ fn too_small(budget: Bytes, required: u64, batch: u64, band: u64, fixed: u64) ->
         0 => String::new(),
         _ => format!(", two windows of {}", Bytes(band)),
     };
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!(
+    Error::invalid_argument(format!(
             "the memory budget of {budget} is too small for two batches of {}{windows}, and {} for decoding",
             Bytes(batch),
             Bytes(fixed)

@@ -299,7 +299,7 @@ mod tests {
         state.buffers.recycle_set(batch.buffers);
         assert!(state.buffers.free_sets() < 3);
         while let NextTask::Run(task) = scheduler.next_task(&mut state.buffers) {
-            let error = Error::new(ErrorKind::Io, "the disk is gone");
+            let error = Error::io("the disk is gone");
             let batches = match task {
                 Task::Fill { batches, .. } => batches,
                 Task::Load { .. } => Vec::new(),

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::copy::CACHE_LINE;
 
@@ -40,7 +40,7 @@ impl Slab {
         let all = each.saturating_mul(count);
         let failed = |error| {
             let what = format!("cannot allocate {} for shuffle windows", Bytes(all as u64));
-            Error::new(ErrorKind::Io, what).cause(error)
+            Error::io(what).cause(error)
         };
         // One more page, so that huge pages can start with the first slab.
         let mut map = MmapMut::map_anon(all.saturating_add(HUGE_PAGE_BYTES)).map_err(failed)?;
@@ -91,6 +91,7 @@ impl Slab {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     #[test]
     fn slabs_are_apart_aligned_and_outlive_each_other() {

@@ -1,6 +1,6 @@
 //! Checks of a loader before anything is read: that there is a batch, and that a saved order is the same.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::batching::BatchPlan;
 use super::options::LoaderOptions;
@@ -8,7 +8,7 @@ use crate::order::{Engine, Order};
 
 /// Rejects a saved order of other rows, or with another seed or kind of shuffle.
 pub(super) fn ensure_resumable(saved: Order, current: Order) -> Result<()> {
-    let invalid = |message| Error::new(ErrorKind::InvalidArgument, message);
+    let invalid = |message| Error::invalid_argument(message);
     if saved.seed() != current.seed() {
         let (saved, current) = (saved.seed(), current.seed());
         return Err(invalid(format!(
@@ -44,5 +44,5 @@ pub(super) fn ensure_one_batch(options: &LoaderOptions, rows: u64) -> Result<()>
         options.super_batch.unwrap_or(1),
         options.batch_size,
     );
-    Err(Error::new(ErrorKind::InvalidArgument, message).hint("stack fewer or smaller batches"))
+    Err(Error::invalid_argument(message).hint("stack fewer or smaller batches"))
 }

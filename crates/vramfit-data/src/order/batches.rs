@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 /// What happens to the rows that do not fill the last batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Batches {
     /// # Errors
     /// `invalid-argument` when the size is 0, or when not one batch would be left.
     pub fn new(rows: u64, size: u64, remainder: RemainderPolicy) -> Result<Self> {
-        let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+        let invalid = |message: String| Error::invalid_argument(message);
         if size == 0 {
             return Err(invalid("the batch size is 0".into()).hint("use a batch size of 1 or more"));
         }
@@ -118,20 +118,16 @@ impl Batch {
     pub fn shard(&self, shard: ShardOptions) -> Result<ShardSlice> {
         let ShardOptions { index, count } = shard;
         if index >= count {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("process number {index} is out of range for {count} processes"),
-            )
+            return Err(Error::invalid_argument(format!(
+                "process number {index} is out of range for {count} processes"
+            ))
             .hint("number the processes from 0, each with its own number"));
         }
         if !self.size.is_multiple_of(count) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "a batch of {} rows cannot be divided equally among {count} processes",
-                    self.size
-                ),
-            )
+            return Err(Error::invalid_argument(format!(
+                "a batch of {} rows cannot be divided equally among {count} processes",
+                self.size
+            ))
             .hint(format!(
                 "use a batch size of {}",
                 self.size.next_multiple_of(count)

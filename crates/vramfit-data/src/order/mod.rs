@@ -17,7 +17,7 @@ mod state;
 mod window;
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 pub use batches::{Batch, Batches, RemainderPolicy, ShardOptions, ShardSlice};
 pub use choice::{EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, choose};
@@ -94,7 +94,7 @@ impl Order {
     /// # Errors
     /// `invalid-argument` when there are no rows or too many, or when a block or a window has no size.
     pub fn new(rows: u64, seed: u64, engine: Engine, subset: RowSubset) -> Result<Self> {
-        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidArgument, message));
+        let invalid = |message: String| Err(Error::invalid_argument(message));
         if rows == 0 {
             return invalid("there are no rows to order".into());
         }

@@ -6,7 +6,7 @@
 //! which is what allows an epoch to be entered anywhere.
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::Purpose;
 use crate::splitmix::{MixKey, below};
@@ -38,18 +38,14 @@ impl Split {
     /// `invalid-argument` when the fraction is not between 0 and 1, or leaves one of the sets empty.
     pub fn new(rows: u64, fraction: f64, mode: SplitMode, seed: u64) -> Result<Self> {
         if !(fraction > 0.0 && fraction < 1.0) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("a validation fraction of {fraction} is not between 0 and 1"),
-            )
+            return Err(Error::invalid_argument(format!(
+                "a validation fraction of {fraction} is not between 0 and 1"
+            ))
             .hint("write 10 % as `0.1`"));
         }
         let validation_rows = (rows as f64 * fraction).round() as u64;
         if validation_rows == 0 || validation_rows >= rows {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("a validation fraction of {fraction} of {rows} rows leaves one of the two sets empty"),
-            )
+            return Err(Error::invalid_argument(format!("a validation fraction of {fraction} of {rows} rows leaves one of the two sets empty"))
             .hint("choose a fraction that gives each set at least one row"));
         }
         Ok(Split {
@@ -64,13 +60,10 @@ impl Split {
         if self.validation_rows > 0 && self.validation_rows < rows {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
-                "{} validation rows out of {rows} leave one of the two sets empty",
-                self.validation_rows
-            ),
-        )
+        Err(Error::invalid_argument(format!(
+            "{} validation rows out of {rows} leave one of the two sets empty",
+            self.validation_rows
+        ))
         .hint("choose another fraction, or a file with more rows"))
     }
 }
@@ -175,6 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use vramfit_core::ErrorKind;
 
     fn error_of(rows: u64, fraction: f64) -> String {
         let error = Split::new(rows, fraction, SplitMode::Spread, 0).unwrap_err();

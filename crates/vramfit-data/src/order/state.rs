@@ -64,12 +64,8 @@ impl LoaderState {
     /// # Errors
     /// `invalid-file` when the text is no state, is of another version, or contradicts itself.
     pub fn parse_json(text: &str) -> Result<Self> {
-        let invalid = |what: &str| {
-            Error::new(
-                ErrorKind::InvalidFile,
-                format!("this is not a loader state: {what}"),
-            )
-        };
+        let invalid =
+            |what: &str| Error::invalid_file(format!("this is not a loader state: {what}"));
         let value: serde_json::Value = serde_json::from_str(text)
             .map_err(|error| invalid("it is not valid JSON").cause(error))?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {

@@ -4,7 +4,7 @@
 //! become infinite.
 
 use half::{bf16, f16};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::overflow::{self, Overflow};
 use crate::hdf5::{Axis, Number, Numbers, Scalar};
@@ -73,10 +73,11 @@ impl Converter {
                 _ => gather::<8>,
             }),
             false => Kernel::Each(conversion(from.scalar, to).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!("cannot convert {} to {}", from.scalar.name(), to.name()),
-                )
+                Error::invalid_argument(format!(
+                    "cannot convert {} to {}",
+                    from.scalar.name(),
+                    to.name()
+                ))
                 .hint("floats convert to floats, and integers to integers or floats")
             })?),
         };
@@ -144,10 +145,7 @@ impl Converter {
         };
         done.map_err(|Overflow(value)| {
             let (from, to) = (self.from.scalar.name(), self.to.name());
-            let error = Error::new(
-                ErrorKind::InvalidArgument,
-                format!("the value {value} is out of range for {to}"),
-            );
+            let error = Error::invalid_argument(format!("the value {value} is out of range for {to}"));
             error.hint(format!(
                 "keep the datatype of the file, {from}: `dtype={{\"NAME\": \"{from}\"}}`, for 64 bits with `jax_enable_x64`; or store \
                  smaller numbers"

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::virtual_source::{self, VirtualSource};
 use crate::filter::Pipeline;
@@ -100,11 +100,10 @@ impl Dataset {
     fn open_any(container: &Container, path: &str, is_source: bool) -> Result<Dataset> {
         let (found, header) = object::find(container, path)?;
         if !Description::is_present(&header) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("`{path}` is not a dataset"),
-            )
-            .hint("name a dataset in it, such as `group/data`"));
+            return Err(
+                Error::invalid_argument(format!("`{path}` is not a dataset"))
+                    .hint("name a dataset in it, such as `group/data`"),
+            );
         }
         let open = || Dataset::from_description(Description::read(found, header)?, path, is_source);
         open().map_err(|error| of_dataset(path, &error))
@@ -120,7 +119,7 @@ impl Dataset {
             fill,
         } = description;
         if space.is_null {
-            return Err(Error::new(ErrorKind::InvalidArgument, "it has no values"));
+            return Err(Error::invalid_argument("it has no values"));
         }
         let (shape, max_shape) = (space.shape, space.max_shape);
         let size = datatype.size();
@@ -287,5 +286,5 @@ pub(crate) fn of_dataset(path: &str, error: &Error) -> Error {
 }
 
 pub(crate) fn unsupported(what: &str) -> Error {
-    Error::new(ErrorKind::UnsupportedFeature, what)
+    Error::unsupported_feature(what)
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::convert::Converter;
 use super::dataset::{Dataset, Storage, of_dataset, unsupported};
@@ -396,5 +396,5 @@ impl RowReader {
 }
 
 pub(super) fn invalid(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, what)
+    Error::invalid_argument(what)
 }

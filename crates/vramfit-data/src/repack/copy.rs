@@ -277,9 +277,5 @@ fn differs(plan: &RepackPlan, what: &dyn std::fmt::Display) -> Error {
 }
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("cannot read the file `{}`", path.display()),
-    )
-    .cause(error)
+    Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
 }

@@ -1,7 +1,7 @@
 //! How many rows of a dataset are read at a time, so that memory is bounded and no chunk of the old file
 //! is decoded more often than necessary.
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use crate::read::{Dataset as SourceDataset, Storage as Stored};
 use crate::write::{Dataset, Storage};
@@ -70,14 +70,11 @@ pub(super) fn plan_memory(
         let least = shape.chunk_rows * shape.row_bytes;
         if least > most {
             let needed = Bytes(least * pieces_in_memory(1) + scratch);
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "the memory budget of {memory} is too small for the chunks of `/{}`, which have {}",
-                    dataset.path,
-                    Bytes(least)
-                ),
-            )
+            return Err(Error::invalid_argument(format!(
+                "the memory budget of {memory} is too small for the chunks of `/{}`, which have {}",
+                dataset.path,
+                Bytes(least)
+            ))
             .hint(format!(
                 "use `--memory {}` or more",
                 whole_mebibytes(needed)

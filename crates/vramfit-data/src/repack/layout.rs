@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::manifest::StreamedDataset;
 use super::{Chunk, RepackOptions, Shuffle};
@@ -75,15 +75,12 @@ pub(super) fn decide(
                 notes[at] = Some(format!("chunked, because {reason}"));
             }
             if chunk_bytes > MAX_CHUNK_BYTES {
-                return Err(Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!(
-                        "a chunk of {rows} rows of `/{}` has {}, but the maximum is {}",
-                        dataset.path,
-                        Bytes(chunk_bytes),
-                        Bytes(MAX_CHUNK_BYTES)
-                    ),
-                )
+                return Err(Error::invalid_argument(format!(
+                    "a chunk of {rows} rows of `/{}` has {}, but the maximum is {}",
+                    dataset.path,
+                    Bytes(chunk_bytes),
+                    Bytes(MAX_CHUNK_BYTES)
+                ))
                 .hint("use fewer rows per chunk, or `--compression none`"));
             }
             dataset.storage = Storage::Chunked { rows, compression };

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::Omission;
 use super::value::{Values, elsewhere, written};
@@ -315,5 +315,5 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
 }
 
 fn unsupported(reason: &str) -> Error {
-    Error::new(ErrorKind::UnsupportedFeature, reason)
+    Error::unsupported_feature(reason)
 }

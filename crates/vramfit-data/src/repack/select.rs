@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::Omission;
 use super::manifest::{FileManifest, StreamedDataset};
@@ -87,7 +87,7 @@ fn ensure_exists(
         ),
         false => format!("`{}` contains no `/{path}`", file.display()),
     };
-    let error = Error::new(ErrorKind::InvalidArgument, message);
+    let error = Error::invalid_argument(message);
     let names: Vec<String> = manifest
         .datasets()
         .take(8)
@@ -100,11 +100,8 @@ fn ensure_exists(
 }
 
 fn link_only(path: &str, to: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!("`/{path}` is a link to `{}`", to.escape_debug()),
-    )
-    .hint("use its target")
+    Error::invalid_argument(format!("`/{path}` is a link to `{}`", to.escape_debug()))
+        .hint("use its target")
 }
 
 /// Where only a further name of an object is kept, that becomes its name.

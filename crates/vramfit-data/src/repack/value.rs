@@ -1,6 +1,6 @@
 //! Values that are copied in memory: attributes, scalars, variable-length strings.
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use crate::hdf5::Container;
 use crate::hdf5::attribute::Attribute;
@@ -94,13 +94,10 @@ impl<'a> Values<'a> {
 
     fn take(&mut self, bytes: u64) -> Result<()> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            Error::new(
-                ErrorKind::UnsupportedFeature,
-                format!(
-                    "attributes, scalars and strings of more than {} in total are not copied",
-                    Bytes(MAX_BYTES)
-                ),
-            )
+            Error::unsupported_feature(format!(
+                "attributes, scalars and strings of more than {} in total are not copied",
+                Bytes(MAX_BYTES)
+            ))
             .hint("store strings with a fixed length, or as numbers")
         })?;
         Ok(())
@@ -128,8 +125,7 @@ pub(super) fn elsewhere(datatype: &DatatypeMessage) -> Error {
         what if what == "references" => what,
         what => format!("{what} with nested references or variable-length strings"),
     };
-    Error::new(
-        ErrorKind::UnsupportedFeature,
-        format!("{what} are not copied: they contain addresses of the old file"),
-    )
+    Error::unsupported_feature(format!(
+        "{what} are not copied: they contain addresses of the old file"
+    ))
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 /// A file's identity at one moment. Two that are equal mean the same content, unless somebody wrote
 /// to the file and then set its time back.
@@ -27,11 +27,7 @@ impl FileFingerprint {
     /// `io` when it cannot be asked for.
     pub fn of(path: &Path) -> Result<FileFingerprint> {
         let metadata = std::fs::metadata(path).map_err(|error| {
-            Error::new(
-                ErrorKind::Io,
-                format!("cannot read the file `{}`", path.display()),
-            )
-            .cause(error)
+            Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
         })?;
         Ok(FileFingerprint {
             length: metadata.len(),

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 pub use fingerprint::FileFingerprint;
 pub use lock::Writer;
@@ -57,20 +57,13 @@ impl Source {
     /// `io` when it cannot be opened or is not a regular file.
     pub fn open(path: &Path, access: Access) -> Result<Source> {
         let failed = |error: std::io::Error| {
-            Error::new(
-                ErrorKind::Io,
-                format!("cannot read the file `{}`", path.display()),
-            )
-            .cause(error)
+            Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
         };
         let must_be_regular = |metadata: &std::fs::Metadata| {
             if metadata.is_file() {
                 return Ok(());
             }
-            let error = Error::new(
-                ErrorKind::Io,
-                format!("`{}` is not a regular file", path.display()),
-            );
+            let error = Error::io(format!("`{}` is not a regular file", path.display()));
             Err(match metadata.is_dir() {
                 true => error,
                 false => error.hint("HDF5 needs random access: copy the data of a pipe or device to a regular file first"),
@@ -148,20 +141,17 @@ impl Source {
         file.read_exact_at(out, offset).map_err(|error| {
             if error.kind() == std::io::ErrorKind::UnexpectedEof {
                 // It was long enough when it was opened.
-                return Error::new(
-                    ErrorKind::InvalidFile,
-                    format!("`{}` was truncated while being read", self.path.display()),
-                )
+                return Error::invalid_file(format!(
+                    "`{}` was truncated while being read",
+                    self.path.display()
+                ))
                 .hint("open it again after the program that writes it has finished");
             }
-            Error::new(
-                ErrorKind::Io,
-                format!(
-                    "cannot read {} bytes at {offset} of `{}`",
-                    out.len(),
-                    self.path.display()
-                ),
-            )
+            Error::io(format!(
+                "cannot read {} bytes at {offset} of `{}`",
+                out.len(),
+                self.path.display()
+            ))
             .cause(error)
         })
     }
@@ -180,13 +170,10 @@ impl Source {
 
     /// Returns what is wrong with the file's content at `offset`, as an error.
     pub fn damaged(&self, offset: u64, what: impl std::fmt::Display) -> Error {
-        Error::new(
-            ErrorKind::InvalidFile,
-            format!(
-                "`{}` is damaged at byte {offset}: {what}",
-                self.path.display()
-            ),
-        )
+        Error::invalid_file(format!(
+            "`{}` is damaged at byte {offset}: {what}",
+            self.path.display()
+        ))
     }
 
     /// Checks that the file holds `length` bytes from `offset` on.
@@ -221,6 +208,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     #[test]
     fn reads_are_the_same_by_every_access() {

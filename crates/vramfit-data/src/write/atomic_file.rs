@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::writer::WriteOptions;
 
@@ -38,10 +38,10 @@ impl AtomicFile {
         let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
         let folder = folder(&target)?;
         if target.exists() && !options.force {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!("`{}` exists and will not be overwritten", path.display()),
-            )
+            return Err(Error::io(format!(
+                "`{}` exists and will not be overwritten",
+                path.display()
+            ))
             .hint("add `--force`, or name another file"));
         }
         // Resumable files have another name than others, so that neither overwrites the other.
@@ -49,10 +49,10 @@ impl AtomicFile {
         let unnamed = options.once.then(|| open_tmpfile(folder)).flatten();
         let is_known = !options.once && name.exists();
         if is_known && !options.force && !options.resume {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!("an earlier attempt left an unfinished `{}`", path.display()),
-            )
+            return Err(Error::io(format!(
+                "an earlier attempt left an unfinished `{}`",
+                path.display()
+            ))
             .hint("add `--resume` to continue it, or `--force` to start over"));
         }
         let (file, name) = match unnamed {
@@ -102,15 +102,12 @@ impl AtomicFile {
         if needed <= available {
             return Ok(());
         }
-        let error = Error::new(
-            ErrorKind::Io,
-            format!(
-                "`{}` needs {needed} ({} bytes), but the disk has {available} ({} bytes) free",
-                path.display(),
-                needed.0,
-                available.0
-            ),
-        );
+        let error = Error::io(format!(
+            "`{}` needs {needed} ({} bytes), but the disk has {available} ({} bytes) free",
+            path.display(),
+            needed.0,
+            available.0
+        ));
         Err(error.hint(match self.options.once {
             true => "choose a disk with more free space",
             false => "use fewer samples, or a disk with more free space",
@@ -148,10 +145,9 @@ impl AtomicFile {
         moved.map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => {
                 let shown = self.target.display();
-                let failure = Error::new(
-                    ErrorKind::Io,
-                    format!("`{shown}` was created in the meantime and will not be overwritten"),
-                );
+                let failure = Error::io(format!(
+                    "`{shown}` was created in the meantime and will not be overwritten"
+                ));
                 failure.hint(match self.options.once {
                     true => "move it away, or add `--force`",
                     false => "move it away and add `--resume`",
@@ -237,10 +233,10 @@ fn create_hidden(path: &Path, name: &Path) -> Result<File> {
         is.is_none() || is != std::fs::metadata(name).map(identity).ok()
     };
     if locked.is_err() || moved() {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("another process is writing `{}`", path.display()),
-        ));
+        return Err(Error::io(format!(
+            "another process is writing `{}`",
+            path.display()
+        )));
     }
     Ok(file)
 }
@@ -256,12 +252,7 @@ fn rename_to_free(name: &Path, target: &Path) -> std::io::Result<()> {
 
 /// Returns the directory that a file is to be in.
 fn folder(target: &Path) -> Result<&Path> {
-    let refuse = |why: &str| {
-        Error::new(
-            ErrorKind::Io,
-            format!("cannot write `{}`: {why}", target.display()),
-        )
-    };
+    let refuse = |why: &str| Error::io(format!("cannot write `{}`: {why}", target.display()));
     if target.file_name().is_none() || target.is_dir() {
         return Err(refuse("it is a directory"));
     }
@@ -286,7 +277,7 @@ fn hidden(target: &Path, ending: &str) -> PathBuf {
 
 /// Returns an error about a file operation.
 pub(super) fn cannot(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot {what} `{}`", path.display())).cause(error)
+    Error::io(format!("cannot {what} `{}`", path.display())).cause(error)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The content of a file to write: datasets with their shapes and filters, attributes, and by the paths
 //! of the datasets its groups.
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::datatype::EncodedDatatype;
 use super::number::Number;
@@ -166,10 +166,10 @@ impl Dataset {
     /// Rejects what HDF5 or this writer cannot store.
     fn check(&self) -> Result<()> {
         let refuse = |why: String| {
-            Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("dataset `{}` cannot be written: {why}", self.path),
-            ))
+            Err(Error::invalid_argument(format!(
+                "dataset `{}` cannot be written: {why}",
+                self.path
+            )))
         };
         if self.path.split('/').any(str::is_empty) {
             return refuse("its path has an empty component".into());
@@ -209,9 +209,7 @@ impl Dataset {
                 ));
             }
             if chunk > limit || self.shape[1..].iter().any(|&n| n > limit) {
-                return Err(Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!(
+                return Err(Error::invalid_argument(format!(
                         "a chunk of {rows} rows of `{}` has {}, but HDF5 limits chunks to less than 4.0 GiB",
                         self.path,
                         Bytes(chunk)
@@ -237,10 +235,10 @@ impl Content {
         for pair in paths.windows(2) {
             let below = pair[1].strip_prefix(pair[0]);
             if below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-                return Err(Error::new(
-                    ErrorKind::InvalidArgument,
-                    format!("two datasets have the same name `{}`", pair[1]),
-                ));
+                return Err(Error::invalid_argument(format!(
+                    "two datasets have the same name `{}`",
+                    pair[1]
+                )));
             }
         }
         Ok(())

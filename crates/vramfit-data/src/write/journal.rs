@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 /// The version of the journal and of the data it describes. An attempt with another version is restarted.
 const SCHEMA: u32 = 1;
@@ -108,7 +108,7 @@ impl Journal {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot write `{}`", path.display())).cause(error)
+    Error::io(format!("cannot write `{}`", path.display())).cause(error)
 }
 
 #[cfg(test)]

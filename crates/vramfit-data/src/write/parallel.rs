@@ -8,7 +8,7 @@ use std::fs::Metadata;
 use std::ops::Range;
 use std::path::Path;
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::content::{Compression, Content, Dataset, Storage};
 use super::pipeline::{EncodedChunk, Pipeline};
@@ -239,7 +239,7 @@ pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
 
 /// Checks the content, and returns the rows of the file and those of a piece.
 fn pieces(content: &Content) -> Result<(u64, u64)> {
-    let refuse = |why: &str| Err(Error::new(ErrorKind::InvalidArgument, why));
+    let refuse = |why: &str| Err(Error::invalid_argument(why));
     let Some(first) = content.datasets.first() else {
         return refuse("a file needs at least one dataset");
     };

@@ -44,11 +44,8 @@ impl Pipeline {
             Storage::Chunked { rows, compression } => (Some(rows), compression),
         };
         let refuse = |level: i64, name: &str, levels: &str| {
-            Error::new(
-                ErrorKind::InvalidArgument,
-                format!("{level} is not a compression level of {name}"),
-            )
-            .hint(format!("use a level of {levels}"))
+            Error::invalid_argument(format!("{level} is not a compression level of {name}"))
+                .hint(format!("use a level of {levels}"))
         };
         let coder = match compression {
             Compression::None => Encoder::None,

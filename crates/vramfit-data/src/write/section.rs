@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::content::{Content, Dataset, Storage};
 
@@ -94,7 +94,7 @@ impl PieceOrder {
 }
 
 fn refuse(why: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, why)
+    Error::invalid_argument(why)
 }
 
 #[cfg(test)]

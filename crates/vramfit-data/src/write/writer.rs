@@ -7,7 +7,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::atomic_file::AtomicFile;
 use super::content::{Content, Storage};
@@ -83,13 +83,10 @@ impl Writer {
             false => None,
         };
         if found.is_none() && output.is_known && options.resume && !options.force {
-            return Err(Error::new(
-                ErrorKind::Io,
-                format!(
-                    "the unfinished `{}` was written with different options",
-                    path.display()
-                ),
-            )
+            return Err(Error::io(format!(
+                "the unfinished `{}` was written with different options",
+                path.display()
+            ))
             .hint("use the options of the first attempt, or `--force` to start over"));
         }
         let (journal, mut done) = match found {
@@ -250,13 +247,10 @@ impl Writer {
         let len = self.output.file.metadata().map_or(0, |data| data.len());
         let missing = self.done.pieces > 0 && len < self.done.end;
         if address != self.done.end || missing || sizes.next().is_some() {
-            return Err(Error::new(
-                ErrorKind::InvalidFile,
-                format!(
-                    "the unfinished `{}` does not match its journal",
-                    self.output.target().display()
-                ),
-            )
+            return Err(Error::invalid_file(format!(
+                "the unfinished `{}` does not match its journal",
+                self.output.target().display()
+            ))
             .hint("add `--force` to start over"));
         }
         Ok(())

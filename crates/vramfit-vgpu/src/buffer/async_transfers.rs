@@ -23,7 +23,7 @@ use crate::pjrt::abi::transfer::{
     AsyncHostToDeviceTransferManagerTransferDataArgs, ClientCreateBuffersForAsyncHostToDeviceArgs,
 };
 use crate::pjrt::event;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::machine_session::Block;
 
@@ -57,12 +57,7 @@ impl TransferManager {
         usize::try_from(index)
             .ok()
             .and_then(|index| self.transfers.get(index))
-            .ok_or_else(|| {
-                Status::new(
-                    StatusCode::InvalidArgument,
-                    format!("there is no transfer {index}"),
-                )
-            })
+            .ok_or_else(|| Status::invalid_argument(format!("transfer {index} does not exist")))
     }
 }
 
@@ -108,7 +103,7 @@ pub(crate) unsafe fn transfer_data(
     args: &mut AsyncHostToDeviceTransferManagerTransferDataArgs,
 ) -> PjrtResult {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
-    let outside = || Status::new(StatusCode::InvalidArgument, "a transfer outside its buffer");
+    let outside = || Status::invalid_argument("a transfer exceeds its buffer");
     let start = usize::try_from(args.offset).map_err(|_| outside())?;
     let length = usize::try_from(args.transfer_size).map_err(|_| outside())?;
     let end = start.checked_add(length).ok_or_else(outside)?;

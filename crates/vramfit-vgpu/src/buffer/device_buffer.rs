@@ -22,7 +22,7 @@ use crate::pjrt::abi::buffer::{
 };
 use crate::pjrt::abi::{self, Buffer as RawBuffer};
 use crate::pjrt::event;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::Block;
 
 /// An array in the memory of a device, or in pinned host memory.
@@ -113,8 +113,7 @@ impl Buffer {
         match &*self.content() {
             BufferContent::Live(storage) => Ok(Arc::clone(storage)),
             BufferContent::Error(error) => Err(error.clone()),
-            BufferContent::Deleted => Err(Status::new(
-                StatusCode::InvalidArgument,
+            BufferContent::Deleted => Err(Status::invalid_argument(
                 "Buffer has been deleted or donated.",
             )),
         }

@@ -21,7 +21,7 @@ use crate::pjrt::abi::buffer::{
     ClientCreateUninitializedBufferArgs,
 };
 use crate::pjrt::event;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::{AllocationRequest, Block};
 
 /// Contents of uploads up to this size are always kept: scalars and keys decide what the program does.
@@ -63,22 +63,13 @@ pub(crate) unsafe fn target_memory(
         return Ok(memory);
     }
     virtual_device::from_raw(target)
-        .ok_or_else(|| {
-            Status::new(
-                StatusCode::InvalidArgument,
-                "neither a device nor a memory was provided",
-            )
-        })?
+        .ok_or_else(|| Status::invalid_argument("neither a device nor a memory was provided"))?
         .memory(MemoryKind::Device)
 }
 
 pub(crate) fn element_type(number: i32) -> PjrtResult<ElementType> {
-    ElementType::from_pjrt(number).ok_or_else(|| {
-        Status::new(
-            StatusCode::InvalidArgument,
-            format!("unknown element type {number}"),
-        )
-    })
+    ElementType::from_pjrt(number)
+        .ok_or_else(|| Status::invalid_argument(format!("unknown element type {number}")))
 }
 
 /// Returns whether the contents of an upload of this size are kept.
@@ -170,10 +161,10 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> PjrtResult {
         return Ok(());
     }
     if args.dst_size < size {
-        return Err(Status::new(
-            StatusCode::InvalidArgument,
-            format!("`dst_size` must be >= {size}, got {}", args.dst_size),
-        ));
+        return Err(Status::invalid_argument(format!(
+            "`dst_size` must be >= {size}, got {}",
+            args.dst_size
+        )));
     }
     let storage = source.storage()?;
     let bytes = read_value(&source.shape, &storage.value)?;
@@ -207,12 +198,7 @@ pub(crate) unsafe fn raw_to_host(args: &mut BufferCopyRawToHostArgs) -> PjrtResu
     let part = start
         .checked_add(length)
         .and_then(|end| bytes.get(start..end))
-        .ok_or_else(|| {
-            Status::new(
-                StatusCode::InvalidArgument,
-                "the part to copy lies outside the buffer",
-            )
-        })?;
+        .ok_or_else(|| Status::invalid_argument("the part to copy lies outside the buffer"))?;
     ptr::copy_nonoverlapping(part.as_ptr(), args.dst.cast::<u8>(), part.len());
     args.event = event::ready(Ok(()));
     Ok(())
@@ -257,10 +243,7 @@ pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> PjrtResult {
         set_layout(&mut shape, layout)?;
     }
     if shape.bytes() != source.shape.bytes() {
-        return Err(Status::new(
-            StatusCode::InvalidArgument,
-            "a bitcast cannot change the size",
-        ));
+        return Err(Status::invalid_argument("a bitcast cannot change the size"));
     }
     args.out_buffer = Buffer::new(Arc::new(shape), source.memory, source.storage()?).into_raw();
     Ok(())

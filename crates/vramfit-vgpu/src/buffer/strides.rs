@@ -5,7 +5,7 @@ use std::ptr;
 use vramfit_core::program::Shape;
 
 use crate::pjrt::abi::buffer::BufferMemoryLayout;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// Byte strides of a dense array whose dimensions vary in this order, fastest first.
 pub(crate) fn minor_to_major_strides(
@@ -46,12 +46,8 @@ pub(crate) unsafe fn layout_strides(
 ) -> PjrtResult<Vec<i64>> {
     const STRIDES: i32 = 1;
     let rank = shape.dims.len();
-    let rank_error = || {
-        Status::new(
-            StatusCode::InvalidArgument,
-            "a layout of another rank than its array",
-        )
-    };
+    let rank_error =
+        || Status::invalid_argument("the rank of a layout differs from that of its array");
     // SAFETY: `type` says which field of the union holds.
     unsafe {
         if layout.r#type == STRIDES {

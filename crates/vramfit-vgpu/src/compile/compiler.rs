@@ -187,7 +187,7 @@ pub(crate) unsafe fn compile(
             Err(_) => {}
         }
     }
-    Err(first_error.unwrap_or_else(|| Status::internal("there is no compile attempt")))
+    Err(first_error.unwrap_or_else(|| Status::internal("no compile attempt was made")))
 }
 
 /// A program compiled another way, only to measure it.

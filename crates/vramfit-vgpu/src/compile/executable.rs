@@ -19,7 +19,7 @@ use crate::pjrt::abi::executable::{
     ExecutableSizeOfGeneratedCodeInBytesArgs, Program as RawProgram,
 };
 use crate::pjrt::layouts;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// A compiled program that is not loaded.
 pub(crate) struct Executable {
@@ -144,9 +144,8 @@ pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs
     if program.code.is_null() {
         program.code_size = module.len();
     } else if program.code_size < module.len() {
-        return Err(Status::new(
-            StatusCode::InvalidArgument,
-            "the space for the program is too small",
+        return Err(Status::invalid_argument(
+            "the buffer for the program is too small",
         ));
     } else {
         ptr::copy_nonoverlapping(module.as_ptr(), program.code.cast(), module.len());

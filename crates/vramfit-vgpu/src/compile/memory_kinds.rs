@@ -59,17 +59,13 @@ fn shapes(values: &[DeclaredValue]) -> PjrtResult<Vec<Shape>> {
 }
 
 fn shape(value: &DeclaredValue) -> PjrtResult<Shape> {
-    let element_type = ElementType::from_name(&value.element_type).ok_or_else(|| {
-        unsupported(&format!(
-            "element type `{}` is not known",
-            value.element_type
-        ))
-    })?;
+    let element_type = ElementType::from_name(&value.element_type)
+        .ok_or_else(|| unsupported(&format!("unknown element type `{}`", value.element_type)))?;
     // The names that XLA's client knows (`GetMemorySpaceColor` in `xla/pjrt/utils.cc`).
     let space = match value.memory_kind.as_str() {
         "" | "device" => MemorySpace::Device,
         "pinned_host" | "unpinned_host" => MemorySpace::Host,
-        other => return Err(unsupported(&format!("memory kind `{other}` is not known"))),
+        other => return Err(unsupported(&format!("unknown memory kind `{other}`"))),
     };
     Ok(Shape {
         space,
@@ -80,7 +76,7 @@ fn shape(value: &DeclaredValue) -> PjrtResult<Shape> {
 fn unsupported(why: &str) -> Status {
     Status::new(
         StatusCode::Unimplemented,
-        format!("vramfit cannot tell which arguments and results are in host memory: {why}"),
+        format!("vramfit cannot determine which arguments and results are in host memory: {why}"),
     )
 }
 

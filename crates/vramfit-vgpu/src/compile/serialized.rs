@@ -8,7 +8,7 @@ use vramfit_core::program::{Program, ProgramTime};
 
 use crate::compile::compiled::{CompiledProgram, Findings};
 use crate::compile::stderr_capture::Warning;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// To be increased when a field changes its meaning.
 const SCHEMA: u32 = 1;
@@ -78,8 +78,7 @@ impl SerializedProgram {
             .ok()
             .filter(|serialized| serialized.schema == SCHEMA)
             .ok_or_else(|| {
-                Status::new(
-                    StatusCode::InvalidArgument,
+                Status::invalid_argument(
                     "vramfit: this executable was not serialized on a virtual GPU of this version; \
                  use a separate compilation cache for the dry run",
                 )

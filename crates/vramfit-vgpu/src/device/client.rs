@@ -124,13 +124,10 @@ unsafe fn pool_options(
     let client = ClientOptions::from_named_values(&named, minor.unsigned_abs())
         .map_err(|error| Status::with_code(error.code, error.message))?;
     let plugin = PluginSettings::read(|name| std::env::var(name).ok()).map_err(|abort| {
-        Status::new(
-            StatusCode::InvalidArgument,
-            format!(
-                "vramfit: on a real GPU this process would abort here: {}",
-                abort.message
-            ),
-        )
+        Status::invalid_argument(format!(
+            "vramfit: on a real GPU this process would abort here: {}",
+            abort.message
+        ))
     })?;
     for ignored in &plugin.ignored {
         crate::session::log::print_line(ignored);
@@ -319,10 +316,7 @@ impl Client {
             .and_then(|id| self.devices.get(id))
             .copied()
             .ok_or_else(|| {
-                Status::new(
-                    StatusCode::InvalidArgument,
-                    format!("No matching device found for device_id {id}"),
-                )
+                Status::invalid_argument(format!("No matching device found for device_id {id}"))
             })
     }
 }
@@ -342,13 +336,10 @@ pub(crate) unsafe fn lookup_addressable_device(
         .iter()
         .find(|device| device.ordinal == ordinal && ordinal.is_some());
     args.addressable_device = found.map(|device| device.raw()).ok_or_else(|| {
-        Status::new(
-            StatusCode::InvalidArgument,
-            format!(
-                "No matching device found for local_hardware_id {}",
-                args.local_hardware_id
-            ),
-        )
+        Status::invalid_argument(format!(
+            "No matching device found for local_hardware_id {}",
+            args.local_hardware_id
+        ))
     })?;
     Ok(())
 }
@@ -365,10 +356,9 @@ pub(crate) unsafe fn default_device_assignment(
     let requested = (args.num_replicas * args.num_partitions) as usize;
     let available = from_raw(args.client)?.devices.len();
     if requested > available || requested > args.default_assignment_size {
-        return Err(Status::new(
-            StatusCode::InvalidArgument,
-            format!("{requested} devices are requested, {available} are available"),
-        ));
+        return Err(Status::invalid_argument(format!(
+            "{requested} devices are requested, {available} are available"
+        )));
     }
     for id in 0..requested {
         args.default_assignment.add(id).write(id as c_int);

@@ -92,7 +92,7 @@ pub(crate) fn get_or_create(
     }
     let machine = MACHINE
         .get()
-        .ok_or_else(|| Status::internal("there is no machine"))?;
+        .ok_or_else(|| Status::internal("no machine was created"))?;
     if machine.options != *options {
         return Err(Status::new(
             StatusCode::FailedPrecondition,

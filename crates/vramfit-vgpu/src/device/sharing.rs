@@ -73,12 +73,9 @@ pub(crate) fn visible_gpus(
 fn named_path(name: &str) -> PjrtResult<PathBuf> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(is_allowed) {
-        return Err(Status::new(
-            StatusCode::InvalidArgument,
-            format!(
-                "vramfit: `{name}` is not a valid name for shared GPUs; use letters, digits and `-_.`"
-            ),
-        ));
+        return Err(Status::invalid_argument(format!(
+            "vramfit: `{name}` is not a valid name for shared GPUs; use letters, digits and `-_.`"
+        )));
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     // SAFETY: takes no argument and cannot fail.

@@ -19,7 +19,7 @@ use crate::pjrt::abi::device::{
     DeviceMemoryStatsArgs,
 };
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// One virtual GPU.
 pub(crate) struct Device {
@@ -88,10 +88,7 @@ impl Device {
     /// When it is another process's.
     pub(crate) fn ordinal(&self) -> PjrtResult<u32> {
         self.ordinal.ok_or_else(|| {
-            Status::new(
-                StatusCode::InvalidArgument,
-                format!("device {} belongs to another process", self.id),
-            )
+            Status::invalid_argument(format!("device {} belongs to another process", self.id))
         })
     }
 
@@ -286,7 +283,7 @@ pub(crate) unsafe fn default_memory(args: &mut DeviceDefaultMemoryArgs) -> PjrtR
 /// Called by JAX before every compile, too: `bytes_limit` becomes the compiler's budget.
 pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> PjrtResult {
     let ordinal = require_device(args.device)?.ordinal()?;
-    let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
+    let machine = machine::get().ok_or_else(|| Status::internal("no machine was created"))?;
     let stats = machine.session().stats(ordinal).ok_or_else(|| {
         // The CUDA client's error for allocators without statistics, for which JAX returns `None`.
         Status::unimplemented("memory statistics of this allocator")

@@ -63,14 +63,11 @@ impl<'a> DeviceCall<'a> {
             slice::from_raw_parts(args.argument_lists.add(row).read(), args.num_args)
         };
         if raw.len() != program.parameters.len() {
-            return Err(Status::new(
-                StatusCode::InvalidArgument,
-                format!(
-                    "Execution supplied {} buffers but compiled program expected {} buffers",
-                    raw.len(),
-                    program.parameters.len()
-                ),
-            ));
+            return Err(Status::invalid_argument(format!(
+                "Execution supplied {} buffers but compiled program expected {} buffers",
+                raw.len(),
+                program.parameters.len()
+            )));
         }
         let arguments: Vec<&Buffer> = raw
             .iter()
@@ -87,14 +84,11 @@ impl<'a> DeviceCall<'a> {
             if !non_donatable.contains(&(alias.parameter as i64)) {
                 donors[alias.output] = Some(alias.parameter);
             } else if alias.must {
-                return Err(Status::new(
-                    StatusCode::InvalidArgument,
-                    format!(
-                        "An input was configured to be must-alias at compile time but not \
+                return Err(Status::invalid_argument(format!(
+                    "An input was configured to be must-alias at compile time but not \
                          donated at runtime: allocation {}",
-                        alias.parameter
-                    ),
-                ));
+                    alias.parameter
+                )));
             } else {
                 copied_outputs.push(alias.output);
             }
@@ -122,16 +116,13 @@ impl<'a> DeviceCall<'a> {
                 .enumerate()
                 .any(|(other, &buffer)| other != donor && buffer == raw[donor]);
             if is_used_twice {
-                return Err(Status::new(
-                    StatusCode::InvalidArgument,
-                    format!(
-                        "Attempt to donate the same buffer twice in Execute() (flattened \
+                return Err(Status::invalid_argument(format!(
+                    "Attempt to donate the same buffer twice in Execute() (flattened \
                          argument {donor}, replica {}, partition {}). Toy example for this bug: \
                          `f(donate(a), donate(a))`. (output {at})",
-                        self.index / self.compiled.program.options.partitions,
-                        self.index % self.compiled.program.options.partitions,
-                    ),
-                ));
+                    self.index / self.compiled.program.options.partitions,
+                    self.index % self.compiled.program.options.partitions,
+                )));
             }
         }
         Ok(())
@@ -393,16 +384,13 @@ fn scratch_error(need: &ScratchNeed, error: &Status) -> Status {
 fn check_argument_sizes(program: &Program, arguments: &[&Buffer]) -> PjrtResult {
     for (number, (shape, argument)) in program.parameters.iter().zip(arguments).enumerate() {
         if shape.bytes() != argument.shape.bytes() {
-            return Err(Status::new(
-                StatusCode::InvalidArgument,
-                format!(
-                    "Executable({}) expected parameter {number} of size {} but got buffer with \
+            return Err(Status::invalid_argument(format!(
+                "Executable({}) expected parameter {number} of size {} but got buffer with \
                      incompatible size {}",
-                    program.name,
-                    shape.bytes(),
-                    argument.shape.bytes()
-                ),
-            ));
+                program.name,
+                shape.bytes(),
+                argument.shape.bytes()
+            )));
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::execute::step_detector;
 use crate::execute::step_detector::StepOptions;
 use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
 use crate::pjrt::event;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::machine_session::Session;
@@ -24,10 +24,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     let _running = RunningExecution::start();
     let loaded = loaded_executable::from_raw(args.executable)?;
     if loaded.is_deleted() {
-        return Err(Status::new(
-            StatusCode::InvalidArgument,
-            "the executable was deleted",
-        ));
+        return Err(Status::invalid_argument("the executable was deleted"));
     }
     let options: ExecuteOptions = read_sized(args.options)
         .unwrap_or_else(crate::pjrt::cuda_plugin::zeroed_struct::<ExecuteOptions>);
@@ -44,7 +41,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         })
         .collect::<PjrtResult<_>>()?;
 
-    let machine = machine::get().ok_or_else(|| Status::internal("no machine"))?;
+    let machine = machine::get().ok_or_else(|| Status::internal("no machine was created"))?;
     let environment = &machine.environment;
     let step_options = StepOptions {
         steps: environment.steps,
@@ -128,8 +125,7 @@ unsafe fn selected_devices(
     if let Some(one) = crate::device::virtual_device::from_raw(args.execute_device) {
         let found: Vec<_> = all.filter(|(_, device)| device.id == one.id).collect();
         return if found.is_empty() {
-            Err(Status::new(
-                StatusCode::InvalidArgument,
+            Err(Status::invalid_argument(
                 "the program does not run on that device",
             ))
         } else {
@@ -137,14 +133,11 @@ unsafe fn selected_devices(
         };
     }
     if args.num_devices != loaded.devices.len() {
-        return Err(Status::new(
-            StatusCode::InvalidArgument,
-            format!(
-                "Attempted to execute with {} argument lists when local device count is {}",
-                args.num_devices,
-                loaded.devices.len()
-            ),
-        ));
+        return Err(Status::invalid_argument(format!(
+            "Attempted to execute with {} argument lists when local device count is {}",
+            args.num_devices,
+            loaded.devices.len()
+        )));
     }
     Ok(all.collect())
 }

@@ -45,7 +45,10 @@ fn load() -> Result<CudaPlugin, Status> {
         None => std::env::var_os("VRAMFIT_REAL_PLUGIN")
             .map(PathBuf::from)
             .ok_or_else(|| {
-                unavailable("vramfit does not know where the CUDA plugin is; `VRAMFIT_REAL_PLUGIN` is not set".to_owned())
+                unavailable(
+                    "the path of the CUDA plugin is unknown: `VRAMFIT_REAL_PLUGIN` is not set"
+                        .to_owned(),
+                )
             })?,
     };
     // SAFETY: the plugin's initializers are those that run when JAX itself loads it.

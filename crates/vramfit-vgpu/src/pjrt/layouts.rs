@@ -87,7 +87,7 @@ fn original_extension() -> PjrtResult<&'static LayoutsExtension> {
     ORIGINAL
         .get()
         .map(|original| &original.0)
-        .ok_or_else(|| Status::internal("the layouts extension is not there"))
+        .ok_or_else(|| Status::internal("the layouts extension is missing"))
 }
 
 /// Replaces the functions that take objects of this crate. The struct grew over the releases: what is

@@ -44,6 +44,11 @@ impl Status {
         }
     }
 
+    /// Makes a failure for a call with an invalid argument.
+    pub(crate) fn invalid_argument(message: impl Into<String>) -> Self {
+        Status::new(StatusCode::InvalidArgument, message)
+    }
+
     /// Makes a failure for an internal error.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Status::new(StatusCode::Internal, message)

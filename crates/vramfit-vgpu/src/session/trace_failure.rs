@@ -39,7 +39,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("vramfit-failure-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         write_reason(&folder, "nobody asked");
-        assert!(!folder.join(FILE_NAME).exists(), "no file is made");
+        assert!(!folder.join(FILE_NAME).exists(), "no file is created");
         std::fs::write(folder.join(FILE_NAME), [0; FILE_BYTES]).expect("written");
         write_reason(&folder, &"x".repeat(2 * FILE_BYTES));
         let file = std::fs::read(folder.join(FILE_NAME)).expect("read");

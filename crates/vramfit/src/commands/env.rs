@@ -10,7 +10,7 @@ use vramfit_core::gpu::GpuSelection;
 use vramfit_core::lint::{LintInput, lint};
 use vramfit_core::report::render_findings;
 use vramfit_core::settings::{NAME_GPU_HINT, Options, Target, Version, resolve};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::policy::PolicyArgs;
 use crate::files;
@@ -71,8 +71,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         jax: Some(args.jax),
         gpu_budgets: &|| match &overrides.selection {
             Some(_) => overrides.memory(|_| None),
-            None => Err(Error::new(
-                ErrorKind::InvalidArgument,
+            None => Err(Error::invalid_argument(
                 "a size in bytes can only be converted for a known GPU",
             )
             .hint(NAME_GPU_HINT)),
@@ -129,11 +128,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 fn parse_variables(set: &[String]) -> Result<BTreeMap<String, String>> {
     let parse = |text: &String| {
         let (name, value) = text.split_once('=').ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidArgument,
-                format!("`--set {text}` has no value"),
-            )
-            .hint(format!("write `--set {text}=VALUE`"))
+            Error::invalid_argument(format!("`--set {text}` has no value"))
+                .hint(format!("write `--set {text}=VALUE`"))
         })?;
         Ok((name.to_owned(), value.to_owned()))
     };
@@ -167,10 +163,10 @@ fn write_files(directory: &Path, files: &[File], force: bool, output: &mut Outpu
         let path = directory.join(file.path);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| {
-                Error::new(
-                    ErrorKind::Io,
-                    format!("cannot create the directory `{}`", folder.display()),
-                )
+                Error::io(format!(
+                    "cannot create the directory `{}`",
+                    folder.display()
+                ))
                 .cause(error)
             })?;
         }

@@ -5,7 +5,7 @@
 
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::settings::Options;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 use vramfit_gpu::GpuOverrides;
 
 /// The pool of JAX.
@@ -158,10 +158,9 @@ impl PolicyArgs {
 pub(crate) fn check_occupied(occupied: Option<Bytes>, total_bytes: u64) -> Result<()> {
     let total = Bytes(total_bytes);
     match occupied {
-        Some(occupied) if occupied > total => Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("occupied memory of {occupied} is out of range on a GPU of {total}"),
-        )
+        Some(occupied) if occupied > total => Err(Error::invalid_argument(format!(
+            "occupied memory of {occupied} is out of range on a GPU of {total}"
+        ))
         .hint(format!("give at most {}", total.rounded_down()))),
         _ => Ok(()),
     }
@@ -170,6 +169,7 @@ pub(crate) fn check_occupied(occupied: Option<Bytes>, total_bytes: u64) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     #[test]
     fn no_more_can_be_occupied_than_the_gpu_has() {

@@ -10,7 +10,7 @@ use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings;
 use vramfit_core::trace::{EventSource, Reader, RequestList};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::policy::{PoolArgs, check_occupied};
 use crate::files::{is_standard_output, writable, write};
@@ -76,8 +76,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let total_bytes = gpu.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
     if gpu.is_none() && recorded == 0 {
         let message = "a list of requests does not name the GPU";
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
-            .hint("add `--gpu NAME`, such as `h100-80g`"));
+        return Err(Error::invalid_argument(message).hint("add `--gpu NAME`, such as `h100-80g`"));
     }
     check_occupied(args.occupied, total_bytes)?;
     let mut options = settings::Options::from(&args.pool);
@@ -109,15 +108,15 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Opens a trace or a list of requests, whichever it is.
 fn open(path: &Path) -> Result<Box<dyn EventSource>> {
     let shown = path.display();
-    let cannot = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot read the trace `{shown}`")).cause(error)
-    };
+    let cannot =
+        |error: std::io::Error| Error::io(format!("cannot read the trace `{shown}`")).cause(error);
     let mut file = BufReader::new(File::open(path).map_err(cannot)?);
     let beginning = file.fill_buf().map_err(cannot)?;
     if beginning.starts_with(ZSTD_MAGIC) {
         let message = format!("`{shown}` is compressed");
-        return Err(Error::new(ErrorKind::InvalidFile, message)
-            .hint(format!("decompress it first: `zstd -d {shown}`")));
+        return Err(
+            Error::invalid_file(message).hint(format!("decompress it first: `zstd -d {shown}`"))
+        );
     }
     if RequestList::<File>::looks_like(beginning) {
         return Ok(Box::new(RequestList::new(file)));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use vramfit_core::report::Report;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::files::{is_standard_output, writable, write};
 use crate::metrics_logs;
@@ -75,13 +75,13 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         None => Report::from_dryrun(&load_until(&args.trace, last, output)?),
         Some(_) if args.until.is_some() => {
             let message = "`--until` applies to traces only, not to training runs";
-            return Err(Error::new(ErrorKind::InvalidArgument, message).hint("omit it"));
+            return Err(Error::invalid_argument(message).hint("omit it"));
         }
         Some(log) => Report::from_training(&metrics_logs::read(&log)?),
     };
     let nothing = |what: &str| {
         let message = format!("`{}` contains no {what}", args.trace.display());
-        Error::new(ErrorKind::InvalidFile, message)
+        Error::invalid_file(message)
             .hint("omit the option; `--html` shows everything that the trace contains")
     };
     // Everything is rendered before the first output, so that an error comes alone.

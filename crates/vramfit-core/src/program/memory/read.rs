@@ -14,7 +14,7 @@ use super::owner::of_temporary;
 use super::phase;
 use super::value::{producer_of_output, rank_producer, shape, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::program::wire::{
     AssignedProto, BufferAllocationProto, BufferAssignmentProto, HeapSimulatorTrace,
     HloModuleProto, HloProto, LogicalBufferProto,
@@ -37,9 +37,9 @@ impl ProgramMemory {
     /// Finds out where the memory of a program goes from what XLA dumped of it after its last pass.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] when the bytes are no such dump.
+    /// [`crate::ErrorKind::InvalidFile`] when the bytes are no such dump.
     pub fn from_dump(program: &Program, dump: &[u8], names: &Names) -> Result<ProgramMemory> {
-        let invalid = |message: &str| Error::new(ErrorKind::InvalidFile, message);
+        let invalid = |message: &str| Error::invalid_file(message);
         let dumped = HloProto::decode(dump)
             .map_err(|error| invalid("cannot read the module that XLA dumped").cause(error))?;
         match (&dumped.hlo_module, &dumped.buffer_assignment) {

@@ -6,7 +6,7 @@
 use prost::Message;
 
 use super::{Buffer, Frame, Owner, Phase, ProgramMemory, Undonated};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::program::texts::{TextReader, TextTable};
 
 /// Most bytes that one program may unfold to; a program of 100,000 buffers takes a tenth of it.
@@ -149,7 +149,7 @@ impl ProgramMemory {
     /// Reads what [`ProgramMemory::to_stored`] wrote.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] when the bytes are something else, or contradict themselves.
+    /// [`crate::ErrorKind::InvalidFile`] when the bytes are something else, or contradict themselves.
     pub fn from_stored(bytes: &[u8]) -> Result<ProgramMemory> {
         let length = snap::raw::decompress_len(bytes).map_err(|error| damaged().cause(error))?;
         if length > MAX_BYTES {
@@ -234,10 +234,7 @@ impl ProgramMemory {
 }
 
 fn damaged() -> Error {
-    Error::new(
-        ErrorKind::InvalidFile,
-        "the trace's record of a program's buffers is damaged",
-    )
+    Error::invalid_file("the trace's record of a program's buffers is damaged")
 }
 
 fn cell<T: Copy>(column: &[T], at: usize) -> Result<T> {

@@ -22,7 +22,7 @@ use super::names::{FRACTION, NONEXISTENT_LIMIT, OLD_FRACTION};
 use super::options::{Assignment, GpuBudgets, Options, ResolvedSettings, Target};
 use super::pool_size::{NAME_GPU_HINT, PoolSize};
 use super::version::Version;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Decides which variables make the JAX of a process follow the options.
 ///
@@ -168,11 +168,7 @@ impl Resolver<'_> {
 }
 
 fn unknown_gpu_size(what: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidArgument,
-        format!("{what} needs a GPU of known size"),
-    )
-    .hint(NAME_GPU_HINT)
+    Error::invalid_argument(format!("{what} needs a GPU of known size")).hint(NAME_GPU_HINT)
 }
 
 /// Returns the budget of the GPU on which each pool can have the smallest fraction.

@@ -12,7 +12,7 @@ use super::Resolver;
 use super::repair::environment_fraction;
 use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// The first release that reads the new name of the fraction. It was written between 0.4.31 and
 /// 0.4.33; 0.4.32 was never released.
@@ -77,12 +77,9 @@ fn check_enforceable(size: PoolSize, kind: AllocatorKind) -> Result<()> {
         PoolSize::Split { .. } => "an even split of the GPU".to_owned(),
     };
     let name = kind.name();
-    Err(Error::new(
-        ErrorKind::InvalidArgument,
-        format!(
-            "the allocator `{name}` cannot enforce {what}: it requests every buffer from the driver"
-        ),
-    )
+    Err(Error::invalid_argument(format!(
+        "the allocator `{name}` cannot enforce {what}: it requests every buffer from the driver"
+    ))
     .hint(format!(
         "use `--allocator default`, which enforces it, or `{name}` without it"
     )))
@@ -263,12 +260,9 @@ fn check_allocator(kind: AllocatorKind, version: Version) -> Result<()> {
     if version >= since {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::InvalidArgument,
-        format!(
-            "JAX {version} has no allocator `{}`; it was added in {since}",
-            kind.name()
-        ),
-    )
+    Err(Error::invalid_argument(format!(
+        "JAX {version} has no allocator `{}`; it was added in {since}",
+        kind.name()
+    ))
     .hint("use `bfc`, `platform` or `cuda_async`, or a newer JAX"))
 }

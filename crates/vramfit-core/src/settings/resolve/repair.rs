@@ -11,12 +11,12 @@ use super::super::pool_size::{JAX_DEFAULT_FRACTION, PoolSize};
 use super::Resolver;
 use super::pool::{NEW_FRACTION_SINCE, enforces_limit, environment_allocator};
 use crate::bytes::Bytes;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Corrects the environment, and adds to the options what it means.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] where the environment sets a limit and an allocator that enforces
+/// [`crate::ErrorKind::InvalidArgument`] where the environment sets a limit and an allocator that enforces
 /// none: only a person can say which of the two is meant.
 pub(super) fn apply(resolver: &mut Resolver<'_>) -> Result<()> {
     if resolver.options.preallocate.is_none() {
@@ -83,9 +83,7 @@ fn remove_nonexistent_limit(resolver: &mut Resolver<'_>) -> Result<Option<PoolSi
             ));
             return Ok(None);
         }
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!(
+        return Err(Error::invalid_argument(format!(
                 "`{NONEXISTENT_LIMIT}={text}` asks for at most {amount}, but `{ALLOCATOR}={name}` \
                  enforces no limit"
             ),

@@ -4,6 +4,7 @@ use super::super::names::{ALLOCATOR, CREATE_OPTIONS, PREALLOCATE};
 use super::*;
 use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
+use crate::error::ErrorKind;
 
 const NEW: Version = Version::new(0, 10, 2);
 const OLD: Version = Version::new(0, 4, 31);

@@ -1,7 +1,7 @@
 //! Reading the datatype message. Each function consumes all of what it reads, also of what it does not
 //! understand, so that what follows in a record is found.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::{Axis, Datatype, Field, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;
@@ -64,10 +64,9 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatyp
             other("complex numbers")
         }
         // Where it ends is not known, so nothing behind it could be read.
-        class => Err(Error::new(
-            ErrorKind::UnsupportedFeature,
-            format!("datatype class {class} is not supported"),
-        )),
+        class => Err(Error::unsupported_feature(format!(
+            "datatype class {class} is not supported"
+        ))),
     }
 }
 
@@ -224,10 +223,9 @@ fn read_record(
     depth: usize,
 ) -> Result<Datatype> {
     let too_many = |count: usize| {
-        Error::new(
-            ErrorKind::UnsupportedFeature,
-            format!("a record of {count} fields exceeds the limit of {MAX_FIELDS}"),
-        )
+        Error::unsupported_feature(format!(
+            "a record of {count} fields exceeds the limit of {MAX_FIELDS}"
+        ))
     };
     if count > MAX_FIELDS {
         return Err(too_many(count));
@@ -341,10 +339,9 @@ fn read_enumeration(
 /// Returns how many more types may be inside the one that begins here.
 pub(crate) fn descend(depth: usize) -> Result<usize> {
     depth.checked_sub(1).ok_or_else(|| {
-        Error::new(
-            ErrorKind::UnsupportedFeature,
-            format!("datatypes nested more than {MAX_TYPE_DEPTH} levels deep are not supported"),
-        )
+        Error::unsupported_feature(format!(
+            "datatypes nested more than {MAX_TYPE_DEPTH} levels deep are not supported"
+        ))
     })
 }
 

@@ -129,7 +129,7 @@ impl Args {
 
     /// Decides what to read.
     fn options(&self) -> Result<BenchOptions> {
-        let invalid = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+        let invalid = |what: String| Error::invalid_argument(what);
         if !(0.05..=3600.0).contains(&self.seconds) {
             return Err(
                 invalid(format!("`--seconds {}` is out of range", self.seconds))
@@ -204,7 +204,7 @@ impl Args {
                 continue;
             }
             let what = format!("`{path}` cannot be read together with the other datasets");
-            let error = Error::new(ErrorKind::InvalidArgument, what);
+            let error = Error::invalid_argument(what);
             return Err(match &entry.problem {
                 Some(problem) => error.cause(&problem.message),
                 None => error.hint("choose numeric datasets with the same number of rows"),

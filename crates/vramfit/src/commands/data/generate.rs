@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::generate::{GenerateOptions, Kind, Summary, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 
@@ -151,11 +151,10 @@ impl Args {
         sizes.ensure_all_used(kind)?;
         let compression = match self.compression {
             CompressionName::None if self.level.is_some() => {
-                return Err(Error::new(
-                    ErrorKind::InvalidArgument,
-                    "`--level` needs a compression method",
-                )
-                .hint("add `--compression gzip` or `--compression zstd`"));
+                return Err(
+                    Error::invalid_argument("`--level` needs a compression method")
+                        .hint("add `--compression gzip` or `--compression zstd`"),
+                );
             }
             CompressionName::None => Compression::None,
             CompressionName::Gzip => Compression::Gzip(self.level.unwrap_or(2)),
@@ -176,11 +175,8 @@ impl Args {
 
     fn threads(&self) -> Result<usize> {
         match self.threads {
-            Some(0) => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                "`--threads` must be at least 1",
-            )
-            .hint("omit it for one thread per core")),
+            Some(0) => Err(Error::invalid_argument("`--threads` must be at least 1")
+                .hint("omit it for one thread per core")),
             Some(threads) => Ok(threads.min(1024)),
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
         }
@@ -215,10 +211,10 @@ impl SizeArgs {
     fn ensure_all_used(&self, kind: Kind) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("`--{name}` does not apply to `--kind {}`", kind.name()),
-            )
+            Some((name, _)) => Err(Error::invalid_argument(format!(
+                "`--{name}` does not apply to `--kind {}`",
+                kind.name()
+            ))
             .hint("omit it, or choose another `--kind`")),
         }
     }
@@ -240,11 +236,8 @@ fn parse_number(text: &str) -> Result<Number> {
         .find(|number| number.name() == text)
         .ok_or_else(|| {
             let names = KNOWN.map(|number| format!("`{}`", number.name()));
-            Error::new(
-                ErrorKind::InvalidArgument,
-                format!("`{text}` is not a supported data type"),
-            )
-            .hint(format!("use one of {}", names.join(", ")))
+            Error::invalid_argument(format!("`{text}` is not a supported data type"))
+                .hint(format!("use one of {}", names.join(", ")))
         })
 }
 

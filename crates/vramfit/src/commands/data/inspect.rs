@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::inspect::{FileReport, InspectOptions, inspect_file};
 
 use super::inspect_text::render_report;
@@ -66,11 +66,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     for (option, rows, example) in [("--sample", args.sample, 1000), ("--rows", args.rows, 5)] {
         if rows == Some(0) {
             let message = format!("`{option}` must be at least 1");
-            return Err(
-                Error::new(ErrorKind::InvalidArgument, message).hint(format!(
-                    "omit it, or give a number of rows, such as `{option} {example}`"
-                )),
-            );
+            return Err(Error::invalid_argument(message).hint(format!(
+                "omit it, or give a number of rows, such as `{option} {example}`"
+            )));
         }
     }
     let report = inspect_file(

@@ -1,6 +1,6 @@
 //! Parsing and formatting of counts, and escaping of names that come from a file.
 
-use vramfit_core::{Error, ErrorKind};
+use vramfit_core::Error;
 
 /// Parses `100000`, `100_000`, `100k`, `1.5M` or `2G`.
 ///
@@ -8,11 +8,8 @@ use vramfit_core::{Error, ErrorKind};
 /// `invalid-argument` when it is no whole number.
 pub(super) fn parse_count(text: &str) -> Result<u64, Error> {
     let refuse = || {
-        Error::new(
-            ErrorKind::InvalidArgument,
-            format!("`{text}` is not a whole number"),
-        )
-        .hint("use a number such as `5000`, `100k` or `1.5M`")
+        Error::invalid_argument(format!("`{text}` is not a whole number"))
+            .hint("use a number such as `5000`, `100k` or `1.5M`")
     };
     let plain = text.replace('_', "");
     let (number, zeros) = match plain.as_bytes().last() {

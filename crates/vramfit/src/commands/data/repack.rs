@@ -109,7 +109,7 @@ impl Args {
     }
 
     fn options(&self) -> Result<RepackOptions> {
-        let refuse = |what: &str| Error::new(ErrorKind::InvalidArgument, what);
+        let refuse = |what: &str| Error::invalid_argument(what);
         let compression = match (self.compression, self.level) {
             (CompressionName::Keep, None) => None,
             (CompressionName::Keep, Some(_)) => {
@@ -162,7 +162,7 @@ impl Args {
 
     /// Returns the path of the new file, which is that of the input only with `--in-place`.
     fn target(&self) -> Result<Option<PathBuf>> {
-        let refuse = |what: String| Error::new(ErrorKind::InvalidArgument, what);
+        let refuse = |what: String| Error::invalid_argument(what);
         let same = self
             .output
             .as_deref()
@@ -212,10 +212,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.in_place
         && let Some(omission) = plan.omissions.first()
     {
-        return Err(Error::new(
-            ErrorKind::UnsupportedFeature,
-            format!("{} would be lost: {}", omission.what, omission.reason),
-        )
+        return Err(Error::unsupported_feature(format!(
+            "{} would be lost: {}",
+            omission.what, omission.reason
+        ))
         .hint("write to another file, which keeps the original"));
     }
     for omission in &plan.omissions {
@@ -322,9 +322,5 @@ fn print_output(
 }
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("cannot read the file `{}`", path.display()),
-    )
-    .cause(error)
+    Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
 }

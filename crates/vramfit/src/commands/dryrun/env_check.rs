@@ -9,7 +9,7 @@ use vramfit_core::host::Host;
 use vramfit_core::lint::{Finding, LintInput, Severity, lint};
 use vramfit_core::report::render_findings;
 use vramfit_core::settings::Version;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::env::EnvDelta;
 use crate::environment::unicode_variables;
@@ -73,7 +73,7 @@ fn finding_error(finding: &Finding) -> Error {
     } else {
         format!("`{subject}`: {message}")
     };
-    Error::new(ErrorKind::InvalidArgument, message).hint(format!(
+    Error::invalid_argument(message).hint(format!(
         "{} (rule `{}`, docs/reference/lint-rules.md)",
         finding.fix, finding.id
     ))
@@ -99,6 +99,7 @@ pub(super) fn is_vramfit(program: &Path, arguments: &[OsString]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     fn found(variables: &[(&str, &str)]) -> Vec<Finding> {
         let environment = variables

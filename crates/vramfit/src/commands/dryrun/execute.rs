@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use vramfit_core::gpu::Gpu;
 use vramfit_core::settings::Version;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::env::{EnvDelta, RunPaths};
 use super::plugin_paths::PluginPaths;
@@ -116,7 +116,7 @@ fn open_output_log(path: &Path) -> Result<(File, File)> {
 /// Makes the directory of a trace that is not kept; it is removed when dropped.
 fn create_scratch() -> Result<ScratchFolder> {
     ScratchFolder::create().map_err(|error| {
-        Error::new(ErrorKind::Io, "cannot create a temporary directory")
+        Error::io("cannot create a temporary directory")
             .cause(error)
             .hint("set `TMPDIR` to a directory that is writable")
     })

@@ -149,7 +149,7 @@ fn gpu_not_used_error(run: &Run<'_>) -> Error {
 fn truncated_trace_error(trace: &Path, cause: &str) -> Error {
     let message = "the trace could not be written completely, so there are no results";
     let folder = trace.parent().unwrap_or(trace).display();
-    Error::new(ErrorKind::Io, message).cause(cause).hint(format!(
+    Error::io(message).cause(cause).hint(format!(
         "free disk space in `{folder}`, or use another directory: `--trace FILE`, or `TMPDIR=DIR` without one"
     ))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis::trace_files;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::files::{is_special, writable};
 
@@ -29,13 +29,10 @@ pub(super) fn writable_trace(path: &Path, force: bool) -> Result<PathBuf> {
     let absolute = writable(path, force)?;
     // It is read back when the program has ended, and one of an older run is removed.
     if is_special(&absolute) {
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!(
-                "cannot keep a trace in `{}`: it is not a regular file",
-                path.display()
-            ),
-        )
+        return Err(Error::io(format!(
+            "cannot keep a trace in `{}`: it is not a regular file",
+            path.display()
+        ))
         .hint("name a file, or omit `--trace`"));
     }
     for old in trace_files(&absolute) {
@@ -51,7 +48,7 @@ pub(super) fn writable_trace(path: &Path, force: bool) -> Result<PathBuf> {
 pub(super) fn remove_traces(path: &Path) -> Result<()> {
     for old in trace_files(path) {
         std::fs::remove_file(&old).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot replace `{}`", old.display())).cause(error)
+            Error::io(format!("cannot replace `{}`", old.display())).cause(error)
         })?;
     }
     Ok(())
@@ -60,6 +57,7 @@ pub(super) fn remove_traces(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     #[test]
     fn special_files_are_written_to_but_never_replaced() {

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use vramfit_core::gpu::{self, Gpu, GpuSelection};
 use vramfit_core::search::Plan;
 use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::result_files::ResultFiles;
 use crate::environment::variable;
@@ -172,10 +172,9 @@ impl DryrunSpec {
 /// `invalid-argument` for what is not a positive number.
 pub(crate) fn parse_steps(text: &str) -> Result<u64> {
     text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
-        Error::new(
-            ErrorKind::InvalidArgument,
-            format!("number of steps `{text}` is out of range; expected at least 1"),
-        )
+        Error::invalid_argument(format!(
+            "number of steps `{text}` is out of range; expected at least 1"
+        ))
         .hint("write a whole number such as `3`")
     })
 }
@@ -224,10 +223,9 @@ pub(crate) fn parse_total(text: &str) -> Result<Total> {
 pub(super) fn parse_share_name(text: &str) -> Result<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if text.is_empty() || text.starts_with('.') || !text.chars().all(allowed) {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("`{text}` is not a valid name for shared GPUs"),
-        )
+        return Err(Error::invalid_argument(format!(
+            "`{text}` is not a valid name for shared GPUs"
+        ))
         .hint("use letters, digits and `-_.`, such as `desk`"));
     }
     Ok(text.to_owned())
@@ -257,7 +255,7 @@ pub(crate) fn read_plan(
 pub(super) fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|error| {
         let message = format!("cannot read `{}`", path.display());
-        Error::new(ErrorKind::Io, message)
+        Error::io(message)
             .cause(error)
             .hint("check the path; it is relative to the current directory")
     })?;
@@ -267,6 +265,7 @@ pub(super) fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     #[test]
     fn a_total_is_lowest_or_highest_or_bytes() {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use super::backend::MemoryStatus;
 
@@ -20,7 +20,7 @@ impl FromStr for Amount {
     /// Parses `8GiB` or `90%`.
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |why: String| {
-            Error::new(ErrorKind::InvalidArgument, why).hint(
+            Error::invalid_argument(why).hint(
                 "use bytes, such as `8GiB`, or a percentage of the GPU's memory, such as `90%`",
             )
         };
@@ -54,13 +54,10 @@ impl Amount {
             (Amount::Percent(percent), Some(total)) => {
                 Ok((total as f64 * (percent / 100.0)).max(1.0) as u64)
             }
-            (Amount::Percent(percent), None) => Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!(
-                    "{percent}% of {} is unknown, because its size is",
-                    memory.source
-                ),
-            )
+            (Amount::Percent(percent), None) => Err(Error::invalid_argument(format!(
+                "{percent}% of {} is unknown, because its size is",
+                memory.source
+            ))
             .hint("use bytes, such as `8GiB`")),
         }
     }
@@ -69,6 +66,7 @@ impl Amount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramfit_core::ErrorKind;
 
     fn memory(total_bytes: Option<u64>) -> MemoryStatus {
         MemoryStatus {

@@ -1,7 +1,7 @@
 //! Allocates through the CUDA driver: exactly the requested bytes, without JAX.
 
 use vramfit_core::host::HostGpu;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 use vramfit_gpu::{CudaDevice, DeviceContext, Driver, DriverUnavailable, Sampler};
 
 use super::backend::{Backend, MemoryStatus, OtherProcess, Verification};
@@ -54,8 +54,7 @@ fn find_device<'a>(devices: &'a [CudaDevice], gpu: &str) -> Result<&'a CudaDevic
             .iter()
             .map(|device| format!("{} ({}, GPU-{})", device.index, device.name, device.uuid))
             .collect();
-        Error::new(ErrorKind::InvalidArgument, message)
-            .hint(format!("available: {}", known.join(", ")))
+        Error::invalid_argument(message).hint(format!("available: {}", known.join(", ")))
     };
     if let Ok(index) = gpu.parse::<u32>() {
         let found = devices.iter().find(|device| device.index == index);

@@ -31,10 +31,9 @@ struct HoldReply {
 /// `compiler-missing` if there is no JAX, or JAX has no GPU; `invalid-argument` if it has no such GPU.
 pub(super) fn start(gpu: &str, context: &Context) -> Result<Box<dyn Backend>> {
     let index: u32 = gpu.parse().map_err(|_| {
-        Error::new(
-            ErrorKind::InvalidArgument,
-            format!("`{gpu}` is not an index, and JAX only identifies GPUs by index"),
-        )
+        Error::invalid_argument(format!(
+            "`{gpu}` is not an index, and JAX only identifies GPUs by index"
+        ))
         .hint("use `--gpu 0`, and hide the other GPUs with `CUDA_VISIBLE_DEVICES`")
     })?;
     let python = context.python.clone().unwrap_or_else(|| "python3".into());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use vramfit_core::duration::parse_duration;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use self::amount::Amount;
 use self::backend::Backend;
@@ -81,11 +81,8 @@ impl Args {
 /// Runs `vramfit hold`.
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     if args.step.is_some_and(|step| step.0 == 0) {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            "`--step` must be greater than 0",
-        )
-        .hint("example: `--step 1GiB`"));
+        return Err(Error::invalid_argument("`--step` must be greater than 0")
+            .hint("example: `--step 1GiB`"));
     }
     // Before anything is allocated, so that no signal can end this process without freeing it.
     let stop_signals = StopSignals::listen()?;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::python::Installed;
 
@@ -44,10 +44,7 @@ pub(super) fn plan_variables(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<(&'static str, OsString)>> {
     let standin = find_standin(package, installed).ok_or_else(|| {
-        Error::new(
-            ErrorKind::UnsupportedFeature,
-            "the plan cannot be applied: the program is not started by a Python that has JAX and vramfit",
-        )
+        Error::unsupported_feature("the plan cannot be applied: the program is not started by a Python that has JAX and vramfit")
         .hint("start it as `python train.py`, with Python 3.11 or newer and without `-I` and `-E`")
     })?;
     let plan = std::path::absolute(plan).unwrap_or_else(|_| plan.to_owned());

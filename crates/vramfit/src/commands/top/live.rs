@@ -36,7 +36,7 @@ struct Screen {
 impl Screen {
     fn take(ascii: bool) -> Result<Self> {
         let cannot = |error: std::io::Error| {
-            Error::new(ErrorKind::Io, "cannot draw on this terminal")
+            Error::io("cannot draw on this terminal")
                 .cause(error)
                 .hint("`vramfit top --once` prints a table")
         };
@@ -63,7 +63,7 @@ impl Screen {
                 }
             }
         });
-        let cannot = |error| Error::new(ErrorKind::Io, "cannot draw on this terminal").cause(error);
+        let cannot = |error| Error::io("cannot draw on this terminal").cause(error);
         drawn.map(|_| ()).map_err(cannot)
     }
 }

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use ratatui::crossterm;
 use vramfit_core::duration::parse_duration;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::output::Output;
 use crate::status::Status;
@@ -229,9 +229,8 @@ fn parse_interval(text: &str) -> Result<Duration> {
     if (MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
         return Ok(interval);
     }
-    Err(Error::new(
-        ErrorKind::InvalidArgument,
-        format!("sampling interval `{text}` is out of range"),
+    Err(
+        Error::invalid_argument(format!("sampling interval `{text}` is out of range"))
+            .hint(format!("use {MIN_INTERVAL:?} to 1h")),
     )
-    .hint(format!("use {MIN_INTERVAL:?} to 1h")))
 }

@@ -40,7 +40,7 @@ impl Recorder {
 }
 
 fn cannot_write(shown: &str, error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("cannot write `{shown}`")).cause(error)
+    Error::io(format!("cannot write `{shown}`")).cause(error)
 }
 
 /// Reads a recording.
@@ -49,7 +49,7 @@ fn cannot_write(shown: &str, error: std::io::Error) -> Error {
 /// `io` when it cannot be read, `invalid-file` when it is no recording; the line is named.
 pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
     let shown = path.display();
-    let io = |error| Error::new(ErrorKind::Io, format!("cannot read `{shown}`")).cause(error);
+    let io = |error| Error::io(format!("cannot read `{shown}`")).cause(error);
     let lines = BufReader::new(File::open(path).map_err(io)?).lines();
     let mut samples = Vec::new();
     for (number, line) in (1..).zip(lines) {
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
                 "`{shown}` is not a recording of `vramfit top`: line {number} \
                                    is invalid"
             );
-            Error::new(ErrorKind::InvalidFile, message).cause(cause)
+            Error::invalid_file(message).cause(cause)
         };
         let sample: Sample = match serde_json::from_str(&line) {
             Ok(sample) => sample,
@@ -72,7 +72,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
     }
     if samples.is_empty() {
         let message = format!("`{shown}` is empty: there is nothing to replay");
-        return Err(Error::new(ErrorKind::InvalidFile, message));
+        return Err(Error::invalid_file(message));
     }
     Ok(samples)
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::prometheus::text;
 use super::snapshot::Snapshot;
@@ -40,7 +40,7 @@ impl Server {
     pub(super) fn start(address: IpAddr, port: u16) -> Result<Self> {
         let wanted = SocketAddr::new(address, port);
         let cannot = |error: std::io::Error| {
-            let refused = Error::new(ErrorKind::Io, format!("cannot listen on {wanted}"));
+            let refused = Error::io(format!("cannot listen on {wanted}"));
             let in_use = error.kind() == IoErrorKind::AddrInUse;
             let refused = refused.cause(error);
             if in_use {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use vramfit_core::train::Config;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::inspect;
 use vramfit_data::load::{ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet};
@@ -99,7 +99,7 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
                     other.row(),
                     path.display()
                 );
-                return Err(Error::new(ErrorKind::InvalidArgument, message)
+                return Err(Error::invalid_argument(message)
                     .hint("use a validation file with rows of the same shape"));
             }
         }
@@ -156,7 +156,7 @@ fn column(file: &Path, name: &str) -> Result<Column> {
 /// Returns the number of different tokens of the inputs, which must be sequences of integers.
 fn vocabulary(config: &Config, inputs: &Column) -> Result<u64> {
     let name = &config.data.inputs;
-    let invalid = |message: String| Error::new(ErrorKind::InvalidArgument, message);
+    let invalid = |message: String| Error::invalid_argument(message);
     if inputs.dtype.contains("float") || inputs.row().len() != 1 {
         let message = format!(
             "tokens must be rows of integers, but rows of `{name}` are {} with the shape {:?}",
@@ -188,7 +188,7 @@ fn token_steps(config: &Config, inputs: &Column, predicts_next: bool) -> Result<
                 "`sequence_length` is {wanted}, but rows of `{}` have {steps} tokens for training",
                 config.data.inputs
             );
-            Err(Error::new(ErrorKind::InvalidArgument, message)
+            Err(Error::invalid_argument(message)
                 .hint("remove it to use whole rows, or use fewer steps"))
         }
         wanted => Ok(wanted.unwrap_or(steps)),
@@ -204,7 +204,7 @@ fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
             "a model of kind `{}` needs rows of [steps, features], but {shown}",
             config.model.kind
         );
-        return Err(Error::new(ErrorKind::InvalidArgument, message).hint(
+        return Err(Error::invalid_argument(message).hint(
             "use `kind = \"mlp\"`, which takes rows of any shape, or store the rows as sequences",
         ));
     }
@@ -215,12 +215,12 @@ fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
                 "`sequence_length` is {wanted}, but sequences of `{}` have {length} steps",
                 config.data.inputs
             );
-            Err(Error::new(ErrorKind::InvalidArgument, message)
+            Err(Error::invalid_argument(message)
                 .hint("remove it to use whole sequences, or use fewer steps"))
         }
         (Some(_), _) => {
             let message = format!("`sequence_length` needs sequences, but {shown}");
-            Err(Error::new(ErrorKind::InvalidArgument, message).hint("remove it"))
+            Err(Error::invalid_argument(message).hint("remove it"))
         }
         (None, [length, _, ..]) if config.model.kind != "mlp" => Ok(Some(*length)),
         (None, _) => Ok(None),

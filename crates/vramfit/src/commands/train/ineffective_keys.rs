@@ -1,7 +1,7 @@
 //! Keys that have no effect on a run of this length: a warning, or an error if nothing would be trained.
 
 use vramfit_core::train::Config;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::datasets::DatasetInfo;
 use crate::commands::data::grouped;
@@ -21,7 +21,7 @@ pub(super) fn check(config: &Config, info: &DatasetInfo) -> Result<Vec<String>> 
             grouped(batches)
         );
         let hint = format!("use at most `--set optimizer.accumulate={batches}`, or more epochs");
-        return Err(Error::new(ErrorKind::InvalidArgument, message).hint(hint));
+        return Err(Error::invalid_argument(message).hint(hint));
     }
     let updates = batches / accumulate;
     let mut warnings = Vec::new();

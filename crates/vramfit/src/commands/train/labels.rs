@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use vramfit_core::train::Config;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
@@ -68,7 +68,7 @@ pub(super) fn count_classes(config: &Config, row_shape: &[u64]) -> Result<u64> {
             "labels must be one integer per row, but rows of `{}` have the shape {row_shape:?}",
             data.targets
         );
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
+        return Err(Error::invalid_argument(message)
             .hint("store the targets as floats, or one label per row"));
     }
     count(config, &data.targets, data.classes, &LABELS)
@@ -124,7 +124,7 @@ fn ensure_in_range(
         "`{dataset}` of `{}` has the {one} {value} in row {row}, but the {count} {plural} are numbered from 0",
         path.display()
     );
-    let error = Error::new(ErrorKind::InvalidArgument, message);
+    let error = Error::invalid_argument(message);
     Err(if value < 0 || value > max {
         error.hint(format!(
             "store {one}s numbered from 0, or as floats if they are quantities"
@@ -152,11 +152,9 @@ fn ensure_dense(path: &Path, dataset: &str, labels: Labels, terms: &Terms) -> Re
         path.display(),
         labels.distinct
     );
-    Err(
-        Error::new(ErrorKind::InvalidArgument, message).hint(format!(
-            "correct that row; or, if it is right, confirm it with `{key} = {classes}`"
-        )),
-    )
+    Err(Error::invalid_argument(message).hint(format!(
+        "correct that row; or, if it is right, confirm it with `{key} = {classes}`"
+    )))
 }
 
 /// Reads the labels of a dataset.

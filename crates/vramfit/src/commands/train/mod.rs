@@ -19,7 +19,7 @@ mod start;
 use std::path::{Path, PathBuf};
 
 use vramfit_core::train::Config;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::context::Context;
 use crate::output::Output;
@@ -183,7 +183,7 @@ fn ensure_no_file(config: &Config) -> Result<()> {
         directory.display(),
         file.display()
     );
-    Err(Error::new(ErrorKind::InvalidArgument, message).hint(
+    Err(Error::invalid_argument(message).hint(
         "choose a directory for checkpoints and metrics, such as `--set training.directory=runs/train`",
     ))
 }
@@ -192,7 +192,7 @@ fn ensure_no_file(config: &Config) -> Result<()> {
 fn read(file: &Path, overrides: &[String]) -> Result<Config> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let message = format!("cannot read `{}`", file.display());
-        Error::new(ErrorKind::Io, message)
+        Error::io(message)
             .cause(error)
             .hint("`vramfit train --init train.toml` writes a template")
     })?;

@@ -116,10 +116,7 @@ fn nan_error(cause: Option<&NonFiniteCause>) -> Error {
 
 /// Returns the error of a run whose final state could not be saved.
 fn save_error(step: u64, cause: &str, directory: &Path) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("the final state (step {step}) could not be saved"),
-    )
+    Error::io(format!("the final state (step {step}) could not be saved"))
     .cause(cause)
     .hint(format!(
         "free space or fix permissions in `{}`, then run the same command again: it resumes from the latest \

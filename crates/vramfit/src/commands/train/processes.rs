@@ -4,7 +4,7 @@
 //! incomplete description is an error.
 
 use serde::Serialize;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 const COORDINATOR: &str = "JAX_COORDINATOR_ADDRESS";
 const PROCESS_COUNT: &str = "JAX_NUM_PROCESSES";
@@ -54,11 +54,9 @@ impl ProcessInfo {
         );
         if index >= count {
             let message = format!("process index {index} is out of range for {count} processes");
-            return Err(
-                Error::new(ErrorKind::InvalidArgument, message).hint(format!(
-                    "`{PROCESS_INDEX}` counts from 0 and must be below `{PROCESS_COUNT}`"
-                )),
-            );
+            return Err(Error::invalid_argument(message).hint(format!(
+                "`{PROCESS_INDEX}` counts from 0 and must be below `{PROCESS_COUNT}`"
+            )));
         }
         if count == 1 {
             return Ok(None);
@@ -81,7 +79,7 @@ impl ProcessInfo {
 
 fn incomplete_config(missing: &str) -> Error {
     let message = format!("`{missing}` is not set, but other variables of a distributed run are");
-    Error::new(ErrorKind::InvalidArgument, message).hint(format!(
+    Error::invalid_argument(message).hint(format!(
         "set `{COORDINATOR}`, such as `host:1234`, `{PROCESS_COUNT}` and `{PROCESS_INDEX}` in each process, or none of them"
     ))
 }
@@ -90,8 +88,7 @@ fn number(name: &str, value: Option<String>) -> Result<u32> {
     let value = value.unwrap_or_default();
     value.trim().parse().map_err(|_| {
         let message = format!("`{name}` is `{value}`, but must be a non-negative integer");
-        Error::new(ErrorKind::InvalidArgument, message)
-            .hint("the launcher of the processes sets it")
+        Error::invalid_argument(message).hint("the launcher of the processes sets it")
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::inspect::{DatasetInfo, InspectOptions, inspect_file};
 
 /// Common names of datasets of targets.
@@ -48,7 +48,7 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
             data.display(),
             TARGET_NAMES.join("`, `")
         );
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
+        return Err(Error::invalid_argument(message)
             .hint("omit `--data`, and enter the datasets in the file"));
     };
     // JSON strings are TOML strings.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use vramfit_core::train::Config;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use super::ProgressMode;
 use super::datasets::DatasetInfo;
@@ -107,7 +107,7 @@ impl RequestDir {
     /// `io` when temporary files cannot be written.
     pub(super) fn new(request: &Request<'_>) -> Result<RequestDir> {
         let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Io, "cannot write a temporary file")
+            Error::io("cannot write a temporary file")
                 .cause(error)
                 .hint("set `TMPDIR` to a writable directory")
         };
