@@ -1,24 +1,25 @@
-//! The thinking half of vramfit: no `unsafe`, no clock, no threads, and no I/O beyond what it is
-//! handed. Everything here can be tested in seconds on any machine.
+//! The model and the analysis: no `unsafe`, no clock, no threads, and no I/O except on what callers
+//! pass in.
 //!
-//! | room | question it answers |
+//! | module | subject |
 //! | --- | --- |
-//! | [`allocator`] | where does JAX's allocator place each request, and when does it fail? |
-//! | [`env`] | how are the settings written for a shell, a container, a cluster? |
-//! | [`gpu`] | which GPUs are there, and what would XLA be told about them? |
-//! | [`machine`] | what does the driver say of the GPUs here, and who holds them? |
-//! | [`published`] | what does a JAX process say of its own pool while it runs? |
-//! | [`program`] | what does one compiled program need, and what does it alias? |
-//! | [`doctor`] | is this machine, this environment, this JAX all right? |
-//! | [`lint`] | what is wrong with the settings of a program, and what mends it? |
-//! | [`settings`] | which variables and flags does this JAX read, and what do they mean? |
-//! | [`shared_gpus`] | who holds what of virtual GPUs that several processes share? |
-//! | [`trace`] | what happened in a run, in which order? |
-//! | [`replay`] | what do the allocators do with these events, in this run or under other settings? |
-//! | [`analysis`] | what did the run come to? |
-//! | [`diff`] | what makes one run need more memory than another? |
-//! | [`train`] | what does the file of a training run say, and can it be? |
-//! | [`report`] | how is the answer told? |
+//! | [`allocator`] | JAX's GPU allocators |
+//! | [`env`] | settings for a shell, a container or a cluster |
+//! | [`gpu`] | the GPU catalogue |
+//! | [`host`] | what the driver reports about the GPUs of this machine |
+//! | [`published`] | pool statistics that a JAX process publishes |
+//! | [`program`] | compiled programs: memory, aliasing, cost |
+//! | [`doctor`] | checks of driver, environment and JAX installation |
+//! | [`lint`] | problems in settings, and fixes |
+//! | [`settings`] | variables and flags that JAX reads |
+//! | [`search`] | search for the largest batch and for rematerialization plans |
+//! | [`shared_gpus`] | memory use of virtual GPUs that several processes share |
+//! | [`trace`] | the recorded events of a run |
+//! | [`replay`] | the events repeated through allocators |
+//! | [`analysis`] | the summary of a run |
+//! | [`diff`] | why one run needs more memory than another |
+//! | [`train`] | the configuration of a training run |
+//! | [`report`] | reports as text, HTML, JSON and CSV |
 
 pub mod allocator;
 pub mod analysis;

@@ -323,7 +323,7 @@ pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {
             .iter()
             .map(|it| format!("`{}`", it.name()))
             .collect();
-        invalid(format!("unknown type `{name}`"))
+        Error::invalid_argument(format!("unknown type `{name}`"))
             .hint(format!("supported types: {}", names.join(", ")))
     })
 }
@@ -334,9 +334,8 @@ fn parse_split((set, fraction, mode, seed): (String, f64, String, u64)) -> Resul
             "train" => SplitSet::Train,
             "validation" => SplitSet::Validation,
             other => {
-                return Err(
-                    invalid(format!("unknown split `{other}`")).hint("use `train` or `validation`")
-                );
+                return Err(Error::invalid_argument(format!("unknown split `{other}`"))
+                    .hint("use `train` or `validation`"));
             }
         },
         fraction,
@@ -345,14 +344,11 @@ fn parse_split((set, fraction, mode, seed): (String, f64, String, u64)) -> Resul
             "tail" => SplitMode::Tail,
             other => {
                 return Err(
-                    invalid(format!("unknown split mode `{other}`")).hint("use `spread` or `tail`")
+                    Error::invalid_argument(format!("unknown split mode `{other}`"))
+                        .hint("use `spread` or `tail`"),
                 );
             }
         },
         seed,
     })
-}
-
-fn invalid(what: String) -> Error {
-    Error::invalid_argument(what)
 }

@@ -290,7 +290,7 @@ impl Output {
         }
     }
 
-    /// Returns a line that counts towards an unknown total; shown where [`Output::progress`] is.
+    /// Returns a line that counts towards an unknown total; shown as [`Progress`] is.
     pub(crate) fn count(&self, unit: &'static str) -> Progress {
         let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
         Progress {

@@ -38,7 +38,7 @@ pub(super) struct ChunkSlot {
     pub(super) size: u64,
     pub(super) prev: ChunkHandle,
     pub(super) next: ChunkHandle,
-    /// Index of the label that was current at allocation; see [`super::Allocator::label`].
+    /// Index of the label that was current at allocation; see [`super::Allocator::set_label`].
     pub(super) label: u32,
     pub(super) tag: ChunkTag,
     pub(super) in_use: bool,

@@ -227,7 +227,7 @@ pub struct Chunk {
     pub tag: ChunkTag,
     /// The bin a free chunk is in. `None` for chunks in use and for the gap.
     pub bin: Option<u8>,
-    /// What [`Allocator::label`] said when it was given out.
+    /// The label that [`Allocator::set_label`] had set when it was allocated.
     pub label: Option<Arc<str>>,
 }
 

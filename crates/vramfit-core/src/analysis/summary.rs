@@ -53,7 +53,7 @@ pub struct RunSummary {
     pub unknown_reads: Vec<UnknownReads>,
     /// What the first refused request comes to at the highest total that drivers report; `None` where
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
-    /// whoever has the file puts it in ([`super::replay_at_max_total`]).
+    /// whoever has the file puts it in ([`crate::replay::replay_at_max_total`]).
     pub total_range: Option<TotalRangeSummary>,
     /// Set when the process found no room for its CUDA context.
     pub no_context: Option<NoContextSummary>,
@@ -61,7 +61,7 @@ pub struct RunSummary {
     /// refused, or nobody else held memory of it.
     pub others_at_failure: Option<OtherProcessesSummary>,
     /// Whether the request that was refused first would be met if the process had the GPU to itself;
-    /// `None` where others held nothing. Put in by whoever has the file ([`super::is_met_alone`]).
+    /// `None` where others held nothing. Put in by whoever has the file ([`crate::replay::is_met_alone`]).
     pub fits_alone: Option<bool>,
     /// All processes of the run that used the GPU, where there are several; this one is among them. Put in by
     /// whoever has all files ([`RunSummary::as_process`]).

@@ -106,14 +106,14 @@ pub(super) fn gpus() -> &'static [Gpu] {
 /// Reads a file that describes one GPU.
 pub(super) fn parse_gpu(text: &str) -> Result<Gpu> {
     let entry: GpuEntry = toml::from_str(text)
-        .map_err(|e| invalid("the text does not describe a GPU").cause(e.message()))?;
+        .map_err(|e| Error::invalid_file("the text does not describe a GPU").cause(e.message()))?;
     check(&entry)?;
     to_gpu(entry, &CATALOGUE.capabilities, &CATALOGUE.context)
 }
 
 fn parse(text: &str) -> Result<Parsed> {
-    let file: Catalogue =
-        toml::from_str(text).map_err(|e| invalid("the catalogue cannot be read").cause(e))?;
+    let file: Catalogue = toml::from_str(text)
+        .map_err(|e| Error::invalid_file("the catalogue cannot be read").cause(e))?;
     let Catalogue {
         context,
         capability: capabilities,
@@ -130,7 +130,7 @@ fn parse(text: &str) -> Result<Parsed> {
             .iter()
             .find(|gpu| gpu.name == slice.parent)
             .ok_or_else(|| {
-                invalid(format!(
+                Error::invalid_file(format!(
                     "the parent `{}` of a slice is missing",
                     slice.parent
                 ))
@@ -148,7 +148,7 @@ fn parse(text: &str) -> Result<Parsed> {
 /// Refuses figures with which XLA divides by zero, or that are off by a unit.
 fn check(entry: &GpuEntry) -> Result<()> {
     let implausible = |what: &str| {
-        Err(invalid(format!(
+        Err(Error::invalid_file(format!(
             "`{what}` of GPU `{}` is implausible",
             entry.name
         )))
@@ -187,22 +187,28 @@ fn check_totals(entry: &GpuEntry) -> Result<()> {
     match (entry.memory_bytes, entry.totals.is_empty()) {
         (Some(bytes), true) if plausible.contains(&bytes) => return Ok(()),
         (Some(_), true) => {
-            return Err(invalid(format!(
+            return Err(Error::invalid_file(format!(
                 "`memory_bytes` of GPU `{name}` is implausible"
             )));
         }
         (None, true) => {
-            return Err(invalid(format!(
+            return Err(Error::invalid_file(format!(
                 "`memory_bytes` of GPU `{name}` is missing"
             )));
         }
         (Some(_), false) => {
             let message = format!("GPU `{name}` has both `memory_bytes` and `totals`");
-            return Err(invalid(message).hint("write one of them; the lowest total counts"));
+            return Err(
+                Error::invalid_file(message).hint("write one of them; the lowest total counts")
+            );
         }
         (None, false) => {}
     }
-    let implausible = || Err(invalid(format!("`totals` of GPU `{name}` are implausible")));
+    let implausible = || {
+        Err(Error::invalid_file(format!(
+            "`totals` of GPU `{name}` are implausible"
+        )))
+    };
     let Some((lowest, highest)) = range(&entry.totals) else {
         return implausible();
     };
@@ -234,7 +240,7 @@ fn to_gpu(entry: GpuEntry, capabilities: &[Capability], context: &ContextModel) 
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     let (Some(capability), Some(compute_capability)) = (found, version) else {
         let known: Vec<&str> = capabilities.iter().map(|c| c.version.as_str()).collect();
-        return Err(invalid(format!(
+        return Err(Error::invalid_file(format!(
             "compute capability `{}` is not known",
             entry.capability
         ))
@@ -308,8 +314,4 @@ fn mig_slice_of(parent: &Gpu, slice: Slice, context: &ContextModel) -> Gpu {
         ),
         ..parent.clone()
     }
-}
-
-fn invalid(message: impl Into<String>) -> Error {
-    Error::invalid_file(message)
 }

@@ -1,6 +1,6 @@
 //! The allocators of a traced run, driven by its events: as they were in the run, or with other settings.
 //!
-//! [`Replay`] applies events one by one. [`follow`] feeds a source of events to anything that consumes them and skips
+//! [`Replay`] applies events one by one. `feed` passes a source of events to anything that consumes them and skips
 //! passes of a repeat that do the same as the one before.
 //!
 //! | file | content |

@@ -23,11 +23,6 @@ pub(super) enum ReadStop {
 /// Shorthand for results of [`Decoder`].
 pub(super) type ReadResult<T> = Result<T, ReadStop>;
 
-/// Says that the file is not a trace that this code can read.
-pub(super) fn invalid(message: impl Into<String>) -> Error {
-    Error::invalid_file(message)
-}
-
 /// A buffered reader that keeps the checksum of what it has handed out.
 #[derive(Debug)]
 pub(super) struct Decoder<R> {
@@ -70,7 +65,7 @@ impl<R: Read> Decoder<R> {
 
     /// Says that something at this place of the file is wrong.
     pub(super) fn corrupt(&self, what: &str) -> ReadStop {
-        ReadStop::Failed(invalid(format!(
+        ReadStop::Failed(Error::invalid_file(format!(
             "the trace is corrupt at byte {}: {what}",
             self.offset()
         )))
@@ -327,7 +322,7 @@ impl<R: Read> Decoder<R> {
 
 /// Reads what is before the first event.
 pub(super) fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Header> {
-    let foreign = || ReadStop::Failed(invalid("this is not a vramfit trace"));
+    let foreign = || ReadStop::Failed(Error::invalid_file("this is not a vramfit trace"));
     for expected in MAGIC {
         match decoder.read_byte() {
             Ok(byte) if byte == *expected => {}
@@ -344,7 +339,7 @@ pub(super) fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Heade
             String::from_utf8_lossy(&version),
             String::from_utf8_lossy(VERSION),
         );
-        let error = invalid(format!(
+        let error = Error::invalid_file(format!(
             "the trace has format version `{theirs}`, not `{ours}`"
         ));
         return Err(ReadStop::Failed(
@@ -352,8 +347,9 @@ pub(super) fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Heade
         ));
     }
     let header = decoder.read_line(MAX_JSON_BYTES)?;
-    serde_json::from_slice(&header)
-        .map_err(|error| ReadStop::Failed(invalid("the header is invalid").cause(error)))
+    serde_json::from_slice(&header).map_err(|error| {
+        ReadStop::Failed(Error::invalid_file("the header is invalid").cause(error))
+    })
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub struct Header {
     pub cuda_async_prealloc: i64,
     /// Size of the preallocated pool for collective memory, where one was asked for.
     pub collective_memory_bytes: Option<u64>,
-    /// Whether large programs were compiled a second way, too ([`Event::Variant`]).
+    /// Whether large programs were compiled a second way, too ([`super::Event::Variant`]).
     pub autotune_range: bool,
     /// Whether the compiler was given autotuning results that were recorded on a GPU.
     pub autotune_results: bool,

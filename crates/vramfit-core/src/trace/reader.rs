@@ -11,7 +11,7 @@ use std::io::Read;
 use rustc_hash::FxHashMap;
 
 use super::compiler_warning::{CompilerWarning, Warnings};
-use super::decoder::{Decoder, ReadResult, ReadStop, invalid, read_header};
+use super::decoder::{Decoder, ReadResult, ReadStop, read_header};
 use super::event::{Event, TextId};
 use super::event_source::Repetition;
 use super::header::{Footer, Header};
@@ -20,7 +20,7 @@ use super::not_computed::NotComputed;
 use super::note::Note;
 use super::run_environment::RunEnvironment;
 use super::wire::{Crc, MAX_EXPANDED_EVENTS, MAX_JSON_BYTES, MAX_TEXT_BYTES, tag};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::program::{ProgramMemory, ProgramTime};
 
 /// Reads one trace. Iterating gives the events exactly as they were written.
@@ -76,7 +76,9 @@ impl<R: Read> Reader<R> {
         let header = match read_header(&mut decoder) {
             Ok(header) => header,
             Err(ReadStop::Failed(error)) => return Err(error),
-            Err(ReadStop::Truncated) => return Err(invalid("the trace ends inside its header")),
+            Err(ReadStop::Truncated) => {
+                return Err(Error::invalid_file("the trace ends inside its header"));
+            }
         };
         let end = TraceEnd {
             offset: decoder.offset(),
@@ -223,7 +225,9 @@ impl<R: Read> Reader<R> {
             return Err(
                 match self.decoder.corrupt("the number of events is out of range") {
                     ReadStop::Failed(error) => error,
-                    ReadStop::Truncated => invalid("the number of events is out of range"),
+                    ReadStop::Truncated => {
+                        Error::invalid_file("the number of events is out of range")
+                    }
                 },
             );
         }
@@ -336,8 +340,9 @@ impl<R: Read> Reader<R> {
             return Err(self.decoder.corrupt("the footer has no checksum"));
         }
         self.verify_checksum()?;
-        let footer = serde_json::from_slice(&text)
-            .map_err(|error| ReadStop::Failed(invalid("the footer is invalid").cause(error)))?;
+        let footer = serde_json::from_slice(&text).map_err(|error| {
+            ReadStop::Failed(Error::invalid_file("the footer is invalid").cause(error))
+        })?;
         match self.decoder.read_byte() {
             Err(ReadStop::Truncated) => {
                 self.footer = Some(footer);

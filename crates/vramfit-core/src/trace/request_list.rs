@@ -8,7 +8,6 @@ use std::io::{BufRead, BufReader, Read};
 
 use rustc_hash::FxHashMap;
 
-use super::decoder::invalid;
 use super::event::{Event, Purpose, TextId};
 use super::event_source::EventSource;
 use super::header::{Footer, Header};
@@ -64,7 +63,12 @@ impl<R: Read> RequestList<R> {
     }
 
     fn event(&mut self) -> Result<Event> {
-        let wrong = |what: &str| Err(invalid(format!("line {} of the list: {what}", self.lines)));
+        let wrong = |what: &str| {
+            Err(Error::invalid_file(format!(
+                "line {} of the list: {what}",
+                self.lines
+            )))
+        };
         let words: Vec<_> = self.line.split_ascii_whitespace().collect();
         let number = |word: &str| word.parse::<u64>().ok();
         match words[..] {
@@ -106,7 +110,9 @@ impl<R: Read> EventSource for RequestList<R> {
             let mut bounded = (&mut self.source).take(MAX_LINE);
             let count = bounded.read_line(&mut self.line).map_err(|error| {
                 match error.kind() {
-                    std::io::ErrorKind::InvalidData => invalid("the list is not UTF-8 text"),
+                    std::io::ErrorKind::InvalidData => {
+                        Error::invalid_file("the list is not UTF-8 text")
+                    }
                     _ => Error::io("the list could not be read"),
                 }
                 .cause(error)

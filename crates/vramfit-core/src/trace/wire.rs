@@ -1,5 +1,5 @@
 //! How a trace lies in bytes: tags, variable-length integers, checksums, single events. They are
-//! taken apart in [`super::source`]. What the records mean together (history, repeats) is for
+//! decoded in [`super::decoder`]. What the records mean together (history, repeats) is for
 //! [`super::writer`] and [`super::reader`]; `docs/reference/trace-format.md` has it all.
 
 use super::event::{Event, ProgramSizes};

@@ -2,7 +2,7 @@
 //! describes it: from the superblock to the address of every chunk.
 //!
 //! Nothing in a file is trusted. Every number is checked before it is used, and all that is read of
-//! one structure together is no longer than the file ([`blocks`]), which bounds memory and time and
+//! one structure together is no longer than the file ([`bounded_reader`]), which bounds memory and time and
 //! ends every cycle. What elements *are* is known here; decoding them is the business of
 //! [`crate::filter`] and [`crate::read`].
 //!

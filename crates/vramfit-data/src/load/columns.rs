@@ -60,7 +60,8 @@ impl Columns {
     pub(super) fn open(options: &LoaderOptions) -> Result<Columns> {
         let path = &options.file;
         if options.columns.is_empty() {
-            return Err(invalid("no dataset was given").hint("name at least one, such as `x`"));
+            return Err(Error::invalid_argument("no dataset was given")
+                .hint("name at least one, such as `x`"));
         }
         // Taken before anything is read, so that no change goes unnoticed.
         let main = FileFingerprint::of(path)?;
@@ -68,10 +69,11 @@ impl Columns {
         let mut columns: Vec<Column> = Vec::new();
         for wanted in &options.columns {
             if columns.iter().any(|column| column.name == wanted.name) {
-                return Err(
-                    invalid(format!("dataset `{}` was given twice", wanted.name))
-                        .hint("list it once, and use its rows twice"),
-                );
+                return Err(Error::invalid_argument(format!(
+                    "dataset `{}` was given twice",
+                    wanted.name
+                ))
+                .hint("list it once, and use its rows twice"));
             }
             columns.push(open_column(&container, wanted, options)?);
         }
@@ -200,11 +202,13 @@ fn open_column(
     };
     let rows = RowReader::new(dataset, &options)?;
     if rows.is_empty() {
-        return Err(invalid(format!("dataset `{}` has no rows", wanted.name))
-            .hint("choose another dataset; `vramfit data inspect` lists those of a file"));
+        return Err(
+            Error::invalid_argument(format!("dataset `{}` has no rows", wanted.name))
+                .hint("choose another dataset; `vramfit data inspect` lists those of a file"),
+        );
     }
     if rows.row_bytes() == 0 {
-        return Err(invalid(format!(
+        return Err(Error::invalid_argument(format!(
             "the rows of dataset `{}` have no elements",
             wanted.name
         ))
@@ -240,7 +244,7 @@ fn ensure_same_length(columns: &[Column]) -> Result<()> {
     };
     for other in others {
         if other.rows.len() != first.rows.len() {
-            return Err(invalid(format!(
+            return Err(Error::invalid_argument(format!(
                 "datasets must have the same number of rows: `{}` has {}, but `{}` has {}",
                 first.name,
                 first.rows.len(),
@@ -327,8 +331,4 @@ fn hash_index(dataset: &Dataset, chunks: &mut u64, hash: &mut u64) {
             }
         }
     }
-}
-
-fn invalid(what: impl Into<String>) -> Error {
-    Error::invalid_argument(what)
 }

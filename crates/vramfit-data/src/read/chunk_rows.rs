@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use vramfit_core::Result;
+use vramfit_core::{Error, Result};
 
-use super::dataset::{Dataset, Storage, unsupported};
+use super::dataset::{Dataset, Storage};
 use super::row_reader::RowReader;
 use super::runs::{Run, find_runs, run_start};
 use crate::filter::{self, DecodeError, Scratch};
@@ -211,7 +211,7 @@ impl RowReader {
             let origin = run_start(grid, place);
             runs.clear();
             if chunk[1..].iter().product::<u64>() > MAX_RUNS && !is_whole {
-                return Err(unsupported(
+                return Err(Error::unsupported_feature(
                     "chunks that split a row into this many pieces are not supported",
                 ));
             }
@@ -364,12 +364,13 @@ impl RowReader {
                 let what = format_args!("{place}: {what}");
                 self.source().damaged(chunk.address, what)
             }
-            DecodeError::Unsupported(what) => {
-                unsupported(&format!("{place}: {what} is not supported")).hint(format!(
-                    "rewrite it where the filter is installed: {}",
-                    filter::REPACK
-                ))
-            }
+            DecodeError::Unsupported(what) => Error::unsupported_feature(format!(
+                "{place}: {what} is not supported"
+            ))
+            .hint(format!(
+                "rewrite it where the filter is installed: {}",
+                filter::REPACK
+            )),
         }
     }
 }

@@ -128,7 +128,9 @@ impl Dataset {
             .try_fold(1_u64, |all, &one| all.checked_mul(one));
         let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
         let Some(bytes) = bytes.filter(|&bytes| bytes <= i64::MAX as u64) else {
-            return Err(unsupported("more than 2^63 bytes are not supported"));
+            return Err(Error::unsupported_feature(
+                "more than 2^63 bytes are not supported",
+            ));
         };
         let (filters, storage) = match layout {
             Layout::Compact(content) => {
@@ -152,10 +154,11 @@ impl Dataset {
                         .damaged(0, "the chunk size does not match the shape and datatype"));
                 }
                 let grid = Grid::new(&shape, &max_shape, &chunked.chunk, chunked.element);
-                let grid =
-                    grid.ok_or_else(|| unsupported("more than 2^64 chunks are not supported"))?;
+                let grid = grid.ok_or_else(|| {
+                    Error::unsupported_feature("more than 2^64 chunks are not supported")
+                })?;
                 if grid.chunk_bytes() > MAX_CHUNK_BYTES {
-                    return Err(unsupported(&format!(
+                    return Err(Error::unsupported_feature(format!(
                         "chunks of {} bytes exceed the limit of {MAX_CHUNK_BYTES} bytes",
                         grid.chunk_bytes()
                     ))
@@ -172,7 +175,7 @@ impl Dataset {
                 (pipeline, storage)
             }
             Layout::Virtual { .. } if is_source => {
-                return Err(unsupported(
+                return Err(Error::unsupported_feature(
                     "virtual datasets with virtual sources are not supported",
                 ));
             }
@@ -259,7 +262,9 @@ impl Dataset {
             }
             Storage::Contiguous(None) => {}
             Storage::Chunked { .. } | Storage::Virtual(_) => {
-                return Err(unsupported("a chunked scalar is not supported"));
+                return Err(Error::unsupported_feature(
+                    "a chunked scalar is not supported",
+                ));
             }
         }
         Ok(element)
@@ -283,8 +288,4 @@ impl Dataset {
 /// Puts the dataset's name in front of an error, where it does not say which file is damaged.
 pub(crate) fn of_dataset(path: &str, error: &Error) -> Error {
     error.clone().context(format_args!("dataset `{path}`"))
-}
-
-pub(crate) fn unsupported(what: &str) -> Error {
-    Error::unsupported_feature(what)
 }

@@ -1,9 +1,7 @@
 //! The numbers of an element to read: those of a dataset of numbers, or a field of its records.
 
-use vramfit_core::Result;
+use vramfit_core::{Error, Result};
 
-use super::dataset::unsupported;
-use super::row_reader::invalid;
 use crate::hdf5::{Datatype, Field, Numbers};
 
 /// How many fields are listed in a hint.
@@ -13,16 +11,16 @@ const MAX_LISTED: usize = 16;
 pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> Result<&'a Numbers> {
     match (datatype, field) {
         (Datatype::Numbers { numbers, .. }, None) => Ok(numbers),
-        (Datatype::Numbers { .. }, Some(field)) => Err(invalid(&format!(
+        (Datatype::Numbers { .. }, Some(field)) => Err(Error::invalid_argument(format!(
             "its elements are numbers and have no field `{field}`"
         ))),
         (Datatype::Record { fields, others, .. }, None) => {
             if let ([], Some((name, what))) = (fields.as_slice(), others.first()) {
-                return Err(unsupported(&format!(
+                return Err(Error::unsupported_feature(format!(
                     "no field of its records is a number (`{name}`: {what})"
                 )));
             }
-            let error = invalid("its elements are records; a field is required");
+            let error = Error::invalid_argument("its elements are records; a field is required");
             Err(match list_fields(fields) {
                 None => error,
                 Some(names) => error.hint(format!("name one of {names}")),
@@ -33,18 +31,20 @@ pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
                 return Ok(&field.numbers);
             }
             if let Some((_, what)) = others.iter().find(|(other, _)| other == name) {
-                return Err(unsupported(&format!(
+                return Err(Error::unsupported_feature(format!(
                     "field `{name}`: {what} are not supported"
                 )));
             }
-            let error = invalid(&format!("its records have no field `{name}`"));
+            let error = Error::invalid_argument(format!("its records have no field `{name}`"));
             Err(match list_fields(fields) {
                 None => error,
                 Some(names) => error.hint(format!("available: {names}")),
             })
         }
-        (Datatype::Other { what, .. }, _) => Err(unsupported(&format!("{what} are not supported"))
-            .hint("write them as numbers; text becomes numbers with a tokenizer")),
+        (Datatype::Other { what, .. }, _) => Err(Error::unsupported_feature(format!(
+            "{what} are not supported"
+        ))
+        .hint("write them as numbers; text becomes numbers with a tokenizer")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use vramfit_core::{Error, Result};
 
 use super::convert::Converter;
-use super::dataset::{Dataset, Storage, of_dataset, unsupported};
+use super::dataset::{Dataset, Storage, of_dataset};
 use super::fields::find_numbers;
 use super::overflow;
 use super::virtual_source::VirtualSource;
@@ -77,7 +77,7 @@ impl RowReader {
 
     fn prepare(dataset: Dataset, options: &RowOptions) -> Result<RowReader> {
         if dataset.shape().is_empty() {
-            return Err(invalid("it is a scalar and has no rows"));
+            return Err(Error::invalid_argument("it is a scalar and has no rows"));
         }
         let numbers = find_numbers(dataset.datatype(), options.field.as_deref())?;
         let scalar = options.to.unwrap_or(numbers.number.scalar);
@@ -97,12 +97,13 @@ impl RowReader {
         of_piece: &dyn Fn(&VirtualSource) -> Result<RowReader>,
     ) -> Result<RowReader> {
         let Some((_, row_shape)) = dataset.shape().split_first() else {
-            return Err(invalid("it is a scalar and has no rows"));
+            return Err(Error::invalid_argument("it is a scalar and has no rows"));
         };
         let elements = row_shape
             .iter()
             .try_fold(1_u64, |all, &one| all.checked_mul(one));
-        let too_large = || unsupported("the size of a row exceeds the address space");
+        let too_large =
+            || Error::unsupported_feature("the size of a row exceeds the address space");
         let row_elements = elements.and_then(|elements| usize::try_from(elements).ok());
         let row_elements = row_elements.ok_or_else(too_large)?;
         let row_bytes = row_elements
@@ -113,7 +114,7 @@ impl RowReader {
             .ok_or_else(too_large)?;
         let row_shape = [row_shape, inner].concat();
         if row_shape.len() > MAX_ROW_AXES {
-            return Err(unsupported(&format!(
+            return Err(Error::unsupported_feature(format!(
                 "rows of {} dimensions exceed the limit of {MAX_ROW_AXES}",
                 row_shape.len()
             )));
@@ -391,10 +392,6 @@ impl RowReader {
     }
 
     fn failed(&self, what: &str) -> Error {
-        invalid(&format!("dataset `{}` {what}", self.dataset.path()))
+        Error::invalid_argument(format!("dataset `{}` {what}", self.dataset.path()))
     }
-}
-
-pub(super) fn invalid(what: &str) -> Error {
-    Error::invalid_argument(what)
 }

@@ -114,11 +114,14 @@ impl Walk<'_> {
             };
             // A name that is not UTF-8 was read with a replacement character.
             if link.name.contains(char::REPLACEMENT_CHARACTER) || link.name.is_empty() {
-                self.refuse(&path, unsupported("its name is not valid UTF-8"));
+                self.refuse(
+                    &path,
+                    Error::unsupported_feature("its name is not valid UTF-8"),
+                );
                 continue;
             }
             if self.seen.len() >= MAX_OBJECTS {
-                return Err(unsupported(
+                return Err(Error::unsupported_feature(
                     "files with more than 2^20 objects are not supported",
                 ));
             }
@@ -154,7 +157,7 @@ impl Walk<'_> {
         let header = Header::read(self.container, address)?;
         if group::is_group(&header) {
             if depth == MAX_DEPTH {
-                return Err(unsupported("groups are nested too deeply"));
+                return Err(Error::unsupported_feature("groups are nested too deeply"));
             }
             return self.group(path, &header, depth);
         }
@@ -162,7 +165,9 @@ impl Walk<'_> {
             return self.dataset(path, header);
         }
         let Some(message) = header.find(kind::DATATYPE) else {
-            return Err(unsupported("it is not a group, dataset or datatype"));
+            return Err(Error::unsupported_feature(
+                "it is not a group, dataset or datatype",
+            ));
         };
         let datatype = DatatypeMessage::read(&mut header.cursor(message))?;
         if datatype.storage == ElementStorage::FileAddress {
@@ -264,8 +269,8 @@ impl Walk<'_> {
                     || matches!(&value.data, Data::Plain(bytes) if bytes.len() > MAX_BYTES)
                     || matches!(&value.data, Data::VarLen(all) if all.len() > MAX_BYTES / 16);
                 match (is_odd, is_large) {
-                    (true, _) => Err(unsupported("its name is not valid UTF-8")),
-                    (_, true) => Err(unsupported("it is larger than 60 KiB")),
+                    (true, _) => Err(Error::unsupported_feature("its name is not valid UTF-8")),
+                    (_, true) => Err(Error::unsupported_feature("it is larger than 60 KiB")),
                     _ => Ok(value),
                 }
             });
@@ -303,7 +308,7 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
     const MAX_BYTES: u64 = 64 << 20;
     if dataset.bytes() > MAX_BYTES {
         let what = dataset.datatype().describe();
-        return Err(unsupported(&format!(
+        return Err(Error::unsupported_feature(format!(
             "{what} are not copied: there are more than {MAX_BYTES} bytes of them"
         ))
         .hint("store them with a fixed length, or as numbers"));
@@ -312,8 +317,4 @@ fn elements(container: &Container, path: &str) -> Result<Vec<u8>> {
     let rows = RowReader::raw(dataset)?;
     rows.read(0..rows.len(), &mut elements)?;
     Ok(elements)
-}
-
-fn unsupported(reason: &str) -> Error {
-    Error::unsupported_feature(reason)
 }

@@ -43,11 +43,11 @@ impl PieceOrder {
         for section in sections {
             let datasets = content.datasets.get(section.datasets.clone());
             let Some((first, others)) = datasets.and_then(<[Dataset]>::split_first) else {
-                return Err(refuse("a section contains no dataset"));
+                return Err(Error::invalid_argument("a section contains no dataset"));
             };
             let rows = first.rows();
             if others.iter().any(|dataset| dataset.rows() != rows) {
-                return Err(refuse(
+                return Err(Error::invalid_argument(
                     "datasets that are written together must have the same number of rows",
                 ));
             }
@@ -55,7 +55,7 @@ impl PieceOrder {
                 if let Storage::Chunked { rows, .. } = dataset.storage
                     && !section.piece_rows.is_multiple_of(rows)
                 {
-                    return Err(refuse(
+                    return Err(Error::invalid_argument(
                         "chunks that are written together must have the same number of rows",
                     ));
                 }
@@ -91,10 +91,6 @@ impl PieceOrder {
             rows: start..(start + section.piece_rows).min(*rows),
         }
     }
-}
-
-fn refuse(why: &str) -> Error {
-    Error::invalid_argument(why)
 }
 
 #[cfg(test)]

@@ -59,9 +59,9 @@ struct StoredUndonated {
 
 #[derive(Clone, PartialEq, Message)]
 struct Columns {
-    /// Place in [`Owner::ALL`], phase, computed again, stacked: see [`marks`].
+    /// Place in [`Owner::ALL`], phase, computed again, stacked: see [`encode_flags`].
     #[prost(uint32, repeated, tag = "1")]
-    encode_flags: Vec<u32>,
+    flags: Vec<u32>,
     #[prost(uint64, repeated, tag = "2")]
     bytes: Vec<u64>,
     #[prost(uint64, repeated, tag = "3")]
@@ -96,7 +96,7 @@ impl ProgramMemory {
         let mut texts = TextTable::default();
         let mut columns = Columns::default();
         for buffer in &self.buffers {
-            columns.encode_flags.push(encode_flags(buffer));
+            columns.flags.push(encode_flags(buffer));
             columns.bytes.push(buffer.bytes);
             columns.peak_bytes.push(buffer.peak_bytes);
             columns.allocation.push(buffer.allocation);
@@ -186,10 +186,10 @@ impl ProgramMemory {
             })
         });
         let columns = stored.buffers.unwrap_or_default();
-        let count = columns.encode_flags.len();
+        let count = columns.flags.len();
         let buffer = |at: usize| -> Result<Buffer> {
             let (owner, phase, rematerialized, stacked) =
-                decode_flags(columns.encode_flags[at]).ok_or_else(damaged)?;
+                decode_flags(columns.flags[at]).ok_or_else(damaged)?;
             let frame = decode_option(cell(&columns.frame, at)?);
             if frame.is_some_and(|frame| frame as usize >= frames.len()) {
                 return Err(damaged());
@@ -268,10 +268,10 @@ fn encode_flags(buffer: &Buffer) -> u32 {
         | phase as u32
 }
 
-fn decode_flags(encode_flags: u32) -> Option<(Owner, Phase, bool, bool)> {
-    let owner = Owner::ALL.get((encode_flags >> 4) as usize)?;
-    let phase = PHASES.get((encode_flags & 3) as usize)?;
-    Some((*owner, *phase, encode_flags & 4 != 0, encode_flags & 8 != 0))
+fn decode_flags(flags: u32) -> Option<(Owner, Phase, bool, bool)> {
+    let owner = Owner::ALL.get((flags >> 4) as usize)?;
+    let phase = PHASES.get((flags & 3) as usize)?;
+    Some((*owner, *phase, flags & 4 != 0, flags & 8 != 0))
 }
 
 #[cfg(test)]
