@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import clean_environment
+from fake_driver import gpu
 
 HERE = Path(__file__).resolve().parent
 VRAMFIT = [sys.executable, "-m", "vramfit"]
@@ -218,6 +219,43 @@ def test_the_largest_batch_is_proven(script):
     for batch, code in ((found["largest"], 0), (found["smallest_too_large"], 1)):
         options = ["dryrun", "--gpu", "t4", "--limit", "2GiB", "--steps", 3]
         assert vramfit(*options, *command[:-1], batch).returncode == code, batch
+
+
+def test_run_finds_a_plan_and_keeps_it(script):
+    """`run --fit` searches once, measures again the next time, and does not start what cannot fit."""
+    program = script(LAYERS)
+    fit = ["run", "--gpu", "t4", "--limit", "60MiB", "--fit", "--", sys.executable, program, 1024]
+    plain = vramfit("run", "--", sys.executable, program, 1024)
+    first, second = vramfit(*fit), vramfit(*fit)
+    assert first.stdout == second.stdout == plain.stdout
+    assert "dry run of the program as it is" in first.stderr
+    assert "dry run with the plan that was found before" in second.stderr
+    assert "dry run of the program as it is" not in second.stderr
+    for done in (first, second):
+        assert done.returncode == 0
+        assert "plan: train.py:9 (loss) in" in done.stderr
+
+    program.write_text(program.read_text().replace("x @ w) @ w.T", "x @ w) @ w.T * 2"))
+    changed = vramfit(*fit)
+    assert changed.returncode == 0, changed.stderr
+    assert "dry run of the program as it is" in changed.stderr
+
+    fit[4] = "10MiB"
+    none = vramfit(*fit)
+    assert (none.returncode, none.stdout) == (1, "")
+    assert "no plan fits: the lowest peak found is" in none.stderr
+    assert "not started: no plan with which it fits was found" in none.stderr
+
+
+def test_run_fits_a_program_on_the_gpu_at_hand(script, fake_driver):
+    program = ["--", sys.executable, script(LAYERS), 64]
+    one = fake_driver({"gpus": [gpu()]})
+    done = vramfit("run", "--limit", "1MiB", "--fit", *program, **one.environment)
+    assert "which exceeds 1.0 MiB on t4" in done.stderr
+    two = fake_driver({"gpus": [gpu(), gpu(1, name="NVIDIA L4")]})
+    done = vramfit("run", "--fit", *program, **two.environment)
+    assert done.returncode == 125
+    assert "the GPUs are of several models: NVIDIA L4, Tesla T4" in done.stderr
 
 
 def test_effects_happen_as_often_as_before(script, tmp_path):

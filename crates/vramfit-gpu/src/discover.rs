@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use vramfit_core::gpu::{self, GpuSelection};
+use vramfit_core::host::HostGpu;
 use vramfit_core::published;
 use vramfit_core::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
 use vramfit_core::shared_gpus::{self, Holding, SharedGpuUsage};
@@ -55,6 +56,39 @@ impl GpuOverrides {
             }
         }
         Ok(budgets)
+    }
+
+    /// Returns the GPUs themselves, each with the total memory that it has here.
+    ///
+    /// # Errors
+    /// Those of [`GpuOverrides::budgets`], and [`ErrorKind::InvalidArgument`] for GPUs of several models.
+    pub fn gpus(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuSelection> {
+        let virtual_gpu = variable("VRAMFIT_GPU").filter(|name| !name.is_empty());
+        let (name, budgets) = match (&self.selection, virtual_gpu) {
+            (Some(selection), _) => return Ok(selection.clone()),
+            (None, Some(name)) => (name, self.budgets(variable)?),
+            (None, None) => {
+                let mut names: Vec<String> = visible_host_gpus(&variable)?
+                    .into_iter()
+                    .map(|gpu| gpu.name)
+                    .collect();
+                names.sort();
+                names.dedup();
+                let [name] = &names[..] else {
+                    let message = format!("the GPUs are of several models: {}", names.join(", "));
+                    let hint = "select GPUs of one model with `CUDA_VISIBLE_DEVICES`";
+                    return Err(Error::invalid_argument(message).hint(hint));
+                };
+                (name.clone(), self.budgets(variable)?)
+            }
+        };
+        let known = gpu::find(&name)?;
+        let total = budgets.iter().map(|budget| budget.total_bytes).min();
+        // A total that the catalogue does not know of leaves what it says.
+        let gpu = total.and_then(|total| known.with_total(total).ok());
+        let mut selection: GpuSelection = format!("{}x{}", known.name, budgets.len()).parse()?;
+        selection.gpu = gpu.unwrap_or(known);
+        Ok(selection)
     }
 
     /// Returns the same for [`vramfit_core::settings::Target`].
@@ -142,6 +176,25 @@ fn host_budgets(
     processes: Option<u32>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<GpuMemoryBudget>> {
+    let visible = visible_host_gpus(&variable)?;
+    let count = u32::try_from(visible.len()).unwrap_or(u32::MAX);
+    let budgets = visible.iter().map(|gpu| {
+        let siblings = gpu
+            .processes
+            .iter()
+            .filter(|process| is_sibling(process.pid, processes))
+            .filter_map(|process| process.used_bytes)
+            .sum();
+        GpuMemoryBudget::from_driver(gpu, siblings, count).ok_or_else(|| {
+            let message = format!("the driver does not report the memory of GPU {}", gpu.index);
+            Error::invalid_argument(message).hint(NAME_GPU_HINT)
+        })
+    });
+    budgets.collect()
+}
+
+/// Returns the GPUs of this machine that a program sees.
+fn visible_host_gpus(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<HostGpu>> {
     let host = crate::query_host().map_err(|error| {
         let message = format!("the GPU that the program will use is unknown: {error}");
         Error::new(error.kind(), message).hint(NAME_GPU_HINT)
@@ -156,20 +209,7 @@ fn host_budgets(
         };
         return Err(error.hint(NAME_GPU_HINT));
     }
-    let count = u32::try_from(visible.len()).unwrap_or(u32::MAX);
-    let budgets = visible.into_iter().map(|gpu| {
-        let siblings = gpu
-            .processes
-            .iter()
-            .filter(|process| is_sibling(process.pid, processes))
-            .filter_map(|process| process.used_bytes)
-            .sum();
-        GpuMemoryBudget::from_driver(gpu, siblings, count).ok_or_else(|| {
-            let message = format!("the driver does not report the memory of GPU {}", gpu.index);
-            Error::invalid_argument(message).hint(NAME_GPU_HINT)
-        })
-    });
-    budgets.collect()
+    Ok(visible.into_iter().cloned().collect())
 }
 
 /// Says whether a process was started as one of that many of a split.

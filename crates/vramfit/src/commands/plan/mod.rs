@@ -5,6 +5,7 @@
 
 mod batch;
 mod compile_cache;
+mod fit;
 mod result;
 mod search;
 mod trial;
@@ -23,6 +24,7 @@ use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::compile_cache::CompileCache;
+pub(crate) use self::fit::find_fitting_plan;
 use self::search::SearchSpec;
 use self::trial::{TrialSpec, create_scratch};
 use self::vary::Variation;
@@ -32,6 +34,10 @@ use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
 use crate::status::Status;
+
+const DEFAULT_STEPS: u64 = 3;
+const DEFAULT_MAX_TRIALS: usize = 32;
+const DEFAULT_JOBS: usize = 2;
 
 /// Find what to recompute in the backward pass so that a JAX program fits on a GPU
 ///
@@ -65,17 +71,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=VALUES")]
     vary: Vec<Variation>,
     /// Stop each dry run after N executions of the training step
-    #[arg(long, value_name = "N", value_parser = parse_steps, default_value = "3")]
+    #[arg(long, value_name = "N", value_parser = parse_steps, default_value_t = DEFAULT_STEPS)]
     steps: u64,
     /// Name of the function that is the training step
     #[arg(long, value_name = "NAME")]
     step: Option<String>,
     /// Dry runs at most
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_TRIALS as u32)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
     max_trials: u32,
     /// Dry runs at the same time
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_JOBS as u32)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
     /// What may be changed, separated by commas; everything by default
@@ -122,19 +128,29 @@ enum Move {
 impl Args {
     /// Returns what the search may change on a GPU with this much memory.
     fn moves(&self, total_bytes: u64) -> Moves {
+        let all = all_moves(total_bytes, &Options::from(&self.pool));
         let tries = |one: Move| self.moves.is_empty() || self.moves.contains(&one);
-        // Who gives a size or a budget wants no other.
-        let is_open = self.budget.is_none() && !Options::from(&self.pool).sets_pool_size();
-        let larger = (total_bytes as f64 * MAX_FRACTION) as u64;
+        let is_open = self.budget.is_none() && tries(Move::Pool);
         Moves {
             remat: tries(Move::Remat),
             compiler: tries(Move::Compiler),
-            larger_pool_bytes: Some(larger).filter(|_| tries(Move::Pool) && is_open),
+            larger_pool_bytes: all.larger_pool_bytes.filter(|_| is_open),
         }
     }
 
     pub(crate) fn prints_json(&self) -> bool {
         is_standard_output(self.json.as_deref())
+    }
+}
+
+/// Returns everything that may be changed on a GPU with this much memory. Who gives the size of the pool
+/// wants no other.
+fn all_moves(total_bytes: u64, options: &Options) -> Moves {
+    let larger = (total_bytes as f64 * MAX_FRACTION) as u64;
+    Moves {
+        remat: true,
+        compiler: options.remat.is_none(),
+        larger_pool_bytes: Some(larger).filter(|_| !options.sets_pool_size()),
     }
 }
 

@@ -13,8 +13,13 @@ use crate::status::Status;
 impl Found {
     /// Says whether a row meets the budget; unknown where the user ended the search before one did.
     pub(super) fn status(&self, spec: &SearchSpec) -> Status {
-        let is_met = spec.is_met(&self.rows[self.recommended].row);
+        let is_met = self.fits(spec);
         Status::from_answer(Some(is_met).filter(|met| *met || !self.is_interrupted))
+    }
+
+    /// Says whether the recommended plan meets the budget.
+    pub(super) fn fits(&self, spec: &SearchSpec) -> bool {
+        spec.is_met(&self.rows[self.recommended].row)
     }
 
     /// Returns the text of the recommended plan's file.

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
-use vramfit_core::gpu::GpuSelection;
+use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_core::search::{Plan, PlanSource, Site, read_sites};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{ProgramExit, Reader};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::CompileCache;
 use crate::child::signal_name;
@@ -21,6 +21,9 @@ use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
 use crate::scratch::ScratchFolder;
+
+/// How long a dry run may take unless the user says otherwise.
+pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// What all dry runs of a search have in common.
 #[derive(Clone, Debug)]
@@ -123,6 +126,13 @@ impl TrialSpec {
         self.execute(plan, None, context, output)
     }
 
+    /// Returns the total memory of each GPU, where it is not what the catalogue says.
+    fn total(&self) -> Option<Bytes> {
+        let total_bytes = self.gpus.gpu.total_memory_bytes;
+        let known = gpu::find(&self.gpus.name).ok()?;
+        (known.total_memory_bytes != total_bytes).then_some(Bytes(total_bytes))
+    }
+
     /// Runs the program with all of its sites traced, and returns them.
     pub(super) fn find_sites(&self, context: &Context, output: &Output) -> Result<Vec<Site>> {
         let folder = create_scratch()?;
@@ -163,6 +173,7 @@ impl TrialSpec {
             settings: settings.clone(),
             plan: has_sites.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
+            total: self.total(),
             unlimited: true,
             compilation_cache: Some(self.cache.directory(self, &settings.options)),
             time_limit: Some(self.time_limit),

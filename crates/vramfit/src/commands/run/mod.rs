@@ -17,6 +17,7 @@ use vramfit_core::{ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 
 use super::dryrun::{self, DryrunSpec, SettingsSpec};
+use super::plan::find_fitting_plan;
 use super::policy::{PolicyArgs, check_occupied};
 use crate::context::Context;
 use crate::environment::{unicode_variables, variable};
@@ -36,10 +37,12 @@ Examples:
   vramfit run --limit 8GiB -- python train.py
   vramfit run --processes 2 --require-gpu -- python worker.py
   vramfit run --preflight a100-80g --steps 3 -- python train.py --batch 64
+  vramfit run --fit -- python train.py
   export $(vramfit run --print --fraction 0.9)
 
 Exit codes:
   that of the program; or
+  1    not started: it does not fit (`--preflight`, `--fit`)
   125  vramfit itself failed
   126  the program cannot be executed
   127  the program was not found
@@ -56,6 +59,9 @@ pub(crate) struct Args {
     /// Apply a plan that `vramfit plan` made
     #[arg(long, value_name = "FILE", conflicts_with = "print")]
     plan: Option<PathBuf>,
+    /// Find a plan with which the program fits on the GPU, and apply it
+    #[arg(long, conflicts_with_all = ["print", "plan", "preflight"])]
+    fit: bool,
     /// Do not publish the pool's statistics for `vramfit top`
     #[arg(long)]
     no_publish: bool,
@@ -95,11 +101,24 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 }
 
 fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let plan = match &args.plan {
+    let options = Options::from(&args.policy);
+    let plan_file = if args.fit {
+        let gpus = args.policy.gpu_overrides()?.gpus(variable)?;
+        match find_fitting_plan(gpus, options, &args.command, context, output)? {
+            Some(path) => Some(path),
+            None => {
+                output.info("not started: no plan with which it fits was found");
+                return Ok(Status::No);
+            }
+        }
+    } else {
+        args.plan.clone()
+    };
+    let plan = match &plan_file {
         Some(path) => read_plan(path, output)?,
         None => Plan::default(),
     };
-    let options = plan.settings.add_to(&Options::from(&args.policy));
+    let options = plan.settings.add_to(&options);
     let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
     let installed = python::find_interpreter(&program, &arguments)
         .and_then(|interpreter| probe(&interpreter, output));
@@ -117,7 +136,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let package = context.package.as_deref();
     let package = package.or_else(|| installed.as_ref()?.package.as_deref());
     let user_variable = |name: &str| std::env::var_os(name);
-    let planned = match &args.plan {
+    let planned = match &plan_file {
         Some(path) if !plan.sites.is_empty() => {
             publish::plan_variables(path, package, installed.as_ref(), user_variable)?
         }

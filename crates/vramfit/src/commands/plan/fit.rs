@@ -1,0 +1,105 @@
+//! `vramfit run --fit`: a plan with which a program fits on the GPUs at hand, searched once and kept.
+
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use vramfit_core::gpu::GpuSelection;
+use vramfit_core::search::Plan;
+use vramfit_core::settings::{GpuBudgets, Options};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
+
+use super::compile_cache::{CompileCache, cache_home};
+use super::search::{self, SearchSpec};
+use super::trial::{DEFAULT_TIME_LIMIT, TrialSpec, create_scratch};
+use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, DEFAULT_STEPS, all_moves};
+use crate::commands::dryrun::SettingsSpec;
+use crate::context::Context;
+use crate::files::cannot_write;
+use crate::output::Output;
+
+/// Returns the file of a plan with which a program fits; `None` where none was found, which is reported.
+///
+/// A plan that was found before for the same command is measured again: programs change.
+///
+/// # Errors
+/// Those of the dry run of the program as it is, and `io` where the plan cannot be kept.
+pub(crate) fn find_fitting_plan(
+    gpus: GpuSelection,
+    options: Options,
+    command: &[OsString],
+    context: &Context,
+    output: &mut Output,
+) -> Result<Option<PathBuf>> {
+    let scratch = create_scratch()?;
+    let path = plan_path(&gpus, &options, command)?;
+    let total_bytes = gpus.gpu.total_memory_bytes;
+    let trial = TrialSpec {
+        settings: SettingsSpec {
+            options,
+            gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
+            repair: true,
+            report_findings: false,
+        },
+        gpus,
+        steps: DEFAULT_STEPS,
+        step: None,
+        time_limit: DEFAULT_TIME_LIMIT,
+        cache: CompileCache::open().unwrap_or_else(|| CompileCache::temporary(&scratch)),
+        command: command.to_vec(),
+    };
+    if let Ok((plan, _)) = Plan::read(&path) {
+        output.info("dry run with the plan that was found before");
+        match trial.measure(&plan, context, output) {
+            Ok(measured) if measured.fits => {
+                output.info(&format!("  peak {}, fits", Bytes(measured.peak_bytes)));
+                return Ok(Some(path));
+            }
+            Ok(measured) => {
+                output.info(&format!(
+                    "  peak {}, does not fit any more",
+                    Bytes(measured.peak_bytes)
+                ));
+            }
+            Err(error) => output.verbose(&error.to_string()),
+        }
+    }
+    let spec = SearchSpec {
+        moves: all_moves(total_bytes, &options),
+        trial,
+        others: Vec::new(),
+        commands: vec![(Vec::new(), command.to_vec())],
+        budget: None,
+        max_trials: DEFAULT_MAX_TRIALS,
+        jobs: DEFAULT_JOBS,
+    };
+    let found = search::run(&spec, context, output)?;
+    if !found.fits(&spec) {
+        output.info(&found.to_text(&spec));
+        return Ok(None);
+    }
+    write(&path, &found.plan_file(&spec)?)?;
+    Ok(Some(path))
+}
+
+/// Returns where the plan of a command is kept: in `$XDG_CACHE_HOME/vramfit/plans`.
+fn plan_path(gpus: &GpuSelection, options: &Options, command: &[OsString]) -> Result<PathBuf> {
+    let home = cache_home().ok_or_else(|| {
+        Error::new(ErrorKind::Io, "there is no directory to keep a plan in")
+            .hint("set `XDG_CACHE_HOME` to a directory that is writable")
+    })?;
+    let mut key = DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), &gpus.name, gpus.count).hash(&mut key);
+    (gpus.gpu.total_memory_bytes, format!("{options:?}")).hash(&mut key);
+    (command, std::env::current_dir().ok()).hash(&mut key);
+    let name = format!("{}-{:016x}.toml", gpus.gpu.name, key.finish());
+    Ok(home.join("plans").join(name))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|error| cannot_write(path, error))
+}
