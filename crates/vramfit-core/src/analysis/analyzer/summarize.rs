@@ -86,11 +86,8 @@ impl TraceAnalyzer {
         let at = self.replay.events();
         for (what, theirs) in lists {
             if theirs.len() != self.devices.len() {
-                let text = format!(
-                    "{what} of {} devices, expected {}",
-                    theirs.len(),
-                    self.devices.len()
-                );
+                let (theirs, ours) = (theirs.len(), self.devices.len());
+                let text = format!("{what} of {theirs} devices, expected {ours}");
                 return Err(replay_mismatch(at, &text));
             }
         }
@@ -113,10 +110,8 @@ impl TraceAnalyzer {
             }
         }
         if self.executions != footer.executions {
-            let text = format!(
-                "{} executions in the replay, but {} in the run",
-                self.executions, footer.executions
-            );
+            let (ours, theirs) = (self.executions, footer.executions);
+            let text = format!("{ours} executions in the replay, but {theirs} in the run");
             return Err(replay_mismatch(at, &text));
         }
         Ok(())
