@@ -97,7 +97,7 @@ conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_S
 	$(BIN)/python tests/conformance $(if $(JAX_SOURCE),--jax-source $(JAX_SOURCE))
 
 .PHONY: demo
-demo: setup ## Ask three gpus whether a GPT fits, then train on generated data and go on; see build/demo/
+demo: setup ## Does a GPT fit on three GPUs, and what makes it fit? Then train, and resume; see build/demo/
 	@mkdir -p build/demo
 	@for gpu in $(DEMO_GPUS); do \
 		echo; \
@@ -106,6 +106,9 @@ demo: setup ## Ask three gpus whether a GPT fits, then train on generated data a
 			--report build/demo/$$gpu.html --force -- \
 			python examples/train_gpt.py || test $$? -eq 1; \
 	done
+	@echo
+	@echo "\$$ vramfit plan --gpu t4 --out build/demo/t4-plan.toml -- python examples/train_gpt.py"
+	@$(BIN)/vramfit plan --gpu t4 --out build/demo/t4-plan.toml --force -- python examples/train_gpt.py
 	@rm -rf build/demo/training && mkdir -p build/demo/training
 	@cd build/demo/training && $(BIN)/vramfit --quiet train --init && set -x \
 		&& vramfit data generate train.h5 --kind sequences --samples 8k --length 16 \

@@ -206,6 +206,12 @@ def test_a_budget_that_no_plan_meets_names_the_lowest_peak(script):
     assert found["meets_budget"] is False
     lowest = min(row["peak_bytes"] for row in found["rows"])
     assert found["recommended"]["peak_bytes"] == lowest
+    largest = found["recommended"]["largest"]
+    assert largest[0]["bytes"] == max(entry["bytes"] for entry in largest)
+    assert any("train.py:7 (layer)" in entry["name"] for entry in largest)
+    [edit] = [each for each in found["recommended"]["edits"] if "train.py" in each]
+    assert edit.startswith("train.py:9 (loss): call its layers, in ")
+    assert "through `jax.checkpoint(layer" in edit
 
 
 def test_the_largest_batch_is_proven(script):

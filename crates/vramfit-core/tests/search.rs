@@ -268,3 +268,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_plan_says_what_to_write_instead() {
+    let edits = |kind, save: Option<&str>, lines: &[&str]| {
+        let mut site = site_options(&site(kind, layers(2))).remove(0).plan;
+        site.segments = vec![(0, 4), (4, 8)];
+        site.save = save.map(str::to_owned);
+        site.kept_lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        site.saved = (0..lines.len()).collect();
+        let plan = Plan {
+            sites: vec![site],
+            ..Plan::default()
+        };
+        plan.edits().remove(0)
+    };
+    assert_eq!(
+        edits(SiteKind::Scan, Some("dots"), &[]),
+        "train.py:7 (loss): pass `jax.checkpoint(body, prevent_cse=False, \
+         policy=jax.checkpoint_policies.dots_saveable)` to `jax.lax.scan`"
+    );
+    assert_eq!(
+        edits(SiteKind::Scan, Some("nothing"), &[]),
+        "train.py:7 (loss): pass `jax.checkpoint(body, prevent_cse=False)` to `jax.lax.scan`"
+    );
+    assert_eq!(
+        edits(SiteKind::Checkpoint, Some("everything"), &[]),
+        "train.py:7 (loss): give its `jax.checkpoint` \
+         `policy=jax.checkpoint_policies.everything_saveable`"
+    );
+    assert_eq!(
+        edits(SiteKind::Grad, None, &["/home/me/train.py:3 (layer)"]),
+        "train.py:7 (loss): call its layers, in 2 groups, through `jax.checkpoint(layer, \
+         policy=jax.checkpoint_policies.save_only_these_names(...))`, with names from \
+         `jax.ad_checkpoint.checkpoint_name` for the values at train.py:3 (layer)"
+    );
+}

@@ -10,11 +10,13 @@
 //! | `largest` | the largest number in the command with which it fits |
 //! | `settings` | settings of the process that a plan changes |
 //! | `plan` | a plan, and the file that it is kept in |
+//! | `edit` | what somebody would write in the program instead |
 //! | `row` | measured plans: which are worth choosing |
 //!
 //! Nothing here decides by an estimate of memory: estimates only propose, and the bytes that a dry run
 //! measures decide.
 
+mod edit;
 mod largest;
 mod options;
 mod plan;

@@ -117,7 +117,7 @@ impl SitePlan {
 }
 
 /// Returns a place without the folder of its file.
-fn short_name(place: &str) -> &str {
+pub(super) fn short_name(place: &str) -> &str {
     let file_end = place.find(':').unwrap_or(place.len());
     place[..file_end]
         .rfind('/')

@@ -1,5 +1,6 @@
 //! What `vramfit plan` prints: a table, JSON, and the plan file.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
@@ -91,6 +92,8 @@ impl Found {
                 "margin_bytes": remat.margin_bytes,
             })),
             "moves": self.moves(found, spec),
+            "edits": found.row.plan.edits(),
+            "largest": found.largest.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes})).collect::<Vec<_>>(),
             "fits": fits,
             "spare_bytes": spare,
         })
@@ -194,6 +197,19 @@ impl Found {
         if let Some(remat) = best.xla_remat {
             let _ = writeln!(text, "{}", describe_xla_remat(remat, &best.row.plan));
         }
+        let edits = best.row.plan.edits();
+        if !edits.is_empty() {
+            text += "\nthe nearest edit by hand, not measured\n";
+            text.extend(edits.iter().map(|edit| format!("  - {edit}\n")));
+        }
+        if !met {
+            text += "\nthe largest entries of the lowest peak\n";
+            let line = |(name, bytes): &(String, u64)| {
+                format!("  {:>12}  {name}\n", Bytes(*bytes).to_string())
+            };
+            text.extend(best.largest.iter().map(line));
+            text += &suggest_range(&spec.trial.command);
+        }
         if self.sites == 0 {
             let _ = writeln!(
                 text,
@@ -216,6 +232,21 @@ impl Found {
         }
         text
     }
+}
+
+/// Suggests to search the batch, where the command has an option that sets it.
+fn suggest_range(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let option = words.windows(2).find(|pair| {
+        let is_batch = pair[0].starts_with("--") && pair[0].contains("batch");
+        is_batch && pair[1].parse::<u64>().is_ok()
+    });
+    option.map_or_else(String::new, |pair| {
+        format!(
+            "a smaller batch may fit: `vramfit plan --vary batch=1..{} ... {} {{batch}}` finds the largest\n",
+            pair[1], pair[0]
+        )
+    })
 }
 
 /// Says how far a plan is from the limit at which XLA's own pass begins to recompute.

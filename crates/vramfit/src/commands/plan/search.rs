@@ -40,6 +40,8 @@ pub(super) struct FoundRow {
     pub(super) time: Option<StepTime>,
     /// What XLA's own rematerialization pass did.
     pub(super) xla_remat: Option<XlaRemat>,
+    /// The most bytes at the peak, each with who owns them and where they come from.
+    pub(super) largest: Vec<(String, u64)>,
     /// What the pool of each GPU may take; in their order, as far as measured.
     pub(super) limits: Vec<u64>,
     /// Peak on each GPU.
@@ -345,6 +347,7 @@ impl Measuring<'_> {
                 xla_remat: measured.xla_remat.is_some_and(|it| it.recomputed_us > 0.0),
             },
             xla_remat: measured.xla_remat,
+            largest: measured.largest.clone(),
             command,
             limits: vec![measured.limit_bytes],
             peaks: vec![measured.peak_bytes],

@@ -51,6 +51,8 @@ pub(super) struct Measurement {
     pub(super) time: Option<StepTime>,
     /// What XLA's own rematerialization pass did; `None` where that is not known.
     pub(super) xla_remat: Option<XlaRemat>,
+    /// The most bytes at the peak, each with who owns them and where they come from.
+    pub(super) largest: Vec<(String, u64)>,
     /// The version of JAX.
     pub(super) jax: String,
 }
@@ -252,9 +254,29 @@ impl TrialSpec {
                 unknown_share: time.unknown_share(),
             }),
             xla_remat: XlaRemat::read(&summary, limit_bytes),
+            largest: largest_at_peak(&summary),
             jax: summary.header.jax.clone(),
         })
     }
+}
+
+/// Returns the largest entries of the memory at the peak.
+fn largest_at_peak(summary: &RunSummary) -> Vec<(String, u64)> {
+    const MAX_ENTRIES: usize = 4;
+    let mut entries: Vec<(String, u64)> = Vec::new();
+    for entry in summary.attribution.iter().flat_map(|it| &it.parts) {
+        let names = [&entry.path, &entry.site, &entry.shape];
+        let name = names.into_iter().find(|name| !name.is_empty());
+        let label = entry.kind.label();
+        let text = name.map_or_else(|| label.to_owned(), |name| format!("{label}, {name}"));
+        match entries.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, bytes)) => *bytes += entry.bytes,
+            None => entries.push((text, entry.bytes)),
+        }
+    }
+    entries.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    entries.truncate(MAX_ENTRIES);
+    entries
 }
 
 pub(super) fn create_scratch() -> Result<ScratchFolder> {

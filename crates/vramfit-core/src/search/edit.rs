@@ -1,0 +1,84 @@
+//! What somebody would write in the program instead of applying a plan.
+
+use super::plan::{Plan, SitePlan, short_name};
+use super::settings::PlanSettings;
+use super::site::SiteKind;
+
+impl Plan {
+    /// Returns the edits of the program that come nearest to the plan, a sentence each. Their memory is not
+    /// measured: a plan divides a function more finely than a program usually does.
+    pub fn edits(&self) -> Vec<String> {
+        let sites = self.sites.iter().map(SitePlan::edit);
+        self.settings.edits().into_iter().chain(sites).collect()
+    }
+}
+
+impl PlanSettings {
+    fn edits(&self) -> Vec<String> {
+        let fraction = self.memory_fraction;
+        let fraction = fraction.map(|it| format!("start it with `vramfit run --fraction {it}`"));
+        let remat = self.xla_remat.map(|on| {
+            let word = if on { "on" } else { "off" };
+            format!("start it with `vramfit run --remat {word}`")
+        });
+        fraction.into_iter().chain(remat).collect()
+    }
+}
+
+impl SitePlan {
+    fn edit(&self) -> String {
+        let place = short_name(&self.definition);
+        if self.segments.is_empty() {
+            return format!("{place}: call the functions in it without `jax.jit`");
+        }
+        let policy = self.policy();
+        let arguments = |more: &str| match &policy {
+            Some(policy) => format!("{more}policy={policy}"),
+            None => more.trim_end_matches(", ").to_owned(),
+        };
+        let edit = match self.kind {
+            SiteKind::Checkpoint => {
+                let policy = policy.as_deref().unwrap_or("None");
+                format!("{place}: give its `jax.checkpoint` `policy={policy}`")
+            }
+            // In the body of a scan XLA cannot merge the two computations.
+            SiteKind::Scan => {
+                let arguments = arguments("prevent_cse=False, ");
+                format!("{place}: pass `jax.checkpoint(body, {arguments})` to `jax.lax.scan`")
+            }
+            SiteKind::Grad => {
+                let call = match arguments("") {
+                    none if none.is_empty() => "jax.checkpoint(layer)".to_owned(),
+                    arguments => format!("jax.checkpoint(layer, {arguments})"),
+                };
+                let count = self.segments.len();
+                format!("{place}: call its layers, in {count} groups, through `{call}`")
+            }
+        };
+        if self.kept_lines.is_empty() {
+            return edit;
+        }
+        let lines: Vec<&str> = self
+            .kept_lines
+            .iter()
+            .map(|line| short_name(line))
+            .collect();
+        format!(
+            "{edit}, with names from `jax.ad_checkpoint.checkpoint_name` for the values at {}",
+            lines.join(", ")
+        )
+    }
+
+    /// Returns the policy as a program writes it; `None` for the default, which keeps nothing.
+    fn policy(&self) -> Option<String> {
+        let name = match self.save.as_deref() {
+            Some("dots") => "dots_saveable",
+            Some("dots-without-batch") => "dots_with_no_batch_dims_saveable",
+            Some("everything") => "everything_saveable",
+            None if !self.offloaded.is_empty() => "save_and_offload_only_these_names(...)",
+            None if !self.saved.is_empty() => "save_only_these_names(...)",
+            _ => return None,
+        };
+        Some(format!("jax.checkpoint_policies.{name}"))
+    }
+}
