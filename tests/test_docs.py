@@ -83,6 +83,21 @@ def test_quickstart_works_as_written(tmp_path):
 
 
 @pytest.mark.timeout(300)
+def test_a_program_is_made_to_fit_as_written(tmp_path, monkeypatch):
+    page = "docs/guides/fitting.md"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    [program] = blocks(page, "python")
+    (tmp_path / "train.py").write_text(program)
+    commands = [block.splitlines() for block in blocks(page, "console")]
+    assert len(commands) == 4
+    for command, *shown in commands[:3]:
+        assert_shows(said(shlex.split(command)[2:], tmp_path), shown)
+    # Started for real, with a batch for a CPU.
+    command, *shown = commands[3]
+    small = shlex.split(command.replace("160000", "16"))[2:]
+    assert_shows(said(small, tmp_path), [*shown, "..."])
+
+
 def test_estimates_come_out_as_written(tmp_path):
     """The program is all code blocks of the guide, the output all others."""
     page = "docs/guides/estimates.md"

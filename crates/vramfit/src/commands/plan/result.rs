@@ -185,7 +185,7 @@ impl Found {
         let _ = writeln!(
             text,
             "\npeak: of the fullest GPU, by a dry run with the change applied; what the pool has left is under each GPU\n\
-             time of a step: by XLA's cost model, not measured, and relative to the program as it is\n\
+             time of a step: estimated, not measured, and relative to the program as it is\n\
              recomputed: floating-point operations of the differentiated functions that run twice"
         );
         if !self.by_time {
