@@ -39,7 +39,7 @@ const DEFAULT_STEPS: u64 = 3;
 const DEFAULT_MAX_TRIALS: usize = 32;
 const DEFAULT_JOBS: usize = 2;
 
-/// Find what to recompute in the backward pass so that a JAX program fits on a GPU
+/// Find what to change so that a JAX program fits on a GPU, without editing it
 ///
 /// Runs the program many times on a virtual GPU, each time with another plan applied, and lists the plans
 /// that are worth choosing. The program is not edited: `vramfit run --plan FILE` applies a plan on the GPU.
