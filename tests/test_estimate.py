@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import clean_environment
+from jax import export
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 import vramfit
@@ -162,8 +163,11 @@ def test_options_of_jax_hold_in_the_other_process():
         return vramfit.estimate(lambda: jnp.zeros(MIB, float), gpu="t4").peak_bytes
 
     assert sizes() == 4 * MIB
-    with jax.enable_x64(True):
+    jax.config.update("jax_enable_x64", True)
+    try:
         assert sizes() == 8 * MIB
+    finally:
+        jax.config.update("jax_enable_x64", False)
 
 
 def test_errors_are_those_of_the_function():
@@ -175,7 +179,7 @@ def test_errors_are_those_of_the_function():
     lock = threading.Lock()
     with pytest.raises(vramfit._errors.InvalidArgumentError, match="another process"):
         vramfit.estimate(lambda x: x if lock else 0, shape(4), gpu="t4")
-    (batch,) = jax.export.symbolic_shape("batch")
+    (batch,) = export.symbolic_shape("batch")
     with pytest.raises(vramfit._errors.InvalidArgumentError, match="dimension `batch`"):
         vramfit.estimate(lambda x: x, shape(batch), gpu="t4")
 
@@ -222,7 +226,7 @@ other.__qualname__ = "loss"
 
 
 def test_the_largest_batch_of_a_function():
-    (batch,) = jax.export.symbolic_shape("batch")
+    (batch,) = export.symbolic_shape("batch")
     options = {"gpu": "t4", "limit": "1GiB"}
     vary = {"batch": range(64, 1 << 17)}
     result = vramfit.plan(update, WEIGHTS, shape(batch, 512), vary=vary, **options)

@@ -126,7 +126,8 @@ class PlanFunction:
 
         Example:
             >>> import jax, vramfit
-            >>> batch, = jax.export.symbolic_shape("batch")  # doctest: +SKIP
+            >>> from jax import export
+            >>> batch, = export.symbolic_shape("batch")  # doctest: +SKIP
             >>> x = jax.ShapeDtypeStruct((batch, 1024), "float32")  # doctest: +SKIP
             >>> result = vramfit.plan(step, x, gpu="l4", vary={"batch": range(1, 513)})
             ... # doctest: +SKIP
