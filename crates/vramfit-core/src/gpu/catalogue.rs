@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::{Certainty, Gpu, PeakTflops, Platform, Total};
+use super::{Certainty, Gpu, HostLink, PeakTflops, Platform, Total};
 use crate::error::{Error, Result};
 
 const TEXT: &str = include_str!("catalogue.toml");
@@ -68,6 +68,7 @@ struct GpuEntry {
     cores: u32,
     l2_bytes: u64,
     bandwidth_bytes_per_s: u64,
+    host_link: Option<HostLink>,
     clock_ghz: f64,
     #[serde(default)]
     peak_tflops: PeakTflops,
@@ -273,6 +274,7 @@ fn to_gpu(entry: GpuEntry, capabilities: &[Capability], context: &ContextModel) 
         shared_memory_per_block_optin_bytes: capability.shared_memory_per_block_optin_bytes,
         l2_bytes: entry.l2_bytes,
         bandwidth_bytes_per_s: entry.bandwidth_bytes_per_s,
+        host_link: entry.host_link,
         clock_ghz: entry.clock_ghz,
         peak_tflops: entry.peak_tflops,
         min_cuda_major,

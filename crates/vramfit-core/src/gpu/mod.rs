@@ -6,6 +6,7 @@
 
 mod autotune;
 mod catalogue;
+mod host_link;
 mod selection;
 mod target;
 
@@ -16,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::nearest;
 
 pub use autotune::fit_autotune_results;
+pub use host_link::HostLink;
 pub use selection::GpuSelection;
 pub use target::target_config_text;
 
@@ -151,6 +153,9 @@ pub struct Gpu {
     pub l2_bytes: u64,
     /// Memory bandwidth, bytes per second.
     pub bandwidth_bytes_per_s: u64,
+    /// What connects it with the memory of the host; `None` where it shares that memory, or where it is
+    /// not known.
+    pub host_link: Option<HostLink>,
     /// Highest clock of the streaming multiprocessors.
     pub clock_ghz: f64,
     /// Dense peak rates by number type.

@@ -72,6 +72,9 @@ fn figures_are_plausible() {
             "{name}"
         );
         assert!((8..200).contains(&gpu.core_count), "{name}");
+        assert_eq!(gpu.host_link.is_none(), gpu.shares_host_memory, "{name}");
+        let link = gpu.host_link.map_or(0, |link| link.bytes_per_s());
+        assert!(link < gpu.bandwidth_bytes_per_s, "{name}");
         // The GPU of a Jetson module is clocked lower than any GPU.
         let lowest = if gpu.shares_host_memory { 0.6 } else { 1.0 };
         assert!((lowest..3.0).contains(&gpu.clock_ghz), "{name}");

@@ -218,6 +218,19 @@ fn render_details(gpu: &Gpu) -> String {
             "bandwidth",
             format!("{} GB/s", gpu.bandwidth_bytes_per_s / 1_000_000_000),
         ),
+        (
+            "link to the host",
+            gpu.host_link.map_or_else(
+                || "none, or not known".to_owned(),
+                |link| {
+                    format!(
+                        "{}, {} GB/s",
+                        link.label(),
+                        link.bytes_per_s() / 1_000_000_000
+                    )
+                },
+            ),
+        ),
         ("clock", format!("{} GHz", gpu.clock_ghz)),
         ("peak 10^12 op/s", format!("{} (dense)", rates.join(", "))),
     ]);

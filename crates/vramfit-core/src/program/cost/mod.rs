@@ -7,7 +7,8 @@
 //! default tiles, which the autotuner replaces on a GPU, and come out up to a hundred times too slow. Where
 //! there is no estimate, the roofline takes its place: the bytes and operations of the kernel at the GPU's
 //! rates. Library calls, sorts, collectives and what a loop of unknown length runs are added in the same
-//! way, and marked as unknown.
+//! way, and marked as unknown. Transfers to and from pinned memory of the host run beside the kernels, at the
+//! rate of the GPU's link; what the schedule waits for them is added.
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -15,10 +16,12 @@
 //! | `backend_config` | what XLA says of an instruction |
 //! | `traffic` | bytes that a kernel reads and writes |
 //! | `arithmetic` | matrix products and convolutions |
+//! | `host_transfer` | offloaded values |
 
 mod arithmetic;
 mod backend_config;
 mod graph;
+mod host_transfer;
 mod traffic;
 
 use prost::Message;
@@ -28,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use self::arithmetic::Arithmetic;
 use self::backend_config::BackendConfig;
 use self::graph::{Graph, arrays};
+use self::host_transfer::{Clock, HostTransfer};
 use super::memory::Frames;
 use super::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, HloProto, OpMetadata};
 use super::{MemorySpace, Program};
@@ -60,6 +64,10 @@ pub struct ProgramTime {
     pub unknown_us: f64,
     /// Microseconds of `model_us` for what XLA's own rematerialization pass computes a second time.
     pub xla_remat_us: f64,
+    /// Microseconds of `model_us` that kernels wait for transfers to and from memory of the host.
+    pub host_wait_us: f64,
+    /// Bytes that are transferred to memory of the host and back, both directions added.
+    pub host_bytes: u64,
     /// The operations that take most, the longest first.
     pub operations: Vec<OperationTime>,
 }
@@ -87,6 +95,8 @@ impl ProgramTime {
         self.xla_us += times * other.xla_us;
         self.unknown_us += times * other.unknown_us;
         self.xla_remat_us += times * other.xla_remat_us;
+        self.host_wait_us += times * other.host_wait_us;
+        self.host_bytes += executions * other.host_bytes;
         for one in &other.operations {
             let mut own = self.operations.iter_mut();
             let same = own.find(|it| {
@@ -154,6 +164,7 @@ pub fn estimate(module: &HloModuleProto, gpu: &Gpu) -> ProgramTime {
         gpu,
         frames: Frames::new(module),
         time: ProgramTime::default(),
+        certain_transfers: [0.0; 2],
         operations: FxHashMap::default(),
     };
     let Some(entry) = entry else {
@@ -165,6 +176,12 @@ pub fn estimate(module: &HloModuleProto, gpu: &Gpu) -> ProgramTime {
     let bytes = bytes.saturating_sub(2 * gpu.l2_bytes);
     let mut time = walk.time;
     time.low_us = time.low_us.max(bandwidth_us(gpu, bytes));
+    if let Some(link) = gpu.host_link {
+        let transfers = walk
+            .certain_transfers
+            .map(|bytes| host_transfer::low_us(link, bytes as u64));
+        time.low_us = transfers.into_iter().fold(time.low_us, f64::max);
+    }
     // XLA's model may be faster than its own limits, for what fits into a cache.
     time.model_us = time.model_us.max(time.low_us);
     let operations = walk.operations.into_iter();
@@ -208,48 +225,91 @@ struct Walk<'a> {
     gpu: &'a Gpu,
     frames: Frames<'a>,
     time: ProgramTime,
+    /// Bytes that certainly are transferred to memory of the host, and from it.
+    certain_transfers: [f64; 2],
     /// Microseconds by line, name, and whether they are known.
     operations: FxHashMap<(String, String, bool), f64>,
 }
 
 impl<'a> Walk<'a> {
-    /// Adds a computation that runs so many times; `is_certain` says whether it does.
+    /// Adds a computation that runs so many times; `is_certain` says whether it does. Returns the
+    /// microseconds of one run.
     fn add(
         &mut self,
         computation: &HloComputationProto,
         times: f64,
         is_certain: bool,
         depth: usize,
-    ) {
+    ) -> f64 {
         let Some(depth) = depth.checked_sub(1) else {
-            return;
+            return 0.0;
         };
-        for instruction in computation
-            .instructions
-            .iter()
-            .filter(|it| !is_free(&it.opcode))
-        {
+        let mut clock = Clock::default();
+        for instruction in &computation.instructions {
+            if instruction.opcode.ends_with("-done")
+                && let Some(start) = instruction.operand_ids.first()
+            {
+                let wait = clock.wait_for(*start);
+                self.add_wait(instruction, times * wait);
+            }
+            if is_free(&instruction.opcode) {
+                continue;
+            }
+            let transfer = HostTransfer::new(&self.graph, instruction);
+            if let Some(link) = self.gpu.host_link.filter(|_| !transfer.is_none()) {
+                clock.start(instruction.id, transfer, link);
+                let both = [transfer.to_host, transfer.from_host].map(|it| times * it as f64);
+                self.time.host_bytes += both.iter().sum::<f64>() as u64;
+                if is_certain {
+                    self.certain_transfers[0] += both[0];
+                    self.certain_transfers[1] += both[1];
+                }
+                if !instruction.opcode.ends_with("-start") {
+                    let wait = clock.wait_for(instruction.id);
+                    self.add_wait(instruction, times * wait);
+                }
+                continue;
+            }
             let called: Vec<_> = self.graph.called(instruction).collect();
-            let (times, is_certain) = match instruction.opcode.as_str() {
+            // How often each of the called computations runs.
+            let (runs, is_certain) = match instruction.opcode.as_str() {
                 "while" => match BackendConfig::read(instruction).trip_count() {
-                    Some(trips) => (times * trips, is_certain),
-                    None => (times, false),
+                    Some(trips) => (trips, is_certain),
+                    None => (1.0, false),
                 },
                 // One of the branches runs: as long as they take on average.
-                "conditional" => (times / called.len().max(1) as f64, false),
-                "call" | "async-start" => (times, is_certain),
+                "conditional" => (1.0 / called.len().max(1) as f64, false),
+                "call" | "async-start" => (1.0, is_certain),
                 _ => {
-                    self.add_kernel(instruction, times, is_certain);
+                    clock.now += self.add_kernel(instruction, times, is_certain);
                     continue;
                 }
             };
             for computation in called {
-                self.add(computation, times, is_certain, depth);
+                clock.now += runs * self.add(computation, runs * times, is_certain, depth);
             }
+        }
+        clock.now
+    }
+
+    /// Adds the time that kernels wait for a transfer.
+    fn add_wait(&mut self, instruction: &HloInstructionProto, us: f64) {
+        if us > 0.0 {
+            self.time.model_us += us;
+            self.time.host_wait_us += us;
+            let (site, _) = self.origin(instruction);
+            let operation = "wait for host memory".to_owned();
+            *self.operations.entry((site, operation, true)).or_default() += us;
         }
     }
 
-    fn add_kernel(&mut self, instruction: &HloInstructionProto, times: f64, is_certain: bool) {
+    /// Adds a kernel that runs so many times; returns the microseconds of one run.
+    fn add_kernel(
+        &mut self,
+        instruction: &HloInstructionProto,
+        times: f64,
+        is_certain: bool,
+    ) -> f64 {
         let arithmetic = Arithmetic::new(&self.graph, self.gpu, instruction);
         let reads = traffic::reads(&self.graph, instruction).into_iter();
         let accesses = reads.chain(traffic::writes(&self.graph, instruction));
@@ -265,7 +325,8 @@ impl<'a> Walk<'a> {
             }
             _ => None,
         };
-        let us = times * model.unwrap_or(roofline);
+        let run_us = model.unwrap_or(roofline);
+        let us = times * run_us;
         let is_known = is_certain && !arithmetic.is_unknown && !self.is_on_host(instruction);
         self.time.model_us += us;
         self.time.xla_us += model.map_or(0.0, |_| us);
@@ -284,6 +345,7 @@ impl<'a> Walk<'a> {
             .operations
             .entry((site, operation, is_known))
             .or_default() += us;
+        run_us
     }
 
     /// Says whether an instruction reads or writes memory of the host, whose speed is not known.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::program::shape::ElementType;
-use crate::program::wire::{DotDimensionNumbers, ShapeProto};
+use crate::program::wire::{DotDimensionNumbers, LayoutProto, ShapeProto};
 
 const F32: i32 = 11;
 const BF16: i32 = 16;
@@ -238,4 +238,104 @@ fn times_of_a_sequence_are_added() {
         Some(total.clone())
     );
     assert_eq!(total.operations.len(), 1, "both are `fusion` at one line");
+}
+
+/// An array in pinned memory of the host.
+fn on_host(mut shape: ShapeProto) -> ShapeProto {
+    shape.layout = Some(LayoutProto {
+        memory_space: 5,
+        ..LayoutProto::default()
+    });
+    shape
+}
+
+fn tuple(parts: &[&ShapeProto]) -> ShapeProto {
+    ShapeProto {
+        element_type: ElementType::TUPLE.0,
+        tuple_shapes: parts.iter().map(|part| (*part).clone()).collect(),
+        ..ShapeProto::default()
+    }
+}
+
+/// 256 MiB go to the host and come back, while two sums of 240.22 us run between start and end of the first.
+fn offloaded(gpu: &str) -> ProgramTime {
+    let device = array(F32, &[8192, 8192]);
+    let host = on_host(device.clone());
+    let part = |id, opcode, shape: &ShapeProto, operands: &[i64]| {
+        instruction(id, opcode, shape.clone(), operands)
+    };
+    let entry = vec![
+        part(10, "parameter", &device, &[]),
+        part(11, "copy-start", &tuple(&[&host, &device]), &[10]),
+        part(12, "add", &device, &[10, 10]),
+        part(13, "add", &device, &[12, 10]),
+        part(14, "copy-done", &host, &[11]),
+        part(15, "copy-start", &tuple(&[&device, &host]), &[14]),
+        part(16, "copy-done", &device, &[15]),
+        part(17, "add", &device, &[13, 16]),
+    ];
+    let module = HloModuleProto {
+        entry_computation_id: 1,
+        computations: vec![computation(1, entry)],
+        ..HloModuleProto::default()
+    };
+    estimate(&module, crate::gpu::find(gpu).as_ref().expect("known"))
+}
+
+#[test]
+fn kernels_run_beside_a_transfer_until_its_end_is_awaited() {
+    // PCIe 5.0: 268,435,456 bytes take 4,259.8 us at 63.0 GB/s, 5,324.8 us at four fifths of it. The first
+    // is waited for after two sums, the second at once.
+    let time = offloaded("h100-80g");
+    assert_eq!(time.host_bytes, 2 * 268_435_456);
+    let wait = 2.0 * 5324.8 - 2.0 * 240.223;
+    assert!((time.host_wait_us - wait).abs() < 0.1, "{time:?}");
+    assert_us(&time, 4259.844, 3.0 * 240.223 + wait, 0.0);
+    // NVLink-C2C: 745.7 us each.
+    let time = offloaded("gh200-96g");
+    let wait = 2.0 * 745.654 - 2.0 * 268_435_456.0 * 3.0 / 4022.784e3;
+    assert!((time.host_wait_us - wait).abs() < 0.1, "{time:?}");
+    // A GPU whose link is not known.
+    let time = offloaded("orin");
+    assert_eq!((time.host_bytes, time.host_wait_us), (0, 0.0));
+    assert!(time.unknown_us > 0.0);
+}
+
+#[test]
+fn a_loop_transfers_one_slice_in_each_iteration() {
+    let (stack, slice) = (array(F32, &[8, 1024, 1024]), array(F32, &[1, 1024, 1024]));
+    let stack = on_host(stack);
+    let index = array(4, &[]);
+    let part = |id, opcode, shape: &ShapeProto, operands: &[i64]| {
+        instruction(id, opcode, shape.clone(), operands)
+    };
+    let update = vec![
+        part(20, "parameter", &stack, &[]),
+        part(21, "parameter", &slice, &[]),
+        part(22, "parameter", &index, &[]),
+        part(23, "dynamic-update-slice", &stack, &[20, 21, 22]),
+    ];
+    let start = HloInstructionProto {
+        called_computation_ids: vec![2],
+        ..part(33, "async-start", &tuple(&[&stack]), &[30, 31, 32])
+    };
+    let body = vec![
+        part(30, "parameter", &stack, &[]),
+        part(31, "parameter", &slice, &[]),
+        part(32, "parameter", &index, &[]),
+        start,
+        part(34, "async-done", &stack, &[33]),
+    ];
+    let run = HloInstructionProto {
+        called_computation_ids: vec![3],
+        backend_config: br#"{"known_trip_count":{"n":"8"}}"#.to_vec(),
+        ..part(12, "while", &tuple(&[&stack]), &[10])
+    };
+    let time = time(vec![
+        computation(2, update),
+        computation(3, body),
+        computation(1, vec![part(10, "parameter", &stack, &[]), run]),
+    ]);
+    assert_eq!(time.host_bytes, 8 * 4 * 1024 * 1024);
+    assert!((time.host_wait_us - 8.0 * 83.2).abs() < 0.1, "{time:?}");
 }

@@ -1,0 +1,139 @@
+//! Copies between a GPU and pinned memory of the host, which run beside kernels.
+//!
+//! XLA begins each at a `copy-start` or `async-start` and waits for it at the `-done`. Both directions of
+//! the link are independent of each other; copies of one direction run one after the other.
+
+use rustc_hash::FxHashMap;
+
+use super::MAX_DEPTH;
+use super::graph::{Graph, arrays};
+use crate::gpu::HostLink;
+use crate::program::MemorySpace;
+use crate::program::shape::Shape;
+use crate::program::wire::HloInstructionProto;
+
+/// The share of a link's rate that large copies between pinned memory and a GPU reach. `bandwidthTest` of
+/// the CUDA samples prints 12 to 13 of 15.8 GB/s for PCIe 3.0 and 25 to 26 of 31.5 GB/s for PCIe 4.0.
+const LINK_EFFICIENCY: f64 = 0.8;
+
+/// Bytes that an instruction moves between the GPU and the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct HostTransfer {
+    pub(super) to_host: u64,
+    pub(super) from_host: u64,
+}
+
+impl HostTransfer {
+    /// Returns what an instruction moves, or what the computation that it starts does.
+    pub(super) fn new(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Self {
+        let mut sum = HostTransfer::default();
+        sum.add(graph, instruction, MAX_DEPTH);
+        sum
+    }
+
+    fn add(&mut self, graph: &Graph<'_>, it: &HloInstructionProto, depth: usize) {
+        match it.opcode.as_str() {
+            "async-start" if depth > 0 => {
+                let called = graph.called(it).flat_map(|inner| &inner.instructions);
+                called.for_each(|inner| self.add(graph, inner, depth - 1));
+            }
+            opcode if super::is_free(opcode) => {}
+            "while" | "conditional" | "call" => {}
+            "copy-start" => {
+                // Its result is the copy, the original and a context.
+                let source = graph.operand(it, 0).and_then(single_array);
+                let copy = arrays(it).into_iter().next();
+                if let (Some(source), Some(copy)) = (source, copy) {
+                    match (is_on_host(&source), is_on_host(&copy)) {
+                        (false, true) => self.to_host += source.bytes(),
+                        (true, false) => self.from_host += source.bytes(),
+                        _ => {}
+                    }
+                }
+            }
+            "fusion" => {
+                let root = graph.called(it).next().and_then(|fused| graph.root(fused));
+                self.add_access(graph, it, root.unwrap_or(it));
+            }
+            _ => self.add_access(graph, it, it),
+        }
+    }
+
+    /// Adds what an instruction reads and writes; `root` is what computes its result.
+    fn add_access(
+        &mut self,
+        graph: &Graph<'_>,
+        it: &HloInstructionProto,
+        root: &HloInstructionProto,
+    ) {
+        let results: u64 = arrays(it).iter().map(Shape::bytes).sum();
+        let operands = (0..it.operand_ids.len()).filter_map(|number| graph.operand(it, number));
+        let operands: Vec<Shape> = operands.flat_map(arrays).collect();
+        if arrays(it).iter().any(is_on_host) {
+            // What is updated in place lies there already.
+            let update = (root.opcode == "dynamic-update-slice")
+                .then(|| graph.operand(root, 1).and_then(single_array))
+                .flatten();
+            self.to_host += update.map_or(results, |update| update.bytes());
+        } else {
+            let read = operands.iter().filter(|shape| is_on_host(shape));
+            self.from_host += read.map(|shape| shape.bytes().min(results)).sum::<u64>();
+        }
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        *self == HostTransfer::default()
+    }
+}
+
+/// Returns the array that an instruction makes; `None` for a tuple.
+fn single_array(instruction: &HloInstructionProto) -> Option<Shape> {
+    let mut arrays = arrays(instruction).into_iter();
+    arrays.next().filter(|_| arrays.next().is_none())
+}
+
+fn is_on_host(shape: &Shape) -> bool {
+    shape.space == MemorySpace::Host
+}
+
+/// Returns the microseconds that no transfer of these bytes in one direction stays below.
+pub(super) fn low_us(link: HostLink, bytes: u64) -> f64 {
+    bytes as f64 / link.bytes_per_s() as f64 * 1e6
+}
+
+/// The kernels and transfers of one computation, in the order of its schedule; times in microseconds.
+#[derive(Default)]
+pub(super) struct Clock {
+    /// Since the computation began.
+    pub(super) now: f64,
+    /// When the link to the host, and that from it, are free again.
+    link_free: [f64; 2],
+    /// When transfers end, by the number of the instruction that began them.
+    ends: FxHashMap<i64, f64>,
+}
+
+impl Clock {
+    /// Begins a transfer.
+    pub(super) fn start(&mut self, id: i64, transfer: HostTransfer, link: HostLink) {
+        let mut end = self.now;
+        for (free, bytes) in self
+            .link_free
+            .iter_mut()
+            .zip([transfer.to_host, transfer.from_host])
+        {
+            if bytes > 0 {
+                *free = free.max(self.now) + low_us(link, bytes) / LINK_EFFICIENCY;
+                end = end.max(*free);
+            }
+        }
+        self.ends.insert(id, end);
+    }
+
+    /// Waits for a transfer; returns how long. 0 for one that is not known.
+    pub(super) fn wait_for(&mut self, id: i64) -> f64 {
+        let end = self.ends.remove(&id).unwrap_or(self.now);
+        let wait = (end - self.now).max(0.0);
+        self.now += wait;
+        wait
+    }
+}
