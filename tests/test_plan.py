@@ -39,6 +39,31 @@ for _ in range(4):
 print("loss", float(value))
 """
 
+# Sixteen iterations, each of which keeps its input; argument: rows of the batch.
+SCANNED = """
+import sys
+import jax
+import jax.numpy as jnp
+
+def layer(x, w):
+    return x + jnp.sin(jnp.sin(x @ w) @ w.T), None
+
+def loss(ws, x):
+    x, _ = jax.lax.scan(layer, x, ws)
+    return jnp.mean(x**2)
+
+@jax.jit
+def step(ws, x):
+    value, gradients = jax.value_and_grad(loss)(ws, x)
+    return ws - gradients, value
+
+ws = jnp.ones((16, 512, 512)) * 0.01
+x = jnp.ones((int(sys.argv[1]), 512))
+for _ in range(4):
+    ws, value = step(ws, x)
+print("loss", float(value))
+"""
+
 # 12 GiB that nothing can make smaller.
 STATE = """
 import jax
@@ -104,7 +129,10 @@ def peak(done):
 
 
 def test_losses_and_gradients_are_the_same():
-    """Twelve kinds of programs, each cut in three ways: nothing, products, every second value."""
+    """Sixteen kinds of programs, each cut in four ways.
+
+    They keep nothing, products, every second value, and every second value in host memory.
+    """
     done = subprocess.run(
         [sys.executable, HERE / "plan" / "same_numbers.py"],
         env=clean_environment(JAX_PLATFORMS="cpu"),
@@ -114,10 +142,12 @@ def test_losses_and_gradients_are_the_same():
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == 12
+    assert len(found) == 16
     for name, each in found.items():
         assert each["difference"] < 1e-5, (name, each)
-        assert "grad" in each["kinds"], name
+        # A function that calls the host is left alone.
+        assert ("grad" in each["kinds"]) == (each["calls"] == 0), name
+    assert found["effects"]["calls"] == 4
     assert "scan" in found["rnn"]["kinds"]
     assert "checkpoint" in found["gpt_with_checkpoint"]["kinds"]
 
@@ -149,6 +179,38 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script,
     assert planned.stdout == plain.stdout
     assert "plan: train.py:9 (loss) in" in planned.stderr
     assert f"`{program}:9 (loss)` has other shapes" in planned.stderr
+
+
+def test_values_are_offloaded_to_the_host(script, tmp_path):
+    """What enters the body of a scan goes to the host: the stack of it is not on the GPU."""
+    program, plan, answer = script(SCANNED), tmp_path / "plan.toml", tmp_path / "answer.json"
+    command = ["--", sys.executable, program, 32768]
+    options = ["--try", "remat,offload", "--out", plan, "--json", answer, "--max-trials", 16]
+    done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command)
+    found = json.loads(answer.read_text())
+    assert done.returncode == 0, done.stdout + done.stderr
+    recommended = found["recommended"]
+    assert recommended["moves"][0].endswith(": recompute everything, offload what enters")
+    # 16 iterations of 32,768 x 512 in float32.
+    assert recommended["host_memory_bytes"] == 16 * (64 << 20)
+    assert recommended["time"]["host_wait_us"] > 0
+    assert "it keeps 1.0 GiB in pinned memory of the host for each GPU" in done.stdout
+    without = [recommended["moves"][0].partition(",")[0]]
+    [kept] = [row for row in found["rows"] if row["moves"] == without]
+    assert kept["host_memory_bytes"] == 0
+    assert kept["peak_bytes"] > recommended["peak_bytes"] + (700 << 20)
+    dry = ["dryrun", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan]
+    assert peak(vramfit(*dry, *command)) == recommended["peak_bytes"]
+
+    small = ["--", sys.executable, program, 512]
+    plain = vramfit("run", *small, JAX_PLATFORMS="cpu")
+    planned = vramfit("run", "--plan", plan, *small, JAX_PLATFORMS="cpu")
+    assert planned.stdout == plain.stdout != ""
+
+    options = ["--try", "remat,offload", "--json", "-", "--host-budget", "100MiB"]
+    done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command)
+    assert done.returncode == 1, done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["meets_budget"] is False
 
 
 def test_more_memory_for_the_pool_is_a_plan(script, tmp_path):

@@ -6,6 +6,7 @@ Each function returns a loss, its parameters and its data.
 import functools
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 import numpy as np
 
@@ -163,6 +164,84 @@ def custom_gradient():
     return loss, [dense(i, 8, 8) for i in range(3)], normal(8, 6, 8)
 
 
+def vit():
+    """Patches by a convolution, a class token, attention."""
+
+    def loss(p, images):
+        x = jax.lax.conv_general_dilated(
+            images, p["patch"], (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        x = x.reshape(x.shape[0], -1, x.shape[-1])
+        token = jnp.broadcast_to(p["token"], (x.shape[0], 1, x.shape[-1]))
+        x = jnp.concatenate([token, x], 1)
+        for each in p["blocks"]:
+            x = block(each, x)
+        return jnp.mean(jax.nn.logsumexp(apply_dense(p["head"], x[:, 0]), -1))
+
+    p = {
+        "patch": normal(1, 4, 4, 3, 8),
+        "token": normal(2, 1, 8),
+        "blocks": [block_parameters(10 * i) for i in range(3)],
+        "head": dense(3, 8, 5),
+    }
+    return loss, p, normal(4, 2, 16, 16, 3)
+
+
+def equinox_network():
+    import equinox as eqx
+
+    model = eqx.nn.MLP(8, "scalar", 16, depth=3, activation=jax.nn.gelu, key=KEY)
+    arrays, static = eqx.partition(model, eqx.is_array)
+
+    def loss(arrays, x):
+        return jnp.mean(jax.vmap(eqx.combine(arrays, static))(x) ** 2)
+
+    return loss, arrays, normal(6, 6, 8)
+
+
+def haiku_network():
+    """State of batch normalization, and random numbers."""
+    import haiku as hk
+
+    def network(x):
+        for width in (16, 8):
+            x = jax.nn.relu(
+                hk.BatchNorm(True, True, 0.9)(hk.Linear(width, with_bias=False)(x), True)
+            )
+            x = hk.dropout(hk.next_rng_key(), 0.2, x)
+        return jnp.mean(hk.Linear(1)(x) ** 2)
+
+    transformed = hk.transform_with_state(network)
+    x = normal(6, 6, 8)
+    parameters, state = transformed.init(KEY, x)
+
+    def loss(parameters, x):
+        value, _ = transformed.apply(parameters, state, KEY, x)
+        return value
+
+    return loss, parameters, x
+
+
+CALLS = []
+
+
+def effects():
+    """Calls of the host, in order: a function that has them is left alone."""
+
+    def loss(p, x):
+        for i, each in enumerate(p):
+            x = jax.nn.relu(apply_dense(each, x))
+            jax.debug.callback(lambda mean, i=i: CALLS.append(("debug", i)), x.mean())
+        scale = jax.experimental.io_callback(count_call, jax.ShapeDtypeStruct((), "float32"))
+        return jnp.mean(x**2) * scale
+
+    def count_call():
+        CALLS.append(("io", 0))
+        return np.float32(2)
+
+    return loss, [dense(i, 8, 8) for i in range(3)], normal(8, 6, 8)
+
+
 def loop_of_unknown_length():
     def loss(p, x):
         for each in p:
@@ -211,6 +290,10 @@ PROGRAMS = {
         graph_network,
         dropout,
         custom_gradient,
+        vit,
+        equinox_network,
+        haiku_network,
+        effects,
         loop_of_unknown_length,
         sharded,
     )

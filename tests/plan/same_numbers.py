@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vramfit._plan import _sites
+from vramfit._plan import _jaxpr, _sites
 from vramfit._plan._jaxpr import Segment
 
 
 class Rewrite:
     """Rematerializes every site in segments of `length` equations."""
 
-    def __init__(self, length, save, chosen):
-        self.length, self.save, self.chosen = length, save, chosen
+    def __init__(self):
+        self.length, self.save, self.chosen = 0, None, None
         self.active = False
         self.seen = []
 
@@ -41,15 +41,24 @@ class Rewrite:
         return result
 
     def segment(self, start, stop, kind):
-        chosen = tuple(range(start, stop, 2)) if self.chosen else ()
-        return Segment(start, stop, self.save, chosen, prevent_cse=kind != "scan")
+        chosen = tuple(range(start, stop, 2))
+        return Segment(
+            start,
+            stop,
+            self.save,
+            saved=chosen if self.chosen == "saved" else (),
+            offloaded=chosen if self.chosen == "offloaded" else (),
+            offload_inputs=self.chosen == "offloaded",
+            prevent_cse=kind != "scan",
+        )
 
 
 original = jax.value_and_grad
-rewrite = Rewrite(0, None, False)
+rewrite = Rewrite()
+_jaxpr.MIN_OFFLOADED_BYTES = 0
 _sites.install(jax, rewrite)
 
-from programs import PROGRAMS  # noqa: E402  (JAX's attributes are replaced before)
+from programs import CALLS, PROGRAMS  # noqa: E402  (JAX's attributes are replaced before)
 
 
 def gradients(program):
@@ -58,7 +67,10 @@ def gradients(program):
     step = jax.value_and_grad(loss, has_aux=has_aux)
     if not has_aux:  # which returns a string, and that cannot leave a compiled function
         step = jax.jit(step)
-    return jax.tree.leaves(step(parameters, data))
+    CALLS.clear()
+    leaves = jax.tree.leaves(jax.block_until_ready(step(parameters, data)))
+    jax.effects_barrier()
+    return leaves, sorted(CALLS)
 
 
 def difference(a, b):
@@ -68,16 +80,24 @@ def difference(a, b):
     return float(np.max(np.abs(np.asarray(a) - np.asarray(b)))) / scale
 
 
+# Equations of a segment, policy, and what is done with every second value.
+WAYS = (
+    (7, "nothing", None),
+    (1000, "dots", None),
+    (12, None, "saved"),
+    (12, None, "offloaded"),
+)
 found = {}
 for name in sys.argv[1:] or PROGRAMS:
     rewrite.active = False
-    plain = gradients(PROGRAMS[name])
+    plain, calls = gradients(PROGRAMS[name])
     worst, kinds = 0.0, set()
-    for length, save, chosen in ((7, "nothing", False), (1000, "dots", False), (12, None, True)):
+    for length, save, chosen in WAYS:
         rewrite.length, rewrite.save, rewrite.chosen = length, save, chosen
         rewrite.active, rewrite.seen = True, []
-        planned = gradients(PROGRAMS[name])
+        planned, planned_calls = gradients(PROGRAMS[name])
+        assert planned_calls == calls, (name, planned_calls, calls)
         kinds |= set(rewrite.seen)
         worst = max(worst, *(difference(a, b) for a, b in zip(plain, planned, strict=True)))
-    found[name] = {"kinds": sorted(kinds), "difference": worst}
+    found[name] = {"kinds": sorted(kinds), "difference": worst, "calls": len(calls)}
 print(json.dumps(found))

@@ -6,8 +6,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use vramfit_core::Bytes;
 use vramfit_core::search::{
-    Equation, Moves, Plan, PlanSettings, PlanSource, Row, Site, SiteKind, Strategy as Search,
-    pareto_front, read_sites, recommend, site_options,
+    Equation, Moves, Offload, Plan, PlanSettings, PlanSource, Row, Site, SiteKind,
+    Strategy as Search, pareto_front, read_sites, recommend, site_options,
 };
 use vramfit_core::settings::Options;
 
@@ -15,6 +15,8 @@ const MIB: u64 = 1 << 20;
 const REMAT: Moves = Moves {
     remat: true,
     compiler: false,
+    scheduler: false,
+    offload: Offload::Never,
     larger_pool_bytes: None,
 };
 
@@ -134,10 +136,61 @@ fn the_best_of_two_sites_are_joined() {
 }
 
 #[test]
+fn the_scheduler_is_turned_off_where_nothing_fits() {
+    let moves = Moves {
+        remat: false,
+        scheduler: true,
+        ..REMAT
+    };
+    let plans = |peak_bytes| {
+        let mut search = Search::new(&[], moves);
+        search.next_round(&[row(Plan::default(), peak_bytes, 1.0)])
+    };
+    assert_eq!(plans(900), []);
+    let off = plans(1100);
+    let changes: Vec<_> = off.iter().flat_map(Plan::moves).collect();
+    assert_eq!(changes, ["turn XLA's latency-hiding scheduler off"]);
+    let applied = off[0].settings.add_to(&Options::default());
+    assert_eq!(applied.latency_hiding, Some(false));
+}
+
+#[test]
+fn values_are_offloaded_where_nothing_fits() {
+    let moves = |offload| Moves { offload, ..REMAT };
+    let sites = [site(SiteKind::Grad, layers(8))];
+    let second_round = |offload, fits: bool| {
+        let mut search = Search::new(&sites, moves(offload));
+        let mut rows = vec![row(Plan::default(), 1000, 0.0)];
+        for (index, plan) in search.next_round(&rows).into_iter().enumerate() {
+            rows.push(row(plan, 900 - index as u64, 1.0 + index as f64));
+        }
+        rows.iter_mut().for_each(|row| row.fits = vec![fits]);
+        search.next_round(&rows)
+    };
+    assert_eq!(second_round(Offload::Never, false), []);
+    assert_eq!(second_round(Offload::IfNothingFits, true), []);
+    let plans = second_round(Offload::IfNothingFits, false);
+    assert_eq!(second_round(Offload::Always, true), plans);
+    assert_eq!(plans.len(), 2);
+    assert!(plans.iter().all(|plan| plan.sites[0].offload_inputs));
+    assert_eq!(plans[0].sites[0].offloaded, [] as [usize; 0]);
+    // The values that the fastest plan keeps.
+    let chosen = &plans[1].sites[0];
+    assert!(chosen.saved.is_empty() && !chosen.offloaded.is_empty());
+    assert!(chosen.describe().contains("offload train.py:3 (layer)"));
+    assert!(plans[0].edits()[0].contains("save_and_offload_only_these_names"));
+    let text = plans[1].to_toml(&PlanSource::default()).expect("TOML");
+    let (read, _) = Plan::parse(&text, Path::new("plan.toml")).expect("a plan");
+    assert_eq!(read, plans[1]);
+}
+
+#[test]
 fn settings_are_changed_where_they_can_help() {
     let moves = Moves {
         remat: false,
         compiler: true,
+        scheduler: false,
+        offload: Offload::Never,
         larger_pool_bytes: Some(1200),
     };
     let baseline = Row {
@@ -168,12 +221,14 @@ fn options_of_the_user_take_precedence_over_a_plan() {
     let settings = PlanSettings {
         memory_fraction: Some(0.92),
         xla_remat: Some(false),
+        latency_hiding: Some(false),
     };
     let options = settings.add_to(&Options::default());
     assert_eq!((options.fraction, options.remat), (Some(0.92), Some(false)));
     let users = Options {
         limit: Some(Bytes(5 << 30)),
         remat: Some(true),
+        latency_hiding: Some(true),
         ..Options::default()
     };
     assert_eq!(settings.add_to(&users), users);
@@ -195,6 +250,7 @@ fn a_plan_file_says_what_the_plan_says() {
             settings: PlanSettings {
                 memory_fraction: Some(0.92),
                 xla_remat: None,
+                latency_hiding: Some(false),
             },
         };
         let text = plan.to_toml(&source).expect("TOML");
@@ -213,6 +269,7 @@ fn a_plan_file_says_what_the_plan_says() {
 
 fn row(plan: Plan, peak_bytes: u64, cost: f64) -> Row {
     Row {
+        host_memory_bytes: 0,
         plan,
         peak_bytes,
         cost,

@@ -97,6 +97,7 @@ pub(crate) fn resolve_settings(
             preallocate,
             require_gpu,
             remat,
+            latency_hiding: None,
             x64,
             jit,
             host_devices,

@@ -29,6 +29,8 @@ class SitePlan:
     save: str | None
     saved: tuple[int, ...]
     offloaded: tuple[int, ...]
+    # Whether what enters the segments is offloaded.
+    offload_inputs: bool = False
 
     def to_segments(self) -> list[Segment]:
         """Return the segments as a jaxpr is evaluated by them."""
@@ -44,6 +46,7 @@ class SitePlan:
                     tuple(index for index in self.offloaded if index in within),
                     # In the body of a scan XLA cannot merge the two computations anyway.
                     prevent_cse=self.kind != "scan",
+                    offload_inputs=self.offload_inputs,
                 )
             )
         return result
@@ -103,4 +106,5 @@ def _site(entry: dict[str, Any]) -> SitePlan:
         save=save,
         saved=tuple(int(index) for index in entry.get("saved", [])),
         offloaded=tuple(int(index) for index in entry.get("offloaded", [])),
+        offload_inputs=bool(entry.get("offload_inputs", False)),
     )

@@ -21,6 +21,11 @@ _OWN_RULES = {"scan", "while", "checkpoint", "remat", "remat2", "shard_map", "co
 _EXPENSIVE = {"dot_general", "conv_general_dilated", "custom_vjp_call", "custom_vjp_call_jaxpr"}
 _JIT = {"jit", "pjit"}
 
+# The name for `checkpoint_name` of values that enter a segment and are offloaded.
+INPUT_NAME = "vramfit:input"
+# A smaller value is not worth a transfer.
+MIN_OFFLOADED_BYTES = 1 << 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Equation:
@@ -58,6 +63,7 @@ class FlatJaxpr:
         self.constants: list[Any] = []
         self._next = self.input_count
         self.outputs = self._expand(closed, list(range(self.input_count)), None)
+        self.output_avals = [atom.aval for atom in closed.jaxpr.outvars]
         self.effects = closed.jaxpr.effects
 
     def _expand(self, closed: Any, inputs: list[int], name_stack: Any) -> list[int]:
@@ -153,6 +159,7 @@ class FlatJaxpr:
     ) -> None:
         """Evaluate equations as one function that is rematerialized in the backward pass."""
         import jax
+        from jax.ad_checkpoint import checkpoint_name
 
         equations = self.equations[segment.start : segment.stop]
         made = {number for equation in equations for number in equation.outputs}
@@ -160,8 +167,12 @@ class FlatJaxpr:
         inputs = sorted(used - made)
         outputs = sorted(number for number in made if last_uses.get(number, -1) >= segment.stop)
 
+        named = self._offloaded_inputs(inputs, values) if segment.offload_inputs else ()
+
         def run(*arguments: Any) -> list[Any]:
             inner = dict(zip(inputs, arguments, strict=True))
+            for number in named:
+                inner[number] = checkpoint_name(inner[number], INPUT_NAME)
             self._run(segment.start, segment.stop, inner, segment.names)
             return [inner[number] for number in outputs]
 
@@ -170,6 +181,29 @@ class FlatJaxpr:
         )
         results = rematerialized(*(values[number] for number in inputs))
         values.update(zip(outputs, results, strict=True))
+
+    def _offloaded_inputs(self, inputs: Sequence[int], values: dict[int, Any]) -> list[int]:
+        """Return the inputs of a segment that are activations, and large enough for a transfer.
+
+        Arguments may be parameters, which stay on the GPU anyway; one of the shape and type of a
+        result that is computed is what a layer hands on.
+        """
+        import jax.numpy as jnp
+
+        def kind(value: Any) -> tuple[Any, Any]:
+            return getattr(value, "shape", None), getattr(value, "dtype", None)
+
+        computed = zip(self.outputs, self.output_avals, strict=True)
+        results = {kind(aval) for number, aval in computed if number >= self.input_count}
+        chosen = []
+        for number in inputs:
+            value = values[number]
+            size = getattr(value, "size", 0) * getattr(value, "dtype", jnp.dtype("u1")).itemsize
+            if size < MIN_OFFLOADED_BYTES or not jnp.issubdtype(value.dtype, jnp.inexact):
+                continue
+            if number >= self.input_count or kind(value) in results:
+                chosen.append(number)
+        return chosen
 
     def _last_uses(self) -> dict[int, int]:
         """Return the index of the last equation that uses each value; the count for results."""
@@ -209,6 +243,8 @@ class Segment:
     saved: tuple[int, ...] = ()
     offloaded: tuple[int, ...] = ()
     prevent_cse: bool = True
+    # Whether the activations among its inputs are offloaded.
+    offload_inputs: bool = False
 
     @property
     def names(self) -> dict[int, str]:
@@ -221,15 +257,18 @@ class Segment:
         policy: Callable[..., Any] | None = None
         if callable(self.save):
             policy = self.save
-        elif self.save is not None:
-            policy = getattr(policies, NAMED_POLICIES[self.save])
-        elif self.offloaded:
+        elif self.offloaded or self.offload_inputs:
             policy = policies.save_and_offload_only_these_names(
                 names_which_can_be_saved=[f"vramfit:{index}" for index in self.saved],
-                names_which_can_be_offloaded=[f"vramfit:{index}" for index in self.offloaded],
+                names_which_can_be_offloaded=[
+                    INPUT_NAME,
+                    *(f"vramfit:{index}" for index in self.offloaded),
+                ],
                 offload_src="device",
                 offload_dst="pinned_host",
             )
+        elif self.save is not None:
+            policy = getattr(policies, NAMED_POLICIES[self.save])
         elif self.saved:
             policy = policies.save_only_these_names(*(f"vramfit:{index}" for index in self.saved))
         return policy

@@ -87,6 +87,8 @@ class PlanFunction:
         gpu: str,
         budget: str | None = None,
         vary: Mapping[str, Iterable[int]] | None = None,
+        moves: Iterable[str] | None = None,
+        host_budget: str | None = None,
         max_trials: int | None = None,
         limit: str | None = None,
         fraction: float | None = None,
@@ -108,6 +110,9 @@ class PlanFunction:
             vary: Values of symbolic dimensions in shapes of the arguments, which
                 `jax.export.symbolic_shape` makes. Of a `range` the largest number that fits is
                 searched; any other sequence is searched value by value.
+            moves: What may be changed: ``"remat"``, ``"offload"``, ``"compiler"``, ``"pool"``. All by
+                default, and values are offloaded only if nothing fits otherwise.
+            host_budget: Bytes of pinned memory of the host that offloaded values may take.
             max_trials: Runs at most; 32 by default.
             limit: Bytes that JAX's pool may use.
             fraction: Fraction of GPU memory that JAX's pool may use; 0.75 unless the environment
@@ -135,7 +140,8 @@ class PlanFunction:
             96
         """
         options = [
-            *("--budget", budget, "--max-trials", max_trials),
+            *("--budget", budget, "--host-budget", host_budget, "--max-trials", max_trials),
+            *("--try", ",".join(moves) if moves is not None else None),
             *("--limit", limit, "--fraction", fraction),
         ]
         pairs = zip(options[::2], options[1::2], strict=True)

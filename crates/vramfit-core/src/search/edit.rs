@@ -21,7 +21,10 @@ impl PlanSettings {
             let word = if on { "on" } else { "off" };
             format!("start it with `vramfit run --remat {word}`")
         });
-        fraction.into_iter().chain(remat).collect()
+        let scheduler = self.latency_hiding.map(|on| {
+            format!("add `--xla_gpu_enable_latency_hiding_scheduler={on}` to `XLA_FLAGS`")
+        });
+        fraction.into_iter().chain(remat).chain(scheduler).collect()
     }
 }
 
@@ -55,6 +58,10 @@ impl SitePlan {
                 format!("{place}: call its layers, in {count} groups, through `{call}`")
             }
         };
+        let edit = match self.offload_inputs {
+            true => format!("{edit}, with a name for what enters each of them"),
+            false => edit,
+        };
         if self.kept_lines.is_empty() {
             return edit;
         }
@@ -72,10 +79,10 @@ impl SitePlan {
     /// Returns the policy as a program writes it; `None` for the default, which keeps nothing.
     fn policy(&self) -> Option<String> {
         let name = match self.save.as_deref() {
+            _ if self.is_offloading() => "save_and_offload_only_these_names(...)",
             Some("dots") => "dots_saveable",
             Some("dots-without-batch") => "dots_with_no_batch_dims_saveable",
             Some("everything") => "everything_saveable",
-            None if !self.offloaded.is_empty() => "save_and_offload_only_these_names(...)",
             None if !self.saved.is_empty() => "save_only_these_names(...)",
             _ => return None,
         };

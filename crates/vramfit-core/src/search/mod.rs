@@ -6,6 +6,7 @@
 //! | `segments` | where to divide a function, so that little is kept between its parts |
 //! | `selection` | which values inside of the parts are worth keeping |
 //! | `options` | what can be done at one site |
+//! | `offload` | what to keep in memory of the host |
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
 //! | `settings` | settings of the process that a plan changes |
@@ -18,6 +19,7 @@
 
 mod edit;
 mod largest;
+mod offload;
 mod options;
 mod plan;
 mod row;
@@ -33,4 +35,4 @@ pub use plan::{Plan, PlanSource, SitePlan};
 pub use row::{Row, pareto_front, recommend};
 pub use settings::{MAX_FRACTION, PlanSettings};
 pub use site::{Equation, Site, SiteKind, read_sites};
-pub use strategy::{Moves, Strategy};
+pub use strategy::{Moves, Offload, Strategy};

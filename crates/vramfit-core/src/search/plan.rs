@@ -44,7 +44,11 @@ pub struct SitePlan {
     /// Equations whose values are kept in pinned memory of the host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloaded: Vec<usize>,
-    /// The lines of the equations that are kept, for people.
+    /// Whether what enters the segments is kept in pinned memory of the host, as far as the backward pass
+    /// needs it: values of earlier equations, and arguments that are of the same shape as a result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub offload_inputs: bool,
+    /// The lines of the equations that are kept or offloaded, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_lines: Vec<String>,
 }
@@ -84,8 +88,14 @@ impl SitePlan {
             save: save.map(str::to_owned),
             saved: Vec::new(),
             offloaded: Vec::new(),
+            offload_inputs: false,
             kept_lines: Vec::new(),
         }
+    }
+
+    /// Says whether it keeps values in memory of the host.
+    pub fn is_offloading(&self) -> bool {
+        self.offload_inputs || !self.offloaded.is_empty()
     }
 
     /// Describes it in a few words.
@@ -102,12 +112,24 @@ impl SitePlan {
             }
             Some("everything") => "keep everything".to_owned(),
             Some(other) => format!("policy {other}"),
-            None if self.offloaded.is_empty() => match &self.kept_lines[..] {
-                [] => "recompute everything".to_owned(),
-                [line] => format!("keep {}", short_name(line)),
-                [line, rest @ ..] => format!("keep {} and {} more", short_name(line), rest.len()),
-            },
-            None => format!("offload {} values", self.offloaded.len()),
+            None => {
+                let verb = if self.offloaded.is_empty() {
+                    "keep"
+                } else {
+                    "offload"
+                };
+                match &self.kept_lines[..] {
+                    [] => "recompute everything".to_owned(),
+                    [line] => format!("{verb} {}", short_name(line)),
+                    [line, rest @ ..] => {
+                        format!("{verb} {} and {} more", short_name(line), rest.len())
+                    }
+                }
+            }
+        };
+        let kept = match self.offload_inputs {
+            true => format!("{kept}, offload what enters"),
+            false => kept,
         };
         match (self.kind, self.segments.len()) {
             (SiteKind::Grad, count) => format!("{place} in {count} segments: {kept}"),

@@ -11,6 +11,8 @@ pub struct Row {
     pub peak_bytes: u64,
     /// Estimated time of a step, relative to others of this program only; lower is faster.
     pub cost: f64,
+    /// Pinned memory of the host that its programs take, in bytes.
+    pub host_memory_bytes: u64,
     /// Whether it fits on each GPU that was asked about, in their order.
     pub fits: Vec<bool>,
     /// Whether XLA's own rematerialization pass changed a program.

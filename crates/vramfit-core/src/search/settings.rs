@@ -18,6 +18,9 @@ pub struct PlanSettings {
     /// Whether XLA's own rematerialization pass runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xla_remat: Option<bool>,
+    /// Whether XLA's latency-hiding scheduler orders operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_hiding: Option<bool>,
 }
 
 impl PlanSettings {
@@ -33,6 +36,7 @@ impl PlanSettings {
             options.fraction = self.memory_fraction;
         }
         options.remat = options.remat.or(self.xla_remat);
+        options.latency_hiding = options.latency_hiding.or(self.latency_hiding);
         options
     }
 
@@ -40,10 +44,12 @@ impl PlanSettings {
     pub fn describe(&self) -> Vec<String> {
         let fraction = self.memory_fraction;
         let fraction = fraction.map(|it| format!("let JAX's pool use {it} of GPU memory"));
-        let remat = self.xla_remat.map(|on| {
-            let word = if on { "on" } else { "off" };
-            format!("turn XLA's rematerialization pass {word}")
-        });
-        fraction.into_iter().chain(remat).collect()
+        let word = |on| if on { "on" } else { "off" };
+        let remat = self.xla_remat;
+        let remat = remat.map(|on| format!("turn XLA's rematerialization pass {}", word(on)));
+        let scheduler = self.latency_hiding;
+        let scheduler =
+            scheduler.map(|on| format!("turn XLA's latency-hiding scheduler {}", word(on)));
+        fraction.into_iter().chain(remat).chain(scheduler).collect()
     }
 }

@@ -1,6 +1,7 @@
-//! Which plans to measure: each option of each site and each setting alone, then the best of them together,
-//! then with more memory what does not fit otherwise.
+//! Which plans to measure: each option of each site and each setting alone, then with values in memory of
+//! the host, then the best of them together, with more memory what does not fit otherwise.
 
+use super::offload::offload_variants;
 use super::options::{SiteOption, site_options};
 use super::plan::Plan;
 use super::row::{Row, pareto_front};
@@ -11,6 +12,9 @@ use super::site::{Site, SiteKind};
 const MAX_SITES: usize = 4;
 /// Plans of one site that are combined with those of another.
 const MAX_COMBINED: usize = 3;
+
+/// Sites of which values are offloaded.
+const MAX_OFFLOADED_SITES: usize = 2;
 
 /// Single changes, their variants, combinations, and the variants of those.
 const ROUNDS: usize = 4;
@@ -24,8 +28,24 @@ pub struct Moves {
     pub remat: bool,
     /// Settings of the compiler.
     pub compiler: bool,
+    /// Whether XLA's latency-hiding scheduler, which takes memory to overlap transfers and computation, is
+    /// on and may be turned off.
+    pub scheduler: bool,
+    /// What is kept in memory of the host.
+    pub offload: Offload,
     /// What the pool may have with [`MAX_FRACTION`] of the GPU, in bytes; `None` where its size is given.
     pub larger_pool_bytes: Option<u64>,
+}
+
+/// Whether values may be kept in pinned memory of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Not at all.
+    Never,
+    /// Only where nothing fits without: a transfer takes longer than most computations.
+    IfNothingFits,
+    /// Also where something fits.
+    Always,
 }
 
 /// Proposes plans in rounds; what was measured so far decides the next round.
@@ -79,6 +99,7 @@ impl Strategy {
             self.round += 1;
             let mut plans = match self.round {
                 1 => self.single_options(),
+                2 => self.with_offload(rows),
                 3 => self.combinations(rows),
                 _ => Vec::new(),
             };
@@ -86,7 +107,10 @@ impl Strategy {
             let settings = self.with_larger_pool(rows);
             plans.splice(
                 0..0,
-                settings.into_iter().chain(self.without_xla_remat(rows)),
+                settings
+                    .into_iter()
+                    .chain(self.without_xla_remat(rows))
+                    .chain(self.without_latency_hiding(rows)),
             );
             plans.retain(|plan| !rows.iter().any(|row| row.plan == *plan));
             if !plans.is_empty() {
@@ -105,10 +129,33 @@ impl Strategy {
         plans.collect()
     }
 
+    /// Keeps values of the largest sites in memory of the host.
+    fn with_offload(&mut self, rows: &[Row]) -> Vec<Plan> {
+        let is_wanted = match self.moves.offload {
+            Offload::Never => false,
+            Offload::IfNothingFits => !is_met(rows),
+            Offload::Always => true,
+        };
+        let mut plans = Vec::new();
+        for options in self
+            .options
+            .iter_mut()
+            .take(MAX_OFFLOADED_SITES)
+            .filter(|_| is_wanted)
+        {
+            let variants = offload_variants(options, rows);
+            plans.extend(variants.iter().map(|option| Plan {
+                sites: vec![option.plan.clone()],
+                ..Plan::default()
+            }));
+            options.extend(variants);
+        }
+        plans
+    }
+
     /// Gives the pool more of the GPU where nothing fits: the fastest plans worth choosing.
     fn with_larger_pool(&self, rows: &[Row]) -> Vec<Plan> {
-        let is_met = rows.iter().any(|row| row.fits.first() == Some(&true));
-        let Some(pool_bytes) = self.moves.larger_pool_bytes.filter(|_| !is_met) else {
+        let Some(pool_bytes) = self.moves.larger_pool_bytes.filter(|_| !is_met(rows)) else {
             return Vec::new();
         };
         let settings = |plan: &Plan| PlanSettings {
@@ -128,6 +175,22 @@ impl Strategy {
             ..plan.settings.clone()
         };
         variants(rows, |row| row.xla_remat, settings)
+    }
+
+    /// Turns off the scheduler that takes memory for speed, where nothing fits.
+    fn without_latency_hiding(&self, rows: &[Row]) -> Vec<Plan> {
+        if !self.moves.scheduler || is_met(rows) {
+            return Vec::new();
+        }
+        let settings = |plan: &Plan| PlanSettings {
+            latency_hiding: Some(false),
+            ..plan.settings.clone()
+        };
+        variants(
+            rows,
+            |row| row.plan.settings.latency_hiding.is_none(),
+            settings,
+        )
     }
 
     /// Joins the best plans of different sites.
@@ -174,6 +237,11 @@ impl Strategy {
         }
         plans
     }
+}
+
+/// Says whether a plan fits that was measured.
+fn is_met(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.fits.first() == Some(&true))
 }
 
 /// Returns some of the plans that are worth choosing with other settings: the program as it is, and the

@@ -25,6 +25,8 @@ pub struct Options {
     pub require_gpu: Option<bool>,
     /// Whether XLA may rematerialize values when a program does not fit.
     pub remat: Option<bool>,
+    /// Whether XLA's latency-hiding scheduler orders the operations of a program.
+    pub latency_hiding: Option<bool>,
     /// Whether 64-bit types are enabled.
     pub x64: Option<bool>,
     /// Whether jitted functions are compiled.

@@ -68,6 +68,8 @@ pub struct ProgramTime {
     pub host_wait_us: f64,
     /// Bytes that are transferred to memory of the host and back, both directions added.
     pub host_bytes: u64,
+    /// Bytes of pinned memory of the host that its temporaries take during an execution.
+    pub host_memory_bytes: u64,
     /// The operations that take most, the longest first.
     pub operations: Vec<OperationTime>,
 }
@@ -97,6 +99,7 @@ impl ProgramTime {
         self.xla_remat_us += times * other.xla_remat_us;
         self.host_wait_us += times * other.host_wait_us;
         self.host_bytes += executions * other.host_bytes;
+        self.host_memory_bytes = self.host_memory_bytes.max(other.host_memory_bytes);
         for one in &other.operations {
             let mut own = self.operations.iter_mut();
             let same = own.find(|it| {
@@ -151,7 +154,10 @@ impl Program {
             Some(dump) => HloProto::decode(dump).ok()?.hlo_module?,
             None => HloModuleProto::decode(self.module_proto().ok()?.as_slice()).ok()?,
         };
-        Some(estimate(&module, gpu))
+        Some(ProgramTime {
+            host_memory_bytes: self.host_sizes.temp_bytes,
+            ..estimate(&module, gpu)
+        })
     }
 }
 

@@ -11,6 +11,7 @@ const REMAT: &str = "JAX_COMPILER_ENABLE_REMAT_PASS";
 const FLAGS: &str = "XLA_FLAGS";
 const DISABLED_PASSES: &str = "xla_disable_hlo_passes";
 const REMAT_PASS: &str = "rematerialization";
+const LATENCY_HIDING: &str = "xla_gpu_enable_latency_hiding_scheduler";
 const HOST_DEVICES: &str = "xla_force_host_platform_device_count";
 
 /// The first release with a variable for rematerialization.
@@ -29,6 +30,17 @@ pub(super) fn apply(resolver: &mut Resolver<'_>) {
     let mut flags = FlagEdits::new(resolver);
     if let Some(on) = options.remat {
         set_remat(on, &mut flags, resolver);
+    }
+    if let Some(on) = options.latency_hiding {
+        let reason = match on {
+            true => "transfers and computation overlap, at the cost of memory",
+            false => {
+                "operations are ordered for low memory, not to overlap transfers and computation"
+            }
+        };
+        if flags.value(LATENCY_HIDING) != Some(on.to_string()) {
+            flags.add(LATENCY_HIDING, &on.to_string(), reason, resolver);
+        }
     }
     if let Some(count) = options.host_devices {
         set_host_devices(count, &mut flags, resolver);

@@ -485,6 +485,28 @@ fn the_deprecated_platform_name_gets_what_it_means() {
 
 const REMAT: &str = "JAX_COMPILER_ENABLE_REMAT_PASS";
 
+#[test]
+fn the_scheduler_is_set_behind_flags_that_say_otherwise() {
+    let off = Options {
+        latency_hiding: Some(false),
+        ..Options::default()
+    };
+    let flag = "--xla_gpu_enable_latency_hiding_scheduler";
+    let own = format!("{flag}=true");
+    let done = with(off, NEW, &[("XLA_FLAGS", &own)]).unwrap();
+    assert_eq!(
+        values(&done),
+        [("XLA_FLAGS", &*format!("{own} {flag}=false"))]
+    );
+    let own = format!("{flag}=false");
+    assert!(
+        with(off, NEW, &[("XLA_FLAGS", &own)])
+            .unwrap()
+            .set
+            .is_empty()
+    );
+}
+
 fn remat(on: bool) -> Options {
     Options {
         remat: Some(on),

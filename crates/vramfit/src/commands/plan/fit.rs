@@ -66,11 +66,12 @@ pub(crate) fn find_fitting_plan(
         }
     }
     let spec = SearchSpec {
-        moves: all_moves(total_bytes, &options),
+        moves: all_moves(&trial.gpus.gpu, &options),
         trial,
         others: Vec::new(),
         commands: vec![(Vec::new(), command.to_vec())],
         budget: None,
+        host_budget: None,
         max_trials: DEFAULT_MAX_TRIALS,
         jobs: DEFAULT_JOBS,
     };

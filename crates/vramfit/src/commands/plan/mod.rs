@@ -18,8 +18,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::Value;
 use vramfit_core::duration::parse_duration;
-use vramfit_core::gpu::GpuSelection;
-use vramfit_core::search::{MAX_FRACTION, Moves};
+use vramfit_core::gpu::{Gpu, GpuSelection};
+use vramfit_core::search::{MAX_FRACTION, Moves, Offload};
 use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// Bytes that the peak may have, instead of what the GPU can hold
     #[arg(long, value_name = "BYTES")]
     budget: Option<Bytes>,
+    /// Pinned memory of the host that offloaded values may take; no limit by default
+    #[arg(long, value_name = "BYTES")]
+    host_budget: Option<Bytes>,
     /// Values for a `{NAME}` in the command: a range `1..512`, whose largest that fits is searched, or a list
     #[arg(long, value_name = "NAME=VALUES")]
     vary: Vec<Variation>,
@@ -119,21 +122,29 @@ pub(crate) struct Args {
 enum Move {
     /// What is recomputed in the backward pass
     Remat,
-    /// XLA's own rematerialization pass
+    /// What is kept in memory of the host; by default only where nothing fits without
+    Offload,
+    /// XLA's own rematerialization pass and its scheduler
     Compiler,
     /// A larger fraction of GPU memory for JAX's pool
     Pool,
 }
 
 impl Args {
-    /// Returns what the search may change on a GPU with this much memory.
-    fn moves(&self, total_bytes: u64) -> Moves {
-        let all = all_moves(total_bytes, &Options::from(&self.pool));
+    /// Returns what the search may change.
+    fn moves(&self, gpu: &Gpu) -> Moves {
+        let all = all_moves(gpu, &Options::from(&self.pool));
         let tries = |one: Move| self.moves.is_empty() || self.moves.contains(&one);
         let is_open = self.budget.is_none() && tries(Move::Pool);
         Moves {
             remat: tries(Move::Remat),
             compiler: tries(Move::Compiler),
+            scheduler: tries(Move::Compiler) && all.scheduler,
+            offload: match all.offload {
+                Offload::IfNothingFits if self.moves.contains(&Move::Offload) => Offload::Always,
+                all if tries(Move::Offload) => all,
+                _ => Offload::Never,
+            },
             larger_pool_bytes: all.larger_pool_bytes.filter(|_| is_open),
         }
     }
@@ -143,13 +154,18 @@ impl Args {
     }
 }
 
-/// Returns everything that may be changed on a GPU with this much memory. Who gives the size of the pool
-/// wants no other.
-fn all_moves(total_bytes: u64, options: &Options) -> Moves {
-    let larger = (total_bytes as f64 * MAX_FRACTION) as u64;
+/// Returns everything that may be changed on a GPU. Who gives the size of the pool wants no other.
+fn all_moves(gpu: &Gpu, options: &Options) -> Moves {
+    let larger = (gpu.total_memory_bytes as f64 * MAX_FRACTION) as u64;
     Moves {
         remat: true,
+        // Where both are the same memory, nothing is gained.
+        offload: match gpu.shares_host_memory {
+            true => Offload::Never,
+            false => Offload::IfNothingFits,
+        },
         compiler: options.remat.is_none(),
+        scheduler: options.latency_hiding.is_none(),
         larger_pool_bytes: Some(larger).filter(|_| !options.sets_pool_size()),
     }
 }
@@ -170,7 +186,6 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         .hint("search the largest value for one GPU at a time"));
     }
     let first = gpus[0].clone();
-    let total_bytes = first.gpu.total_memory_bytes;
     let settings = SettingsSpec {
         options: Options::from(&args.pool),
         gpu_budgets: GpuBudgets::TotalOnly(first.gpu.total_memory_bytes),
@@ -195,11 +210,12 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         return Ok(status);
     }
     let spec = SearchSpec {
+        moves: args.moves(&trial.gpus.gpu),
         trial,
         others: gpus[1..].to_vec(),
         commands: vary::commands(&lists, &args.command),
         budget: args.budget,
-        moves: args.moves(total_bytes),
+        host_budget: args.host_budget,
         max_trials: args.max_trials as usize,
         jobs: args.jobs as usize,
     };

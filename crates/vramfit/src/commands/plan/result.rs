@@ -86,7 +86,9 @@ impl Found {
                 "low_us": time.low_us,
                 "model_us": time.model_us,
                 "unknown_share": time.unknown_share,
+                "host_wait_us": time.host_wait_us,
             })),
+            "host_memory_bytes": found.row.host_memory_bytes,
             "xla_remat": found.xla_remat.map(|remat| json!({
                 "recomputed_us": remat.recomputed_us,
                 "margin_bytes": remat.margin_bytes,
@@ -196,6 +198,14 @@ impl Found {
         }
         if let Some(remat) = best.xla_remat {
             let _ = writeln!(text, "{}", describe_xla_remat(remat, &best.row.plan));
+        }
+        if best.row.host_memory_bytes > 0 {
+            let bytes = Bytes(best.row.host_memory_bytes);
+            let wait = best.time.map_or(0.0, |time| time.host_wait_us / 1e3);
+            let _ = writeln!(
+                text,
+                "it keeps {bytes} in pinned memory of the host for each GPU, and waits {wait:.1} ms of a step for transfers"
+            );
         }
         let edits = best.row.plan.edits();
         if !edits.is_empty() {

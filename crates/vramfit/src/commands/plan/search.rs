@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use signal_hook::consts::SIGINT;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::search::{Moves, Plan, Row, Strategy, pareto_front, recommend};
+use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::trial::{Measurement, StepTime, TrialSpec, XlaRemat};
@@ -22,6 +23,8 @@ pub(super) struct SearchSpec {
     /// The commands, each with the values that were put in place; the first is that of the baseline.
     pub(super) commands: Vec<(Vec<String>, Vec<OsString>)>,
     pub(super) budget: Option<Bytes>,
+    /// Pinned memory of the host that may be used.
+    pub(super) host_budget: Option<Bytes>,
     /// What may be changed.
     pub(super) moves: Moves,
     pub(super) max_trials: usize,
@@ -132,10 +135,14 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
 impl SearchSpec {
     /// Says whether a row meets the budget.
     pub(super) fn is_met(&self, row: &Row) -> bool {
-        match self.budget {
-            Some(budget) => row.peak_bytes <= budget.0,
-            None => row.fits.first() == Some(&true),
-        }
+        let fits_host = self
+            .host_budget
+            .is_none_or(|budget| row.host_memory_bytes <= budget.0);
+        fits_host
+            && match self.budget {
+                Some(budget) => row.peak_bytes <= budget.0,
+                None => row.fits.first() == Some(&true),
+            }
     }
 
     fn trial(&self, command: usize) -> TrialSpec {
@@ -203,7 +210,11 @@ impl Measuring<'_> {
             }
             Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
         };
-        let strategy = Strategy::new(&sites, self.spec.moves);
+        let moves = Moves {
+            scheduler: self.spec.moves.scheduler && has_latency_hiding_scheduler(&plain.jax),
+            ..self.spec.moves
+        };
+        let strategy = Strategy::new(&sites, moves);
         let share = strategy.recomputed_share(&Plan::default());
         self.add_row(Plan::default(), command, share, &plain);
         Ok((strategy, sites.len()))
@@ -343,6 +354,7 @@ impl Measuring<'_> {
                 plan,
                 peak_bytes: measured.peak_bytes,
                 cost,
+                host_memory_bytes: measured.host_memory_bytes,
                 fits: vec![measured.fits],
                 xla_remat: measured.xla_remat.is_some_and(|it| it.recomputed_us > 0.0),
             },
@@ -360,6 +372,17 @@ impl Measuring<'_> {
             None => self.failures.push((text.to_owned(), 1)),
         }
     }
+}
+
+/// Says whether XLA's latency-hiding scheduler may be on: the environment says so, or the compiler decides,
+/// as it does since JAX 0.11.2.
+fn has_latency_hiding_scheduler(jax: &str) -> bool {
+    let flags = std::env::var("XLA_FLAGS").unwrap_or_default();
+    let is_set = XlaFlags::parse(&flags).bool("xla_gpu_enable_latency_hiding_scheduler");
+    is_set.unwrap_or_else(|| {
+        let version: Result<Version> = jax.parse();
+        version.is_ok_and(|version| version >= Version::new(0, 11, 2))
+    })
 }
 
 fn fits_text(measured: &Measurement) -> String {

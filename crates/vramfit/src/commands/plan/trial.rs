@@ -49,6 +49,8 @@ pub(super) struct Measurement {
     pub(super) limit_bytes: u64,
     /// How long a step takes; `None` where no step was detected.
     pub(super) time: Option<StepTime>,
+    /// Pinned memory of the host that its programs take, in bytes.
+    pub(super) host_memory_bytes: u64,
     /// What XLA's own rematerialization pass did; `None` where that is not known.
     pub(super) xla_remat: Option<XlaRemat>,
     /// The most bytes at the peak, each with who owns them and where they come from.
@@ -102,6 +104,8 @@ pub(super) struct StepTime {
     pub(super) model_us: f64,
     /// Share of it that the model says nothing about, from 0 to 1.
     pub(super) unknown_share: f64,
+    /// Microseconds of the estimate that kernels wait for memory of the host.
+    pub(super) host_wait_us: f64,
 }
 
 impl StepTime {
@@ -252,12 +256,21 @@ impl TrialSpec {
                 low_us: time.low_us,
                 model_us: time.model_us,
                 unknown_share: time.unknown_share(),
+                host_wait_us: time.host_wait_us,
             }),
+            host_memory_bytes: host_memory_bytes(&summary),
             xla_remat: XlaRemat::read(&summary, limit_bytes),
             largest: largest_at_peak(&summary),
             jax: summary.header.jax.clone(),
         })
     }
+}
+
+/// Returns the pinned memory that the program needs most of, of those that were executed.
+fn host_memory_bytes(summary: &RunSummary) -> u64 {
+    let executed = summary.programs.iter().filter(|program| program.calls > 0);
+    let times = executed.filter_map(|program| program.time.as_ref());
+    times.map(|time| time.host_memory_bytes).max().unwrap_or(0)
 }
 
 /// Returns the largest entries of the memory at the peak.
