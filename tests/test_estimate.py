@@ -1,6 +1,7 @@
 """`vramfit.estimate`, `vramfit.plan` and `vramfit.plan.remat`: the same figures as of a program."""
 
 import functools
+import html
 import json
 import subprocess
 import sys
@@ -195,6 +196,7 @@ def test_a_plan_is_found_saved_and_applied_in_code(tmp_path):
     assert "fits with a plan" in repr(result)
     assert "<pre>" in result._repr_html_()
     result.save(path)
+    assert str(result).splitlines()[0] in html.unescape(result.to_html())
     assert 'command = ["vramfit.plan(update)"]' in path.read_text()
 
     planned_loss = vramfit.plan.remat(path)(loss)

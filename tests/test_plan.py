@@ -1,10 +1,12 @@
 """`vramfit plan`, and what a plan does to a program: the same numbers in less memory."""
 
+import html
 import json
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from conftest import clean_environment
@@ -155,7 +157,9 @@ def test_losses_and_gradients_are_the_same():
 def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script, tmp_path):
     program, plan, answer = script(LAYERS), tmp_path / "plan.toml", tmp_path / "answer.json"
     command = ["--", sys.executable, program, 65536]
+    page, picture = tmp_path / "plan.html", tmp_path / "plan.svg"
     options = ["--max-trials", 8, "--out", plan, "--json", answer]
+    options += ["--html", page, "--svg", picture]
     done = vramfit("plan", "--gpu", "t4", "--budget", "2000MiB", *options, *command)
     found = json.loads(answer.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -166,6 +170,14 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script,
     assert "train.py:9 (loss)" in recommended["moves"][0]
     assert found["meets_budget"] is True
     assert found["failures"] == []
+    headline = done.stdout.splitlines()[0]
+    assert headline.startswith("fits with a plan: peak ")
+    assert "> recommended  = as it is" in done.stdout
+    assert html.unescape(page.read_text()).count(headline) >= 2
+    circles = ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}circle")
+    titles = [title.text for circle in circles for title in circle]
+    assert any(title.startswith("as it is: ") for title in titles)
+    assert any(recommended["moves"][0] in title for title in titles)
 
     dry = ["dryrun", "--gpu", "t4", "--steps", 3, "--json", "-"]
     assert peak(vramfit(*dry, *command)) == baseline["peak_bytes"]
@@ -194,7 +206,7 @@ def test_values_are_offloaded_to_the_host(script, tmp_path):
     # 16 iterations of 32,768 x 512 in float32.
     assert recommended["host_memory_bytes"] == 16 * (64 << 20)
     assert recommended["time"]["host_wait_us"] > 0
-    assert "it keeps 1.0 GiB in pinned memory of the host for each GPU" in done.stdout
+    assert "keeps 1.0 GiB in pinned memory of the host for each GPU" in done.stdout
     without = [recommended["moves"][0].partition(",")[0]]
     [kept] = [row for row in found["rows"] if row["moves"] == without]
     assert kept["host_memory_bytes"] == 0
@@ -279,6 +291,9 @@ def test_a_budget_that_no_plan_meets_names_the_lowest_peak(script):
 def test_the_largest_batch_is_proven(script):
     command = ["--", sys.executable, script(LAYERS), "{batch}"]
     options = ["--gpu", "t4", "--limit", "2GiB", "--vary", "batch=64..1000000"]
+    refused = vramfit("plan", *options, "--html", "x.html", *command)
+    assert refused.returncode == 2
+    assert "has no page and no picture" in refused.stderr
     done = vramfit("plan", *options, "--json", "-", *command)
     found = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stderr

@@ -100,7 +100,6 @@ fn timed() -> Vec<u8> {
         known,
     };
     let time = ProgramTime {
-        xla_remat_us: 0.0,
         low_us: 61_200.0,
         model_us: 84_000.0,
         xla_us: 80_000.0,
@@ -109,6 +108,7 @@ fn timed() -> Vec<u8> {
             operation("/home/me/train.py:12 (loss)", "dot_general", 70_000.0, true),
             operation("", "sort", 3_360.0, false),
         ],
+        ..ProgramTime::default()
     };
     run.writer.program_time(2, &time).unwrap();
     run.finish()

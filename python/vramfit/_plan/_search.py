@@ -25,6 +25,7 @@ class PlanResult:
     _result: dict[str, Any]
     _text: str
     _plan: str | None
+    _page: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``vramfit plan --json`` prints."""
@@ -64,6 +65,18 @@ class PlanResult:
             )
         with open(path, "w", encoding="utf-8") as file:
             file.write(self._plan)
+
+    def to_html(self) -> str:
+        """Return the results as a page of its own, with a chart of peak and time.
+
+        Raises:
+            InvalidArgumentError: If a range was searched, which has no page.
+        """
+        if self._page is None:
+            raise InvalidArgumentError(
+                "there is no page for a range", hint="call `vramfit.plan` without a range in `vary`"
+            )
+        return self._page
 
     def __str__(self) -> str:
         return self._text
@@ -110,8 +123,8 @@ class PlanFunction:
             vary: Values of symbolic dimensions in shapes of the arguments, which
                 `jax.export.symbolic_shape` makes. Of a `range` the largest number that fits is
                 searched; any other sequence is searched value by value.
-            moves: What may be changed: ``"remat"``, ``"offload"``, ``"compiler"``, ``"pool"``. All by
-                default, and values are offloaded only if nothing fits otherwise.
+            moves: What may be changed: ``"remat"``, ``"offload"``, ``"compiler"``, ``"pool"``. By
+                default all, but values are offloaded only if nothing fits otherwise.
             host_budget: Bytes of pinned memory of the host that offloaded values may take.
             max_trials: Runs at most; 32 by default.
             limit: Bytes that JAX's pool may use.
@@ -148,8 +161,9 @@ class PlanFunction:
         given = [str(each) for pair in pairs if pair[1] is not None for each in pair]
         devices = _step_file.device_count((args, kwargs))
         with tempfile.TemporaryDirectory(prefix="vramfit-") as folder:
-            path, out, answer = (
-                os.path.join(folder, name) for name in ("step.pickle", "plan.toml", "plan.json")
+            path, out, answer, page = (
+                os.path.join(folder, name)
+                for name in ("step.pickle", "plan.toml", "plan.json", "plan.html")
             )
             _step_file.write_step(path, step, args, kwargs)
             has_range = False
@@ -159,7 +173,7 @@ class PlanFunction:
                 given += ["--vary", f"{name}={_values(values)}"]
                 placeholders.append(f"{name}={{{name}}}")
             if not has_range:
-                given += ["--out", out]
+                given += ["--out", out, "--html", page]
             text = run_step(
                 [
                     *("plan", "--gpu", ",".join(_gpus(gpu, devices)), "--steps", "1"),
@@ -168,13 +182,23 @@ class PlanFunction:
                 ],
                 path,
             )
-            with open(answer, encoding="utf-8") as file:
-                result = json.load(file)
-            plan = None
-            if os.path.exists(out):
-                with open(out, encoding="utf-8") as file:
-                    plan = _name_source(file.read(), step)
-        return PlanResult(result, text.rstrip(), plan)
+            result = json.loads(_read(answer) or "{}")
+            plan = _read(out)
+            return PlanResult(
+                result,
+                text.rstrip(),
+                None if plan is None else _name_source(plan, step),
+                _read(page),
+            )
+
+
+def _read(path: str) -> str | None:
+    """Return the text of a file; None if there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
 
 
 def _gpus(names: str, devices: int) -> list[str]:

@@ -154,3 +154,63 @@ pub struct Share {
     /// The same as an amount, such as `30.0 s`.
     pub amount: String,
 }
+
+/// Alternatives by what they cost and what they save.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tradeoff {
+    /// What is paid, with its unit, such as `time of a step in ms`.
+    pub cost: &'static str,
+    /// The alternatives; their order is that of the table beside it.
+    pub alternatives: Vec<Alternative>,
+    /// What the bytes must not exceed, where there is such a limit.
+    pub limit_bytes: Option<u64>,
+}
+
+/// A point of a [`Tradeoff`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Alternative {
+    /// What it is.
+    pub label: String,
+    /// What it needs.
+    pub bytes: u64,
+    /// What it costs.
+    pub cost: f64,
+    /// What it is among the others.
+    pub kind: AlternativeKind,
+}
+
+/// What an alternative is among the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AlternativeKind {
+    /// Another one is better in both.
+    #[default]
+    Beaten,
+    /// No other one is better in both.
+    WorthChoosing,
+    /// Nothing is changed.
+    Unchanged,
+    /// The one to choose.
+    Recommended,
+}
+
+impl AlternativeKind {
+    /// Returns its name.
+    pub fn label(self) -> &'static str {
+        match self {
+            AlternativeKind::Beaten => "beaten",
+            AlternativeKind::WorthChoosing => "worth choosing",
+            AlternativeKind::Unchanged => "as it is",
+            AlternativeKind::Recommended => "recommended",
+        }
+    }
+
+    /// Returns the character that stands for it in a terminal.
+    pub(super) fn symbol(self) -> char {
+        match self {
+            AlternativeKind::Beaten => '.',
+            AlternativeKind::WorthChoosing => 'o',
+            AlternativeKind::Unchanged => '=',
+            AlternativeKind::Recommended => '>',
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | `dryrun.rs`, `estimate.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
+//! | `dryrun.rs`, `estimate.rs`, `plan.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
 //! | `sections/` | a function for each section, from the summary of a run |
 //! | `phrases.rs` | phrases that several sections use |
 //! | `charts.rs` | the data of charts |
@@ -15,15 +15,17 @@ mod dryrun;
 mod estimate;
 mod json;
 mod phrases;
+mod plan;
 mod render;
 mod replay;
 mod sections;
 mod training;
 
 pub use charts::{
-    AddressMap, BufferLifetime, BufferLifetimes, Curve, Curves, Marker, Node, Region, Segment,
-    Series, Share, Timeline, Tree,
+    AddressMap, Alternative, AlternativeKind, BufferLifetime, BufferLifetimes, Curve, Curves,
+    Marker, Node, Region, Segment, Series, Share, Timeline, Tradeoff, Tree,
 };
+pub use plan::{PlanRow, PlanSummary};
 pub(crate) use render::wrap;
 
 use crate::analysis::{Comparison, RunSummary};
@@ -106,6 +108,8 @@ pub enum Content {
     Curves(Curves),
     /// A whole divided into its parts, once.
     Breakdown(Vec<Share>),
+    /// Alternatives by bytes and cost.
+    Tradeoff(Tradeoff),
 }
 
 /// A named value.
@@ -224,6 +228,11 @@ impl Report {
         estimate::report(needed, comparison)
     }
 
+    /// Makes the report of a search for a plan.
+    pub fn from_plan(summary: PlanSummary) -> Report {
+        plan::report(summary)
+    }
+
     /// Makes the report of a replay.
     pub fn from_replay(comparison: &Comparison) -> Report {
         replay::report(comparison)
@@ -250,6 +259,11 @@ impl Report {
         render::text::render(self, true)
     }
 
+    /// Returns its first chart for a terminal of 80 columns; empty when it has none.
+    pub fn chart_text(&self) -> String {
+        render::text::chart(self)
+    }
+
     /// Returns the JSON object on one line.
     pub fn to_json(&self) -> String {
         self.json.to_string()
@@ -266,7 +280,8 @@ impl Report {
         render::csv::render(self)
     }
 
-    /// Returns the memory over the run as a standalone SVG, where the report has a timeline.
+    /// Returns the memory over the run, or alternatives by bytes and cost, as a standalone SVG, where the
+    /// report has one of them.
     pub fn to_svg(&self) -> Option<String> {
         render::svg::render(self)
     }

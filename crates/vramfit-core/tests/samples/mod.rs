@@ -11,8 +11,9 @@ use std::collections::HashMap;
 
 use vramfit_core::Bytes;
 use vramfit_core::report::{
-    AddressMap, Bar, BufferLifetime, BufferLifetimes, Content, Curve, Curves, Marker, Metric, Node,
-    Region, Report, Section, Segment, Series, Share, Table, Timeline, Tree, Value,
+    AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes, Content, Curve,
+    Curves, Marker, Metric, Node, Region, Report, Section, Segment, Series, Share, Table, Timeline,
+    Tradeoff, Tree, Value,
 };
 
 use self::program::{at_peak, lifetimes};
@@ -52,6 +53,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
         ),
         section("loss", Content::Curves(curves())),
         section("time breakdown", Content::Breakdown(shares())),
+        section("alternatives", Content::Tradeoff(tradeoff())),
         section(
             "ways to reduce memory",
             Content::List(vec![
@@ -116,6 +118,7 @@ pub(crate) fn nothing() -> Report {
         Content::Table(table),
         Content::Curves(Curves::default()),
         Content::Breakdown(Vec::new()),
+        Content::Tradeoff(Tradeoff::default()),
         Content::List(Vec::new()),
     ];
     let mut report = sample(20);
@@ -170,6 +173,9 @@ pub(crate) fn hostile() -> Report {
                 });
             }
             Content::Curves(curves) => HOSTILE.clone_into(&mut curves.curves[0].label),
+            Content::Tradeoff(tradeoff) => {
+                HOSTILE.clone_into(&mut tradeoff.alternatives[0].label);
+            }
             Content::Breakdown(shares) => HOSTILE.clone_into(&mut shares[0].label),
             Content::AddressMap(map) => {
                 HOSTILE.clone_into(&mut map.caption);
@@ -181,6 +187,26 @@ pub(crate) fn hostile() -> Report {
         }
     }
     report
+}
+
+fn tradeoff() -> Tradeoff {
+    let kinds = [
+        AlternativeKind::Unchanged,
+        AlternativeKind::WorthChoosing,
+        AlternativeKind::Beaten,
+        AlternativeKind::Recommended,
+    ];
+    let alternatives = kinds.into_iter().zip(1..).map(|(kind, at)| Alternative {
+        label: format!("plan {at}"),
+        bytes: (12 - 2 * at) * GIB,
+        cost: 80.0 + 7.5 * at as f64,
+        kind,
+    });
+    Tradeoff {
+        cost: "time of a step in ms, estimated",
+        alternatives: alternatives.collect(),
+        limit_bytes: Some(5 * GIB),
+    }
 }
 
 fn section(title: &str, content: Content) -> Section {

@@ -12,6 +12,7 @@ const RENDERERS = {
   map: drawMap,
   curves: drawCurves,
   breakdown: drawBreakdown,
+  tradeoff: drawTradeoff,
 };
 
 function drawMetrics(metrics, isText = false) {

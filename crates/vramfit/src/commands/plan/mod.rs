@@ -104,6 +104,12 @@ pub(crate) struct Args {
     /// Write the results as JSON to a file, or to standard output with `-`
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the results as a page to a file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the chart of peak and time as a picture to a file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
@@ -176,8 +182,15 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let out = args.out.as_ref().map(check).transpose()?;
     let json = args.json.as_ref().filter(|_| !args.prints_json());
     json.map(check).transpose()?;
+    let html = args.html.as_ref().map(check).transpose()?;
+    let svg = args.svg.as_ref().map(check).transpose()?;
     let gpus = parse_gpus(&args.gpu)?;
     let (range, lists) = vary::split(&args.vary, &args.command)?;
+    if range.is_some() && (args.html.is_some() || args.svg.is_some()) {
+        let message = "a range in `--vary` has no page and no picture";
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .hint("omit `--html` and `--svg`, or search a list of values"));
+    }
     if range.is_some() && (!lists.is_empty() || gpus.len() > 1) {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
@@ -221,11 +234,18 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     };
     let found = search::run(&spec, context, output)?;
     print_results(args, &found.to_text(&spec), &found.to_json(&spec), output)?;
+    let report = found.to_report(&spec);
+    let page = html.map(|path| (path, report.to_html()));
+    let picture = svg.zip(report.to_svg());
+    for (path, content) in page.into_iter().chain(picture) {
+        write(&path, &content, args.force)?;
+        output.info(&format!("{} written", path.display()));
+    }
     if let Some(path) = &out {
         write(path, &found.plan_file(&spec)?, args.force)?;
         output.info(&format!("plan written to {}", path.display()));
     }
-    Ok(found.status(&spec))
+    Ok(Status::from_answer(found.answer(&spec)))
 }
 
 /// Prints the results as text or JSON, and writes the JSON to the file that was named.

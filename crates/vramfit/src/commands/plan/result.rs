@@ -4,18 +4,18 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
+use vramfit_core::report::{AlternativeKind, PlanRow, PlanSummary, Report};
 use vramfit_core::search::{Plan, PlanSource};
 use vramfit_core::{Bytes, Result};
 
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
-use crate::status::Status;
 
 impl Found {
     /// Says whether a row meets the budget; unknown where the user ended the search before one did.
-    pub(super) fn status(&self, spec: &SearchSpec) -> Status {
+    pub(super) fn answer(&self, spec: &SearchSpec) -> Option<bool> {
         let is_met = self.fits(spec);
-        Status::from_answer(Some(is_met).filter(|met| *met || !self.is_interrupted))
+        Some(is_met).filter(|met| *met || !self.is_interrupted)
     }
 
     /// Says whether the recommended plan meets the budget.
@@ -117,36 +117,122 @@ impl Found {
         format!("{milliseconds:.1} ms {change:+.0} %")
     }
 
-    /// Returns the results for people.
-    pub(super) fn to_text(&self, spec: &SearchSpec) -> String {
-        let baseline = &self.rows[0];
+    /// Returns the results as a page shows them.
+    pub(super) fn to_report(&self, spec: &SearchSpec) -> Report {
+        Report::from_plan(self.summary(spec))
+    }
+
+    fn summary(&self, spec: &SearchSpec) -> PlanSummary {
         let best = &self.rows[self.recommended];
-        let mut text = String::new();
-        let gpu = &spec.trial.gpus.name;
+        let row = |(index, found): (usize, &FoundRow)| PlanRow {
+            moves: self.moves(found, spec),
+            peak_bytes: found.row.peak_bytes,
+            time_us: found.time.map(|time| (time.low_us, time.model_us)),
+            recomputed_share: found.recomputed_share,
+            host_memory_bytes: found.row.host_memory_bytes,
+            spare_bytes: (0..=spec.others.len())
+                .map(|gpu| {
+                    let (limit, peak) = (found.limits.get(gpu)?, found.peaks.get(gpu)?);
+                    Some(*limit as i64 - *peak as i64)
+                })
+                .collect(),
+            kind: match index {
+                _ if index == self.recommended => AlternativeKind::Recommended,
+                0 => AlternativeKind::Unchanged,
+                _ if self.front.contains(&index) => AlternativeKind::WorthChoosing,
+                _ => AlternativeKind::Beaten,
+            },
+        };
+        let command = spec.trial.command.iter().map(|word| word.to_string_lossy());
+        PlanSummary {
+            headline: self.headline(spec),
+            success: self.answer(spec),
+            rows: self.rows.iter().enumerate().map(row).collect(),
+            by_time: self.by_time,
+            limit_bytes: spec.budget.map_or(best.limits[0], |budget| budget.0),
+            gpus: gpu_names(spec),
+            notes: self.notes(),
+            edits: best.row.plan.edits(),
+            largest: best.largest.clone(),
+            metadata: vec![
+                ("command", command.collect::<Vec<_>>().join(" ")),
+                ("GPU", gpu_names(spec).join(", ")),
+                ("jax", self.jax.clone()),
+                ("dry runs", self.trials.to_string()),
+            ],
+            json: self.to_json(spec),
+        }
+    }
+
+    /// Returns the result in one sentence.
+    fn headline(&self, spec: &SearchSpec) -> String {
+        let best = &self.rows[self.recommended];
         let limit = match spec.budget {
             Some(budget) => format!("the budget of {budget}"),
-            None => format!("{} on {gpu}", Bytes(best.limits[0])),
+            None => format!("{} on {}", Bytes(best.limits[0]), spec.trial.gpus.name),
         };
         let peak = Bytes(best.row.peak_bytes);
-        let met = spec.is_met(&best.row);
+        let needed = Bytes(self.rows[0].row.peak_bytes);
         let none = match self.is_interrupted {
             true => "no plan that was tried fits",
             false => "no plan fits",
         };
-        let _ = match (met, self.recommended) {
-            (true, 0) => writeln!(text, "fits as it is: peak {peak}, within {limit}"),
-            (true, _) => writeln!(
-                text,
-                "fits with a plan: peak {peak}, within {limit}; as it is, the program needs {}",
-                Bytes(baseline.row.peak_bytes)
+        match (spec.is_met(&best.row), self.recommended) {
+            (true, 0) => format!("fits as it is: peak {peak}, within {limit}"),
+            (true, _) => format!(
+                "fits with a plan: peak {peak}, within {limit}; as it is, the program needs {needed}"
             ),
-            (false, _) => writeln!(
-                text,
-                "{none}: the lowest peak found is {peak}, which exceeds {limit}; as it is, the program needs {}",
-                Bytes(baseline.row.peak_bytes)
+            (false, _) => format!(
+                "{none}: the lowest peak found is {peak}, which exceeds {limit}; as it is, the program needs {needed}"
             ),
-        };
-        text.push('\n');
+        }
+    }
+
+    /// Returns what else there is to know, a sentence each.
+    fn notes(&self) -> Vec<String> {
+        let best = &self.rows[self.recommended];
+        let mut notes = Vec::new();
+        if !self.by_time {
+            notes.push(
+                "plans are compared by what is recomputed: too much of the time of a step is unknown"
+                    .to_owned(),
+            );
+        }
+        notes.extend(
+            best.xla_remat
+                .map(|remat| describe_xla_remat(remat, &best.row.plan)),
+        );
+        if best.row.host_memory_bytes > 0 {
+            let bytes = Bytes(best.row.host_memory_bytes);
+            let wait = best.time.map_or(0.0, |time| time.host_wait_us / 1e3);
+            notes.push(format!(
+                "the recommended plan keeps {bytes} in pinned memory of the host for each GPU, and waits {wait:.1} ms of a step for transfers"
+            ));
+        }
+        if self.sites == 0 {
+            notes.push(
+                "the program calls no function of JAX that rematerialization applies to".to_owned(),
+            );
+        }
+        notes.extend(self.failures.iter().map(|(message, count)| {
+            format!(
+                "{count} not measured: {}",
+                message.lines().next().unwrap_or_default()
+            )
+        }));
+        if !self.is_complete {
+            notes.push(format!(
+                "the search ended early, after {} dry runs",
+                self.trials
+            ));
+        }
+        notes
+    }
+
+    /// Returns the results for people.
+    pub(super) fn to_text(&self, spec: &SearchSpec) -> String {
+        let best = &self.rows[self.recommended];
+        let mut text = self.headline(spec) + "\n\n";
         let names = gpu_names(spec);
         let header: String = names
             .iter()
@@ -190,55 +276,22 @@ impl Found {
              time of a step: estimated, not measured, and relative to the program as it is\n\
              recomputed: floating-point operations of the differentiated functions that run twice"
         );
-        if !self.by_time {
-            let _ = writeln!(
-                text,
-                "plans are compared by what is recomputed: too much of the time of a step is unknown"
-            );
-        }
-        if let Some(remat) = best.xla_remat {
-            let _ = writeln!(text, "{}", describe_xla_remat(remat, &best.row.plan));
-        }
-        if best.row.host_memory_bytes > 0 {
-            let bytes = Bytes(best.row.host_memory_bytes);
-            let wait = best.time.map_or(0.0, |time| time.host_wait_us / 1e3);
-            let _ = writeln!(
-                text,
-                "it keeps {bytes} in pinned memory of the host for each GPU, and waits {wait:.1} ms of a step for transfers"
-            );
+        text.extend(self.notes().iter().map(|note| format!("{note}\n")));
+        if self.rows.len() > 2 {
+            text += &format!("\n{}\n", self.to_report(spec).chart_text());
         }
         let edits = best.row.plan.edits();
         if !edits.is_empty() {
             text += "\nthe nearest edit by hand, not measured\n";
             text.extend(edits.iter().map(|edit| format!("  - {edit}\n")));
         }
-        if !met {
+        if !spec.is_met(&best.row) {
             text += "\nthe largest entries of the lowest peak\n";
             let line = |(name, bytes): &(String, u64)| {
                 format!("  {:>12}  {name}\n", Bytes(*bytes).to_string())
             };
             text.extend(best.largest.iter().map(line));
             text += &suggest_range(&spec.trial.command);
-        }
-        if self.sites == 0 {
-            let _ = writeln!(
-                text,
-                "the program calls no function of JAX that rematerialization applies to"
-            );
-        }
-        for (message, count) in &self.failures {
-            let _ = writeln!(
-                text,
-                "{count} not measured: {}",
-                message.lines().next().unwrap_or_default()
-            );
-        }
-        if !self.is_complete {
-            let _ = writeln!(
-                text,
-                "the search ended early, after {} dry runs",
-                self.trials
-            );
         }
         text
     }

@@ -6,7 +6,7 @@ use super::packing::{StringPool, pack};
 use super::palette::colors;
 use crate::report::{
     AddressMap, Bar, BufferLifetimes, Content, Curves, Metric, Report, Share, Table, Timeline,
-    Tree, Value,
+    Tradeoff, Tree, Value,
 };
 
 /// Returns the data of a report, not yet escaped.
@@ -58,6 +58,7 @@ impl Encoder {
             Content::AddressMap(map) => self.map(map),
             Content::Curves(curves) => self.curves(curves),
             Content::Breakdown(shares) => self.breakdown(shares),
+            Content::Tradeoff(tradeoff) => self.tradeoff(tradeoff),
         }
     }
 
@@ -234,6 +235,24 @@ impl Encoder {
         });
         let encoded: Vec<Json> = encoded.collect();
         json!({"type": "curves", "unit": curves.unit, "curves": encoded})
+    }
+
+    fn tradeoff(&mut self, tradeoff: &Tradeoff) -> Json {
+        let alternatives = tradeoff.alternatives.iter().map(|it| {
+            json!({
+                "label": self.strings.intern(&it.label),
+                "bytes": it.bytes,
+                "cost": it.cost,
+                "kind": it.kind.label(),
+            })
+        });
+        let alternatives: Vec<Json> = alternatives.collect();
+        json!({
+            "type": "tradeoff",
+            "cost": tradeoff.cost,
+            "alternatives": alternatives,
+            "limit": tradeoff.limit_bytes,
+        })
     }
 
     fn breakdown(&mut self, shares: &[Share]) -> Json {

@@ -28,6 +28,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../assets/lifetimes.js"),
     include_str!("../../assets/map.js"),
     include_str!("../../assets/curves.js"),
+    include_str!("../../assets/tradeoff.js"),
     include_str!("../../assets/report.js"),
 );
 

@@ -5,6 +5,7 @@ mod curves;
 pub(in crate::report) mod findings;
 mod map;
 mod table;
+mod tradeoff;
 mod tree;
 pub(super) mod wrap;
 
@@ -44,6 +45,16 @@ pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
     lines.join("\n")
 }
 
+/// Renders the first chart of a report.
+pub(in crate::report) fn chart(report: &Report) -> String {
+    let mut contents = report.sections.iter().map(|section| &section.content);
+    let chart = contents
+        .find(|content| matches!(content, Content::Timeline(_) | Content::Tradeoff(_)))
+        .map_or_else(Vec::new, |content| render_content(content, WIDTH));
+    let lines: Vec<_> = chart.iter().map(|line| line.trim_end()).collect();
+    lines.join("\n")
+}
+
 fn render_content(content: &Content, columns: usize) -> Vec<String> {
     match content {
         Content::List(points) => points
@@ -59,6 +70,7 @@ fn render_content(content: &Content, columns: usize) -> Vec<String> {
         Content::AddressMap(map) => map::render(map, columns),
         Content::Curves(curves) => curves::curves(curves, columns),
         Content::Breakdown(shares) => curves::breakdown(shares, columns),
+        Content::Tradeoff(tradeoff) => tradeoff::render(tradeoff, columns),
     }
 }
 

@@ -1,15 +1,8 @@
-//! Memory over the run as a standalone SVG for a paper or an issue: in the light theme, without scripts.
+//! Memory over the run.
 
-use super::escape::markup;
-use crate::bytes::Bytes;
-use crate::report::{Content, Report, Series, Timeline};
-
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 360.0;
-const LEFT: f64 = 84.0;
-const RIGHT: f64 = 846.0;
-const TOP: f64 = 64.0;
-const BOTTOM: f64 = 296.0;
+use super::{BOTTOM, HEIGHT, LEFT, RIGHT, TOP, byte_axis, limit_line, truncate};
+use crate::report::render::escape::markup;
+use crate::report::{Series, Timeline};
 
 /// Colors and dashes by series; no two differ by color alone.
 const STROKES: [(&str, &str); 4] = [
@@ -19,34 +12,16 @@ const STROKES: [(&str, &str); 4] = [
     ("#a8478f", "9 3 2 3"),
 ];
 
-/// Renders the first timeline of a report.
-pub(in crate::report) fn render(report: &Report) -> Option<String> {
-    let timeline = report
-        .sections
-        .iter()
-        .find_map(|section| match &section.content {
-            Content::Timeline(timeline) => Some(timeline),
-            _ => None,
-        })?;
+/// Draws it.
+pub(super) fn draw(timeline: &Timeline) -> String {
     let scale = Scale::new(timeline);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-         viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#5a6571\">\n\
-         <title>{0}</title>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"14\" y=\"24\" font-size=\"14\" font-weight=\"600\" fill=\"#1a1f25\">{0}</text>\n",
-        markup(&truncate(&report.headline, 104))
-    );
-    svg += &axes(timeline, &scale);
+    let mut svg = axes(timeline, &scale);
     for (index, series) in timeline.series.iter().enumerate() {
         svg += &step_line(timeline, series, index, &scale);
     }
     svg += &limit(timeline, &scale);
     svg += &markers(timeline, &scale);
-    svg += &legend(timeline);
-    svg += "</svg>\n";
-    Some(svg)
+    svg + &legend(timeline)
 }
 
 /// From positions and bytes to coordinates.
@@ -77,29 +52,8 @@ impl Scale {
     }
 }
 
-fn truncate(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", &text[..end]),
-    }
-}
-
 fn axes(timeline: &Timeline, scale: &Scale) -> String {
-    let mut svg = String::new();
-    let mut step = 1_u64;
-    while scale.max / step > 5 {
-        step *= 2;
-    }
-    for value in (0..=scale.max / step).map(|count| count * step) {
-        let y = scale.y(value);
-        svg += &format!(
-            "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#d9dfe5\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
-            LEFT - 8.0,
-            y + 4.0,
-            Bytes(value)
-        );
-    }
+    let mut svg = byte_axis(scale.max, |bytes| scale.y(bytes));
     let below = BOTTOM + 18.0;
     svg += &format!(
         "<text x=\"{LEFT}\" y=\"{below}\">{}</text>\
@@ -150,13 +104,7 @@ fn limit(timeline: &Timeline, scale: &Scale) -> String {
     let Some(limit) = timeline.limit_bytes else {
         return String::new();
     };
-    let y = scale.y(limit);
-    format!(
-        "<path d=\"M{LEFT} {y:.1}H{RIGHT}\" stroke=\"#1a1f25\" stroke-dasharray=\"5 4\"/>\
-         <text x=\"{LEFT}\" y=\"{:.1}\" fill=\"#1a1f25\">limit {}</text>\n",
-        y - 6.0,
-        Bytes(limit)
-    )
+    limit_line(limit, scale.y(limit))
 }
 
 /// Draws the peak with its label, and other markers as ticks with their label as a tooltip.
