@@ -77,14 +77,14 @@ def test_every_picture_is_drawn_without_complaint(chromium, pages, width, dark):
     page = chromium.open(path, width=width, dark=dark)
     forms = page.run("data.sections.map(section => section.type)")
     memory = {"bars", "metrics", "tree", "lifetimes", "timeline", "map", "table", "list"}
-    assert set(forms) == memory | {"curves", "breakdown"}
+    assert set(forms) == memory | {"curves", "breakdown", "tradeoff"}
     # Something is on each canvas: more than one color.
     colors = page.run(
         "[...document.querySelectorAll('canvas.base')].map(canvas => {"
         " const dots = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
         " return new Set(new Uint32Array(dots.data.buffer)).size; })"
     )
-    assert len(colors) == 5
+    assert len(colors) == 6
     assert min(colors) > 2
     # The page fits its window: nothing but tables scrolls sideways.
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
@@ -259,7 +259,7 @@ def test_hostile_names_are_inert(chromium, pages):
 
 def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):
     page = chromium.open(pages("nothing"))
-    assert page.run("document.querySelectorAll('section').length") == 10
+    assert page.run("document.querySelectorAll('section').length") == 11
     for form in ("tree", "lifetimes", "timeline", "curves"):
         page.box(f"section[data-type={form}]")
         left, top, width, height = page.box(f"section[data-type={form}] > div")
