@@ -225,6 +225,38 @@ def test_values_are_offloaded_to_the_host(script, tmp_path):
     assert json.loads(done.stdout.splitlines()[-1])["meets_budget"] is False
 
 
+DONATION = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def step(state, x):
+    return {{"w": state["w"] + x}}, x.sum()
+
+state = {{"w": jnp.zeros((1 << 20, 64))}}
+for _ in range(3):
+    new, total = step(state, 2.0 * jnp.ones(()))
+    {use}
+    state = new
+"""
+
+
+@pytest.mark.parametrize("use", ["pass", "jax.block_until_ready(state)"])
+def test_what_could_be_donated_is_measured(script, use):
+    program = script(DONATION.format(use=use))
+    done = vramfit("plan", "--gpu", "t4", "--json", "-", "--", sys.executable, program)
+    found = json.loads(done.stdout.splitlines()[-1])
+    donation = found["donation"]
+    assert (donation["function"], donation["arguments"]) == ("step", ["state"])
+    assert donation["site"].endswith("train.py:11 (<module>)")
+    if use == "pass":
+        # The new state takes the place of the old one.
+        assert donation["peak_bytes"] < found["baseline"]["peak_bytes"] - (255 << 20)
+    else:
+        assert donation["peak_bytes"] is None
+    assert found["recommended"]["moves"] == []
+
+
 def test_more_memory_for_the_pool_is_a_plan(script, tmp_path):
     """What does not fit in 0.75 of the GPU, but in 0.92, needs nothing else."""
     plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"

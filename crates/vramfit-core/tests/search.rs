@@ -5,8 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use vramfit_core::Bytes;
+use vramfit_core::program::memory::Undonated;
 use vramfit_core::search::{
-    Equation, Moves, Offload, Plan, PlanSettings, PlanSource, Row, Site, SiteKind,
+    Donation, Equation, Moves, Offload, Plan, PlanSettings, PlanSource, Row, Site, SiteKind,
     Strategy as Search, pareto_front, read_sites, recommend, site_options,
 };
 use vramfit_core::settings::Options;
@@ -235,6 +236,25 @@ fn options_of_the_user_take_precedence_over_a_plan() {
 }
 
 #[test]
+fn what_a_program_returns_updated_can_be_donated() {
+    let undonated = |argument: &str, output: &str| Undonated {
+        argument: argument.to_owned(),
+        output: output.to_owned(),
+        bytes: 8,
+    };
+    let all = [
+        undonated("ws[1]", "result[0][1]"),
+        undonated("ws[0]", "result[0][0]"),
+        undonated("state.mu", "result[1].mu"),
+        undonated("batch", ""),
+    ];
+    let found = Donation::find("jit_step", &all).expect("two arguments");
+    assert_eq!(found.option(), r#"donate_argnames=["ws", "state"]"#);
+    assert_eq!(Donation::find("jit_step", &all[3..]), None);
+    assert_eq!(Donation::find("pmap_step", &all), None);
+}
+
+#[test]
 fn a_plan_file_says_what_the_plan_says() {
     let options = site_options(&site(SiteKind::Grad, layers(4)));
     let source = PlanSource {
@@ -247,6 +267,10 @@ fn a_plan_file_says_what_the_plan_says() {
     for option in options {
         let plan = Plan {
             sites: vec![option.plan],
+            donations: vec![Donation {
+                function: "step".to_owned(),
+                arguments: vec!["state".to_owned()],
+            }],
             settings: PlanSettings {
                 memory_fraction: Some(0.92),
                 xla_remat: None,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._errors import InvalidFileError
-from vramfit._plan import _file, _sites
+from vramfit._plan import _donation, _file, _sites
 from vramfit._plan._file import SitePlan
 from vramfit._plan._jaxpr import Segment
 from vramfit._plan._sites import Site
@@ -29,8 +29,11 @@ def install(jax: Any) -> None:
     path, record = os.environ.get(PLAN), os.environ.get(SITES)
     if not path and not record:
         return
-    planner = FilePlanner(_file.read(path) if path else [], path or "", record)
+    sites, donations = _file.read(path) if path else ([], [])
+    planner = FilePlanner(sites, path or "", record)
     _sites.install(jax, planner)
+    if donations:
+        _donation.install(jax, donations)
     if path:
         atexit.register(planner.warn_of_unused)
 

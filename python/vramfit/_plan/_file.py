@@ -8,6 +8,7 @@ import tomllib
 from typing import Any
 
 from vramfit._errors import InvalidFileError, IoError
+from vramfit._plan._donation import Donation
 from vramfit._plan._jaxpr import NAMED_POLICIES, Segment
 
 SCHEMA = 1
@@ -52,8 +53,11 @@ class SitePlan:
         return result
 
 
-def read(path: str | os.PathLike[str]) -> list[SitePlan]:
+def read(path: str | os.PathLike[str]) -> tuple[list[SitePlan], list[Donation]]:
     """Read a plan file.
+
+    Returns:
+        What it says of sites, and what is to be donated.
 
     Raises:
         IoError: If the file cannot be read.
@@ -78,10 +82,14 @@ def read(path: str | os.PathLike[str]) -> list[SitePlan]:
             hint="make the plan again with `vramfit plan`",
         )
     try:
-        return [_site(entry) for entry in content.get("site", [])]
+        donations = [
+            Donation(entry["function"], tuple(entry["arguments"]))
+            for entry in content.get("donate", [])
+        ]
+        return [_site(entry) for entry in content.get("site", [])], donations
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidFileError(
-            f"`{shown}` has a site that cannot be read",
+            f"`{shown}` has an entry that cannot be read",
             cause=f"{type(error).__name__}: {error}",
             hint="make the plan again with `vramfit plan`",
         ) from error

@@ -41,7 +41,8 @@ def remat(path: str | os.PathLike[str]) -> Callable[[_Function], _Function]:
         >>> @vramfit.plan.remat("plan.toml")  # doctest: +SKIP
         ... def loss(params, batch): ...
     """
-    planner = FilePlanner(_file.read(path), os.fspath(path))
+    sites, _ = _file.read(path)
+    planner = FilePlanner(sites, os.fspath(path))
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)

@@ -9,6 +9,7 @@
 //! | `offload` | what to keep in memory of the host |
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
+//! | `donation` | arguments that a function could donate |
 //! | `settings` | settings of the process that a plan changes |
 //! | `plan` | a plan, and the file that it is kept in |
 //! | `edit` | what somebody would write in the program instead |
@@ -17,6 +18,7 @@
 //! Nothing here decides by an estimate of memory: estimates only propose, and the bytes that a dry run
 //! measures decide.
 
+mod donation;
 mod edit;
 mod largest;
 mod offload;
@@ -29,6 +31,7 @@ mod settings;
 mod site;
 mod strategy;
 
+pub use donation::Donation;
 pub use largest::{LargestValue, Measured, largest_value};
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};

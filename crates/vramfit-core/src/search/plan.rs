@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::donation::Donation;
 use super::settings::PlanSettings;
 use super::site::{Site, SiteKind};
 use crate::error::{Error, ErrorKind, Result};
@@ -17,6 +18,10 @@ pub struct Plan {
     /// Settings of the process.
     #[serde(default, skip_serializing_if = "PlanSettings::is_default")]
     pub settings: PlanSettings,
+    /// What to donate. No search proposes it to be applied: whether the program uses an argument afterwards
+    /// is known only of the steps that were measured.
+    #[serde(default, rename = "donate", skip_serializing_if = "Vec::is_empty")]
+    pub donations: Vec<Donation>,
     /// What to do at each site.
     #[serde(default, rename = "site", skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<SitePlan>,
@@ -155,7 +160,9 @@ impl Plan {
     /// Returns its changes, each in a few words.
     pub fn moves(&self) -> Vec<String> {
         let sites = self.sites.iter().map(SitePlan::describe);
-        self.settings.describe().into_iter().chain(sites).collect()
+        let donations = self.donations.iter().map(Donation::describe);
+        let settings = self.settings.describe().into_iter();
+        settings.chain(donations).chain(sites).collect()
     }
 
     /// Returns the text of a plan file.

@@ -5,6 +5,7 @@
 
 mod batch;
 mod compile_cache;
+mod donation;
 mod fit;
 mod result;
 mod search;

@@ -8,6 +8,7 @@ use vramfit_core::report::{AlternativeKind, PlanRow, PlanSummary, Report};
 use vramfit_core::search::{Plan, PlanSource};
 use vramfit_core::{Bytes, Result};
 
+use super::donation::MeasuredDonation;
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
 
@@ -28,7 +29,10 @@ impl Found {
     /// # Errors
     /// Those of [`vramfit_core::search::Plan::to_toml`].
     pub(super) fn plan_file(&self, spec: &SearchSpec) -> Result<String> {
-        let found = &self.rows[self.recommended];
+        self.plan_text(&self.rows[self.recommended], spec)
+    }
+
+    fn plan_text(&self, found: &FoundRow, spec: &SearchSpec) -> Result<String> {
         let command = &spec.commands[found.command].1;
         found.row.plan.to_toml(&PlanSource {
             vramfit: env!("CARGO_PKG_VERSION").to_owned(),
@@ -55,6 +59,7 @@ impl Found {
             "by_time": self.by_time,
             "front": self.front,
             "recommended": row(&self.rows[self.recommended]),
+            "donation": self.donation.as_ref().map(MeasuredDonation::to_json),
             "trials": self.trials,
             "complete": self.is_complete,
             "failures": self.failures.iter().map(|(text, count)| json!({"message": text, "count": count})).collect::<Vec<_>>(),
@@ -95,6 +100,7 @@ impl Found {
             })),
             "moves": self.moves(found, spec),
             "edits": found.row.plan.edits(),
+            "plan": self.plan_text(found, spec).ok(),
             "largest": found.largest.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes})).collect::<Vec<_>>(),
             "fits": fits,
             "spare_bytes": spare,
@@ -209,6 +215,11 @@ impl Found {
                 "the recommended plan keeps {bytes} in pinned memory of the host for each GPU, and waits {wait:.1} ms of a step for transfers"
             ));
         }
+        notes.extend(
+            self.donation
+                .as_ref()
+                .and_then(|it| it.describe(self.rows[0].row.peak_bytes)),
+        );
         if self.sites == 0 {
             notes.push(
                 "the program calls no function of JAX that rematerialization applies to".to_owned(),

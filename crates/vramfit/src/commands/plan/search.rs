@@ -11,6 +11,7 @@ use vramfit_core::search::{Moves, Plan, Row, Strategy, pareto_front, recommend};
 use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::donation::MeasuredDonation;
 use super::trial::{Measurement, StepTime, TrialSpec, XlaRemat};
 use crate::context::Context;
 use crate::output::Output;
@@ -68,6 +69,8 @@ pub(super) struct Found {
     pub(super) is_interrupted: bool,
     /// Whether plans were compared by estimated time; if not, by what is computed twice.
     pub(super) by_time: bool,
+    /// What the program could donate, and what that was measured to bring.
+    pub(super) donation: Option<MeasuredDonation>,
     pub(super) jax: String,
 }
 
@@ -88,6 +91,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         failures: Vec::new(),
         trials: 0,
         by_time: false,
+        donation: None,
         jax: String::new(),
     };
     let mut site_count = 0;
@@ -109,6 +113,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         failures,
         trials,
         by_time,
+        donation,
         jax,
         ..
     } = measuring;
@@ -128,6 +133,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         by_time,
         is_complete: is_complete && !interrupted.load(Ordering::Relaxed),
         is_interrupted: interrupted.load(Ordering::Relaxed),
+        donation,
         jax,
     })
 }
@@ -163,6 +169,7 @@ struct Measuring<'a> {
     failures: Vec<(String, usize)>,
     trials: usize,
     by_time: bool,
+    donation: Option<MeasuredDonation>,
     jax: String,
 }
 
@@ -210,6 +217,11 @@ impl Measuring<'_> {
             }
             Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
         };
+        if let Some((donation, site)) = plain.donation.clone().filter(|_| command == 0) {
+            let measured = MeasuredDonation::measure(donation, site, &trial, context, self.output);
+            self.donation = Some(measured);
+            self.trials += 1;
+        }
         let moves = Moves {
             scheduler: self.spec.moves.scheduler && has_latency_hiding_scheduler(&plain.jax),
             ..self.spec.moves
@@ -228,7 +240,10 @@ impl Measuring<'_> {
                 .rows
                 .iter()
                 .filter(|found| found.command == command)
-                .map(|found| found.row.clone())
+                .map(|found| Row {
+                    fits: vec![self.spec.is_met(&found.row)],
+                    ..found.row.clone()
+                })
                 .collect();
             let mut plans = strategy.next_round(&rows);
             if plans.is_empty() || self.interrupted.load(Ordering::Relaxed) {

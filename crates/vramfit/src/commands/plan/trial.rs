@@ -9,7 +9,7 @@ use std::time::Duration;
 use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
-use vramfit_core::search::{Plan, PlanSource, Site, read_sites};
+use vramfit_core::search::{Donation, Plan, PlanSource, Site, read_sites};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{ProgramExit, Reader};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -55,6 +55,8 @@ pub(super) struct Measurement {
     pub(super) xla_remat: Option<XlaRemat>,
     /// The most bytes at the peak, each with who owns them and where they come from.
     pub(super) largest: Vec<(String, u64)>,
+    /// What the program with the peak could donate, and where it is called.
+    pub(super) donation: Option<(Donation, String)>,
     /// The version of JAX.
     pub(super) jax: String,
 }
@@ -164,7 +166,7 @@ impl TrialSpec {
             folder.path().join("output.log"),
         );
         let plan_file = folder.path().join("plan.toml");
-        let has_sites = !plan.sites.is_empty();
+        let has_sites = !plan.sites.is_empty() || !plan.donations.is_empty();
         let settings = SettingsSpec {
             options: plan.settings.add_to(&self.settings.options),
             ..self.settings.clone()
@@ -261,9 +263,18 @@ impl TrialSpec {
             host_memory_bytes: host_memory_bytes(&summary),
             xla_remat: XlaRemat::read(&summary, limit_bytes),
             largest: largest_at_peak(&summary),
+            donation: find_donation(&summary),
             jax: summary.header.jax.clone(),
         })
     }
+}
+
+/// Returns what the program with the peak could donate, and where it is called.
+fn find_donation(summary: &RunSummary) -> Option<(Donation, String)> {
+    let at_peak = summary.program_memory.as_ref()?;
+    let program = summary.programs.get(at_peak.program)?;
+    let donation = Donation::find(&program.name, &at_peak.memory.undonated)?;
+    Some((donation, program.site.clone()))
 }
 
 /// Returns the pinned memory that the program needs most of, of those that were executed.
