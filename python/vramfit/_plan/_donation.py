@@ -30,10 +30,17 @@ def install(jax: Any, donations: Sequence[Donation]) -> None:
             parameters = inspect.signature(fun).parameters
         except (TypeError, ValueError):
             return options
-        own = options.get("donate_argnames") or ()
-        own = (own,) if isinstance(own, str) else tuple(own)
-        more = tuple(name for name in names if name in parameters and name not in own)
-        return options | {"donate_argnames": own + more} if more else options
+        donated = {name: index for index, name in enumerate(parameters) if name in names}
+        # With one of the two options JAX infers the other, with both it does not.
+        own_names, own_numbers = (
+            options.get(name) for name in ("donate_argnames", "donate_argnums")
+        )
+        own_names = (own_names,) if isinstance(own_names, str) else own_names or ()
+        more = {"donate_argnames": (*own_names, *(set(donated) - set(own_names)))}
+        if own_numbers is not None:
+            own_numbers = (own_numbers,) if isinstance(own_numbers, int) else own_numbers
+            more["donate_argnums"] = (*own_numbers, *(set(donated.values()) - set(own_numbers)))
+        return options | more
 
     @functools.wraps(original)
     def jit(*args: Any, **options: Any) -> Any:
