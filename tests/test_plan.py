@@ -2,6 +2,7 @@
 
 import html
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -355,6 +356,13 @@ def test_run_finds_a_plan_and_keeps_it(script):
     changed = vramfit(*fit)
     assert changed.returncode == 0, changed.stderr
     assert "dry run of the program as it is" in changed.stderr
+
+    occupied = [*fit[:5], "--occupied", "14.45GiB", *fit[5:]]
+    none = vramfit(*occupied)
+    assert (none.returncode, none.stdout) == (1, "")
+    # The driver leaves less than the 60 MiB for the pool.
+    assert re.search(r"the lowest peak found is .* exceeds [12]\d\.\d MiB on t4", none.stderr)
+    assert "not started: no plan with which it fits was found" in none.stderr
 
     fit[4] = "10MiB"
     none = vramfit(*fit)

@@ -21,12 +21,13 @@ use crate::output::Output;
 
 /// Returns the file of a plan with which a program fits; `None` where none was found, which is reported.
 ///
-/// A plan that was found before for the same command is measured again: programs change.
+/// `occupied` is what other processes hold on each of the GPUs. A plan that was found before for the same command is measured again: programs change.
 ///
 /// # Errors
 /// Those of the dry run of the program as it is, and `io` where the plan cannot be kept.
 pub(crate) fn find_fitting_plan(
     gpus: GpuSelection,
+    occupied: Option<Bytes>,
     options: Options,
     command: &[OsString],
     context: &Context,
@@ -43,6 +44,7 @@ pub(crate) fn find_fitting_plan(
             report_findings: false,
         },
         gpus,
+        occupied,
         steps: DEFAULT_STEPS,
         step: None,
         time_limit: DEFAULT_TIME_LIMIT,

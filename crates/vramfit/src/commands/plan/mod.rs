@@ -30,7 +30,7 @@ use self::search::SearchSpec;
 use self::trial::{TrialSpec, create_scratch};
 use self::vary::Variation;
 use super::dryrun::{SettingsSpec, parse_steps};
-use super::policy::PoolArgs;
+use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
@@ -71,6 +71,9 @@ pub(crate) struct Args {
     /// Pinned memory of the host that offloaded values may take; no limit by default
     #[arg(long, value_name = "BYTES")]
     host_budget: Option<Bytes>,
+    /// Memory already used on each GPU
+    #[arg(long, value_name = "BYTES")]
+    occupied: Option<Bytes>,
     /// Values for a `{NAME}` in the command: a range `1..512`, whose largest that fits is searched, or a list
     #[arg(long, value_name = "NAME=VALUES")]
     vary: Vec<Variation>,
@@ -200,6 +203,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         .hint("search the largest value for one GPU at a time"));
     }
     let first = gpus[0].clone();
+    for gpus in &gpus {
+        check_occupied(args.occupied, gpus.gpu.total_memory_bytes)?;
+    }
     let settings = SettingsSpec {
         options: Options::from(&args.pool),
         gpu_budgets: GpuBudgets::TotalOnly(first.gpu.total_memory_bytes),
@@ -212,6 +218,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let trial = TrialSpec {
         time_limit: args.trial_timeout,
         cache: cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
+        occupied: args.occupied,
         gpus: first,
         settings,
         steps: args.steps,

@@ -30,6 +30,8 @@ pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
 pub(super) struct TrialSpec {
     pub(super) gpus: GpuSelection,
     pub(super) settings: SettingsSpec,
+    /// What other processes hold on each GPU.
+    pub(super) occupied: Option<Bytes>,
     pub(super) steps: u64,
     pub(super) step: Option<String>,
     /// When to kill a program.
@@ -45,7 +47,7 @@ pub(super) struct Measurement {
     pub(super) peak_bytes: u64,
     /// Whether every request is met on the GPU.
     pub(super) fits: bool,
-    /// What the pool may take.
+    /// What the pool can have: its limit, or what others leave of the GPU.
     pub(super) limit_bytes: u64,
     /// How long a step takes; `None` where no step was detected.
     pub(super) time: Option<StepTime>,
@@ -182,6 +184,7 @@ impl TrialSpec {
             plan: has_sites.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
             total: self.total(),
+            occupied: self.occupied,
             unlimited: true,
             compilation_cache: Some(self.cache.directory(self, &settings.options)),
             time_limit: Some(self.time_limit),
@@ -234,9 +237,10 @@ impl TrialSpec {
         let settings = Settings {
             gpu: Some(self.gpus.gpu.clone()),
             options,
-            occupied_bytes: None,
+            occupied_bytes: self.occupied.map(|occupied| occupied.0),
         };
         let (mut fits, mut limit_bytes) = (true, u64::MAX);
+        let mut compiler_limit_bytes = u64::MAX;
         for path in trace_files(trace) {
             let file = File::open(&path).map_err(|error| {
                 let message = format!("cannot read the trace `{}`", path.display());
@@ -245,10 +249,11 @@ impl TrialSpec {
             let mut reader = Reader::new(BufReader::new(file))?;
             let comparison = analysis::compare(&mut reader, &settings)?;
             fits &= !comparison.after.is_refused();
-            let limits = comparison.after.devices.iter();
-            limit_bytes = limits
-                .map(|device| device.limit_bytes.unwrap_or(device.capacity_bytes))
-                .fold(limit_bytes, u64::min);
+            for device in &comparison.after.devices {
+                limit_bytes = limit_bytes.min(device.capacity_bytes);
+                let limit = device.limit().unwrap_or(device.capacity_bytes);
+                compiler_limit_bytes = compiler_limit_bytes.min(limit);
+            }
         }
         Ok(Measurement {
             peak_bytes: fullest.peak_bytes,
@@ -261,7 +266,7 @@ impl TrialSpec {
                 host_wait_us: time.host_wait_us,
             }),
             host_memory_bytes: host_memory_bytes(&summary),
-            xla_remat: XlaRemat::read(&summary, limit_bytes),
+            xla_remat: XlaRemat::read(&summary, compiler_limit_bytes),
             largest: largest_at_peak(&summary),
             donation: find_donation(&summary),
             jax: summary.header.jax.clone(),

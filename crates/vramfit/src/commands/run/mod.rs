@@ -13,7 +13,7 @@ use vramfit_core::gpu::GpuSelection;
 use vramfit_core::report::render_findings;
 use vramfit_core::search::Plan;
 use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
-use vramfit_core::{ErrorKind, Result};
+use vramfit_core::{Bytes, ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 
 use super::dryrun::{self, DryrunSpec, SettingsSpec};
@@ -103,8 +103,12 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let options = Options::from(&args.policy);
     let plan_file = if args.fit {
-        let gpus = args.policy.gpu_overrides()?.gpus(variable)?;
-        match find_fitting_plan(gpus, options, &args.command, context, output)? {
+        let overrides = args.policy.gpu_overrides()?;
+        let gpus = overrides.gpus(variable)?;
+        let budgets = overrides.budgets(variable)?;
+        let occupied = budgets.iter().map(|budget| budget.occupied_bytes).max();
+        let occupied = occupied.filter(|bytes| *bytes > 0).map(Bytes);
+        match find_fitting_plan(gpus, occupied, options, &args.command, context, output)? {
             Some(path) => Some(path),
             None => {
                 output.info("not started: no plan with which it fits was found");
