@@ -10,17 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import clean_environment
 from on_gpu import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "tests" / "matrix").glob("*.py"))
 RELEASES = sorted(path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*"))
 # All others run on one GPU.
-ON_EIGHT_CARDS = ("devices", "sharded_offloading", "sharded_step")
+ON_EIGHT_GPUS = ("devices", "sharded_offloading", "sharded_step")
 
 
 def run(command, script):
-    count = 8 if script.stem in ON_EIGHT_CARDS else 1
+    count = 8 if script.stem in ON_EIGHT_GPUS else 1
     done = subprocess.run(
         [*command, script],
         env=environment(count=count),
@@ -42,3 +43,41 @@ def test_release(release, script):
     command = ROOT / ".cache" / "matrix" / f"jax-{release}" / "command.json"
     assert command.is_file(), f"{command} is not there: `make matrix`"
     run(json.loads(command.read_text()), script)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("release", RELEASES)
+def test_plan(release, tmp_path):
+    """A plan is found, and is what its dry run measures; offloaded values are not on the GPU."""
+    command = ROOT / ".cache" / "matrix" / f"jax-{release}" / "command.json"
+    program = [*json.loads(command.read_text()), ROOT / "tests" / "plan" / "scanned.py", "32768"]
+    plan, offloaded = tmp_path / "plan.toml", tmp_path / "offloaded.toml"
+    options = ["--try", "remat", "--budget", "1600MiB", "--max-trials", "4", "--out", plan]
+    found = vramfit("plan", "--gpu", "t4", *options, "--no-cache", "--json", "-", "--", *program)
+    kept = found["recommended"]["peak_bytes"]
+    assert found["failures"] == []
+    assert found["meets_budget"] is True
+    assert found["recommended"]["moves"] == ["scanned.py:9 (layer): recompute everything"]
+    text = plan.read_text()
+    offloaded.write_text(text.replace("segments = ", "offload_inputs = true\nsegments = "))
+    dry = ["dryrun", "--gpu", "t4", "--steps", "3", "--json", "-", "--plan"]
+    peaks = [
+        max(device["peak_bytes"] for device in vramfit(*dry, path, "--", *program)["devices"])
+        for path in (plan, offloaded)
+    ]
+    # A stack of 16 x 64 MiB.
+    assert peaks[0] == kept
+    assert peaks[1] <= kept - (15 * 64 << 20)
+
+
+def vramfit(*arguments):
+    """Run the command line of this Python, and return the JSON that it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vramfit", *arguments],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.stdout, done.stderr[-4000:]
+    return json.loads(done.stdout.splitlines()[-1])

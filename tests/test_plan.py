@@ -15,6 +15,7 @@ from fake_driver import gpu
 
 HERE = Path(__file__).resolve().parent
 VRAMFIT = [sys.executable, "-m", "vramfit"]
+SCANNED = HERE / "plan" / "scanned.py"
 
 # Eight layers whose activations are most of the peak; argument: rows of the batch.
 LAYERS = """
@@ -36,31 +37,6 @@ def step(ws, x):
     return [w - g for w, g in zip(ws, gradients)], value
 
 ws = [jnp.ones((512, 512)) * 0.01 for _ in range(8)]
-x = jnp.ones((int(sys.argv[1]), 512))
-for _ in range(4):
-    ws, value = step(ws, x)
-print("loss", float(value))
-"""
-
-# Sixteen iterations, each of which keeps its input; argument: rows of the batch.
-SCANNED = """
-import sys
-import jax
-import jax.numpy as jnp
-
-def layer(x, w):
-    return x + jnp.sin(jnp.sin(x @ w) @ w.T), None
-
-def loss(ws, x):
-    x, _ = jax.lax.scan(layer, x, ws)
-    return jnp.mean(x**2)
-
-@jax.jit
-def step(ws, x):
-    value, gradients = jax.value_and_grad(loss)(ws, x)
-    return ws - gradients, value
-
-ws = jnp.ones((16, 512, 512)) * 0.01
 x = jnp.ones((int(sys.argv[1]), 512))
 for _ in range(4):
     ws, value = step(ws, x)
@@ -196,7 +172,7 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script,
 
 def test_values_are_offloaded_to_the_host(script, tmp_path):
     """What enters the body of a scan goes to the host: the stack of it is not on the GPU."""
-    program, plan, answer = script(SCANNED), tmp_path / "plan.toml", tmp_path / "answer.json"
+    program, plan, answer = SCANNED, tmp_path / "plan.toml", tmp_path / "answer.json"
     command = ["--", sys.executable, program, 32768]
     options = ["--try", "remat,offload", "--out", plan, "--json", answer, "--max-trials", 16]
     done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command)

@@ -54,8 +54,12 @@ impl SitePlan {
                     none if none.is_empty() => "jax.checkpoint(layer)".to_owned(),
                     arguments => format!("jax.checkpoint(layer, {arguments})"),
                 };
-                let count = self.segments.len();
-                format!("{place}: call its layers, in {count} groups, through `{call}`")
+                match self.segments.len() {
+                    1 => format!("{place}: call what takes most memory in it through `{call}`"),
+                    count => {
+                        format!("{place}: call its layers, in {count} groups, through `{call}`")
+                    }
+                }
             }
         };
         let edit = match self.offload_inputs {

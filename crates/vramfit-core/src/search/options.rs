@@ -45,7 +45,10 @@ pub fn site_options(site: &Site) -> Vec<SiteOption> {
         plans.extend(selections(site, segments));
         if index == 0 {
             plans.push(SitePlan::new(site, segments, Some("dots-without-batch")));
-            plans.push(SitePlan::new(site, segments, Some("dots")));
+            // Without any that has batch dimensions, it is the same.
+            if site.equations.iter().any(|equation| equation.batched) {
+                plans.push(SitePlan::new(site, segments, Some("dots")));
+            }
         }
         if site.kind == SiteKind::Checkpoint {
             plans.push(SitePlan::new(site, segments, Some("everything")));

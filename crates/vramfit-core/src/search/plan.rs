@@ -137,6 +137,7 @@ impl SitePlan {
             false => kept,
         };
         match (self.kind, self.segments.len()) {
+            (SiteKind::Grad, 1) => format!("{place} in one segment: {kept}"),
             (SiteKind::Grad, count) => format!("{place} in {count} segments: {kept}"),
             _ => format!("{place}: {kept}"),
         }
