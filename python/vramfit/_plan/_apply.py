@@ -31,7 +31,8 @@ def install(jax: Any) -> None:
         return
     sites, donations = _file.read(path) if path else ([], [])
     planner = FilePlanner(sites, path or "", record)
-    _sites.install(jax, planner)
+    if sites or record:
+        _sites.install(jax, planner)
     if donations:
         _donation.install(jax, donations)
     if path:
