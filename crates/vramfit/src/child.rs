@@ -155,7 +155,7 @@ pub(crate) fn run(
         std::thread::spawn(move || {
             let is_late = waiting.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
             if is_late {
-                let _ = kill_process(pid, Signal::KILL);
+                kill_with_descendants(pid);
             }
             is_late
         })
@@ -180,6 +180,31 @@ pub(crate) fn run(
         .hint("allow more with `--trial-timeout`, or stop after fewer steps with `--steps`"));
     }
     Ok(exit_reason(status))
+}
+
+/// Kills a process and those that it has started, such as `ptxas`, which takes gigabytes and would go on.
+fn kill_with_descendants(pid: Pid) {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = all.get(next) {
+        all.extend(children(parent));
+        next += 1;
+    }
+    for pid in all {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Returns the processes that a process has started and that run. None where the kernel does not list them.
+fn children(parent: Pid) -> Vec<Pid> {
+    let threads = format!("/proc/{parent}/task");
+    let threads = std::fs::read_dir(threads).into_iter().flatten().flatten();
+    let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
+    let lists: String = lists.flatten().collect();
+    let numbers = lists
+        .split_whitespace()
+        .filter_map(|number| number.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
 }
 
 /// Replaces this process by the command, which keeps its process number, its terminal and its place in
@@ -254,6 +279,28 @@ mod tests {
         let limit = Some(Duration::from_secs(60));
         let exit = run(Path::new("/bin/true"), &[], limit, |_| {}).expect("ends in time");
         assert_eq!(exit, ExitReason::Code(0));
+    }
+
+    #[test]
+    fn what_a_late_program_has_started_is_killed_too() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let file = folder.path().join("pid");
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        let arguments = ["-c".into(), script.into()];
+        let limit = Some(Duration::from_millis(500));
+        let error = run(Path::new("/bin/sh"), &arguments, limit, |_| {});
+        assert_eq!(error.expect_err("killed").kind(), ErrorKind::TimeLimit);
+        let pid = std::fs::read_to_string(&file).expect("it had half a second");
+        let state = format!("/proc/{}/stat", pid.trim());
+        let is_running =
+            || std::fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z "));
+        for _ in 0..500 {
+            if !is_running() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{state} is still there");
     }
 
     #[test]
