@@ -83,6 +83,10 @@ test-gpu: setup ## The tests that need a real GPU; fails without one
 matrix: setup ## The same programs on every supported release of JAX (one environment each)
 	$(BIN)/python scripts/matrix.py
 
+.PHONY: verify-plans
+verify-plans: setup ## Plans of twenty programs, against the dry runs that apply them
+	$(BIN)/python scripts/verify_plans.py
+
 .PHONY: foreign
 foreign: setup ## HDF5 files that other packages carry, read beside h5py (fetches 240 MB once)
 	$(BIN)/python scripts/fetch_foreign.py
