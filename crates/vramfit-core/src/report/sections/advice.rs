@@ -30,10 +30,11 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         points.extend(donation(memory));
         points.extend(unused_donation(memory));
         points.extend(activations(memory));
-        points.extend(precision(memory).filter(|_| supports_bfloat16(&summary.header.gpu)));
+        points.extend(precision(memory, &summary.header.gpu));
         points.extend(compiler_limit(memory));
+        // Without the program's arguments nobody knows which arrays it uses.
+        points.extend(other_arrays(attribution));
     }
-    points.extend(other_arrays(attribution));
     points.extend(fragmentation(summary));
     points.retain(|(bytes, _)| *bytes >= min_bytes);
     points.sort_by_key(|(bytes, _)| Reverse(*bytes));
@@ -90,22 +91,45 @@ fn activations(memory: &ProgramMemory) -> Option<(u64, String)> {
     let at = memory
         .user_site(largest.frame)
         .map_or(String::new(), |site| format!(", the largest at {site}"));
+    let remedy = match memory.buffers.iter().any(is_rematerializing) {
+        true => {
+            "the program rematerializes already, and these are what it still keeps; `vramfit plan` \
+             measures other policies, and values in memory of the host"
+        }
+        false => {
+            "`jax.checkpoint` around a layer saves only its inputs, and recomputes the rest; \
+             `vramfit plan` measures where"
+        }
+    };
     let point = format!(
-        "save less for the backward pass: {} are saved activations{at}; `jax.checkpoint` around a layer \
-         saves only its inputs, and recomputes the rest",
+        "save less for the backward pass: {} are saved activations{at}; {remedy}",
         Bytes(bytes),
     );
     Some((bytes, point))
 }
 
-/// Activations in 32 bits where 16 would do.
-fn precision(memory: &ProgramMemory) -> Option<(u64, String)> {
+/// Says whether a buffer is computed inside of a `jax.checkpoint` of the program's own. JAX calls what
+/// it computes again `rematted_computation`.
+fn is_rematerializing(buffer: &Buffer) -> bool {
+    let mut scopes = buffer.operation.split('/');
+    scopes.any(|scope| scope.contains("rematted_computation"))
+}
+
+/// Activations in 32 bits where 16 would do, in the type whose matrices the GPU multiplies.
+fn precision(memory: &ProgramMemory, gpu: &str) -> Option<(u64, String)> {
     let is_wide =
         |buffer: &&Buffer| buffer.owner == Owner::Activations && buffer.shape.starts_with("f32[");
     let wide = memory.buffers.iter().filter(is_wide);
     let bytes: u64 = wide.map(|buffer| buffer.peak_bytes).sum();
+    let (dtype, note) = match supports_bfloat16(gpu) {
+        true => ("bfloat16", ""),
+        false => (
+            "float16",
+            " (XLA refuses matrix products in bfloat16 on this GPU, and float16 needs loss scaling)",
+        ),
+    };
     let point = format!(
-        "compute in bfloat16: {} of the saved activations are float32, and would take half as much",
+        "compute in {dtype}: {} of the saved activations are float32, and would take half as much{note}",
         Bytes(bytes),
     );
     (bytes > 0).then_some((bytes / 2, point))
@@ -176,4 +200,51 @@ fn fragmentation(summary: &RunSummary) -> Option<(u64, String)> {
         );
         (free, point)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved(operation: &str) -> Buffer {
+        Buffer {
+            owner: Owner::Activations,
+            bytes: 4096,
+            peak_bytes: 4096,
+            shape: "f32[32,32]".to_owned(),
+            operation: operation.to_owned(),
+            ..Buffer::default()
+        }
+    }
+
+    fn memory(operations: &[&str]) -> ProgramMemory {
+        ProgramMemory {
+            buffers: operations.iter().map(|name| saved(name)).collect(),
+            ..ProgramMemory::default()
+        }
+    }
+
+    #[test]
+    fn a_program_that_rematerializes_is_not_told_to() {
+        let text = |operations: &[&str]| activations(&memory(operations)).expect("all of it").1;
+        let plain = text(&["jit(step)/jvp()/dot_general"]);
+        assert!(plain.contains("`jax.checkpoint` around a layer"), "{plain}");
+        let inner = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
+        let rematerializing = text(&["jit(step)/jvp()/dot_general", inner]);
+        assert!(
+            rematerializing.contains("rematerializes already"),
+            "{rematerializing}"
+        );
+        assert!(
+            !rematerializing.contains("around a layer"),
+            "{rematerializing}"
+        );
+    }
+
+    #[test]
+    fn the_type_is_one_that_the_gpu_multiplies() {
+        let text = |gpu| precision(&memory(&["a"]), gpu).expect("wide").1;
+        assert!(text("h100-80g").starts_with("compute in bfloat16: 4.0 KiB"));
+        assert!(text("t4").starts_with("compute in float16: 4.0 KiB"));
+    }
 }
