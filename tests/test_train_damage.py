@@ -1,10 +1,12 @@
 """Checkpoints that are not whole are passed over with a word; a full disk harms none."""
 
+import asyncio
 import gc
 import shutil
 import subprocess
 import sys
 import textwrap
+import types
 
 import jax
 import numpy as np
@@ -14,6 +16,7 @@ from training import load, same, start, step, write
 
 from vramfit._errors import InvalidFileError
 from vramfit.train import Checkpoints, fit
+from vramfit.train.checkpoint.tracebacks import TracebackFilter
 
 
 def cut(path, data):
@@ -151,6 +154,26 @@ def test_a_run_goes_on_with_foreign_bytes_in_its_metrics(tmp_path, foreign):
         text = f"{2 * left_out} lines of `metrics.jsonl` could not be read"
         assert result.notes == (f"{text}, moved to `metrics.jsonl.unreadable`",)
         assert (run / "metrics.jsonl.unreadable").read_bytes() == 2 * (added + b"\n")
+
+
+def test_a_write_that_ends_after_its_event_loop_prints_nothing(monkeypatch):
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    tracebacks = TracebackFilter()
+    tracebacks.install()
+    tracebacks.remove()
+    loop = asyncio.new_event_loop()
+    loop.close()
+    for function in (loop.call_soon_threadsafe, lambda _: 1 / 0):
+        try:
+            function(print)
+        except Exception as error:
+            # Called from C, there is no frame of the caller's.
+            cause = types.SimpleNamespace(
+                exc_value=error, exc_traceback=error.__traceback__.tb_next
+            )
+            sys.unraisablehook(cause)
+    assert [type(each.exc_value) for each in printed] == [ZeroDivisionError]
 
 
 def test_t7_a_full_disk_leaves_the_last_good_checkpoint(tmp_path):

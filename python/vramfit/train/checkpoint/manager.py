@@ -12,7 +12,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import logging
 import math
 import os
 import shutil
@@ -30,6 +29,7 @@ from vramfit.train.checkpoint.arrays import (
 )
 from vramfit.train.checkpoint.background import BackgroundThread
 from vramfit.train.checkpoint.checksums import checksums
+from vramfit.train.checkpoint.tracebacks import TracebackFilter
 from vramfit.train.options import Checkpoints
 
 _CHECKSUMS = "(checksums)"
@@ -299,21 +299,7 @@ class CheckpointManager:
             )
 
 
-class _TracebackFilter(logging.Filter):
-    """Drops the tracebacks that orbax's threads log of an error that is reported in one line."""
-
-    def install(self) -> None:
-        logging.getLogger("absl").addFilter(self)
-
-    def remove(self) -> None:
-        logging.getLogger("absl").removeFilter(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        is_orbax = f"{os.sep}orbax{os.sep}" in record.pathname
-        return not (is_orbax and record.levelno >= logging.ERROR and record.exc_info)
-
-
-_TRACEBACK_FILTER = _TracebackFilter()
+_TRACEBACK_FILTER = TracebackFilter()
 
 
 def _describe_cause(error: Exception) -> str:
