@@ -126,14 +126,58 @@ fn the_best_of_two_sites_are_joined() {
     for (index, plan) in first.into_iter().enumerate() {
         rows.push(row(plan, 900 - index as u64, 1.0 + index as f64));
     }
-    let second = search.next_round(&rows);
-    assert!(!second.is_empty());
-    for plan in &second {
+    let partial = search.next_round(&rows);
+    assert!(partial.iter().all(|plan| plan.sites.len() == 1));
+    rows.extend(partial.into_iter().map(|plan| row(plan, 950, 9.5)));
+    let joined = search.next_round(&rows);
+    assert!(!joined.is_empty());
+    for plan in &joined {
         let kinds: Vec<SiteKind> = plan.sites.iter().map(|site| site.kind).collect();
         assert_eq!(kinds, [SiteKind::Grad, SiteKind::Scan]);
     }
-    rows.extend(second.into_iter().map(|plan| row(plan, 500, 9.0)));
+    rows.extend(joined.into_iter().map(|plan| row(plan, 500, 9.0)));
     assert_eq!(search.next_round(&rows), []);
+}
+
+#[test]
+fn the_first_layers_alone_are_rematerialized_next() {
+    let mut search = Search::new(&[site(SiteKind::Grad, layers(10))], REMAT);
+    let mut rows = vec![row(Plan::default(), 1000, 0.0)];
+    let first = search.next_round(&rows);
+    let is_best = |plan: &Plan| plan == &first[1];
+    let whole = first[1].sites[0].clone();
+    assert_eq!(whole.segments.len(), 9);
+    for plan in &first {
+        let (peak_bytes, cost) = if is_best(plan) {
+            (500, 5.0)
+        } else {
+            (990, 9.0)
+        };
+        rows.push(row(plan.clone(), peak_bytes, cost));
+    }
+    let partial = search.next_round(&rows);
+    let segments: Vec<_> = partial.iter().map(|plan| &plan.sites[0].segments).collect();
+    assert_eq!(segments, [&whole.segments[..6], &whole.segments[..3]]);
+    let shares = partial.iter().map(|plan| search.recomputed_share(plan));
+    let shares: Vec<f64> = shares.collect();
+    assert!((shares[0] - 0.6).abs() < 1e-9 && (shares[1] - 0.3).abs() < 1e-9);
+}
+
+#[test]
+fn convolutions_are_among_the_products_that_a_policy_keeps() {
+    let policies = |equations: Vec<Equation>| -> Vec<String> {
+        let options = site_options(&site(SiteKind::Grad, equations));
+        options
+            .into_iter()
+            .filter_map(|option| option.plan.save)
+            .collect()
+    };
+    let dots = "dots".to_owned();
+    // Where no product has batch dimensions, the two policies are the same.
+    assert!(!policies(layers(8)).contains(&dots));
+    let mut convolutions = layers(8);
+    convolutions[0].name = "conv_general_dilated".to_owned();
+    assert!(policies(convolutions).contains(&dots));
 }
 
 #[test]
@@ -166,7 +210,9 @@ fn values_are_offloaded_where_nothing_fits() {
             rows.push(row(plan, 900 - index as u64, 1.0 + index as f64));
         }
         rows.iter_mut().for_each(|row| row.fits = vec![fits]);
-        search.next_round(&rows)
+        let mut plans = search.next_round(&rows);
+        plans.retain(|plan| plan.sites[0].is_offloading());
+        plans
     };
     assert_eq!(second_round(Offload::Never, false), []);
     assert_eq!(second_round(Offload::IfNothingFits, true), []);

@@ -6,6 +6,7 @@
 //! | `segments` | where to divide a function, so that little is kept between its parts |
 //! | `selection` | which values inside of the parts are worth keeping |
 //! | `options` | what can be done at one site |
+//! | `partial` | the same for only a part of a function |
 //! | `offload` | what to keep in memory of the host |
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
@@ -23,6 +24,7 @@ mod edit;
 mod largest;
 mod offload;
 mod options;
+mod partial;
 mod plan;
 mod row;
 mod segments;

@@ -3,7 +3,7 @@
 use super::plan::SitePlan;
 use super::segments::divide;
 use super::selection::expensive_groups;
-use super::site::{Site, SiteKind};
+use super::site::{Equation, Site, SiteKind};
 
 /// One way to rematerialize at a site.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,11 +42,15 @@ pub fn site_options(site: &Site) -> Vec<SiteOption> {
     }
     for (index, segments) in divisions.iter().enumerate() {
         let mut plans = vec![SitePlan::new(site, segments, Some("nothing"))];
-        plans.extend(selections(site, segments));
+        let mut selections = selections(site, segments);
+        if index == 0 {
+            // All of them are what the policies below keep.
+            selections.retain(|plan| !keeps_all_products(site, plan));
+        }
+        plans.extend(selections);
         if index == 0 {
             plans.push(SitePlan::new(site, segments, Some("dots-without-batch")));
-            // Without any that has batch dimensions, it is the same.
-            if site.equations.iter().any(|equation| equation.batched) {
+            if site.equations.iter().any(only_dots_keeps) {
                 plans.push(SitePlan::new(site, segments, Some("dots")));
             }
         }
@@ -67,7 +71,7 @@ fn selections(site: &Site, segments: &[(usize, usize)]) -> Vec<SitePlan> {
     let total: u64 = groups.iter().map(|group| group.flops).sum();
     let mut plans = Vec::new();
     let (mut saved, mut flops) = (Vec::new(), 0);
-    for group in groups.iter().take(groups.len().saturating_sub(1)) {
+    for group in &groups {
         saved.extend(&group.equations);
         flops += group.flops;
         // A set that spares as many operations as the one before is not worth a compilation.
@@ -98,12 +102,39 @@ fn kept_lines(site: &Site, saved: &[usize]) -> Vec<String> {
     lines
 }
 
-fn recomputed_share(site: &Site, plan: &SitePlan) -> f64 {
-    let is_product = |index: usize| site.equations[index].name == "dot_general";
+/// Says whether a plan keeps every value that `jax.checkpoint_policies.dots_saveable` keeps.
+fn keeps_all_products(site: &Site, plan: &SitePlan) -> bool {
+    let mut inside = plan.segments.iter().flat_map(|&(start, stop)| start..stop);
+    inside.all(|index| {
+        let equation = &site.equations[index];
+        let is_product = dots_without_batch_keeps(equation) || only_dots_keeps(equation);
+        !is_product || plan.saved.contains(&index)
+    })
+}
+
+/// Says whether `jax.checkpoint_policies.dots_with_no_batch_dims_saveable` keeps a value.
+fn dots_without_batch_keeps(equation: &Equation) -> bool {
+    equation.name == "dot_general" && !equation.batched
+}
+
+/// Says whether `jax.checkpoint_policies.dots_saveable` keeps a value that the other policy does not:
+/// convolutions are among them.
+fn only_dots_keeps(equation: &Equation) -> bool {
+    match equation.name.as_str() {
+        "dot_general" => equation.batched,
+        name => name == "conv_general_dilated",
+    }
+}
+
+/// Returns the share of the site's operations that run twice under a plan, from 0 to 1.
+pub(super) fn recomputed_share(site: &Site, plan: &SitePlan) -> f64 {
+    let keeps = |index: usize, policy: fn(&Equation) -> bool| policy(&site.equations[index]);
     let is_kept = |index: usize| match plan.save.as_deref() {
         Some("everything") => true,
-        Some("dots") => is_product(index),
-        Some("dots-without-batch") => is_product(index) && !site.equations[index].batched,
+        Some("dots") => keeps(index, |one| {
+            dots_without_batch_keeps(one) || only_dots_keeps(one)
+        }),
+        Some("dots-without-batch") => keeps(index, dots_without_batch_keeps),
         _ => plan.saved.contains(&index) || plan.offloaded.contains(&index),
     };
     let recomputed: u64 = plan

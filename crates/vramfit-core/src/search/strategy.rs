@@ -1,8 +1,9 @@
-//! Which plans to measure: each option of each site and each setting alone, then with values in memory of
-//! the host, then the best of them together, with more memory what does not fit otherwise.
+//! Which plans to measure: each option of each site and each setting alone, then for a part of the function
+//! only and with values in memory of the host, then the best of them together, with more memory what does not fit otherwise.
 
 use super::offload::offload_variants;
 use super::options::{SiteOption, site_options};
+use super::partial::partial_variants;
 use super::plan::Plan;
 use super::row::{Row, pareto_front};
 use super::settings::{MAX_FRACTION, PlanSettings};
@@ -48,10 +49,34 @@ pub enum Offload {
     Always,
 }
 
+/// A site, and what can be done at it.
+#[derive(Clone, Debug)]
+struct SearchedSite {
+    site: Site,
+    options: Vec<SiteOption>,
+}
+
+impl SearchedSite {
+    /// Adds options, and returns a plan with each.
+    fn add_options(&mut self, options: Vec<SiteOption>) -> Vec<Plan> {
+        let new: Vec<SiteOption> = options
+            .into_iter()
+            .filter(|option| !self.options.contains(option))
+            .collect();
+        self.options.extend_from_slice(&new);
+        new.into_iter()
+            .map(|option| Plan {
+                sites: vec![option.plan],
+                ..Plan::default()
+            })
+            .collect()
+    }
+}
+
 /// Proposes plans in rounds; what was measured so far decides the next round.
 #[derive(Clone, Debug)]
 pub struct Strategy {
-    options: Vec<Vec<SiteOption>>,
+    sites: Vec<SearchedSite>,
     moves: Moves,
     round: usize,
 }
@@ -62,15 +87,15 @@ impl Strategy {
         let is_relevant = |site: &&Site| moves.remat && site.differentiated;
         let mut relevant: Vec<&Site> = sites.iter().filter(is_relevant).collect();
         relevant.sort_by_key(|site| std::cmp::Reverse(site.made_bytes()));
-        let mut options: Vec<Vec<SiteOption>> = Vec::new();
-        for site in relevant {
-            let own = site_options(site);
-            if !own.is_empty() && options.len() < MAX_SITES {
-                options.push(own);
-            }
-        }
+        let searched = relevant.into_iter().map(|site| SearchedSite {
+            site: site.clone(),
+            options: site_options(site),
+        });
         Strategy {
-            options,
+            sites: searched
+                .filter(|searched| !searched.options.is_empty())
+                .take(MAX_SITES)
+                .collect(),
             moves,
             round: 0,
         }
@@ -79,7 +104,8 @@ impl Strategy {
     /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1. A
     /// function that the program rematerializes itself counts as a whole, whatever its policy keeps.
     pub fn recomputed_share(&self, plan: &Plan) -> f64 {
-        let share = |options: &Vec<SiteOption>| {
+        let share = |searched: &SearchedSite| {
+            let options = &searched.options;
             let planned = options
                 .iter()
                 .find(|option| plan.sites.contains(&option.plan));
@@ -90,7 +116,7 @@ impl Strategy {
                 option.recomputed_share
             })
         };
-        self.options.iter().map(share).fold(0.0, f64::max)
+        self.sites.iter().map(share).fold(0.0, f64::max)
     }
 
     /// Returns the plans to measure next; none when the search is over.
@@ -99,7 +125,7 @@ impl Strategy {
             self.round += 1;
             let mut plans = match self.round {
                 1 => self.single_options(),
-                2 => self.with_offload(rows),
+                2 => self.refinements(rows),
                 3 => self.combinations(rows),
                 _ => Vec::new(),
             };
@@ -121,7 +147,7 @@ impl Strategy {
     }
 
     fn single_options(&self) -> Vec<Plan> {
-        let options = self.options.iter().flatten();
+        let options = self.sites.iter().flat_map(|searched| &searched.options);
         let plans = options.map(|option| Plan {
             sites: vec![option.plan.clone()],
             ..Plan::default()
@@ -129,26 +155,21 @@ impl Strategy {
         plans.collect()
     }
 
-    /// Keeps values of the largest sites in memory of the host.
-    fn with_offload(&mut self, rows: &[Row]) -> Vec<Plan> {
-        let is_wanted = match self.moves.offload {
+    /// Rematerializes only a part of a function, and keeps values of the largest sites in memory of the
+    /// host.
+    fn refinements(&mut self, rows: &[Row]) -> Vec<Plan> {
+        let is_offload_wanted = match self.moves.offload {
             Offload::Never => false,
             Offload::IfNothingFits => !is_met(rows),
             Offload::Always => true,
         };
         let mut plans = Vec::new();
-        for options in self
-            .options
-            .iter_mut()
-            .take(MAX_OFFLOADED_SITES)
-            .filter(|_| is_wanted)
-        {
-            let variants = offload_variants(options, rows);
-            plans.extend(variants.iter().map(|option| Plan {
-                sites: vec![option.plan.clone()],
-                ..Plan::default()
-            }));
-            options.extend(variants);
+        for (index, searched) in self.sites.iter_mut().enumerate() {
+            let mut options = partial_variants(&searched.site, &searched.options, rows);
+            if is_offload_wanted && index < MAX_OFFLOADED_SITES {
+                options.extend(offload_variants(&searched.options, rows));
+            }
+            plans.extend(searched.add_options(options));
         }
         plans
     }
@@ -199,9 +220,9 @@ impl Strategy {
             return Vec::new();
         };
         let best: Vec<Vec<&Row>> = self
-            .options
+            .sites
             .iter()
-            .map(|options| {
+            .map(|SearchedSite { options, .. }| {
                 let own: Vec<Row> = rows
                     .iter()
                     .filter(|row| {
