@@ -133,7 +133,7 @@ fn a_sharded_program_knows_its_devices_and_shardings() {
 fn every_program_takes_at_least_its_bound() {
     let gpu = vramfit_core::gpu::find("h100-80g").expect("known");
     for (name, bytes) in recorded() {
-        let time = parse(&bytes).time(None, &gpu).expect("a module");
+        let time = parse(&bytes).time(None, &gpu, None).expect("a module");
         assert!(
             time.low_us <= time.model_us && time.model_us > 0.0,
             "{name}"

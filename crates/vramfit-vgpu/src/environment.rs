@@ -1,9 +1,9 @@
 //! The environment variables by which `vramfit dryrun` configures the plugin.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use vramfit_core::gpu::{self, Gpu};
+use vramfit_core::gpu::{self, Calibration, Gpu};
 use vramfit_core::{Bytes, Error, Result};
 
 use crate::device::sharing::{SharingScope, visible_gpus};
@@ -59,6 +59,8 @@ pub(crate) struct Environment {
     pub(crate) autotune_range: bool,
     /// Autotuning results recorded on a GPU, for the compiler.
     pub(crate) autotune_results: Option<String>,
+    /// Rates measured on a GPU, for estimates of time.
+    pub(crate) calibration: Option<Calibration>,
     /// A folder for the compiler's log; `None` if it is not captured.
     pub(crate) compiler_log: Option<PathBuf>,
     /// Whether the memory of programs is attributed to owners.
@@ -128,6 +130,10 @@ impl Environment {
             autotune_range: non_empty_var("VRAMFIT_AUTOTUNE_RANGE")
                 .is_some_and(|value| value != "0"),
             autotune_results: non_empty_var("VRAMFIT_AUTOTUNE_RESULTS"),
+            calibration: env::var_os("VRAMFIT_CALIBRATION")
+                .filter(|path| !path.is_empty())
+                .map(|path| Calibration::read(Path::new(&path), &gpu))
+                .transpose()?,
             compiler_log: env::var_os("VRAMFIT_COMPILER_LOG").map(PathBuf::from),
             attribution: non_empty_var("VRAMFIT_ATTRIBUTION").is_none_or(|value| value != "0"),
             print_calls: non_empty_var("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),

@@ -5,6 +5,7 @@
 //! here: nothing in this crate touches a GPU.
 
 mod autotune;
+mod calibration;
 mod catalogue;
 mod host_link;
 mod selection;
@@ -17,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::nearest;
 
 pub use autotune::fit_autotune_results;
+pub use calibration::Calibration;
 pub use host_link::HostLink;
 pub use selection::GpuSelection;
 pub use target::target_config_text;

@@ -4,8 +4,9 @@ use super::options::{SiteOption, recomputed_share};
 use super::row::{Row, pareto_front};
 use super::site::{Equation, Site};
 
-/// Parts of what the segments make that the backward pass finds in memory.
-const KEPT_THIRDS: [u64; 2] = [1, 2];
+/// Parts of what the segments make that the backward pass finds in memory; with 0 only that of the last
+/// segment, which often holds a large product that takes long to compute again.
+const KEPT_THIRDS: [u64; 3] = [0, 1, 2];
 
 /// Returns variants of the measured options of one site that rematerialize only the first of their
 /// segments: of the one with the lowest peak, and of the fastest that is worth choosing.

@@ -2,7 +2,13 @@
 //! one segment makes exists again while its part of the backward pass runs.
 //!
 //! For each bound on the bytes that a segment makes, the cuts with the fewest bytes across them are found
-//! by dynamic programming. Between the layers of a network few bytes are alive, so that is where cuts fall.
+//! by dynamic programming. Between the layers of a network few bytes are alive, so that is where cuts fall. Of
+//! cuts with as many bytes those behind large products are better: what a segment ends with is not needed to
+//! differentiate it, and not computed again.
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
 
 use super::site::Site;
 
@@ -20,9 +26,29 @@ const MAX_PARTS: u32 = 96;
 /// Below this many bytes, relative to all, a segment is not worth a boundary.
 const MIN_SEGMENT_SHARE: u64 = 256;
 
+/// How far behind a cut the operations lie that it spares.
+const MAX_TAIL: usize = 64;
+/// Primitives that are differentiated without their operands.
+const LINEAR: &[&str] = &[
+    "add",
+    "add_any",
+    "broadcast_in_dim",
+    "concatenate",
+    "convert_element_type",
+    "copy",
+    "neg",
+    "reduce_sum",
+    "reshape",
+    "slice",
+    "squeeze",
+    "sub",
+    "transpose",
+];
+
 /// Returns ways to divide a function, the most promising first and at most `count`.
 pub(super) fn divide(site: &Site, count: usize) -> Vec<Division> {
     let width = alive_bytes(site);
+    let spared = spared_flops(site);
     let runs = runs_between_barriers(site);
     let total = site.made_bytes();
     let mut found: Vec<Division> = Vec::new();
@@ -31,7 +57,7 @@ pub(super) fn divide(site: &Site, count: usize) -> Vec<Division> {
         let bound = total / u64::from(parts);
         let segments: Vec<(usize, usize)> = runs
             .iter()
-            .flat_map(|run| divide_run(site, &width, *run, bound))
+            .flat_map(|run| divide_run(site, &width, &spared, *run, bound))
             .collect();
         if let Some(division) = without_last(site, &width, segments)
             && !found
@@ -48,7 +74,8 @@ pub(super) fn divide(site: &Site, count: usize) -> Vec<Division> {
 }
 
 /// Leaves out the last segment: its part of the backward pass comes first, when all of it is still there.
-/// Segments that make next to nothing are left out, too.
+/// More of the last ones are left out as long as together they make no more than the largest of the others,
+/// and so are segments that make next to nothing.
 fn without_last(site: &Site, width: &[u64], mut segments: Vec<(usize, usize)>) -> Option<Division> {
     let total = site.made_bytes();
     let made = |&(start, stop): &(usize, usize)| -> u64 {
@@ -58,12 +85,19 @@ fn without_last(site: &Site, width: &[u64], mut segments: Vec<(usize, usize)>) -
             .map(|equation| equation.total_bytes())
             .sum()
     };
-    let last = segments.pop()?;
+    let mut left_out = made(&segments.pop()?);
     segments.retain(|segment| made(segment) > total / MIN_SEGMENT_SHARE);
+    while let Some((last, others)) = segments.split_last()
+        && let Some(largest) = others.iter().map(made).max()
+        && left_out + made(last) <= largest
+    {
+        left_out += made(last);
+        segments.pop();
+    }
     let largest = segments.iter().map(made).max()?;
     let kept: u64 = segments.iter().map(|(_, stop)| width[*stop]).sum();
     Some(Division {
-        estimated_bytes: kept + largest.max(made(&last)),
+        estimated_bytes: kept + largest.max(left_out),
         segments,
     })
 }
@@ -114,6 +148,30 @@ fn alive_bytes(site: &Site) -> Vec<u64> {
         .collect()
 }
 
+/// Returns for each position the operations that a segment which ends there does not compute again: of
+/// values that nothing in the segment needs for its derivative.
+fn spared_flops(site: &Site) -> Vec<u64> {
+    let mut users: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    for (index, equation) in site.equations.iter().enumerate() {
+        for &input in &equation.inputs {
+            users.entry(input).or_default().push(index);
+        }
+    }
+    let is_linear = |index: usize| LINEAR.contains(&site.equations[index].name.as_str());
+    let spared = |stop: usize| {
+        let mut tail: Vec<usize> = Vec::new();
+        for index in (stop.saturating_sub(MAX_TAIL)..stop).rev() {
+            let outputs = site.equations[index].outputs.iter();
+            let mut users = outputs.filter_map(|output| users.get(output)).flatten();
+            if users.all(|&user| user >= stop || (is_linear(user) && tail.contains(&user))) {
+                tail.push(index);
+            }
+        }
+        tail.iter().map(|&index| site.equations[index].flops).sum()
+    };
+    (0..=site.equations.len()).map(spared).collect()
+}
+
 /// Returns the ranges of equations that have no barrier among them.
 fn runs_between_barriers(site: &Site) -> Vec<(usize, usize)> {
     let mut runs = Vec::new();
@@ -130,10 +188,12 @@ fn runs_between_barriers(site: &Site) -> Vec<(usize, usize)> {
 }
 
 /// Divides one run into segments that make at most `bound` bytes each, with the fewest bytes across the
-/// cuts; of equal ways that with the fewest segments. An equation that alone makes more is a segment.
+/// cuts; of equal ways that with the fewest segments, and then that which spares the most operations. An
+/// equation that alone makes more is a segment.
 fn divide_run(
     site: &Site,
     width: &[u64],
+    spared: &[u64],
     (start, stop): (usize, usize),
     bound: u64,
 ) -> Vec<(usize, usize)> {
@@ -141,9 +201,11 @@ fn divide_run(
     for (index, equation) in site.equations[start..stop].iter().enumerate() {
         made[index + 1] = made[index] + equation.total_bytes();
     }
-    // For each position: the bytes across all cuts up to it, their number, and where the last segment begins.
-    let mut best: Vec<(u64, usize, usize)> = vec![(u64::MAX, 0, 0); stop - start + 1];
-    best[0] = (0, 0, 0);
+    // For each position: the bytes across all cuts up to it, their number, the operations they spare, and where
+    // the last segment begins.
+    let unreached = (u64::MAX, 0, Reverse(0), 0);
+    let mut best: Vec<(u64, usize, Reverse<u64>, usize)> = vec![unreached; stop - start + 1];
+    best[0] = (0, 0, Reverse(0), 0);
     for end in 1..best.len() {
         let across = if end + start == stop {
             0
@@ -155,8 +217,9 @@ fn divide_run(
             if bytes > bound && begin + 1 < end {
                 break;
             }
-            let (cost, cuts, _) = best[begin];
-            let candidate = (cost.saturating_add(across), cuts + 1, begin);
+            let (cost, cuts, Reverse(flops), _) = best[begin];
+            let flops = Reverse(flops.saturating_add(spared[end + start]));
+            let candidate = (cost.saturating_add(across), cuts + 1, flops, begin);
             if candidate < best[end] {
                 best[end] = candidate;
             }
@@ -165,7 +228,7 @@ fn divide_run(
     let mut segments = Vec::new();
     let mut end = stop - start;
     while end > 0 {
-        let begin = best[end].2;
+        let begin = best[end].3;
         segments.push((begin + start, end + start));
         end = begin;
     }

@@ -150,8 +150,11 @@ pub(crate) unsafe fn compile(
                     }
                 }
                 let machine = machine::get();
-                let mut time =
-                    machine.and_then(|it| program.time(dump.as_deref(), &it.environment.gpu));
+                let mut time = machine.and_then(|machine| {
+                    let environment = &machine.environment;
+                    let calibration = environment.calibration.as_ref();
+                    program.time(dump.as_deref(), &environment.gpu, calibration)
+                });
                 for operation in time.iter_mut().flat_map(|time| &mut time.operations) {
                     if let Some(name) = call_site::name_notebook_cell(&operation.site) {
                         operation.site = name;

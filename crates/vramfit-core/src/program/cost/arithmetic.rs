@@ -3,15 +3,15 @@
 use super::MAX_DEPTH;
 use super::backend_config::BackendConfig;
 use super::graph::{Graph, arrays};
+use super::rates::Rates;
 use super::traffic::is_matrix_library;
-use crate::gpu::Gpu;
 use crate::program::shape::Shape;
 use crate::program::wire::HloInstructionProto;
 
 /// The matrix arithmetic of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Arithmetic {
-    /// Microseconds at the rates of the catalogue.
+    /// Microseconds at the rates of large products.
     pub(super) time_us: f64,
     /// Microseconds that no kernel can stay below.
     pub(super) low_us: f64,
@@ -40,23 +40,27 @@ const UNKNOWN: &[&str] = &[
 const COLLECTIVES: &[&str] = &["all-", "collective-", "ragged-", "reduce-scatter"];
 
 impl Arithmetic {
-    pub(super) fn new(graph: &Graph<'_>, gpu: &Gpu, instruction: &HloInstructionProto) -> Self {
+    pub(super) fn new(
+        graph: &Graph<'_>,
+        rates: Rates<'_>,
+        instruction: &HloInstructionProto,
+    ) -> Self {
         let mut sum = Arithmetic::default();
-        sum.add(graph, gpu, instruction, MAX_DEPTH);
+        sum.add(graph, rates, instruction, MAX_DEPTH);
         sum
     }
 
-    fn add(&mut self, graph: &Graph<'_>, gpu: &Gpu, it: &HloInstructionProto, depth: usize) {
+    fn add(&mut self, graph: &Graph<'_>, rates: Rates<'_>, it: &HloInstructionProto, depth: usize) {
         let opcode = it.opcode.as_str();
         match opcode {
             "fusion" if depth > 0 => {
                 for fused in graph.called(it).flat_map(|fused| &fused.instructions) {
-                    self.add(graph, gpu, fused, depth - 1);
+                    self.add(graph, rates, fused, depth - 1);
                 }
             }
-            "dot" | "convolution" => self.add_matrix(graph, gpu, it),
+            "dot" | "convolution" => self.add_matrix(graph, rates, it),
             "custom-call" if is_matrix_library(&it.custom_call_target) => {
-                self.add_matrix(graph, gpu, it);
+                self.add_matrix(graph, rates, it);
             }
             _ => {
                 self.is_unknown |= UNKNOWN.contains(&opcode)
@@ -65,7 +69,7 @@ impl Arithmetic {
         }
     }
 
-    fn add_matrix(&mut self, graph: &Graph<'_>, gpu: &Gpu, it: &HloInstructionProto) {
+    fn add_matrix(&mut self, graph: &Graph<'_>, rates: Rates<'_>, it: &HloInstructionProto) {
         self.is_matrix = true;
         let shape = |number| arrays(graph.operand(it, number)?).into_iter().next();
         let shapes = (shape(0), shape(1), arrays(it).into_iter().next());
@@ -86,7 +90,10 @@ impl Arithmetic {
         let precision = it.precision_config.as_ref();
         let is_highest = precision.is_some_and(|it| it.operand_precision.contains(&2));
         let has_algorithm = precision.is_some_and(|it| it.algorithm != 0);
-        let Some(rate) = rate(gpu, &left, is_highest) else {
+        let (Some(rate), Some(max_rate)) = (
+            rates.matmul_tflops(&left, is_highest),
+            rates.max_tflops(&left, is_highest),
+        ) else {
             self.is_unknown = true;
             return;
         };
@@ -96,8 +103,7 @@ impl Arithmetic {
         let window = it.window.iter().flat_map(|window| &window.dimensions);
         let has_window = is_convolution && window.clone().any(|dimension| dimension.size != 1);
         if !has_window && !has_algorithm {
-            let fastest = rate.max(self::rate(gpu, &left, false).unwrap_or(0.0));
-            self.low_us += operations / highest_rate(gpu, fastest) / 1e6;
+            self.low_us += operations / max_rate / 1e6;
         }
     }
 }
@@ -129,28 +135,4 @@ fn convolution_operations(
         size(kernel, dims.kernel_output_feature_dimension)
     });
     2.0 * output.elements() as f64 * kernel.elements() as f64 / features.max(1.0)
-}
-
-/// Returns the rate of products of a type in 10^12 operations per second. XLA rounds 32-bit floats to
-/// TF32 unless the highest precision is asked for.
-fn rate(gpu: &Gpu, operand: &Shape, is_highest: bool) -> Option<f64> {
-    let rates = &gpu.peak_tflops;
-    match operand.element_type.name() {
-        "f64" => rates.fp64,
-        "f32" if is_highest => rates.fp32,
-        "f32" => rates.tf32.or(rates.fp32),
-        "bf16" => rates.bf16,
-        "f16" => rates.fp16,
-        "s8" | "u8" => rates.int8,
-        name if name.starts_with("f8") => rates.fp8,
-        _ => None,
-    }
-}
-
-/// Returns the rate at the highest clock: data sheets give that of a lower one for some GPUs. A unit
-/// does a power of two of operations in each cycle.
-fn highest_rate(gpu: &Gpu, rate: f64) -> f64 {
-    let cycles = f64::from(gpu.core_count) * gpu.clock_ghz / 1e3;
-    // Figures are rounded: one that is 1 % above a power of two is that power.
-    (rate / cycles * 0.99).log2().ceil().exp2() * cycles
 }

@@ -7,14 +7,9 @@ use rustc_hash::FxHashMap;
 
 use super::MAX_DEPTH;
 use super::graph::{Graph, arrays};
-use crate::gpu::HostLink;
 use crate::program::MemorySpace;
 use crate::program::shape::Shape;
 use crate::program::wire::HloInstructionProto;
-
-/// The share of a link's rate that large copies between pinned memory and a GPU reach. `bandwidthTest` of
-/// the CUDA samples prints 12 to 13 of 15.8 GB/s for PCIe 3.0 and 25 to 26 of 31.5 GB/s for PCIe 4.0.
-const LINK_EFFICIENCY: f64 = 0.8;
 
 /// Bytes that an instruction moves between the GPU and the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -96,11 +91,6 @@ fn is_on_host(shape: &Shape) -> bool {
     shape.space == MemorySpace::Host
 }
 
-/// Returns the microseconds that no transfer of these bytes in one direction stays below.
-pub(super) fn low_us(link: HostLink, bytes: u64) -> f64 {
-    bytes as f64 / link.bytes_per_s() as f64 * 1e6
-}
-
 /// The kernels and transfers of one computation, in the order of its schedule; times in microseconds.
 #[derive(Default)]
 pub(super) struct Clock {
@@ -113,16 +103,12 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Begins a transfer.
-    pub(super) fn start(&mut self, id: i64, transfer: HostTransfer, link: HostLink) {
+    /// Begins a transfer that takes so long to the host, and from it.
+    pub(super) fn start(&mut self, id: i64, transfer_us: [f64; 2]) {
         let mut end = self.now;
-        for (free, bytes) in self
-            .link_free
-            .iter_mut()
-            .zip([transfer.to_host, transfer.from_host])
-        {
-            if bytes > 0 {
-                *free = free.max(self.now) + low_us(link, bytes) / LINK_EFFICIENCY;
+        for (free, us) in self.link_free.iter_mut().zip(transfer_us) {
+            if us > 0.0 {
+                *free = free.max(self.now) + us;
                 end = end.max(*free);
             }
         }

@@ -17,11 +17,13 @@
 //! | `traffic` | bytes that a kernel reads and writes |
 //! | `arithmetic` | matrix products and convolutions |
 //! | `host_transfer` | offloaded values |
+//! | `rates` | rates of the GPU, by its data sheet or measured |
 
 mod arithmetic;
 mod backend_config;
 mod graph;
 mod host_transfer;
+mod rates;
 mod traffic;
 
 use prost::Message;
@@ -32,10 +34,12 @@ use self::arithmetic::Arithmetic;
 use self::backend_config::BackendConfig;
 use self::graph::{Graph, arrays};
 use self::host_transfer::{Clock, HostTransfer};
+use self::rates::{Rates, min_transfer_us};
 use super::memory::Frames;
+use super::shape::Shape;
 use super::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, HloProto, OpMetadata};
 use super::{MemorySpace, Program};
-use crate::gpu::Gpu;
+use crate::gpu::{Calibration, Gpu};
 
 /// How deep calls in a module are followed; XLA nests them a few levels.
 const MAX_DEPTH: usize = 32;
@@ -70,6 +74,8 @@ pub struct ProgramTime {
     pub host_bytes: u64,
     /// Bytes of pinned memory of the host that its temporaries take during an execution.
     pub host_memory_bytes: u64,
+    /// Whether it is estimated with rates that were measured on such a GPU.
+    pub calibrated: bool,
     /// The operations that take most, the longest first.
     pub operations: Vec<OperationTime>,
 }
@@ -100,6 +106,7 @@ impl ProgramTime {
         self.host_wait_us += times * other.host_wait_us;
         self.host_bytes += executions * other.host_bytes;
         self.host_memory_bytes = self.host_memory_bytes.max(other.host_memory_bytes);
+        self.calibrated |= other.calibrated;
         for one in &other.operations {
             let mut own = self.operations.iter_mut();
             let same = own.find(|it| {
@@ -149,27 +156,40 @@ impl Program {
     /// Returns how long one execution takes on a GPU; `None` when its module cannot be read. The module
     /// is that of XLA's dump, where there is one: since JAX 0.10.2 a serialized executable does not say
     /// how often loops run.
-    pub fn time(&self, dump: Option<&[u8]>, gpu: &Gpu) -> Option<ProgramTime> {
+    pub fn time(
+        &self,
+        dump: Option<&[u8]>,
+        gpu: &Gpu,
+        calibration: Option<&Calibration>,
+    ) -> Option<ProgramTime> {
         let module = match dump {
             Some(dump) => HloProto::decode(dump).ok()?.hlo_module?,
             None => HloModuleProto::decode(self.module_proto().ok()?.as_slice()).ok()?,
         };
         Some(ProgramTime {
             host_memory_bytes: self.host_sizes.temp_bytes,
-            ..estimate(&module, gpu)
+            ..estimate(&module, gpu, calibration)
         })
     }
 }
 
 /// Returns how long one execution of an optimized module takes.
-pub fn estimate(module: &HloModuleProto, gpu: &Gpu) -> ProgramTime {
+pub fn estimate(
+    module: &HloModuleProto,
+    gpu: &Gpu,
+    calibration: Option<&Calibration>,
+) -> ProgramTime {
+    let rates = Rates { gpu, calibration };
     let graph = Graph::new(module);
     let entry = graph.computation(module.entry_computation_id);
     let mut walk = Walk {
         graph,
-        gpu,
+        rates,
         frames: Frames::new(module),
-        time: ProgramTime::default(),
+        time: ProgramTime {
+            calibrated: calibration.is_some(),
+            ..ProgramTime::default()
+        },
         certain_transfers: [0.0; 2],
         operations: FxHashMap::default(),
     };
@@ -181,11 +201,11 @@ pub fn estimate(module: &HloModuleProto, gpu: &Gpu) -> ProgramTime {
     // The cache may hold that much of the arguments before, and of the results after the execution.
     let bytes = bytes.saturating_sub(2 * gpu.l2_bytes);
     let mut time = walk.time;
-    time.low_us = time.low_us.max(bandwidth_us(gpu, bytes));
+    time.low_us = time.low_us.max(rates.min_memory_us(bytes));
     if let Some(link) = gpu.host_link {
         let transfers = walk
             .certain_transfers
-            .map(|bytes| host_transfer::low_us(link, bytes as u64));
+            .map(|bytes| min_transfer_us(link, bytes as u64));
         time.low_us = transfers.into_iter().fold(time.low_us, f64::max);
     }
     // XLA's model may be faster than its own limits, for what fits into a cache.
@@ -202,10 +222,6 @@ pub fn estimate(module: &HloModuleProto, gpu: &Gpu) -> ProgramTime {
         .collect();
     time.sort_operations();
     time
-}
-
-fn bandwidth_us(gpu: &Gpu, bytes: u64) -> f64 {
-    bytes as f64 / gpu.bandwidth_bytes_per_s as f64 * 1e6
 }
 
 /// Says whether an instruction is no work for the GPU.
@@ -228,7 +244,7 @@ fn is_free(opcode: &str) -> bool {
 /// The schedule of a module, added up.
 struct Walk<'a> {
     graph: Graph<'a>,
-    gpu: &'a Gpu,
+    rates: Rates<'a>,
     frames: Frames<'a>,
     time: ProgramTime,
     /// Bytes that certainly are transferred to memory of the host, and from it.
@@ -262,9 +278,10 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let transfer = HostTransfer::new(&self.graph, instruction);
-            if let Some(link) = self.gpu.host_link.filter(|_| !transfer.is_none()) {
-                clock.start(instruction.id, transfer, link);
-                let both = [transfer.to_host, transfer.from_host].map(|it| times * it as f64);
+            if let Some(link) = self.rates.gpu.host_link.filter(|_| !transfer.is_none()) {
+                let both = [transfer.to_host, transfer.from_host];
+                clock.start(instruction.id, self.rates.transfer_us(link, both));
+                let both = both.map(|bytes| times * bytes as f64);
                 self.time.host_bytes += both.iter().sum::<f64>() as u64;
                 if is_certain {
                     self.certain_transfers[0] += both[0];
@@ -316,24 +333,32 @@ impl<'a> Walk<'a> {
         times: f64,
         is_certain: bool,
     ) -> f64 {
-        let arithmetic = Arithmetic::new(&self.graph, self.gpu, instruction);
+        let arithmetic = Arithmetic::new(&self.graph, self.rates, instruction);
         let reads = traffic::reads(&self.graph, instruction).into_iter();
         let accesses = reads.chain(traffic::writes(&self.graph, instruction));
         let bytes = accesses.fold(0, |sum: u64, access| sum.saturating_add(access.bytes));
-        let roofline = arithmetic.time_us.max(bandwidth_us(self.gpu, bytes));
+        let is_copy = matches!(instruction.opcode.as_str(), "copy" | "transpose");
+        let memory_us = self.rates.memory_us(bytes, is_copy);
+        let roofline = arithmetic.time_us.max(memory_us);
+        let collective_us = self.collective_us(instruction);
         let config = BackendConfig::read(instruction);
         let model = match instruction.fusion_kind.as_str() {
             // XLA's own loops, reductions and transpositions.
-            "kLoop" | "kInput" => config.time_us(""),
+            "kLoop" | "kInput" => config.time_us("").map(|us| match self.time.calibrated {
+                // No such kernel was faster than what was measured.
+                true => us.max(memory_us),
+                false => us,
+            }),
             _ if arithmetic.is_matrix => {
                 let plausible = roofline..=MAX_SLOWDOWN * roofline;
                 config.time_us("sol").filter(|us| plausible.contains(us))
             }
             _ => None,
         };
-        let run_us = model.unwrap_or(roofline);
+        let run_us = collective_us.or(model).unwrap_or(roofline);
         let us = times * run_us;
-        let is_known = is_certain && !arithmetic.is_unknown && !self.is_on_host(instruction);
+        let is_priced = collective_us.is_some() || !arithmetic.is_unknown;
+        let is_known = is_certain && is_priced && !self.is_on_host(instruction);
         self.time.model_us += us;
         self.time.xla_us += model.map_or(0.0, |_| us);
         if !is_known {
@@ -352,6 +377,25 @@ impl<'a> Walk<'a> {
             .entry((site, operation, is_known))
             .or_default() += us;
         run_us
+    }
+
+    /// Returns the microseconds of a collective whose rate was measured: for the bytes of its operands or
+    /// of its results, whichever are more.
+    fn collective_us(&self, instruction: &HloInstructionProto) -> Option<f64> {
+        let operands = 0..instruction.operand_ids.len();
+        let operands = operands.filter_map(|number| self.graph.operand(instruction, number));
+        let sum = |shapes: Vec<Shape>| shapes.iter().map(Shape::bytes).sum::<u64>();
+        let operand_bytes = sum(operands.flat_map(arrays).collect());
+        let result_bytes = sum(arrays(instruction));
+        let result_bytes = match instruction.opcode.as_str() {
+            // The operands are among the results of these.
+            "all-gather-start" | "collective-permute-start" => {
+                result_bytes.saturating_sub(operand_bytes)
+            }
+            _ => result_bytes,
+        };
+        let bytes = operand_bytes.max(result_bytes);
+        self.rates.collective_us(&instruction.opcode, bytes)
     }
 
     /// Says whether an instruction reads or writes memory of the host, whose speed is not known.

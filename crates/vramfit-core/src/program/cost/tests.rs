@@ -60,6 +60,7 @@ fn time(computations: Vec<HloComputationProto>) -> ProgramTime {
     estimate(
         &module,
         crate::gpu::find("h100-80g").as_ref().expect("known"),
+        None,
     )
 }
 
@@ -279,7 +280,11 @@ fn offloaded(gpu: &str) -> ProgramTime {
         computations: vec![computation(1, entry)],
         ..HloModuleProto::default()
     };
-    estimate(&module, crate::gpu::find(gpu).as_ref().expect("known"))
+    estimate(
+        &module,
+        crate::gpu::find(gpu).as_ref().expect("known"),
+        None,
+    )
 }
 
 #[test]

@@ -97,6 +97,7 @@ fn step_time(time: &ProgramTime) -> Value {
         "xla_us": time.xla_us,
         "unknown_share": time.unknown_share(),
         "comparable": time.unknown_share() <= MAX_UNKNOWN_SHARE,
+        "calibrated": time.calibrated,
         "operations": time.operations,
     })
 }

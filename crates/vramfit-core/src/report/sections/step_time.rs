@@ -30,10 +30,11 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 }
 
 fn source(time: &ProgramTime) -> &'static str {
-    if time.xla_us > 0.0 {
-        "XLA's model"
-    } else {
-        "a roofline"
+    match (time.xla_us > 0.0, time.calibrated) {
+        (true, false) => "XLA's model",
+        (false, false) => "a roofline",
+        (true, true) => "XLA's model and calibrated rates",
+        (false, true) => "a roofline of calibrated rates",
     }
 }
 

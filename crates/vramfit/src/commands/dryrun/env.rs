@@ -76,6 +76,7 @@ impl EnvDelta {
         delta.set_vramfit("VRAMFIT_UNLIMITED", flag("1", spec.unlimited));
         delta.set_vramfit("VRAMFIT_ATTRIBUTION", flag("0", !spec.attribution));
         delta.set_vramfit("VRAMFIT_AUTOTUNE_RESULTS", paths.autotune_results);
+        delta.set_vramfit("VRAMFIT_CALIBRATION", spec.calibration.as_deref());
 
         // The first directory that has `jax_plugins.xla_cudaXX` is used.
         let mut path = OsString::from(&paths.plugin.standin);

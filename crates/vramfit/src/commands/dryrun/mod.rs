@@ -17,7 +17,7 @@ mod trace_failure;
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
 pub(crate) use result_files::ResultFiles;
-pub(crate) use spec::{DryrunSpec, SettingsSpec, parse_steps, read_plan};
+pub(crate) use spec::{DryrunSpec, SettingsSpec, check_calibration, parse_steps, read_plan};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -86,6 +86,9 @@ pub(crate) struct Args {
     /// Autotuning results recorded on a GPU of the same model
     #[arg(long, value_name = "FILE")]
     autotune_results: Option<PathBuf>,
+    /// Rates measured on a GPU of the same model, for estimates of time
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// Contents of values that were not computed
     #[arg(long, value_name = "KIND")]
     fill: Option<Fill>,
@@ -149,6 +152,9 @@ impl Args {
             .as_deref()
             .map(|path| spec::read_autotune_results(path, &gpus.gpu))
             .transpose()?;
+        let calibration = self.calibration.as_deref();
+        let calibration = calibration.map(|path| spec::check_calibration(path, &gpus.gpu));
+        let calibration = calibration.transpose()?;
         let results = self.result_files()?;
         Ok(DryrunSpec {
             total: self.total.map(|_| Bytes(total_bytes)),
@@ -166,6 +172,7 @@ impl Args {
             plan,
             attribution: !self.no_attribution,
             autotune_results,
+            calibration,
             fill: self.fill,
             values: !self.no_values,
             callbacks: self.callbacks,

@@ -40,6 +40,8 @@ pub(crate) struct DryrunSpec {
     pub(crate) attribution: bool,
     /// Autotuning results for these GPUs.
     pub(crate) autotune_results: Option<String>,
+    /// The calibration of these GPUs, for estimates of time.
+    pub(crate) calibration: Option<PathBuf>,
     pub(crate) fill: Option<Fill>,
     /// Whether small values are computed.
     pub(crate) values: bool,
@@ -154,6 +156,7 @@ impl DryrunSpec {
             unlimited: false,
             attribution: true,
             autotune_results: None,
+            calibration: None,
             fill: None,
             values: true,
             callbacks: None,
@@ -246,6 +249,15 @@ pub(crate) fn read_plan(
     let (plan, _) = Plan::read(path)?;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok((Some(absolute), plan.settings.add_to(&options)))
+}
+
+/// Checks `--calibration`, and returns the absolute path of the file.
+///
+/// # Errors
+/// `io` when the file cannot be read, `invalid-file` when it is no calibration of that model.
+pub(crate) fn check_calibration(path: &Path, gpu: &Gpu) -> Result<PathBuf> {
+    gpu::Calibration::read(path, gpu)?;
+    Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 /// Reads `--autotune-results`, adapted to the GPU.

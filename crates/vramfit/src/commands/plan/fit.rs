@@ -47,6 +47,7 @@ pub(crate) fn find_fitting_plan(
         occupied,
         steps: DEFAULT_STEPS,
         step: None,
+        calibration: None,
         time_limit: DEFAULT_TIME_LIMIT,
         cache: CompileCache::open().unwrap_or_else(|| CompileCache::temporary(&scratch)),
         command: command.to_vec(),

@@ -29,7 +29,7 @@ pub(crate) use self::fit::find_fitting_plan;
 use self::search::SearchSpec;
 use self::trial::{TrialSpec, create_scratch};
 use self::vary::Variation;
-use super::dryrun::{SettingsSpec, parse_steps};
+use super::dryrun::{SettingsSpec, check_calibration, parse_steps};
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
@@ -97,6 +97,9 @@ pub(crate) struct Args {
     /// Time after which a dry run is ended and its plan left out
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "15m")]
     trial_timeout: Duration,
+    /// Rates measured on a GPU of the first model, for estimates of time
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// Compile everything anew, and keep nothing of it
     #[arg(long)]
     no_cache: bool,
@@ -206,6 +209,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     for gpus in &gpus {
         check_occupied(args.occupied, gpus.gpu.total_memory_bytes)?;
     }
+    let calibration = args.calibration.as_deref();
+    let calibration = calibration.map(|path| check_calibration(path, &first.gpu));
     let settings = SettingsSpec {
         options: Options::from(&args.pool),
         gpu_budgets: GpuBudgets::TotalOnly(first.gpu.total_memory_bytes),
@@ -223,6 +228,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         settings,
         steps: args.steps,
         step: args.step.clone(),
+        calibration: calibration.transpose()?,
         command: args.command.clone(),
     };
     if let Some(range) = range {

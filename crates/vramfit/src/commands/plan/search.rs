@@ -327,6 +327,7 @@ impl Measuring<'_> {
                 let found = self.rows[index].clone();
                 let trial = TrialSpec {
                     gpus: gpus.clone(),
+                    calibration: None,
                     ..self.spec.trial(found.command)
                 };
                 let mut measured = self.measure_all(&trial, vec![found.row.plan.clone()]);

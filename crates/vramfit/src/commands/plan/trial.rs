@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
@@ -34,6 +34,8 @@ pub(super) struct TrialSpec {
     pub(super) occupied: Option<Bytes>,
     pub(super) steps: u64,
     pub(super) step: Option<String>,
+    /// Rates measured on a GPU of this model.
+    pub(super) calibration: Option<PathBuf>,
     /// When to kill a program.
     pub(super) time_limit: Duration,
     pub(super) cache: CompileCache,
@@ -180,6 +182,7 @@ impl TrialSpec {
         let spec = DryrunSpec {
             steps: Some(self.steps),
             step: self.step.clone(),
+            calibration: self.calibration.clone(),
             settings: settings.clone(),
             plan: has_sites.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
