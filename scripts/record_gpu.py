@@ -6,9 +6,11 @@ Runs the programs of `gpu_programs/` on the GPU and on the virtual GPU of the sa
 same settings, and compares the statistics of the allocator behind each step. Those of
 `tests/matrix/` say themselves what must be true.
 Beside that: a log of every allocation, reports of running out of memory, `doctor`, `top`, `hold`, a
-pool that finds the GPU partly taken. Everything said goes into DIR/record.tar.gz; DIR/summary.txt
-says what agrees. With `--pretend GPU` the real half runs on a virtual GPU, too: that shows that
-this script works, and nothing else. What is worth keeping goes to `fixtures/gpu/`.
+pool that finds the GPU partly taken; and its rates, as DIR/calibration.toml, for the
+`--calibration` of `vramfit dryrun` and `vramfit plan`. Everything said goes into
+DIR/record.tar.gz; DIR/summary.txt says what agrees. With `--pretend GPU` the real half runs on a
+virtual GPU, too: that shows that this script works, and nothing else. What is worth keeping goes to
+`fixtures/gpu/`.
 """
 
 import argparse
@@ -165,6 +167,30 @@ def autotuned(recorder, gpu):
     compare(recorder, "autotune", real, virtual)
 
 
+def calibrate(recorder, gpu, path):
+    """Measure the rates of the GPU, and write them as a calibration."""
+    output = recorder.run("rates", [sys.executable, str(PROGRAMS / "rates.py")])
+    lines = [line.split() for line in (output or "").splitlines() if line.startswith("RATE ")]
+    rates = {key: value for _, key, value in lines}
+    if "jax" not in rates:
+        recorder.say("  calibration: no rates")
+        return
+    jax = rates.pop("jax")
+    head = ["schema = 1", f'gpu = "{gpu}"', f'jax = "{jax}"']
+    if recorder.pretend:
+        head.append("pretended = true")
+    tables = {}
+    for key, value in rates.items():
+        table, _, name = key.rpartition(".")
+        tables.setdefault(table, []).append(f"{name} = {value}")
+    text = "\n".join([*head, *tables.pop("", [])]) + "\n"
+    for table, rows in tables.items():
+        text += "\n".join(["", f"[{table}]", *rows]) + "\n"
+    path.write_text(text)
+    shutil.copy(path, recorder.folder)
+    recorder.say(f"  calibration: {len(rates)} rates")
+
+
 def logged(recorder):
     """Record every allocation of a run, as XLA's own log tells it."""
     settings = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "bfc_allocator=3"}
@@ -239,7 +265,9 @@ def parse():
     parser.add_argument("--gpu", help="name in the catalogue; else asked of nvidia-smi")
     parser.add_argument("--pretend", metavar="GPU", help="use this virtual GPU as the real one")
     parser.add_argument("--seconds", type=float, default=540, help="time for everything")
-    parser.add_argument("--only", choices=PAIRS, help="only the pair of runs with this name")
+    parser.add_argument(
+        "--only", choices=[*PAIRS, "rates"], help="only this pair of runs, or the rates"
+    )
     return parser.parse_args()
 
 
@@ -261,7 +289,10 @@ def main():
     recorder.say(f"GPU: {gpu}" + (", pretended" if arguments.pretend else ""))
     try:
         versions(recorder)
-        pairs(recorder, gpu, [arguments.only] if arguments.only else PAIRS)
+        if arguments.only != "rates":
+            pairs(recorder, gpu, [arguments.only] if arguments.only else PAIRS)
+        if arguments.only in (None, "rates"):
+            calibrate(recorder, gpu, arguments.out.resolve() / "calibration.toml")
         if not arguments.only:
             matrix(recorder)
             taken(recorder, gpu)

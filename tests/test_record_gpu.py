@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,26 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     assert {"record/host_memory.virtual.out.txt", "record/packages.out.txt"} <= names
     assert told.count("TOLD") == 6
     assert record_of["exit_code"] == 0
+
+
+def test_rates_are_written_as_a_calibration(tmp_path):
+    done = record(tmp_path, "--pretend", "l4", "--only", "rates")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "calibration.toml"
+    recorded = tomllib.loads(path.read_text())
+    assert recorded["schema"] == 1
+    assert recorded["gpu"] == "l4"
+    assert recorded["pretended"] is True
+    assert set(recorded["matmul_flops_per_s"]) == {"bf16", "f16", "f32"}
+    # A virtual GPU computes nothing, so its rates are refused.
+    options = ["--gpu", "l4", "--calibration", path, "--", "python", "-c", "pass"]
+    command = [sys.executable, "-m", "vramfit", "dryrun", *options]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "recorded on a virtual GPU" in refused.stderr
+    path.write_text(path.read_text().replace("pretended = true", ""))
+    accepted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "calibration" not in accepted.stderr
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")

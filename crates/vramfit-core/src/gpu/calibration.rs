@@ -15,14 +15,15 @@ const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    schema: u32,
+    /// Version of the format.
+    pub schema: u32,
     /// Name of the GPU in the catalogue.
     pub gpu: String,
     /// The JAX release that measured it.
     pub jax: String,
     /// Whether a virtual GPU stood in for a real one, so that no number means anything.
     #[serde(default)]
-    pretended: bool,
+    pub pretended: bool,
     /// Bytes per second that a large elementwise kernel reads and writes.
     pub elementwise_bytes_per_s: Option<f64>,
     /// Bytes per second that a copy on the GPU reads and writes.

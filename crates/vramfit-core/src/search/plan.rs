@@ -111,7 +111,7 @@ impl SitePlan {
         }
         let kept = match self.save.as_deref() {
             Some("nothing") => "recompute everything".to_owned(),
-            Some("dots") => "keep matrix products".to_owned(),
+            Some("dots") => "keep matrix products and convolutions".to_owned(),
             Some("dots-without-batch") => {
                 "keep matrix products without batch dimensions".to_owned()
             }

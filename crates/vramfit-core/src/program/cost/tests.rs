@@ -52,6 +52,13 @@ fn computation(id: i64, instructions: Vec<HloInstructionProto>) -> HloComputatio
 }
 
 fn time(computations: Vec<HloComputationProto>) -> ProgramTime {
+    time_with(computations, None)
+}
+
+fn time_with(
+    computations: Vec<HloComputationProto>,
+    calibration: Option<&Calibration>,
+) -> ProgramTime {
     let module = HloModuleProto {
         entry_computation_id: 1,
         computations,
@@ -60,7 +67,7 @@ fn time(computations: Vec<HloComputationProto>) -> ProgramTime {
     estimate(
         &module,
         crate::gpu::find("h100-80g").as_ref().expect("known"),
-        None,
+        calibration,
     )
 }
 
@@ -81,6 +88,10 @@ fn assert_us(time: &ProgramTime, low: f64, model: f64, unknown: f64) {
 
 /// 2,048 x 4,096 by 4,096 x 4,096 in bfloat16.
 fn product(costs: &str) -> ProgramTime {
+    time(product_module(costs))
+}
+
+fn product_module(costs: &str) -> Vec<HloComputationProto> {
     let (left, right) = (array(BF16, &[2048, 4096]), array(BF16, &[4096, 4096]));
     let dot = HloInstructionProto {
         dot_dimension_numbers: Some(DotDimensionNumbers {
@@ -89,7 +100,7 @@ fn product(costs: &str) -> ProgramTime {
         ..instruction(22, "dot", left.clone(), &[20, 21])
     };
     let inner = |id, shape: &ShapeProto| instruction(id, "parameter", shape.clone(), &[]);
-    time(vec![
+    vec![
         computation(2, vec![inner(20, &left), inner(21, &right), dot]),
         computation(
             1,
@@ -99,7 +110,7 @@ fn product(costs: &str) -> ProgramTime {
                 fusion(left.clone(), &[10, 11], "kCustom", costs),
             ],
         ),
-    ])
+    ]
 }
 
 #[test]
@@ -343,4 +354,40 @@ fn a_loop_transfers_one_slice_in_each_iteration() {
     ]);
     assert_eq!(time.host_bytes, 8 * 4 * 1024 * 1024);
     assert!((time.host_wait_us - 8.0 * 83.2).abs() < 0.1, "{time:?}");
+}
+
+#[test]
+fn measured_rates_replace_those_of_the_data_sheet() {
+    let rates = |key: &str, rate: f64| [(key.to_owned(), rate)].into();
+    let calibration = Calibration {
+        elementwise_bytes_per_s: Some(3.0e12),
+        copy_bytes_per_s: Some(2.0e12),
+        matmul_flops_per_s: rates("bf16", 7.0e14),
+        collective_bytes_per_s: rates("all-reduce", 2.0e11),
+        ..Calibration::default()
+    };
+    let calibrated = |computations| time_with(computations, Some(&calibration));
+    // The bound stays that of the data sheet.
+    let product = calibrated(product_module(""));
+    assert_us(&product, 64.192, 98.171, 0.0);
+    assert!(product.calibrated);
+    let large = array(F32, &[16384, 16384]);
+    let one = |opcode: &str| {
+        let parameter = instruction(10, "parameter", large.clone(), &[]);
+        vec![computation(
+            1,
+            vec![parameter, instruction(11, opcode, large.clone(), &[10])],
+        )]
+    };
+    // 2^30 bytes each way, at 3, 2 and 0.2 TB/s.
+    for (opcode, us) in [
+        ("negate", 715.828),
+        ("copy", 1073.742),
+        ("all-reduce", 5368.709),
+    ] {
+        let time = calibrated(one(opcode));
+        assert!((time.model_us - us).abs() < 0.01, "{opcode}: {time:?}");
+        assert!(time.unknown_us.abs() < 1e-9, "{opcode}: {time:?}");
+    }
+    assert!(calibrated(one("all-gather")).unknown_us > 0.0);
 }

@@ -1,0 +1,110 @@
+"""Measures the rates of the GPUs: matrix products, memory, the link to the host, collectives.
+
+Prints one line for each, `RATE key value`, in operations or bytes per second.
+"""
+
+import functools
+import time
+
+import jax
+import jax.numpy as jnp
+
+try:
+    from jax import shard_map
+except ImportError:
+    from jax.experimental.shard_map import shard_map
+
+REPEATS = 5
+EXECUTIONS = 4
+MIB = 1 << 20
+
+
+def seconds(function, *arguments):
+    """Return how long one call takes: the best of several times, after a warm-up."""
+    jax.block_until_ready(function(*arguments))
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        for _ in range(EXECUTIONS):
+            result = function(*arguments)
+        jax.block_until_ready(result)
+        times.append((time.perf_counter() - start) / EXECUTIONS)
+    return min(times)
+
+
+def print_rate(key, amount, elapsed):
+    print(f"RATE {key} {amount / elapsed:.4g}", flush=True)
+
+
+def measure_matmul():
+    names = {"bf16": jnp.bfloat16, "f16": jnp.float16, "f32": jnp.float32}
+    product = jax.jit(lambda a, b: a @ b)
+    size = 8192
+    for name, dtype in names.items():
+        a = jnp.ones((size, size), dtype)
+        print_rate(f"matmul_flops_per_s.{name}", 2 * size**3, seconds(product, a, a))
+
+
+def measure_memory(count):
+    x = jnp.ones(count, jnp.float32)
+    add = jax.jit(lambda x: x + 1)
+    copy = jax.jit(jnp.copy)
+    print_rate("elementwise_bytes_per_s", 2 * x.nbytes, seconds(add, x))
+    print_rate("copy_bytes_per_s", 2 * x.nbytes, seconds(copy, x))
+
+
+def measure_host_link(count):
+    device = jax.local_devices()[0]
+    on_gpu = jax.sharding.SingleDeviceSharding(device, memory_kind="device")
+    on_host = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+    x = jax.device_put(jnp.ones(count, jnp.float32), on_gpu)
+    elapsed = seconds(functools.partial(jax.device_put, device=on_host), x)
+    print_rate("to_host_bytes_per_s", x.nbytes, elapsed)
+    away = jax.device_put(x, on_host)
+    elapsed = seconds(functools.partial(jax.device_put, device=on_gpu), away)
+    print_rate("from_host_bytes_per_s", x.nbytes, elapsed)
+
+
+def measure_collectives(count):
+    """Measure collectives among all GPUs; the bytes are those of the larger side on one GPU."""
+    devices = jax.local_devices()
+    mesh = jax.sharding.Mesh(devices, ("x",))
+    spec = jax.sharding.PartitionSpec("x")
+    count -= count % len(devices) ** 2
+    ring = [(at, (at + 1) % len(devices)) for at in range(len(devices))]
+    scatter = functools.partial(jax.lax.psum_scatter, axis_name="x", tiled=True)
+    # Name of the collective, the function, and elements that a GPU gives to it.
+    collectives = {
+        "all-reduce": (lambda x: jax.lax.psum(x, "x"), count),
+        "all-gather": (
+            lambda x: jax.lax.all_gather(x, "x", tiled=True),
+            count // len(devices),
+        ),
+        "reduce-scatter": (scatter, count),
+        "all-to-all": (lambda x: jax.lax.all_to_all(x, "x", 0, 0, tiled=True), count),
+        "collective-permute": (lambda x: jax.lax.ppermute(x, "x", ring), count),
+    }
+    for name, (function, elements) in collectives.items():
+        x = jax.device_put(
+            jnp.ones(elements * len(devices), jnp.float32),
+            jax.sharding.NamedSharding(mesh, spec),
+        )
+        run = jax.jit(shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec))
+        print_rate(f"collective_bytes_per_s.{name}", 4 * count, seconds(run, x))
+
+
+def main():
+    """Measure everything, with arrays far larger than any cache, where they fit."""
+    devices = jax.local_devices()
+    print("RATE jax", jax.__version__)
+    free = (devices[0].memory_stats() or {}).get("bytes_limit", 8 << 30)
+    count = min(1024 * MIB, free // 8) // 4
+    measure_memory(count)
+    measure_matmul()
+    measure_host_link(count)
+    if len(devices) > 1:
+        measure_collectives(count // 4)
+
+
+if __name__ == "__main__":
+    main()
