@@ -28,7 +28,7 @@ def dryrun_of(folder, lines, *options, gpu="h100-80g", env=None):
     """Run `lines` on a virtual GPU."""
     program, answer, page = folder / "program.py", folder / "answer.json", folder / "page.html"
     program.write_text(lines)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, *options]
+    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *options]
     command += ["--json", answer, "--report", page, "--force", program]
     done = subprocess.run(
         [str(word) for word in command],

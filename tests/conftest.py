@@ -60,7 +60,7 @@ def dryrun(tmp_path):
         nonlocal runs
         runs += 1
         answer, trace = tmp_path / f"dryrun-{runs}.json", tmp_path / f"dryrun-{runs}.trace"
-        command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, *options]
+        command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *options]
         command += ["--json", answer, "--trace", trace]
         command += ["--", sys.executable, ROOT / "examples" / script, *arguments]
         done = subprocess.run(

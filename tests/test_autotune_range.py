@@ -69,7 +69,18 @@ def dryrun(tmp_path, *options, **settings):
     """Return the exit code, the answer (or None) and standard error of a dry run of the loop."""
     program, answer = tmp_path / "loop.py", tmp_path / "answer.json"
     program.write_text(LOOP)
-    command = ["dryrun", "--gpu", GPU, "--json", answer, "--force", *options, "--", sys.executable]
+    command = [
+        "dryrun",
+        "--full",
+        "--gpu",
+        GPU,
+        "--json",
+        answer,
+        "--force",
+        *options,
+        "--",
+        sys.executable,
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "vramfit", *command, program],
         env=environment(**settings),

@@ -51,7 +51,7 @@ def environment(**changes):
 
 def dryrun(*args, gpu="t4", stdin="", **changes):
     return subprocess.run(
-        [*VRAMFIT, "dryrun", "--gpu", gpu, *args],
+        [*VRAMFIT, "dryrun", "--full", "--gpu", gpu, *args],
         input=stdin,
         capture_output=True,
         text=True,
@@ -139,7 +139,7 @@ def test_the_page_is_written_at_the_end_and_again_from_the_trace(program, tmp_pa
     assert done.returncode == 1, done.stderr
     assert f"report written to {page}" in done.stderr
     again, table = tmp_path / "again.html", tmp_path / "table.csv"
-    command = ["report", str(trace), "--html", str(again), "--csv", str(table)]
+    command = ["report", "--full", str(trace), "--html", str(again), "--csv", str(table)]
     told = subprocess.run(
         [*VRAMFIT, *command], capture_output=True, text=True, env=environment(), check=False
     )
@@ -361,7 +361,7 @@ time.sleep(100)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_run_still_gives_its_answer(program, number):
     process = subprocess.Popen(
-        [*VRAMFIT, "dryrun", "--gpu", "t4", program(WAITS)],
+        [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", program(WAITS)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -28,7 +28,7 @@ def attempt_of(tmp_path, script, **environment):
     """Return by which attempt `attention` was compiled, and what the program printed."""
     program, answer = tmp_path / "program.py", tmp_path / "answer.json"
     program.write_text(ATTENTION + script)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "h100-80g"]
+    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", "h100-80g"]
     done = subprocess.run(
         [*command, "--force", "--json", str(answer), str(program)],
         env=clean_environment(**environment),

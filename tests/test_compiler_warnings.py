@@ -35,7 +35,7 @@ def dryrun(tmp_path):
 
     def run(program, *arguments, code=1, options=(), **env):
         script.write_text(program)
-        command = [*VRAMFIT, "dryrun", "--gpu", "t4", "--limit", "96MiB", *options]
+        command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", "--limit", "96MiB", *options]
         command += ["--json", str(answer), "--force", "--", sys.executable, str(script)]
         done = subprocess.run(
             [*command, *arguments],

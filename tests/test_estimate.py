@@ -69,7 +69,19 @@ def test_the_figures_are_those_of_a_program(tmp_path):
     program = tmp_path / "train.py"
     program.write_text(textwrap.dedent(PROGRAM))
     done = subprocess.run(
-        [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--json", "-", "--", program],
+        [
+            sys.executable,
+            "-m",
+            "vramfit",
+            "dryrun",
+            "--full",
+            "--gpu",
+            "t4",
+            "--json",
+            "-",
+            "--",
+            program,
+        ],
         env=clean_environment(),
         capture_output=True,
         text=True,

@@ -30,7 +30,18 @@ def answer(tmp_path):
         path.write_text(script)
         own = ("JAX_", "XLA_", "VRAMFIT_", "PYTHONPATH")
         done = subprocess.run(
-            [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--json", "-", str(path)],
+            [
+                sys.executable,
+                "-m",
+                "vramfit",
+                "dryrun",
+                "--full",
+                "--gpu",
+                "t4",
+                "--json",
+                "-",
+                str(path),
+            ],
             env={name: value for name, value in os.environ.items() if not name.startswith(own)},
             capture_output=True,
             text=True,
@@ -85,7 +96,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
     trace, page = tmp_path / "run.trace", tmp_path / "run.html"
     options = ["--gpu", "t4", "--json", "-", "--trace", str(trace), "--report", str(page)]
     done = subprocess.run(
-        [sys.executable, "-m", "vramfit", "dryrun", *options, str(program)],
+        [sys.executable, "-m", "vramfit", "dryrun", "--full", *options, str(program)],
         env=clean_environment(),
         capture_output=True,
         text=True,
@@ -108,7 +119,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
     report = vramfit.dryrun_report(trace)
     assert report.fits is None
     assert report.headline.startswith(f"unknown: {why}")
-    for command in (["report"], ["replay", "--gpu", "t4"]):
+    for command in (["report", "--full"], ["replay", "--gpu", "t4"]):
         again = subprocess.run(
             [sys.executable, "-m", "vramfit", command[0], str(trace), *command[1:]],
             capture_output=True,

@@ -32,7 +32,7 @@ def events(lines):
 def hold_in_dryrun(tmp_path, *words, options=()):
     """Run it in a dry run; return its lines and the answer of the dry run."""
     answer = tmp_path / "answer.json"
-    command = [*VRAMFIT, "dryrun", "--gpu", "t4", *options, "--json", answer, "--"]
+    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", *options, "--json", answer, "--"]
     command += [*VRAMFIT, "hold", *words, "--json"]
     done = subprocess.run(
         [str(word) for word in command],
@@ -110,7 +110,7 @@ def test_s14_more_than_the_pool_is_refused_before_anything_is_held():
 
 def test_more_than_the_pool_has_one_answer_in_a_dry_run(tmp_path):
     answer = tmp_path / "answer.json"
-    command = [*VRAMFIT, "dryrun", "--gpu", "t4", "--json", answer, "--"]
+    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", "--json", answer, "--"]
     done = subprocess.run(
         [*command, *VRAMFIT, "hold", "500GiB"],
         env=clean_environment(),

@@ -13,7 +13,18 @@ pytestmark = pytest.mark.timeout(600)
 
 def execute(notebook, answer):
     """Execute a notebook on a virtual T4; return the dry run's answer and standard error."""
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--json", answer, "--"]
+    command = [
+        sys.executable,
+        "-m",
+        "vramfit",
+        "dryrun",
+        "--full",
+        "--gpu",
+        "t4",
+        "--json",
+        answer,
+        "--",
+    ]
     command += [sys.executable, ROOT / "scripts" / "run_notebook.py", notebook]
     done = subprocess.run(
         [str(word) for word in command],

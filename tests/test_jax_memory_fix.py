@@ -27,7 +27,7 @@ def run(program, *, options=None, gpu="t4", code=0, **env):
     command = [sys.executable, "-c", TELL + textwrap.dedent(program)]
     if gpu is not None:
         command = [
-            *(sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, *(options or ())),
+            *(sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *(options or ())),
             "--",
             *command,
         ]

@@ -57,7 +57,18 @@ def dryrun(tmp_path):
 
     def run(program, gpu, *options, arguments=()):
         script.write_text(program)
-        command = [*VRAMFIT, "dryrun", "--gpu", gpu, *options, "--json", answer, "--force", "--"]
+        command = [
+            *VRAMFIT,
+            "dryrun",
+            "--full",
+            "--gpu",
+            gpu,
+            *options,
+            "--json",
+            answer,
+            "--force",
+            "--",
+        ]
         done = subprocess.run(
             [*map(str, command), sys.executable, str(script), *map(str, arguments)],
             env=clean_environment(),

@@ -60,7 +60,7 @@ def test_plan(release, tmp_path):
     assert found["recommended"]["moves"] == ["scanned.py:9 (layer): recompute everything"]
     text = plan.read_text()
     offloaded.write_text(text.replace("segments = ", "offload_inputs = true\nsegments = "))
-    dry = ["dryrun", "--gpu", "t4", "--steps", "3", "--json", "-", "--plan"]
+    dry = ["dryrun", "--full", "--gpu", "t4", "--steps", "3", "--json", "-", "--plan"]
     peaks = [
         max(device["peak_bytes"] for device in vramfit(*dry, path, "--", *program)["devices"])
         for path in (plan, offloaded)

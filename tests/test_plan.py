@@ -156,7 +156,7 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script,
     assert any(title.startswith("as it is: ") for title in titles)
     assert any(recommended["moves"][0] in title for title in titles)
 
-    dry = ["dryrun", "--gpu", "t4", "--steps", 3, "--json", "-"]
+    dry = ["dryrun", "--full", "--gpu", "t4", "--steps", 3, "--json", "-"]
     assert peak(vramfit(*dry, *command)) == baseline["peak_bytes"]
     assert peak(vramfit(*dry, "--plan", plan, *command)) == recommended["peak_bytes"]
 
@@ -188,7 +188,7 @@ def test_values_are_offloaded_to_the_host(script, tmp_path):
     [kept] = [row for row in found["rows"] if row["moves"] == without]
     assert kept["host_memory_bytes"] == 0
     assert kept["peak_bytes"] > recommended["peak_bytes"] + (700 << 20)
-    dry = ["dryrun", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan]
+    dry = ["dryrun", "--full", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan]
     assert peak(vramfit(*dry, *command)) == recommended["peak_bytes"]
 
     small = ["--", sys.executable, program, 512]
@@ -248,7 +248,9 @@ def test_more_memory_for_the_pool_is_a_plan(script, tmp_path):
     assert found["recommended"]["fits"] == {"t4": True}
     assert found["recommended"]["moves"] == ["let JAX's pool use 0.92 of GPU memory"]
     assert "memory_fraction = 0.92" in plan.read_text()
-    dry = vramfit("dryrun", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan, *command)
+    dry = vramfit(
+        "dryrun", "--full", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan, *command
+    )
     assert (dry.returncode, peak(dry)) == (0, found["recommended"]["peak_bytes"])
     code = "import os; print(os.environ['XLA_CLIENT_MEM_FRACTION'])"
     started = ["run", "--plan", plan]
@@ -310,7 +312,7 @@ def test_the_largest_batch_is_proven(script):
     assert found["smallest_too_large"] == found["largest"] + 1
     assert found["largest_peak_bytes"] <= found["limit_bytes"]
     for batch, code in ((found["largest"], 0), (found["smallest_too_large"], 1)):
-        options = ["dryrun", "--gpu", "t4", "--limit", "2GiB", "--steps", 3]
+        options = ["dryrun", "--full", "--gpu", "t4", "--limit", "2GiB", "--steps", 3]
         assert vramfit(*options, *command[:-1], batch).returncode == code, batch
 
 

@@ -15,7 +15,7 @@ TOO_SMALL = TRACES / "train_gpt-t4.trace"
 
 
 def report_command(*arguments):
-    command = [sys.executable, "-m", "vramfit", "report", str(TOO_SMALL), *arguments]
+    command = [sys.executable, "-m", "vramfit", "report", "--full", str(TOO_SMALL), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, "it does not fit"
     return done.stdout

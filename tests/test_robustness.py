@@ -32,7 +32,9 @@ def vramfit(*words, **keywords):
 def dryrun(folder, program, *words, **keywords):
     script = folder / "train.py"
     script.write_text(program)
-    return vramfit("dryrun", "--gpu", "t4", *words, "--", sys.executable, script, **keywords)
+    return vramfit(
+        "dryrun", "--full", "--gpu", "t4", *words, "--", sys.executable, script, **keywords
+    )
 
 
 @pytest.mark.parametrize("end", ["", "\n"], ids=["open", "closed"])
@@ -44,7 +46,7 @@ def test_the_answer_is_the_last_line_whatever_the_program_left(tmp_path, end):
     assert "loss 0.1\n" in through_pipe
     with open(tmp_path / "out", "w") as out:
         script = tmp_path / "train.py"
-        line = ["vramfit", "dryrun", "--gpu", "t4", "--json", "-", sys.executable, script]
+        line = ["vramfit", "dryrun", "--full", "--gpu", "t4", "--json", "-", sys.executable, script]
         subprocess.run(line, stdout=out, stderr=subprocess.DEVNULL)
     *program_lines, last = (tmp_path / "out").read_text().splitlines()
     assert json.loads(last)["fits"] is True
@@ -86,7 +88,7 @@ def test_a_place_without_room_is_refused_before_the_program_starts(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("print('started')")
     trace = tmp_path / "run.trace"
-    words = ["dryrun", "--gpu", "t4", "--trace", trace, "--", sys.executable, script]
+    words = ["dryrun", "--full", "--gpu", "t4", "--trace", trace, "--", sys.executable, script]
     done = subprocess.run([sys.executable, "-c", command, *words], capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert f"error[io]: cannot write `{trace}`" in done.stderr

@@ -47,7 +47,17 @@ def start(tmp_path):
         runs += 1
         script, answer = tmp_path / f"program-{runs}.py", tmp_path / f"answer-{runs}.json"
         script.write_text(program)
-        command = [*VRAMFIT, "dryrun", "--gpu", gpu, *options, "--json", str(answer), "--"]
+        command = [
+            *VRAMFIT,
+            "dryrun",
+            "--full",
+            "--gpu",
+            gpu,
+            *options,
+            "--json",
+            str(answer),
+            "--",
+        ]
         command += [*VRAMFIT, "run", *policy, "--", sys.executable, str(script)]
         done = subprocess.run(
             command, env=clean_environment(**env), capture_output=True, check=False, text=True
@@ -240,7 +250,7 @@ def two_on_one_gpu(tmp_path, *policy):
     script.write_text(STAYS)
     # A name of its own, since GPUs are shared by all processes of a user.
     name = f"test-{uuid.uuid4().hex[:12]}"
-    command = [*VRAMFIT, "dryrun", "--gpu", "t4", "--share-as", name, "--"]
+    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", "--share-as", name, "--"]
     command += [*VRAMFIT, "run", *policy, "--", sys.executable, str(script)]
     processes, pools = [], []
     try:

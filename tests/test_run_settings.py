@@ -34,7 +34,18 @@ def dry(tmp_path):
         script, answer = tmp_path / "train.py", tmp_path / "answer.json"
         page = tmp_path / "report.html"
         script.write_text(textwrap.dedent(program))
-        wanted = [*VRAMFIT, "dryrun", "--gpu", gpu, "--force", "--json", answer, "--report", page]
+        wanted = [
+            *VRAMFIT,
+            "dryrun",
+            "--full",
+            "--gpu",
+            gpu,
+            "--force",
+            "--json",
+            answer,
+            "--report",
+            page,
+        ]
         wanted += [*options, "--", *(command or [sys.executable]), script]
         answer.unlink(missing_ok=True)
         done = subprocess.run(
@@ -144,7 +155,7 @@ def test_the_report_of_a_kept_trace_has_the_settings(dry, tmp_path):
     trace = tmp_path / "run.trace"
     dry(USE, "--trace", str(trace), XLA_PYTHON_CLIENT_MEM_FRACTION="0.5")
     report = subprocess.run(
-        [*VRAMFIT, "report", trace],
+        [*VRAMFIT, "report", "--full", trace],
         env=clean_environment(),
         capture_output=True,
         check=False,
@@ -329,7 +340,7 @@ def test_doctor_finds_no_fault_with_what_run_sets():
     settings = dict(line.split("=", 1) for line in printed.stdout.splitlines())
     assert settings["JAX_PLATFORM_NAME"] == "cuda"
     doctor = subprocess.run(
-        [*VRAMFIT, "dryrun", "--gpu", "t4", "--", *VRAMFIT, "doctor", "--json"],
+        [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", "--", *VRAMFIT, "doctor", "--json"],
         env=clean_environment(**settings),
         capture_output=True,
         check=False,

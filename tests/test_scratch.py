@@ -60,7 +60,7 @@ def dryrun(tmp_path, source, *options):
     """Return the exit code, the answer and standard error of a dry run."""
     program, answer = tmp_path / "program.py", tmp_path / "answer.json"
     program.write_text(source)
-    command = ["dryrun", "--gpu", "a100-40g", "--json", answer, "--force", *options]
+    command = ["dryrun", "--full", "--gpu", "a100-40g", "--json", answer, "--force", *options]
     done = subprocess.run(
         [sys.executable, "-m", "vramfit", *command, "--", sys.executable, program],
         env=environment(),

@@ -381,7 +381,17 @@ def test_a_process_that_stopped_by_its_own_error_leaves_the_answer_open(run):
 
 def test_options_that_contradict_each_other_are_refused():
     for other in (["--autotune-range"], ["--private"]):
-        command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--share-as", "desk"]
+        command = [
+            sys.executable,
+            "-m",
+            "vramfit",
+            "dryrun",
+            "--full",
+            "--gpu",
+            "t4",
+            "--share-as",
+            "desk",
+        ]
         command += [*other, "--", "true"]
         done = subprocess.run(
             command, env=clean_environment(), capture_output=True, check=False, text=True

@@ -97,7 +97,7 @@ train()
 def test_the_run_ends_after_its_steps(tmp_path, script, said):
     program, answer = tmp_path / "program.py", tmp_path / "answer.json"
     program.write_text(MODEL + script)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--steps", "3"]
+    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", "t4", "--steps", "3"]
     done = subprocess.run(
         [*command, "--json", str(answer), str(program)],
         env=clean_environment(),
@@ -204,7 +204,17 @@ def dry_run(tmp_path):
 
     def run(script, *options):
         program.write_text(script)
-        command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--force", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "vramfit",
+            "dryrun",
+            "--full",
+            "--gpu",
+            "t4",
+            "--force",
+            *options,
+        ]
         done = subprocess.run(
             [*command, "--json", str(answer), str(program)],
             env=clean_environment(),

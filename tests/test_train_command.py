@@ -281,11 +281,11 @@ def test_dry_runs_find_the_largest_batch_without_reading_data(wide):
 def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wide):
     train = (sys.executable, "-m", "vramfit", "train", "train.toml", "--device", "gpu")
     few = ("--epochs", 1, "--set", "data.batch_size=256")
-    fits = vramfit("dryrun", "--gpu", "t4", "--", *train, *few, cwd=wide)
+    fits = vramfit("dryrun", "--full", "--gpu", "t4", "--", *train, *few, cwd=wide)
     assert fits.returncode == 0, fits.stderr
     assert "unknown on a virtual GPU" in fits.stderr
     much = ("--set", "data.batch_size=1024", "--set", "model.layers=8")
-    full = vramfit("dryrun", "--gpu", "t4", "--", *train, *much, cwd=wide)
+    full = vramfit("dryrun", "--full", "--gpu", "t4", "--", *train, *much, cwd=wide)
     assert full.returncode == 1, full.stderr
     assert "error[insufficient-memory]: out of memory: step 1 on" in full.stderr
     assert "with a batch of 1024 rows; the step needs" in full.stderr

@@ -215,7 +215,18 @@ def dry_run(tmp_path, program, gpu="t4"):
     script, answer = tmp_path / "program.py", tmp_path / "answer.json"
     script.write_text(HEAD + textwrap.dedent(program))
     done = subprocess.run(
-        [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, "--json", answer, script],
+        [
+            sys.executable,
+            "-m",
+            "vramfit",
+            "dryrun",
+            "--full",
+            "--gpu",
+            gpu,
+            "--json",
+            answer,
+            script,
+        ],
         env=clean_environment(VRAMFIT_FILL="nan"),
         capture_output=True,
         text=True,

@@ -58,7 +58,7 @@ def unknown_reads(tmp_path, script):
     """Return what was read, by function, and what the answer does not cover."""
     program, answer = tmp_path / "program.py", tmp_path / "answer.json"
     program.write_text(SETUP + script)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "h100-80g"]
+    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", "h100-80g"]
     done = subprocess.run(
         [*command, "--json", str(answer), str(program)],
         env=clean_environment(),

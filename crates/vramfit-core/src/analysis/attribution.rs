@@ -288,7 +288,7 @@ fn argument_part(places: &ArgumentSlots<'_>, parameter: u32, site: &str) -> Attr
 }
 
 /// Names a buffer of a program by the user's line that led to it.
-fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> AttributionEntry {
+pub(super) fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> AttributionEntry {
     AttributionEntry {
         kind: EntryKind::Program(buffer.owner),
         path: buffer.path.clone(),

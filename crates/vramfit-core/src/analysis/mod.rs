@@ -13,6 +13,7 @@
 //! | `running_minimum.rs`, `snapshot.rs`, `timeline/` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first denied request |
+//! | `cause.rs` | what takes most of the memory then, and the peak without it |
 //! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |
 //! | `scratch.rs` | scratch memory of library routines |
 //! | `other_processes.rs` | what other processes hold of the GPUs |
@@ -23,6 +24,7 @@ mod arrays;
 mod attribution;
 mod attribution_entry;
 mod callbacks;
+mod cause;
 mod comparison;
 mod compilations;
 mod critical_point;
@@ -48,6 +50,7 @@ pub use analyzer::{summarize, summarize_events, summarize_until};
 pub use attribution::Attribution;
 pub use attribution_entry::{AttributionEntry, EntryKind};
 pub use callbacks::CallbackSummary;
+pub use cause::{Cause, CauseGroup, NextPeak};
 pub use comparison::{Comparison, Settings, compare};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
 pub use load::{

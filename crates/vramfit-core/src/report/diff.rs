@@ -32,6 +32,7 @@ pub(super) fn report(difference: &RunDiff) -> Report {
         // As in every report: whether the run fits, here the one that is compared.
         success: difference.b.fits,
         headline: headline(difference),
+        cause: Vec::new(),
         sections,
         metadata: vec![metadata("A", &difference.a), metadata("B", &difference.b)],
         json: json::diff(difference, &caveats),

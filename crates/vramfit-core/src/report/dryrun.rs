@@ -1,7 +1,7 @@
 //! The report of a dry run.
 
 use super::sections::{
-    address_map, advice, arrays, autotuning, buffer_lifetimes, caveats, compilations,
+    address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, compilations,
     compiler_warnings, conditions, devices, failure, headline, leaks, library_scratch, overview,
     owners, placeholders, processes, programs, settings, step_time, timeline,
 };
@@ -10,16 +10,20 @@ use crate::analysis::RunSummary;
 
 pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
-    let sections = [
+    let not_included = Section::new("not included", Content::List(caveats.clone()));
+    let brief = [
         overview::usage(summary),
-        overview::metrics(summary),
         conditions::section(summary),
         processes::section(summary),
         failure::likely_cause(summary),
+        advice::section(summary),
+        overview::metrics(summary),
         owners::by_kind(summary),
+    ];
+    let details = [
+        overview::details(summary),
         step_time::section(summary),
         library_scratch::section(summary),
-        advice::section(summary),
         settings::section(summary),
         compiler_warnings::section(summary),
         leaks::section(summary),
@@ -38,13 +42,15 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         autotuning::section(summary),
         placeholders::reads(summary),
         placeholders::callbacks(summary),
-        Some(Section::new("not included", Content::List(caveats.clone()))),
+        Some(not_included),
     ];
+    let details = details.into_iter().flatten().map(Section::into_detail);
     Report {
         title: "vramfit dryrun".to_owned(),
         success: summary.fits(),
         headline: headline::headline(summary),
-        sections: sections.into_iter().flatten().collect(),
+        cause: cause::sentences(summary),
+        sections: brief.into_iter().flatten().chain(details).collect(),
         metadata: overview::metadata(summary),
         json: json::dryrun(summary, &caveats),
     }

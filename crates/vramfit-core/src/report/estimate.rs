@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::sections::{advice, buffer_lifetimes, caveats, overview, owners, step_time};
+use super::sections::{advice, buffer_lifetimes, cause, caveats, overview, owners, step_time};
 use super::{Bar, Content, Metric, Report, Section, Value, json as formats};
 use crate::analysis::{Comparison, DeviceSummary, RunSummary};
 use crate::bytes::Bytes;
@@ -27,10 +27,10 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     };
     let sections = [
         Some(Section::new("", Content::Bars(vec![bar]))),
+        advice::section(needed),
         Some(metrics(needed, after, capacity_bytes)),
         owners::by_kind(needed),
         step_time::section(needed),
-        advice::section(needed),
         owners::tree(needed),
         buffer_lifetimes::section(needed),
         owners::entries(needed),
@@ -45,6 +45,7 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
         title: "vramfit estimate".to_owned(),
         success: fits,
         headline: headline(after, fits, peak_bytes, capacity_bytes),
+        cause: cause::sentences(needed),
         sections: sections.into_iter().flatten().collect(),
         metadata: overview::metadata(after)
             .into_iter()

@@ -43,6 +43,8 @@ pub struct Report {
     pub success: Option<bool>,
     /// The result in one sentence.
     pub headline: String,
+    /// What takes the memory, in sentences; may be empty.
+    pub cause: Vec<String>,
     /// What follows it, in order.
     pub sections: Vec<Section>,
     /// What is needed to reproduce the run: command, GPU, versions.
@@ -58,7 +60,7 @@ pub struct Section {
     pub title: String,
     /// What it shows.
     pub content: Content,
-    /// Whether only a full report shows it: `vramfit report` and the page, but not `vramfit dryrun`.
+    /// Whether only a full report shows it: `--full` and the page.
     pub detail: bool,
 }
 
@@ -76,6 +78,14 @@ impl Section {
         Section {
             detail: true,
             ..Section::new(title, content)
+        }
+    }
+
+    /// Returns the same section as one that only a full report shows.
+    fn into_detail(self) -> Self {
+        Section {
+            detail: true,
+            ..self
         }
     }
 
@@ -259,6 +269,11 @@ impl Report {
         render::text::render(self, true)
     }
 
+    /// Returns what fits on a screen of it: at most 30 lines, the last of which says what is left out.
+    pub fn to_brief_text(&self) -> String {
+        render::text::render_brief(self)
+    }
+
     /// Returns its first chart for a terminal of 80 columns; empty when it has none.
     pub fn chart_text(&self) -> String {
         render::text::chart(self)
@@ -287,9 +302,9 @@ impl Report {
     }
 }
 
-/// Returns the report of a dry run as text; see [`Report::to_text`].
+/// Returns the report of a dry run as text with all details; see [`Report::to_full_text`].
 pub fn text(summary: &RunSummary) -> String {
-    Report::from_dryrun(summary).to_text()
+    Report::from_dryrun(summary).to_full_text()
 }
 
 /// Returns the report of a dry run as JSON; see [`Report::to_json`].

@@ -12,12 +12,12 @@ pub(super) fn line_or_unknown(site: &str) -> &str {
     }
 }
 
-/// Returns `, at LINE`, or nothing where the line is unknown.
+/// Returns `, at LINE` without directories, or nothing where the line is unknown.
 pub(super) fn at_line(site: &str) -> String {
     if site.is_empty() {
         String::new()
     } else {
-        format!(", at {site}")
+        format!(", at {}", file_name(site))
     }
 }
 

@@ -178,6 +178,7 @@ pub(super) fn report(summary: PlanSummary) -> Report {
             .map(|(label, text)| Metric::text(label, text.clone()))
             .collect(),
         headline: summary.headline,
+        cause: Vec::new(),
         json: summary.json,
     }
 }

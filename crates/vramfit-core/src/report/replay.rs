@@ -29,6 +29,7 @@ pub(super) fn report(comparison: &Comparison) -> Report {
         title: "vramfit replay".to_owned(),
         success: comparison.fits(),
         headline: headline(comparison),
+        cause: Vec::new(),
         sections: sections.into_iter().flatten().collect(),
         metadata: metadata(comparison),
         json: json::replay(comparison, &caveats),

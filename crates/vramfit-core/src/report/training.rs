@@ -17,6 +17,7 @@ pub(super) fn report(log: &MetricsLog) -> Report {
         title: "vramfit train".to_owned(),
         success: Some(matches!(log.stop_reason(), Some("finished" | "early"))),
         headline: headline(log),
+        cause: Vec::new(),
         sections,
         metadata: metadata(log),
         json: json::training(log),

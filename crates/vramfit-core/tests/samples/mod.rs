@@ -78,6 +78,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
             Bytes(limit),
             Bytes(limit - peak)
         ),
+        cause: Vec::new(),
         sections,
         metadata: vec![
             metric(

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Trace from `vramfit dryrun --trace FILE`, or the directory of a training run
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
+    /// Print all of the report, not only the 30 most important lines
+    #[arg(long)]
+    full: bool,
     /// Write the report as a self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -71,7 +74,10 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
 
     let last = args.until.unwrap_or(u64::MAX);
-    let report = match metrics_logs::find(&args.trace) {
+    let metrics_log = metrics_logs::find(&args.trace);
+    // A training run has few figures.
+    let full_text = args.full || metrics_log.is_some();
+    let report = match metrics_log {
         None => Report::from_dryrun(&load_until(&args.trace, last, output)?),
         Some(_) if args.until.is_some() => {
             let message = "`--until` applies to traces only, not to training runs";
@@ -102,7 +108,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     match args.prints_json() {
         true => output.data(&format!("{}\n", report.to_json()))?,
-        false => output.text(&format!("{}\n", report.to_full_text()))?,
+        false if full_text => output.text(&format!("{}\n", report.to_full_text()))?,
+        false => output.text(&format!("{}\n", report.to_brief_text()))?,
     }
     for (path, text) in &files {
         write(path, text, args.force)?;

@@ -82,8 +82,7 @@ function setUpTheme() {
   apply(current());
 }
 
-const headline = document.querySelector("h1");
-headline.replaceChildren(...withCode(headline.textContent));
+for (const sentence of document.querySelectorAll("h1, .cause")) sentence.replaceChildren(...withCode(sentence.textContent));
 document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 drawSections();
 setUpTheme();

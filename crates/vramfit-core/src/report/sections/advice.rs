@@ -1,7 +1,7 @@
-//! Ways to reduce memory, with the bytes that each is about.
+//! Ways to reduce memory, with the bytes that each is about and what it leaves.
 //!
-//! Each rule looks at one thing, and says how many bytes it concerns and what it costs. How much would
-//! really be saved only another dry run shows, since XLA then plans differently.
+//! Each rule looks at one thing. What it leaves is a difference of bytes, not measured: XLA plans anew when
+//! something changes. Only another dry run measures it.
 
 use std::cmp::Reverse;
 
@@ -11,6 +11,7 @@ use crate::gpu;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner, Undonated};
 use crate::report::Section;
+use crate::report::phrases::file_name;
 
 /// What is less than one in so many of the whole is left out.
 const MIN_SHOWN_FRACTION: u64 = 20;
@@ -18,52 +19,74 @@ const MIN_SHOWN_FRACTION: u64 = 20;
 /// Activations that are less than one in so many of a program are left out.
 const MIN_ACTIVATIONS_FRACTION: u64 = 4;
 
+/// A way to reduce memory.
+struct Advice {
+    /// How many bytes it is about.
+    bytes: u64,
+    /// How many of them it saves; `None` where only a dry run can tell.
+    saved_bytes: Option<u64>,
+    text: String,
+}
+
 /// The suggestions, those about most bytes first.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let attribution = summary.attribution.as_ref()?;
-    let min_bytes = (attribution.total_bytes / MIN_SHOWN_FRACTION).max(1);
+    let total_bytes = attribution.total_bytes;
+    let min_bytes = (total_bytes / MIN_SHOWN_FRACTION).max(1);
     let program = summary.program_memory.as_ref();
     let program = program.filter(|program| Some(program.program) == attribution.program);
-    let mut points: Vec<(u64, String)> = Vec::new();
+    let mut found: Vec<Advice> = Vec::new();
     if let Some(program) = program {
         let memory = &program.memory;
-        points.extend(donation(memory));
-        points.extend(unused_donation(memory));
-        points.extend(activations(memory));
-        points.extend(precision(memory, &summary.header.gpu));
-        points.extend(compiler_limit(memory));
+        found.extend(donation(memory));
+        found.extend(unused_donation(memory));
+        found.extend(activations(memory));
+        found.extend(precision(memory, &summary.header.gpu));
+        found.extend(smaller_batch(memory, summary));
         // Without the program's arguments nobody knows which arrays it uses.
-        points.extend(other_arrays(attribution));
+        found.extend(other_arrays(attribution));
     }
-    points.extend(fragmentation(summary));
-    points.retain(|(bytes, _)| *bytes >= min_bytes);
-    points.sort_by_key(|(bytes, _)| Reverse(*bytes));
-    let points = points.into_iter().map(|(_, point)| point).collect();
-    Section::list("ways to reduce memory", points)
+    found.extend(fragmentation(summary));
+    found.retain(|advice| advice.bytes >= min_bytes);
+    found.sort_by_key(|advice| Reverse(advice.bytes));
+    let points = found.into_iter().map(|advice| match advice.saved_bytes {
+        Some(saved) => {
+            let left = Bytes(total_bytes.saturating_sub(saved));
+            format!("{}; leaves about {left}", advice.text)
+        }
+        None => advice.text,
+    });
+    Section::list("ways to reduce memory, not measured", points.collect())
 }
 
 /// State that stays allocated next to its successor.
-fn donation(memory: &ProgramMemory) -> Option<(u64, String)> {
+fn donation(memory: &ProgramMemory) -> Option<Advice> {
     let kept = memory.undonated.iter().filter(|one| !one.output.is_empty());
     let (bytes, which) = largest_argument(kept)?;
-    let point = format!(
-        "donate arguments that are returned updated: {} are allocated twice during a call, because \
-         {which} not donated; `jax.jit(..., donate_argnums=...)` lets the outputs reuse their memory",
-        Bytes(bytes),
-    );
-    Some((bytes, point))
+    Some(Advice {
+        bytes,
+        saved_bytes: Some(bytes),
+        text: format!(
+            "donate arguments that are returned updated: {} are allocated twice during a call, because \
+             {which} not donated; `jax.jit(..., donate_argnums=...)` lets the outputs reuse their memory",
+            Bytes(bytes),
+        ),
+    })
 }
 
 /// Donated arguments that no output can reuse.
-fn unused_donation(memory: &ProgramMemory) -> Option<(u64, String)> {
+fn unused_donation(memory: &ProgramMemory) -> Option<Advice> {
     let unused = memory.undonated.iter().filter(|one| one.output.is_empty());
     let (bytes, which) = largest_argument(unused)?;
-    let point = format!(
-        "return something of the same shape and type, or do not donate: {which} donated without effect \
-         ({}), because no output can reuse the memory",
-        Bytes(bytes),
-    );
-    Some((bytes, point))
+    Some(Advice {
+        bytes,
+        saved_bytes: None,
+        text: format!(
+            "return something of the same shape and type, or do not donate: {which} donated without \
+             effect ({}), because no output can reuse the memory",
+            Bytes(bytes),
+        ),
+    })
 }
 
 /// Returns the bytes of some arguments, and names the largest.
@@ -80,7 +103,7 @@ fn largest_argument<'a>(
 }
 
 /// What the forward pass saves for the backward pass.
-fn activations(memory: &ProgramMemory) -> Option<(u64, String)> {
+fn activations(memory: &ProgramMemory) -> Option<Advice> {
     let bytes = memory.bytes_of(Owner::Activations);
     if bytes < memory.occupied_bytes() / MIN_ACTIVATIONS_FRACTION {
         return None;
@@ -90,22 +113,27 @@ fn activations(memory: &ProgramMemory) -> Option<(u64, String)> {
     let largest = saved.max_by_key(|buffer| buffer.peak_bytes)?;
     let at = memory
         .user_site(largest.frame)
-        .map_or(String::new(), |site| format!(", the largest at {site}"));
+        .map_or(String::new(), |site| {
+            format!(", the largest at {}", file_name(site))
+        });
     let remedy = match memory.buffers.iter().any(is_rematerializing) {
         true => {
-            "the program rematerializes already, and these are what it still keeps; `vramfit plan` \
-             measures other policies, and values in memory of the host"
+            "the program rematerializes already, and keeps these; `vramfit plan` measures other policies, \
+             and values in memory of the host"
         }
         false => {
             "`jax.checkpoint` around a layer saves only its inputs, and recomputes the rest; \
              `vramfit plan` measures where"
         }
     };
-    let point = format!(
-        "save less for the backward pass: {} are saved activations{at}; {remedy}",
-        Bytes(bytes),
-    );
-    Some((bytes, point))
+    Some(Advice {
+        bytes,
+        saved_bytes: None,
+        text: format!(
+            "save less for the backward pass: {} are saved activations{at}; {remedy}",
+            Bytes(bytes),
+        ),
+    })
 }
 
 /// Says whether a buffer is computed inside of a `jax.checkpoint` of the program's own. JAX calls what
@@ -116,7 +144,7 @@ fn is_rematerializing(buffer: &Buffer) -> bool {
 }
 
 /// Activations in 32 bits where 16 would do, in the type whose matrices the GPU multiplies.
-fn precision(memory: &ProgramMemory, gpu: &str) -> Option<(u64, String)> {
+fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
     let is_wide =
         |buffer: &&Buffer| buffer.owner == Owner::Activations && buffer.shape.starts_with("f32[");
     let wide = memory.buffers.iter().filter(is_wide);
@@ -128,11 +156,15 @@ fn precision(memory: &ProgramMemory, gpu: &str) -> Option<(u64, String)> {
             " (XLA refuses matrix products in bfloat16 on this GPU, and float16 needs loss scaling)",
         ),
     };
-    let point = format!(
+    let text = format!(
         "compute in {dtype}: {} of the saved activations are float32, and would take half as much{note}",
         Bytes(bytes),
     );
-    (bytes > 0).then_some((bytes / 2, point))
+    (bytes > 0).then_some(Advice {
+        bytes: bytes / 2,
+        saved_bytes: Some(bytes / 2),
+        text,
+    })
 }
 
 /// Says whether a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
@@ -142,35 +174,30 @@ fn supports_bfloat16(name: &str) -> bool {
     gpu.is_none_or(|gpu| gpu.compute_capability >= (8, 0))
 }
 
-/// A program that the compiler could not bring below its limit.
-fn compiler_limit(memory: &ProgramMemory) -> Option<(u64, String)> {
-    let needed = memory.occupied_bytes();
-    let over = needed
-        .checked_sub(memory.compiler_limit_bytes)
-        .filter(|_| memory.compiler_limit_bytes > 0)?;
-    let recomputed = memory.buffers.iter().filter(|buffer| buffer.rematerialized);
-    let recomputed: u64 = recomputed.map(|buffer| buffer.peak_bytes).sum();
-    let already = if recomputed * MIN_SHOWN_FRACTION >= needed {
-        format!(
-            ", although {} of it are recomputed values",
-            Bytes(recomputed)
-        )
-    } else {
-        String::new()
-    };
-    let point = format!(
-        "make the program smaller: alone, it needs {}, which is {} above the compiler's limit of {}; \
-         neither scheduling nor rematerialization brings it below{already} (the warning `Can't reduce \
-         memory use below ...`)",
-        Bytes(needed),
-        Bytes(over),
-        Bytes(memory.compiler_limit_bytes),
-    );
-    Some((over, point))
+/// A part of the batch, where the temporaries of a program do not fit that trains a model.
+fn smaller_batch(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
+    summary.out_of_memory()?;
+    let total_bytes = summary.attribution.as_ref()?.total_bytes;
+    let beside = total_bytes.saturating_sub(memory.temp_bytes);
+    let available = summary
+        .critical_device()?
+        .capacity_bytes
+        .checked_sub(beside)?;
+    let has_batch = memory.bytes_of(Owner::Batch) > 0 && memory.bytes_of(Owner::Activations) > 0;
+    let percent = available.saturating_mul(100) / memory.temp_bytes.max(1);
+    (has_batch && (1..100).contains(&percent)).then(|| Advice {
+        bytes: memory.temp_bytes - available,
+        saved_bytes: None,
+        text: format!(
+            "a smaller batch: about {percent} % of it, if the temporaries ({}) shrink in proportion; \
+             `vramfit plan --vary` finds the largest that fits",
+            Bytes(memory.temp_bytes)
+        ),
+    })
 }
 
 /// Arrays that the critical program does not use.
-fn other_arrays(attribution: &Attribution) -> Option<(u64, String)> {
+fn other_arrays(attribution: &Attribution) -> Option<Advice> {
     let entries = attribution.parts.iter();
     let others = entries.filter(|entry| entry.kind == EntryKind::OtherArrays);
     let bytes = others.clone().map(|entry| entry.bytes).sum();
@@ -179,26 +206,34 @@ fn other_arrays(attribution: &Attribution) -> Option<(u64, String)> {
     let at = if largest.site.is_empty() {
         String::new()
     } else {
-        format!(", {} of it from {}", Bytes(largest.bytes), largest.site)
+        let line = file_name(&largest.site);
+        format!(", {} of it from {line}", Bytes(largest.bytes))
     };
-    let point = format!(
-        "free arrays that the program does not use: {}{at}",
-        Bytes(bytes)
-    );
-    Some((bytes, point))
+    Some(Advice {
+        bytes,
+        saved_bytes: Some(bytes),
+        text: format!(
+            "free arrays that the program does not use: {}{at}",
+            Bytes(bytes)
+        ),
+    })
 }
 
 /// Free memory in blocks that are too small.
-fn fragmentation(summary: &RunSummary) -> Option<(u64, String)> {
+fn fragmentation(summary: &RunSummary) -> Option<Advice> {
     let failure = summary.out_of_memory()?;
     (failure.fragmented() && !summary.header.preallocate).then(|| {
         let free = failure.pool.free_bytes.unwrap_or(0);
-        let point = format!(
+        let text = format!(
             "let JAX preallocate its pool: {} are free but fragmented, and a pool that grows cannot merge \
              them (leave `XLA_PYTHON_CLIENT_PREALLOCATE` unset, or set it to `true`)",
             Bytes(free),
         );
-        (free, point)
+        Advice {
+            bytes: free,
+            saved_bytes: None,
+            text,
+        }
     })
 }
 
@@ -226,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_program_that_rematerializes_is_not_told_to() {
-        let text = |operations: &[&str]| activations(&memory(operations)).expect("all of it").1;
+        let text = |operations: &[&str]| activations(&memory(operations)).expect("all of it").text;
         let plain = text(&["jit(step)/jvp()/dot_general"]);
         assert!(plain.contains("`jax.checkpoint` around a layer"), "{plain}");
         let inner = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
@@ -243,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_type_is_one_that_the_gpu_multiplies() {
-        let text = |gpu| precision(&memory(&["a"]), gpu).expect("wide").1;
+        let text = |gpu| precision(&memory(&["a"]), gpu).expect("wide").text;
         assert!(text("h100-80g").starts_with("compute in bfloat16: 4.0 KiB"));
         assert!(text("t4").starts_with("compute in float16: 4.0 KiB"));
     }

@@ -6,6 +6,7 @@ pub(super) mod advice;
 pub(super) mod arrays;
 pub(super) mod autotuning;
 pub(super) mod buffer_lifetimes;
+pub(super) mod cause;
 pub(super) mod caveats;
 pub(super) mod compilations;
 pub(super) mod compiler_warnings;

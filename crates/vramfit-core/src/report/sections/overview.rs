@@ -1,4 +1,4 @@
-//! The key metrics of the critical device, and what is needed to reproduce the run.
+//! The metrics of the critical device, and what is needed to reproduce the run.
 
 use super::{autotuning, failure, library_scratch, processes, step_time};
 use crate::allocator::AllocatorKind;
@@ -25,9 +25,9 @@ pub(in crate::report) fn usage(summary: &RunSummary) -> Option<Section> {
     Some(Section::new("", Content::Bars(vec![bar])))
 }
 
+/// The figures that decide.
 pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
     let device = summary.critical_device()?;
-    let header = &summary.header;
     let mut metrics = Vec::new();
     if let Some(first) = summary.out_of_memory() {
         metrics.extend(failure::metrics(summary, first));
@@ -41,18 +41,31 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
         let value = Value::Missing("crashes");
         metrics.push(Metric::new("on a real GPU", value, note));
     }
-    metrics.extend(total_range(summary));
-    metrics.push(limit(header, device));
-    metrics.extend(pool(header, device));
-    metrics.extend(processes::metric(device));
+    metrics.push(limit(&summary.header, device));
     let peak = device.peak.as_ref();
+    let label = match summary.out_of_memory() {
+        Some(_) => "peak before failure",
+        None => "peak in use",
+    };
     metrics.push(Metric::new(
-        "peak in use",
+        label,
         Value::Bytes(device.peak_bytes),
         peak.map_or_else(String::new, allocation_phrase),
     ));
     metrics.extend(autotuning::peak_range(summary, device));
     metrics.extend(library_scratch::metric(summary, device));
+    metrics.extend(step_time::metric(summary));
+    Some(Section::new("", Content::Metrics(metrics)))
+}
+
+/// Further figures of the pool.
+pub(in crate::report) fn details(summary: &RunSummary) -> Option<Section> {
+    let device = summary.critical_device()?;
+    let header = &summary.header;
+    let mut metrics = Vec::new();
+    metrics.extend(total_range(summary));
+    metrics.extend(pool(header, device));
+    metrics.extend(processes::metric(device));
     let state = device.at_peak;
     if let Some((free, largest)) = state.free_bytes.zip(state.largest_free_block_bytes) {
         let share = Value::Fraction(state.fragmentation().unwrap_or(0.0));
@@ -65,8 +78,7 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
         steady_state_note(summary),
     ));
     metrics.push(outside_the_pool(header, device));
-    metrics.extend(step_time::metric(summary));
-    Some(Section::new("", Content::Metrics(metrics)))
+    Some(Section::new("the pool", Content::Metrics(metrics)))
 }
 
 pub(in crate::report) fn outside_the_pool(header: &Header, device: &DeviceSummary) -> Metric {

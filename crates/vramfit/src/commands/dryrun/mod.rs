@@ -98,6 +98,9 @@ pub(crate) struct Args {
     /// What to do with host callbacks whose arguments were not computed
     #[arg(long, value_name = "ACTION")]
     callbacks: Option<Callbacks>,
+    /// Print all of the report, not only the 30 most important lines
+    #[arg(long)]
+    full: bool,
     /// Write the results as JSON to a file, or with `-` as the last line of standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -189,6 +192,7 @@ impl Args {
         Ok(ResultFiles {
             json: json.map(check).transpose()?,
             json_to_stdout,
+            full_text: self.full,
             report: self.report.as_ref().map(check).transpose()?,
             trace: self.trace.as_ref().map(trace).transpose()?,
             force: self.force,

@@ -90,7 +90,10 @@ fn write_results(
     if files.json_to_stdout {
         output.json_after_program(&report.to_json())?;
     } else {
-        output.info(&report.to_text());
+        output.info(&match files.full_text {
+            true => report.to_full_text(),
+            false => report.to_brief_text(),
+        });
     }
     if let Some(path) = &files.json {
         write(path, &report.to_json(), files.force)?;

@@ -13,6 +13,8 @@ pub(crate) struct ResultFiles {
     pub(crate) json: Option<PathBuf>,
     /// Whether the JSON goes to standard output, and nothing else is printed.
     pub(crate) json_to_stdout: bool,
+    /// Whether all of the report is printed, and not only what fits on a screen.
+    pub(crate) full_text: bool,
     /// The report as an HTML page.
     pub(crate) report: Option<PathBuf>,
     /// The trace, where it is to be kept.

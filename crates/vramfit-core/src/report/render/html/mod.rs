@@ -56,7 +56,12 @@ pub(in crate::report) fn render(report: &Report) -> String {
             "script" => page.push_str(SCRIPT),
             "outcome" => page.push_str(outcome),
             "headline" => page.push_str(&markup(&report.headline)),
-            "text" => page.push_str(&escape_lines(&report.to_text())),
+            "cause" => {
+                for sentence in &report.cause {
+                    page.push_str(&format!("<p class=\"cause\">{}</p>\n", markup(sentence)));
+                }
+            }
+            "text" => page.push_str(&escape_lines(&report.to_full_text())),
             "data" => page.push_str(&data),
             _ => debug_assert_eq!(at, 0, "unknown placeholder in the page: {name}"),
         }

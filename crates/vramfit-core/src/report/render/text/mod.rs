@@ -21,9 +21,46 @@ const GAP: usize = 2;
 /// Columns that the label of a bar may take.
 const MAX_BAR_LABEL: usize = 20;
 
+/// Lines that most terminals show at once.
+const MAX_BRIEF_LINES: usize = 30;
+
 /// Renders a report, with or without its details; the first line is the headline.
 pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
+    let mut lines = render_sections(report, with_details);
+    lines.push(String::new());
+    for Metric { label, value, .. } in &report.metadata {
+        lines.extend(wrap(&format!("{label}: {value}"), WIDTH, 2));
+    }
+    join(&lines)
+}
+
+/// Renders what fits on a screen, and says how to get the rest.
+pub(in crate::report) fn render_brief(report: &Report) -> String {
+    let mut lines = render_sections(report, false);
+    let details = report.sections.iter().filter(|section| section.detail);
+    let titles: Vec<&str> = details.map(|section| section.title.as_str()).collect();
+    let hidden = lines.len().saturating_sub(MAX_BRIEF_LINES - 2);
+    lines.truncate(lines.len() - hidden);
+    let sections = match titles.len() {
+        0 => String::new(),
+        1 => " and 1 more section".to_owned(),
+        count => format!(" and {count} more sections"),
+    };
+    let rest = match (hidden, titles.is_empty()) {
+        (0, true) => return join(&lines),
+        (0, false) => sections.trim_start_matches(" and ").to_owned(),
+        (1, _) => format!("1 more line{sections}"),
+        (count, _) => format!("{count} more lines{sections}"),
+    };
+    lines.push(String::new());
+    lines.push(format!("`--full` shows {rest}"));
+    join(&lines)
+}
+
+fn render_sections(report: &Report, with_details: bool) -> Vec<String> {
     let mut lines = wrap(&report.headline, WIDTH, 2);
+    let cause = report.cause.iter();
+    lines.extend(cause.flat_map(|sentence| wrap(sentence, WIDTH, 2)));
     let sections = report.sections.iter();
     for section in sections.filter(|section| with_details || !section.detail) {
         lines.push(String::new());
@@ -37,10 +74,10 @@ pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
         let indented = content.iter().map(|line| format!("{:indent$}{line}", ""));
         lines.extend(indented);
     }
-    lines.push(String::new());
-    for Metric { label, value, .. } in &report.metadata {
-        lines.extend(wrap(&format!("{label}: {value}"), WIDTH, 2));
-    }
+    lines
+}
+
+fn join(lines: &[String]) -> String {
     let lines: Vec<_> = lines.iter().map(|line| line.trim_end()).collect();
     lines.join("\n")
 }
@@ -51,8 +88,7 @@ pub(in crate::report) fn chart(report: &Report) -> String {
     let chart = contents
         .find(|content| matches!(content, Content::Timeline(_) | Content::Tradeoff(_)))
         .map_or_else(Vec::new, |content| render_content(content, WIDTH));
-    let lines: Vec<_> = chart.iter().map(|line| line.trim_end()).collect();
-    lines.join("\n")
+    join(&chart)
 }
 
 fn render_content(content: &Content, columns: usize) -> Vec<String> {
@@ -98,11 +134,18 @@ fn render_bar(bar: &Bar, columns: usize) -> String {
     };
     let amounts = format!("  {} of {}", Bytes(bar.part_bytes), Bytes(bar.whole_bytes));
     let cells = columns.saturating_sub(width(&label) + width(&amounts) + 2);
-    let share = bar.part_bytes as f64 / bar.whole_bytes.max(1) as f64;
+    let part_of = |bytes: u64, all: u64| bytes as f64 / all.max(1) as f64 * cells as f64;
+    if bar.part_bytes > bar.whole_bytes && cells > 2 {
+        // The limit is a tick, and what exceeds it is hatched.
+        let limit = part_of(bar.whole_bytes, bar.part_bytes).round() as usize;
+        let limit = limit.clamp(0, cells - 2);
+        let (full, over) = ("#".repeat(limit), "/".repeat(cells - limit - 1));
+        return format!("{label}[{full}|{over}]{amounts}");
+    }
     // Something is never nothing, and not quite all is never all.
     let max = cells - usize::from(bar.part_bytes < bar.whole_bytes && cells > 0);
     let min = usize::from(bar.part_bytes > 0).min(max);
-    let filled = ((share * cells as f64).round() as usize).clamp(min, max);
+    let filled = (part_of(bar.part_bytes, bar.whole_bytes).round() as usize).clamp(min, max);
     let (full, empty) = ("#".repeat(filled), ".".repeat(cells - filled));
     format!("{label}[{full}{empty}]{amounts}")
 }
@@ -129,6 +172,7 @@ mod tests {
         assert!(bar(999, 1000).contains("#.]"));
         assert!(bar(1000, 1000).contains("#]"));
         assert!(!bar(1000, 1000).contains('.'));
-        assert!(bar(7, 0).contains("#]"));
+        assert_eq!(bar(2000, 1000), "[#####|///]  2.0 KiB of 1000 B");
+        assert!(bar(7, 0).contains("[|/"));
     }
 }

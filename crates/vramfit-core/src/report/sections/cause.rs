@@ -1,0 +1,175 @@
+//! What takes the memory, in a few lines below the headline.
+
+use crate::analysis::{AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, RunSummary};
+use crate::bytes::Bytes;
+use crate::program::memory::{Owner, Undonated};
+use crate::report::phrases::{file_name, line_or_unknown};
+
+/// Lines of one group that are named.
+const MAX_LINES: usize = 2;
+
+/// Returns what takes the memory, the most important first: at most three sentences.
+pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
+    let mut sentences = Vec::new();
+    sentences.extend(fragmentation(summary));
+    sentences.extend(summary.leaks.first().map(leak));
+    if let Some(cause) = Cause::of(summary) {
+        let first = &cause.groups[0];
+        sentences.push(format!(
+            "largest part: {}",
+            group(first, cause.total_bytes, summary)
+        ));
+        sentences.extend(remainder(&cause, summary));
+    }
+    sentences.truncate(3);
+    sentences
+}
+
+fn fragmentation(summary: &RunSummary) -> Option<String> {
+    let failure = summary.out_of_memory().filter(|it| it.fragmented())?;
+    let largest = failure.pool.largest_free_block_bytes?;
+    Some(format!(
+        "fragmented: {} are free in total, but the largest free block has {}",
+        Bytes(failure.pool.free_bytes?),
+        Bytes(largest)
+    ))
+}
+
+fn leak(leak: &LeakSummary) -> String {
+    format!(
+        "possible memory leak: {} more in every step, from {}",
+        Bytes(leak.bytes_per_step()),
+        file_name(line_or_unknown(&leak.site))
+    )
+}
+
+/// Describes a group: how much of the whole, what it is, and from which lines.
+fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
+    let bytes = format!("{} of {}", Bytes(group.bytes), Bytes(total_bytes));
+    let largest = &group.largest;
+    if group.is_values() {
+        return format!("{bytes} are {}{}", values(group), from(&group.lines));
+    }
+    let count = match group.count {
+        1 => "one array".to_owned(),
+        count => format!("{count} arrays"),
+    };
+    let kind = largest.kind.label();
+    match largest.kind {
+        EntryKind::Arrays => format!("{bytes} are {count}{}", from(&group.lines)),
+        EntryKind::OtherArrays => format!(
+            "{bytes} are {count} that the program does not use{}",
+            from(&group.lines)
+        ),
+        EntryKind::Program(Owner::Outputs) => match undonated(summary) {
+            Some(which) => format!("{bytes} are outputs: {which}"),
+            None => format!("{bytes} are outputs{}", named(group)),
+        },
+        _ => format!("{bytes} are {kind}{}", named(group)),
+    }
+}
+
+/// Describes values that a program computes, without their bytes.
+fn values(group: &CauseGroup) -> String {
+    let AttributionEntry {
+        shape,
+        kind,
+        stacked,
+        ..
+    } = &group.largest;
+    let stacked = match stacked {
+        true => ", one slice per iteration of a loop",
+        false => "",
+    };
+    match group.count {
+        1 => format!("one buffer of the {}, `{shape}`{stacked}", kind.label()),
+        count => format!("{count} buffers of the size of `{shape}`{stacked}"),
+    }
+}
+
+/// Names the largest entry of an owner.
+fn named(group: &CauseGroup) -> String {
+    let largest = &group.largest;
+    let name = match (largest.path.as_str(), largest.shape.as_str()) {
+        ("", "") => return from(&group.lines),
+        ("", shape) => format!("`{shape}`{}", from(&group.lines)),
+        (path, "") => format!("`{path}`"),
+        (path, shape) => format!("`{path}`, `{shape}`"),
+    };
+    match group.count {
+        1 => format!(": {name}"),
+        count => format!(" in {count} arrays, the largest {name}"),
+    }
+}
+
+/// Says from which lines something comes.
+fn from(lines: &[(String, u64)]) -> String {
+    let shown: Vec<&str> = lines
+        .iter()
+        .take(MAX_LINES)
+        .map(|(line, _)| file_name(line))
+        .collect();
+    let more = match lines.len().saturating_sub(MAX_LINES) {
+        0 => String::new(),
+        1 => " and 1 more line".to_owned(),
+        more => format!(" and {more} more lines"),
+    };
+    match shown[..] {
+        [] => String::new(),
+        [one] => format!(", from {one}"),
+        [first, second] if more.is_empty() => format!(", from {first} and {second}"),
+        _ => format!(", from {}{more}", shown.join(", ")),
+    }
+}
+
+/// Names the arguments that outputs replace, where most of the bytes of the outputs are theirs.
+fn undonated(summary: &RunSummary) -> Option<String> {
+    let attribution = summary.attribution.as_ref()?;
+    let program = summary.program_memory.as_ref()?;
+    let memory = &program.memory;
+    let kept: Vec<&Undonated> = memory
+        .undonated
+        .iter()
+        .filter(|one| !one.output.is_empty() && Some(program.program) == attribution.program)
+        .collect();
+    let bytes: u64 = kept.iter().map(|one| one.bytes).sum();
+    let largest = kept.iter().max_by_key(|one| one.bytes)?;
+    let which = match kept.len() {
+        1 => format!("`{}` is", largest.argument),
+        count => format!(
+            "`{}` and {} more arguments are",
+            largest.argument,
+            count - 1
+        ),
+    };
+    (bytes * 2 >= memory.bytes_of(Owner::Outputs))
+        .then(|| format!("{which} returned updated and not donated"))
+}
+
+/// Says what would remain without the largest part, or what comes next.
+fn remainder(cause: &Cause, summary: &RunSummary) -> Option<String> {
+    let Some(next) = &cause.next_peak else {
+        let second = cause.groups.get(1)?;
+        let is_large = second.bytes * 4 >= cause.total_bytes;
+        return is_large.then(|| format!("then: {}", group(second, cause.total_bytes, summary)));
+    };
+    let device = summary.critical_device()?;
+    let limit = Bytes(device.capacity_bytes);
+    let enough = match (
+        summary.is_refused(),
+        next.total_bytes > device.capacity_bytes,
+    ) {
+        (true, true) => format!(", still more than {limit}"),
+        (true, false) => format!(", less than {limit}"),
+        (false, _) => String::new(),
+    };
+    let what = match next.group.is_values() {
+        true => format!("{}{}", values(&next.group), from(&next.group.lines)),
+        false => next.group.largest.kind.label().to_owned(),
+    };
+    Some(format!(
+        "without that, about {} would remain{enough}; {} of it: {what}",
+        Bytes(next.total_bytes),
+        Bytes(next.group.bytes)
+    ))
+}
