@@ -226,6 +226,7 @@ fn amounts_at_the_end_of_the_range_are_drawn() {
         }],
         markers: Vec::new(),
         limit_bytes: Some(u64::MAX),
+        failed_request: None,
     };
     for content in [Content::Tree(tree), Content::Timeline(timeline)] {
         let report = only(content);

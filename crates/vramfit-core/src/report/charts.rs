@@ -38,6 +38,19 @@ pub struct Timeline {
     pub markers: Vec<Marker>,
     /// What no series can exceed, where there is such a limit.
     pub limit_bytes: Option<u64>,
+    /// The request that failed, where one did.
+    pub failed_request: Option<FailedRequest>,
+}
+
+/// What a request would have brought the use of memory to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FailedRequest {
+    /// In the timeline's unit.
+    pub position: u64,
+    /// The bytes in use then.
+    pub in_use_bytes: u64,
+    /// The bytes that it asked for.
+    pub requested_bytes: u64,
 }
 
 /// A series of a [`Timeline`].

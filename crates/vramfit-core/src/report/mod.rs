@@ -23,7 +23,7 @@ mod training;
 
 pub use charts::{
     AddressMap, Alternative, AlternativeKind, BufferLifetime, BufferLifetimes, Curve, Curves,
-    Marker, Node, Region, Segment, Series, Share, Timeline, Tradeoff, Tree,
+    FailedRequest, Marker, Node, Region, Segment, Series, Share, Timeline, Tradeoff, Tree,
 };
 pub use plan::{PlanRow, PlanSummary};
 pub(crate) use render::wrap;

@@ -19,9 +19,7 @@ pub(super) fn report(comparison: &Comparison) -> Report {
         Section::list("notes on these settings", comparison.notes.clone()),
         Section::list("not included", caveats.clone()),
         timeline::section(after),
-        arrays::at_peak(after),
-        arrays::between_steps(after),
-        arrays::at_end(after),
+        arrays::section(after),
         address_map::at_peak(after),
         address_map::at_end(after),
     ];

@@ -330,6 +330,7 @@ fn timeline(lifetimes: &BufferLifetimes, peak: u64, limit: u64) -> Timeline {
         ],
         markers,
         limit_bytes: Some(limit),
+        failed_request: None,
     }
 }
 

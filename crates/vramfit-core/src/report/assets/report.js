@@ -28,10 +28,17 @@ function drawMetrics(metrics, isText = false) {
 }
 
 function drawBar(bar) {
+  // Both are to scale: what exceeds the limit is hatched, behind a tick at the limit.
+  const scale = Math.max(bar.part, bar.whole, 1);
   const fill = makeElement("div", { className: "fill" });
-  fill.style.width = `${bar.whole ? Math.min(100, bar.part / bar.whole * 100) : 100}%`;
+  fill.style.width = `${Math.min(bar.part, bar.whole || bar.part) / scale * 100}%`;
   const amount = `${bytes(bar.part)} of ${bytes(bar.whole)}`;
   const track = makeElement("div", { className: "track", role: "img", ariaLabel: `${textAt(bar.label)} ${amount}` }, fill);
+  if (bar.part > bar.whole && bar.whole) {
+    const over = makeElement("div", { className: "excess" });
+    over.style.width = `${(bar.part - bar.whole) / scale * 100}%`;
+    track.append(over);
+  }
   track.title = `${count(bar.part)} of ${count(bar.whole)} bytes`;
   return makeElement("div", { className: bar.part > bar.whole ? "bar over" : bar.part ? "bar" : "bar none" }, makeElement("span", {}, textAt(bar.label)), track, makeElement("span", { className: "amount" }, amount));
 }

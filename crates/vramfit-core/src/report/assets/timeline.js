@@ -50,7 +50,9 @@ function drawTimeline(content) {
   const at = unpack(content.positions);
   const series = content.series.map((one) => ({ label: textAt(one.label), bytes: unpack(one.bytes) }));
   const markerAt = unpack(content.marker_positions), markerLabel = unpack(content.marker_labels);
-  const highest = series.reduce((max, one) => one.bytes.reduce((a, b) => Math.max(a, b), max), content.limit ?? 0);
+  const request = content.request;
+  const requested = request ? request.in_use + request.bytes : 0;
+  const highest = series.reduce((max, one) => one.bytes.reduce((a, b) => Math.max(a, b), max), Math.max(content.limit ?? 0, requested));
   const first = at[0] ?? 0, span = Math.max(1, (at[at.length - 1] ?? 1) - first);
   const TOP = 42, BOTTOM = 22, LEFT = 76, RIGHT = 8;
   let cursor = -1;
@@ -66,6 +68,7 @@ function drawTimeline(content) {
       drawSteps(ctx, at, one.bytes, first + span, x, y, index === 0);
       ctx.setLineDash([]);
     }
+    if (request) drawRequest(ctx, x, y, width);
     if (content.limit !== null) drawLimit(ctx, y, width);
     drawMarkers(ctx, x, y, width, height);
     setFont(ctx, 12);
@@ -103,6 +106,19 @@ function drawTimeline(content) {
     ctx.stroke();
     ctx.setLineDash([]);
     drawLabel(ctx, `limit ${bytes(content.limit)}`, LEFT, y(content.limit) - 11, LEFT, width - RIGHT, themeColor("--ink"));
+  }
+
+  /** Draws what the failed request would have added, as a step to the end of the run. */
+  function drawRequest(ctx, x, y, width) {
+    const left = Math.min(x(request.position), width - RIGHT - 14), right = width - RIGHT;
+    const top = y(requested), bottom = y(request.in_use);
+    ctx.fillStyle = ctx.strokeStyle = themeColor("--bad");
+    ctx.globalAlpha = 0.18;
+    ctx.fillRect(left, top, right - left, bottom - top);
+    ctx.globalAlpha = 1;
+    ctx.lineWidth = 1.5;
+    ctx.strokeRect(left, top, right - left, bottom - top);
+    drawLabel(ctx, `request for ${bytes(request.bytes)} failed`, left, top - 11, LEFT, right, themeColor("--bad"));
   }
 
   /** Draws the peak as a line with its label, and other markers as ticks. */

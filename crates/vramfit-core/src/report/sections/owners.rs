@@ -50,7 +50,7 @@ pub(in crate::report) fn tree(summary: &RunSummary) -> Option<Section> {
     }
     let mut tree = Tree::default();
     let min_bytes = attribution.total_bytes / MIN_SHOWN_FRACTION;
-    root.append_to(&mut tree, None, &title(summary, attribution), "", min_bytes);
+    root.append_to(&mut tree, None, "all memory in use", "", min_bytes);
     let title = "memory by owner, path and line";
     Some(Section::detail(title, Content::Tree(tree)))
 }
@@ -119,6 +119,12 @@ fn levels(entry: &AttributionEntry) -> Vec<String> {
     levels
 }
 
+/// Returns a line without its directories, and any other name as it is.
+fn short_site(name: &str) -> &str {
+    let is_site = name.contains(".py:") || name.contains("<ipython");
+    if is_site { file_name(name) } else { name }
+}
+
 /// Splits a pytree path: `state.params['dense'][3]` is `state`, `params`, `dense`, `3`.
 fn path_keys(path: &str) -> impl Iterator<Item = String> {
     let keys = path.split(['.', '[', ']', '\'', '"']);
@@ -158,7 +164,7 @@ impl OwnerNode {
             let Some((name, only)) = node.children.pop_first() else {
                 break;
             };
-            label = format!("{label} / {name}");
+            label = format!("{label} / {}", short_site(&name));
             node = only;
         }
         let index = tree.nodes.len() as u32;
@@ -181,7 +187,7 @@ impl OwnerNode {
                 continue;
             }
             let kind = child.kind;
-            child.append_to(tree, Some(index), &name, kind, min_bytes);
+            child.append_to(tree, Some(index), short_site(&name), kind, min_bytes);
         }
         if small_count > 0 {
             let label = format!("{small_count} smaller");

@@ -1,9 +1,9 @@
 //! Memory over the run, on the critical device.
 
-use crate::analysis::{DeviceSummary, RunSummary, TimelinePoint};
+use crate::analysis::{AllocationFailure, DeviceSummary, RunSummary, TimelinePoint};
 use crate::bytes::Bytes;
 use crate::report::phrases::gpu_suffix;
-use crate::report::{Content, Marker, Section, Series, Timeline};
+use crate::report::{Content, FailedRequest, Marker, Section, Series, Timeline};
 
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let device = summary.critical_device()?;
@@ -37,7 +37,18 @@ fn timeline(summary: &RunSummary, device: &DeviceSummary) -> Timeline {
         series: series.into_iter().flatten().collect(),
         markers: markers(summary, device),
         limit_bytes: device.limit(),
+        failed_request: failure(summary, device).map(|failure| FailedRequest {
+            position: failure.context.event,
+            in_use_bytes: failure.pool.in_use_bytes,
+            requested_bytes: failure.context.requested_bytes,
+        }),
     }
+}
+
+/// Returns the first request that failed on a device.
+fn failure<'a>(summary: &'a RunSummary, device: &DeviceSummary) -> Option<&'a AllocationFailure> {
+    let mut failures = summary.failures.iter();
+    failures.find(|failure| failure.device == device.device)
 }
 
 fn markers(summary: &RunSummary, device: &DeviceSummary) -> Vec<Marker> {
@@ -49,11 +60,15 @@ fn markers(summary: &RunSummary, device: &DeviceSummary) -> Vec<Marker> {
             format!("end of startup: first call of `{}`", step.name),
         );
     }
+    let failure = failure(summary, device);
     if let Some(peak) = &device.peak {
-        mark(peak.event, "peak".to_owned());
+        let label = match failure {
+            Some(_) => "most in use before the failure",
+            None => "peak",
+        };
+        mark(peak.event, label.to_owned());
     }
-    let mut failures = summary.failures.iter();
-    if let Some(failure) = failures.find(|failure| failure.device == device.device) {
+    if let Some(failure) = failure {
         let bytes = Bytes(failure.context.requested_bytes);
         mark(failure.context.event, format!("request for {bytes} failed"));
     }

@@ -24,7 +24,7 @@ pub(super) fn encode(report: &Report) -> Json {
     let metadata = encoder.metrics(&report.metadata);
     let kinds = encoder.kinds.iter().zip(colors(&encoder.kinds));
     let kinds: Vec<Json> = kinds
-        .map(|(name, color)| json!({"name": name, "light": color.light, "dark": color.dark}))
+        .map(|(name, color)| json!({"name": name.replace('_', " "), "light": color.light, "dark": color.dark}))
         .collect();
     json!({
         "sections": sections,
@@ -184,6 +184,9 @@ impl Encoder {
             "marker_positions": pack(markers.iter().map(|marker| marker.position)),
             "marker_labels": self.text_column(markers.iter().map(|marker| &marker.label[..])),
             "limit": timeline.limit_bytes,
+            "request": timeline.failed_request.map(|it| {
+                json!({"position": it.position, "in_use": it.in_use_bytes, "bytes": it.requested_bytes})
+            }),
         })
     }
 

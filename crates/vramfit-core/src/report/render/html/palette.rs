@@ -24,7 +24,7 @@ const HUES: [Color; 10] = [
     color("#16907f", "#45c0ac"), // teal
     color("#a8478f", "#d583c0"), // purple
     color("#c2a012", "#e3c644"), // ochre
-    color("#c64a41", "#ee847b"), // red
+    color("#5f6f86", "#a3b3c9"), // slate
     color("#55a6d3", "#93d0f2"), // sky
     color("#6b8f2c", "#a6cb60"), // olive
     color("#6a57b4", "#a08fe4"), // violet

@@ -1,6 +1,7 @@
 //! Memory over the run.
 
 use super::{BOTTOM, HEIGHT, LEFT, RIGHT, TOP, byte_axis, limit_line, truncate};
+use crate::bytes::Bytes;
 use crate::report::render::escape::markup;
 use crate::report::{Series, Timeline};
 
@@ -19,6 +20,7 @@ pub(super) fn draw(timeline: &Timeline) -> String {
     for (index, series) in timeline.series.iter().enumerate() {
         svg += &step_line(timeline, series, index, &scale);
     }
+    svg += &failed_request(timeline, &scale);
     svg += &limit(timeline, &scale);
     svg += &markers(timeline, &scale);
     svg + &legend(timeline)
@@ -34,7 +36,9 @@ struct Scale {
 impl Scale {
     fn new(timeline: &Timeline) -> Scale {
         let bytes = timeline.series.iter().flat_map(|series| &series.bytes);
-        let max = bytes.chain(&timeline.limit_bytes).max();
+        let request = timeline.failed_request;
+        let request = request.map(|it| it.in_use_bytes.saturating_add(it.requested_bytes));
+        let max = bytes.chain(&timeline.limit_bytes).chain(&request).max();
         Scale {
             first: timeline.positions.first().copied().unwrap_or(0),
             last: timeline.positions.last().copied().unwrap_or(0),
@@ -105,6 +109,28 @@ fn limit(timeline: &Timeline, scale: &Scale) -> String {
         return String::new();
     };
     limit_line(limit, scale.y(limit))
+}
+
+/// Draws what the failed request would have added, as a step to the end of the run.
+fn failed_request(timeline: &Timeline, scale: &Scale) -> String {
+    let Some(request) = timeline.failed_request else {
+        return String::new();
+    };
+    // At the end of the run it is still wide enough to be seen.
+    let x = scale.x(request.position).min(RIGHT - 14.0);
+    let total = request.in_use_bytes.saturating_add(request.requested_bytes);
+    let (top, bottom) = (scale.y(total), scale.y(request.in_use_bytes));
+    format!(
+        "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#b3261e\" \
+         fill-opacity=\"0.18\" stroke=\"#b3261e\" stroke-width=\"1.5\"/>\
+         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#b3261e\" font-weight=\"600\">request \
+         for {} failed</text>\n",
+        RIGHT - x,
+        bottom - top,
+        x - 6.0,
+        top + 12.0,
+        Bytes(request.requested_bytes)
+    )
 }
 
 /// Draws the peak with its label, and other markers as ticks with their label as a tooltip.

@@ -14,8 +14,12 @@ pub(super) fn timeline(timeline: &Timeline, columns: usize) -> Vec<String> {
     let Some(series) = timeline.series.first().filter(|it| !it.bytes.is_empty()) else {
         return Vec::new();
     };
+    let failed = timeline.failed_request.map(|request| request.position);
     let mut markers = timeline.markers.iter();
-    let peak = markers.find(|marker| marker.label.starts_with("peak"));
+    let peak = markers.find(|marker| match failed {
+        Some(position) => marker.position == position && marker.label.starts_with("request"),
+        None => marker.label.starts_with("peak"),
+    });
     let first = timeline.positions.first().copied().unwrap_or(0);
     let last = timeline.positions.last().copied().unwrap_or(0);
     let positions = timeline.positions.iter().copied();
