@@ -8,6 +8,11 @@ use crate::report::phrases::{file_name, line_or_unknown};
 /// Lines of one group that are named.
 const MAX_LINES: usize = 2;
 
+/// Constants that are less than one in so many of the bytes in use are not named.
+const MIN_CONSTANTS_FRACTION: u64 = 10;
+/// Nor are smaller ones.
+const MIN_CONSTANT_BYTES: u64 = 1 << 20;
+
 /// Returns what takes the memory, the most important first: at most three sentences.
 pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     let mut sentences = Vec::new();
@@ -19,6 +24,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
             "largest part: {}",
             group(first, cause.total_bytes, summary)
         ));
+        sentences.extend(constants(summary, cause.total_bytes));
         sentences.extend(remainder(&cause, summary));
     }
     sentences.truncate(3);
@@ -43,6 +49,21 @@ fn leak(leak: &LeakSummary) -> String {
     )
 }
 
+/// Names the program with the most constants, which lie outside of the pool.
+fn constants(summary: &RunSummary, total_bytes: u64) -> Option<String> {
+    let programs = summary.programs.iter().filter(|program| program.calls > 0);
+    let program = programs.max_by_key(|program| program.sizes.constant_bytes)?;
+    let bytes = program.sizes.constant_bytes;
+    (bytes * MIN_CONSTANTS_FRACTION >= total_bytes && bytes >= MIN_CONSTANT_BYTES).then(|| {
+        format!(
+            "outside the pool: {} are constants of `{}`, values that its function captured; pass them as \
+             arguments",
+            Bytes(bytes),
+            program.name
+        )
+    })
+}
+
 /// Describes a group: how much of the whole, what it is, and from which lines.
 fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     let bytes = format!("{} of {}", Bytes(group.bytes), Bytes(total_bytes));
@@ -56,10 +77,10 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     };
     let kind = largest.kind.label();
     match largest.kind {
-        EntryKind::Arrays => format!("{bytes} are {count}{}", from(&group.lines)),
+        EntryKind::Arrays => format!("{bytes} are {count}{}", origin(group)),
         EntryKind::OtherArrays => format!(
             "{bytes} are {count} that the program does not use{}",
-            from(&group.lines)
+            origin(group)
         ),
         EntryKind::Program(Owner::Outputs) => match undonated(summary) {
             Some(which) => format!("{bytes} are outputs: {which}"),
@@ -99,6 +120,15 @@ fn named(group: &CauseGroup) -> String {
     match group.count {
         1 => format!(": {name}"),
         count => format!(" in {count} arrays, the largest {name}"),
+    }
+}
+
+/// Says where arrays come from; where no line is known, what made them.
+fn origin(group: &CauseGroup) -> String {
+    match (group.lines.is_empty(), group.largest.made_by.as_str()) {
+        (true, "") => String::new(),
+        (true, made_by) => format!(", made by: {made_by}"),
+        (false, _) => from(&group.lines),
     }
 }
 

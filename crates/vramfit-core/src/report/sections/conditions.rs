@@ -4,7 +4,7 @@ use super::processes;
 use crate::analysis::{Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
-use crate::report::phrases::{at_line, mebibytes, range};
+use crate::report::phrases::{at_line, file_name, mebibytes, range};
 use crate::trace::{ProgramExit, UncaughtError};
 
 /// The conditions that the headline does not mention.
@@ -73,7 +73,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
         } => {
             let site = match cut.site.as_str() {
                 "" => String::new(),
-                site => format!(" ({site})"),
+                site => format!(" ({})", file_name(site)),
             };
             let exit = exit.map_or_else(String::new, |exit| {
                 format!("; the program then {}", ended(exit))
@@ -155,7 +155,7 @@ fn after_last(execution: Option<&LastExecution>) -> String {
 fn cause(error: &UncaughtError) -> String {
     let at = match error.site.as_str() {
         "" => String::new(),
-        site => format!(" at {site}"),
+        site => format!(" at {}", file_name(site)),
     };
     let message = match error.message.as_str() {
         "" => String::new(),
