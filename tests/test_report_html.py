@@ -77,7 +77,7 @@ def test_every_picture_is_drawn_without_complaint(chromium, pages, width, dark):
     page = chromium.open(path, width=width, dark=dark)
     forms = page.run("data.sections.map(section => section.type)")
     memory = {"bars", "metrics", "tree", "lifetimes", "timeline", "map", "table", "list"}
-    assert set(forms) == memory | {"curves", "breakdown", "tradeoff"}
+    assert set(forms) == memory | {"curves", "breakdown", "tradeoff", "stacks"}
     # Something is on each canvas: more than one color.
     colors = page.run(
         "[...document.querySelectorAll('canvas.base')].map(canvas => {"

@@ -10,7 +10,7 @@ use recorder::{MIB, Recorder, header, two_regions};
 use serde_json::{Value, json};
 use vramfit_core::analysis::{RunSummary, summarize};
 use vramfit_core::program::cost::{OperationTime, ProgramTime};
-use vramfit_core::report::{self, Content};
+use vramfit_core::report::{self, Content, Outcome};
 use vramfit_core::trace::{Event, Header, Note, ProgramSizes, Purpose, Reader, TextId};
 
 fn answer(trace: &[u8]) -> RunSummary {
@@ -421,7 +421,7 @@ fn every_key_of_the_json_is_documented() {
 #[test]
 fn a_report_is_data() {
     let report = report::Report::from_dryrun(&answer(&too_large()));
-    assert_eq!(report.success, Some(false));
+    assert_eq!(report.outcome, Outcome::Failure);
     assert!(report.to_text().starts_with(&report.headline));
     assert_eq!(report.json["oom"]["short_bytes"], 92 * MIB);
     let Content::Bars(bars) = &report.sections[0].content else {

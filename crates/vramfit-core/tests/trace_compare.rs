@@ -11,7 +11,7 @@ use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarize};
 use vramfit_core::gpu;
-use vramfit_core::report::Report;
+use vramfit_core::report::{Outcome, Report};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, RequestList};
 
@@ -174,7 +174,7 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     assert_eq!(whole.after.devices[0].peak_bytes, 600 * MIB);
     let report = Report::from_replay(&whole);
     assert!(
-        report.success.is_none() && report.headline.starts_with("unknown: the 200.0 MiB"),
+        report.outcome == Outcome::Unknown && report.headline.starts_with("unknown: the 200.0 MiB"),
         "{}",
         report.headline
     );

@@ -3,6 +3,8 @@
 //! Each part has a *kind*: a word such as `parameters` or `activations` that means the same, and has
 //! the same color, in all charts and tables of a report.
 
+use super::Table;
+
 /// Bytes divided among owners, level by level. Siblings add up to their parent exactly.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
@@ -177,6 +179,24 @@ pub struct Tradeoff {
     pub alternatives: Vec<Alternative>,
     /// What the bytes must not exceed, where there is such a limit.
     pub limit_bytes: Option<u64>,
+}
+
+/// Several totals side by side, each divided among owners.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stacks {
+    /// The totals.
+    pub stacks: Vec<Stack>,
+    /// The same as a table, for formats without charts.
+    pub table: Table,
+}
+
+/// One total of [`Stacks`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stack {
+    /// Its name.
+    pub label: String,
+    /// The kind of each owner, its name for people, and its bytes.
+    pub parts: Vec<(&'static str, &'static str, u64)>,
 }
 
 /// A point of a [`Tradeoff`].

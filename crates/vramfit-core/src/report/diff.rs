@@ -6,16 +6,22 @@ use std::collections::BTreeMap;
 
 use self::phrases::{MAX_PROGRAMS_NAMED, caveats, headline, setting};
 use super::phrases::short_line;
-use super::{Content, Metric, Report, Section, Table, Value, json};
+use super::{Content, Metric, Outcome, Report, Section, Stack, Stacks, Table, Value, json};
 use crate::analysis::{AttributionEntry, EntryKind};
-use crate::diff::{EntryDelta, EntryGroup, RunDiff, RunInfo};
+use crate::diff::{EntryDelta, EntryGroup, OwnerDelta, RunDiff, RunInfo};
 
 pub(super) fn report(difference: &RunDiff) -> Report {
     let caveats = caveats(difference);
     let mut sections = Vec::new();
     if !difference.owners.is_empty() {
-        let owners = Content::Table(by_owner(difference));
-        sections.push(Section::new("memory by owner", owners));
+        let stacks = Stacks {
+            stacks: vec![
+                stack("A", difference, |owner| owner.a_bytes),
+                stack("B", difference, |owner| owner.b_bytes),
+            ],
+            table: by_owner(difference),
+        };
+        sections.push(Section::new("memory by owner", Content::Stacks(stacks)));
     }
     if !difference.changes.is_empty() {
         let lines = Content::Table(by_line(difference));
@@ -29,8 +35,11 @@ pub(super) fn report(difference: &RunDiff) -> Report {
     }
     Report {
         title: "vramfit diff".to_owned(),
-        // As in every report: whether the run fits, here the one that is compared.
-        success: difference.b.fits,
+        // More memory is no success, and less of it is not always one.
+        outcome: match difference.b.fits {
+            Some(false) => Outcome::Failure,
+            _ => Outcome::Neutral,
+        },
         headline: headline(difference),
         cause: Vec::new(),
         sections,
@@ -47,6 +56,18 @@ fn change_value(bytes: i128) -> Value {
 pub(super) fn to_i64(bytes: i128) -> i64 {
     let max = i128::from(i64::MAX);
     bytes.clamp(-max, max) as i64
+}
+
+fn stack(label: &str, difference: &RunDiff, bytes: impl Fn(&OwnerDelta) -> u64) -> Stack {
+    let parts = difference.owners.iter();
+    let parts = parts.map(|owner| (owner.kind.id(), owner.kind.label(), bytes(owner)));
+    let mut parts: Vec<_> = parts.filter(|(_, _, bytes)| *bytes > 0).collect();
+    // The same order in both.
+    parts.sort_by_key(|(kind, _, _)| *kind);
+    Stack {
+        label: label.to_owned(),
+        parts,
+    }
 }
 
 fn by_owner(difference: &RunDiff) -> Table {

@@ -45,7 +45,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
     let details = details.into_iter().flatten().map(Section::into_detail);
     Report {
         title: "vramfit dryrun".to_owned(),
-        success: summary.fits(),
+        outcome: summary.fits().into(),
         headline: headline::headline(summary),
         cause: cause::sentences(summary),
         sections: brief.into_iter().flatten().chain(details).collect(),

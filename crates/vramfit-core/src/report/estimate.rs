@@ -43,7 +43,7 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     json["spare_bytes"] = json!(signed_difference(capacity_bytes, peak_bytes));
     Report {
         title: "vramfit estimate".to_owned(),
-        success: fits,
+        outcome: fits.into(),
         headline: headline(after, fits, peak_bytes, capacity_bytes),
         cause: cause::sentences(needed),
         sections: sections.into_iter().flatten().collect(),

@@ -23,7 +23,8 @@ mod training;
 
 pub use charts::{
     AddressMap, Alternative, AlternativeKind, BufferLifetime, BufferLifetimes, Curve, Curves,
-    FailedRequest, Marker, Node, Region, Segment, Series, Share, Timeline, Tradeoff, Tree,
+    FailedRequest, Marker, Node, Region, Segment, Series, Share, Stack, Stacks, Timeline, Tradeoff,
+    Tree,
 };
 pub use plan::{PlanRow, PlanSummary};
 pub(crate) use render::wrap;
@@ -39,8 +40,8 @@ use crate::train::MetricsLog;
 pub struct Report {
     /// The command that it comes from, such as `vramfit dryrun`.
     pub title: String,
-    /// Whether the run fits, or the training run finished; `None` when that is unknown.
-    pub success: Option<bool>,
+    /// Whether the run fits, or the training run finished.
+    pub outcome: Outcome,
     /// The result in one sentence.
     pub headline: String,
     /// What takes the memory, in sentences; may be empty.
@@ -51,6 +52,30 @@ pub struct Report {
     pub metadata: Vec<Metric>,
     /// What `--json` prints.
     pub json: serde_json::Value,
+}
+
+/// The answer of a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// The run fits, or is finished.
+    Success,
+    /// It does not.
+    Failure,
+    /// Nobody knows.
+    #[default]
+    Unknown,
+    /// The report answers another question.
+    Neutral,
+}
+
+impl From<Option<bool>> for Outcome {
+    fn from(success: Option<bool>) -> Self {
+        match success {
+            Some(true) => Outcome::Success,
+            Some(false) => Outcome::Failure,
+            None => Outcome::Unknown,
+        }
+    }
 }
 
 /// A part of a report.
@@ -120,6 +145,8 @@ pub enum Content {
     Breakdown(Vec<Share>),
     /// Alternatives by bytes and cost.
     Tradeoff(Tradeoff),
+    /// Several totals, divided among owners.
+    Stacks(Stacks),
 }
 
 /// A named value.
@@ -148,7 +175,7 @@ impl Metric {
 }
 
 /// Rows and columns. The first column holds names, the others values.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Headings.
     pub columns: Vec<String>,

@@ -172,7 +172,7 @@ pub(super) fn report(summary: PlanSummary) -> Report {
     let metadata = summary.metadata.iter();
     Report {
         title: "vramfit plan".to_owned(),
-        success: summary.success,
+        outcome: summary.success.into(),
         sections,
         metadata: metadata
             .map(|(label, text)| Metric::text(label, text.clone()))

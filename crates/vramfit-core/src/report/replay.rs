@@ -25,7 +25,7 @@ pub(super) fn report(comparison: &Comparison) -> Report {
     ];
     Report {
         title: "vramfit replay".to_owned(),
-        success: comparison.fits(),
+        outcome: comparison.fits().into(),
         headline: headline(comparison),
         cause: Vec::new(),
         sections: sections.into_iter().flatten().collect(),

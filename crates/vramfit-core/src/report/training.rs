@@ -15,7 +15,7 @@ pub(super) fn report(log: &MetricsLog) -> Report {
     }
     Report {
         title: "vramfit train".to_owned(),
-        success: Some(matches!(log.stop_reason(), Some("finished" | "early"))),
+        outcome: (Some(matches!(log.stop_reason(), Some("finished" | "early")))).into(),
         headline: headline(log),
         cause: Vec::new(),
         sections,

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use vramfit_core::Bytes;
 use vramfit_core::report::{
     AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes, Content, Curve,
-    Curves, Marker, Metric, Node, Region, Report, Section, Segment, Series, Share, Table, Timeline,
-    Tradeoff, Tree, Value,
+    Curves, Marker, Metric, Node, Outcome, Region, Report, Section, Segment, Series, Share, Stack,
+    Stacks, Table, Timeline, Tradeoff, Tree, Value,
 };
 
 use self::program::{at_peak, lifetimes};
@@ -54,6 +54,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
         section("loss", Content::Curves(curves())),
         section("time breakdown", Content::Breakdown(shares())),
         section("alternatives", Content::Tradeoff(tradeoff())),
+        section("both runs", Content::Stacks(stacks())),
         section(
             "ways to reduce memory",
             Content::List(vec![
@@ -71,7 +72,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
     ];
     Report {
         title: "vramfit dryrun".to_owned(),
-        success: Some(true),
+        outcome: Outcome::Success,
         headline: format!(
             "fits: peak {} of {} on h100-80g, {} to spare",
             Bytes(peak),
@@ -120,6 +121,7 @@ pub(crate) fn nothing() -> Report {
         Content::Curves(Curves::default()),
         Content::Breakdown(Vec::new()),
         Content::Tradeoff(Tradeoff::default()),
+        Content::Stacks(Stacks::default()),
         Content::List(Vec::new()),
     ];
     let mut report = sample(20);
@@ -177,6 +179,7 @@ pub(crate) fn hostile() -> Report {
             Content::Tradeoff(tradeoff) => {
                 HOSTILE.clone_into(&mut tradeoff.alternatives[0].label);
             }
+            Content::Stacks(stacks) => HOSTILE.clone_into(&mut stacks.stacks[0].label),
             Content::Breakdown(shares) => HOSTILE.clone_into(&mut shares[0].label),
             Content::AddressMap(map) => {
                 HOSTILE.clone_into(&mut map.caption);
@@ -188,6 +191,28 @@ pub(crate) fn hostile() -> Report {
         }
     }
     report
+}
+
+fn stacks() -> Stacks {
+    let stack = |label: &str, bytes: u64| Stack {
+        label: label.to_owned(),
+        parts: vec![
+            ("parameters", "parameters", GIB),
+            ("activations", "saved activations", bytes),
+        ],
+    };
+    Stacks {
+        stacks: vec![stack("A", GIB), stack("B", 3 * GIB)],
+        table: Table {
+            columns: vec!["owner".into(), "A".into(), "B".into()],
+            rows: vec![vec![
+                Value::Text("saved activations".into()),
+                Value::Bytes(GIB),
+                Value::Bytes(3 * GIB),
+            ]],
+            note: String::new(),
+        },
+    }
 }
 
 fn tradeoff() -> Tradeoff {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::report::Report;
+use vramfit_core::report::{Outcome, Report};
 use vramfit_core::{Error, Result};
 
 use crate::files::{is_standard_output, writable, write};
@@ -115,5 +115,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         write(path, text, args.force)?;
         output.info(&format!("written to {}", path.display()));
     }
-    Ok(Status::from_answer(report.success))
+    Ok(match report.outcome {
+        Outcome::Success | Outcome::Neutral => Status::Yes,
+        Outcome::Failure => Status::No,
+        Outcome::Unknown => Status::Unknown,
+    })
 }

@@ -13,6 +13,7 @@ const RENDERERS = {
   curves: drawCurves,
   breakdown: drawBreakdown,
   tradeoff: drawTradeoff,
+  stacks: drawStacks,
 };
 
 function drawMetrics(metrics, isText = false) {

@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 use super::packing::{StringPool, pack};
 use super::palette::colors;
 use crate::report::{
-    AddressMap, Bar, BufferLifetimes, Content, Curves, Metric, Report, Share, Table, Timeline,
-    Tradeoff, Tree, Value,
+    AddressMap, Bar, BufferLifetimes, Content, Curves, Metric, Report, Share, Stacks, Table,
+    Timeline, Tradeoff, Tree, Value,
 };
 
 /// Returns the data of a report, not yet escaped.
@@ -59,6 +59,7 @@ impl Encoder {
             Content::Curves(curves) => self.curves(curves),
             Content::Breakdown(shares) => self.breakdown(shares),
             Content::Tradeoff(tradeoff) => self.tradeoff(tradeoff),
+            Content::Stacks(stacks) => self.stacks(stacks),
         }
     }
 
@@ -256,6 +257,19 @@ impl Encoder {
             "alternatives": alternatives,
             "limit": tradeoff.limit_bytes,
         })
+    }
+
+    fn stacks(&mut self, stacks: &Stacks) -> Json {
+        let encoded = stacks.stacks.iter().map(|stack| {
+            json!({
+                "label": self.strings.intern(&stack.label),
+                "kind": self.kind_column(stack.parts.iter().map(|(kind, _, _)| *kind)),
+                "name": self.text_column(stack.parts.iter().map(|(_, name, _)| *name)),
+                "bytes": pack(stack.parts.iter().map(|(_, _, bytes)| *bytes)),
+            })
+        });
+        let encoded: Vec<Json> = encoded.collect();
+        json!({"type": "stacks", "stacks": encoded})
     }
 
     fn breakdown(&mut self, shares: &[Share]) -> Json {

@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::escape::{data_block, markup};
-use crate::report::Report;
+use crate::report::{Outcome, Report};
 
 const PAGE: &str = include_str!("../../assets/report.html");
 const STYLE: &str = include_str!("../../assets/report.css");
@@ -29,6 +29,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../assets/map.js"),
     include_str!("../../assets/curves.js"),
     include_str!("../../assets/tradeoff.js"),
+    include_str!("../../assets/stacks.js"),
     include_str!("../../assets/report.js"),
 );
 
@@ -40,10 +41,11 @@ pub(in crate::report) fn render(report: &Report) -> String {
         sha256(STYLE)
     );
     let data = data_block(&data::encode(report).to_string());
-    let outcome = match report.success {
-        Some(true) => "success",
-        Some(false) => "failure",
-        None => "unknown",
+    let outcome = match report.outcome {
+        Outcome::Success => "success",
+        Outcome::Failure => "failure",
+        Outcome::Unknown => "unknown",
+        Outcome::Neutral => "neutral",
     };
     let mut page = String::with_capacity(data.len() + SCRIPT.len() + STYLE.len() + (1 << 16));
     // One pass: what was filled in is not searched for placeholders.

@@ -107,6 +107,7 @@ fn render_content(content: &Content, columns: usize) -> Vec<String> {
         Content::Curves(curves) => curves::curves(curves, columns),
         Content::Breakdown(shares) => curves::breakdown(shares, columns),
         Content::Tradeoff(tradeoff) => tradeoff::render(tradeoff, columns),
+        Content::Stacks(stacks) => table::render(&stacks.table, columns),
     }
 }
 
