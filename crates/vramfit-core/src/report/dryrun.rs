@@ -10,12 +10,18 @@ use crate::analysis::RunSummary;
 
 pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
-    let not_included = Section::new("not included", Content::List(caveats.clone()));
+    // Values that decide shapes make every figure uncertain; the other caveats are the same for all runs.
+    let (shapes, others): (Vec<String>, Vec<String>) = caveats
+        .iter()
+        .cloned()
+        .partition(|caveat| Some(caveat) == placeholders::shapes_caveat(summary).as_ref());
+    let not_included = Section::new("not included", Content::List(others));
     let brief = [
         overview::usage(summary),
         conditions::section(summary),
         processes::section(summary),
         failure::likely_cause(summary),
+        Section::list("not included", shapes),
         advice::section(summary),
         overview::metrics(summary),
         owners::by_kind(summary),

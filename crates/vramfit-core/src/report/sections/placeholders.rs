@@ -80,7 +80,7 @@ fn describe(reason: CallbackSkip) -> &'static str {
 }
 
 /// Arrays that have another size on a GPU.
-pub(super) fn shapes_caveat(summary: &RunSummary) -> Option<String> {
+pub(in crate::report) fn shapes_caveat(summary: &RunSummary) -> Option<String> {
     let shapes: u64 = summary.unknown_reads.iter().map(|line| line.shapes).sum();
     let first = summary.unknown_reads.first().filter(|_| shapes > 0)?;
     let at = match first.site.as_str() {
