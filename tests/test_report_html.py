@@ -259,7 +259,7 @@ def test_hostile_names_are_inert(chromium, pages):
 
 def test_pictures_of_nothing_are_empty_and_no_failure(chromium, pages):
     page = chromium.open(pages("nothing"))
-    assert page.run("document.querySelectorAll('section').length") == 11
+    assert page.run("document.querySelectorAll('section').length") == 12
     for form in ("tree", "lifetimes", "timeline", "curves"):
         page.box(f"section[data-type={form}]")
         left, top, width, height = page.box(f"section[data-type={form}] > div")
