@@ -7,6 +7,9 @@ use super::snapshot::{PoolRow, ProcessRow, Reading};
 use super::state::State;
 use super::table;
 
+/// Samples of the history that are shown.
+const MAX_HISTORY: usize = 60;
+
 /// Returns the lines about the selected process; `None` where none is.
 pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
     let (gpu, row) = state.selected()?;
@@ -21,12 +24,36 @@ pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
         ),
         readings(row),
     ];
+    lines.extend(
+        row.warnings()
+            .iter()
+            .map(|warning| format!("warning    {warning}")),
+    );
+    lines.extend(history(&state.history(&gpu.label, row.pid), row));
     match &row.pool {
         None => lines
             .push("pool       not published: start the program with `vramfit run -- …`".to_owned()),
         Some(pool) => lines.extend(published(row, pool)),
     }
     Some(lines.into_iter().map(Line::from).collect())
+}
+
+/// Memory in use over the last samples, as a row of bars; the highest is the limit of the pool.
+fn history(bytes: &[u64], row: &ProcessRow) -> Option<String> {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let shown = &bytes[bytes.len().saturating_sub(MAX_HISTORY)..];
+    let highest = shown.iter().copied().max()?;
+    let limit = row.limit.bytes().unwrap_or(highest).max(highest).max(1);
+    let bar = |bytes: &u64| {
+        let level = u128::from(*bytes) * BARS.len() as u128 / u128::from(limit);
+        BARS[(level as usize).min(BARS.len() - 1)]
+    };
+    let bars: String = shown.iter().map(bar).collect();
+    Some(format!(
+        "in use     {bars} of {}, samples: {}",
+        Bytes(limit),
+        shown.len()
+    ))
 }
 
 fn readings(row: &ProcessRow) -> String {

@@ -69,6 +69,46 @@ pub(super) struct ProcessRow {
     pub(super) pool: Option<PoolRow>,
 }
 
+impl ProcessRow {
+    /// Returns what about its pool needs attention: that it is nearly full, or that its free memory lies in
+    /// small blocks.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let Some(in_use) = self.in_use.bytes() else {
+            return warnings;
+        };
+        let limit = self.limit.bytes().filter(|limit| *limit > 0);
+        if let Some(limit) = limit
+            && in_use.saturating_mul(100) >= limit.saturating_mul(NEARLY_FULL_PERCENT)
+        {
+            let percent = in_use.saturating_mul(100) / limit;
+            warnings.push(format!("the pool is {percent} % full"));
+        }
+        let free = self
+            .reserved
+            .bytes()
+            .map(|bytes| bytes.saturating_sub(in_use));
+        if let (Some(free), Some(largest)) = (free, self.largest_free.bytes())
+            && free.saturating_mul(MIN_FREE_FRACTION) >= limit.unwrap_or(u64::MAX)
+            && largest.saturating_mul(SMALL_BLOCK_FRACTION) < free
+        {
+            warnings.push(format!(
+                "the largest free block has {} of {} free",
+                Bytes(largest),
+                Bytes(free)
+            ));
+        }
+        warnings
+    }
+}
+
+/// A pool of which so much is in use is nearly full.
+const NEARLY_FULL_PERCENT: u64 = 95;
+/// Fragmentation matters if one in so many bytes of the pool is free,
+const MIN_FREE_FRACTION: u64 = 20;
+/// and the largest free block has less than one in so many of them.
+const SMALL_BLOCK_FRACTION: u64 = 4;
+
 /// What else a process publishes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct PoolRow {
@@ -137,6 +177,7 @@ impl Snapshot {
                 }
             }
         }
+        number_alike(&mut unmapped);
         rows.append(&mut unmapped);
         for row in &mut rows {
             compute_totals(row);
@@ -242,6 +283,18 @@ fn unmapped_gpu(stats: &PublishedStats, device: usize) -> GpuRow {
         used: driver.clone(),
         processes: vec![published_row(stats, device, driver)],
         ..GpuRow::default()
+    }
+}
+
+/// Numbers GPUs that would have the same label.
+fn number_alike(gpus: &mut [GpuRow]) {
+    let labels: Vec<String> = gpus.iter().map(|gpu| gpu.label.clone()).collect();
+    for (at, gpu) in gpus.iter_mut().enumerate() {
+        let is_alike = |label: &&String| **label == labels[at];
+        if labels.iter().filter(is_alike).count() > 1 {
+            let number = labels[..at].iter().filter(is_alike).count() + 1;
+            gpu.label = format!("{} #{number}", labels[at]);
+        }
     }
 }
 

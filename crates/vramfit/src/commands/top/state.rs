@@ -1,4 +1,7 @@
-//! What is on the screen: the last board, and what the person has chosen. Pure: events in, state out.
+//! What is on the screen: a sample, and what the person has chosen. Pure: events in, state out.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use super::snapshot::{ProcessRow, Snapshot};
 
@@ -15,7 +18,14 @@ pub(super) enum Action {
     Last,
     Details,
     GroupByGpu,
+    /// Sort by the next column.
+    Sort,
     OnlyJax,
+    /// Stop at what is shown, or go on.
+    Pause,
+    /// Show the sample before, or after.
+    StepBack,
+    StepForward,
     StartFilter,
     /// A letter of the filter.
     Letter(char),
@@ -25,6 +35,62 @@ pub(super) enum Action {
     /// One step back: out of help, of details, of the filter.
     Back,
 }
+
+/// The order of the processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Those of one GPU together.
+    #[default]
+    Gpu,
+    Driver,
+    Reserved,
+    InUse,
+    Peak,
+    LargestFree,
+}
+
+impl Order {
+    const ALL: [Order; 6] = [
+        Order::Gpu,
+        Order::Driver,
+        Order::Reserved,
+        Order::InUse,
+        Order::Peak,
+        Order::LargestFree,
+    ];
+
+    fn next(self) -> Self {
+        let at = Order::ALL.iter().position(|order| *order == self);
+        Order::ALL[(at.unwrap_or(0) + 1) % Order::ALL.len()]
+    }
+
+    /// Returns the heading of the column that decides; `None` where GPUs do.
+    pub(super) fn column(self) -> Option<&'static str> {
+        Some(match self {
+            Order::Gpu => return None,
+            Order::Driver => "DRIVER",
+            Order::Reserved => "RESERVED",
+            Order::InUse => "IN USE",
+            Order::Peak => "PEAK",
+            Order::LargestFree => "LRG FREE",
+        })
+    }
+
+    fn bytes(self, row: &ProcessRow) -> Option<u64> {
+        match self {
+            Order::Gpu => None,
+            // Without a driver the pools are all that is known.
+            Order::Driver => row.driver.bytes().or(row.reserved.bytes()),
+            Order::Reserved => row.reserved.bytes(),
+            Order::InUse => row.in_use.bytes(),
+            Order::Peak => row.peak.bytes(),
+            Order::LargestFree => row.largest_free.bytes(),
+        }
+    }
+}
+
+/// Samples that one can go back by.
+const MAX_PAST: usize = 600;
 
 /// Rows that a page key moves by.
 const PAGE: usize = 10;
@@ -39,11 +105,15 @@ pub(super) struct State {
     pub(super) filter: String,
     pub(super) is_editing: bool,
     pub(super) only_jax: bool,
-    pub(super) group_by_gpu: bool,
+    pub(super) order: Order,
     pub(super) shows_details: bool,
     pub(super) shows_help: bool,
     pub(super) has_ended: bool,
     pub(super) color: bool,
+    /// The last samples, the newest last.
+    past: VecDeque<Snapshot>,
+    /// How many samples before the newest one is shown; `None` unless paused.
+    paused_back: Option<usize>,
     selected: usize,
 }
 
@@ -56,17 +126,57 @@ impl State {
             filter: String::new(),
             is_editing: false,
             only_jax: false,
-            group_by_gpu: true,
+            order: Order::Gpu,
             shows_details: false,
             shows_help: false,
             has_ended: false,
             color,
+            past: VecDeque::new(),
+            paused_back: None,
             selected: 0,
         }
     }
 
-    /// Takes a new board; the same process stays selected.
+    /// Takes a new sample; while paused, it is only kept.
     pub(super) fn update(&mut self, snapshot: Snapshot) {
+        self.past.push_back(snapshot);
+        if self.past.len() > MAX_PAST {
+            self.past.pop_front();
+        }
+        if let Some(back) = &mut self.paused_back {
+            *back = (*back + 1).min(self.past.len() - 1);
+        } else if let Some(newest) = self.past.back() {
+            self.show(newest.clone());
+        }
+    }
+
+    /// Says whether it is paused, and by how many samples the screen is behind.
+    pub(super) fn samples_behind(&self) -> Option<usize> {
+        self.paused_back
+    }
+
+    /// Returns the memory in use by a process in the samples up to the one that is shown, the newest last.
+    pub(super) fn history(&self, gpu: &str, pid: u32) -> Vec<u64> {
+        let shown = self.past.len() - self.paused_back.unwrap_or(0).min(self.past.len());
+        let rows = self.past.iter().take(shown).filter_map(|snapshot| {
+            let gpu = snapshot.gpus.iter().find(|one| one.label == gpu)?;
+            let row = gpu.processes.iter().find(|row| row.pid == pid)?;
+            row.in_use.bytes()
+        });
+        rows.collect()
+    }
+
+    /// Shows an older or newer sample, and pauses.
+    fn step(&mut self, back: usize) {
+        let back = back.min(self.past.len().saturating_sub(1));
+        self.paused_back = Some(back);
+        if let Some(snapshot) = self.past.get(self.past.len().wrapping_sub(back + 1)) {
+            self.show(snapshot.clone());
+        }
+    }
+
+    /// Shows a sample; the same process stays selected.
+    fn show(&mut self, snapshot: Snapshot) {
         let identity = |state: &State| {
             let rows = state.rows();
             rows.get(state.selected)
@@ -97,7 +207,20 @@ impl State {
             Action::First => self.selected = 0,
             Action::Last => self.selected = last,
             Action::Details => self.shows_details = !self.shows_details,
-            Action::GroupByGpu => self.group_by_gpu = !self.group_by_gpu,
+            Action::GroupByGpu => {
+                self.order = match self.order {
+                    Order::Gpu => Order::Driver,
+                    _ => Order::Gpu,
+                };
+            }
+            Action::Sort => self.order = self.order.next(),
+            Action::Pause if self.paused_back.is_some() => {
+                self.step(0);
+                self.paused_back = None;
+            }
+            Action::Pause => self.paused_back = Some(0),
+            Action::StepBack => self.step(self.paused_back.unwrap_or(0) + 1),
+            Action::StepForward => self.step(self.paused_back.unwrap_or(0).saturating_sub(1)),
             Action::OnlyJax => self.only_jax = !self.only_jax,
             Action::StartFilter => self.is_editing = true,
             Action::Letter(letter) => self.filter.push(letter),
@@ -122,10 +245,8 @@ impl State {
             .filter(|(_, row)| !self.only_jax || row.pool.is_some())
             .filter(|(_, row)| self.matches_filter(row))
             .collect();
-        if !self.group_by_gpu {
-            rows.sort_by_key(|(_, row)| {
-                std::cmp::Reverse(row.driver.bytes().or(row.reserved.bytes()))
-            });
+        if self.order != Order::Gpu {
+            rows.sort_by_key(|(_, row)| Reverse(self.order.bytes(row)));
         }
         rows
     }
@@ -201,6 +322,69 @@ mod tests {
         assert_eq!(pids(&state), [3, 2, 1]);
         state.act(Action::OnlyJax);
         assert_eq!(pids(&state), [3, 2]);
+    }
+
+    #[test]
+    fn each_column_sorts_in_turn() {
+        let mut state = state();
+        assert_eq!(state.order.column(), None);
+        for name in ["DRIVER", "RESERVED", "IN USE", "PEAK", "LRG FREE"] {
+            state.act(Action::Sort);
+            assert_eq!(state.order.column(), Some(name));
+        }
+        state.act(Action::Sort);
+        assert_eq!(state.order, Order::Gpu);
+    }
+
+    #[test]
+    fn a_pause_keeps_what_is_shown_and_steps_go_back() {
+        let mut state = state();
+        let first = state.snapshot.clone();
+        let later = |at_unix_ms| Snapshot {
+            at_unix_ms,
+            ..first.clone()
+        };
+        state.update(later(1));
+        state.act(Action::Pause);
+        state.update(later(2));
+        assert_eq!(
+            (state.snapshot.at_unix_ms, state.samples_behind()),
+            (1, Some(1))
+        );
+        state.act(Action::StepBack);
+        assert_eq!(state.snapshot.at_unix_ms, 0);
+        state.act(Action::StepBack);
+        assert_eq!(state.samples_behind(), Some(2));
+        state.act(Action::StepForward);
+        assert_eq!(state.snapshot.at_unix_ms, 1);
+        state.act(Action::Pause);
+        assert_eq!(
+            (state.snapshot.at_unix_ms, state.samples_behind()),
+            (2, None)
+        );
+    }
+
+    #[test]
+    fn the_history_of_a_process_ends_with_what_is_shown() {
+        let mut state = State::new(None, "1 s".to_owned(), false);
+        for bytes in [1, 2, 3] {
+            let row = ProcessRow {
+                in_use: Reading::Bytes(bytes),
+                ..process(7, "train.py", 1, true)
+            };
+            state.update(Snapshot {
+                gpus: vec![GpuRow {
+                    label: "GPU 0".to_owned(),
+                    processes: vec![row],
+                    ..GpuRow::default()
+                }],
+                ..Snapshot::default()
+            });
+        }
+        assert_eq!(state.history("GPU 0", 7), [1, 2, 3]);
+        state.act(Action::StepBack);
+        assert_eq!(state.history("GPU 0", 7), [1, 2]);
+        assert_eq!(state.history("GPU 0", 8), [] as [u64; 0]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use vramfit_core::Bytes;
 use vramfit_core::published::Liveness;
 
 use super::snapshot::{ProcessRow, Reading};
+use super::state::Order;
 
 /// Narrower than this, a table would have no room for the command.
 pub(super) const MIN_TABLE_COLUMNS: usize = 60;
@@ -45,12 +46,17 @@ impl Columns {
         self.width.saturating_sub(taken).max(4)
     }
 
-    pub(super) fn heading(self) -> Line<'static> {
+    pub(super) fn heading(self, order: Order) -> Line<'static> {
         let names = ["DRIVER", "RESERVED", "IN USE", "PEAK", "LRG FREE"];
         let mut text = format!("  {:>7} ", "PID");
         text.push_str(&self.texts("USER", "CONTAINER", "COMMAND"));
         for name in names.iter().take(self.numbers) {
-            text.push_str(&format!("{name:>NUMBER_COLUMNS$}"));
+            let mark = if order.column() == Some(name) {
+                "▼"
+            } else {
+                ""
+            };
+            text.push_str(&format!("{:>NUMBER_COLUMNS$}", format!("{mark}{name}")));
         }
         text.push_str("  STATE");
         Line::from(Span::styled(
@@ -105,7 +111,12 @@ impl Columns {
                 }
             });
         }
-        let state = liveness(row.liveness);
+        let mark = if row.warnings().is_empty() {
+            ""
+        } else {
+            " [!]"
+        };
+        let state = liveness(row.liveness) + mark;
         let marker = if is_selected { "> " } else { "  " };
         let command = program(row.command.as_deref().unwrap_or("(unknown)"));
         let style = style(row, is_selected, color);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{GpuRow, ProcessRow, Reading, Snapshot};
 use super::state::{Action, State};
 use super::{recording, view};
 
@@ -73,6 +73,48 @@ fn s17_details_and_help_and_a_filter() {
 #[test]
 fn v7_without_a_driver_virtual_gpus_are_shown_and_why_there_are_no_others() {
     expect_screen("no-driver", &demo(1), 80, 24);
+}
+
+#[test]
+fn a_pool_that_needs_attention_is_marked() {
+    const GIB: u64 = 1 << 30;
+    let process = |pid, in_use, largest_free| ProcessRow {
+        pid,
+        in_use: Reading::Bytes(in_use),
+        reserved: Reading::Bytes(10 * GIB),
+        limit: Reading::Bytes(10 * GIB),
+        largest_free: Reading::Bytes(largest_free),
+        ..ProcessRow::default()
+    };
+    let full = process(1, 975 * GIB / 100, GIB / 4);
+    assert_eq!(full.warnings(), ["the pool is 97 % full"]);
+    let fragmented = process(2, 6 * GIB, GIB / 2);
+    assert_eq!(
+        fragmented.warnings(),
+        ["the largest free block has 512.0 MiB of 4.0 GiB free"]
+    );
+    let fine = process(3, 6 * GIB, 3 * GIB);
+    assert_eq!(fine.warnings(), [] as [&str; 0]);
+    let mut state = State::new(None, "1s".to_owned(), false);
+    state.update(Snapshot {
+        gpus: vec![GpuRow {
+            label: "GPU 0".to_owned(),
+            processes: vec![full, fragmented, fine],
+            ..GpuRow::default()
+        }],
+        ..Snapshot::default()
+    });
+    state.act(Action::Details);
+    let shown = screen(&state, 100, 30);
+    assert_eq!(shown.matches("- [!]").count(), 2);
+    assert!(
+        shown.contains("[!] 1 on GPU 0: the pool is 97 % full"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("in use     █ of 10.0 GiB, samples: 1"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -4,9 +4,9 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Clear, Paragraph};
+use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use super::state::State;
+use super::state::{Order, State};
 use super::table::{Columns, footnote_letter};
 use super::{details, gpu_lines};
 
@@ -19,7 +19,9 @@ const KEYS: &[(&str, &str)] = &[
         "/",
         "filter by command, user, container or PID; Esc clears it",
     ),
-    ("t", "group by GPU, or sort by memory"),
+    ("t s", "group by GPU; sort by the next column"),
+    ("Space", "pause, or continue"),
+    ("← →", "the sample before, or after"),
     ("a", "show all processes, or only JAX"),
 ];
 
@@ -41,9 +43,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let rows = usize::from(area.height);
     let room = rows.saturating_sub(layout.head.len() + 1);
     let notes = layout.notes.len().min(room / 3);
-    let detail_rows = details
-        .as_ref()
-        .map_or(0, |lines| (lines.len() + 2).min(room / 2));
+    let inner = usize::from(area.width).saturating_sub(2).max(1);
+    let wrapped = |line: &Line<'_>| line.width().div_ceil(inner).max(1);
+    let detail_rows = details.as_ref().map_or(0, |lines| {
+        let rows: usize = lines.iter().map(wrapped).sum();
+        (rows + 2).min(room / 2)
+    });
     let [head, body, middle, low, keys] = Layout::vertical([
         Constraint::Length(layout.head.len() as u16),
         Constraint::Min(1),
@@ -61,7 +66,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     frame.render_widget(Paragraph::new(shown), body);
     if let Some(lines) = details {
         frame.render_widget(
-            Paragraph::new(lines).block(Block::bordered().title(" details ")),
+            Paragraph::new(lines)
+                .wrap(Wrap { trim: false })
+                .block(Block::bordered().title(" details ")),
             middle,
         );
     }
@@ -81,11 +88,11 @@ pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
     let snapshot = &state.snapshot;
     let rows = state.rows();
     if columns.is_table() && !rows.is_empty() {
-        body.push(columns.heading());
+        body.push(columns.heading(state.order));
     }
     let mut gpu_before = None;
     for (position, (gpu, row)) in rows.iter().enumerate() {
-        if state.group_by_gpu && gpu_before != Some(*gpu) {
+        if state.order == Order::Gpu && gpu_before != Some(*gpu) {
             let first = gpu_before.map_or(0, |before| before + 1);
             push_gpus(&mut body, state, first..*gpu + 1, width);
             gpu_before = Some(*gpu);
@@ -97,7 +104,7 @@ pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
         let lines = columns.row(row, &mut reasons, is_selected, state.color);
         body.extend(lines);
     }
-    if state.group_by_gpu {
+    if state.order == Order::Gpu {
         let first = gpu_before.map_or(0, |before| before + 1);
         push_gpus(&mut body, state, first..snapshot.gpus.len(), width);
     }
@@ -109,6 +116,12 @@ pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
         .zip(&reasons)
         .map(|(number, why)| Line::from(format!("[{}] {why}", footnote_letter(number))))
         .collect();
+    notes.extend(rows.iter().flat_map(|(gpu, row)| {
+        let label = &snapshot.gpus[*gpu].label;
+        let named =
+            move |warning: String| Line::from(format!("[!] {} on {label}: {warning}", row.pid));
+        row.warnings().into_iter().map(named)
+    }));
     let unknown = snapshot.gpus.iter().flat_map(|gpu| {
         let named = |what: &String| format!("{}: unknown: {what}", gpu.label);
         gpu.unknown.iter().map(named)
@@ -144,12 +157,21 @@ fn head(state: &State) -> Vec<Line<'static>> {
         (Some(source), false) => source.clone(),
         (None, _) => format!("every {}", state.interval_text),
     };
-    let facts = [
+    let mut facts = vec![
         driver,
         count(snapshot.gpus.len(), "GPU"),
         count_processes(pids.len()),
         source,
     ];
+    if state.source.is_some() || state.samples_behind().is_some() {
+        facts.push(time_of_day(snapshot.at_unix_ms));
+    }
+    match state.samples_behind() {
+        Some(0) => facts.push("paused".to_owned()),
+        Some(1) => facts.push("paused, 1 sample behind".to_owned()),
+        Some(behind) => facts.push(format!("paused, {behind} samples behind")),
+        None => {}
+    }
     let title = Span::styled("vramfit top", Style::new().add_modifier(Modifier::BOLD));
     let mut lines = vec![Line::from(vec![
         title,
@@ -163,6 +185,13 @@ fn head(state: &State) -> Vec<Line<'static>> {
         lines.push(Line::from(format!("no driver: {why}{hint}")));
     }
     lines
+}
+
+/// Returns the time of a sample, in UTC.
+fn time_of_day(unix_ms: u64) -> String {
+    let seconds = unix_ms / 1000 % 86_400;
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02} UTC", seconds % 60)
 }
 
 fn count_processes(number: usize) -> String {
@@ -205,8 +234,11 @@ fn key_line(state: &State) -> Line<'static> {
         format!("  filter: {}", state.filter)
     };
     let shown = if state.only_jax { "only JAX" } else { "all" };
+    let order = state.order.column().unwrap_or("GPU");
     Line::from(Span::styled(
-        format!("q quit  h help  ↑↓ select  Enter details  / filter  t by GPU  a {shown}{filter}"),
+        format!(
+            "q quit  h help  ↑↓ select  Enter details  / filter  t s by {order}  a {shown}{filter}"
+        ),
         Style::new().add_modifier(Modifier::DIM),
     ))
 }
