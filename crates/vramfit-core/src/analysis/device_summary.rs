@@ -40,6 +40,8 @@ pub struct DeviceSummary {
     pub arrays_at_end: Vec<ArraySummary>,
     /// What lay where at the peak; no regions where nothing is pooled.
     pub layout_at_peak: LayoutSummary,
+    /// What lay where when the first request of the run failed; no regions where that was on another device.
+    pub layout_at_failure: LayoutSummary,
     /// What lies where at the end.
     pub layout_at_end: LayoutSummary,
     /// The least in use between the last two executions of [`super::RunSummary::step`]. With a single

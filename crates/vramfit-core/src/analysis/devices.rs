@@ -222,11 +222,20 @@ impl DeviceAnalysis {
             layout(self.regions_at(event), blocks, sites, &text, &program)
         };
         let at_peak = || self.live_at_peak.blocks(live.iter());
+        let denied: Vec<TimelinePoint> = denied.collect();
+        let failure = denied.first().filter(|_| self.live_at_denial.is_captured());
         DeviceSummary {
             device: self.number,
             peak_bytes: self.peak_bytes,
             at_peak: self.state_at_peak,
-            timeline: self.timeline.points(denied),
+            layout_at_failure: match failure {
+                Some(point) => layout_at(
+                    Some(point.event),
+                    &mut self.live_at_denial.blocks(live.iter()),
+                ),
+                None => LayoutSummary::default(),
+            },
+            timeline: self.timeline.points(denied.into_iter()),
             arrays_at_peak: arrays(&mut at_peak()),
             arrays_between_steps: arrays(&mut self.live_at_step.blocks(live.iter())),
             arrays_at_end: arrays(&mut live.iter()),

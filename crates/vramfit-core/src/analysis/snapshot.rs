@@ -19,6 +19,11 @@ impl LiveSnapshot {
         self.gone.clear();
     }
 
+    /// Says whether there is a moment.
+    pub(super) fn is_captured(&self) -> bool {
+        self.next > 0
+    }
+
     /// Notes that a block was freed.
     #[inline]
     pub(super) fn on_freed(&mut self, block: &Block) {

@@ -117,6 +117,8 @@ pub struct AddressMap {
     pub caption: String,
     /// Regions that the pool got from the driver, by address.
     pub regions: Vec<Region>,
+    /// The request that failed then, in bytes.
+    pub failed_request_bytes: Option<u64>,
 }
 
 /// A region of an [`AddressMap`].

@@ -37,7 +37,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         buffer_lifetimes::section(summary),
         timeline::section(summary),
         arrays::section(summary),
-        address_map::at_peak(summary),
+        address_map::at_failure(summary).or_else(|| address_map::at_peak(summary)),
         address_map::at_end(summary),
         owners::entries(summary),
         compilations::section(summary),

@@ -404,6 +404,7 @@ fn map(lifetimes: &BufferLifetimes, limit: u64) -> AddressMap {
                 segments: second,
             },
         ],
+        failed_request_bytes: Some(limit / 2),
     }
 }
 

@@ -65,6 +65,12 @@ function drawMap(content) {
     });
     host.append(makeElement("p", { className: "soft" }, `${bytes(region.size)} at ${region.address}`), canvas.element);
   }
+  if (content.request) {
+    const largest = Math.max(1, ...content.regions.map((region) => region.size));
+    const strip = makeElement("div", { className: "request", role: "img", ariaLabel: `request for ${bytes(content.request)}` });
+    strip.style.width = `${Math.min(100, content.request / largest * 100)}%`;
+    host.append(makeElement("p", { className: "soft" }, `${bytes(content.request)} requested, to the same scale`), strip);
+  }
   host.append(makeLegend(kinds), panel);
   return host;
 }

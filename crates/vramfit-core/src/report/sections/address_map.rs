@@ -15,6 +15,29 @@ pub(in crate::report) fn at_peak(summary: &RunSummary) -> Option<Section> {
     section(summary, "at the peak", peak, &device.layout_at_peak)
 }
 
+/// The pool when the first request failed, and the request beside it.
+pub(in crate::report) fn at_failure(summary: &RunSummary) -> Option<Section> {
+    let device = summary.critical_device()?;
+    let failure = summary.out_of_memory()?;
+    let context = &failure.context;
+    let caption = format!(
+        "{} were requested, {}; the largest free segment has {}",
+        Bytes(context.requested_bytes),
+        allocation_phrase(context),
+        Bytes(failure.pool.largest_free_block_bytes?)
+    );
+    let mut section = section(
+        summary,
+        "at the failure",
+        caption,
+        &device.layout_at_failure,
+    )?;
+    if let Content::AddressMap(map) = &mut section.content {
+        map.failed_request_bytes = Some(context.requested_bytes);
+    }
+    Some(section)
+}
+
 pub(in crate::report) fn at_end(summary: &RunSummary) -> Option<Section> {
     let device = summary.critical_device()?;
     section(summary, "at the end", String::new(), &device.layout_at_end)
@@ -35,6 +58,7 @@ fn section(
     let map = AddressMap {
         caption,
         regions: regions.collect(),
+        failed_request_bytes: None,
     };
     let title = format!("memory map {when}{gpu}");
     (!layout.regions.is_empty()).then(|| Section::detail(title, Content::AddressMap(map)))

@@ -226,7 +226,12 @@ impl Encoder {
             })
         });
         let regions: Vec<Json> = regions.collect();
-        json!({"type": "map", "caption": self.strings.intern(&map.caption), "regions": regions})
+        json!({
+            "type": "map",
+            "caption": self.strings.intern(&map.caption),
+            "regions": regions,
+            "request": map.failed_request_bytes,
+        })
     }
 
     fn curves(&mut self, curves: &Curves) -> Json {

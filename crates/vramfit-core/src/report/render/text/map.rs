@@ -24,6 +24,15 @@ pub(super) fn render(map: &AddressMap, columns: usize) -> Vec<String> {
         lines.extend(wrap(&heading, columns, 2));
         lines.push(format!("[{}]", strip(region, columns - 2)));
     }
+    let largest = map.regions.iter().map(|region| region.bytes).max();
+    if let Some((bytes, largest)) = map.failed_request_bytes.zip(largest) {
+        lines.push(format!("{} requested, to the same scale", Bytes(bytes)));
+        let cells = u128::from(bytes) * (columns as u128 - 2) / u128::from(largest.max(1));
+        lines.push(format!(
+            "[{}]",
+            "/".repeat((cells as usize).clamp(1, columns - 2))
+        ));
+    }
     lines
 }
 
