@@ -110,7 +110,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
     assert condition["error"] == error
     last = condition["after"]["program"]
     why = f"the program failed with an error of its own after call 1 of `{last}`"
-    assert condition["text"] == f"{why} (ValueError at {program}:3 (<module>): no data)"
+    assert condition["text"] == f"{why} (ValueError at {program.name}:3 (<module>): no data)"
     html = page.read_text()
     assert '<h1 class="headline unknown">unknown: ' in html
     assert "to spare" not in html
