@@ -137,7 +137,7 @@ fn all_but_the_data_is_small_and_100_000_buffers_are_below_5_mb() {
     let [data, text] = [("id=\"data\">", "</script>"), ("<pre>", "</pre>")]
         .map(|(start, end)| between(&page, start, end).len());
     assert!(
-        page.len() - data - text < 80_000,
+        page.len() - data - text < 84_000,
         "{}",
         page.len() - data - text
     );
@@ -172,9 +172,9 @@ fn csv_is_the_largest_table_with_exact_bytes() {
     }));
     assert_eq!(
         report.to_csv(),
-        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note\r\n\
-         \"'=cmd|' /C calc'!A0\",activations,1073741825,256,0,1,fusion.1,dot.2,\"f32[2,3]\"\r\n\
-         small,temporaries,3,0,0,0,fusion.1,fusion.1,\r\n"
+        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note,stack\r\n\
+         \"'=cmd|' /C calc'!A0\",activations,1073741825,256,0,1,fusion.1,dot.2,\"f32[2,3]\",\r\n\
+         small,temporaries,3,0,0,0,fusion.1,fusion.1,,\r\n"
     );
     assert!(only(Content::List(Vec::new())).to_csv().is_empty());
     let large = sample(500).to_csv();
@@ -198,7 +198,7 @@ fn charts_of_nothing_are_empty() {
     assert!(report.to_svg().is_some());
     assert_eq!(
         report.to_csv(),
-        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note\r\n"
+        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note,stack\r\n"
     );
 }
 

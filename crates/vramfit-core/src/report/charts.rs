@@ -106,8 +106,10 @@ pub struct BufferLifetime {
     pub start: u32,
     /// Index of the last instruction that uses it.
     pub end: u32,
-    /// Shape, operation, line: shown when it is pointed at.
+    /// Shape and operation: shown when it is pointed at.
     pub note: String,
+    /// The user's lines that led to it, the innermost first; may be empty.
+    pub stack: String,
 }
 
 /// The pool by address, at one moment.

@@ -173,6 +173,7 @@ pub(crate) fn hostile() -> Report {
                 lifetimes.buffers.iter_mut().for_each(|buffer| {
                     HOSTILE.clone_into(&mut buffer.label);
                     HOSTILE.clone_into(&mut buffer.note);
+                    HOSTILE.clone_into(&mut buffer.stack);
                 });
             }
             Content::Curves(curves) => HOSTILE.clone_into(&mut curves.curves[0].label),

@@ -53,6 +53,7 @@ pub(super) fn lifetimes(buffers: usize) -> BufferLifetimes {
             start: 0,
             end: steps - 1,
             note: "f32[1024,1024], argument of `train_step`".into(),
+            stack: String::new(),
         });
         top += bytes;
     }
@@ -73,6 +74,7 @@ pub(super) fn lifetimes(buffers: usize) -> BufferLifetimes {
                 bytes / 16384,
                 PARTS[at % 4]
             ),
+            stack: format!("model.py:{line} (block) < train.py:88 (main)"),
         });
         top += bytes;
         heap.push(top);
@@ -129,6 +131,7 @@ fn temporaries(
                 bytes / 256,
                 40 + number % 7
             ),
+            stack: format!("model.py:{} (block) < train.py:88 (main)", 40 + number % 7),
         });
         offset += bytes;
     }

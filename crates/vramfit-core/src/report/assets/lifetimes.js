@@ -3,7 +3,9 @@
 
 function drawLifetimes(content) {
   const name = unpack(content.label), kind = unpack(content.kind), offset = unpack(content.offset);
-  const size = unpack(content.bytes), start = unpack(content.start), length = unpack(content.length), note = unpack(content.note);
+  const size = unpack(content.bytes), start = unpack(content.start), length = unpack(content.length), note = unpack(content.note), stack = unpack(content.stack);
+  /** The innermost line, where it is known; else the operation. */
+  const title = (buffer) => textAt(stack[buffer]).split(" < ")[0] || textAt(name[buffer]);
   const instructions = unpack(content.instructions), live = unpack(content.live);
   const last = Math.max(1, instructions.length, live.length);
   const maxLive = live.reduce((a, b) => Math.max(a, b), 1);
@@ -99,11 +101,18 @@ function drawLifetimes(content) {
       const [left, right, low, high] = box(buffer);
       const [from, to] = [Math.max(left, LEFT), Math.min(right, width - RIGHT)];
       const [upper, lower] = [Math.max(high, top), Math.min(low, bottom)];
-      if (to - from < 90 || lower - upper < 15) continue;
-      const text = textAt(name[buffer]);
-      const fitting = Math.floor((to - from - 12) / 6.6);
+      const isUpright = to - from < 90 && lower - upper >= 90;
+      const [along, across] = isUpright ? [lower - upper, to - from] : [to - from, lower - upper];
+      if (along < 90 || across < 15) continue;
+      const text = title(buffer);
+      const fitting = Math.floor((along - 12) / 6.6);
+      const shown = text.length > fitting ? `${text.slice(0, fitting - 1)}…` : text;
       ctx.fillStyle = textColorOn(colors[kind[buffer]]);
-      ctx.fillText(text.length > fitting ? `${text.slice(0, fitting - 1)}…` : text, from + 6, (upper + lower) / 2);
+      ctx.save();
+      ctx.translate(isUpright ? (from + to) / 2 : from + 6, isUpright ? lower - 6 : (upper + lower) / 2);
+      if (isUpright) ctx.rotate(-Math.PI / 2);
+      ctx.fillText(shown, 0, 0);
+      ctx.restore();
     }
   }
 
@@ -160,6 +169,7 @@ function drawLifetimes(content) {
     return describe(
       kind[buffer], textAt(name[buffer]), `${exactBytes(size[buffer])}, at offset ${count(offset[buffer])}`,
       data.kinds[kind[buffer]].name, textAt(note[buffer]),
+      ...textAt(stack[buffer]).split(" < ").map((line, depth) => (depth ? `called from ${line}` : line)),
       `from ${when[0]} to ${when[1]} (${plural(length[buffer] + 1, "instruction", "instructions")})`,
     );
   }
@@ -250,6 +260,7 @@ function drawLifetimes(content) {
     { name: "bytes", format: "bytes", values: size },
     { name: "start", format: "count", values: start },
     { name: "instructions", format: "count", values: length.map((instructions) => instructions + 1) },
+    { name: "lines", format: "name", values: stack },
     { name: "details", format: "name", values: note },
   ];
   const list = makeElement("details", {}, makeElement("summary", {}, `All ${plural(size.length, "buffer", "buffers")} as a table`));

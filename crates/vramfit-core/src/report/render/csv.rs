@@ -41,6 +41,7 @@ fn buffers(lifetimes: &BufferLifetimes) -> String {
         "first_instruction",
         "last_instruction",
         "note",
+        "stack",
     ];
     let mut text = line(names.iter().map(|name| (*name).to_owned()));
     let instruction = |at: u32| {
@@ -60,6 +61,7 @@ fn buffers(lifetimes: &BufferLifetimes) -> String {
             cell(instruction(buffer.start)),
             cell(instruction(buffer.end)),
             cell(&buffer.note),
+            cell(&buffer.stack),
         ]));
     }
     text

@@ -4,7 +4,13 @@ use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::program::ProgramMemory;
 use crate::program::memory::Buffer;
+use crate::report::phrases::file_name;
 use crate::report::{BufferLifetime, BufferLifetimes, Content, Section};
+
+/// Lines of a stack that are kept.
+const MAX_FRAMES: usize = 8;
+/// Between a line and the one that called it.
+const STACK_SEPARATOR: &str = " < ";
 
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let known = summary.program_memory.as_ref()?;
@@ -44,12 +50,20 @@ fn lifetime(memory: &ProgramMemory, buffer: &Buffer) -> BufferLifetime {
         bytes: buffer.bytes,
         start: buffer.start,
         end: buffer.end,
-        note: note(memory, buffer),
+        note: note(buffer),
+        stack: stack(memory, buffer),
     }
 }
 
-/// Shape, what a loop or rematerialization does to it, operation and line.
-fn note(memory: &ProgramMemory, buffer: &Buffer) -> String {
+/// The user's lines that led to a buffer, the innermost first.
+fn stack(memory: &ProgramMemory, buffer: &Buffer) -> String {
+    let frames = memory.stack(buffer.frame).filter(|frame| !frame.library);
+    let lines = frames.take(MAX_FRAMES).map(|frame| file_name(&frame.site));
+    lines.collect::<Vec<_>>().join(STACK_SEPARATOR)
+}
+
+/// Shape, what a loop or rematerialization does to it, and operation.
+fn note(buffer: &Buffer) -> String {
     let parts = [
         buffer.shape.as_str(),
         if buffer.stacked {
@@ -63,7 +77,6 @@ fn note(memory: &ProgramMemory, buffer: &Buffer) -> String {
             ""
         },
         &buffer.operation,
-        memory.user_site(buffer.frame).unwrap_or_default(),
     ];
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join(" · ")

@@ -211,6 +211,7 @@ impl Encoder {
             "start": pack(buffers.iter().map(|buffer| buffer.start)),
             "length": pack(buffers.iter().map(|buffer| length(buffer.start, buffer.end))),
             "note": self.text_column(buffers.iter().map(|buffer| &buffer.note[..])),
+            "stack": self.text_column(buffers.iter().map(|buffer| &buffer.stack[..])),
         })
     }
 
