@@ -136,16 +136,26 @@ def test_the_page_shows_changes_with_their_sign_and_sorts_by_them(tmp_path):
         opened = chromium.open(page)
         column = (
             "[...document.querySelectorAll('section[data-type=table] tbody')][0]"
-            ".querySelectorAll('tr:not(.spacer) td:nth-child(4)')"
+            ".querySelectorAll('tr:not(.spacer) td:nth-child(5)')"
         )
         changes = opened.run(f"[...{column}].map(cell => cell.textContent)")
-        assert changes[:2] == ["+44.6 MiB", "+15.0 MiB"]
+        assert changes[:2] == ["+44.1 MiB", "+9.0 MiB"]
         assert "-32 B" in changes
         assert opened.run(f"{column}[0].title").endswith(" bytes")
-        opened.run("document.querySelectorAll('thead tr')[0].cells[3].firstChild.click()")
+        opened.run("document.querySelectorAll('thead tr')[0].cells[4].firstChild.click()")
         falling = opened.run(f"[...{column}].map(cell => cell.textContent)")
-        opened.run("document.querySelectorAll('thead tr')[0].cells[3].firstChild.click()")
+        opened.run("document.querySelectorAll('thead tr')[0].cells[4].firstChild.click()")
         rising = opened.run(f"[...{column}].map(cell => cell.textContent)")
-        assert falling[-1] == rising[0] == "-32 B"
-        assert rising[1:6] == ["0 B"] * 4 + ["+16 B"]
+        assert falling[-1] == rising[0] == "-512.0 KiB"
+        assert rising[1:4] == ["-32 B", "+16 B", "+4.0 KiB"]
+        # Both peaks, to one scale.
+        widths = opened.run(
+            "[...document.querySelectorAll('.stack')].map(bar => [...bar.children]"
+            ".reduce((sum, part) => sum + parseFloat(part.style.width), 0))"
+        )
+        assert widths == pytest.approx([100 * 66.2 / 125.8, 100], abs=0.1)
+        assert opened.run("getComputedStyle(document.querySelector('h1'), '::before').content") in (
+            "none",
+            "normal",
+        )
         assert opened.complaints() == []

@@ -132,6 +132,20 @@ fn a_hostile_name_is_data_and_nothing_else() {
 }
 
 #[test]
+fn the_brief_text_fits_on_a_screen_and_names_the_way_to_the_rest() {
+    let brief = sample(200).to_brief_text();
+    assert!(brief.lines().count() <= 30, "{brief}");
+    let last = brief.lines().last().unwrap();
+    assert!(
+        last.starts_with("`--full` shows ") && last.contains("more lines"),
+        "{last}"
+    );
+    let short = dryrun().to_brief_text();
+    assert!(short.starts_with("does not fit: short by "), "{short}");
+    assert!(short.ends_with("more sections"), "{short}");
+}
+
+#[test]
 fn all_but_the_data_is_small_and_100_000_buffers_are_below_5_mb() {
     let page = sample(20).to_html();
     let [data, text] = [("id=\"data\">", "</script>"), ("<pre>", "</pre>")]

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 
-use crate::analysis::{Attribution, AttributionEntry, ProgramSummary};
+use crate::analysis::{Attribution, AttributionEntry, Cause, CauseGroup, ProgramSummary};
 
 /// Entries that are listed one by one.
 const MAX_ENTRIES: usize = 1000;
+/// Groups that are listed of what takes the memory.
+const MAX_GROUPS: usize = 10;
 /// Kind of the entry that stands for all smaller ones.
 const REMAINDER: &str = "remainder";
 
@@ -51,6 +53,32 @@ pub(super) fn attribution(attribution: &Attribution, programs: &[ProgramSummary]
         "program": program.map(|program| &program.name),
         "total_bytes": attribution.total_bytes,
         "entries": entries,
+    })
+}
+
+/// Returns the largest groups, and what would remain without the first.
+pub(super) fn cause(cause: &Cause) -> Value {
+    let groups = cause.groups.iter().take(MAX_GROUPS).map(group);
+    json!({
+        "groups": groups.collect::<Vec<_>>(),
+        "next_peak": cause.next_peak.as_ref().map(|next| json!({
+            "total_bytes": next.total_bytes,
+            "group": group(&next.group),
+        })),
+    })
+}
+
+fn group(group: &CauseGroup) -> Value {
+    let lines = group.lines.iter();
+    let lines = lines.map(|(site, bytes)| json!({"site": site, "bytes": bytes}));
+    json!({
+        "kind": group.largest.kind.id(),
+        "across_owners": group.is_values(),
+        "bytes": group.bytes,
+        "count": group.count,
+        "path": group.largest.path,
+        "shape": group.largest.shape,
+        "lines": lines.collect::<Vec<_>>(),
     })
 }
 

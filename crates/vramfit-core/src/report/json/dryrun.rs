@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::attribution::{attribution, owners};
+use super::attribution::{attribution, cause, owners};
 use super::merge;
-use crate::analysis::{AllocationFailure, DeviceSummary, ProgramSummary, RunSummary};
+use crate::analysis::{AllocationFailure, Cause, DeviceSummary, ProgramSummary, RunSummary};
 use crate::program::cost::{MAX_UNKNOWN_SHARE, ProgramTime};
 use crate::report::sections::{conditions, settings};
 
@@ -82,6 +82,7 @@ fn programs(summary: &RunSummary) -> Value {
         "plan": summary.plan(),
         "owners": owners(summary.attribution.as_ref()),
         "attribution": summary.attribution.as_ref().map(attribution),
+        "cause": Cause::of(summary).as_ref().map(cause),
         "step_time": summary.step_time.as_ref().map(step_time),
         "programs": summary.programs.iter().map(program).collect::<Vec<_>>(),
         "compilations": summary.compilations,
