@@ -7,6 +7,8 @@ use crate::program::memory::Buffer;
 use crate::report::phrases::file_name;
 use crate::report::{BufferLifetime, BufferLifetimes, Content, Section};
 
+/// XLA aligns buffers to 128 or 256 bytes.
+const MAX_ALIGNMENT_BITS: u32 = 8;
 /// Lines of a stack that are kept.
 const MAX_FRAMES: usize = 8;
 /// Between a line and the one that called it.
@@ -29,17 +31,32 @@ fn lifetimes(program: &str, memory: &ProgramMemory) -> BufferLifetimes {
     let last = memory.instructions.len().saturating_sub(1) as u32;
     // Everything outside the temporary allocation lives from beginning to end.
     let buffers = memory.buffers.iter().filter(|buffer| buffer.end <= last);
+    let alignment = alignment(buffers.clone());
     BufferLifetimes {
         program: program.to_owned(),
         height_bytes: memory.temp_bytes,
         instructions: memory.instructions.clone(),
         peak_index: memory.peak_at,
         live_bytes: memory.live_bytes.clone(),
-        buffers: buffers.map(|buffer| lifetime(memory, buffer)).collect(),
+        buffers: buffers
+            .map(|buffer| lifetime(memory, buffer, alignment))
+            .collect(),
     }
 }
 
-fn lifetime(memory: &ProgramMemory, buffer: &Buffer) -> BufferLifetime {
+/// Returns the power of two that every buffer begins at a multiple of, as XLA's buffer assignment aligns
+/// them; 1 where that cannot be told.
+fn alignment<'a>(buffers: impl Iterator<Item = &'a Buffer>) -> u64 {
+    let offsets = buffers.map(|buffer| buffer.offset);
+    let zeros = offsets
+        .filter(|offset| *offset > 0)
+        .map(u64::trailing_zeros);
+    zeros
+        .min()
+        .map_or(1, |zeros| 1 << zeros.min(MAX_ALIGNMENT_BITS))
+}
+
+fn lifetime(memory: &ProgramMemory, buffer: &Buffer, alignment: u64) -> BufferLifetime {
     BufferLifetime {
         label: match buffer.operation.rsplit('/').next() {
             Some(operation) if !operation.is_empty() => operation.to_owned(),
@@ -50,7 +67,7 @@ fn lifetime(memory: &ProgramMemory, buffer: &Buffer) -> BufferLifetime {
         bytes: buffer.bytes,
         start: buffer.start,
         end: buffer.end,
-        note: note(buffer),
+        note: note(buffer, alignment),
         stack: stack(memory, buffer),
     }
 }
@@ -63,7 +80,11 @@ fn stack(memory: &ProgramMemory, buffer: &Buffer) -> String {
 }
 
 /// Shape, what a loop or rematerialization does to it, and operation.
-fn note(buffer: &Buffer) -> String {
+fn note(buffer: &Buffer, alignment: u64) -> String {
+    let padding = match buffer.bytes.next_multiple_of(alignment) - buffer.bytes {
+        0 => String::new(),
+        bytes => format!("{bytes} bytes of padding behind it"),
+    };
     let parts = [
         buffer.shape.as_str(),
         if buffer.stacked {
@@ -76,6 +97,7 @@ fn note(buffer: &Buffer) -> String {
         } else {
             ""
         },
+        &padding,
         &buffer.operation,
     ];
     let parts = parts.into_iter().filter(|part| !part.is_empty());

@@ -29,7 +29,13 @@ pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
             .iter()
             .map(|warning| format!("warning    {warning}")),
     );
-    lines.extend(history(&state.history(&gpu.label, row.pid), row));
+    let readings: [(&str, fn(&ProcessRow) -> &Reading); 2] = [
+        ("in use", |row| &row.in_use),
+        ("reserved", |row| &row.reserved),
+    ];
+    lines.extend(readings.into_iter().filter_map(|(name, reading)| {
+        history(name, &state.history(&gpu.label, row.pid, reading), row)
+    }));
     match &row.pool {
         None => lines
             .push("pool       not published: start the program with `vramfit run -- …`".to_owned()),
@@ -38,8 +44,8 @@ pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
     Some(lines.into_iter().map(Line::from).collect())
 }
 
-/// Memory in use over the last samples, as a row of bars; the highest is the limit of the pool.
-fn history(bytes: &[u64], row: &ProcessRow) -> Option<String> {
+/// A reading over the last samples, as a row of bars; the highest is the limit of the pool.
+fn history(name: &str, bytes: &[u64], row: &ProcessRow) -> Option<String> {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &bytes[bytes.len().saturating_sub(MAX_HISTORY)..];
     let highest = shown.iter().copied().max()?;
@@ -50,7 +56,7 @@ fn history(bytes: &[u64], row: &ProcessRow) -> Option<String> {
     };
     let bars: String = shown.iter().map(bar).collect();
     Some(format!(
-        "in use     {bars} of {}, samples: {}",
+        "{name:<10} {bars} of {}, samples: {}",
         Bytes(limit),
         shown.len()
     ))

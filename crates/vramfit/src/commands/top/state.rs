@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use super::snapshot::{ProcessRow, Snapshot};
+use super::snapshot::{ProcessRow, Reading, Snapshot};
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,13 +155,18 @@ impl State {
         self.paused_back
     }
 
-    /// Returns the memory in use by a process in the samples up to the one that is shown, the newest last.
-    pub(super) fn history(&self, gpu: &str, pid: u32) -> Vec<u64> {
+    /// Returns a reading of a process in the samples up to the one that is shown, the newest last.
+    pub(super) fn history(
+        &self,
+        gpu: &str,
+        pid: u32,
+        reading: fn(&ProcessRow) -> &Reading,
+    ) -> Vec<u64> {
         let shown = self.past.len() - self.paused_back.unwrap_or(0).min(self.past.len());
         let rows = self.past.iter().take(shown).filter_map(|snapshot| {
             let gpu = snapshot.gpus.iter().find(|one| one.label == gpu)?;
             let row = gpu.processes.iter().find(|row| row.pid == pid)?;
-            row.in_use.bytes()
+            reading(row).bytes()
         });
         rows.collect()
     }
@@ -274,7 +279,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::{GpuRow, PoolRow, Reading};
+    use super::super::snapshot::{GpuRow, PoolRow};
     use super::*;
 
     fn process(pid: u32, command: &str, gib: u64, published: bool) -> ProcessRow {
@@ -381,10 +386,11 @@ mod tests {
                 ..Snapshot::default()
             });
         }
-        assert_eq!(state.history("GPU 0", 7), [1, 2, 3]);
+        let history = |state: &State, pid| state.history("GPU 0", pid, |row| &row.in_use);
+        assert_eq!(history(&state, 7), [1, 2, 3]);
         state.act(Action::StepBack);
-        assert_eq!(state.history("GPU 0", 7), [1, 2]);
-        assert_eq!(state.history("GPU 0", 8), [] as [u64; 0]);
+        assert_eq!(history(&state, 7), [1, 2]);
+        assert_eq!(history(&state, 8), [] as [u64; 0]);
     }
 
     #[test]
