@@ -46,6 +46,7 @@ fn only(content: Content) -> Report {
     report.sections = vec![Section {
         title: "the only one".into(),
         content,
+        text: None,
         detail: false,
     }];
     report

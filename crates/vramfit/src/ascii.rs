@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 /// The signs that our texts use, and what stands for them. Whatever else is not ASCII is the user's own
 /// (a path, a name) and stays as it is.
-const SIGNS: [(char, &str); 31] = [
+const SIGNS: [(char, &str); 39] = [
     ('…', "..."),
     ('–', "-"),
     ('—', "-"),
@@ -28,6 +28,14 @@ const SIGNS: [(char, &str); 31] = [
     ('▓', "+"),
     ('▒', "-"),
     ('░', "."),
+    ('▁', "_"),
+    ('▂', "."),
+    ('▃', ":"),
+    ('▄', "-"),
+    ('▅', "="),
+    ('▆', "+"),
+    ('▇', "*"),
+    ('▼', "v"),
     ('▏', "|"),
     ('─', "-"),
     ('│', "|"),

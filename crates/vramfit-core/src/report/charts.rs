@@ -3,8 +3,6 @@
 //! Each part has a *kind*: a word such as `parameters` or `activations` that means the same, and has
 //! the same color, in all charts and tables of a report.
 
-use super::Table;
-
 /// Bytes divided among owners, level by level. Siblings add up to their parent exactly.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
@@ -185,16 +183,7 @@ pub struct Tradeoff {
     pub limit_bytes: Option<u64>,
 }
 
-/// Several totals side by side, each divided among owners.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Stacks {
-    /// The totals.
-    pub stacks: Vec<Stack>,
-    /// The same as a table, for formats without charts.
-    pub table: Table,
-}
-
-/// One total of [`Stacks`].
+/// A total, divided among owners.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stack {
     /// Its name.

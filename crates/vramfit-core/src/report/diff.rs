@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use self::phrases::{MAX_PROGRAMS_NAMED, caveats, headline, setting};
 use super::phrases::short_line;
-use super::{Content, Metric, Outcome, Report, Section, Stack, Stacks, Table, Value, json};
+use super::{Content, Metric, Outcome, Report, Section, Stack, Table, Value, json};
 use crate::analysis::{AttributionEntry, EntryKind};
 use crate::diff::{EntryDelta, EntryGroup, OwnerDelta, RunDiff, RunInfo};
 
@@ -14,25 +14,26 @@ pub(super) fn report(difference: &RunDiff) -> Report {
     let caveats = caveats(difference);
     let mut sections = Vec::new();
     if !difference.owners.is_empty() {
-        let stacks = Stacks {
-            stacks: vec![
-                stack("A", difference, |owner| owner.a_bytes),
-                stack("B", difference, |owner| owner.b_bytes),
-            ],
-            table: by_owner(difference),
-        };
-        sections.push(Section::new("memory by owner", Content::Stacks(stacks)));
+        let stacks = vec![
+            stack("A", difference, |owner| owner.a_bytes),
+            stack("B", difference, |owner| owner.b_bytes),
+        ];
+        sections.push(Section::with_text(
+            "memory by owner",
+            Content::Stacks(stacks),
+            Content::Table(by_owner(difference)),
+        ));
     }
     if !difference.changes.is_empty() {
-        let lines = Content::Table(by_line(difference));
-        sections.push(Section::new("largest changes", lines));
+        // A terminal has no room for shapes and both lines.
+        sections.push(Section::with_text(
+            "changes",
+            Content::Table(all_changes(difference)),
+            Content::Table(by_line(difference)),
+        ));
     }
     sections.extend(other_differences(difference));
     sections.extend(Section::list("not included", caveats.clone()));
-    if !difference.changes.is_empty() {
-        let changes = Content::Table(all_changes(difference));
-        sections.push(Section::detail("all changes", changes));
-    }
     Report {
         title: "vramfit diff".to_owned(),
         // More memory is no success, and less of it is not always one.

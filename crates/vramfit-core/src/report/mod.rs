@@ -23,8 +23,7 @@ mod training;
 
 pub use charts::{
     AddressMap, Alternative, AlternativeKind, BufferLifetime, BufferLifetimes, Curve, Curves,
-    FailedRequest, Marker, Node, Region, Segment, Series, Share, Stack, Stacks, Timeline, Tradeoff,
-    Tree,
+    FailedRequest, Marker, Node, Region, Segment, Series, Share, Stack, Timeline, Tradeoff, Tree,
 };
 pub use plan::{PlanRow, PlanSummary};
 pub(crate) use render::wrap;
@@ -85,6 +84,8 @@ pub struct Section {
     pub title: String,
     /// What it shows.
     pub content: Content,
+    /// What text shows instead, where that is something else.
+    pub text: Option<Content>,
     /// Whether only a full report shows it: `--full` and the page.
     pub detail: bool,
 }
@@ -95,6 +96,7 @@ impl Section {
         Section {
             title,
             content,
+            text: None,
             detail: false,
         }
     }
@@ -102,6 +104,14 @@ impl Section {
     fn detail(title: impl Into<String>, content: Content) -> Self {
         Section {
             detail: true,
+            ..Section::new(title, content)
+        }
+    }
+
+    /// Returns a section with a picture or a wide table, and what text shows instead.
+    fn with_text(title: &str, content: Content, text: Content) -> Self {
+        Section {
+            text: Some(text),
             ..Section::new(title, content)
         }
     }
@@ -146,7 +156,7 @@ pub enum Content {
     /// Alternatives by bytes and cost.
     Tradeoff(Tradeoff),
     /// Several totals, divided among owners.
-    Stacks(Stacks),
+    Stacks(Vec<Stack>),
 }
 
 /// A named value.

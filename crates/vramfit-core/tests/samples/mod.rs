@@ -13,7 +13,7 @@ use vramfit_core::Bytes;
 use vramfit_core::report::{
     AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes, Content, Curve,
     Curves, Marker, Metric, Node, Outcome, Region, Report, Section, Segment, Series, Share, Stack,
-    Stacks, Table, Timeline, Tradeoff, Tree, Value,
+    Table, Timeline, Tradeoff, Tree, Value,
 };
 
 use self::program::{at_peak, lifetimes};
@@ -121,7 +121,7 @@ pub(crate) fn nothing() -> Report {
         Content::Curves(Curves::default()),
         Content::Breakdown(Vec::new()),
         Content::Tradeoff(Tradeoff::default()),
-        Content::Stacks(Stacks::default()),
+        Content::Stacks(Vec::new()),
         Content::List(Vec::new()),
     ];
     let mut report = sample(20);
@@ -180,7 +180,7 @@ pub(crate) fn hostile() -> Report {
             Content::Tradeoff(tradeoff) => {
                 HOSTILE.clone_into(&mut tradeoff.alternatives[0].label);
             }
-            Content::Stacks(stacks) => HOSTILE.clone_into(&mut stacks.stacks[0].label),
+            Content::Stacks(stacks) => HOSTILE.clone_into(&mut stacks[0].label),
             Content::Breakdown(shares) => HOSTILE.clone_into(&mut shares[0].label),
             Content::AddressMap(map) => {
                 HOSTILE.clone_into(&mut map.caption);
@@ -194,7 +194,7 @@ pub(crate) fn hostile() -> Report {
     report
 }
 
-fn stacks() -> Stacks {
+fn stacks() -> Vec<Stack> {
     let stack = |label: &str, bytes: u64| Stack {
         label: label.to_owned(),
         parts: vec![
@@ -202,18 +202,7 @@ fn stacks() -> Stacks {
             ("activations", "saved activations", bytes),
         ],
     };
-    Stacks {
-        stacks: vec![stack("A", GIB), stack("B", 3 * GIB)],
-        table: Table {
-            columns: vec!["owner".into(), "A".into(), "B".into()],
-            rows: vec![vec![
-                Value::Text("saved activations".into()),
-                Value::Bytes(GIB),
-                Value::Bytes(3 * GIB),
-            ]],
-            note: String::new(),
-        },
-    }
+    vec![stack("A", GIB), stack("B", 3 * GIB)]
 }
 
 fn tradeoff() -> Tradeoff {
@@ -240,6 +229,7 @@ fn section(title: &str, content: Content) -> Section {
     Section {
         title: title.to_owned(),
         content,
+        text: None,
         detail: false,
     }
 }

@@ -15,6 +15,7 @@ mod device_mapping;
 mod gpu_lines;
 mod keys;
 mod live;
+mod order;
 mod plain;
 mod prometheus;
 mod recording;

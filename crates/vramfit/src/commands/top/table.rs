@@ -5,8 +5,8 @@ use ratatui::text::{Line, Span};
 use vramfit_core::Bytes;
 use vramfit_core::published::Liveness;
 
+use super::order::Order;
 use super::snapshot::{ProcessRow, Reading};
-use super::state::Order;
 
 /// Narrower than this, a table would have no room for the command.
 pub(super) const MIN_TABLE_COLUMNS: usize = 60;

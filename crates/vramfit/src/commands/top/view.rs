@@ -6,7 +6,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use super::state::{Order, State};
+use super::order::Order;
+use super::state::State;
 use super::table::{Columns, footnote_letter};
 use super::{details, gpu_lines};
 

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::packing::{StringPool, pack};
 use super::palette::colors;
 use crate::report::{
-    AddressMap, Bar, BufferLifetimes, Content, Curves, Metric, Report, Share, Stacks, Table,
+    AddressMap, Bar, BufferLifetimes, Content, Curves, Metric, Report, Share, Stack, Table,
     Timeline, Tradeoff, Tree, Value,
 };
 
@@ -265,8 +265,8 @@ impl Encoder {
         })
     }
 
-    fn stacks(&mut self, stacks: &Stacks) -> Json {
-        let encoded = stacks.stacks.iter().map(|stack| {
+    fn stacks(&mut self, stacks: &[Stack]) -> Json {
+        let encoded = stacks.iter().map(|stack| {
             json!({
                 "label": self.strings.intern(&stack.label),
                 "kind": self.kind_column(stack.parts.iter().map(|(kind, _, _)| *kind)),

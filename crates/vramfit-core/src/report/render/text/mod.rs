@@ -70,7 +70,8 @@ fn render_sections(report: &Report, with_details: bool) -> Vec<String> {
             lines.extend(wrap(&section.title, WIDTH, 2));
             2
         };
-        let content = render_content(&section.content, WIDTH - indent);
+        let content = section.text.as_ref().unwrap_or(&section.content);
+        let content = render_content(content, WIDTH - indent);
         let indented = content.iter().map(|line| format!("{:indent$}{line}", ""));
         lines.extend(indented);
     }
@@ -107,7 +108,7 @@ fn render_content(content: &Content, columns: usize) -> Vec<String> {
         Content::Curves(curves) => curves::curves(curves, columns),
         Content::Breakdown(shares) => curves::breakdown(shares, columns),
         Content::Tradeoff(tradeoff) => tradeoff::render(tradeoff, columns),
-        Content::Stacks(stacks) => table::render(&stacks.table, columns),
+        Content::Stacks(_) => Vec::new(),
     }
 }
 
