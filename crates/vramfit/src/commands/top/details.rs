@@ -29,13 +29,10 @@ pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
             .iter()
             .map(|warning| format!("warning    {warning}")),
     );
-    let readings: [(&str, fn(&ProcessRow) -> &Reading); 2] = [
-        ("in use", |row| &row.in_use),
-        ("reserved", |row| &row.reserved),
-    ];
-    lines.extend(readings.into_iter().filter_map(|(name, reading)| {
-        history(name, &state.history(&gpu.label, row.pid, reading), row)
-    }));
+    let in_use = state.history(&gpu.label, row.pid, |row| &row.in_use);
+    let reserved = state.history(&gpu.label, row.pid, |row| &row.reserved);
+    lines.extend(history("in use", &in_use, row));
+    lines.extend(history("reserved", &reserved, row));
     match &row.pool {
         None => lines
             .push("pool       not published: start the program with `vramfit run -- …`".to_owned()),
