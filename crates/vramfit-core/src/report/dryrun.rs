@@ -11,10 +11,11 @@ use crate::analysis::RunSummary;
 pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
     // Values that decide shapes make every figure uncertain; the other caveats are the same for all runs.
+    let shapes = placeholders::shapes_caveat(summary);
     let (shapes, others): (Vec<String>, Vec<String>) = caveats
         .iter()
         .cloned()
-        .partition(|caveat| Some(caveat) == placeholders::shapes_caveat(summary).as_ref());
+        .partition(|caveat| Some(caveat) == shapes.as_ref());
     let not_included = Section::new("not included", Content::List(others));
     let brief = [
         overview::usage(summary),

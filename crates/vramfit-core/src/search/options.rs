@@ -50,7 +50,8 @@ pub fn site_options(site: &Site) -> Vec<SiteOption> {
         plans.extend(selections);
         if index == 0 {
             plans.push(SitePlan::new(site, segments, Some("dots-without-batch")));
-            if site.equations.iter().any(only_dots_keeps) {
+            let is_other = |one: &Equation| dots_keeps(one) && !dots_without_batch_keeps(one);
+            if site.equations.iter().any(is_other) {
                 plans.push(SitePlan::new(site, segments, Some("dots")));
             }
         }
@@ -105,11 +106,7 @@ fn kept_lines(site: &Site, saved: &[usize]) -> Vec<String> {
 /// Says whether a plan keeps every value that `jax.checkpoint_policies.dots_saveable` keeps.
 fn keeps_all_products(site: &Site, plan: &SitePlan) -> bool {
     let mut inside = plan.segments.iter().flat_map(|&(start, stop)| start..stop);
-    inside.all(|index| {
-        let equation = &site.equations[index];
-        let is_product = dots_without_batch_keeps(equation) || only_dots_keeps(equation);
-        !is_product || plan.saved.contains(&index)
-    })
+    inside.all(|index| !dots_keeps(&site.equations[index]) || plan.saved.contains(&index))
 }
 
 /// Says whether `jax.checkpoint_policies.dots_with_no_batch_dims_saveable` keeps a value.
@@ -117,24 +114,20 @@ fn dots_without_batch_keeps(equation: &Equation) -> bool {
     equation.name == "dot_general" && !equation.batched
 }
 
-/// Says whether `jax.checkpoint_policies.dots_saveable` keeps a value that the other policy does not:
-/// convolutions are among them.
-fn only_dots_keeps(equation: &Equation) -> bool {
-    match equation.name.as_str() {
-        "dot_general" => equation.batched,
-        name => name == "conv_general_dilated",
-    }
+/// Says whether `jax.checkpoint_policies.dots_saveable` keeps a value.
+fn dots_keeps(equation: &Equation) -> bool {
+    matches!(
+        equation.name.as_str(),
+        "dot_general" | "conv_general_dilated"
+    )
 }
 
 /// Returns the share of the site's operations that run twice under a plan, from 0 to 1.
 pub(super) fn recomputed_share(site: &Site, plan: &SitePlan) -> f64 {
-    let keeps = |index: usize, policy: fn(&Equation) -> bool| policy(&site.equations[index]);
     let is_kept = |index: usize| match plan.save.as_deref() {
         Some("everything") => true,
-        Some("dots") => keeps(index, |one| {
-            dots_without_batch_keeps(one) || only_dots_keeps(one)
-        }),
-        Some("dots-without-batch") => keeps(index, dots_without_batch_keeps),
+        Some("dots") => dots_keeps(&site.equations[index]),
+        Some("dots-without-batch") => dots_without_batch_keeps(&site.equations[index]),
         _ => plan.saved.contains(&index) || plan.offloaded.contains(&index),
     };
     let recomputed: u64 = plan

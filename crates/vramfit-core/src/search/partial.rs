@@ -2,7 +2,7 @@
 
 use super::options::{SiteOption, recomputed_share};
 use super::row::{Row, pareto_front};
-use super::site::{Equation, Site};
+use super::site::Site;
 
 /// Parts of what the segments make that the backward pass finds in memory; with 0 only that of the last
 /// segment, which often holds a large product that takes long to compute again.
@@ -47,10 +47,7 @@ pub(super) fn partial_variants(
 /// Leaves out the last segments, as long as they make at most so many thirds of all bytes; at least one of
 /// them, and not all.
 fn with_first_segments(site: &Site, option: &SiteOption, thirds: u64) -> Option<SiteOption> {
-    let made = |&(start, stop): &(usize, usize)| -> u64 {
-        let equations = &site.equations[start..stop];
-        equations.iter().map(Equation::total_bytes).sum()
-    };
+    let made = |segment: &(usize, usize)| site.segment_bytes(segment);
     let mut plan = option.plan.clone();
     let total: u64 = plan.segments.iter().map(made).sum();
     let mut kept = made(&plan.segments.pop()?);

@@ -78,13 +78,7 @@ pub(super) fn divide(site: &Site, count: usize) -> Vec<Division> {
 /// and so are segments that make next to nothing.
 fn without_last(site: &Site, width: &[u64], mut segments: Vec<(usize, usize)>) -> Option<Division> {
     let total = site.made_bytes();
-    let made = |&(start, stop): &(usize, usize)| -> u64 {
-        let equations = &site.equations[start..stop];
-        equations
-            .iter()
-            .map(|equation| equation.total_bytes())
-            .sum()
-    };
+    let made = |segment: &(usize, usize)| site.segment_bytes(segment);
     let mut left_out = made(&segments.pop()?);
     segments.retain(|segment| made(segment) > total / MIN_SEGMENT_SHARE);
     while let Some((last, others)) = segments.split_last()

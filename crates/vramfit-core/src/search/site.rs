@@ -66,6 +66,12 @@ impl Site {
         self.equations.iter().map(Equation::total_bytes).sum()
     }
 
+    /// Returns how many bytes the equations of a segment make.
+    pub(super) fn segment_bytes(&self, &(start, stop): &(usize, usize)) -> u64 {
+        let equations = &self.equations[start..stop];
+        equations.iter().map(Equation::total_bytes).sum()
+    }
+
     /// Returns the floating-point operations of one call.
     pub fn flops(&self) -> u64 {
         self.equations.iter().map(|equation| equation.flops).sum()

@@ -51,12 +51,12 @@ pub enum Offload {
 
 /// A site, and what can be done at it.
 #[derive(Clone, Debug)]
-struct SearchedSite {
+struct SiteOptions {
     site: Site,
     options: Vec<SiteOption>,
 }
 
-impl SearchedSite {
+impl SiteOptions {
     /// Adds options, and returns a plan with each.
     fn add_options(&mut self, options: Vec<SiteOption>) -> Vec<Plan> {
         let new: Vec<SiteOption> = options
@@ -76,7 +76,7 @@ impl SearchedSite {
 /// Proposes plans in rounds; what was measured so far decides the next round.
 #[derive(Clone, Debug)]
 pub struct Strategy {
-    sites: Vec<SearchedSite>,
+    sites: Vec<SiteOptions>,
     moves: Moves,
     round: usize,
 }
@@ -87,7 +87,7 @@ impl Strategy {
         let is_relevant = |site: &&Site| moves.remat && site.differentiated;
         let mut relevant: Vec<&Site> = sites.iter().filter(is_relevant).collect();
         relevant.sort_by_key(|site| std::cmp::Reverse(site.made_bytes()));
-        let searched = relevant.into_iter().map(|site| SearchedSite {
+        let searched = relevant.into_iter().map(|site| SiteOptions {
             site: site.clone(),
             options: site_options(site),
         });
@@ -104,7 +104,7 @@ impl Strategy {
     /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1. A
     /// function that the program rematerializes itself counts as a whole, whatever its policy keeps.
     pub fn recomputed_share(&self, plan: &Plan) -> f64 {
-        let share = |searched: &SearchedSite| {
+        let share = |searched: &SiteOptions| {
             let options = &searched.options;
             let planned = options
                 .iter()
@@ -222,7 +222,7 @@ impl Strategy {
         let best: Vec<Vec<&Row>> = self
             .sites
             .iter()
-            .map(|SearchedSite { options, .. }| {
+            .map(|SiteOptions { options, .. }| {
                 let own: Vec<Row> = rows
                     .iter()
                     .filter(|row| {

@@ -69,7 +69,7 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     let bytes = format!("{} of {}", Bytes(group.bytes), Bytes(total_bytes));
     let largest = &group.largest;
     if group.is_values() {
-        return format!("{bytes} are {}{}", values(group), from(&group.lines));
+        return format!("{bytes} are {}{}", values(group), from_lines(&group.lines));
     }
     let count = match group.count {
         1 => "one array".to_owned(),
@@ -112,8 +112,8 @@ fn values(group: &CauseGroup) -> String {
 fn named(group: &CauseGroup) -> String {
     let largest = &group.largest;
     let name = match (largest.path.as_str(), largest.shape.as_str()) {
-        ("", "") => return from(&group.lines),
-        ("", shape) => format!("`{shape}`{}", from(&group.lines)),
+        ("", "") => return from_lines(&group.lines),
+        ("", shape) => format!("`{shape}`{}", from_lines(&group.lines)),
         (path, "") => format!("`{path}`"),
         (path, shape) => format!("`{path}`, `{shape}`"),
     };
@@ -128,12 +128,12 @@ fn origin(group: &CauseGroup) -> String {
     match (group.lines.is_empty(), group.largest.made_by.as_str()) {
         (true, "") => String::new(),
         (true, made_by) => format!(", made by: {made_by}"),
-        (false, _) => from(&group.lines),
+        (false, _) => from_lines(&group.lines),
     }
 }
 
 /// Says from which lines something comes.
-fn from(lines: &[(String, u64)]) -> String {
+fn from_lines(lines: &[(String, u64)]) -> String {
     let shown: Vec<&str> = lines
         .iter()
         .take(MAX_LINES)
@@ -194,7 +194,7 @@ fn remainder(cause: &Cause, summary: &RunSummary) -> Option<String> {
         (false, _) => String::new(),
     };
     let what = match next.group.is_values() {
-        true => format!("{}{}", values(&next.group), from(&next.group.lines)),
+        true => format!("{}{}", values(&next.group), from_lines(&next.group.lines)),
         false => next.group.largest.kind.label().to_owned(),
     };
     Some(format!(

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use super::order::Order;
+use super::order::SortOrder;
 use super::snapshot::{ProcessRow, Reading, Snapshot};
 
 /// What a key asks for.
@@ -53,7 +53,7 @@ pub(super) struct State {
     pub(super) filter: String,
     pub(super) is_editing: bool,
     pub(super) only_jax: bool,
-    pub(super) order: Order,
+    pub(super) order: SortOrder,
     pub(super) shows_details: bool,
     pub(super) shows_help: bool,
     pub(super) has_ended: bool,
@@ -74,7 +74,7 @@ impl State {
             filter: String::new(),
             is_editing: false,
             only_jax: false,
-            order: Order::Gpu,
+            order: SortOrder::Gpu,
             shows_details: false,
             shows_help: false,
             has_ended: false,
@@ -162,8 +162,8 @@ impl State {
             Action::Details => self.shows_details = !self.shows_details,
             Action::GroupByGpu => {
                 self.order = match self.order {
-                    Order::Gpu => Order::Driver,
-                    _ => Order::Gpu,
+                    SortOrder::Gpu => SortOrder::Driver,
+                    _ => SortOrder::Gpu,
                 };
             }
             Action::Sort => self.order = self.order.next(),
@@ -198,7 +198,7 @@ impl State {
             .filter(|(_, row)| !self.only_jax || row.pool.is_some())
             .filter(|(_, row)| self.matches_filter(row))
             .collect();
-        if self.order != Order::Gpu {
+        if self.order != SortOrder::Gpu {
             rows.sort_by_key(|(_, row)| Reverse(self.order.bytes(row)));
         }
         rows
@@ -286,7 +286,7 @@ mod tests {
             assert_eq!(state.order.column(), Some(name));
         }
         state.act(Action::Sort);
-        assert_eq!(state.order, Order::Gpu);
+        assert_eq!(state.order, SortOrder::Gpu);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use vramfit_core::Bytes;
 use vramfit_core::published::Liveness;
 
-use super::order::Order;
+use super::order::SortOrder;
 use super::snapshot::{ProcessRow, Reading};
 
 /// Narrower than this, a table would have no room for the command.
@@ -46,7 +46,7 @@ impl Columns {
         self.width.saturating_sub(taken).max(4)
     }
 
-    pub(super) fn heading(self, order: Order) -> Line<'static> {
+    pub(super) fn heading(self, order: SortOrder) -> Line<'static> {
         let names = ["DRIVER", "RESERVED", "IN USE", "PEAK", "LRG FREE"];
         let mut text = format!("  {:>7} ", "PID");
         text.push_str(&self.texts("USER", "CONTAINER", "COMMAND"));

@@ -6,7 +6,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use super::order::Order;
+use super::order::SortOrder;
 use super::state::State;
 use super::table::{Columns, footnote_letter};
 use super::{details, gpu_lines};
@@ -93,7 +93,7 @@ pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
     }
     let mut gpu_before = None;
     for (position, (gpu, row)) in rows.iter().enumerate() {
-        if state.order == Order::Gpu && gpu_before != Some(*gpu) {
+        if state.order == SortOrder::Gpu && gpu_before != Some(*gpu) {
             let first = gpu_before.map_or(0, |before| before + 1);
             push_gpus(&mut body, state, first..*gpu + 1, width);
             gpu_before = Some(*gpu);
@@ -105,7 +105,7 @@ pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
         let lines = columns.row(row, &mut reasons, is_selected, state.color);
         body.extend(lines);
     }
-    if state.order == Order::Gpu {
+    if state.order == SortOrder::Gpu {
         let first = gpu_before.map_or(0, |before| before + 1);
         push_gpus(&mut body, state, first..snapshot.gpus.len(), width);
     }

@@ -38,17 +38,17 @@ pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
 pub(in crate::report) fn render_brief(report: &Report) -> String {
     let mut lines = render_sections(report, false);
     let details = report.sections.iter().filter(|section| section.detail);
-    let titles: Vec<&str> = details.map(|section| section.title.as_str()).collect();
+    let details = details.count();
     let hidden = lines.len().saturating_sub(MAX_BRIEF_LINES - 2);
     lines.truncate(lines.len() - hidden);
-    let sections = match titles.len() {
+    let sections = match details {
         0 => String::new(),
         1 => " and 1 more section".to_owned(),
         count => format!(" and {count} more sections"),
     };
-    let rest = match (hidden, titles.is_empty()) {
-        (0, true) => return join(&lines),
-        (0, false) => sections.trim_start_matches(" and ").to_owned(),
+    let rest = match (hidden, details) {
+        (0, 0) => return join(&lines),
+        (0, _) => sections.trim_start_matches(" and ").to_owned(),
         (1, _) => format!("1 more line{sections}"),
         (count, _) => format!("{count} more lines{sections}"),
     };
