@@ -5,6 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use vramfit_core::Bytes;
+use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::program::memory::Undonated;
 use vramfit_core::search::{
     Donation, Equation, Moves, Offload, Plan, PlanSettings, PlanSource, Row, Site, SiteKind,
@@ -17,6 +18,8 @@ const REMAT: Moves = Moves {
     remat: true,
     compiler: false,
     scheduler: false,
+    preallocation: false,
+    allocator: false,
     offload: Offload::Never,
     larger_pool_bytes: None,
 };
@@ -233,13 +236,58 @@ fn values_are_offloaded_where_nothing_fits() {
 }
 
 #[test]
+fn a_fragmented_pool_is_preallocated_and_then_replaced() {
+    let changes = |moves, rows: &[Row]| -> Vec<String> {
+        let plans = Search::new(&[], moves).next_round(rows);
+        plans.iter().flat_map(Plan::moves).collect()
+    };
+    let fragmented = |settings: PlanSettings| Row {
+        fits: vec![false],
+        is_fragmented: true,
+        ..row(
+            Plan {
+                settings,
+                ..Plan::default()
+            },
+            900,
+            1.0,
+        )
+    };
+    let growing = Moves {
+        preallocation: true,
+        allocator: true,
+        ..REMAT
+    };
+    let preallocated = PlanSettings {
+        preallocate: Some(true),
+        ..PlanSettings::default()
+    };
+    let as_it_is = fragmented(PlanSettings::default());
+    let whole = "let JAX preallocate its pool";
+    let other = "use the allocator `cuda_async`";
+    assert_eq!(changes(growing, std::slice::from_ref(&as_it_is)), [whole]);
+    let measured = [as_it_is, fragmented(preallocated)];
+    assert_eq!(changes(growing, &measured), [whole, other]);
+    // A pool that is preallocated already.
+    let fixed = Moves {
+        preallocation: false,
+        ..growing
+    };
+    assert_eq!(changes(fixed, &measured[..1]), [other]);
+    // Neither where something fits, nor where bytes are missing.
+    let met = [measured[0].clone(), row(Plan::default(), 900, 2.0)];
+    assert_eq!(changes(growing, &met), [] as [&str; 0]);
+    let short = [row(Plan::default(), 1100, 1.0)];
+    assert_eq!(changes(growing, &short), [] as [&str; 0]);
+}
+
+#[test]
 fn settings_are_changed_where_they_can_help() {
     let moves = Moves {
         remat: false,
         compiler: true,
-        scheduler: false,
-        offload: Offload::Never,
         larger_pool_bytes: Some(1200),
+        ..REMAT
     };
     let baseline = Row {
         xla_remat: true,
@@ -268,13 +316,19 @@ fn settings_are_changed_where_they_can_help() {
 fn options_of_the_user_take_precedence_over_a_plan() {
     let settings = PlanSettings {
         memory_fraction: Some(0.92),
+        preallocate: Some(true),
+        allocator: Some(AllocatorKind::CudaAsync),
         xla_remat: Some(false),
         latency_hiding: Some(false),
     };
     let options = settings.add_to(&Options::default());
     assert_eq!((options.fraction, options.remat), (Some(0.92), Some(false)));
+    assert_eq!(options.preallocate, Some(true));
+    assert_eq!(options.allocator, Some(AllocatorKind::CudaAsync));
     let users = Options {
         limit: Some(Bytes(5 << 30)),
+        preallocate: Some(false),
+        allocator: Some(AllocatorKind::Bfc),
         remat: Some(true),
         latency_hiding: Some(true),
         ..Options::default()
@@ -320,6 +374,8 @@ fn a_plan_file_says_what_the_plan_says() {
             }],
             settings: PlanSettings {
                 memory_fraction: Some(0.92),
+                preallocate: Some(true),
+                allocator: Some(AllocatorKind::CudaAsync),
                 xla_remat: None,
                 latency_hiding: Some(false),
             },
@@ -345,6 +401,7 @@ fn row(plan: Plan, peak_bytes: u64, cost: f64) -> Row {
         peak_bytes,
         cost,
         fits: vec![peak_bytes <= 1000],
+        is_fragmented: false,
         xla_remat: false,
     }
 }

@@ -2,10 +2,13 @@
 
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Error;
 
 /// The kinds of allocator a client can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AllocatorKind {
     /// Best fit with coalescing: JAX's default.
     Bfc,
@@ -80,6 +83,10 @@ mod tests {
             ("address", AllocatorKind::Address),
         ] {
             assert_eq!(text.parse::<AllocatorKind>().expect(text), kind);
+        }
+        for kind in AllocatorKind::ALL {
+            let text = serde_json::to_string(&kind).expect("a name");
+            assert_eq!(text, format!("\"{}\"", kind.name()));
         }
         assert!("cuda_malloc_async".parse::<AllocatorKind>().is_err());
     }

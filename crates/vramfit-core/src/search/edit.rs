@@ -17,6 +17,17 @@ impl PlanSettings {
     fn edits(&self) -> Vec<String> {
         let fraction = self.memory_fraction;
         let fraction = fraction.map(|it| format!("start it with `vramfit run --fraction {it}`"));
+        let preallocation = self.preallocate.map(|on| {
+            match on {
+                true => "start it without `XLA_PYTHON_CLIENT_PREALLOCATE=false`",
+                false => "start it with `vramfit run --no-preallocate`",
+            }
+            .to_owned()
+        });
+        let allocator = self.allocator.map(|kind| {
+            let name = kind.name();
+            format!("start it with `vramfit run --allocator {name}`")
+        });
         let remat = self.xla_remat.map(|on| {
             let word = if on { "on" } else { "off" };
             format!("start it with `vramfit run --remat {word}`")
@@ -24,7 +35,8 @@ impl PlanSettings {
         let scheduler = self.latency_hiding.map(|on| {
             format!("add `--xla_gpu_enable_latency_hiding_scheduler={on}` to `XLA_FLAGS`")
         });
-        fraction.into_iter().chain(remat).chain(scheduler).collect()
+        let pool = fraction.into_iter().chain(preallocation).chain(allocator);
+        pool.chain(remat).chain(scheduler).collect()
     }
 }
 

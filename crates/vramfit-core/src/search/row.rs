@@ -15,6 +15,9 @@ pub struct Row {
     pub host_memory_bytes: u64,
     /// Whether it fits on each GPU that was asked about, in their order.
     pub fits: Vec<bool>,
+    /// Whether it does not fit on the first GPU although the pool has as many bytes as its peak: no free block is
+    /// large enough.
+    pub is_fragmented: bool,
     /// Whether XLA's own rematerialization pass changed a program.
     pub xla_remat: bool,
 }

@@ -139,7 +139,7 @@ enum Move {
     Offload,
     /// XLA's own rematerialization pass and its scheduler
     Compiler,
-    /// A larger fraction of GPU memory for JAX's pool
+    /// A larger fraction of GPU memory for JAX's pool, and what cures fragmentation
     Pool,
 }
 
@@ -158,6 +158,8 @@ impl Args {
                 all if tries(Move::Offload) => all,
                 _ => Offload::Never,
             },
+            preallocation: all.preallocation && is_open,
+            allocator: all.allocator && is_open,
             larger_pool_bytes: all.larger_pool_bytes.filter(|_| is_open),
         }
     }
@@ -179,6 +181,8 @@ fn all_moves(gpu: &Gpu, options: &Options) -> Moves {
         },
         compiler: options.remat.is_none(),
         scheduler: options.latency_hiding.is_none(),
+        preallocation: options.preallocate.is_none(),
+        allocator: options.allocator.is_none(),
         larger_pool_bytes: Some(larger).filter(|_| !options.sets_pool_size()),
     }
 }

@@ -224,6 +224,7 @@ impl Measuring<'_> {
         }
         let moves = Moves {
             scheduler: self.spec.moves.scheduler && has_latency_hiding_scheduler(&plain.jax),
+            preallocation: self.spec.moves.preallocation && !plain.is_preallocated,
             ..self.spec.moves
         };
         let strategy = Strategy::new(&sites, moves);
@@ -372,6 +373,7 @@ impl Measuring<'_> {
                 cost,
                 host_memory_bytes: measured.host_memory_bytes,
                 fits: vec![measured.fits],
+                is_fragmented: measured.is_fragmented(),
                 xla_remat: measured.xla_remat.is_some_and(|it| it.recomputed_us > 0.0),
             },
             xla_remat: measured.xla_remat,

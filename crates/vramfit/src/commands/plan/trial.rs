@@ -51,6 +51,8 @@ pub(super) struct Measurement {
     pub(super) fits: bool,
     /// What the pool can have: its limit, or what others leave of the GPU.
     pub(super) limit_bytes: u64,
+    /// Whether the pool takes its limit at startup.
+    pub(super) is_preallocated: bool,
     /// How long a step takes; `None` where no step was detected.
     pub(super) time: Option<StepTime>,
     /// Pinned memory of the host that its programs take, in bytes.
@@ -112,6 +114,13 @@ pub(super) struct StepTime {
     pub(super) unknown_share: f64,
     /// Microseconds of the estimate that kernels wait for memory of the host.
     pub(super) host_wait_us: f64,
+}
+
+impl Measurement {
+    /// Says whether a request fails although the pool has as many bytes as the peak.
+    pub(super) fn is_fragmented(&self) -> bool {
+        !self.fits && self.peak_bytes <= self.limit_bytes
+    }
 }
 
 impl StepTime {
@@ -262,6 +271,7 @@ impl TrialSpec {
             peak_bytes: fullest.peak_bytes,
             fits,
             limit_bytes,
+            is_preallocated: summary.header.preallocate,
             time: summary.step_time.as_ref().map(|time| StepTime {
                 low_us: time.low_us,
                 model_us: time.model_us,
