@@ -235,6 +235,111 @@ def test_what_could_be_donated_is_measured(script, use):
     assert found["recommended"]["moves"] == []
 
 
+# The step returns its logits, 250 MiB, beside the loss; argument: what the program does with them.
+LOGITS = """
+import jax
+import jax.numpy as jnp
+
+@jax.jit
+def step(w, x):
+    def loss(w):
+        logits = x @ w
+        return jnp.mean(logits**2), {{"logits": logits, "sum": logits.sum()}}
+    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(w)
+    return w - gradient, value, aux
+
+w, x = jnp.ones((256, 32000)), jnp.ones((2048, 256))
+for _ in range(4):
+    w, value, aux = step(w, x)
+    {use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "is_read"),
+    [
+        ("print(float(aux['sum']))", False),
+        ("jax.block_until_ready(aux)", False),
+        ("print(aux['logits'].shape)", False),
+        ("print(aux['logits'].max())", True),
+        ("jax.device_get(aux)", True),
+        ("jax.device_put(aux['logits'], jax.devices()[0], may_alias=False)", True),
+    ],
+)
+def test_outputs_that_nothing_reads_are_found_and_measured(script, use, is_read):
+    command = ["--", sys.executable, script(LOGITS.format(use=use))]
+    done = vramfit("plan", "--gpu", "t4", "--try", "compiler", "--json", "-", *command)
+    found = json.loads(done.stdout.splitlines()[-1])
+    omission = found["omission"]
+    dry = vramfit("dryrun", "--gpu", "t4", *command)
+    advice = "nothing reads `result[2]['logits']`, 250.0 MiB"
+    assert (advice in " ".join(dry.stderr.split())) == (not is_read), dry.stderr
+    if is_read:
+        assert omission is None
+        return
+    assert (omission["function"], omission["outputs"]) == ("step", ["result[2]['logits']"])
+    assert omission["site"].endswith("train.py:15 (<module>)")
+    # Without the output of the call before, which is replaced only after the next one.
+    assert omission["peak_bytes"] <= found["baseline"]["peak_bytes"] - (250 << 20)
+    assert found["recommended"]["moves"] == []
+
+
+# Arrays of 1 GiB with holes between them, and a request that is larger than a hole.
+HOLES = """
+import jax
+import jax.numpy as jnp
+
+step = jax.jit(lambda x: x * 2)
+blocks = [jnp.zeros((1 << 28,)) for _ in range(9)]
+del blocks[::2]
+x = step(jnp.zeros((3 << 27,)))
+x = step(x)
+"""
+
+# Each pair of arrays is twice as large as the one before, which is freed. A pool that grows keeps
+# their regions apart.
+GROWING = """
+import jax
+import jax.numpy as jnp
+
+step = jax.jit(lambda x: x * 2)
+for gibibytes in 1, 2, 4:
+    x = None
+    x = step(jnp.zeros((gibibytes << 28,)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "preallocate", "move", "setting"),
+    [
+        (HOLES, "true", "use the allocator `cuda_async`", 'allocator = "cuda_async"'),
+        (GROWING, "false", "let JAX preallocate its pool", "preallocate = true"),
+    ],
+)
+def test_a_fragmented_pool_is_cured(script, tmp_path, program, preallocate, move, setting):
+    """Bytes would suffice, and no free block does."""
+    plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
+    command = ["--", sys.executable, script(program)]
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate}
+    options = ["--try", "pool", "--out", plan, "--json", answer]
+    done = vramfit("plan", "--gpu", "t4", *options, *command, **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "  fragmented  none\n" in done.stdout
+    found = json.loads(answer.read_text())
+    baseline, best = found["baseline"], found["recommended"]
+    assert baseline["fits"] == {"t4": False}
+    assert baseline["spare_bytes"]["t4"] > 0
+    assert best["fits"] == {"t4": True}
+    assert best["moves"] == [move]
+    assert setting in plan.read_text()
+    dry = vramfit("dryrun", "--gpu", "t4", "--json", "-", "--plan", plan, *command, **environment)
+    assert (dry.returncode, peak(dry)) == (0, best["peak_bytes"])
+    name = "ALLOCATOR" if program is HOLES else "PREALLOCATE"
+    code = f"import os; print(os.environ['XLA_PYTHON_CLIENT_{name}'])"
+    done = vramfit("run", "--plan", plan, "--", sys.executable, "-c", code, **environment)
+    assert done.stdout == ("cuda_async\n" if program is HOLES else "true\n"), done.stderr
+
+
 def test_more_memory_for_the_pool_is_a_plan(script, tmp_path):
     """What does not fit in 0.75 of the GPU, but in 0.92, needs nothing else."""
     plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"

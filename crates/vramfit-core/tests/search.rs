@@ -8,8 +8,8 @@ use vramfit_core::Bytes;
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::program::memory::Undonated;
 use vramfit_core::search::{
-    Donation, Equation, Moves, Offload, Plan, PlanSettings, PlanSource, Row, Site, SiteKind,
-    Strategy as Search, pareto_front, read_sites, recommend, site_options,
+    Donation, Equation, Moves, Offload, Omission, Plan, PlanSettings, PlanSource, Row, Site,
+    SiteKind, Strategy as Search, pareto_front, read_sites, recommend, site_options,
 };
 use vramfit_core::settings::Options;
 
@@ -371,6 +371,10 @@ fn a_plan_file_says_what_the_plan_says() {
             donations: vec![Donation {
                 function: "step".to_owned(),
                 arguments: vec!["state".to_owned()],
+            }],
+            omissions: vec![Omission {
+                function: "step".to_owned(),
+                outputs: vec!["result[1]['logits']".to_owned()],
             }],
             settings: PlanSettings {
                 memory_fraction: Some(0.92),

@@ -178,6 +178,7 @@ fn every_kind_of_event_comes_back() {
             message: name,
         },
         Event::End,
+        Event::Unread { allocation: 0 },
         Event::Free { allocation: 0 },
         Event::OutsidePool {
             device: 1,
@@ -622,7 +623,7 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        8 => (0u8..9, 0u16..4).prop_map(|(kind, value)| Act::Event(kind, value)),
+        8 => (0u8..10, 0u16..4).prop_map(|(kind, value)| Act::Event(kind, value)),
         1 => any::<(u8, u16)>().prop_map(|(kind, value)| Act::Event(kind, value)),
         4 => (1u8..20, 1u8..40).prop_map(|(last, times)| Act::Again(last, times)),
         1 => (0u8..6).prop_map(Act::Text),
@@ -670,7 +671,7 @@ fn play(acts: &[Act]) -> Run {
             Act::Event(kind, value) => {
                 let event = match kind {
                     0..=2 => allocate(value.into(), value.into(), site),
-                    3..=4 | 7 | 8 if run.allocations > 0 => {
+                    3..=4 | 7..=9 if run.allocations > 0 => {
                         let last = run.allocations - 1;
                         let allocation = run.allocations.saturating_sub(value.into()).min(last);
                         let message = site;
@@ -683,6 +684,7 @@ fn play(acts: &[Act]) -> Run {
                                 parameter: value.into(),
                                 allocation,
                             },
+                            9 => Event::Unread { allocation },
                             _ => Event::Free { allocation },
                         }
                     }
@@ -713,6 +715,9 @@ fn play(acts: &[Act]) -> Run {
                     };
                     let event = match run.written[index] {
                         Event::Free { allocation } => Event::Free {
+                            allocation: allocation + shift(),
+                        },
+                        Event::Unread { allocation } => Event::Unread {
                             allocation: allocation + shift(),
                         },
                         Event::FreeAborts {

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._errors import InvalidFileError
-from vramfit._plan import _donation, _file, _sites
+from vramfit._plan import _edits, _file, _sites
 from vramfit._plan._file import SitePlan
 from vramfit._plan._jaxpr import Segment
 from vramfit._plan._sites import Site
@@ -29,12 +29,12 @@ def install(jax: Any) -> None:
     path, record = os.environ.get(PLAN), os.environ.get(SITES)
     if not path and not record:
         return
-    sites, donations = _file.read(path) if path else ([], [])
-    planner = FilePlanner(sites, path or "", record)
-    if sites or record:
+    plan = _file.read(path) if path else _file.Plan()
+    planner = FilePlanner(plan.sites, path or "", record)
+    if plan.sites or record:
         _sites.install(jax, planner)
-    if donations:
-        _donation.install(jax, donations)
+    if plan.donations or plan.omissions:
+        _edits.install(jax, plan.donations, plan.omissions)
     if path:
         atexit.register(planner.warn_of_unused)
 

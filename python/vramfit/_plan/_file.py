@@ -8,7 +8,7 @@ import tomllib
 from typing import Any
 
 from vramfit._errors import InvalidFileError, IoError
-from vramfit._plan._donation import Donation
+from vramfit._plan._edits import Donation, Omission
 from vramfit._plan._jaxpr import NAMED_POLICIES, Segment
 
 SCHEMA = 1
@@ -53,11 +53,17 @@ class SitePlan:
         return result
 
 
-def read(path: str | os.PathLike[str]) -> tuple[list[SitePlan], list[Donation]]:
-    """Read a plan file.
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a plan file says of the program. Its settings are for the process: not read here."""
 
-    Returns:
-        What it says of sites, and what is to be donated.
+    sites: tuple[SitePlan, ...] = ()
+    donations: tuple[Donation, ...] = ()
+    omissions: tuple[Omission, ...] = ()
+
+
+def read(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan file.
 
     Raises:
         IoError: If the file cannot be read.
@@ -82,11 +88,17 @@ def read(path: str | os.PathLike[str]) -> tuple[list[SitePlan], list[Donation]]:
             hint="make the plan again with `vramfit plan`",
         )
     try:
-        donations = [
-            Donation(entry["function"], tuple(entry["arguments"]))
-            for entry in content.get("donate", [])
-        ]
-        return [_site(entry) for entry in content.get("site", [])], donations
+        return Plan(
+            sites=tuple(_site(entry) for entry in content.get("site", [])),
+            donations=tuple(
+                Donation(entry["function"], tuple(entry["arguments"]))
+                for entry in content.get("donate", [])
+            ),
+            omissions=tuple(
+                Omission(entry["function"], tuple(entry["outputs"]))
+                for entry in content.get("omit", [])
+            ),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidFileError(
             f"`{shown}` has an entry that cannot be read",

@@ -41,7 +41,7 @@ def remat(path: str | os.PathLike[str]) -> Callable[[_Function], _Function]:
         >>> @vramfit.plan.remat("plan.toml")  # doctest: +SKIP
         ... def loss(params, batch): ...
     """
-    sites, _ = _file.read(path)
+    sites = _file.read(path).sites
     planner = FilePlanner(sites, os.fspath(path))
 
     def decorate(function: _Function) -> _Function:

@@ -15,6 +15,7 @@
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first denied request |
 //! | `cause.rs` | what takes most of the memory then, and the peak without it |
 //! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |
+//! | `unread_outputs.rs` | outputs that nothing reads |
 //! | `scratch.rs` | scratch memory of library routines |
 //! | `other_processes.rs` | what other processes hold of the GPUs |
 //! | `step_search.rs` | which program is the training step |
@@ -44,6 +45,7 @@ mod step_search;
 mod summary;
 mod timeline;
 mod unknown_reads;
+mod unread_outputs;
 mod verdict;
 
 pub use analyzer::{summarize, summarize_events, summarize_until};
@@ -69,4 +71,5 @@ pub use summary::{
     AbortInfo, AllocationFailure, AutotuneRange, MAX_FAILURES_KEPT, ProgramMemorySummary,
     ProgramSummary, RunSummary, UnknownReads,
 };
+pub use unread_outputs::UnreadOutput;
 pub use verdict::{Condition, LastExecution, Plan, Verdict};

@@ -15,6 +15,7 @@ use super::programs::Evidence;
 use super::scratch::ScratchSummary;
 use super::series::{CompilationSummary, LeakSummary};
 use super::step_search::StepSearch;
+use super::unread_outputs::UnreadOutput;
 use super::verdict::{Condition, LastExecution};
 use crate::program::{ProgramMemory, ProgramTime};
 use crate::replay::{PoolState, TotalRangeSummary};
@@ -114,6 +115,8 @@ pub struct ProgramMemorySummary {
     pub program: usize,
     /// Its buffers.
     pub memory: ProgramMemory,
+    /// Its outputs that nothing in the run has read, the largest first.
+    pub unread_outputs: Vec<UnreadOutput>,
 }
 
 /// How many refused requests an [`RunSummary`] keeps. A loop that tries until it fits makes many.

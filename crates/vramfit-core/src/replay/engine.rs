@@ -269,6 +269,7 @@ impl Replay {
             | Event::End
             | Event::UnknownRead { .. }
             | Event::ShapeRead { .. }
+            | Event::Unread { .. }
             | Event::Callback { .. }
             | Event::CallbackSkipped { .. } => Ok(StepEffect::None),
         }

@@ -11,6 +11,7 @@
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
 //! | `donation` | arguments that a function could donate |
+//! | `omission` | outputs that a function could leave out |
 //! | `settings` | settings of the process that a plan changes |
 //! | `plan` | a plan, and the file that it is kept in |
 //! | `edit` | what somebody would write in the program instead |
@@ -23,6 +24,7 @@ mod donation;
 mod edit;
 mod largest;
 mod offload;
+mod omission;
 mod options;
 mod partial;
 mod plan;
@@ -35,6 +37,7 @@ mod strategy;
 
 pub use donation::Donation;
 pub use largest::{LargestValue, Measured, largest_value};
+pub use omission::Omission;
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
 pub use row::{Row, pareto_front, recommend};

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::donation::Donation;
+use super::omission::Omission;
 use super::settings::PlanSettings;
 use super::site::{Site, SiteKind};
 use crate::error::{Error, ErrorKind, Result};
@@ -22,6 +23,9 @@ pub struct Plan {
     /// is known only of the steps that were measured.
     #[serde(default, rename = "donate", skip_serializing_if = "Vec::is_empty")]
     pub donations: Vec<Donation>,
+    /// What to leave out of what functions return. No search proposes it to be applied, either.
+    #[serde(default, rename = "omit", skip_serializing_if = "Vec::is_empty")]
+    pub omissions: Vec<Omission>,
     /// What to do at each site.
     #[serde(default, rename = "site", skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<SitePlan>,
@@ -163,7 +167,9 @@ impl Plan {
         let sites = self.sites.iter().map(SitePlan::describe);
         let donations = self.donations.iter().map(Donation::describe);
         let settings = self.settings.describe().into_iter();
-        settings.chain(donations).chain(sites).collect()
+        let omissions = self.omissions.iter().map(Omission::describe);
+        let edits = donations.chain(omissions);
+        settings.chain(edits).chain(sites).collect()
     }
 
     /// Returns the text of a plan file.

@@ -135,12 +135,12 @@ impl Strategy {
                 _ => Vec::new(),
             };
             // Before the sites, which are many, and again when their best are known.
-            let settings = self.with_larger_pool(rows);
+            // Of two that cost the same the first is recommended: what cures the cause.
+            let settings = self.without_fragmentation(rows).into_iter();
             plans.splice(
                 0..0,
                 settings
-                    .into_iter()
-                    .chain(self.without_fragmentation(rows))
+                    .chain(self.with_larger_pool(rows))
                     .chain(self.without_xla_remat(rows))
                     .chain(self.without_latency_hiding(rows)),
             );

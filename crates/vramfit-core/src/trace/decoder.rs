@@ -270,6 +270,9 @@ impl<R: Read> Decoder<R> {
             tag::FREE => Event::Free {
                 allocation: self.read_uint()?,
             },
+            tag::UNREAD => Event::Unread {
+                allocation: self.read_uint()?,
+            },
             tag::ALLOCATION_FAILURE => Event::AllocationFailure {
                 device: self.read_small_uint()?,
                 bytes: self.read_uint()?,

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::allocator::PoolSpace;
 use crate::program::{EstimateSource, ScratchPhase};
 
+/// The smallest output of which a trace says that nothing has read it.
+pub const MIN_UNREAD_BYTES: u64 = 1 << 20;
+
 /// An interned text (a name, a source line); 0 is the empty text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextId(pub u32);
@@ -212,6 +215,13 @@ pub enum Event {
         /// The allocation's number.
         allocation: u64,
     },
+    /// An output that is freed next was never read: it was no argument of an execution, was not copied, and the
+    /// host did not ask for it. Recorded only for outputs of
+    /// [`MIN_UNREAD_BYTES`] and more.
+    Unread {
+        /// The allocation's number.
+        allocation: u64,
+    },
     /// An allocation was freed, and the real allocator would have aborted the process over it.
     /// What follows in the trace would not have happened on a real GPU.
     FreeAborts {
@@ -303,6 +313,7 @@ impl Event {
     pub(crate) fn named_allocation(&self) -> Option<u64> {
         match *self {
             Event::Free { allocation }
+            | Event::Unread { allocation }
             | Event::FreeAborts { allocation, .. }
             | Event::Argument { allocation, .. } => Some(allocation),
             _ => None,
@@ -313,6 +324,7 @@ impl Event {
     /// of it, or `None` where `change` gives `None`. Events that name none stay as they are.
     pub(super) fn renumbered(mut self, change: impl FnOnce(u64) -> Option<u64>) -> Option<Event> {
         if let Event::Free { allocation }
+        | Event::Unread { allocation }
         | Event::FreeAborts { allocation, .. }
         | Event::Argument { allocation, .. } = &mut self
         {

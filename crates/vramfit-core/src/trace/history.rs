@@ -89,7 +89,7 @@ pub(super) fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool 
         (Event::Free { allocation }, Event::Free { allocation: back }) => {
             allocations.checked_sub(*allocation) == Some(*back)
         }
-        (Event::FreeAborts { .. } | Event::Argument { .. }, earlier) => {
+        (Event::Unread { .. } | Event::FreeAborts { .. } | Event::Argument { .. }, earlier) => {
             relative(event, allocations) == Some(*earlier)
         }
         (event, earlier) => event == earlier,

@@ -50,6 +50,7 @@ pub(super) mod tag {
     pub(crate) const SCRATCH: u8 = 20;
     pub(crate) const CALLBACK: u8 = 21;
     pub(crate) const CALLBACK_SKIPPED: u8 = 22;
+    pub(crate) const UNREAD: u8 = 23;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
@@ -82,6 +83,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         | Event::End => put_program_event(out, event),
         Event::Allocate { .. }
         | Event::Free { .. }
+        | Event::Unread { .. }
         | Event::FreeAborts { .. }
         | Event::AllocationFailure { .. }
         | Event::Driver { .. }
@@ -192,6 +194,7 @@ fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
             put_all(out, &rest);
         }
         Event::Free { allocation: back } => put_record(out, tag::FREE, &[back]),
+        Event::Unread { allocation: back } => put_record(out, tag::UNREAD, &[back]),
         Event::FreeAborts {
             allocation: back,
             message,

@@ -105,11 +105,19 @@ impl Buffer {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns memory and value.
+    /// Returns memory and value for somebody who reads the array.
     ///
     /// # Errors
     /// When the array was deleted or donated, with XLA's message.
     pub(crate) fn storage(&self) -> PjrtResult<Arc<Storage>> {
+        let storage = self.unread_storage()?;
+        if let Some(block) = &storage.block {
+            block.mark_read();
+        }
+        Ok(storage)
+    }
+
+    fn unread_storage(&self) -> PjrtResult<Arc<Storage>> {
         match &*self.content() {
             BufferContent::Live(storage) => Ok(Arc::clone(storage)),
             BufferContent::Error(error) => Err(error.clone()),
@@ -219,7 +227,8 @@ pub(crate) unsafe fn is_on_cpu(args: &mut BufferIsOnCpuArgs) -> PjrtResult {
 }
 
 pub(crate) unsafe fn ready_event(args: &mut BufferReadyEventArgs) -> PjrtResult {
-    let result = from_raw(args.buffer)?.storage().map(drop);
+    // To wait for an array is not to read it.
+    let result = from_raw(args.buffer)?.unread_storage().map(drop);
     args.event = event::ready(result);
     Ok(())
 }

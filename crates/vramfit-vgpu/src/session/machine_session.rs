@@ -2,13 +2,16 @@
 //! the order of the allocations.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocError, PoolSpace, Region, Stats};
 use vramfit_core::program::ProgramTime;
-use vramfit_core::trace::{Event, Footer, Note, Purpose, RunEnvironment, TextId, Writer};
+use vramfit_core::trace::{
+    Event, Footer, MIN_UNREAD_BYTES, Note, Purpose, RunEnvironment, TextId, Writer,
+};
 
 use crate::compile::stderr_capture::Warning;
 use crate::device::machine::{Machine, MachineState, is_forked};
@@ -39,6 +42,15 @@ pub(crate) struct Block {
     device: u32,
     pub(crate) address: u64,
     number: u64,
+    /// Whether it is a large output that nothing has read so far.
+    is_unread: AtomicBool,
+}
+
+impl Block {
+    /// Notes that something reads the array: an execution, a copy, or the host.
+    pub(crate) fn mark_read(&self) {
+        self.is_unread.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Block {
@@ -46,9 +58,7 @@ impl Drop for Block {
         if is_forked() {
             return;
         }
-        self.machine
-            .session()
-            .free(self.device, self.address, self.number);
+        self.machine.session().free(self);
     }
 }
 
@@ -112,6 +122,9 @@ impl Session {
             device: request.device,
             address,
             number,
+            is_unread: AtomicBool::new(
+                request.purpose == Purpose::Output && request.bytes >= MIN_UNREAD_BYTES,
+            ),
         })
     }
 
@@ -146,11 +159,20 @@ impl Session {
 
     /// Frees a block while the machine is locked. (A dropped [`Block`] locks it itself.)
     pub(crate) fn release(&mut self, block: Block) {
-        self.free(block.device, block.address, block.number);
+        self.free(&block);
         std::mem::forget(block);
     }
 
-    fn free(&mut self, device: u32, address: u64, number: u64) {
+    fn free(&mut self, block: &Block) {
+        let &Block {
+            device,
+            address,
+            number,
+            ..
+        } = block;
+        if block.is_unread.load(Ordering::Relaxed) {
+            self.record(&Event::Unread { allocation: number });
+        }
         let result = self.state.pools[device as usize].allocator.free(address);
         self.take_driver_calls(device);
         match result {

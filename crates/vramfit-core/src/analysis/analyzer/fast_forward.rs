@@ -12,6 +12,7 @@ use crate::analysis::programs::{ProgramsSnapshot, RecordedCall, UNLIMITED};
 use crate::analysis::scratch::ScratchDemand;
 use crate::analysis::series::TimelinePoint;
 use crate::analysis::unknown_reads::UnknownReadCounts;
+use crate::analysis::unread_outputs::OutputUses;
 use crate::error::Result;
 use crate::replay::{EventConsumer, Period, ReplaySnapshot, VariantSnapshot};
 use crate::trace::{Event, Note};
@@ -34,6 +35,7 @@ pub(in crate::analysis) struct AnalyzerSnapshot {
     callbacks: Callbacks,
     sites: usize,
     leaks: Leaks,
+    output_uses: OutputUses,
     notes: usize,
     scratch: ScratchDemand,
 }
@@ -163,6 +165,7 @@ impl TraceAnalyzer {
             callbacks,
             sites,
             leaks,
+            output_uses,
             step_notes,
             scratch,
             pass: _,
@@ -185,6 +188,7 @@ impl TraceAnalyzer {
             callbacks: callbacks.clone(),
             sites: sites.len(),
             leaks: leaks.clone(),
+            output_uses: output_uses.clone(),
             // All else that is known of the step is from notes.
             notes: step_notes.count(),
             scratch: scratch.clone(),
@@ -231,6 +235,7 @@ impl TraceAnalyzer {
             && self.callbacks.repeats(&before.callbacks)
             && self.sites.len() == before.sites
             && self.leaks.repeats(&before.leaks)
+            && self.output_uses == before.output_uses
             && self.step_notes.count() == before.notes
             && self.scratch == before.scratch
             && !record.calls.iter().any(|call| call.changes_step_program);

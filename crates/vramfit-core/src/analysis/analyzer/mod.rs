@@ -29,6 +29,7 @@ use super::programs::{ErrorText, Programs};
 use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
 use super::step_search::StepNotes;
 use super::unknown_reads::UnknownReadCounts;
+use super::unread_outputs::OutputUses;
 use crate::error::Result;
 use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace};
 use crate::trace::{Event, EventSource, Header, Note, Purpose, TextId};
@@ -59,6 +60,7 @@ pub(super) struct TraceAnalyzer {
     callbacks: Callbacks,
     sites: AllocationSites,
     leaks: Leaks,
+    output_uses: OutputUses,
     step_notes: StepNotes,
     scratch: ScratchDemand,
     /// What happens in a pass of a repeat, while one is observed.
@@ -115,6 +117,7 @@ impl TraceAnalyzer {
             callbacks: Callbacks::default(),
             sites: AllocationSites::default(),
             leaks: Leaks::default(),
+            output_uses: OutputUses::default(),
             step_notes: StepNotes::default(),
             scratch: ScratchDemand::default(),
             pass: None,
@@ -197,6 +200,7 @@ impl TraceAnalyzer {
             Event::OutsidePool { device, bytes } => {
                 self.devices[device as usize].on_non_pool_memory(bytes);
             }
+            Event::Unread { allocation } => self.output_uses.on_unread(allocation),
             Event::ClearPeak { device } => self.devices[device as usize].on_clear_peak(),
             Event::UnknownRead { site, bytes } => self.unknown_reads.on_read(site, bytes, false),
             Event::ShapeRead { site, bytes } => self.unknown_reads.on_read(site, bytes, true),
@@ -294,6 +298,7 @@ impl TraceAnalyzer {
 
     fn on_freed(&mut self, block: &Block) {
         self.leaks.on_freed(block);
+        self.output_uses.on_freed(block);
         self.devices[block.device as usize].on_freed(block, &mut self.replay);
     }
 

@@ -182,8 +182,11 @@ impl TraceAnalyzer {
             ),
             attribution,
             program_memory: memory.and_then(|(entry, memory)| {
-                let program = index_of(entry)?;
-                Some(ProgramMemorySummary { program, memory })
+                Some(ProgramMemorySummary {
+                    program: index_of(entry)?,
+                    unread_outputs: self.output_uses.unread(entry, &memory, &self.sites),
+                    memory,
+                })
             }),
             compiler_warnings: source.compiler_warnings().to_vec(),
             environment: source.settings().cloned(),

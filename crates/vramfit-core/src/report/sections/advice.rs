@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use crate::analysis::{Attribution, EntryKind, RunSummary};
+use crate::analysis::{Attribution, EntryKind, RunSummary, UnreadOutput};
 use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
@@ -40,6 +40,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         let memory = &program.memory;
         found.extend(donation(memory));
         found.extend(unused_donation(memory));
+        found.extend(unread_outputs(&program.unread_outputs));
         found.extend(activations(memory));
         found.extend(precision(memory, &summary.header.gpu));
         found.extend(smaller_batch(memory, summary));
@@ -85,6 +86,24 @@ fn unused_donation(memory: &ProgramMemory) -> Option<Advice> {
             "return something of the same shape and type, or do not donate: {which} donated without \
              effect ({}), because no output can reuse the memory",
             Bytes(bytes),
+        ),
+    })
+}
+
+/// Outputs that nothing in the run has read.
+fn unread_outputs(outputs: &[UnreadOutput]) -> Option<Advice> {
+    let largest = outputs.first()?;
+    let bytes = outputs.iter().map(|output| output.bytes).sum();
+    let which = match outputs.len() - 1 {
+        0 => format!("nothing reads `{}`", largest.path),
+        more => format!("nothing reads `{}` and {more} more", largest.path),
+    };
+    Some(Advice {
+        bytes,
+        saved_bytes: Some(bytes),
+        text: format!(
+            "do not return what the program does not use: in this run {which}, {}",
+            Bytes(bytes)
         ),
     })
 }

@@ -5,8 +5,8 @@
 
 mod batch;
 mod compile_cache;
-mod donation;
 mod fit;
+mod program_edit;
 mod result;
 mod search;
 mod trial;

@@ -8,7 +8,7 @@ use vramfit_core::report::{AlternativeKind, PlanRow, PlanSummary, Report};
 use vramfit_core::search::{Plan, PlanSource};
 use vramfit_core::{Bytes, Result};
 
-use super::donation::MeasuredDonation;
+use super::program_edit::MeasuredEdit;
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
 
@@ -59,7 +59,8 @@ impl Found {
             "by_time": self.by_time,
             "front": self.front,
             "recommended": row(&self.rows[self.recommended]),
-            "donation": self.donation.as_ref().map(MeasuredDonation::to_json),
+            "donation": self.edits.iter().find_map(MeasuredEdit::donation_json),
+            "omission": self.edits.iter().find_map(MeasuredEdit::omission_json),
             "trials": self.trials,
             "complete": self.is_complete,
             "failures": self.failures.iter().map(|(text, count)| json!({"message": text, "count": count})).collect::<Vec<_>>(),
@@ -215,11 +216,9 @@ impl Found {
                 "the recommended plan keeps {bytes} in pinned memory of the host for each GPU, and waits {wait:.1} ms of a step for transfers"
             ));
         }
-        notes.extend(
-            self.donation
-                .as_ref()
-                .and_then(|it| it.describe(self.rows[0].row.peak_bytes)),
-        );
+        let baseline_bytes = self.rows[0].row.peak_bytes;
+        let edits = self.edits.iter();
+        notes.extend(edits.filter_map(|edit| edit.describe(baseline_bytes)));
         if self.sites == 0 {
             notes.push(
                 "the program calls no function of JAX that rematerialization applies to".to_owned(),

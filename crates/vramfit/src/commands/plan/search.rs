@@ -11,7 +11,7 @@ use vramfit_core::search::{Moves, Plan, Row, Strategy, pareto_front, recommend};
 use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::donation::MeasuredDonation;
+use super::program_edit::MeasuredEdit;
 use super::trial::{Measurement, StepTime, TrialSpec, XlaRemat};
 use crate::context::Context;
 use crate::output::Output;
@@ -69,8 +69,8 @@ pub(super) struct Found {
     pub(super) is_interrupted: bool,
     /// Whether plans were compared by estimated time; if not, by what is computed twice.
     pub(super) by_time: bool,
-    /// What the program could donate, and what that was measured to bring.
-    pub(super) donation: Option<MeasuredDonation>,
+    /// Edits of the program, and what they were measured to bring.
+    pub(super) edits: Vec<MeasuredEdit>,
     pub(super) jax: String,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         failures: Vec::new(),
         trials: 0,
         by_time: false,
-        donation: None,
+        edits: Vec::new(),
         jax: String::new(),
     };
     let mut site_count = 0;
@@ -113,7 +113,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         failures,
         trials,
         by_time,
-        donation,
+        edits,
         jax,
         ..
     } = measuring;
@@ -133,7 +133,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         by_time,
         is_complete: is_complete && !interrupted.load(Ordering::Relaxed),
         is_interrupted: interrupted.load(Ordering::Relaxed),
-        donation,
+        edits,
         jax,
     })
 }
@@ -169,7 +169,7 @@ struct Measuring<'a> {
     failures: Vec<(String, usize)>,
     trials: usize,
     by_time: bool,
-    donation: Option<MeasuredDonation>,
+    edits: Vec<MeasuredEdit>,
     jax: String,
 }
 
@@ -217,10 +217,12 @@ impl Measuring<'_> {
             }
             Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
         };
-        if let Some((donation, site)) = plain.donation.clone().filter(|_| command == 0) {
-            let measured = MeasuredDonation::measure(donation, site, &trial, context, self.output);
-            self.donation = Some(measured);
-            self.trials += 1;
+        if command == 0 {
+            for edit in plain.edits.clone() {
+                let measured = edit.measure(&trial, context, self.output);
+                self.edits.push(measured);
+                self.trials += 1;
+            }
         }
         let moves = Moves {
             scheduler: self.spec.moves.scheduler && has_latency_hiding_scheduler(&plain.jax),

@@ -9,12 +9,13 @@ use std::time::Duration;
 use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
-use vramfit_core::search::{Donation, Plan, PlanSource, Site, read_sites};
+use vramfit_core::search::{Plan, PlanSettings, PlanSource, Site, read_sites};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{ProgramExit, Reader};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::CompileCache;
+use super::program_edit::ProgramEdit;
 use crate::child::signal_name;
 use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, SettingsSpec};
 use crate::context::Context;
@@ -61,8 +62,8 @@ pub(super) struct Measurement {
     pub(super) xla_remat: Option<XlaRemat>,
     /// The most bytes at the peak, each with who owns them and where they come from.
     pub(super) largest: Vec<(String, u64)>,
-    /// What the program with the peak could donate, and where it is called.
-    pub(super) donation: Option<(Donation, String)>,
+    /// Edits of the program with the peak that no plan makes.
+    pub(super) edits: Vec<ProgramEdit>,
     /// The version of JAX.
     pub(super) jax: String,
 }
@@ -179,12 +180,16 @@ impl TrialSpec {
             folder.path().join("output.log"),
         );
         let plan_file = folder.path().join("plan.toml");
-        let has_sites = !plan.sites.is_empty() || !plan.donations.is_empty();
+        // Settings go to the process, the rest to the package in it.
+        let changes_program = Plan {
+            settings: PlanSettings::default(),
+            ..plan.clone()
+        } != Plan::default();
         let settings = SettingsSpec {
             options: plan.settings.add_to(&self.settings.options),
             ..self.settings.clone()
         };
-        if has_sites {
+        if changes_program {
             std::fs::write(&plan_file, plan.to_toml(&PlanSource::default())?)
                 .map_err(|error| cannot_write(&plan_file, error))?;
         }
@@ -193,7 +198,7 @@ impl TrialSpec {
             step: self.step.clone(),
             calibration: self.calibration.clone(),
             settings: settings.clone(),
-            plan: has_sites.then(|| plan_file.clone()),
+            plan: changes_program.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
             total: self.total(),
             occupied: self.occupied,
@@ -281,18 +286,10 @@ impl TrialSpec {
             host_memory_bytes: host_memory_bytes(&summary),
             xla_remat: XlaRemat::read(&summary, compiler_limit_bytes),
             largest: largest_at_peak(&summary),
-            donation: find_donation(&summary),
+            edits: ProgramEdit::find(&summary),
             jax: summary.header.jax.clone(),
         })
     }
-}
-
-/// Returns what the program with the peak could donate, and where it is called.
-fn find_donation(summary: &RunSummary) -> Option<(Donation, String)> {
-    let at_peak = summary.program_memory.as_ref()?;
-    let program = summary.programs.get(at_peak.program)?;
-    let donation = Donation::find(&program.name, &at_peak.memory.undonated)?;
-    Some((donation, program.site.clone()))
 }
 
 /// Returns the pinned memory that the program needs most of, of those that were executed.

@@ -1,0 +1,151 @@
+//! Outputs that a program computes and nothing reads.
+
+use super::arrays::AllocationSites;
+use crate::program::ProgramMemory;
+use crate::replay::Block;
+use crate::trace::{MIN_UNREAD_BYTES, Purpose};
+
+/// How many calls must return an output that nothing reads. What the last call returns may be read after the steps
+/// that were run.
+const MIN_CALLS: u8 = 2;
+
+/// An output of a program that was freed after each call without having been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadOutput {
+    /// Its pytree path, such as `result[1]['logits']`.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What happens to outputs, by the number of their allocation site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct OutputUses {
+    uses: Vec<OutputUse>,
+    /// The allocation that is freed next without having been read.
+    unread: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OutputUse {
+    is_read: bool,
+    /// How many were freed without having been read, up to [`MIN_CALLS`].
+    unread: u8,
+}
+
+impl OutputUses {
+    pub(super) fn on_unread(&mut self, allocation: u64) {
+        self.unread = Some(allocation);
+    }
+
+    pub(super) fn on_freed(&mut self, block: &Block) {
+        if block.requested_bytes < MIN_UNREAD_BYTES {
+            return;
+        }
+        let owner = block.owner as usize;
+        if owner >= self.uses.len() {
+            self.uses.resize(owner + 1, OutputUse::default());
+        }
+        let output = &mut self.uses[owner];
+        match self.unread.take_if(|unread| *unread == block.number) {
+            Some(_) => output.unread = MIN_CALLS.min(output.unread + 1),
+            None => output.is_read = true,
+        }
+    }
+
+    /// Returns the outputs of a program that nothing reads, the largest first. `entry` is its number in
+    /// the table of programs.
+    pub(super) fn unread(
+        &self,
+        entry: usize,
+        memory: &ProgramMemory,
+        sites: &AllocationSites,
+    ) -> Vec<UnreadOutput> {
+        let mut slots: Vec<(u32, bool)> = Vec::new();
+        for (number, output) in (0..).zip(&self.uses) {
+            let site = sites.get(number);
+            if site.purpose != Purpose::Output || site.entry as usize != entry {
+                continue;
+            }
+            let is_unread = !output.is_read && output.unread == MIN_CALLS;
+            match slots.iter_mut().find(|(slot, _)| *slot == site.slot) {
+                Some((_, unread)) => *unread &= is_unread,
+                None => slots.push((site.slot, is_unread)),
+            }
+        }
+        slots.retain(|(_, is_unread)| *is_unread);
+        let outputs = memory.buffers.iter().filter(|buffer| {
+            let is_unread = slots.iter().any(|(slot, _)| *slot == buffer.allocation);
+            is_unread && buffer.parameter.is_none() && !buffer.path.is_empty()
+        });
+        let mut outputs: Vec<UnreadOutput> = outputs
+            .map(|buffer| UnreadOutput {
+                path: buffer.path.clone(),
+                bytes: buffer.bytes,
+            })
+            .collect();
+        outputs.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.path.cmp(&b.path)));
+        outputs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::arrays::AllocationKey;
+    use crate::program::memory::Buffer;
+    use crate::trace::TextId;
+
+    const ENTRY: u32 = 3;
+
+    /// Returns what is said of a program whose only output is freed so often, each time read or not.
+    fn unread(frees: &[bool], bytes: u64) -> Vec<UnreadOutput> {
+        let mut sites = AllocationSites::default();
+        let owner = sites.number(AllocationKey {
+            device: 0,
+            purpose: Purpose::Output,
+            site: TextId(0),
+            entry: ENTRY,
+            slot: 7,
+        });
+        let mut uses = OutputUses::default();
+        for (number, is_read) in (0..).zip(frees) {
+            if !is_read {
+                uses.on_unread(number);
+            }
+            uses.on_freed(&Block {
+                number,
+                device: 0,
+                owner,
+                address: 0,
+                requested_bytes: bytes,
+                held_bytes: bytes,
+            });
+        }
+        let output = |allocation, path: &str| Buffer {
+            allocation,
+            path: path.to_owned(),
+            bytes,
+            ..Buffer::default()
+        };
+        let memory = ProgramMemory {
+            buffers: vec![output(6, "result[0]"), output(7, "result[1]")],
+            ..ProgramMemory::default()
+        };
+        assert_eq!(uses.unread(ENTRY as usize + 1, &memory, &sites), []);
+        uses.unread(ENTRY as usize, &memory, &sites)
+    }
+
+    #[test]
+    fn an_output_is_unread_if_no_call_has_one_that_is_read() {
+        let expected = UnreadOutput {
+            path: "result[1]".to_owned(),
+            bytes: MIN_UNREAD_BYTES,
+        };
+        assert_eq!(unread(&[false, false], MIN_UNREAD_BYTES), [expected]);
+        assert_eq!(unread(&[false, true, false, false], MIN_UNREAD_BYTES), []);
+        // The last call may be the only one whose output is read later.
+        assert_eq!(unread(&[false], MIN_UNREAD_BYTES), []);
+        assert_eq!(unread(&[false, false], MIN_UNREAD_BYTES - 1), []);
+    }
+}
