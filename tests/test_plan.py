@@ -405,6 +405,22 @@ def test_a_budget_that_no_plan_meets_names_the_lowest_peak(script):
     assert "through `jax.checkpoint(layer" in edit
 
 
+def test_plans_of_several_batches_are_compared_by_samples(script):
+    """A larger batch takes longer for a step, and here less for a sample."""
+    options = ["--gpu", "t4", "--try", "compiler", "--vary", "batch=2048,4096,65536"]
+    command = ["--limit", "2GiB", "--json", "-", "--", sys.executable, script(LAYERS), "{batch}"]
+    found = json.loads(vramfit("plan", *options, *command).stdout.splitlines()[-1])
+    for row in found["rows"]:
+        [batch] = [int(move[6:]) for move in row["moves"] if move.startswith("batch=")]
+        rate = 1e6 * batch / row["time"]["model_us"]
+        assert row["samples_per_second"] == pytest.approx(rate, rel=1e-9)
+    best = found["recommended"]
+    assert best["moves"] == ["batch=4096"]
+    fitting = [row["samples_per_second"] for row in found["rows"] if row["fits"]["t4"]]
+    assert best["samples_per_second"] == max(fitting)
+    assert {move for row in found["rows"] for move in row["moves"]} >= {"batch=65536"}
+
+
 def test_the_largest_batch_is_proven(script):
     command = ["--", sys.executable, script(LAYERS), "{batch}"]
     options = ["--gpu", "t4", "--limit", "2GiB", "--vary", "batch=64..1000000"]

@@ -3,6 +3,7 @@
 use super::{
     Alternative, AlternativeKind, Content, Metric, Report, Section, Table, Tradeoff, Value,
 };
+use crate::search::CostKind;
 
 /// What a search for a plan has found.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,8 @@ pub struct PlanSummary {
     pub success: Option<bool>,
     /// What was measured; the first is the program as it is.
     pub rows: Vec<PlanRow>,
-    /// Whether plans are compared by time; if not, by what is recomputed.
-    pub by_time: bool,
+    /// What plans are compared by, beside their peak.
+    pub cost: CostKind,
     /// What the peak must not exceed.
     pub limit_bytes: u64,
     /// Names of the GPUs.
@@ -40,6 +41,8 @@ pub struct PlanRow {
     pub peak_bytes: u64,
     /// Microseconds of a step: a bound that no run can beat, and by XLA's model.
     pub time_us: Option<(f64, f64)>,
+    /// Samples of a step; `None` where that is not known.
+    pub batch: Option<u64>,
     /// Share of the operations of differentiated functions that run twice, from 0 to 1.
     pub recomputed_share: f64,
     /// Pinned memory of the host, in bytes.
@@ -60,6 +63,11 @@ impl PlanRow {
 
     fn milliseconds(&self) -> Option<f64> {
         self.time_us.map(|(_, model_us)| model_us / 1e3)
+    }
+
+    /// Returns the samples per second, by XLA's model.
+    pub fn samples_per_second(&self) -> Option<f64> {
+        Some(self.batch? as f64 / self.milliseconds()? * 1e3)
     }
 }
 
@@ -83,9 +91,10 @@ impl PlanSummary {
             kind: row.kind,
         });
         Tradeoff {
-            cost: match self.by_time {
-                true => "time of a step in ms, estimated",
-                false => "recomputed operations in %",
+            cost: match self.cost {
+                CostKind::StepTime => "time of a step in ms, estimated",
+                CostKind::SampleTime => "time of 1,000 samples in ms, estimated",
+                CostKind::RecomputedShare => "recomputed operations in %",
             },
             alternatives: alternatives.collect(),
             limit_bytes: Some(self.limit_bytes),
@@ -93,9 +102,10 @@ impl PlanSummary {
     }
 
     fn cost(&self, row: &PlanRow) -> f64 {
-        match self.by_time {
-            true => row.milliseconds().unwrap_or(f64::NAN),
-            false => 100.0 * row.recomputed_share,
+        match self.cost {
+            CostKind::StepTime => row.milliseconds().unwrap_or(f64::NAN),
+            CostKind::SampleTime => row.samples_per_second().map_or(f64::NAN, |it| 1e6 / it),
+            CostKind::RecomputedShare => 100.0 * row.recomputed_share,
         }
     }
 
@@ -104,9 +114,12 @@ impl PlanSummary {
             "plan",
             "peak",
             "time of a step",
+            "samples/s",
             "recomputed",
             "host memory",
         ];
+        let has_batch = rows.iter().any(|row| row.batch.is_some());
+        columns.retain(|column| has_batch || *column != "samples/s");
         let on: Vec<String> = self.gpus.iter().map(|name| format!("on {name}")).collect();
         columns.extend(on.iter().map(String::as_str));
         columns.push("change");
@@ -118,9 +131,17 @@ impl PlanSummary {
                 Value::Text(row.kind.label().to_owned()),
                 Value::Bytes(row.peak_bytes),
                 time.unwrap_or(Value::Missing("unknown")),
+            ];
+            if has_batch {
+                let rate = row.samples_per_second();
+                cells.push(rate.map_or(Value::Missing("unknown"), |rate| {
+                    Value::Text(format!("{rate:.0}"))
+                }));
+            }
+            cells.extend([
                 Value::Fraction(row.recomputed_share),
                 Value::Bytes(row.host_memory_bytes),
-            ];
+            ]);
             cells.extend(row.spare_bytes.iter().map(|spare| match spare {
                 Some(bytes) => Value::Change(*bytes),
                 None => Value::Missing("not measured"),

@@ -40,7 +40,7 @@ pub use largest::{LargestValue, Measured, largest_value};
 pub use omission::Omission;
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
-pub use row::{Row, pareto_front, recommend};
+pub use row::{CostKind, Row, pareto_front, recommend};
 pub use settings::{MAX_FRACTION, PlanSettings};
 pub use site::{Equation, Site, SiteKind, read_sites};
 pub use strategy::{Moves, Offload, Strategy};

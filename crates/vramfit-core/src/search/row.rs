@@ -2,6 +2,17 @@
 
 use super::plan::Plan;
 
+/// What plans of one search are compared by, beside their peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostKind {
+    /// The estimated time of a step.
+    StepTime,
+    /// That time divided by the batch, where the plans have several.
+    SampleTime,
+    /// What is computed twice: too much of the time is unknown.
+    RecomputedShare,
+}
+
 /// A plan, and what a dry run with it has measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -9,7 +20,7 @@ pub struct Row {
     pub plan: Plan,
     /// Peak of the GPU that is fullest, in bytes.
     pub peak_bytes: u64,
-    /// Estimated time of a step, relative to others of this program only; lower is faster.
+    /// What it costs, by the [`CostKind`] of the search; lower is faster.
     pub cost: f64,
     /// Pinned memory of the host that its programs take, in bytes.
     pub host_memory_bytes: u64,

@@ -13,6 +13,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use super::compile_cache::{CompileCache, cache_home};
 use super::search::{self, SearchSpec};
 use super::trial::{DEFAULT_TIME_LIMIT, TrialSpec, create_scratch};
+use super::vary;
 use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, DEFAULT_STEPS, all_moves};
 use crate::commands::dryrun::SettingsSpec;
 use crate::context::Context;
@@ -72,7 +73,7 @@ pub(crate) fn find_fitting_plan(
         moves: all_moves(&trial.gpus.gpu, &options),
         trial,
         others: Vec::new(),
-        commands: vec![(Vec::new(), command.to_vec())],
+        commands: vary::commands(&[], command),
         budget: None,
         host_budget: None,
         max_trials: DEFAULT_MAX_TRIALS,

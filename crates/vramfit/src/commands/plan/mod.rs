@@ -6,6 +6,7 @@
 mod batch;
 mod compile_cache;
 mod fit;
+mod measuring;
 mod program_edit;
 mod result;
 mod search;

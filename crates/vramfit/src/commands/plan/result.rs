@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 use vramfit_core::report::{AlternativeKind, PlanRow, PlanSummary, Report};
-use vramfit_core::search::{Plan, PlanSource};
+use vramfit_core::search::{CostKind, Plan, PlanSource};
 use vramfit_core::{Bytes, Result};
 
 use super::program_edit::MeasuredEdit;
@@ -33,7 +33,7 @@ impl Found {
     }
 
     fn plan_text(&self, found: &FoundRow, spec: &SearchSpec) -> Result<String> {
-        let command = &spec.commands[found.command].1;
+        let command = &spec.commands[found.command].words;
         found.row.plan.to_toml(&PlanSource {
             vramfit: env!("CARGO_PKG_VERSION").to_owned(),
             jax: self.jax.clone(),
@@ -56,7 +56,7 @@ impl Found {
             "meets_budget": spec.is_met(&self.rows[self.recommended].row),
             "baseline": row(&self.rows[0]),
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-            "by_time": self.by_time,
+            "by_time": self.cost != CostKind::RecomputedShare,
             "front": self.front,
             "recommended": row(&self.rows[self.recommended]),
             "donation": self.edits.iter().find_map(MeasuredEdit::donation_json),
@@ -94,6 +94,7 @@ impl Found {
                 "unknown_share": time.unknown_share,
                 "host_wait_us": time.host_wait_us,
             })),
+            "samples_per_second": self.plan_row(found, spec).samples_per_second(),
             "host_memory_bytes": found.row.host_memory_bytes,
             "xla_remat": found.xla_remat.map(|remat| json!({
                 "recomputed_us": remat.recomputed_us,
@@ -109,7 +110,7 @@ impl Found {
     }
 
     fn moves(&self, found: &FoundRow, spec: &SearchSpec) -> Vec<String> {
-        let mut moves = spec.commands[found.command].0.clone();
+        let mut moves = spec.commands[found.command].values.clone();
         moves.extend(found.row.plan.moves());
         moves
     }
@@ -129,12 +130,12 @@ impl Found {
         Report::from_plan(self.summary(spec))
     }
 
-    fn summary(&self, spec: &SearchSpec) -> PlanSummary {
-        let best = &self.rows[self.recommended];
-        let row = |(index, found): (usize, &FoundRow)| PlanRow {
+    fn plan_row(&self, found: &FoundRow, spec: &SearchSpec) -> PlanRow {
+        PlanRow {
             moves: self.moves(found, spec),
             peak_bytes: found.row.peak_bytes,
             time_us: found.time.map(|time| (time.low_us, time.model_us)),
+            batch: spec.commands[found.command].batch(),
             recomputed_share: found.recomputed_share,
             host_memory_bytes: found.row.host_memory_bytes,
             spare_bytes: (0..=spec.others.len())
@@ -143,19 +144,27 @@ impl Found {
                     Some(*limit as i64 - *peak as i64)
                 })
                 .collect(),
+            kind: AlternativeKind::Beaten,
+        }
+    }
+
+    fn summary(&self, spec: &SearchSpec) -> PlanSummary {
+        let best = &self.rows[self.recommended];
+        let row = |(index, found): (usize, &FoundRow)| PlanRow {
             kind: match index {
                 _ if index == self.recommended => AlternativeKind::Recommended,
                 0 => AlternativeKind::Unchanged,
                 _ if self.front.contains(&index) => AlternativeKind::WorthChoosing,
                 _ => AlternativeKind::Beaten,
             },
+            ..self.plan_row(found, spec)
         };
         let command = spec.trial.command.iter().map(|word| word.to_string_lossy());
         PlanSummary {
             headline: self.headline(spec),
             success: self.answer(spec),
             rows: self.rows.iter().enumerate().map(row).collect(),
-            by_time: self.by_time,
+            cost: self.cost,
             limit_bytes: spec.budget.map_or(best.limits[0], |budget| budget.0),
             gpus: gpu_names(spec),
             notes: self.notes(),
@@ -184,7 +193,18 @@ impl Found {
             true => "no plan that was tried fits",
             false => "no plan fits",
         };
+        let values = spec.commands[best.command].values.join(", ");
         match (spec.is_met(&best.row), self.recommended) {
+            (true, _) if !values.is_empty() => {
+                let plan = if best.row.plan.is_empty() {
+                    ""
+                } else {
+                    " and a plan"
+                };
+                format!(
+                    "fits with {values}{plan}: peak {peak}, within {limit}; the fastest that fits"
+                )
+            }
             (true, 0) => format!("fits as it is: peak {peak}, within {limit}"),
             (true, _) => format!(
                 "fits with a plan: peak {peak}, within {limit}; as it is, the program needs {needed}"
@@ -199,7 +219,7 @@ impl Found {
     fn notes(&self) -> Vec<String> {
         let best = &self.rows[self.recommended];
         let mut notes = Vec::new();
-        if !self.by_time {
+        if self.cost == CostKind::RecomputedShare {
             notes.push(
                 "plans are compared by what is recomputed: too much of the time of a step is unknown"
                     .to_owned(),
@@ -248,9 +268,14 @@ impl Found {
             .iter()
             .map(|name| format!("  {:>12}", format!("on {name}")))
             .collect();
+        let has_batch = spec
+            .commands
+            .iter()
+            .any(|command| command.batch().is_some());
+        let samples = if has_batch { "   samples/s" } else { "" };
         let _ = writeln!(
             text,
-            "          peak  time of a step   recomputed{header}  change"
+            "          peak  time of a step{samples}   recomputed{header}  change"
         );
         let mut shown = self.front.clone();
         if !shown.contains(&0) {
@@ -272,9 +297,14 @@ impl Found {
             } else {
                 moves.join("; ")
             };
+            let samples = match self.plan_row(found, spec).samples_per_second() {
+                _ if !has_batch => String::new(),
+                Some(rate) => format!("  {rate:>10.0}"),
+                None => format!("  {:>10}", "unknown"),
+            };
             let _ = writeln!(
                 text,
-                "{mark} {:>12}  {:>14}  {:>9.0} %{spare}  {moves}",
+                "{mark} {:>12}  {:>14}{samples}  {:>9.0} %{spare}  {moves}",
                 Bytes(found.row.peak_bytes).to_string(),
                 self.time_text(found),
                 100.0 * found.recomputed_share,
@@ -286,6 +316,9 @@ impl Found {
              time of a step: estimated, not measured, and relative to the program as it is\n\
              recomputed: floating-point operations of the differentiated functions that run twice"
         );
+        if has_batch {
+            text += "samples/s: the batch in the command, divided by that time\n";
+        }
         text.extend(self.notes().iter().map(|note| format!("{note}\n")));
         if self.rows.len() > 2 {
             text += &format!("\n{}\n", self.to_report(spec).chart_text());

@@ -1,18 +1,17 @@
-//! Measures plans, several at a time, and keeps what each came to.
+//! The search: what is searched, and what was found.
 
-use std::collections::VecDeque;
-use std::ffi::OsString;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::SIGINT;
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::search::{Moves, Plan, Row, Strategy, pareto_front, recommend};
-use vramfit_core::settings::{Version, XlaFlags};
+use vramfit_core::search::{CostKind, Moves, Row, pareto_front, recommend};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::measuring::Measuring;
 use super::program_edit::MeasuredEdit;
-use super::trial::{Measurement, StepTime, TrialSpec, XlaRemat};
+use super::trial::{StepTime, TrialSpec, XlaRemat};
+use super::vary::VariedCommand;
 use crate::context::Context;
 use crate::output::Output;
 
@@ -21,8 +20,8 @@ pub(super) struct SearchSpec {
     pub(super) trial: TrialSpec,
     /// Other GPUs that the plans worth choosing are measured on.
     pub(super) others: Vec<GpuSelection>,
-    /// The commands, each with the values that were put in place; the first is that of the baseline.
-    pub(super) commands: Vec<(Vec<String>, Vec<OsString>)>,
+    /// The first is that of the baseline.
+    pub(super) commands: Vec<VariedCommand>,
     pub(super) budget: Option<Bytes>,
     /// Pinned memory of the host that may be used.
     pub(super) host_budget: Option<Bytes>,
@@ -67,8 +66,8 @@ pub(super) struct Found {
     pub(super) is_complete: bool,
     /// Whether the user ended it early.
     pub(super) is_interrupted: bool,
-    /// Whether plans were compared by estimated time; if not, by what is computed twice.
-    pub(super) by_time: bool,
+    /// What plans were compared by, beside their peak.
+    pub(super) cost: CostKind,
     /// Edits of the program, and what they were measured to bring.
     pub(super) edits: Vec<MeasuredEdit>,
     pub(super) jax: String,
@@ -90,7 +89,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         rows: Vec::new(),
         failures: Vec::new(),
         trials: 0,
-        by_time: false,
+        cost: CostKind::RecomputedShare,
         edits: Vec::new(),
         jax: String::new(),
     };
@@ -107,20 +106,22 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         .map(|found| found.row.clone())
         .collect();
     let front = pareto_front(&rows);
-    let front = measuring.measure_elsewhere(front);
+    measuring.measure_elsewhere(&front);
     let Measuring {
         rows: found,
         failures,
         trials,
-        by_time,
+        cost,
         edits,
         jax,
         ..
     } = measuring;
     let rows: Vec<Row> = found.iter().map(|found| found.row.clone()).collect();
-    // A program that fits needs no plan, whatever an estimate says about its time.
+    // A program that fits needs no plan, whatever an estimate says about its time. Of several, the fastest.
     let recommended = Some(0)
-        .filter(|&baseline| rows.get(baseline).is_some_and(|row| spec.is_met(row)))
+        .filter(|&baseline| {
+            spec.commands.len() == 1 && rows.get(baseline).is_some_and(|row| spec.is_met(row))
+        })
         .or_else(|| recommend(&rows, |row| spec.is_met(row)))
         .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
     Ok(Found {
@@ -130,7 +131,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         failures,
         trials,
         sites: site_count,
-        by_time,
+        cost,
         is_complete: is_complete && !interrupted.load(Ordering::Relaxed),
         is_interrupted: interrupted.load(Ordering::Relaxed),
         edits,
@@ -151,264 +152,16 @@ impl SearchSpec {
             }
     }
 
-    fn trial(&self, command: usize) -> TrialSpec {
+    /// Says whether the commands have batches of different sizes, all of them known.
+    pub(super) fn has_several_batches(&self) -> bool {
+        let batches: Option<Vec<u64>> = self.commands.iter().map(VariedCommand::batch).collect();
+        batches.is_some_and(|batches| batches.iter().any(|batch| *batch != batches[0]))
+    }
+
+    pub(super) fn trial(&self, command: usize) -> TrialSpec {
         TrialSpec {
-            command: self.commands[command].1.clone(),
+            command: self.commands[command].words.clone(),
             ..self.trial.clone()
         }
-    }
-}
-
-/// A search under way.
-struct Measuring<'a> {
-    spec: &'a SearchSpec,
-    context: &'a Context,
-    output: &'a mut Output,
-    interrupted: &'a AtomicBool,
-    rows: Vec<FoundRow>,
-    failures: Vec<(String, usize)>,
-    trials: usize,
-    by_time: bool,
-    edits: Vec<MeasuredEdit>,
-    jax: String,
-}
-
-impl Measuring<'_> {
-    /// Measures a command as it is, and finds its sites.
-    fn begin(&mut self, command: usize) -> Result<(Strategy, usize)> {
-        let trial = self.spec.trial(command);
-        let (context, output) = (self.context, self.output.quiet());
-        let chosen = &self.spec.commands[command].0;
-        let name = if chosen.is_empty() {
-            String::new()
-        } else {
-            format!(" with {}", chosen.join(", "))
-        };
-        self.output
-            .info(&format!("dry run of the program as it is{name}"));
-        let (plain, traced) = std::thread::scope(|scope| {
-            let output = &output;
-            let sites = scope.spawn(|| trial.find_sites(context, output));
-            (
-                trial.measure(&Plan::default(), context, output),
-                sites.join(),
-            )
-        });
-        let plain = plain?;
-        self.trials += 2;
-        self.output.info(&format!(
-            "  peak {}{}",
-            Bytes(plain.peak_bytes),
-            fits_text(&plain)
-        ));
-        self.jax.clone_from(&plain.jax);
-        if self.rows.is_empty() {
-            self.by_time = plain.time.is_some_and(|time| time.is_comparable());
-        }
-        let sites = match traced {
-            Ok(Ok(sites)) => sites,
-            Ok(Err(error)) => {
-                self.output.verbose(&format!("{error}"));
-                self.note_failure(&format!(
-                    "its functions could not be traced: {}",
-                    error.message()
-                ));
-                Vec::new()
-            }
-            Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
-        };
-        if command == 0 {
-            for edit in plain.edits.clone() {
-                let measured = edit.measure(&trial, context, self.output);
-                self.edits.push(measured);
-                self.trials += 1;
-            }
-        }
-        let moves = Moves {
-            scheduler: self.spec.moves.scheduler && has_latency_hiding_scheduler(&plain.jax),
-            preallocation: self.spec.moves.preallocation && !plain.is_preallocated,
-            ..self.spec.moves
-        };
-        let strategy = Strategy::new(&sites, moves);
-        let share = strategy.recomputed_share(&Plan::default());
-        self.add_row(Plan::default(), command, share, &plain);
-        Ok((strategy, sites.len()))
-    }
-
-    /// Measures the plans that a strategy proposes. Says whether there were trials for all.
-    fn follow(&mut self, command: usize, mut strategy: Strategy) -> bool {
-        let mut is_complete = true;
-        loop {
-            let rows: Vec<Row> = self
-                .rows
-                .iter()
-                .filter(|found| found.command == command)
-                .map(|found| Row {
-                    fits: vec![self.spec.is_met(&found.row)],
-                    ..found.row.clone()
-                })
-                .collect();
-            let mut plans = strategy.next_round(&rows);
-            if plans.is_empty() || self.interrupted.load(Ordering::Relaxed) {
-                return is_complete;
-            }
-            // Each command gets an equal part.
-            let allowed = self.spec.max_trials * (command + 1) / self.spec.commands.len();
-            let left = allowed.saturating_sub(self.trials);
-            is_complete &= plans.len() <= left;
-            plans.truncate(left);
-            let trial = self.spec.trial(command);
-            for (plan, measured) in self.measure_all(&trial, plans) {
-                match measured {
-                    Ok(measured) => {
-                        let share = strategy.recomputed_share(&plan);
-                        self.add_row(plan, command, share, &measured);
-                    }
-                    Err(_) if self.interrupted.load(Ordering::Relaxed) => {}
-                    Err(error) => {
-                        self.output.verbose(&format!("{error}"));
-                        self.note_failure(error.message());
-                    }
-                }
-            }
-        }
-    }
-
-    /// Measures plans, several at a time.
-    fn measure_all(
-        &mut self,
-        trial: &TrialSpec,
-        plans: Vec<Plan>,
-    ) -> Vec<(Plan, Result<Measurement>)> {
-        let total = plans.len();
-        self.trials += total;
-        let bar = self.output.progress_bar("dry runs");
-        let quiet = self.output.quiet();
-        let waiting = Mutex::new(plans.into_iter().enumerate().collect::<VecDeque<_>>());
-        let measured = Mutex::new(Vec::new());
-        let done = AtomicUsize::new(0);
-        let lock = |queue: &Mutex<VecDeque<(usize, Plan)>>| {
-            queue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front()
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..self.spec.jobs.min(total) {
-                scope.spawn(|| {
-                    while let Some((index, plan)) =
-                        lock(&waiting).filter(|_| !self.interrupted.load(Ordering::Relaxed))
-                    {
-                        let result = trial.measure(&plan, self.context, &quiet);
-                        let count = done.fetch_add(1, Ordering::Relaxed) + 1;
-                        bar.show(count as u64, 0, total as u64);
-                        let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
-                        measured.push((index, plan, result));
-                    }
-                });
-            }
-        });
-        bar.remove();
-        let mut measured = measured
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        measured.sort_by_key(|(index, ..)| *index);
-        measured
-            .into_iter()
-            .map(|(_, plan, result)| (plan, result))
-            .collect()
-    }
-
-    /// Measures the program as it is and the rows worth choosing on the other GPUs.
-    fn measure_elsewhere(&mut self, front: Vec<usize>) -> Vec<usize> {
-        let mut wanted = front.clone();
-        if !wanted.contains(&0) {
-            wanted.insert(0, 0);
-        }
-        for gpus in &self.spec.others {
-            for &index in &wanted {
-                let found = self.rows[index].clone();
-                let trial = TrialSpec {
-                    gpus: gpus.clone(),
-                    calibration: None,
-                    ..self.spec.trial(found.command)
-                };
-                let mut measured = self.measure_all(&trial, vec![found.row.plan.clone()]);
-                let found = &mut self.rows[index];
-                match measured.pop() {
-                    Some((_, Ok(measured))) => {
-                        found.row.fits.push(measured.fits);
-                        found.limits.push(measured.limit_bytes);
-                        found.peaks.push(measured.peak_bytes);
-                    }
-                    Some((_, Err(error))) => {
-                        found.row.fits.push(false);
-                        let text = error.message().to_owned();
-                        self.note_failure(&text);
-                    }
-                    None => {}
-                }
-            }
-        }
-        front
-    }
-
-    fn add_row(
-        &mut self,
-        plan: Plan,
-        command: usize,
-        recomputed_share: f64,
-        measured: &Measurement,
-    ) {
-        let model_us = measured.time.map_or(f64::INFINITY, |time| time.model_us);
-        let cost = if self.by_time {
-            model_us
-        } else {
-            recomputed_share
-        };
-        self.rows.push(FoundRow {
-            recomputed_share,
-            time: measured.time,
-            row: Row {
-                plan,
-                peak_bytes: measured.peak_bytes,
-                cost,
-                host_memory_bytes: measured.host_memory_bytes,
-                fits: vec![measured.fits],
-                is_fragmented: measured.is_fragmented(),
-                xla_remat: measured.xla_remat.is_some_and(|it| it.recomputed_us > 0.0),
-            },
-            xla_remat: measured.xla_remat,
-            largest: measured.largest.clone(),
-            command,
-            limits: vec![measured.limit_bytes],
-            peaks: vec![measured.peak_bytes],
-        });
-    }
-
-    fn note_failure(&mut self, text: &str) {
-        match self.failures.iter_mut().find(|(known, _)| known == text) {
-            Some((_, count)) => *count += 1,
-            None => self.failures.push((text.to_owned(), 1)),
-        }
-    }
-}
-
-/// Says whether XLA's latency-hiding scheduler may be on: the environment says so, or the compiler decides,
-/// as it does since JAX 0.11.2.
-fn has_latency_hiding_scheduler(jax: &str) -> bool {
-    let flags = std::env::var("XLA_FLAGS").unwrap_or_default();
-    let is_set = XlaFlags::parse(&flags).bool("xla_gpu_enable_latency_hiding_scheduler");
-    is_set.unwrap_or_else(|| {
-        let version: Result<Version> = jax.parse();
-        version.is_ok_and(|version| version >= Version::new(0, 11, 2))
-    })
-}
-
-fn fits_text(measured: &Measurement) -> String {
-    let limit = Bytes(measured.limit_bytes);
-    match measured.fits {
-        true => format!(", fits in {limit}"),
-        false => format!(", does not fit in {limit}"),
     }
 }

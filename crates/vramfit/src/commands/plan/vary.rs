@@ -6,6 +6,9 @@ use std::str::FromStr;
 
 use vramfit_core::{Error, ErrorKind, Result};
 
+/// What programs call the option that sets the number of samples in a step.
+const BATCH_NAMES: [&str; 4] = ["batch", "batch-size", "global-batch", "global-batch-size"];
+
 /// A placeholder, and what to put in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variation {
@@ -105,23 +108,55 @@ pub(super) fn split(
     Ok((range, lists))
 }
 
+/// The command with values in the place of its placeholders.
+#[derive(Clone, Debug)]
+pub(super) struct VariedCommand {
+    /// The values, as `NAME=VALUE`.
+    pub(super) values: Vec<String>,
+    pub(super) words: Vec<OsString>,
+}
+
+impl VariedCommand {
+    /// Returns the number of samples in a step: what an option or a varied value says that has the name of a batch.
+    pub(super) fn batch(&self) -> Option<u64> {
+        let words: Vec<_> = self
+            .words
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        let pairs = words.windows(2).map(|pair| (&*pair[0], &*pair[1]));
+        let with_sign = words.iter().filter_map(|word| word.split_once('='));
+        let options = pairs
+            .chain(with_sign)
+            .filter_map(|(name, value)| Some((name.strip_prefix("--")?, value)));
+        let values = self.values.iter().filter_map(|value| value.split_once('='));
+        values
+            .chain(options)
+            .filter(|(name, _)| BATCH_NAMES.contains(&&*name.replace('_', "-")))
+            .find_map(|(_, value)| value.parse().ok().filter(|batch| *batch > 0))
+    }
+}
+
 /// Returns the commands for every combination of the lists, with what was put in place.
-pub(super) fn commands(
-    lists: &[Variation],
-    command: &[OsString],
-) -> Vec<(Vec<String>, Vec<OsString>)> {
-    let mut commands = vec![(Vec::new(), command.to_vec())];
+pub(super) fn commands(lists: &[Variation], command: &[OsString]) -> Vec<VariedCommand> {
+    let mut commands = vec![VariedCommand {
+        values: Vec::new(),
+        words: command.to_vec(),
+    }];
     for variation in lists {
         let Values::List(values) = &variation.values else {
             continue;
         };
         commands = commands
             .iter()
-            .flat_map(|(chosen, command)| {
+            .flat_map(|command| {
                 values.iter().map(move |value| {
-                    let mut chosen = chosen.clone();
+                    let mut chosen = command.values.clone();
                     chosen.push(format!("{}={value}", variation.name));
-                    (chosen, substitute(command, &variation.name, value))
+                    VariedCommand {
+                        values: chosen,
+                        words: substitute(&command.words, &variation.name, value),
+                    }
                 })
             })
             .collect();
@@ -176,8 +211,29 @@ mod tests {
         let words: Vec<OsString> = ["run", "--a={a}", "{b}"].map(OsString::from).into();
         let commands = commands(&lists, &words);
         assert_eq!(commands.len(), 6);
-        assert_eq!(commands[5].0, ["a=2", "b=z"]);
-        assert_eq!(commands[5].1, ["run", "--a=2", "z"]);
+        assert_eq!(commands[5].values, ["a=2", "b=z"]);
+        assert_eq!(commands[5].words, ["run", "--a=2", "z"]);
         assert!(split(&lists, &words[..2]).is_err());
+    }
+
+    #[test]
+    fn the_batch_is_known_by_its_name() {
+        let batch = |lists: &[&str], words: &[&str]| {
+            let lists: Vec<Variation> =
+                lists.iter().map(|it| it.parse().expect("a list")).collect();
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            commands(&lists, &words)[0].batch()
+        };
+        assert_eq!(batch(&[], &["train.py", "--batch", "8"]), Some(8));
+        assert_eq!(batch(&[], &["train.py", "--batch_size=16"]), Some(16));
+        assert_eq!(batch(&["batch=4,8"], &["train.py", "{batch}"]), Some(4));
+        for unknown in [
+            &["train.py", "8"][..],
+            &["--batch", "many"],
+            &["--batches", "3"],
+            &["batch", "3"],
+        ] {
+            assert_eq!(batch(&[], unknown), None, "{unknown:?}");
+        }
     }
 }
