@@ -32,6 +32,7 @@ EVENTS = {
     20: "scratch number library routine site low high source phase",
     21: "callback site calls errors error",
     22: "callback-skipped site calls reason",
+    23: "unread back",
 }
 TEXTS = {"name", "compile_attempt", "site", "message", "error", "library", "routine"}
 
