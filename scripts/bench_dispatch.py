@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-STANDIN = Path(__file__).resolve().parent.parent / "python" / "vramfit" / "_jax_shim"
+SHIM = Path(__file__).resolve().parent.parent / "python" / "vramfit" / "_jax_shim"
 
 LOOP = """
 import sys, time
@@ -55,7 +55,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             ours = rate(
                 arrays,
-                PYTHONPATH=str(STANDIN),
+                PYTHONPATH=str(SHIM),
                 VRAMFIT_GPU="h100-80g",
                 VRAMFIT_TRACE=os.path.join(folder, "trace"),
                 JAX_PLATFORMS="cuda",

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 from flax.nnx import extract
 
-from vramfit import _nnx
+from vramfit import _nnx_names
 
 MODEL = """
 import json, sys
@@ -128,27 +128,27 @@ def tree(*names, by=split):
 @pytest.fixture
 def noting(monkeypatch):
     """Take note of results, in a record of the test's own."""
-    monkeypatch.setattr(_nnx, "_results", {})
+    monkeypatch.setattr(_nnx_names, "_results", {})
     monkeypatch.setattr(extract, "to_tree", extract.to_tree)
-    _nnx._register()
-    _nnx._note_results.__wrapped__(extract)
+    _nnx_names._register()
+    _nnx_names._note_results.__wrapped__(extract)
 
 
 def test_names_that_two_programs_would_share_are_left_to_jax(noting):
     given = ["result[0].states[0][0]", "result[0].states[0][1]", "result[1]"]
     tree("a", "b")
-    assert _nnx.result_names(given) == ["result[0].a", "result[0].b", "result[1]"]
+    assert _nnx_names.result_names(given) == ["result[0].a", "result[0].b", "result[1]"]
     tree("a", "c")
-    assert _nnx.result_names(given) == given
+    assert _nnx_names.result_names(given) == given
 
 
 def test_parts_with_shardings_of_their_own_are_named(noting):
-    given = list(_nnx._names(tree("a", "b", by=split_by_kind)))
+    given = list(_nnx_names._names(tree("a", "b", by=split_by_kind)))
     assert "states" in given[0]
-    assert _nnx.result_names(given) == ["result[0].b.value", "result[0].a.value", "result[1]"]
+    assert _nnx_names.result_names(given) == ["result[0].b.value", "result[0].a.value", "result[1]"]
 
 
 def test_a_description_that_does_not_match_leaves_jaxs_names(noting):
     module, _ = tree("a", "b")
     longer = extract.NodeStates.from_split(module.graphdef, [*module.states[0], 3])
-    assert _nnx._named(longer) is longer
+    assert _nnx_names._named(longer) is longer

@@ -186,12 +186,12 @@ except Exception as error:
 """
 
 
-def on_real_plugin(standin, **settings):
+def on_real_plugin(shim, **settings):
     """Ask the real CUDA plugin for its devices, and return what it answers where there are none."""
     given = environment(JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1, **settings)
     del given["VRAMFIT_GPU"], given["VRAMFIT_GPU_COUNT"]
     given["JAX_PLATFORMS"] = "cuda"
-    if not standin:
+    if not shim:
         del given["PYTHONPATH"]
     done = subprocess.run(
         [sys.executable, "-c", REAL], env=given, capture_output=True, check=False, text=True

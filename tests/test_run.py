@@ -393,6 +393,6 @@ def test_v7_a_program_lets_top_see_inside_its_pool(start):
 def test_v7_the_stand_in_comes_before_the_users_own_path():
     program = "import os; print(os.environ['PYTHONPATH'])"
     done = run_here("--", sys.executable, "-c", program, PYTHONPATH="/mine")
-    standin, own = done.stdout.strip().split(":")
-    assert standin.endswith("_jax_shim")
+    shim, own = done.stdout.strip().split(":")
+    assert shim.endswith("_jax_shim")
     assert own == "/mine"

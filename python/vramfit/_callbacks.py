@@ -16,12 +16,12 @@ _callbacks: dict[int, Sequence[Any]] = {}
 _compiling = threading.local()
 
 
-def called_by(program: int) -> Sequence[Any]:
+def callbacks_of(program: int) -> Sequence[Any]:
     """Return the functions that a program calls back."""
     return _callbacks.get(program, ())
 
 
-def forget_errors(callbacks: Sequence[Any]) -> None:
+def clear_errors(callbacks: Sequence[Any]) -> None:
     """Begin to take note of errors anew."""
     for callback in callbacks:
         if isinstance(callback, Callback):
@@ -33,14 +33,14 @@ def have_raised(callbacks: Sequence[Any]) -> bool:
     return any(getattr(callback, "has_raised", False) for callback in callbacks)
 
 
-def compiled(program: int) -> None:
+def record_compiled(program: int) -> None:
     """Note that this thread has compiled a program, with the callbacks JAX gave for it."""
     callbacks = getattr(_compiling, "callbacks", None)
     if callbacks:
         _callbacks[program] = callbacks
 
 
-def note_callbacks() -> None:
+def record_callbacks() -> None:
     """Let JAX's compile function tell which Python functions a program calls back."""
     from jax._src import compiler
 

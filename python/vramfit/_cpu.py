@@ -1,8 +1,7 @@
 """Compiles and runs StableHLO programs on JAX's CPU client, unnoticed by the user's JAX.
 
 Nothing here goes through what JAX logs, counts or reports to its monitoring: the programs are none
-of the user's. This file imports nothing of vramfit's, so that a process of its own can load it
-(``_worker.py``). Relies on JAX's internals.
+of the user's. Relies on JAX's internals.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from vramfit._cpu_rewrites import is_rewrite_needed, rewrite_for_cpu
 
 _DTYPES = {"pred": "bool", "c64": "complex64", "c128": "complex128"}
 
@@ -182,14 +183,13 @@ def _compile_for(devices: int, code: bytes, options: bytes, callbacks: Sequence[
     cpu = client(devices)
     chosen = xla_client.DeviceList(tuple(cpu.local_devices()[:devices]))
     chosen_options = _options(options, devices)
-    if not callbacks and not any(mark in code for mark in (*_PLACED, *_DONATED, _SCAN)):
+    if not callbacks and not is_rewrite_needed(code):
         return cpu.compile_and_load(code, chosen, chosen_options)
     # The names differ in one letter, so the bytes of the module keep their length.
     code = code.replace(b"_python_gpu_callback", b"_python_cpu_callback")
     with mlir.make_ir_context() as context:
         module = hlo.deserialize_portable_artifact(context, code)
-        _strip_memory_kinds_and_donation(module)
-        _inline_scan_composites(module)
+        rewrite_for_cpu(module)
         rest = (chosen, chosen_options, list(callbacks))
         try:
             return cpu.compile_and_load(module, *rest)
@@ -232,82 +232,6 @@ def _has_shardings(executable: Any, expected: list[bytes]) -> bool:
     return [xla_client.HloSharding.from_proto(one) for one in got] == [
         parse(data) for data in expected
     ]
-
-
-# What programs contain that have arrays in the host's memory, or in an order of their own.
-_PLACED = (b"pinned_host", b"mhlo.layout_mode")
-# What programs contain that have the memory of arguments for their results. Here an argument may be
-# needed again: its value is kept for whoever reads it.
-_DONATED = (b"tf.aliasing_output", b"jax.buffer_donor")
-
-
-def _strip_memory_kinds_and_donation(module: Any) -> None:
-    """Let a program keep everything in one memory, row-major: as inputs come and results go.
-
-    XLA's CPU client even ends the process when a result is to lie in another memory. Donated
-    arguments stay, too.
-    """
-    from jax._src.lib.mlir import ir
-
-    donation = tuple(mark.decode() for mark in _DONATED)
-    stripped = ("mhlo.memory_kind", "mhlo.layout_mode", *donation)
-
-    def without_stripped(attributes: Any) -> Any:
-        kept = [
-            {one.name: one.attr for one in each if one.name not in stripped} for each in attributes
-        ]
-        return ir.ArrayAttr.get([ir.DictAttr.get(each) for each in kept])
-
-    moves = []
-
-    def visit(operation: Any) -> Any:
-        attributes = operation.attributes
-        for name in ("arg_attrs", "res_attrs"):
-            if operation.name == "func.func" and name in attributes:
-                attributes[name] = without_stripped(attributes[name])
-        is_call = operation.name == "stablehlo.custom_call"
-        if is_call and attributes["call_target_name"].value == "annotate_device_placement":
-            moves.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for move in moves:
-        move.results[0].replace_all_uses_with(move.operands[0])
-        move.erase()
-
-
-# How a cumulative sum reaches CUDA's compiler since JAX 0.11.
-_SCAN = b"chlo.scan"
-
-
-def _inline_scan_composites(module: Any) -> None:
-    """Replace each scan that only CUDA's compiler has by the loop that the module gives for it.
-
-    JAX makes none for the CPU, whose compiler ends the process over one that is associative.
-    """
-    from jax._src.lib.mlir import ir
-
-    scans = []
-
-    def visit(operation: Any) -> Any:
-        is_composite = operation.name == "stablehlo.composite"
-        if is_composite and ir.StringAttr(operation.attributes["name"]).value == _SCAN.decode():
-            scans.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for scan in scans:
-        call = ir.Operation.create(
-            "func.call",
-            results=[result.type for result in scan.results],
-            operands=list(scan.operands),
-            attributes={"callee": scan.attributes["decomposition"]},
-            loc=scan.location,
-            ip=ir.InsertionPoint(scan),
-        )
-        for old, new in zip(scan.results, call.results, strict=True):
-            old.replace_all_uses_with(new)
-        scan.erase()
 
 
 @contextlib.contextmanager

@@ -15,26 +15,26 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from vramfit import _cpu, _evaluator, _modules
+from vramfit import _cpu, _evaluator, _module_work
 from vramfit._budget import PROGRAM, Budget
-from vramfit._callbacks import called_by, compiled, forget_errors, have_raised
+from vramfit._callback_runner import run_callbacks
+from vramfit._callbacks import callbacks_of, clear_errors, have_raised, record_compiled
 from vramfit._frames import file_name
-from vramfit._interface import interface
-from vramfit._placeholders import call_back
+from vramfit._module_signature import read_signature
 from vramfit._source_info import names, reader, site
 
 __all__ = [
-    "call_back",
-    "compiled",
     "costs",
     "estimate",
     "evaluate",
     "file_name",
-    "interface",
     "names",
     "read",
+    "read_signature",
     "reader",
+    "record_compiled",
     "register_program",
+    "run_callbacks",
     "site",
 ]
 
@@ -76,7 +76,7 @@ def estimate(program: int, code: bytes) -> float:
 
     Infinite for a loop whose length depends on values, and for what cannot be read.
     """
-    return _modules.work_of(program, code).nanoseconds * 1e-9
+    return _module_work.count_work(program, code).nanoseconds * 1e-9
 
 
 def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, float] | None:
@@ -97,8 +97,8 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
     refusal = _budget.refusal(number, expected)
     if refusal is not None:
         return refusal, _budget.spent_s(number)
-    callbacks = called_by(number)
-    forget_errors(callbacks)
+    callbacks = callbacks_of(number)
+    clear_errors(callbacks)
     try:
         if expected <= IN_PROCESS_S:
             return _run_here(number, program, inputs, callbacks)
@@ -115,7 +115,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
         data, spent_s = _worker.run(request, callbacks, _budget.allowed_s(number))
         _budget.charge(number, spent_s)
         return data
-    except _evaluator.TooLong as error:
+    except _evaluator.EvaluationTimeout as error:
         _budget.charge(number, error.spent_s)
         return _budget.refusal(number, expected) or PROGRAM, _budget.spent_s(number)
     except Exception as error:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from vramfit._errors import CompilerMissingError, InvalidArgumentError, VerificationFailedError
-from vramfit._importers import import_jax
+from vramfit._import_site import import_jax
 
 
 def gpu(device: Any = None) -> Any:

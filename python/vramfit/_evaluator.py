@@ -27,7 +27,7 @@ POLL_S = 0.02
 IDLE_FACTOR = 10.0
 
 
-class TooLong(Exception):
+class EvaluationTimeout(Exception):
     """A computation was given up because it took longer than it was allowed."""
 
     def __init__(self, spent_s: float) -> None:
@@ -35,7 +35,7 @@ class TooLong(Exception):
         self.spent_s = spent_s
 
 
-class Impossible(Exception):
+class EvaluationFailed(Exception):
     """A computation failed, in the words of XLA."""
 
 
@@ -62,8 +62,8 @@ class Evaluator:
             The results as `_cpu.run` gives them, and the seconds that they took.
 
         Raises:
-            TooLong: If it was given up.
-            Impossible: If it failed, or the process died of it.
+            EvaluationTimeout: If it was given up.
+            EvaluationFailed: If it failed, or the process died of it.
         """
         with self._lock:
             process = self._started()
@@ -72,7 +72,7 @@ class Evaluator:
                 request["code"] = b""
             assert process.stdin is not None
             assert process.stdout is not None
-            meter = _Meter(process.pid)
+            meter = _ProcessTimer(process.pid)
             try:
                 _messages.send(process.stdin.fileno(), ("run", request))
                 while True:
@@ -85,9 +85,9 @@ class Evaluator:
                     _messages.send(process.stdin.fileno(), ("returned", *answer))
             except (EOFError, OSError) as error:
                 self._kill()
-                raise Impossible("the process that computed it has died") from error
+                raise EvaluationFailed("the process that computed it has died") from error
             if kind == "impossible":
-                raise Impossible(content[0])
+                raise EvaluationFailed(content[0])
             self._known.add(request["program"])
             return content[0], meter.spent_s()
 
@@ -107,7 +107,7 @@ class Evaluator:
                 stderr=subprocess.DEVNULL,
             )
         except (OSError, ValueError) as error:
-            raise Impossible("no process can be started to compute it") from error
+            raise EvaluationFailed("no process can be started to compute it") from error
         self._process, self._owner = process, os.getpid()
         assert process.stdout is not None
         try:
@@ -116,15 +116,15 @@ class Evaluator:
             _messages.receive(process.stdout.fileno())
         except (EOFError, OSError) as error:
             self._kill()
-            raise Impossible("the process that computes values does not start") from error
+            raise EvaluationFailed("the process that computes values does not start") from error
         return process
 
-    def _wait(self, pipe: int, meter: _Meter, allowed_s: float) -> None:
+    def _wait(self, pipe: int, meter: _ProcessTimer, allowed_s: float) -> None:
         while not select.select([pipe], [], [], POLL_S)[0]:
             if meter.spent_s() > allowed_s or meter.wall_s() > IDLE_FACTOR * allowed_s:
                 spent_s = meter.spent_s()
                 self._kill()
-                raise TooLong(spent_s)
+                raise EvaluationTimeout(spent_s)
 
     def _kill(self) -> None:
         process, self._process = self._process, None
@@ -139,7 +139,7 @@ class Evaluator:
                     pipe.close()
 
 
-class _Meter:
+class _ProcessTimer:
     """Measures what a process spends: seconds of its processors, but not more than have passed.
 
     So neither a busy machine nor several threads of XLA's change what can be computed.
@@ -187,8 +187,8 @@ def _environment() -> dict[str, str]:
     """Return an environment in which JAX is found where it is here, and has only the CPU."""
     mine = ("JAX_", "XLA_", "VRAMFIT_", "TF_", "CUDA_", "NVIDIA_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
-    standin = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_jax_shim")
-    folders = [folder for folder in sys.path if folder and os.path.abspath(folder) != standin]
+    shim = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_jax_shim")
+    folders = [folder for folder in sys.path if folder and os.path.abspath(folder) != shim]
     return kept | {
         "PYTHONPATH": os.pathsep.join(folders),
         "JAX_PLATFORMS": "cpu",

@@ -45,7 +45,7 @@ def record(seen: Any = None) -> None:
 
     seen = seen or watcher()
     own = [name for name in os.environ.get(OWN, "").split(",") if name]
-    _native.note_settings(text_variables(seen.as_read()), own, _changes(seen.late()))
+    _native.note_settings(text_variables(seen.environment_as_read()), own, _changes(seen.late()))
 
 
 def warn_late_settings(say: Callable[[str], object]) -> None:
@@ -62,7 +62,9 @@ def warn_late_settings(say: Callable[[str], object]) -> None:
             if name in told:
                 continue
             of_name = [change for change in late if change[0] == name]
-            for text in _native.settings_too_late(text_variables(seen.as_read()), of_name, jax):
+            for text in _native.settings_too_late(
+                text_variables(seen.environment_as_read()), of_name, jax
+            ):
                 told.add(name)
                 say(text)
 

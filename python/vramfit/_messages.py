@@ -1,7 +1,4 @@
-"""Messages between a dry run's process and the one that computes values for it (``_worker.py``).
-
-Imports nothing of vramfit's: the other process loads it as a file.
-"""
+"""Messages between a dry run's process and the one that computes values for it (``_worker.py``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Installs the virtual GPU in the user's process, in place of the real CUDA plugin.
 
-The one module, with ``_callbacks``, ``_cpu_eval``, ``_source_info``, ``_leaves`` and ``_nnx``, that
-relies on JAX's internals. Seen to work with JAX 0.6.2, 0.8.1, 0.9.2 and 0.10.2.
+Relies on JAX's internals, as do ``_callbacks``, ``_cpu_eval``, ``_source_info``,
+``_argument_names`` and ``_nnx_names``. Seen to work with JAX 0.6.2, 0.8.1, 0.9.2 and 0.10.2.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 from types import ModuleType
 from typing import Any, NoReturn
 
-from vramfit import _failure, _native
-from vramfit._jax_shim.import_filter import without_driver_complaints
+from vramfit import _native, _uncaught_error
+from vramfit._jax_shim.import_filter import hide_driver_messages
 
 
 def install(real: Any) -> None:
@@ -30,13 +30,20 @@ def install(real: Any) -> None:
     if library is None:
         return
     os.environ["VRAMFIT_JAX_VERSION"] = jax.__version__
-    from vramfit import _callbacks, _cpu_eval, _late_settings, _leaves, _shutdown, _source_info
+    from vramfit import (
+        _argument_names,
+        _callbacks,
+        _cpu_eval,
+        _late_settings,
+        _shutdown,
+        _source_info,
+    )
 
     _native.start_plugin(os.fspath(library), _cpu_eval, _shutdown)
-    _callbacks.note_callbacks()
+    _callbacks.record_callbacks()
     if os.environ.get("VRAMFIT_ATTRIBUTION") != "0":
-        _source_info.note_donations()
-        _leaves.name_leaves()
+        _source_info.record_donations()
+        _argument_names.install_argument_names()
     _late_settings.record_in_trace()
     atexit.register(_finish)
     _finish_before_an_exit_without_handlers()
@@ -46,7 +53,7 @@ def install(real: Any) -> None:
     # for this makes 0.6.2 print a line among the user's own output.
     real._check_cuda_versions = lambda *_, **__: None
     try:
-        with without_driver_complaints():
+        with hide_driver_messages():
             real.initialize()
     except Exception:
         _save_rejected_settings()
@@ -63,7 +70,7 @@ def _finish() -> None:
 
     with contextlib.suppress(Exception):
         _late_settings.record()
-    _native.finish_plugin(_failure.uncaught_error())
+    _native.finish_plugin(_uncaught_error.uncaught_error())
 
 
 def _save_rejected_settings() -> None:
@@ -80,7 +87,7 @@ def _save_rejected_settings() -> None:
         contextlib.suppress(OSError, ValueError),
         open(os.path.join(folder, "settings.json"), "w") as file,
     ):
-        json.dump(_late_settings.watcher().as_read(), file)
+        json.dump(_late_settings.watcher().environment_as_read(), file)
 
 
 def _finish_before_an_exit_without_handlers() -> None:

@@ -58,11 +58,11 @@ def apply(options: Mapping[str, Any], *, detailed: bool) -> Applied:
     """
     jax = sys.modules.get("jax")
     if is_started():
-        from vramfit._importers import first_importer
+        from vramfit._import_site import first_import_site
 
         raise JaxAlreadyInitializedError(
             "JAX has already created its devices and reads no memory settings any more",
-            cause=first_importer(),
+            cause=first_import_site(),
             hint="move `import vramfit.jax_memory_fix` to the first line of the program, or to the "
             "first cell after a restart; or start the program with `vramfit run`",
         )

@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from vramfit import _nnx
+from vramfit import _nnx_names
 from vramfit._frames import is_library, site_of
 
 # By the name of a module: arguments that were donated although no result can take their place, with
@@ -40,10 +40,10 @@ def names(code: bytes) -> tuple[list[str], list[str], list[tuple[str, int]]]:
         arguments = [_location_name(one.location) for one in main.regions[0].blocks[0].arguments]
         results = [named(each, "jax.result_info") for each in main.attributes["res_attrs"]]
         unused = _unused.get(_name(module.operation), [])
-    return arguments, _nnx.result_names(results), unused
+    return arguments, _nnx_names.result_names(results), unused
 
 
-def note_donations() -> None:
+def record_donations() -> None:
     """Let JAX's lowering tell which donated arguments it has found no result for."""
     from jax._src import source_info_util
     from jax._src.interpreters import mlir

@@ -10,7 +10,7 @@ from math import prod
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from vramfit import _devices, _frames, _importers
+from vramfit import _devices, _frames, _import_site
 from vramfit._locale import for_terminal
 from vramfit._native import show_bytes
 
@@ -120,7 +120,7 @@ class watch(ContextDecorator):
         return watch(self._report, top=self._top)
 
     def __enter__(self) -> watch:
-        jax = _importers.import_jax()
+        jax = _import_site.import_jax()
         # A GPU counts what runs only when it has run, and what was freed before is not ours.
         arrays = [array for array in jax.live_arrays() if not array.is_deleted()]
         jax.block_until_ready(arrays)

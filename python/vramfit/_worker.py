@@ -6,7 +6,7 @@ requests from standard input and answers on what was standard output; ends when 
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import queue
 import signal
@@ -18,14 +18,13 @@ from typing import Any
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _load(name: str) -> ModuleType:
-    """Load a module that lies beside this file; its folder is no place to import from."""
-    spec = importlib.util.spec_from_file_location(name, os.path.join(_HERE, f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _import_module(name: str) -> ModuleType:
+    """Import a module of vramfit without the rest of it, which would take time and memory."""
+    if "vramfit" not in sys.modules:
+        package = ModuleType("vramfit")
+        package.__path__ = [_HERE]
+        sys.modules["vramfit"] = package
+    return importlib.import_module(f"vramfit.{name}")
 
 
 def main() -> None:
@@ -34,7 +33,7 @@ def main() -> None:
     replies = os.dup(1)
     with open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), 1)  # what libraries print is no reply
-    messages, cpu = _load("_messages"), _load("_cpu")
+    messages, cpu = _import_module("_messages"), _import_module("_cpu")
     import jax  # noqa: F401  what takes its time happens before the first request
 
     requests: queue.Queue[Any] = queue.Queue()

@@ -233,7 +233,7 @@ impl Hooks for PythonHooks {
             let code = PyBytes::new(py, code);
             let called = self
                 .cpu_eval
-                .call_method1(py, "call_back", (program, code, devices));
+                .call_method1(py, "run_callbacks", (program, code, devices));
             called.ok()?.extract(py).ok()
         });
         let calls = called.unwrap_or_default().into_iter();
@@ -285,7 +285,7 @@ impl Hooks for PythonHooks {
         };
         let ask = |py: Python<'_>| {
             let code = PyBytes::new(py, code);
-            let answer = self.cpu_eval.call_method1(py, "interface", (code,))?;
+            let answer = self.cpu_eval.call_method1(py, "read_signature", (code,))?;
             answer.extract::<(Values, Values)>(py)
         };
         let (parameters, outputs) =
@@ -299,7 +299,7 @@ impl Hooks for PythonHooks {
     fn on_compiled(&self, program: u32) {
         call_python(|py| {
             // A failure is no error: a program whose callbacks are not known is not run.
-            let _ = self.cpu_eval.call_method1(py, "compiled", (program,));
+            let _ = self.cpu_eval.call_method1(py, "record_compiled", (program,));
         });
     }
 

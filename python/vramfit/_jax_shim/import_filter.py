@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-COMPLAINTS = (b"cudart_stub.cc", b"absl::InitializeLog()")
+DRIVER_MESSAGES = (b"cudart_stub.cc", b"absl::InitializeLog()")
 
 # The extension modules of JAX's CUDA packages; each brings a copy of the library that complains.
 PACKAGES = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 
 
 @contextlib.contextmanager
-def without_driver_complaints() -> Iterator[None]:
-    """Hold standard error back for a moment, and drop the complaints from it."""
+def hide_driver_messages() -> Iterator[None]:
+    """Hold standard error back for a moment, and drop the messages of the driver from it."""
     with contextlib.suppress(AttributeError, ValueError):  # there may be none, or a closed one
         sys.stderr.flush()
     try:
@@ -42,15 +42,15 @@ def without_driver_complaints() -> Iterator[None]:
             os.close(kept)
             caught.seek(0)
             for line in caught.read().splitlines(keepends=True):
-                if not any(complaint in line for complaint in COMPLAINTS):
+                if not any(message in line for message in DRIVER_MESSAGES):
                     os.write(2, line)
 
 
 # Functions of JAX's extension for Mosaic GPU with which its profiler begins to measure time.
-TIMERS = ("_cupti_init", "_gpu_event_create")
+PROFILER_FUNCTIONS = ("_cupti_init", "_gpu_event_create")
 
 
-def refuse_to_measure(*_: object) -> NoReturn:
+def raise_not_measurable(*_: object) -> NoReturn:
     """Say that a dry run measures no time.
 
     Raises:
@@ -63,19 +63,19 @@ def refuse_to_measure(*_: object) -> NoReturn:
     )
 
 
-class _QuietLoader(importlib.machinery.ExtensionFileLoader):
+class _CudaExtensionLoader(importlib.machinery.ExtensionFileLoader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        with without_driver_complaints():
+        with hide_driver_messages():
             return super().create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        for name in TIMERS:
+        for name in PROFILER_FUNCTIONS:
             if hasattr(module, name):
-                setattr(module, name, refuse_to_measure)
+                setattr(module, name, raise_not_measurable)
 
 
-class QuietFinder(importlib.abc.MetaPathFinder):
+class CudaExtensionFinder(importlib.abc.MetaPathFinder):
     """Finds the extension modules of JAX's CUDA packages as usual, and loads them quietly."""
 
     def find_spec(
@@ -86,5 +86,5 @@ class QuietFinder(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and type(spec.loader) is importlib.machinery.ExtensionFileLoader:
-            spec.loader = _QuietLoader(spec.loader.name, spec.loader.path)
+            spec.loader = _CudaExtensionLoader(spec.loader.name, spec.loader.path)
         return spec

@@ -28,9 +28,17 @@ if TYPE_CHECKING:
 NAME = "_vramfit_late_settings"
 
 # What JAX, XLA, its plugin, CUDA and NCCL look up. All else is of no interest.
-FAMILIES = ("JAX_", "XLA_", "PJRT_", "TF_", "CUDA_", "NCCL_")
+VARIABLE_PREFIXES = ("JAX_", "XLA_", "PJRT_", "TF_", "CUDA_", "NCCL_")
 # Changes that these make are not the user's: JAX sets defaults while it is imported.
-NOT_THE_USERS = ("os", "_collections_abc", "contextlib", "jax", "jaxlib", "jax_plugins", "vramfit")
+LIBRARY_PACKAGES = (
+    "os",
+    "_collections_abc",
+    "contextlib",
+    "jax",
+    "jaxlib",
+    "jax_plugins",
+    "vramfit",
+)
 
 # Every change of such a variable, in order.
 changes: list[Change] = []
@@ -97,12 +105,14 @@ def late(jax: Any = None) -> list[Change]:
     return found
 
 
-def as_read() -> dict[str, str]:
+def environment_as_read() -> dict[str, str]:
     """Return the environment as JAX has read it, as far as it has come.
 
     What was changed since has the value from before.
     """
-    environment = {name: value for name, value in os.environ.items() if name.startswith(FAMILIES)}
+    environment = {
+        name: value for name, value in os.environ.items() if name.startswith(VARIABLE_PREFIXES)
+    }
     reverted = set()
     for name, old, _, _, how_far in changes:
         of_jax = name.startswith("JAX_")
@@ -121,7 +131,7 @@ def as_read() -> dict[str, str]:
 def _change(name: Any, value: Any) -> Change | None:
     """Return what is about to be changed, if it is of interest and the user's."""
     name = os.fsdecode(name)
-    if not name.startswith(FAMILIES):
+    if not name.startswith(VARIABLE_PREFIXES):
         return None
     line = _line()
     if line is None:
@@ -146,7 +156,7 @@ def _line() -> str | None:
     frame = sys._getframe(3)
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in NOT_THE_USERS:
+        if package not in LIBRARY_PACKAGES:
             code = frame.f_code
             return f"{code.co_filename}:{frame.f_lineno} ({code.co_name})"
         if package in ("jax", "jaxlib", "jax_plugins", "vramfit"):

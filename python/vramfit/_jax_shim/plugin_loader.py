@@ -31,12 +31,12 @@ def initializer_of(name: str) -> Callable[[], None]:
         if os.environ.get("VRAMFIT_GPU"):
             _module("_plugin").install(real)
         else:
-            _look_on(real)
+            _initialize_real(real)
 
     return initialize
 
 
-def _look_on(real: ModuleType) -> None:
+def _initialize_real(real: ModuleType) -> None:
     """Start the real plugin, watched if that is asked for and possible."""
     try:
         install = _module("_publisher").install

@@ -16,7 +16,7 @@ def _is_here(directory: str) -> bool:
     return os.path.abspath(directory or os.curdir) == _HERE
 
 
-def _load_the_users_own() -> None:
+def _load_user_sitecustomize() -> None:
     """Import the module that this one stands before on the path, if there is one."""
     import importlib.machinery
     import importlib.util
@@ -30,11 +30,11 @@ def _load_the_users_own() -> None:
     spec.loader.exec_module(module)
 
 
-def _quiet_cuda() -> None:
+def _hide_driver_messages() -> None:
     import runpy
 
     finder = runpy.run_path(os.path.join(_HERE, "import_filter.py"))
-    sys.meta_path.insert(0, finder["QuietFinder"]())
+    sys.meta_path.insert(0, finder["CudaExtensionFinder"]())
 
 
 def _watch_settings() -> None:
@@ -63,6 +63,8 @@ if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
     _apply_plan()
 if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):
     _watch_settings()
-if os.environ.get("VRAMFIT_GPU"):  # on a machine with a GPU the complaints mean something
-    _quiet_cuda()
-_load_the_users_own()
+if os.environ.get(
+    "VRAMFIT_GPU"
+):  # on a machine with a GPU the messages of the driver mean something
+    _hide_driver_messages()
+_load_user_sitecustomize()

@@ -21,7 +21,7 @@ const MAX_EVALUATED_BYTES: u64 = 32 << 20;
 /// Up to this many bytes a program is evaluated however long it is expected to take, within the budget.
 const MAX_SMALL_BYTES: u64 = 1 << 20;
 /// Above that, it must not be expected to take longer than this on one core: a table of constants is
-/// computed, a training step is not. `_modules.py` estimates the time.
+/// computed, a training step is not. `_module_work.py` estimates the time.
 pub(crate) const MAX_LARGE_SECONDS: f64 = 1.0;
 /// Maximum number of dependent calls that are not evaluated yet, such as splits of a key in a long loop.
 /// At this depth the call is evaluated if it is tiny, otherwise its outputs are unknown; without that, each

@@ -184,7 +184,7 @@ pub(crate) unsafe fn named_value(value: &NamedValue) -> (String, Value) {
     (name, value)
 }
 
-/// Returns the version of `jax` in this process, which the stand-in module has set.
+/// Returns the version of `jax` in this process, which the shim has set.
 fn jax_version() -> Version {
     std::env::var("VRAMFIT_JAX_VERSION")
         .ok()

@@ -42,7 +42,7 @@ struct PublishedClient {
     sampler: Sampler,
 }
 
-/// The version of `jax`, if the stand-in module has set it.
+/// The version of `jax`, if the shim has set it.
 static JAX_VERSION: OnceLock<String> = OnceLock::new();
 
 static CLIENTS: Mutex<Vec<PublishedClient>> = Mutex::new(Vec::new());

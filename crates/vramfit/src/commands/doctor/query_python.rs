@@ -56,7 +56,7 @@ pub(super) fn dry_run(
         options: Vec::new(),
     };
     let installed = python::query(&interpreter, |command| {
-        // The script takes the first directory for that of vramfit's stand-in modules.
+        // The script takes the first directory for that of vramfit's shim.
         if let Some(package) = &context.package {
             let mut path = package.join("_jax_shim").into_os_string();
             if let Some(users) = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()) {

@@ -79,7 +79,7 @@ impl EnvDelta {
         delta.set_vramfit("VRAMFIT_CALIBRATION", spec.calibration.as_deref());
 
         // The first directory that has `jax_plugins.xla_cudaXX` is used.
-        let mut path = OsString::from(&paths.plugin.standin);
+        let mut path = OsString::from(&paths.plugin.shim);
         if let Some(users) = non_empty("PYTHONPATH") {
             path.push(":");
             path.push(users);
@@ -209,7 +209,7 @@ mod tests {
             autotune_results,
             plugin: &PluginPaths {
                 plugin: "/p/_native.so".into(),
-                standin: "/p/_jax_shim".into(),
+                shim: "/p/_jax_shim".into(),
             },
         };
         EnvDelta::for_dryrun(&spec, &paths, |name| {

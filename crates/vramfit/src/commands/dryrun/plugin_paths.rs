@@ -13,7 +13,7 @@ pub(super) struct PluginPaths {
     /// The extension module, which is the PJRT plugin.
     pub(super) plugin: PathBuf,
     /// The directory of the modules that JAX discovers.
-    pub(super) standin: PathBuf,
+    pub(super) shim: PathBuf,
 }
 
 impl PluginPaths {
@@ -50,7 +50,7 @@ impl PluginPaths {
         };
         Ok(PluginPaths {
             plugin,
-            standin: package.join("_jax_shim"),
+            shim: package.join("_jax_shim"),
         })
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn variables(
     policy: &str,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
-    let Some(standin) = find_standin(package, installed) else {
+    let Some(shim) = find_shim(package, installed) else {
         return Vec::new();
     };
     if variable("VRAMFIT_PUBLISH").is_some() {
@@ -29,7 +29,7 @@ pub(super) fn variables(
     if !policy.is_empty() {
         variables.push(("VRAMFIT_POLICY", policy.into()));
     }
-    variables.extend(python_path(standin, variable("PYTHONPATH")));
+    variables.extend(python_path(shim, variable("PYTHONPATH")));
     variables
 }
 
@@ -43,34 +43,34 @@ pub(super) fn plan_variables(
     installed: Option<&Installed>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<(&'static str, OsString)>> {
-    let standin = find_standin(package, installed).ok_or_else(|| {
+    let shim = find_shim(package, installed).ok_or_else(|| {
         Error::unsupported_feature("the plan cannot be applied: the program is not started by a Python that has JAX and vramfit")
         .hint("start it as `python train.py`, with Python 3.11 or newer and without `-I` and `-E`")
     })?;
     let plan = std::path::absolute(plan).unwrap_or_else(|_| plan.to_owned());
     let mut variables = vec![("VRAMFIT_PLAN", plan.into_os_string())];
-    variables.extend(python_path(standin, variable("PYTHONPATH")));
+    variables.extend(python_path(shim, variable("PYTHONPATH")));
     Ok(variables)
 }
 
 /// Returns the directory that the program's Python is to load first; none where it would not work.
-fn find_standin(package: Option<&Path>, installed: Option<&Installed>) -> Option<PathBuf> {
+fn find_shim(package: Option<&Path>, installed: Option<&Installed>) -> Option<PathBuf> {
     let is_supported = installed.is_some_and(|installed| {
         installed.jax.is_some()
             && installed.python_version >= MIN_PYTHON
             && installed.reads_pythonpath
     });
-    let standin = package.map(|package| package.join("_jax_shim"));
-    standin.filter(|folder| is_supported && folder.is_dir())
+    let shim = package.map(|package| package.join("_jax_shim"));
+    shim.filter(|folder| is_supported && folder.is_dir())
 }
 
 /// Returns `PYTHONPATH` with the directory in front, unless it is there already, as inside a dry run.
-fn python_path(standin: PathBuf, users: Option<OsString>) -> Option<(&'static str, OsString)> {
+fn python_path(shim: PathBuf, users: Option<OsString>) -> Option<(&'static str, OsString)> {
     let users = users.unwrap_or_default();
-    if std::env::split_paths(&users).next().as_deref() == Some(&*standin) {
+    if std::env::split_paths(&users).next().as_deref() == Some(&*shim) {
         return None;
     }
-    let mut path = standin.into_os_string();
+    let mut path = shim.into_os_string();
     if !users.is_empty() {
         path.push(":");
         path.push(users);

@@ -46,7 +46,7 @@ def _caller() -> tuple[str, str] | None:
     return None
 
 
-def first_importer() -> str:
+def first_import_site() -> str:
     """Describe what imported JAX, as a clause: ``JAX was imported by train.py:3, `import flax```.
 
     Python keeps no record of it. But one of the files on the stack has an import above its current

@@ -75,7 +75,7 @@ class Work:
 _known: dict[int, Work] = {}
 
 
-def work_of(program: int, code: bytes) -> Work:
+def count_work(program: int, code: bytes) -> Work:
     """Return what running a program takes; an infinite time and no calls if it cannot be read.
 
     Args:

@@ -17,8 +17,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from vramfit import _cpu, _modules
-from vramfit._callbacks import called_by
+from vramfit import _cpu, _module_work
+from vramfit._callbacks import callbacks_of
 
 # How often a function is called in one execution at most: a scan may have a million rounds.
 MAX_CALLS = 1000
@@ -36,7 +36,7 @@ _LOGGERS = ("jax._src.callback", "jax._src.debugging")
 
 
 @dataclasses.dataclass
-class _Done:
+class _CallbackOutcome:
     """What became of one place that calls a function, in one execution."""
 
     line: str
@@ -46,11 +46,11 @@ class _Done:
     skipped: int = 0
     reason: int | None = None
 
-    def told(self) -> tuple[str, int, int, str, int, int | None]:
+    def to_tuple(self) -> tuple[str, int, int, str, int, int | None]:
         return (self.line, self.calls, self.errors, self.error, self.skipped, self.reason)
 
 
-def call_back(
+def run_callbacks(
     program: int, code: bytes, devices: int
 ) -> list[tuple[str, int, int, str, int, int | None]]:
     """Call the functions of a program, as one execution of it would.
@@ -65,12 +65,12 @@ def call_back(
         the calls raised an error, the last error, how often it was not called, and why (0: it has
         results, 1: on request, 2: in a branch that is not taken, 3: too often or too large).
     """
-    functions = called_by(program)
-    planned: list[tuple[_modules.CallbackSite, _Done]] = []
-    for call in _modules.work_of(program, code).calls if functions else ():
+    functions = callbacks_of(program)
+    planned: list[tuple[_module_work.CallbackSite, _CallbackOutcome]] = []
+    for call in _module_work.count_work(program, code).calls if functions else ():
         times = 1 if call.times is None else call.times
         times *= devices if call.per_device else 1
-        done = _Done(call.site.line)
+        done = _CallbackOutcome(call.site.line)
         planned.append((call.site, done))
         done.reason = _reason_to_skip(call)
         if done.reason is not None:
@@ -80,11 +80,11 @@ def call_back(
         else:
             done.calls = times
     if any(done.calls for _, done in planned):
-        _caller.do(lambda: _make_calls(functions, planned))
-    return [done.told() for _, done in planned]
+        _thread.run(lambda: _make_calls(functions, planned))
+    return [done.to_tuple() for _, done in planned]
 
 
-def _reason_to_skip(call: _modules.Call) -> int | None:
+def _reason_to_skip(call: _module_work.Call) -> int | None:
     if os.environ.get("VRAMFIT_CALLBACKS") == "skip":
         return _REQUEST
     if call.site.has_results:
@@ -96,14 +96,14 @@ def _reason_to_skip(call: _modules.Call) -> int | None:
 
 
 def _make_calls(
-    functions: Sequence[Any], planned: list[tuple[_modules.CallbackSite, _Done]]
+    functions: Sequence[Any], planned: list[tuple[_module_work.CallbackSite, _CallbackOutcome]]
 ) -> None:
     arguments = {
-        site.index: [_placeholder(kind, dims) for kind, dims in site.operands]
+        site.index: [_placeholder_array(kind, dims) for kind, dims in site.operands]
         for site, done in planned
         if done.calls
     }
-    for site, done in _in_order(planned):
+    for site, done in _in_program_order(planned):
         try:
             functions[site.index](*arguments[site.index])
         except BaseException as error:
@@ -111,9 +111,9 @@ def _make_calls(
             done.error = f"{type(error).__name__}: {error}"
 
 
-def _in_order(
-    planned: list[tuple[_modules.CallbackSite, _Done]],
-) -> Iterator[tuple[_modules.CallbackSite, _Done]]:
+def _in_program_order(
+    planned: list[tuple[_module_work.CallbackSite, _CallbackOutcome]],
+) -> Iterator[tuple[_module_work.CallbackSite, _CallbackOutcome]]:
     """Yield the calls in the order of a program in which equally frequent ones share a loop."""
     for times, loop in itertools.groupby(planned, key=lambda each: each[1].calls):
         places = list(loop)
@@ -121,7 +121,7 @@ def _in_order(
             yield from places
 
 
-def _placeholder(kind: str, dims: Sequence[int]) -> Any:
+def _placeholder_array(kind: str, dims: Sequence[int]) -> Any:
     """Return an array of made-up values, those that ``--fill`` asks for."""
     import numpy as np
 
@@ -136,7 +136,7 @@ def _placeholder(kind: str, dims: Sequence[int]) -> Any:
     return np.full(tuple(dims), value, dtype)
 
 
-class _Caller:
+class _CallbackThread:
     """A thread that calls functions one after the other, as a run time's own threads do."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class _Caller:
         self._process = 0
         self._work: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]
 
-    def do(self, work: Callable[[], None]) -> None:
+    def run(self, work: Callable[[], None]) -> None:
         """Do something there, and wait a while for its end."""
         if threading.current_thread() is self._thread:
             work()  # a function that runs a program with functions of its own
@@ -165,7 +165,7 @@ class _Caller:
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="vramfit-callbacks", daemon=True)
         for name in _LOGGERS:
-            logging.getLogger(name).addFilter(_is_not_made_up)
+            logging.getLogger(name).addFilter(_is_of_real_arguments)
         self._thread.start()
 
     def _run(self) -> None:
@@ -177,8 +177,8 @@ class _Caller:
                 done.set()
 
 
-_caller = _Caller()
+_thread = _CallbackThread()
 
 
-def _is_not_made_up(_: logging.LogRecord) -> bool:
-    return not _caller.is_current()
+def _is_of_real_arguments(_: logging.LogRecord) -> bool:
+    return not _thread.is_current()

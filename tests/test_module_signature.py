@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 
-from vramfit._interface import interface
+from vramfit._module_signature import read_signature
 
 MODULE = b"""
 module @jit_f {
@@ -23,7 +23,7 @@ module @jit_f {
 
 
 def test_memory_kinds_are_those_of_the_main_function():
-    parameters, outputs = interface(MODULE)
+    parameters, outputs = read_signature(MODULE)
     assert parameters == [
         ("pinned_host", "bf16", [2, 3]),
         ("", "u8", []),
@@ -37,11 +37,11 @@ def test_a_portable_artifact_is_read():
     function = jax.jit(lambda x, y: (x > 0, y.astype(jnp.float8_e4m3fn)))
     shapes = jax.ShapeDtypeStruct((4,), jnp.int32), jax.ShapeDtypeStruct((), jnp.float16)
     exported = export.export(function, platforms=["cuda"])(*shapes)
-    parameters, outputs = interface(exported.mlir_module_serialized)
+    parameters, outputs = read_signature(exported.mlir_module_serialized)
     assert parameters == [("", "s32", [4]), ("", "f16", [])]
     assert outputs == [("", "pred", [4]), ("", "f8e4m3fn", [])]
 
 
 def test_what_is_no_module_is_refused():
     with pytest.raises(Exception, match="parse"):
-        interface(b"no module")
+        read_signature(b"no module")

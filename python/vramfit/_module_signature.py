@@ -15,7 +15,7 @@ Value = tuple[str, str, list[int]]
 _ELEMENTS = {"i1": "pred", "complex<f32>": "c64", "complex<f64>": "c128"}
 
 
-def interface(code: bytes) -> tuple[list[Value], list[Value]]:
+def read_signature(code: bytes) -> tuple[list[Value], list[Value]]:
     """Return what the main function of a module takes and returns.
 
     Args:

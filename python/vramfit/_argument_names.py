@@ -9,7 +9,7 @@ who flattens              JAX's name                      the name here
 ``equinox.filter_jit``    ``dynamic_nodonate['first'][0]``  ``model.layers[0].weight``
 ``jax.pmap`` from 0.8     ``flat_args[3]``                ``state.params['kernel']``
 a loop outside of a jit   ``args[1]``                     ``carry['kernel']``
-``flax.nnx.jit``          ``model.states[0][3]``          see ``_nnx``
+``flax.nnx.jit``          ``model.states[0][3]``          see ``_nnx_names``
 ========================  ==============================  ==========================
 
 Relies on internals of JAX and Equinox. Where they are not as expected, JAX's own names stay; names
@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from vramfit import _nnx
+from vramfit import _nnx_names
 
 # What the function that `equinox.filter_jit` hands to JAX calls its arguments.
 _EQUINOX_PARAMETERS = ["dynamic_donate", "dynamic_nodonate", "static"]
@@ -39,7 +39,7 @@ _LeafNames = Callable[[Sequence[Any]], "tuple[str, ...]"]
 _loop: ContextVar[tuple[tuple[Any, ...], tuple[str, ...]] | None] = ContextVar("loop", default=None)
 
 
-def name_leaves() -> None:
+def install_argument_names() -> None:
     """Let JAX name a program's arguments by path; the names are all that changes."""
     from jax._src import api_util, source_info_util
 
@@ -53,7 +53,7 @@ def name_leaves() -> None:
             if (names := _known_names(signature, args, kwargs)) is not None:
                 return names
         with contextlib.suppress(Exception):
-            args, kwargs = _nnx.with_paths(args, kwargs)
+            args, kwargs = _nnx_names.with_paths(args, kwargs)
         return plain(signature, args, kwargs, *rest, **settings)
 
     api_util._non_static_arg_names = naming
