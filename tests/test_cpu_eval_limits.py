@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from vramfit import _cpu_eval
-from vramfit._budget import PROGRAM, RUN, Budget
+from vramfit._budget import PROGRAM_BUDGET, RUN, Budget
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ PROGRAM_SHARE = 1 / 3
 # and counters stay known to the end of a long run.
 FREE_S = 1e-3
 
-PROGRAM = "program_budget"
-RUN = "run_budget"
+PROGRAM_BUDGET = "program_budget"
+RUN_BUDGET = "run_budget"
 
 
 class Budget:
@@ -37,19 +37,19 @@ class Budget:
         return min(self.program_s - self.spent_s(program), self.run_s - self._total_s)
 
     def refusal(self, program: int, estimated_s: float) -> str | None:
-        """Return why a program is not to be run, `PROGRAM` or `RUN`; None if it is.
+        """Return why a program is not to be run, `PROGRAM_BUDGET` or `RUN_BUDGET`; None if it is.
 
         Args:
             program: Its number.
             estimated_s: What one execution is expected to take; infinite if it cannot be told.
         """
         if self.spent_s(program) >= self.program_s:
-            return PROGRAM
+            return PROGRAM_BUDGET
         # An estimate may be wrong by a few times; what is beyond that need not be tried.
         if self.program_s * 10 < estimated_s < float("inf"):
-            return PROGRAM
+            return PROGRAM_BUDGET
         if self._total_s >= self.run_s and program not in self._quick and estimated_s > FREE_S:
-            return RUN
+            return RUN_BUDGET
         return None
 
     def charge(self, program: int, seconds: float) -> None:

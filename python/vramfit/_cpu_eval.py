@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit import _cpu, _evaluator, _module_work
-from vramfit._budget import PROGRAM, Budget
+from vramfit._budget import PROGRAM_BUDGET, Budget
 from vramfit._callback_runner import run_callbacks
 from vramfit._callbacks import callbacks_of, clear_errors, have_raised, record_compiled
 from vramfit._frames import file_name
@@ -117,7 +117,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
         return data
     except _evaluator.EvaluationTimeout as error:
         _budget.charge(number, error.spent_s)
-        return _budget.refusal(number, expected) or PROGRAM, _budget.spent_s(number)
+        return _budget.refusal(number, expected) or PROGRAM_BUDGET, _budget.spent_s(number)
     except Exception as error:
         if have_raised(callbacks):
             # XLA's message, with the traceback of the callback in it.

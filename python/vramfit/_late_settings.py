@@ -45,7 +45,9 @@ def record(seen: Any = None) -> None:
 
     seen = seen or watcher()
     own = [name for name in os.environ.get(OWN, "").split(",") if name]
-    _native.note_settings(text_variables(seen.environment_as_read()), own, _changes(seen.late()))
+    _native.note_settings(
+        text_variables(seen.environment_as_read()), own, _changes(seen.find_late_changes())
+    )
 
 
 def warn_late_settings(say: Callable[[str], object]) -> None:
@@ -57,7 +59,7 @@ def warn_late_settings(say: Callable[[str], object]) -> None:
         from vramfit import _native
 
         jax = getattr(sys.modules.get("jax"), "__version__", None)
-        late = _changes(seen.late())
+        late = _changes(seen.find_late_changes())
         for name in dict.fromkeys(change[0] for change in late):
             if name in told:
                 continue

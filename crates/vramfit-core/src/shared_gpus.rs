@@ -107,7 +107,7 @@ impl SharedGpuUsage {
     /// As the driver reads it, the list ends before the first entry that is no GPU. A GPU that is named
     /// twice is seen once. The first UUID that is used names GPU 0, the next one GPU 1, and so on; the
     /// beginning of a UUID stands for it.
-    pub fn visible(&mut self, count: u32, list: Option<&str>) -> Vec<u32> {
+    pub fn visible_gpus(&mut self, count: u32, list: Option<&str>) -> Vec<u32> {
         let Some(list) = list else {
             return (0..count).collect();
         };
@@ -197,7 +197,7 @@ mod tests {
             machine: "t4 2 15642329088".to_owned(),
             ..SharedGpuUsage::default()
         };
-        assert_eq!(usage.visible(2, Some("GPU-5c7e")), [0]);
+        assert_eq!(usage.visible_gpus(2, Some("GPU-5c7e")), [0]);
         usage.set(7, 12_345, 1, 1 << 40);
         assert_eq!(SharedGpuUsage::parse(&usage.to_text()), usage);
         assert_eq!(SharedGpuUsage::parse(""), SharedGpuUsage::default());
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn visible_gpus_are_those_of_the_machine_as_the_driver_reads_the_list() {
-        let seen = |list| SharedGpuUsage::default().visible(4, list);
+        let seen = |list| SharedGpuUsage::default().visible_gpus(4, list);
         for (list, numbers) in [
             (None, vec![0, 1, 2, 3]),
             (Some("0,2"), vec![0, 2]),
@@ -241,11 +241,14 @@ mod tests {
     #[test]
     fn a_uuid_names_the_same_gpu_in_every_process() {
         let mut usage = SharedGpuUsage::default();
-        assert_eq!(usage.visible(2, Some("GPU-5c7e-11")), [0]);
-        assert_eq!(usage.visible(2, Some("GPU-99")), [1]);
-        assert_eq!(usage.visible(2, Some("GPU-5c")), [0]);
-        assert_eq!(usage.visible(2, Some("GPU-99,GPU-5c7e-11")), [1, 0]);
-        assert!(usage.visible(2, Some("GPU-77")).is_empty(), "there are two");
+        assert_eq!(usage.visible_gpus(2, Some("GPU-5c7e-11")), [0]);
+        assert_eq!(usage.visible_gpus(2, Some("GPU-99")), [1]);
+        assert_eq!(usage.visible_gpus(2, Some("GPU-5c")), [0]);
+        assert_eq!(usage.visible_gpus(2, Some("GPU-99,GPU-5c7e-11")), [1, 0]);
+        assert!(
+            usage.visible_gpus(2, Some("GPU-77")).is_empty(),
+            "there are two"
+        );
         assert!(has_uuids("0, GPU-77") && !has_uuids("0,1"));
     }
 }

@@ -329,14 +329,14 @@ fn a_refused_request_counts_and_leaves_open_what_would_have_come_after_it() {
     );
     assert_eq!(forth.gap_bytes(), i128::from(1000 * MIB));
     // B needs that much more at least.
-    assert_eq!(forth.is_above(10 * MIB), Some(true));
-    assert_eq!(forth.is_above(2000 * MIB), None);
+    assert_eq!(forth.grows_by_more_than(10 * MIB), Some(true));
+    assert_eq!(forth.grows_by_more_than(2000 * MIB), None);
     // And A less than nobody knows how much.
     let back = diff_runs(&refused, &fits);
-    assert_eq!(back.is_above(0), Some(false));
+    assert_eq!(back.grows_by_more_than(0), Some(false));
     let known = diff_runs(&fits, &fits);
-    assert_eq!(known.is_above(0), Some(false));
-    assert_eq!(diff_runs(&refused, &refused).is_above(0), None);
+    assert_eq!(known.grows_by_more_than(0), Some(false));
+    assert_eq!(diff_runs(&refused, &refused).grows_by_more_than(0), None);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn virtual_budgets(
     let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);
     let occupied = bytes("VRAMFIT_OCCUPIED").unwrap_or(0);
     let mut usage = shared_usage(variable);
-    let visible = usage.visible(count, list.as_deref());
+    let visible = usage.visible_gpus(count, list.as_deref());
     let Ok(visible_count @ 1..) = u32::try_from(visible.len()) else {
         return Err(no_visible_gpu(&list.unwrap_or_default())
             .hint(format!("name GPUs that exist: 0 to {}", count - 1)));

@@ -299,7 +299,9 @@ impl Hooks for PythonHooks {
     fn on_compiled(&self, program: u32) {
         call_python(|py| {
             // A failure is no error: a program whose callbacks are not known is not run.
-            let _ = self.cpu_eval.call_method1(py, "record_compiled", (program,));
+            let _ = self
+                .cpu_eval
+                .call_method1(py, "record_compiled", (program,));
         });
     }
 

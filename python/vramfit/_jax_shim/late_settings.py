@@ -82,7 +82,7 @@ def stage() -> str:
     return "discovered" if getattr(bridge, "_plugins_registered", False) else "imported"
 
 
-def late(jax: Any = None) -> list[Change]:
+def find_late_changes(jax: Any = None) -> list[Change]:
     """Return the changes that JAX may have missed.
 
     A change of an option that JAX's configuration now has is none: the program has said the same by

@@ -72,4 +72,4 @@ pub use summary::{
     ProgramSummary, RunSummary, UnknownReads,
 };
 pub use unread_outputs::UnreadOutput;
-pub use verdict::{Condition, LastExecution, Plan, Verdict};
+pub use verdict::{Condition, LastExecution, ProgramNeed, Verdict};

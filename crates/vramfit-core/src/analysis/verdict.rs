@@ -76,7 +76,7 @@ pub enum Condition {
     PlanOnly {
         /// What its plan needs.
         #[serde(flatten)]
-        plan: Plan,
+        plan: ProgramNeed,
         /// Whether anything was executed or put on a GPU.
         anything_ran: bool,
     },
@@ -116,7 +116,7 @@ pub enum Condition {
 
 /// What the compiler's plan of one program needs on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub struct ProgramNeed {
     /// Name of the program.
     pub program: String,
     /// Arguments, results that are no arguments reused, and temporaries: what a call needs in the
@@ -201,7 +201,7 @@ impl RunSummary {
     /// Returns the plan of the program that decides without having run: the largest of those of whose
     /// name none ran, if it needs more than anything that did. `None` for a run that was refused
     /// memory, whose answer is about what happened.
-    pub fn plan(&self) -> Option<Plan> {
+    pub fn plan(&self) -> Option<ProgramNeed> {
         if self.is_refused() {
             return None;
         }
@@ -218,7 +218,7 @@ impl RunSummary {
             .filter(|program| !ran(&program.name))
             .max_by_key(|program| in_pool(program))?;
         let device = self.critical_device()?;
-        let plan = Plan {
+        let plan = ProgramNeed {
             program: largest.name.clone(),
             needed_bytes: in_pool(largest),
             capacity_bytes: device.capacity_bytes,

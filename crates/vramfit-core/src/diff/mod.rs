@@ -111,7 +111,7 @@ impl RunDiff {
 
     /// Says whether B needs more than `bytes` more than A; `None` where that cannot be told, since a
     /// run was cut short and would have needed no one knows how much.
-    pub fn is_above(&self, bytes: u64) -> Option<bool> {
+    pub fn grows_by_more_than(&self, bytes: u64) -> Option<bool> {
         let above = self.gap_bytes() > i128::from(bytes);
         let known = match above {
             // What was not seen of A can only make the gap smaller; of B, larger.

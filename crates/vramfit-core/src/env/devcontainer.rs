@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{File, Launch, notes, reject_line_breaks, variables};
+use super::{GeneratedFile, Launch, notes, reject_line_breaks, variables};
 use crate::error::Result;
 
 const HEADER: &str = "\
@@ -10,7 +10,7 @@ const HEADER: &str = "\
 # a quote would be part of the value. Rebuild the container after a change.
 ";
 
-pub(super) fn write(launch: &Launch) -> Result<Vec<File>> {
+pub(super) fn write(launch: &Launch) -> Result<Vec<GeneratedFile>> {
     reject_line_breaks(launch, "an env file")?;
     let lines = variables(launch, "# ", |variable| {
         format!("{}={}", variable.name, variable.value)
@@ -37,11 +37,11 @@ pub(super) fn write(launch: &Launch) -> Result<Vec<File>> {
     let container =
         serde_json::to_string_pretty(&container).expect("strings and booleans are always JSON");
     Ok(vec![
-        File {
+        GeneratedFile {
             path: ".devcontainer/devcontainer.env",
             text: format!("{HEADER}{}\n{lines}", notes(launch, "# ")),
         },
-        File {
+        GeneratedFile {
             path: ".devcontainer/devcontainer.json",
             text: container + "\n",
         },

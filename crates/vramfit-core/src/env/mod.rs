@@ -114,7 +114,7 @@ pub struct Launch {
 
 /// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct GeneratedFile {
     /// Relative path, such as `.devcontainer/devcontainer.json`.
     pub path: &'static str,
     /// Contents, with a line feed at the end.
@@ -126,7 +126,7 @@ pub struct File {
 /// # Errors
 /// [`crate::ErrorKind::InvalidArgument`] for a name that is invalid, and for a value that the format cannot
 /// represent.
-pub fn write(format: Format, launch: &Launch) -> Result<Vec<File>> {
+pub fn write(format: Format, launch: &Launch) -> Result<Vec<GeneratedFile>> {
     for variable in &launch.variables {
         check_name(&variable.name)?;
         if variable.value.contains('\0') {
@@ -137,7 +137,7 @@ pub fn write(format: Format, launch: &Launch) -> Result<Vec<File>> {
             ));
         }
     }
-    let one = |path, text| vec![File { path, text }];
+    let one = |path, text| vec![GeneratedFile { path, text }];
     Ok(match format {
         Format::Shell => one("jax-env.sh", shell::write(launch)),
         Format::Dockerfile => one("Dockerfile", dockerfile::write(launch)?),

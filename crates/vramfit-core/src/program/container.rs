@@ -22,7 +22,7 @@ const CHUNK_HEADER: usize = 40;
 const MAX_DECODED: u64 = 8 << 30;
 
 /// Says whether `bytes` are such a file.
-pub(super) fn is_container(bytes: &[u8]) -> bool {
+pub(super) fn is_executable_container(bytes: &[u8]) -> bool {
     bytes.starts_with(&SIGNATURE)
 }
 

@@ -100,7 +100,7 @@ impl Program {
     /// [`crate::ErrorKind::InvalidFile`] when the bytes are of no known form.
     pub fn parse(serialized: &[u8], options: &[u8]) -> Result<Self> {
         let inner = executable_and_options(serialized)?.serialized_executable;
-        let executable = if container::is_container(&inner) {
+        let executable = if container::is_executable_container(&inner) {
             GpuExecutableProto::decode(container::message_bytes(&inner, None)?.as_slice())
         } else {
             GpuExecutableProto::decode(inner.as_slice())
@@ -335,7 +335,7 @@ impl BufferAllocation {
 /// [`crate::ErrorKind::InvalidFile`] when the bytes are of no known form.
 pub fn executable_and_options(serialized: &[u8]) -> Result<ExecutableAndOptionsProto> {
     const SERIALIZED_EXECUTABLE: u32 = 1;
-    if container::is_container(serialized) {
+    if container::is_executable_container(serialized) {
         let message = container::message_bytes(serialized, Some(SERIALIZED_EXECUTABLE))?;
         ExecutableAndOptionsProto::decode(message.as_slice())
     } else {

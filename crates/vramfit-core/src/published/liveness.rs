@@ -6,7 +6,7 @@ use super::{LiveStats, StatsHeader};
 
 /// What is known where the file is read, at the moment it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observed<'a> {
+pub struct ReaderContext<'a> {
     /// The kernel's name for the time since the machine was started.
     pub boot_id: &'a str,
     /// The monotonic clock, in nanoseconds.
@@ -48,7 +48,7 @@ impl Liveness {
 ///
 /// A process in another namespace (a container that shares its folder) has another number here, so
 /// that only the age of its file can tell.
-pub fn assess(header: &StatsHeader, live: &LiveStats, observed: &Observed<'_>) -> Liveness {
+pub fn assess(header: &StatsHeader, live: &LiveStats, observed: &ReaderContext<'_>) -> Liveness {
     if header.boot_id != observed.boot_id {
         return Liveness::OtherBoot;
     }
@@ -70,7 +70,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn assessed(change: impl FnOnce(&mut Observed<'_>)) -> Liveness {
+    fn assessed(change: impl FnOnce(&mut ReaderContext<'_>)) -> Liveness {
         let header = StatsHeader {
             pid: 7,
             started_ticks: 70,
@@ -83,7 +83,7 @@ mod tests {
             heartbeat_ns: 100 * SECOND,
             ..LiveStats::default()
         };
-        let mut observed = Observed {
+        let mut observed = ReaderContext {
             boot_id: "this",
             monotonic_ns: 100 * SECOND,
             pid_namespace: 5,
@@ -118,12 +118,12 @@ mod tests {
 
     #[test]
     fn in_another_namespace_only_the_age_counts() {
-        let elsewhere = |seen: &mut Observed<'_>| {
+        let elsewhere = |seen: &mut ReaderContext<'_>| {
             seen.pid_namespace = 6;
             seen.started_ticks = None;
         };
         assert_eq!(assessed(elsewhere), Liveness::Fresh);
-        let late = |seen: &mut Observed<'_>| {
+        let late = |seen: &mut ReaderContext<'_>| {
             elsewhere(seen);
             seen.monotonic_ns += SECOND;
         };

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use layout::Layout;
-pub use liveness::{Liveness, Observed, assess};
+pub use liveness::{Liveness, ReaderContext, assess};
 
 /// Ends the name of a file: `PID-STARTED-CLIENT.stats`.
 pub const FILE_SUFFIX: &str = ".stats";

@@ -53,11 +53,11 @@ impl<R: Read> Decoder<R> {
 
     /// Returns the checksum of all bytes taken so far.
     pub(super) fn checksum(&mut self) -> u32 {
-        self.sum().value()
+        self.crc().value()
     }
 
     /// Returns the same in a form to which more bytes can be added.
-    pub(super) fn sum(&mut self) -> Crc {
+    pub(super) fn crc(&mut self) -> Crc {
         self.crc.add(&self.buffer[self.summed..self.next]);
         self.summed = self.next;
         self.crc

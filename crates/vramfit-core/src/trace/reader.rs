@@ -82,7 +82,7 @@ impl<R: Read> Reader<R> {
         };
         let end = TraceEnd {
             offset: decoder.offset(),
-            crc: decoder.sum(),
+            crc: decoder.crc(),
         };
         Ok(Reader {
             decoder,

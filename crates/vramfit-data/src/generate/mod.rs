@@ -21,7 +21,7 @@ use crate::write::{
 
 /// What was made.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct GeneratedData {
     /// The file's size.
     pub bytes: Bytes,
     /// Its content.
@@ -43,7 +43,7 @@ pub fn generate(
     write_options: WriteOptions,
     threads: usize,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Summary> {
+) -> Result<GeneratedData> {
     options.check()?;
     let content = content(options);
     let source = |rows: Range<u64>, out: &mut [Vec<u8>]| {
@@ -62,7 +62,7 @@ pub fn generate(
     };
     let bytes = write::write(task, &source, progress)?;
     let (loss, best_loss) = rows::best_loss(&options.kind);
-    Ok(Summary {
+    Ok(GeneratedData {
         bytes,
         content,
         loss,
@@ -120,7 +120,7 @@ fn content(options: &GenerateOptions) -> Content {
     }
 }
 
-impl Summary {
+impl GeneratedData {
     /// Returns the bytes of all numbers, as they are in memory.
     pub fn raw_bytes(&self) -> Bytes {
         Bytes(self.content.datasets.iter().map(Dataset::bytes).sum())

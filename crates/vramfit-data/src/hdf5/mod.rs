@@ -46,4 +46,4 @@ pub use container::Container;
 pub use datatype::{Axis, Datatype, Field, Number, Numbers, Scalar};
 pub use index::{Chunk, ChunkTable, Grid};
 pub use pipeline::FilterStep;
-pub use tree::{Content, Node, Summary, tree};
+pub use tree::{Content, DatasetSummary, Node, tree};

@@ -35,7 +35,7 @@ pub enum Content {
     /// A group; its members follow.
     Group,
     /// A dataset.
-    Dataset(Summary),
+    Dataset(DatasetSummary),
     /// A named type, or something that is neither group nor dataset.
     Other,
     /// A link to a path, which is not followed here.
@@ -60,7 +60,7 @@ pub enum Content {
 
 /// A dataset, as far as its header says.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct DatasetSummary {
     /// Length of each axis.
     pub shape: Vec<u64>,
     /// How long each axis may become; `u64::MAX` without limit.
@@ -176,14 +176,14 @@ fn unreadable(why: &str) -> Content {
     }
 }
 
-fn summary(description: Description) -> Summary {
+fn summary(description: Description) -> DatasetSummary {
     let (layout, chunk) = match description.layout {
         Layout::Compact(_) => ("compact", None),
         Layout::Contiguous(_) => ("contiguous", None),
         Layout::Chunked(chunked) => ("chunked", Some(chunked.chunk)),
         Layout::Virtual { .. } => ("virtual", None),
     };
-    Summary {
+    DatasetSummary {
         shape: description.space.shape,
         max_shape: description.space.max_shape,
         datatype: description.datatype,

@@ -6,7 +6,7 @@ use vramfit_core::{Bytes, Error};
 use super::preview::Preview;
 use super::sample::Statistics;
 use crate::filter;
-use crate::hdf5::{Container, Datatype, Summary};
+use crate::hdf5::{Container, DatasetSummary, Datatype};
 use crate::read::{Dataset, RowOptions, RowReader, Storage};
 
 /// A dataset, without its values.
@@ -65,7 +65,7 @@ impl Problem {
 pub(super) fn read(
     container: &Container,
     path: &str,
-    summary: Summary,
+    summary: DatasetSummary,
 ) -> (DatasetInfo, Option<Problem>, Option<RowReader>) {
     let product = |lengths: &[u64]| {
         let size = summary.datatype.size() as u64;

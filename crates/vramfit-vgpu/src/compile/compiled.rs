@@ -63,7 +63,7 @@ pub(crate) struct CompiledProgram {
 }
 
 /// What the compiler's output says of a program beside how to run it; as in [`CompiledProgram`].
-pub(crate) struct Findings {
+pub(crate) struct CompileDiagnostics {
     pub(crate) memory: Vec<u8>,
     pub(crate) time: Option<ProgramTime>,
     pub(crate) warnings: Vec<Warning>,
@@ -178,9 +178,9 @@ impl CompiledProgram {
         serialized: Vec<u8>,
         options: Vec<u8>,
         compile_attempt: String,
-        findings: Findings,
+        findings: CompileDiagnostics,
     ) -> Arc<Self> {
-        let Findings {
+        let CompileDiagnostics {
             memory,
             time,
             warnings,

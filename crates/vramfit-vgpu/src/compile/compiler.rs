@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vramfit_core::program::{Program, options::flag, options::with_flags, wire::OptionValue};
 use vramfit_core::trace::ProgramSizes;
 
-use crate::compile::compiled::{CompiledProgram, Findings};
+use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::dump::{self, Dump};
 use crate::compile::memory_kinds;
 use crate::compile::stderr_capture;
@@ -172,7 +172,7 @@ pub(crate) unsafe fn compile(
                     serialized,
                     options.to_vec(),
                     attempt,
-                    Findings {
+                    CompileDiagnostics {
                         memory: memory.map(|it| it.to_stored()).unwrap_or_default(),
                         time,
                         warnings,

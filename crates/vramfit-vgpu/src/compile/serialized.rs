@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prost::Message;
 use vramfit_core::program::{Program, ProgramTime};
 
-use crate::compile::compiled::{CompiledProgram, Findings};
+use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::stderr_capture::Warning;
 use crate::pjrt::status::{PjrtResult, Status};
 
@@ -98,7 +98,7 @@ impl SerializedProgram {
             self.serialized,
             options,
             self.compile_attempt,
-            Findings {
+            CompileDiagnostics {
                 memory: self.memory,
                 time: ProgramTime::from_stored(&self.time),
                 warnings: self

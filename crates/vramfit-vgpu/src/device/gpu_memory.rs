@@ -45,7 +45,7 @@ pub(crate) fn open_gpu_memory(
         .map_err(GpuMemoryError::Failed)?;
     if !state.reserve(context) {
         let left = free.saturating_sub(state.others_bytes());
-        let mut notes = vec![state.note()];
+        let mut notes = vec![state.others_note()];
         notes.push(Note::NoContext {
             device,
             context_bytes: context,

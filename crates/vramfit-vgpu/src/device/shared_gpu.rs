@@ -164,7 +164,7 @@ impl SharedGpuState {
     }
 
     /// Returns a note of what others use.
-    pub(super) fn note(&mut self) -> Note {
+    pub(super) fn others_note(&mut self) -> Note {
         self.is_note_written = true;
         self.notes_written += 1;
         let processes = self.others.largest.iter().map(|other| OtherProcess {
@@ -205,14 +205,14 @@ impl SharedGpu {
     /// Returns a note of what other processes were last seen to use, if it has changed.
     pub(crate) fn unwritten_note(&self) -> Option<Note> {
         let mut state = self.state();
-        (!state.is_note_written && state.notes_written < MAX_NOTES).then(|| state.note())
+        (!state.is_note_written && state.notes_written < MAX_NOTES).then(|| state.others_note())
     }
 
     /// Reads what other processes use now, and returns a note of it if it has changed.
     pub(crate) fn refresh(&self) -> Option<Note> {
         let mut state = self.state();
         state.refresh();
-        (!state.is_note_written).then(|| state.note())
+        (!state.is_note_written).then(|| state.others_note())
     }
 
     fn state(&self) -> MutexGuard<'_, SharedGpuState> {
@@ -293,7 +293,7 @@ mod tests {
             (PAGE_BYTES, 4 * PAGE_BYTES)
         );
         assert!(matches!(
-            own.note(),
+            own.others_note(),
             Note::Others { held_bytes, .. } if held_bytes == PAGE_BYTES
         ));
         // A process that has ended: there is none of its number.

@@ -53,10 +53,10 @@ pub(crate) fn visible_gpus(
 ) -> PjrtResult<Vec<u32>> {
     let mut usage = SharedGpuUsage::default();
     if !list.is_some_and(shared_gpus::has_uuids) {
-        return Ok(usage.visible(count, list));
+        return Ok(usage.visible_gpus(count, list));
     }
     let Some(mut file) = scope.open()? else {
-        return Ok(usage.visible(count, list));
+        return Ok(usage.visible_gpus(count, list));
     };
     let mut ledger = LockedLedger::new(&mut file).map_err(|error| ledger_error(&error))?;
     ledger.drop_ended_processes();
@@ -64,7 +64,7 @@ pub(crate) fn visible_gpus(
         // The file is from earlier runs, whose GPUs may have had other names.
         ledger.usage.uuids.clear();
     }
-    let visible = ledger.usage.visible(count, list);
+    let visible = ledger.usage.visible_gpus(count, list);
     ledger.write().map_err(|error| ledger_error(&error))?;
     Ok(visible)
 }

@@ -89,7 +89,7 @@ fn load(trace: &Path, output: &Output) -> Result<RunSummary> {
 
 /// Holds the gap against what is allowed.
 fn verdict(difference: &RunDiff, most: Bytes, output: &mut Output) -> Status {
-    match difference.is_above(most.0) {
+    match difference.grows_by_more_than(most.0) {
         Some(false) => Status::Yes,
         Some(true) => {
             let gap = Bytes(u64::try_from(difference.gap_bytes()).unwrap_or(u64::MAX));

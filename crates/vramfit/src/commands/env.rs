@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use vramfit_core::env::{self, File, Format, Launch, Variable};
+use vramfit_core::env::{self, Format, GeneratedFile, Launch, Variable};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::lint::{LintInput, lint};
 use vramfit_core::report::render_findings;
@@ -147,7 +147,7 @@ fn cuda_extra(gpus: Option<&GpuSelection>, jax: Version) -> &'static str {
 }
 
 /// Returns the text to print: one file as it is, several with their names between them.
-fn concatenate(files: &[File]) -> String {
+fn concatenate(files: &[GeneratedFile]) -> String {
     match files {
         [file] => file.text.clone(),
         _ => files
@@ -158,7 +158,12 @@ fn concatenate(files: &[File]) -> String {
 }
 
 /// Writes the files, after checking that all of them can be written.
-fn write_files(directory: &Path, files: &[File], force: bool, output: &mut Output) -> Result<()> {
+fn write_files(
+    directory: &Path,
+    files: &[GeneratedFile],
+    force: bool,
+    output: &mut Output,
+) -> Result<()> {
     for file in files {
         let path = directory.join(file.path);
         if let Some(folder) = path.parent() {

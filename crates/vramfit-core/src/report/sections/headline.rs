@@ -2,7 +2,7 @@
 
 use super::{conditions, processes};
 use crate::analysis::{
-    AllocationFailure, Condition, DeviceSummary, NoContextSummary, Plan, RunSummary,
+    AllocationFailure, Condition, DeviceSummary, NoContextSummary, ProgramNeed, RunSummary,
 };
 use crate::bytes::Bytes;
 use crate::report::phrases::{mebibytes, time_phrase};
@@ -93,7 +93,7 @@ fn no_room_for_context(no_context: &NoContextSummary, on: &str) -> String {
 }
 
 /// The result for a program that was compiled and not executed.
-fn planned(plan: &Plan, on: &str) -> String {
+fn planned(plan: &ProgramNeed, on: &str) -> String {
     let needed = format!(
         "`{}`, compiled but not executed, needs {}",
         plan.program,

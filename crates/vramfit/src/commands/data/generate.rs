@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, Result};
-use vramfit_data::generate::{GenerateOptions, Kind, Summary, generate};
+use vramfit_data::generate::{GenerateOptions, GeneratedData, Kind, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 
 use super::numbers::{grouped, parse_count};
@@ -275,7 +275,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 }
 
 /// Renders what was written, the file last.
-fn render_summary(args: &Args, summary: &Summary) -> String {
+fn render_summary(args: &Args, summary: &GeneratedData) -> String {
     let datasets = &summary.content.datasets;
     let width = datasets.iter().map(|d| d.path.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -308,7 +308,7 @@ fn render_summary(args: &Args, summary: &Summary) -> String {
 fn output_of<'a>(
     args: &Args,
     request: &GenerateOptions,
-    summary: &'a Summary,
+    summary: &'a GeneratedData,
     resumed_samples: u64,
 ) -> GenerateOutput<'a> {
     let datasets = summary.content.datasets.iter();

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use vramfit_core::published::{
-    self, FILE_SUFFIX, Layout, LiveStats, Observed, StatsHeader, assess,
+    self, FILE_SUFFIX, Layout, LiveStats, ReaderContext, StatsHeader, assess,
 };
 
 use super::sample::PublishedStats;
@@ -89,7 +89,7 @@ fn stats(path: &Path, host: &HostContext) -> Option<PublishedStats> {
     let same_namespace = header.pid_namespace == host.pid_namespace;
     let stat = fs::read_to_string(format!("/proc/{}/stat", header.pid)).ok();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let observed = Observed {
+    let observed = ReaderContext {
         boot_id: &host.boot_id,
         monotonic_ns: now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
         pid_namespace: host.pid_namespace,
