@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from vramfit import _cpu_eval
-from vramfit._budget import PROGRAM_BUDGET, RUN, Budget
+from vramfit._budget import PROGRAM_BUDGET, RUN_BUDGET, Budget
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def evaluate(monkeypatch):
 
 
 def test_a_program_that_computes_for_long_is_run_once(evaluate):
-    assert evaluate(running=(3.0, 3.0)) == [[b"result"], (PROGRAM, 3.0)]
+    assert evaluate(running=(3.0, 3.0)) == [[b"result"], (PROGRAM_BUDGET, 3.0)]
 
 
 def test_a_quick_program_is_run_again(evaluate):
@@ -69,7 +69,7 @@ def test_executions_of_a_program_count_together():
     for _ in range(80):
         assert budget.refusal(1, 1e-3) is None
         budget.charge(1, 0.125)
-    assert (budget.refusal(1, 1e-3), round(budget.spent_s(1))) == (PROGRAM, 10)
+    assert (budget.refusal(1, 1e-3), round(budget.spent_s(1))) == (PROGRAM_BUDGET, 10)
 
 
 def test_the_run_has_a_budget_of_its_own_and_quick_programs_go_on():
@@ -77,8 +77,8 @@ def test_the_run_has_a_budget_of_its_own_and_quick_programs_go_on():
     budget.charge(9, 1e-4)  # a counter
     for program in range(4):
         budget.charge(program, 8.0)
-    assert budget.refusal(4, 1.0) == RUN
-    assert budget.refusal(5, math.inf) == RUN
+    assert budget.refusal(4, 1.0) == RUN_BUDGET
+    assert budget.refusal(5, math.inf) == RUN_BUDGET
     assert budget.refusal(9, 1.0) is None  # it was quick, whatever was expected
     assert budget.refusal(6, 1e-5) is None
 
@@ -86,7 +86,7 @@ def test_the_run_has_a_budget_of_its_own_and_quick_programs_go_on():
 def test_what_is_expected_to_take_much_longer_is_not_tried():
     budget = Budget(30.0)
     assert budget.refusal(1, 99.0) is None  # an estimate
-    assert budget.refusal(1, 101.0) == PROGRAM
+    assert budget.refusal(1, 101.0) == PROGRAM_BUDGET
     assert budget.refusal(1, math.inf) is None  # nobody knows
 
 

@@ -21,7 +21,7 @@ from vramfit._callback_runner import run_callbacks
 from vramfit._callbacks import callbacks_of, clear_errors, have_raised, record_compiled
 from vramfit._frames import file_name
 from vramfit._module_signature import read_signature
-from vramfit._source_info import names, reader, site
+from vramfit._source_info import names, read_site, site
 
 __all__ = [
     "costs",
@@ -31,7 +31,7 @@ __all__ = [
     "names",
     "read",
     "read_signature",
-    "reader",
+    "read_site",
     "record_compiled",
     "register_program",
     "run_callbacks",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vramfit._jax_shim.late_settings import Change
 
 # Which variables `vramfit dryrun` has set for the program, with commas between.
-OWN = "VRAMFIT_OWN_SETTINGS"
+OWN_SETTINGS = "VRAMFIT_OWN_SETTINGS"
 
 
 def watcher() -> Any:
@@ -44,7 +44,7 @@ def record(seen: Any = None) -> None:
     from vramfit import _native
 
     seen = seen or watcher()
-    own = [name for name in os.environ.get(OWN, "").split(",") if name]
+    own = [name for name in os.environ.get(OWN_SETTINGS, "").split(",") if name]
     _native.note_settings(
         text_variables(seen.environment_as_read()), own, _changes(seen.find_late_changes())
     )

@@ -99,7 +99,7 @@ def _location_name(location: Any) -> str:
 
 def site() -> str | None:
     """Return the innermost line of the user's own code, as ``file:line (function)``."""
-    return reader()[0] or None
+    return read_site()[0] or None
 
 
 # Functions of JAX that read an array because a shape depends on it: the number of elements that are
@@ -125,7 +125,7 @@ _SHAPING = {
 }
 
 
-def reader() -> tuple[str, bool]:
+def read_site() -> tuple[str, bool]:
     """Return the user's line that reads a value, and whether JAX reads it to make a shape of it.
 
     The line is empty where there is none.

@@ -59,14 +59,14 @@ def count_made_up_values():
     """Count reads of values that the dry run makes up: at each the plugin asks who reads."""
     from vramfit import _cpu_eval
 
-    reader = _cpu_eval.reader
+    read_site = _cpu_eval.read_site
 
-    def counted_reader():
+    def counted_read_site():
         global made_up
         made_up += 1
-        return reader()
+        return read_site()
 
-    _cpu_eval.reader = counted_reader
+    _cpu_eval.read_site = counted_read_site
 
 
 def pytest_configure(config):

@@ -74,7 +74,7 @@ impl FromStr for Bytes {
 impl Bytes {
     /// Returns the shortest text that means exactly this amount and can be given to an option: `8GiB`,
     /// `500MB`, `1073741825`.
-    pub fn exact(self) -> String {
+    pub fn to_exact_text(self) -> String {
         const LARGEST_FIRST: [(&str, u64); 5] = [
             ("TiB", 1 << 40),
             ("GiB", 1 << 30),
@@ -162,8 +162,8 @@ mod tests {
             (u64::MAX, "18446744073709551615", "16777215.9TiB"),
         ] {
             let bytes = Bytes(bytes);
-            assert_eq!(bytes.exact(), exact);
-            assert_eq!(bytes.exact().parse::<Bytes>().unwrap(), bytes);
+            assert_eq!(bytes.to_exact_text(), exact);
+            assert_eq!(bytes.to_exact_text().parse::<Bytes>().unwrap(), bytes);
             assert_eq!(bytes.rounded_down(), at_most);
             assert!(at_most.parse::<Bytes>().unwrap() <= bytes, "{at_most}");
         }

@@ -324,7 +324,7 @@ impl Hooks for PythonHooks {
 
     fn read_site(&self) -> Option<(String, bool)> {
         call_python(|py| {
-            let reader = self.cpu_eval.call_method0(py, "reader").ok()?;
+            let reader = self.cpu_eval.call_method0(py, "read_site").ok()?;
             reader.extract(py).ok()
         })
     }

@@ -162,7 +162,7 @@ impl DeviceAnalysis {
     /// Takes over the level after the event applied last. Says whether the peak rose.
     #[inline]
     fn update_level(&mut self, replay: &mut Replay) -> bool {
-        let level = replay.level(self.number);
+        let level = replay.pool_level(self.number);
         if level.pool_bytes != self.level.pool_bytes {
             self.add_regions(replay);
         }

@@ -244,7 +244,7 @@ impl Check<'_> {
     /// Checks whether the most of a need is available beside `others`, in one piece.
     fn check(&mut self, device: u32, entry: usize, limit: ScratchLimit, others: u64) {
         let wanted = limit.bytes.saturating_add(others);
-        let in_use = self.replay.level(device).in_use_bytes;
+        let in_use = self.replay.pool_level(device).in_use_bytes;
         let index = device as usize;
         let peaks = &mut self.demand.peaks;
         peaks.resize(peaks.len().max(index + 1), 0);

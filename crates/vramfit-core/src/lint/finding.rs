@@ -95,14 +95,14 @@ impl RawFinding {
         }
     }
 
-    pub(super) fn cost(self, bytes: u64) -> RawFinding {
+    pub(super) fn with_cost(self, bytes: u64) -> RawFinding {
         RawFinding {
             cost_bytes: Some(bytes),
             ..self
         }
     }
 
-    pub(super) fn change(mut self, change: Change) -> RawFinding {
+    pub(super) fn with_change(mut self, change: Change) -> RawFinding {
         self.changes.push(change);
         self
     }

@@ -127,7 +127,7 @@ impl Replay {
     }
 
     /// Returns how full the pool of a device is, as it was after the last request there.
-    pub(crate) fn level(&self, device: u32) -> PoolLevel {
+    pub(crate) fn pool_level(&self, device: u32) -> PoolLevel {
         self.pools[device as usize].level
     }
 

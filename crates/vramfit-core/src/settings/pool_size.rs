@@ -211,7 +211,7 @@ fn fraction_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
     if whole == 0 {
         return out_of_range(format!(
             "give at least {0}: JAX rounds pools to multiples of {0}",
-            Bytes(step).exact()
+            Bytes(step).to_exact_text()
         ));
     }
     let pool = |fraction: f32| {

@@ -251,7 +251,7 @@ impl<R: Read> Reader<R> {
             }
             self.end = TraceEnd {
                 offset: self.decoder.offset(),
-                crc: self.decoder.sum(),
+                crc: self.decoder.crc(),
             };
             match self.decoder.read_byte()? {
                 tag::TEXT => self.read_text()?,

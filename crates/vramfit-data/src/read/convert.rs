@@ -39,7 +39,7 @@ enum Placement {
 
 /// Numbers that lie at equal distances.
 #[derive(Clone, Copy)]
-pub(super) struct Spacing {
+pub(super) struct StridedElements {
     /// Distance between elements, and where in each the number begins.
     pub(super) stride: usize,
     pub(super) offset: usize,
@@ -185,7 +185,7 @@ impl Converter {
                 Ok(())
             }
             Kernel::Each(kernel) => {
-                let spacing = Spacing {
+                let spacing = StridedElements {
                     stride,
                     offset,
                     big_endian: self.from.big_endian,
@@ -222,7 +222,7 @@ impl Placement {
 
 /// Copies numbers that are not side by side, or whose bytes are in the other order.
 fn gather<const SIZE: usize>(
-    spacing: Spacing,
+    spacing: StridedElements,
     input: &[u8],
     out: &mut [u8],
 ) -> std::result::Result<(), Overflow> {
@@ -326,7 +326,7 @@ cast! {
 }
 
 fn each<F: Load + CastInto<T>, T: Store>(
-    spacing: Spacing,
+    spacing: StridedElements,
     input: &[u8],
     out: &mut [u8],
 ) -> std::result::Result<(), Overflow> {
@@ -341,7 +341,7 @@ fn each<F: Load + CastInto<T>, T: Store>(
     Ok(())
 }
 
-type Conversion = fn(Spacing, &[u8], &mut [u8]) -> std::result::Result<(), Overflow>;
+type Conversion = fn(StridedElements, &[u8], &mut [u8]) -> std::result::Result<(), Overflow>;
 
 fn conversion(from: Scalar, to: Scalar) -> Option<Conversion> {
     macro_rules! table {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use half::bf16;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::convert::{Load, Spacing};
+use super::convert::{Load, StridedElements};
 use crate::hdf5::{Number, Scalar};
 
 /// A number does not fit into the type that is wanted: what it is.
@@ -26,7 +26,7 @@ fn may_become_infinite(from: Scalar, to: Scalar) -> bool {
 pub(super) fn check_infinities(
     from: Number,
     to: Scalar,
-    spacing: Spacing,
+    spacing: StridedElements,
     input: &[u8],
     out: &[u8],
 ) -> std::result::Result<(), Overflow> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use vramfit_core::{Error, Result};
 
 use super::Omission;
-use super::value::{Values, elsewhere, written};
+use super::value::{Values, elsewhere, encode_datatype};
 use crate::hdf5::description::Description;
 use crate::hdf5::element_storage::{DatatypeMessage, ElementStorage};
 use crate::hdf5::group::{self, Target as LinkTarget};
@@ -176,7 +176,7 @@ impl Walk<'_> {
         let attributes = self.attributes(path, &header);
         self.manifest.inline.push(InlineObject {
             path: path.to_owned(),
-            what: InlineKind::Type(written(&datatype)),
+            what: InlineKind::Type(encode_datatype(&datatype)),
             attributes,
         });
         Ok(())
@@ -226,7 +226,7 @@ impl Walk<'_> {
         self.manifest.streamed.push(StreamedDataset {
             dataset: Dataset {
                 path: path.to_owned(),
-                datatype: written(&datatype),
+                datatype: encode_datatype(&datatype),
                 max_shape: if can_grow {
                     space.max_shape
                 } else {

@@ -64,7 +64,7 @@ impl<'a> Values<'a> {
             ElementStorage::FileAddress => return Err(elsewhere(datatype)),
         };
         Ok(RawValue {
-            datatype: written(datatype),
+            datatype: encode_datatype(datatype),
             shape,
             data,
         })
@@ -105,7 +105,7 @@ impl<'a> Values<'a> {
 }
 
 /// Returns how a type is described in the new file, where addresses have eight bytes.
-pub(super) fn written(datatype: &DatatypeMessage) -> EncodedDatatype {
+pub(super) fn encode_datatype(datatype: &DatatypeMessage) -> EncodedDatatype {
     /// The size of what refers to the heap there: a length, an address and a number.
     const REFERENCE: u32 = 16;
     let mut message = datatype.message.clone();

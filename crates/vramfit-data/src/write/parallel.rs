@@ -155,7 +155,7 @@ pub fn write_sections(
                     };
                     let made = made
                         .and_then(|()| fill(&piece, source, &mut pipelines, &mut raw, &mut stored));
-                    queue.give(number, made.map(|()| stored));
+                    queue.put(number, made.map(|()| stored));
                 }
             });
         }

@@ -67,7 +67,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn give(&self, piece: u64, made: Result<Vec<EncodedChunk>>) {
+    pub(super) fn put(&self, piece: u64, made: Result<Vec<EncodedChunk>>) {
         let mut state = self.lock();
         let slot = (piece - state.written) as usize;
         state.ready[slot] = Some(made);

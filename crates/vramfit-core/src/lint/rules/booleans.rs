@@ -60,7 +60,7 @@ fn not_a_boolean(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("`{value}` is not a boolean: `import jax` fails"),
             "set it to `true` or `false`, or remove it",
         );
-        all.push(found.change(match python_float(value) {
+        all.push(found.with_change(match python_float(value) {
             // A number other than 0 was probably meant as true.
             Some(number) => Change::set(name, (number != 0.0).to_string()),
             None => Change::unset(name),
@@ -106,7 +106,7 @@ fn number(context: &LintContext<'_>) -> Vec<RawFinding> {
                                                             it"
             ),
         );
-        all.push(found.change(match jax_bool(value).filter(|_| client) {
+        all.push(found.with_change(match jax_bool(value).filter(|_| client) {
             Some(on) => Change::set(name, u8::from(on).to_string()),
             None => Change::unset(name),
         }));
@@ -134,7 +134,7 @@ fn xla_boolean_ignored(context: &LintContext<'_>) -> Vec<RawFinding> {
         };
         Some(
             RawFinding::new(name, message, format!("set `{name}={on}`"))
-                .change(Change::set(name, on.to_string())),
+                .with_change(Change::set(name, on.to_string())),
         )
     };
     names.into_iter().filter_map(found).collect()
@@ -169,7 +169,7 @@ fn platforms(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("JAX has no backend `{wrong}`: the first use of JAX fails"),
             format!("set `{name}={fixed}`"),
         )
-        .change(Change::set(name, fixed)),
+        .with_change(Change::set(name, fixed)),
     ]
 }
 

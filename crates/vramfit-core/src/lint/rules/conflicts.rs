@@ -82,7 +82,7 @@ fn two_fractions(context: &LintContext<'_>) -> Vec<RawFinding> {
             ),
             format!("remove `{OLD_FRACTION}`, the older name"),
         )
-        .change(Change::unset(OLD_FRACTION)),
+        .with_change(Change::unset(OLD_FRACTION)),
     ]
 }
 
@@ -124,7 +124,7 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
                     ),
                     format!("remove `{name}`, or remove `{ALLOCATOR}` to use a pool"),
                 )
-                .change(Change::unset(name)),
+                .with_change(Change::unset(name)),
             )
         })
         .collect();
@@ -139,7 +139,7 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
                     format!("`{prealloc}={value}` only takes effect without preallocation"),
                     format!("set `{PREALLOCATE}=false`, or remove `{prealloc}`"),
                 )
-                .change(Change::set(PREALLOCATE, "false")),
+                .with_change(Change::set(PREALLOCATE, "false")),
             ),
             AllocatorKind::CudaAsync => None,
             _ => Some(
@@ -148,7 +148,7 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
                     format!("`{prealloc}={value}` only takes effect with `{ALLOCATOR}=cuda_async`"),
                     format!("set `{ALLOCATOR}=cuda_async`, or remove `{prealloc}`"),
                 )
-                .change(Change::unset(prealloc)),
+                .with_change(Change::unset(prealloc)),
             ),
         };
         all.extend(found);
@@ -171,7 +171,7 @@ fn unified(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("`{name}={text}` counts as 1, because `{UNIFIED}` is set"),
             format!("remove `{name}`, or remove `{UNIFIED}` if {text} is intended"),
         )
-        .change(Change::unset(name)),
+        .with_change(Change::unset(name)),
     ]
 }
 
@@ -219,7 +219,7 @@ fn malformed_options(context: &LintContext<'_>) -> Vec<RawFinding> {
         true => Change::unset(CREATE_OPTIONS),
         false => Change::set(CREATE_OPTIONS, rest.join(";")),
     };
-    vec![RawFinding::new(CREATE_OPTIONS, message, fix).change(change)]
+    vec![RawFinding::new(CREATE_OPTIONS, message, fix).with_change(change)]
 }
 
 fn overriding_options(context: &LintContext<'_>) -> Vec<RawFinding> {
@@ -277,7 +277,7 @@ fn remat(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("`{variable}` overwrites `--{passes}={list}`, so those passes run again"),
             format!("set `--{passes}={list},rematerialization` and remove `{variable}`"),
         )
-        .change(Change::set(XLA_FLAGS, flags::join(words)))
-        .change(Change::unset(variable)),
+        .with_change(Change::set(XLA_FLAGS, flags::join(words)))
+        .with_change(Change::unset(variable)),
     ]
 }

@@ -134,7 +134,7 @@ fn without_dashes(context: &LintContext<'_>) -> Vec<RawFinding> {
         fixed.remove(at);
         format!("remove `{wrong}`, which is not an XLA flag")
     };
-    vec![RawFinding::new(XLA_FLAGS, message, fix).change(flags_change(fixed))]
+    vec![RawFinding::new(XLA_FLAGS, message, fix).with_change(flags_change(fixed))]
 }
 
 /// Returns the flags that XLA reads, without dashes, with their values.
@@ -184,7 +184,7 @@ fn other_backend(context: &LintContext<'_>) -> Vec<RawFinding> {
                 format!("`--{name}` is not an XLA flag for GPUs: the process aborts"),
                 format!("remove it{place}"),
             )
-            .change(replace(context, &name, None))
+            .with_change(replace(context, &name, None))
         })
         .collect()
 }
@@ -231,7 +231,7 @@ fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {
                     format!("XLA has no flag `--{name}`: the process aborts"),
                     format!("did you mean `--{right}`?"),
                 )
-                .change(replace(context, &name, Some(right))),
+                .with_change(replace(context, &name, Some(right))),
             );
         }
     }
@@ -262,7 +262,7 @@ fn other_release(context: &LintContext<'_>) -> Vec<RawFinding> {
                 format!("JAX {version} does not know `--{name}` ({range}): the process aborts"),
                 format!("remove `--{name}`"),
             )
-            .change(replace(context, &name, None)),
+            .with_change(replace(context, &name, None)),
         );
     }
     all
@@ -299,7 +299,7 @@ fn flag_value(context: &LintContext<'_>) -> Vec<RawFinding> {
                     format!("`--{name}` expects {wanted}, not {shown}: the process aborts"),
                     format!("set `--{name}=` to {wanted}, or remove it"),
                 )
-                .change(replace(context, &name, None)),
+                .with_change(replace(context, &name, None)),
             );
         }
     }
@@ -323,7 +323,7 @@ fn cpu_only_flag(context: &LintContext<'_>) -> Vec<RawFinding> {
             ),
             "remove it",
         )
-        .change(replace(context, name, None)),
+        .with_change(replace(context, name, None)),
     ]
 }
 

@@ -119,14 +119,14 @@ fn insufficient_headroom(context: &LintContext<'_>) -> Vec<RawFinding> {
             Bytes(room.outside_bytes),
         );
         let found = match change.clone() {
-            Some((fix, change)) => RawFinding::new(name, message, fix).change(change),
+            Some((fix, change)) => RawFinding::new(name, message, fix).with_change(change),
             None => RawFinding::new(
                 name,
                 message,
                 "use a larger GPU, or let the pool grow: `XLA_PYTHON_CLIENT_PREALLOCATE=false`",
             ),
         };
-        Some(found.cost(missing))
+        Some(found.with_cost(missing))
     };
     memory_budgets.iter().filter_map(found).collect()
 }
@@ -200,14 +200,14 @@ fn used_by_others(context: &LintContext<'_>) -> Vec<RawFinding> {
                 message,
                 format!("stop these processes, or {fix}"),
             )
-            .change(change),
+            .with_change(change),
             None => RawFinding::new(
                 display_name(gpu),
                 message,
                 "stop these processes, or use another GPU",
             ),
         };
-        all.push(found.cost(pool.saturating_sub(room.remaining_bytes())));
+        all.push(found.with_cost(pool.saturating_sub(room.remaining_bytes())));
     }
     all
 }
@@ -290,7 +290,7 @@ fn mig_fraction_of_parent(context: &LintContext<'_>) -> Vec<RawFinding> {
                     Bytes(intended_name)
                 ),
             )
-            .cost(intended_name.saturating_sub(given)),
+            .with_cost(intended_name.saturating_sub(given)),
         );
     }
     all

@@ -45,7 +45,7 @@ fn prefix(context: &LintContext<'_>) -> Vec<RawFinding> {
                 format!("`{name}` only takes effect in a container; `{bare}` is not set"),
                 format!("also set `{bare}={value}`"),
             )
-            .change(Change::set(bare, value)),
+            .with_change(Change::set(bare, value)),
             Some(here) => RawFinding::new(
                 name,
                 format!("`{bare}` is {value} in a container and {here} without one"),
@@ -95,6 +95,6 @@ fn srun(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("with `{name}={list}`, steps started by `srun` do not get `{first}`{others}"),
             format!("set `{name}=ALL`, or use `srun --export=ALL`"),
         )
-        .change(Change::set(name, "ALL")),
+        .with_change(Change::set(name, "ALL")),
     ]
 }

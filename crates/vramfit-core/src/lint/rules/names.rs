@@ -108,7 +108,7 @@ fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {
                 format!("nothing reads `{name}`; `{right}` is read, but not set"),
                 format!("set `{right}={value}` instead"),
             )
-            .change(Change::set(right, value))
+            .with_change(Change::set(right, value))
         } else {
             RawFinding::new(
                 name,
@@ -116,7 +116,7 @@ fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {
                 format!("remove `{name}`"),
             )
         };
-        Some(change.change(Change::unset(name)))
+        Some(change.with_change(Change::unset(name)))
     };
     unknown_names(context).filter_map(found).collect()
 }
@@ -172,8 +172,8 @@ fn read_by_nobody(context: &LintContext<'_>) -> Vec<RawFinding> {
             ),
         };
         let found = RawFinding::new(name, message, fix);
-        let found = changes.into_iter().fold(found, RawFinding::change);
-        all.push(found.change(Change::unset(name)));
+        let found = changes.into_iter().fold(found, RawFinding::with_change);
+        all.push(found.with_change(Change::unset(name)));
     }
     all
 }
@@ -190,7 +190,7 @@ fn replacement(context: &LintContext<'_>, right: &str, value: &str) -> Vec<Chang
 fn nonexistent_limit(context: &LintContext<'_>, value: &str) -> (String, String, Vec<Change>) {
     let message = "no JAX release reads it, so the pool is not limited".to_owned();
     let bytes = python_int(value).and_then(|bytes| u64::try_from(bytes).ok());
-    let amount = bytes.map_or("8GiB".to_owned(), |bytes| Bytes(bytes).exact());
+    let amount = bytes.map_or("8GiB".to_owned(), |bytes| Bytes(bytes).to_exact_text());
     if let Some(
         kind @ (AllocatorKind::Platform | AllocatorKind::Address | AllocatorKind::CudaAsync),
     ) = context.allocator()
@@ -276,7 +276,7 @@ fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
                     format!("set `{ALLOCATOR}=cuda_async` instead, or remove it"),
                 );
                 let changes = replacement(context, ALLOCATOR, "cuda_async");
-                changes.into_iter().fold(found, RawFinding::change)
+                changes.into_iter().fold(found, RawFinding::with_change)
             }
             "TF_FORCE_GPU_ALLOW_GROWTH" if on => {
                 let found = RawFinding::new(
@@ -285,11 +285,11 @@ fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
                     format!("set `{PREALLOCATE}=false` instead, or remove it"),
                 );
                 let changes = replacement(context, PREALLOCATE, "false");
-                changes.into_iter().fold(found, RawFinding::change)
+                changes.into_iter().fold(found, RawFinding::with_change)
             }
             _ => RawFinding::new(name, message, format!("remove `{name}`")),
         };
-        all.push(found.change(Change::unset(name)));
+        all.push(found.with_change(Change::unset(name)));
     }
     all
 }
@@ -325,11 +325,11 @@ fn other_release(context: &LintContext<'_>) -> Vec<RawFinding> {
                 format!("set `{OLD_FRACTION}={value}` instead"),
             );
             let changes = replacement(context, OLD_FRACTION, value);
-            changes.into_iter().fold(found, RawFinding::change)
+            changes.into_iter().fold(found, RawFinding::with_change)
         } else {
             RawFinding::new(name, message, format!("remove `{name}`"))
         };
-        all.push(found.change(Change::unset(name)));
+        all.push(found.with_change(Change::unset(name)));
     }
     all
 }
@@ -369,11 +369,11 @@ fn platform_name(context: &LintContext<'_>) -> Vec<RawFinding> {
                     format!("remove `{PLATFORM_NAME}`, or set `{name}={required}` to use a GPU");
                 return vec![
                     RawFinding::new(PLATFORM_NAME, message, fix)
-                        .change(Change::unset(PLATFORM_NAME)),
+                        .with_change(Change::unset(PLATFORM_NAME)),
                 ];
             }
         };
-        RawFinding::new(PLATFORM_NAME, message, fix).change(Change::set(name, required))
+        RawFinding::new(PLATFORM_NAME, message, fix).with_change(Change::set(name, required))
     } else {
         let message = match value {
             "cpu" => {
@@ -388,14 +388,14 @@ fn platform_name(context: &LintContext<'_>) -> Vec<RawFinding> {
                 message,
                 format!("set `{PLATFORMS}={value}` instead"),
             )
-            .change(Change::set(PLATFORMS, value)),
+            .with_change(Change::set(PLATFORMS, value)),
             Some(_) => RawFinding::new(
                 PLATFORM_NAME,
                 message,
                 format!("remove it: `{PLATFORMS}` is set and replaces it"),
             ),
         };
-        found.change(Change::unset(PLATFORM_NAME))
+        found.with_change(Change::unset(PLATFORM_NAME))
     };
     vec![found]
 }

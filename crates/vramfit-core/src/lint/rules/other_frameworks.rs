@@ -77,9 +77,9 @@ fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
         format!("TensorFlow {version} allocates {allocated} if a program uses it next to JAX"),
         fix,
     )
-    .change(Change::set(growth, "true"));
+    .with_change(Change::set(growth, "true"));
     vec![match free {
-        Some(free) => found.cost(free),
+        Some(free) => found.with_cost(free),
         None => found,
     }]
 }

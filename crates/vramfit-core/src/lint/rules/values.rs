@@ -60,19 +60,19 @@ fn not_a_number(context: &LintContext<'_>) -> Vec<RawFinding> {
         .filter(|part| *part > 0.0 && *part <= 1.0);
     let found = match part {
         Some(part) => RawFinding::new(name, message, format!("set `{name}={part}`"))
-            .change(Change::set(name, part.to_string())),
+            .with_change(Change::set(name, part.to_string())),
         None if is_boolean_word(text) => RawFinding::new(
             name,
             message,
             format!("remove it; preallocation is controlled by `{PREALLOCATE}`"),
         )
-        .change(Change::unset(name)),
+        .with_change(Change::unset(name)),
         None => RawFinding::new(
             name,
             message,
             "set it to a number greater than 0 and at most 1; the default is 0.75",
         )
-        .change(Change::unset(name)),
+        .with_change(Change::unset(name)),
     };
     vec![found]
 }
@@ -108,7 +108,7 @@ fn out_of_range(context: &LintContext<'_>) -> Vec<RawFinding> {
             message,
             format!("for {text} percent, set `{name}={part}`"),
         )
-        .change(Change::set(name, part.to_string()))
+        .with_change(Change::set(name, part.to_string()))
     } else if enough {
         RawFinding::new(
             name,
@@ -118,14 +118,14 @@ fn out_of_range(context: &LintContext<'_>) -> Vec<RawFinding> {
                      enough RAM"
             ),
         )
-        .change(Change::unset(name))
+        .with_change(Change::unset(name))
     } else {
         RawFinding::new(
             name,
             message,
             "set it to a number greater than 0 and at most 1; the default is 0.75",
         )
-        .change(Change::unset(name))
+        .with_change(Change::unset(name))
     };
     vec![found]
 }
@@ -148,7 +148,7 @@ fn preallocate(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("`{text}` does not disable preallocation; only `false`, `False` and `0` do"),
             format!("set `{PREALLOCATE}=false`"),
         )
-        .change(Change::set(PREALLOCATE, "false"))
+        .with_change(Change::set(PREALLOCATE, "false"))
     } else if let Some(number) = python_float(&lowered) {
         let intended_name = number > 0.0 && number < 1.0 && context.fraction().is_none();
         let message = format!("it is a boolean, not a fraction: `{text}` enables preallocation");
@@ -159,11 +159,11 @@ fn preallocate(context: &LintContext<'_>) -> Vec<RawFinding> {
                 message,
                 format!("set `{name}={lowered}` and `{PREALLOCATE}=true`"),
             )
-            .change(Change::set(name, &lowered))
-            .change(Change::set(PREALLOCATE, "true"))
+            .with_change(Change::set(name, &lowered))
+            .with_change(Change::set(PREALLOCATE, "true"))
         } else {
             RawFinding::new(PREALLOCATE, message, "set it to `true` or `false`")
-                .change(Change::set(PREALLOCATE, "true"))
+                .with_change(Change::set(PREALLOCATE, "true"))
         }
     } else if is_boolean_word(&lowered) {
         // It means true and counts as true.
@@ -174,7 +174,7 @@ fn preallocate(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("`{text}` is not a boolean, and counts as true"),
             "set it to `true` or `false`",
         )
-        .change(Change::set(PREALLOCATE, "true"))
+        .with_change(Change::set(PREALLOCATE, "true"))
     };
     vec![found]
 }
@@ -200,7 +200,7 @@ fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
         };
         let fix = format!("set `{ALLOCATOR}={instead}`, or install a newer JAX");
         return vec![
-            RawFinding::new(ALLOCATOR, message, fix).change(Change::set(ALLOCATOR, instead)),
+            RawFinding::new(ALLOCATOR, message, fix).with_change(Change::set(ALLOCATOR, instead)),
         ];
     }
     let message = match word {
@@ -225,13 +225,13 @@ fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
     };
     let found = match intended_name {
         Some(name) => RawFinding::new(ALLOCATOR, message, format!("set `{ALLOCATOR}={name}`"))
-            .change(Change::set(ALLOCATOR, name)),
+            .with_change(Change::set(ALLOCATOR, name)),
         None => RawFinding::new(
             ALLOCATOR,
             message,
             "remove it to use JAX's default pool, or set it to `platform` or `cuda_async`",
         )
-        .change(Change::unset(ALLOCATOR)),
+        .with_change(Change::unset(ALLOCATOR)),
     };
     vec![found]
 }

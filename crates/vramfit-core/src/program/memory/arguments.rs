@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::counterpart::{counterparts, gradients_of};
 use super::index::{ModuleIndex, WHOLE};
-use super::owner::{Argument, of_argument, trains};
+use super::owner::{Argument, is_training_program, of_argument};
 use super::path::{Meaning, meaning_of};
 use super::phase::{Phase, Users, readers_of};
 use super::update::{Update, trace_update};
@@ -72,7 +72,7 @@ impl Arguments {
                 }
             })
             .collect();
-        let trains = trains(&known);
+        let trains = is_training_program(&known);
         Arguments {
             owners: known.iter().map(|one| of_argument(*one, trains)).collect(),
             counterparts,

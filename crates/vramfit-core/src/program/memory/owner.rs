@@ -122,7 +122,7 @@ impl Argument {
 /// Says whether a program trains a model: whether what it takes gradients of are parameters. Forces on
 /// bodies are gradients, too, and a step of molecular dynamics does what an optimizer does. So there must
 /// be a name that says so, or several arrays that gradients are taken of, or data that outweigh the one.
-pub(super) fn trains(arguments: &[Argument]) -> bool {
+pub(super) fn is_training_program(arguments: &[Argument]) -> bool {
     let trained = arguments.iter().filter(|argument| argument.is_trained());
     let mut nameless = Vec::new();
     for argument in trained {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     fn owners(arguments: &[Argument]) -> Vec<Owner> {
-        let trains = trains(arguments);
+        let trains = is_training_program(arguments);
         let owners = arguments.iter().map(|one| of_argument(*one, trains));
         owners.collect()
     }
