@@ -333,7 +333,7 @@ def test_a_python_without_jax_is_refused_before_it_runs(program, tmp_path):
     assert "has no `jax`" in done.stderr
 
 
-def test_a_crash_is_told_from_a_failure(program):
+def test_a_crash_is_distinguished_from_a_failure(program):
     done = dryrun(program(FITS + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
     assert done.returncode == 2
     assert error_id(done) == "compiler-failed"

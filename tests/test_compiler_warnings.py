@@ -50,7 +50,7 @@ def dryrun(tmp_path):
     return run
 
 
-def test_rematerialisation_that_did_not_reach_its_aim_is_told_and_explained(dryrun, tmp_path):
+def test_rematerialization_that_did_not_reach_its_aim_is_reported_and_explained(dryrun, tmp_path):
     trace = tmp_path / "run.trace"
     answer, err = dryrun(TRAIN, "2", options=("--trace", str(trace)))
     warnings = answer["compiler_warnings"]
@@ -77,7 +77,7 @@ def test_a_program_that_fits_has_no_warnings(dryrun):
     assert "compiler warnings" not in err
 
 
-def test_arguments_larger_than_the_pool_are_told_from_an_error_in_a_calculation(dryrun):
+def test_arguments_larger_than_the_pool_are_distinguished_from_an_error_in_a_calculation(dryrun):
     program = """
 import jax, jax.numpy as jnp
 shape = jax.ShapeDtypeStruct((1 << 26,), jnp.float32)

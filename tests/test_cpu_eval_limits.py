@@ -72,7 +72,7 @@ def test_executions_of_a_program_count_together():
     assert (budget.refusal(1, 1e-3), round(budget.spent_s(1))) == (PROGRAM_BUDGET, 10)
 
 
-def test_the_run_has_a_budget_of_its_own_and_quick_programs_go_on():
+def test_the_run_has_a_budget_of_its_own_and_quick_programs_continue():
     budget = Budget(30.0)
     budget.charge(9, 1e-4)  # a counter
     for program in range(4):

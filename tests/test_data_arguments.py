@@ -93,7 +93,7 @@ def test_types_are_named_in_every_usual_way(path):
         ({"sharding": {"x": "data"}}, "`sharding` of `x` is 'data', which is not a JAX sharding"),
     ],
 )
-def test_wrong_arguments_are_told_by_name(path, options, message):
+def test_wrong_arguments_are_reported_by_name(path, options, message):
     with pytest.raises(_errors.InvalidArgumentError) as caught:
         Loader(path, "x", **{"batch_size": 8} | options)
     assert message in caught.value.message

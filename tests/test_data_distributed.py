@@ -86,7 +86,7 @@ def alone(path, **options):
 
 
 @pytest.mark.timeout(120)
-def test_t4_two_processes_have_the_batches_of_one_and_go_on_with_them(train):
+def test_t4_two_processes_have_the_batches_of_one_and_resume_from_them(train):
     expected = alone(train)
     first = run(train, stop=5)
     states = [state for _, _, state in first]

@@ -226,7 +226,7 @@ def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(compression
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.h5", "whole.h5"]
 
 
-def test_a_full_disk_leaves_nothing_under_the_name_and_can_be_gone_on_with(tmp_path):
+def test_a_full_disk_leaves_nothing_under_the_name_and_can_be_resumed(tmp_path):
     options = ["--samples", "20k", "--compression", "gzip", "--sync-every", "1MiB"]
     path = tmp_path / "train.h5"
 

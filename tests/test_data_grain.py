@@ -176,7 +176,7 @@ def test_the_data_set_has_the_batches_of_the_loader(file):
 
 
 @pytest.mark.parametrize("taken", [0, 1, 15, 16, 20, 32])
-def test_an_iterator_goes_on_from_its_state(file, taken):
+def test_an_iterator_resumes_from_its_state(file, taken):
     dataset = HDF5IterDataset(file, COLUMNS, batch_size=64, epochs=2, memory="16MiB")
     batches = iter(dataset)
     for _ in range(taken):

@@ -81,7 +81,7 @@ def test_t4_processes_together_read_the_order_of_one(train, world):
 
 @pytest.mark.parametrize("stop", [0, 1, 17, 31])
 @pytest.mark.parametrize("layout", ["contiguous", "gzip", "coprime"])
-def test_t1_a_run_goes_on_bit_for_bit(tmp_path, layout, stop):
+def test_t1_a_run_resumes_bit_for_bit(tmp_path, layout, stop):
     path = write(tmp_path / "f.h5", layout)
     whole = [batch["x"].tobytes() for batch in load(path).epoch(3)]
     loader = load(path)
@@ -122,7 +122,7 @@ def test_the_two_sets_share_no_row(train):
     assert not sets[0] & sets[1]
 
 
-def test_types_are_those_of_jax_and_told(train):
+def test_types_are_those_of_jax_and_reported(train):
     loader = load(train)
     batch = next(iter(loader))
     assert batch["x"].dtype == np.float32
@@ -306,7 +306,7 @@ def test_a_file_that_is_changed_meanwhile_is_an_error(train):
         load(train).restore(state)
 
 
-def test_a_copy_goes_on_and_one_with_other_values_does_not(train, tmp_path):
+def test_a_copy_continues_and_one_with_other_values_does_not(train, tmp_path):
     loader = load(train)
     next(iter(loader))
     state = loader.state()
@@ -453,7 +453,7 @@ def keep_all(path, memory, before=""):
 
 
 @pytest.mark.parametrize("before", ["", "import jax; x = jax.numpy.ones(3)"], ids=["alone", "jax"])
-def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_told(tmp_path, before):
+def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_reported(tmp_path, before):
     path, _ = small_batches(tmp_path)
     out = keep_all(path, "500kB", before)
     message, hint, seconds = out.split(" | ")

@@ -371,7 +371,7 @@ def test_what_streams_badly_streams_well_afterwards(tmp_path):
                 assert 128 << 10 <= step["new"]["chunk"][0] * row <= 1 << 20
 
 
-def test_the_plan_is_told_and_nothing_is_written(tmp_path):
+def test_the_plan_is_reported_and_nothing_is_written(tmp_path):
     old = tmp_path / "old.h5"
     with h5py.File(old, "w") as f:
         f.create_dataset("x", data=np.zeros((1000, 50)), chunks=(1000, 1))
@@ -538,7 +538,7 @@ def test_a_full_disk_leaves_nothing(tmp_path):
         assert f["x"].shape == (60_000, 64)
 
 
-def test_a_disk_that_is_too_small_is_told_beforehand(tmp_path):
+def test_a_disk_that_is_too_small_is_reported_beforehand(tmp_path):
     old = tmp_path / "old.h5"
     with h5py.File(old, "w") as f:
         # Never written, so it takes nothing; written out it would be 512 PiB.
@@ -550,7 +550,7 @@ def test_a_disk_that_is_too_small_is_told_beforehand(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["old.h5"]
 
 
-def test_a_file_that_was_cut_short_is_told(tmp_path):
+def test_a_file_that_was_cut_short_is_reported(tmp_path):
     old, new = tmp_path / "old.h5", tmp_path / "new.h5"
     large_file(old)
     whole = old.read_bytes()
@@ -571,7 +571,7 @@ def folder_of_everybody():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_files_that_may_not_be_read_or_written_are_told(open_folder):
+def test_files_that_may_not_be_read_or_written_are_reported(open_folder):
     old, new = open_folder / "old.h5", open_folder / "new.h5"
     write_everything(old)
     old.chmod(0o644)
@@ -594,7 +594,7 @@ def test_files_that_may_not_be_read_or_written_are_told(open_folder):
     assert [p.name for p in open_folder.iterdir()] == ["old.h5"]
 
 
-def test_places_that_take_no_file_are_told(tmp_path):
+def test_places_that_take_no_file_are_reported(tmp_path):
     old = tmp_path / "old.h5"
     write_everything(old)
     for target, words in [

@@ -92,7 +92,7 @@ def test_a_file_in_swmr_mode_is_read(tmp_path, ends):
         assert read(path)[:32].tolist() == [[1] * 4] * 32
 
 
-def test_this_process_having_it_open_is_told_so(tmp_path):
+def test_a_file_that_this_process_has_open_is_reported(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["x"] = np.zeros(64)
         file.flush()

@@ -93,7 +93,7 @@ def test_row_s19_a_required_gpu_that_is_not_there_fails():
 
 
 @without_gpu
-def test_row_t9_training_is_told_in_five_checks():
+def test_row_t9_training_is_reported_in_five_checks():
     told = doctor("--train")
     assert told.code == 0, told.out + told.err
     assert [check["id"] for check in told.record["checks"]] == TRAINING
@@ -212,7 +212,7 @@ def with_jax(folder, body):
     return str(folder)
 
 
-def test_a_jax_that_hangs_is_ended_and_told(tmp_path):
+def test_a_jax_that_hangs_is_ended_and_reported(tmp_path):
     path = with_jax(tmp_path, "import threading\nthreading.Event().wait()\n")
     told = doctor("--timeout", "2", PYTHONPATH=path)
     assert told.code == 1
@@ -222,7 +222,7 @@ def test_a_jax_that_hangs_is_ended_and_told(tmp_path):
     assert told.one("pool")["status"] == "skip"
 
 
-def test_a_jax_that_crashes_is_told_with_its_last_words(tmp_path):
+def test_a_jax_that_crashes_is_reported_with_its_last_words(tmp_path):
     path = with_jax(
         tmp_path,
         """
@@ -239,7 +239,7 @@ def test_a_jax_that_crashes_is_told_with_its_last_words(tmp_path):
     assert "logged before the end" in backend["evidence"]
 
 
-def test_a_jax_that_cannot_be_imported_is_told(tmp_path):
+def test_a_jax_that_cannot_be_imported_is_reported(tmp_path):
     path = with_jax(tmp_path, "raise ImportError('libfoo.so: no such file')\n")
     told = doctor(PYTHONPATH=path)
     assert told.code == 1

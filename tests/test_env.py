@@ -304,14 +304,14 @@ def test_an_amount_needs_a_gpu():
     assert "--gpu" in refused("shell", "--limit=8GiB")
 
 
-def test_a_wrong_name_is_told():
+def test_a_wrong_name_is_reported():
     command = [sys.executable, "-m", "vramfit", "env", "shell", "--set=XLA_FLAG=--xla_dump_to=x"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "misspelled-name" in done.stderr
     assert "XLA_FLAGS" in done.stderr
 
 
-def test_files_are_not_overwritten_unless_told(tmp_path):
+def test_files_are_not_overwritten_unless_forced(tmp_path):
     write("compose", f"--write={tmp_path}")
     assert "already exists" in refused("compose", f"--write={tmp_path}")
     write("compose", f"--write={tmp_path}", "--force", "--fraction=0.5")

@@ -69,7 +69,7 @@ def test_what_was_done_before_an_abrupt_end_is_in_the_answer(answer, ending, cod
     assert told["program_exit"] == exited
 
 
-def test_an_own_failure_and_a_lack_of_memory_are_told_apart(answer):
+def test_an_own_failure_and_a_lack_of_memory_are_distinguished(answer):
     # A program that was refused memory does not fit, whatever its exit code is.
     fails = answer(STEP + "sys.exit(1)")
     too_large = answer("import jax.numpy as jnp\nx = jnp.ones((1 << 16, 1 << 16))")

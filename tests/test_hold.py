@@ -76,7 +76,7 @@ def test_s13_a_part_is_one_of_the_pool(tmp_path):
     assert lines[-1]["allocated_bytes"] == answer["limit_bytes"] // 2
 
 
-def test_s14_each_step_is_told_with_what_is_left(tmp_path):
+def test_s14_each_step_is_reported_with_what_is_left(tmp_path):
     lines, _ = hold_in_dryrun(tmp_path, "7GiB", "--step", "3GiB", "--for", "0s")
     limit = lines[0]["total_bytes"]
     steps = [

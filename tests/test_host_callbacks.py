@@ -141,7 +141,7 @@ print("done")
 )
 
 
-def test_an_error_about_made_up_values_is_told_and_does_not_end_the_program(tmp_path):
+def test_an_error_about_made_up_values_is_reported_and_does_not_end_the_program(tmp_path):
     run = dryrun_of(tmp_path, ERRORS)
     assert (run.out, run.code) == ("done\n", 0)
     row = run.callbacks()["watch"]

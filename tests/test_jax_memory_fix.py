@@ -93,7 +93,7 @@ def test_s11_who_wants_the_cpu_says_so():
     assert "Unknown backend cuda" in err or "Unable to initialize backend 'cuda'" in err
 
 
-def test_s11_wrong_words_of_the_environment_are_mended_and_told():
+def test_s11_wrong_words_of_the_environment_are_mended_and_reported():
     told, err = run(
         "import vramfit.jax_memory_fix; use(); tell(**stats())",
         JAX_PREALLOCATION_SIZE_LIMIT_BYTES="8589934592",
@@ -175,7 +175,7 @@ def test_s20_a_call_that_comes_too_late_raises():
     assert told["applied"] is None
 
 
-def test_s20_an_imported_jax_without_a_backend_is_told_through_its_configuration():
+def test_s20_an_imported_jax_without_a_backend_is_reported_through_its_configuration():
     told, _ = run("""
         import jax
         from vramfit.jax_memory_fix import apply_jax_memory_fix
@@ -201,7 +201,7 @@ def test_s20_a_choice_made_in_the_configuration_is_the_users():
 # S12: the call with all settings as arguments.
 
 
-def test_s12_arguments_go_before_the_environment_and_that_is_told():
+def test_s12_arguments_go_before_the_environment_and_that_is_reported():
     told, _ = run(
         """
         from vramfit.jax_memory_fix import apply_jax_memory_fix
@@ -454,7 +454,7 @@ def test_s15_the_pool_is_what_was_asked_for():
     assert "the pool is fully preallocated" in told["text"]
 
 
-def test_s15_a_pool_that_could_not_be_had_is_told():
+def test_s15_a_pool_that_could_not_be_had_is_reported():
     told, _ = run(
         """
         import vramfit.jax_memory_fix as fix

@@ -108,7 +108,7 @@ def test_collectives_over_eight_devices():
     assert told == {"shape": [1024, 128], "shards": [128] * 8}
 
 
-def test_rematerialisation_saves_what_theory_says():
+def test_rematerialization_saves_what_theory_says():
     told = on_gpu(
         """
         layers, rows, width = 8, 4096, 1024

@@ -176,7 +176,7 @@ def test_a_limit_that_is_none_is_not_called_0_bytes(dryrun):
     assert "allocates more when it needs more" in err
 
 
-def test_a_limit_that_becomes_another_is_told_with_both_figures(dryrun):
+def test_a_limit_that_becomes_another_is_reported_with_both_figures(dryrun):
     asked = 500 * MIB + 1
     code, answer, err = dryrun(ONE_ARRAY, "t4", "--limit", str(asked), arguments=[1 << 20])
     assert code == 0, err

@@ -120,7 +120,7 @@ def test_nothing_is_published_unless_asked_for(runtime, publishing):
      "backend.clear_backends(); jnp.ones(8).block_until_ready()"],
     ids=["end", "exit", "exception", "exit at once", "second client"],
 )  # fmt: skip
-def test_the_page_goes_with_the_process_however_it_ends(runtime, publishing, ending):
+def test_the_stats_file_goes_with_the_process_however_it_ends(runtime, publishing, ending):
     lines = f"""
         import os, sys
         jnp.ones(8).block_until_ready()
@@ -134,7 +134,7 @@ def test_the_page_goes_with_the_process_however_it_ends(runtime, publishing, end
     assert ("Traceback" in err) == ("ValueError" in ending), err
 
 
-def test_a_killed_process_leaves_its_page_and_the_next_one_removes_it(runtime, publishing):
+def test_a_killed_process_leaves_its_stats_file_and_the_next_one_removes_it(runtime, publishing):
     lines = "jnp.ones(8).block_until_ready()\n" + WAIT
     process = publishing(lines)
     until_ready(process)
@@ -149,7 +149,7 @@ def test_a_killed_process_leaves_its_page_and_the_next_one_removes_it(runtime, p
     process.communicate("\n")
 
 
-def test_a_forked_copy_leaves_the_page_alone(runtime, publishing):
+def test_a_forked_copy_leaves_the_stats_file_alone(runtime, publishing):
     lines = """
         import os, warnings
         warnings.simplefilter("ignore")

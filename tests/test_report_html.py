@@ -198,7 +198,7 @@ def test_a_cursor_on_the_run_reads_exact_bytes(small):
     assert panel(small, "timeline").startswith("events 1")
 
 
-def test_a_part_of_the_pool_tells_itself(small):
+def test_a_part_of_the_pool_describes_itself(small):
     left, top, _, _ = picture(small, "map")
     small.point(left + 10, top + 10)
     assert "params/layer_0" in tip(small)

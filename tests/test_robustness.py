@@ -65,7 +65,7 @@ def test_a_trace_that_cannot_be_made_never_ends_the_program(tmp_path):
     assert "the trace is incomplete: " in done.stderr
 
 
-def test_a_disk_that_fills_up_is_told_and_nothing_is_made_up(tmp_path):
+def test_a_disk_that_fills_up_is_reported_and_nothing_is_made_up(tmp_path):
     program = LIMIT_OF_FILES.format(bytes=32 << 10) + MANY_SIZES
     done = dryrun(tmp_path, program, "--trace", tmp_path / "run.trace")
     assert "went on" in done.stdout

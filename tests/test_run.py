@@ -101,7 +101,7 @@ def test_s1_preallocation_takes_the_whole_limit(start):
     assert "`XLA_PYTHON_CLIENT_PREALLOCATE` was false and is now true" in done.err
 
 
-def test_s2_platform_is_set_and_what_it_costs_is_told(start):
+def test_s2_platform_is_set_and_what_it_costs_is_reported(start):
     done = start(TELL, "--allocator", "platform", "--fraction", "0.5")
     assert done.told is None, "there are no statistics of a pool that is not there"
     assert done.answer["settings"]["allocator"] == "platform"
@@ -110,7 +110,7 @@ def test_s2_platform_is_set_and_what_it_costs_is_told(start):
     assert "since 0.10, JAX is reported to retain" in done.err
 
 
-def test_s3_a_fraction_has_the_name_that_jax_wants_and_its_rest_is_told_in_bytes(start):
+def test_s3_a_fraction_has_the_name_that_jax_wants_and_its_rest_is_reported_in_bytes(start):
     done = start(TELL, "--fraction", "0.95", XLA_PYTHON_CLIENT_MEM_FRACTION="0.5")
     total = total_bytes("t4")
     assert abs(done.told["bytes_limit"] - 0.95 * total) < PAGE
@@ -325,7 +325,7 @@ def test_a8_remat_on_and_off_differ(start):
     assert step_bytes(on) < 8 * GIB < step_bytes(off)
 
 
-def test_a8_other_disabled_passes_stay_disabled_without_rematerialisation():
+def test_a8_other_disabled_passes_stay_disabled_without_rematerialization():
     users = "--xla_disable_hlo_passes=cse"
     done = run_here("--print", "--remat", "off", XLA_FLAGS=users)
     merged = f"{users} --xla_disable_hlo_passes=cse,rematerialization"
@@ -390,7 +390,7 @@ def test_v7_a_program_lets_top_see_inside_its_pool(start):
     assert start(PUBLISHES, "--no-publish").told["VRAMFIT_PUBLISH"] is None
 
 
-def test_v7_the_stand_in_comes_before_the_users_own_path():
+def test_v7_the_shim_comes_before_the_users_own_path():
     program = "import os; print(os.environ['PYTHONPATH'])"
     done = run_here("--", sys.executable, "-c", program, PYTHONPATH="/mine")
     shim, own = done.stdout.strip().split(":")

@@ -184,7 +184,7 @@ def test_a_program_that_does_not_fit_is_not_started(program):
     assert "not started" in done.stderr
 
 
-def test_what_only_a_person_can_put_right_is_told_and_left_alone():
+def test_what_only_a_person_can_put_right_is_reported_and_left_alone():
     users = {"XLA_PYTHON_CLIENT_MEM_FRACTON": "0.5", "XLA_PYTHON_CLIENT_MEM_FRACTION": "95"}
     done = run("--", "env", **users)
     assert (

@@ -228,7 +228,7 @@ def test_what_ends_without_exit_handlers_has_its_settings_too(dry):
     assert ids.count("set-too-late") == 2
 
 
-def test_under_run_it_is_told_on_standard_error(tmp_path):
+def test_under_run_it_is_reported_on_standard_error(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(LATE + "print('RAN')\n")
     done = subprocess.run(

@@ -165,7 +165,7 @@ def test_the_bracket_gives_each_process_the_gpu_to_itself(run):
     assert "as if it were alone" in said.text
 
 
-def test_a_program_that_does_not_fit_alone_either_is_told_so(run):
+def test_a_program_that_does_not_fit_alone_either_is_reported(run):
     said, _ = run(OUT_OF_MEMORY.replace("start(4)", "start(13)"))
     [condition] = [c for c in said.answer["verdict"]["conditions"] if c["kind"] == "shared_gpu"]
     assert condition["fits_alone"] is False
@@ -198,7 +198,7 @@ def test_visible_devices_are_gpus_of_the_machine(run, first, second, shared):
     assert said.code == 0
 
 
-def test_the_gpu_that_is_told_is_that_of_the_machine(run):
+def test_the_gpu_that_is_reported_is_that_of_the_machine(run):
     said, _ = run("end(start(1, CUDA_VISIBLE_DEVICES='1'))\n", gpu="t4x2")
     assert "on GPU 1 of 2 x t4" in said.text
     assert said.answer["devices"][0]["gpu"] == 1

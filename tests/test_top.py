@@ -197,7 +197,7 @@ def test_s17_in_a_real_terminal_keys_work_and_the_terminal_comes_back(runtime):
         tmux("kill-server")
 
 
-def test_s17_wrong_values_are_told(runtime):
+def test_s17_wrong_values_are_reported(runtime):
     for arguments, words in [
         (["--interval", "soon"], "`soon` is not a duration"),
         (["--interval", "1ms"], "is out of range"),

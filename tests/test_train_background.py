@@ -20,7 +20,7 @@ def count(state, batch):
     return {"w": state["w"] + 1}, batch[0]
 
 
-def test_t7_training_goes_on_while_a_checkpoint_is_written(tmp_path, monkeypatch):
+def test_t7_training_continues_while_a_checkpoint_is_written(tmp_path, monkeypatch):
     later = threading.Event()
     save = CheckpointManager._save
 
@@ -65,7 +65,7 @@ def test_a_copy_has_memory_of_its_own():
         assert one.unsafe_buffer_pointer() != other.unsafe_buffer_pointer()
 
 
-def test_the_first_who_waits_gets_the_error_and_work_goes_on_behind_it():
+def test_the_first_who_waits_gets_the_error_and_work_continues_behind_it():
     done = []
 
     def fail():

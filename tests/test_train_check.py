@@ -62,7 +62,7 @@ def test_parameters_and_optimizer_are_those_of_the_task(rows, kind, targets):
     assert memory["loader_bytes"] == 2 * 256 * 2**20
 
 
-def test_what_does_not_fit_is_told_with_both_figures(rows):
+def test_what_does_not_fit_is_reported_with_both_figures(rows):
     write(rows, model={"kind": "mlp", "hidden_sizes": [1_000_000, 1_000_000]})
     (warning,) = check(rows)["warnings"]
     assert warning.startswith("the run needs an estimated 14.6 TiB, but the host has ")
@@ -71,7 +71,7 @@ def test_what_does_not_fit_is_told_with_both_figures(rows):
     assert "parameters   1 000 065 000 003: 3.6 TiB" in text
 
 
-def test_keys_without_effect_on_a_run_are_told(rows):
+def test_keys_without_effect_on_a_run_are_reported(rows):
     # 270 rows are 4 batches of 64 in an epoch, 8 in the run.
     write(rows)
     done = vramfit("train", "train.toml", "--set", "optimizer.accumulate=9", cwd=rows)

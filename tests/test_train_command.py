@@ -117,7 +117,7 @@ def test_each_model_learns_a_generated_task(sequences, kind, model, epochs, reac
     assert events(sequences, "epoch")[-1]["epoch"] == epochs
 
 
-def test_labels_are_classes_and_their_accuracy_is_told(tmp_path):
+def test_labels_are_classes_and_their_accuracy_is_reported(tmp_path):
     generate(tmp_path, kind="tabular", samples=6000)
     write(
         tmp_path,
@@ -164,7 +164,7 @@ def test_losses_are_those_of_a_loop_written_by_hand(sequences):
     np.testing.assert_allclose(losses[:5], expected[:5], rtol=1e-5)
 
 
-def test_a_signal_saves_and_the_same_command_goes_on(sequences):
+def test_a_signal_saves_and_the_same_command_resumes(sequences):
     write(sequences, training={"epochs": 400})
     said, code = until(sequences, "Epoch 2/", lambda running: running.send_signal(signal.SIGTERM))
     assert code == 128 + signal.SIGTERM, "".join(said)
@@ -228,7 +228,7 @@ def test_stacks_of_steps_learn_the_same(sequences):
     assert stacked["validation"]["loss"] == pytest.approx(single["validation"]["loss"], rel=1e-4)
 
 
-def test_a_python_without_the_packages_is_told_what_to_install(sequences):
+def test_without_the_packages_the_command_says_what_to_install(sequences):
     write(sequences)
     bare = sequences / "python3"
     # Without its site-packages: vramfit alone, and nothing that training needs.

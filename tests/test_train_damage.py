@@ -134,7 +134,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_run_goes_on_with_foreign_bytes_in_its_metrics(tmp_path, foreign):
+def test_a_run_resumes_with_foreign_bytes_in_its_metrics(tmp_path, foreign):
     train = write(tmp_path / "train.h5", rows=256)
     run = tmp_path / "run"
     fit(step, start(), load(train), directory=run, log_every=2, progress="none")

@@ -53,7 +53,7 @@ def test_t8_a_device_that_is_not_there_is_an_error_that_says_what_is(train):
         assert f"`device='{wish}'` is required, but JAX has only: cpu" in str(caught.value)
 
 
-def test_t8_a_device_that_is_preferred_only_is_done_without_and_told(train):
+def test_t8_a_device_that_is_preferred_only_is_done_without_and_reported(train):
     result = fit(step, start(), load(train), device="cuda?", progress="none")
     assert result.device.startswith("CPU")
     assert "no GPU is available" in result.notes[0]
@@ -199,7 +199,7 @@ def test_v9_a_signal_to_one_process_stops_both_at_one_step(train, tmp_path):
     assert again["w"] == whole["w"]
 
 
-def test_v9_what_one_process_cannot_read_none_goes_on_from(train, tmp_path):
+def test_v9_no_process_resumes_from_what_one_cannot_read(train, tmp_path):
     run = tmp_path / "run"
     whole, _ = two_processes(train, run)
     assert whole["steps"] == 87

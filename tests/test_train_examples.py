@@ -28,7 +28,7 @@ def table(tmp_path_factory):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_t3_each_library_learns_and_goes_on(example, table, tmp_path, monkeypatch, capsys):
+def test_t3_each_library_learns_and_resumes(example, table, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(example), str(table), str(tmp_path / "run")])
     losses = []
     for _ in range(2):

@@ -103,7 +103,7 @@ def test_numpy_in_the_state_is_not_written_to(train):
 
 
 @pytest.mark.parametrize("progress", ["none", "plain", "compact", "auto"])
-def test_t6_nothing_is_said_when_that_is_wanted(train, capfd, progress):
+def test_t6_nothing_is_said_when_that_is_requested(train, capfd, progress):
     result = fit(step, start(), load(train), progress=progress)
     out, err = capfd.readouterr()
     assert out == ""

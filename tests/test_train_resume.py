@@ -35,7 +35,7 @@ def interrupted(data, after):
     return Batches()
 
 
-def test_t7_a_run_goes_on_in_the_middle_of_an_epoch(train, tmp_path):
+def test_t7_a_run_resumes_in_the_middle_of_an_epoch(train, tmp_path):
     batches = [{name: part.copy() for name, part in batch.items()} for batch in load(train)]
     run = tmp_path / "run"
     policy = Checkpoints(every_steps=5)
@@ -130,7 +130,7 @@ def test_t7_what_changed_is_refused(train, tmp_path):
         fit(step, start(), load(train), directory=tmp_path / "other", resume=True)
 
 
-def test_a_run_goes_on_with_a_copy_of_its_data_and_not_with_other_values(train, tmp_path):
+def test_a_run_resumes_with_a_copy_of_its_data_and_not_with_other_values(train, tmp_path):
     run = tmp_path / "run"
     whole = fit(step, start(), load(train), epochs=3, progress="none")
 
@@ -160,7 +160,7 @@ def test_a_run_goes_on_with_a_copy_of_its_data_and_not_with_other_values(train, 
         again(3, force_resume=True)
 
 
-def test_only_parts_of_a_large_file_are_compared_and_that_is_told(tmp_path):
+def test_only_parts_of_a_large_file_are_compared_and_that_is_reported(tmp_path):
     path = tmp_path / "large.h5"
     with h5py.File(path, "w") as f:
         f["x"] = jnp.ones((1_200_000, 4))

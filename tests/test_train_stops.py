@@ -201,7 +201,7 @@ def test_t14_batches_of_ones_own_are_looked_at_again(tmp_path):
     assert result.nan.text.endswith("`x` is NaN or infinite in row 6 of the batch")
 
 
-def test_t14_a_nan_goes_on_when_that_is_wanted(train):
+def test_t14_a_nan_continues_on_request(train):
     result = fit(nan_at(20), start(), load(train), stop_on_nan=False, progress="none")
     assert (result.stop_reason, result.steps) == ("finished", 32)
     assert np.isnan(result.epochs[0].train["loss"])

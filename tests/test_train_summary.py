@@ -32,7 +32,7 @@ def test_t5_the_summary_of_an_epoch_has_the_described_shape():
     assert epoch_summary(EPOCH, 100, elapsed=150.0) == SUMMARY
 
 
-def test_t5_metrics_beside_the_loss_are_told_behind_it():
+def test_t5_metrics_beside_the_loss_are_reported_behind_it():
     metrics = {"accuracy": 0.5, "loss": 1e-7}
     epoch = Epoch(number=2, steps=1, train=metrics, validation=None, timing=Timing(wall=1.0))
     lines = epoch_summary(epoch, 2, elapsed=1.0).splitlines()

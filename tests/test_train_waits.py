@@ -95,7 +95,7 @@ def test_t3_the_state_is_donated_and_a_batch_is_not(train):
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(kept))
 
 
-def test_t3_compiling_is_told_apart(train):
+def test_t3_compiling_is_distinguished(train):
     def slow_to_trace(state, batch):
         for _ in range(200):
             state = state | {"w": jnp.sin(state["w"])}

@@ -72,7 +72,7 @@ def unknown_reads(tmp_path, script):
     return reads, told["caveats"]
 
 
-def test_a_shape_made_of_unknown_values_is_told_apart_from_other_reads(tmp_path):
+def test_a_shape_made_of_unknown_values_is_distinguished_from_other_reads(tmp_path):
     functions = SHAPES + VALUES + NO_READS
 
     def names(text):

@@ -78,7 +78,7 @@ print("found", found, "counted", int(counted))
 """
 
 
-def test_a_loop_that_never_ends_is_given_up_and_told(tmp_path):
+def test_a_loop_that_never_ends_is_given_up_and_reported(tmp_path):
     run = dryrun_of(tmp_path, ENDLESS, env={"VRAMFIT_VALUES_BUDGET": "3"})
     assert run.out == "found [0, 0, 0] counted 100\n"
     (row,) = run.answer["not_computed"]
@@ -87,7 +87,7 @@ def test_a_loop_that_never_ends_is_given_up_and_told(tmp_path):
     assert "values of `jit_search`" in " ".join(run.answer["caveats"])
 
 
-def test_no_value_is_computed_where_that_is_not_wanted(tmp_path):
+def test_no_value_is_computed_where_that_is_not_requested(tmp_path):
     run = dryrun_of(tmp_path, ENDLESS, "--no-values")
     assert run.out == "found [0, 0, 0] counted 0\n"
     assert run.answer["evaluated"] == 0

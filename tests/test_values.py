@@ -196,7 +196,7 @@ def test_the_users_output_is_not_disturbed():
     assert (out, err, code) == ("3\n", "", 0)
 
 
-def test_a_loop_on_a_made_up_value_is_told_once():
+def test_a_loop_on_a_made_up_value_is_reported_once():
     lines = """
     total = jax.jit(lambda x: x.sum())
     large = jnp.ones((4000, 4000))

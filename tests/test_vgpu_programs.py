@@ -13,7 +13,7 @@ print(jax.jit(lambda x: ())(jax.numpy.ones(3)))
     assert on_virtual_gpu(script, devices=devices) == ["()"]
 
 
-def test_the_cost_of_a_program_is_told(on_virtual_gpu):
+def test_the_cost_of_a_program_is_reported(on_virtual_gpu):
     script = """
 import jax
 import jax.numpy as jnp

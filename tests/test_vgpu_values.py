@@ -195,5 +195,5 @@ print(sorted(seen))
 """
 
 
-def test_callbacks_of_all_devices_are_over_when_the_program_goes_on(on_virtual_gpu):
+def test_callbacks_of_all_devices_are_over_when_the_program_continues(on_virtual_gpu):
     assert on_virtual_gpu(CALLBACKS_WITHOUT_RESULTS, devices=8) == ["[0, 1, 2, 3, 4, 5, 6, 7]"]

@@ -36,7 +36,7 @@ tell(**told(seen), before=before, after=stats())
     assert told["text"].startswith("cuda:0: in use 3.0 MiB → 6.0 MiB (+3.0 MiB), peak ")
 
 
-def test_s20_a_peak_that_is_not_new_is_told_as_a_range():
+def test_s20_a_peak_that_is_not_new_is_reported_as_a_range():
     told = on_gpu(
         STEP
         + """
@@ -55,7 +55,7 @@ tell(**told(seen), highest=highest, least=seen.devices[0].peak_at_least)
     assert "peak at least 3.2 MiB and at most the " in told["text"]
 
 
-def test_s20_arrays_are_told_with_shape_type_line_and_whether_they_are_new():
+def test_s20_arrays_are_reported_with_shape_type_line_and_whether_they_are_new():
     told = on_gpu(
         STEP
         + """
@@ -136,7 +136,7 @@ tell(after=[s.devices[0].after for s in seen], text=str(seen[1]))
     assert told["text"].splitlines()[-1].endswith("32 B  1 more")
 
 
-def test_s20_a_block_that_runs_out_of_memory_is_told_and_raises():
+def test_s20_a_block_that_runs_out_of_memory_is_reported_and_raises():
     told = on_gpu(
         STEP
         + """

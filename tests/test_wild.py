@@ -63,13 +63,13 @@ def test_what_is_expected_is_no_difference():
         (lambda a: a.update(peak_bytes=1 << 20), "1048576 bytes in the step"),
     ],
 )
-def test_each_difference_is_told(change, words):
+def test_each_difference_is_reported(change, words):
     answer = copy.deepcopy(ANSWER)
     change(answer)
     assert words in " ".join(told(answer))
 
 
-def test_a_program_that_failed_or_planned_nothing_is_told():
+def test_a_program_that_failed_or_planned_nothing_is_reported():
     assert "exit code 1: Traceback" in " ".join(told(code=1))
     assert "has not written down" in " ".join(told(plan=None))
 

@@ -200,7 +200,7 @@ fn quiet_lines_leave_out_what_is_as_it_should_be() {
 }
 
 #[test]
-fn a_driver_that_does_not_work_is_told_apart_from_none() {
+fn a_driver_that_does_not_work_is_distinguished_from_none() {
     let absent = with(|info| {
         info.driver = Driver::NotInstalled {
             cause: "no such file".to_owned(),
@@ -244,7 +244,7 @@ fn a_driver_that_does_not_work_is_told_apart_from_none() {
 }
 
 #[test]
-fn each_gpu_is_told_with_its_holders() {
+fn each_gpu_is_reported_with_its_holders() {
     let mut shared = gpu(1);
     shared.display = Some(true);
     shared.memory = Some(GpuMemory {
@@ -525,7 +525,7 @@ fn set(name: &str, value: &str) -> impl FnOnce(&mut SystemInfo) {
 }
 
 #[test]
-fn containers_are_told_what_they_lack() {
+fn what_a_container_lacks_is_reported() {
     let contained = |edit: fn(&mut HostEnvironment)| {
         with(|info| {
             info.host_environment.container = Some("docker 3f4e5a6b7c8d".to_owned());
@@ -729,7 +729,7 @@ fn wrong_numbers_and_wrong_places_fail() {
 }
 
 #[test]
-fn a_trial_that_dies_is_told_where() {
+fn a_trial_that_dies_is_reported_with_its_place() {
     let mut info = with(|info| info.probe = result(&[IMPORT, GPU]));
     info.probe.on_line(r#"{"step":"pool","state":"begin"}"#);
     info.probe.exit = ProbeExit::Died("was killed by SIGSEGV".to_owned());
@@ -793,7 +793,7 @@ fn row_t9_training_has_five_checks_by_name() {
 }
 
 #[test]
-fn a_virtual_gpu_is_told_to_be_one() {
+fn a_virtual_gpu_is_reported_as_one() {
     let info = with(|info| {
         info.virtual_gpu = Some(VirtualGpu {
             name: "a100-80g".to_owned(),

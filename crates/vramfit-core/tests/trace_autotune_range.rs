@@ -176,7 +176,7 @@ fn what_was_refused_may_be_met_then_and_what_follows_is_not_known() {
 }
 
 #[test]
-fn the_bracket_is_told_with_both_ends() {
+fn the_bracket_is_reported_with_both_ends() {
     let answer = answer(training(
         &asked(),
         200 * MIB,

@@ -296,7 +296,7 @@ fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
 }
 
 #[test]
-fn a_pool_that_can_be_partitioned_is_and_that_is_told() {
+fn a_pool_that_can_be_partitioned_is_and_that_is_reported() {
     let header = Header {
         jax: "0.11.0".into(),
         preallocate: false,
@@ -312,7 +312,7 @@ fn a_pool_that_can_be_partitioned_is_and_that_is_told() {
 }
 
 #[test]
-fn a_replay_is_told_with_both_sides() {
+fn a_replay_is_reported_with_both_sides() {
     let half = replay(&training(&header()).finish(), &share(0.5));
     let report = Report::from_replay(&half);
     let text = report.to_text();

@@ -387,7 +387,7 @@ fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
 }
 
 #[test]
-fn a_run_can_be_told_up_to_any_of_its_events() {
+fn a_run_can_be_reported_up_to_any_of_its_events() {
     let mut run = Recorder::new(&header());
     let first = run.upload(100 * MIB);
     run.upload(50 * MIB);
@@ -429,7 +429,7 @@ fn compile(run: &mut Recorder, number: u32, name: &str, argument_bytes: u64, lin
 }
 
 #[test]
-fn a_function_that_is_compiled_for_many_sizes_is_told_with_its_line() {
+fn a_function_that_is_compiled_for_many_sizes_is_reported_with_its_line() {
     let mut run = Recorder::new(&header());
     run.upload(MIB);
     for number in 0..12 {
@@ -454,7 +454,7 @@ fn a_function_that_is_compiled_for_many_sizes_is_told_with_its_line() {
 }
 
 #[test]
-fn small_helpers_of_the_start_up_are_counted_and_not_told() {
+fn small_helpers_of_the_start_up_are_counted_and_not_reported() {
     let mut run = Recorder::new(&header());
     for number in 0..9 {
         compile(&mut run, number, "jit_convert", u64::from(number), "");
@@ -484,7 +484,7 @@ fn small_helpers_of_the_start_up_are_counted_and_not_told() {
 }
 
 #[test]
-fn a_function_that_is_compiled_in_every_step_is_told() {
+fn a_function_that_is_compiled_in_every_step_is_reported() {
     let mut run = Recorder::new(&header());
     compile(&mut run, 0, "jit_step", 100 * MIB, "train.py:3 (main)");
     for number in 1..6 {

@@ -82,7 +82,7 @@ fn told(changes: &[(&str, &str, i128)]) -> Vec<(String, String, i128)> {
 }
 
 #[test]
-fn a_larger_batch_is_told_line_by_line() {
+fn a_larger_batch_is_reported_line_by_line() {
     let run = |batch: u64| {
         vec![
             argument("params['w']", "t.py:5 (init)", "f32[64,64]", 16_384),
@@ -227,7 +227,7 @@ fn paths_come_before_lines_and_new_names_are_found_by_line_and_shape() {
 }
 
 #[test]
-fn several_of_one_line_are_told_one_by_one_where_it_is_plain_which_is_which() {
+fn several_of_one_line_are_reported_one_by_one_where_it_is_plain_which_is_which() {
     let made_by = "jit(step)/while/body/dynamic_update_slice";
     let one = |shape: &str, bytes| buffer(ACTIVATIONS, "t.py:9 (net)", made_by, shape, bytes);
     let a = [
@@ -287,7 +287,7 @@ fn bytes_without_path_and_line_do_not_count_as_explained() {
 }
 
 #[test]
-fn what_else_differs_is_told_and_nothing_else() {
+fn what_else_differs_is_reported_and_nothing_else() {
     let a = plain(&header());
     let mut other = header();
     other.jax = "0.10.1".into();

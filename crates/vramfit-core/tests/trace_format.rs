@@ -425,7 +425,7 @@ fn freeing_what_was_never_allocated_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_piles_up() {
+fn a_full_disk_is_reported_and_nothing_piles_up() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

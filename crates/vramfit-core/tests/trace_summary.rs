@@ -135,7 +135,7 @@ fn what_is_held_between_steps_leaves_out_what_comes_and_goes() {
 }
 
 #[test]
-fn a_single_execution_is_told_what_it_began_with() {
+fn a_single_execution_is_reported_with_what_it_began_with() {
     let mut run = Recorder::new(&header());
     run.program(1, "jit_step", sizes(0));
     let state = run.upload(100 * MIB);
@@ -308,7 +308,7 @@ fn the_worst_device_decides() {
 }
 
 #[test]
-fn programs_of_one_name_are_told_apart_by_their_sizes() {
+fn programs_of_one_name_are_distinguished_by_their_sizes() {
     let mut run = Recorder::new(&header());
     run.program(1, "jit_step", sizes(5));
     run.program(2, "jit_step", sizes(6));
@@ -429,7 +429,7 @@ fn a_cleared_peak_changes_the_closing_figure_and_not_the_answer() {
 }
 
 #[test]
-fn a_run_that_was_killed_is_told_so_far() {
+fn a_run_that_was_killed_is_reported_up_to_there() {
     let answer = answer(&training().kill());
     // Whoever reads it does not know what came after.
     assert!(!answer.complete && answer.fits().is_none());

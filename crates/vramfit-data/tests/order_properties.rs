@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn another_batch_size_goes_on_where_the_first_stopped(
+    fn another_batch_size_continues_where_the_first_stopped(
         order in orders(), epoch: u64, first in 1_u64..40, second in 1_u64..40, stop in 0_u64..20,
     ) {
         let rows = whole(order, epoch);

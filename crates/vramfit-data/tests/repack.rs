@@ -78,7 +78,7 @@ fn fails(path: &Path, meanwhile: &(dyn Fn(Progress) -> bool + Sync)) -> Error {
 }
 
 #[test]
-fn a_file_that_changes_meanwhile_is_told() {
+fn a_file_that_changes_meanwhile_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path());
     let append = |_: Progress| {
@@ -92,7 +92,7 @@ fn a_file_that_changes_meanwhile_is_told() {
 }
 
 #[test]
-fn a_file_that_is_exchanged_meanwhile_is_told() {
+fn a_file_that_is_exchanged_meanwhile_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path());
     let exchange = |progress: Progress| {
@@ -108,7 +108,7 @@ fn a_file_that_is_exchanged_meanwhile_is_told() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_meanwhile_is_told() {
+fn a_file_that_is_cut_short_meanwhile_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path());
     let cut = |_: Progress| {

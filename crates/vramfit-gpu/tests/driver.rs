@@ -168,7 +168,7 @@ fn a_full_gpu_has_no_room_for_a_context() {
 }
 
 #[test]
-fn why_cuda_does_not_start_is_told_apart() {
+fn why_cuda_does_not_start_is_distinguished() {
     let missing = Driver::open_library("/nonexistent/libcuda.so.1".as_ref()).err();
     assert!(matches!(
         missing,

@@ -261,7 +261,7 @@ fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
 }
 
 #[test]
-fn why_there_is_no_driver_is_told_apart() {
+fn why_there_is_no_driver_is_distinguished() {
     let missing = Sampler::open_library("/nonexistent/libnvidia-ml.so.1".as_ref());
     let missing = missing.expect_err("there is no such file");
     assert!(

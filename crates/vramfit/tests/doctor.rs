@@ -89,7 +89,7 @@ fn two_gpus_one_of_them_exclusive_and_held() {
 }
 
 #[test]
-fn a_divided_gpu_is_told_by_its_slices() {
+fn a_divided_gpu_is_reported_by_its_slices() {
     let mut parent = a100(0);
     parent.mig = Mig::Parent;
     let mut slice = a100(0);
@@ -126,7 +126,7 @@ fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
 }
 
 #[test]
-fn training_is_told_in_five_checks() {
+fn training_is_reported_in_five_checks() {
     let told = doctor(
         &Description::from(vec![a100(0)]),
         &["--train", "--require", "gpu"],

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hanging_child_and_a_failing_step_are_told_apart() {
+    fn a_hanging_child_and_a_failing_step_are_distinguished() {
         let mut probe = JaxProbe::default();
         probe.on_line(r#"{"step":"jit","state":"begin"}"#);
         probe.exit = ProbeExit::Hung(60);

@@ -251,7 +251,7 @@ fn the_lowest_total_decides_and_the_others_are_kept_with_their_sources() {
 }
 
 #[test]
-fn what_windows_reports_is_told_and_decides_nothing() {
+fn what_windows_reports_is_reported_and_decides_nothing() {
     for (name, mib) in [
         ("rtx-4090", 24_563),
         ("rtx-5080", 16_302),

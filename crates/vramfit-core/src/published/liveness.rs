@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_is_told_at_once_also_when_its_number_is_used_again() {
+    fn a_process_that_is_gone_is_reported_at_once_also_when_its_number_is_used_again() {
         for started in [None, Some(71)] {
             assert_eq!(
                 assessed(|seen| seen.started_ticks = started),

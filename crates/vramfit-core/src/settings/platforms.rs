@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_is_told_by_either_of_its_names() {
+    fn a_gpu_is_found_by_either_of_its_names() {
         for (list, prefers, allows) in [
             ("cuda,cpu", true, true),
             ("gpu", true, true),

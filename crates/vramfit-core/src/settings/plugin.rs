@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_is_told_by_four_words() {
+    fn four_words_mean_true() {
         for (text, value, told) in [
             ("1", true, 0),
             ("TRUE", true, 0),

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_of_one_name_are_told_together() {
+    fn programs_of_one_name_are_reported_together() {
         let mut list = Vec::new();
         for (program, reason) in [
             ("jit_a", "run_budget"),

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_told_from_a_trace() {
+    fn a_list_is_distinguished_from_a_trace() {
         assert!(RequestList::<&[u8]>::looks_like(b"A 0 1024\n"));
         assert!(!RequestList::<&[u8]>::looks_like(b"vramfit trace 1\n"));
         assert!(!RequestList::<&[u8]>::looks_like(b""));

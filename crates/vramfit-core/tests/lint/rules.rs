@@ -96,7 +96,7 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
 /// What `run`, `env` and `jax_memory_fix` set, whatever they are asked for, is nothing that `doctor`
 /// finds fault with.
 #[test]
-fn what_vramfit_sets_itself_is_never_told_to_be_removed() {
+fn what_vramfit_sets_itself_is_never_reported_as_removed() {
     let preset = [
         &[][..],
         &[("JAX_PLATFORM_NAME", "gpu")],
@@ -136,7 +136,7 @@ fn what_vramfit_sets_itself_is_never_told_to_be_removed() {
 }
 
 #[test]
-fn flags_that_xla_would_abort_at_are_told() {
+fn flags_that_xla_would_abort_at_are_reported() {
     for (flags, id) in [
         ("--xla_gpu_autotune_levl=0", "flag-misspelled"),
         ("--xla_tpu_enable_x=true", "flag-of-another-program"),
@@ -258,7 +258,7 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
 }
 
 #[test]
-fn tensorflow_is_told_of_unless_it_is_held_back() {
+fn tensorflow_is_reported_unless_it_is_held_back() {
     let installed = |version: &str, variables: &[(&str, &str)]| LintInput {
         packages: Some(Packages {
             tensorflow: Some(version.to_owned()),
@@ -326,7 +326,7 @@ fn the_rest_of_the_machine() {
 }
 
 #[test]
-fn other_releases_are_told_only_where_the_release_is_known() {
+fn other_releases_are_reported_only_where_the_release_is_known() {
     let old = LintInput {
         jax: Some(Version::new(0, 4, 31)),
         ..with(&[(NEW, "0.9")])

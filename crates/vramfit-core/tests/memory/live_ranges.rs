@@ -158,7 +158,7 @@ fn tenants_that_live_at_once_never_overlap() {
 }
 
 #[test]
-fn what_is_told_of_the_fullest_moment_is_what_is_live_then() {
+fn what_is_reported_of_the_fullest_moment_is_what_is_live_then() {
     for recorded in all() {
         let memory = recorded.memory();
         let Some(block) = block(&recorded) else {

@@ -80,7 +80,7 @@ fn without_names_the_graph_tells_the_same() {
 }
 
 #[test]
-fn without_names_what_is_not_donated_is_told_all_the_same() {
+fn without_names_what_is_not_donated_is_reported_too() {
     for step in training_steps() {
         let kept = |names: &Names| {
             let memory = ProgramMemory::from_dump(&step.program, &step.dump, names);

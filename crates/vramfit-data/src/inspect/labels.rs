@@ -105,7 +105,7 @@ mod tests {
     use super::classify;
 
     #[test]
-    fn orders_are_told_apart() {
+    fn orders_are_distinguished() {
         let id = |values: Vec<i128>| classify(&values).map(|(id, _)| id);
         let pairs =
             |label: fn(i128) -> i128| (0..64).flat_map(|at| [label(at); 2]).collect::<Vec<_>>();

@@ -87,7 +87,7 @@ fn what_cannot_be_is_refused_in_words() {
 }
 
 #[test]
-fn numbers_of_64_bits_are_narrowed_and_told() {
+fn numbers_of_64_bits_are_narrowed_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
     let loader = Loader::open(LoaderOptions {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_again_is_told() {
+    fn what_is_computed_again_is_reported() {
         let name = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
         assert!(is_rematerialized("fusion.3", name));
         assert!(is_rematerialized("fusion.3.remat2", ""));

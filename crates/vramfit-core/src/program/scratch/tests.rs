@@ -301,7 +301,7 @@ fn the_filter_gradient_measured_on_an_a800_is_within_the_bound() {
 }
 
 #[test]
-fn calls_of_other_packages_are_told_and_known_ones_are_not() {
+fn calls_of_other_packages_are_reported_and_known_ones_are_not() {
     let x = array(F32, &[8]);
     let foreign = call("my_kernel", std::slice::from_ref(&x), x.clone()).expect("a foreign call");
     assert_eq!(foreign.source, EstimateSource::Unknown);
@@ -322,7 +322,7 @@ fn calls_of_other_packages_are_told_and_known_ones_are_not() {
 }
 
 #[test]
-fn routines_of_later_releases_are_told_as_unknown() {
+fn routines_of_later_releases_are_reported_as_unknown() {
     let x = array(F32, &[8, 8]);
     let unknown = [
         ("cusolver_gesvdnew_ffi", ScratchPhase::Execution),

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_rematerializes_is_not_told_to() {
+    fn a_program_that_rematerializes_is_not_advised_to() {
         let text = |operations: &[&str]| activations(&memory(operations)).expect("all of it").text;
         let plain = text(&["jit(step)/jvp()/dot_general"]);
         assert!(plain.contains("`jax.checkpoint` around a layer"), "{plain}");

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_path_comes_after_the_stand_in() {
+    fn the_users_path_comes_after_the_shim() {
         let delta = delta_of(|_| {}, &[("PYTHONPATH", "/a:/b")]);
         assert_eq!(
             value(&delta, "PYTHONPATH").as_deref(),

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_not_overwritten_unless_told() {
+    fn files_are_not_overwritten_unless_forced() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let file = folder.path().join("answer.json");
         assert_eq!(writable(&file, false).expect("free"), file);

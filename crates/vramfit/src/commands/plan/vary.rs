@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_and_lists_are_told_apart() {
+    fn ranges_and_lists_are_distinguished() {
         let range = "batch=1..512".parse::<Variation>().expect("a range");
         assert_eq!(range.values, Values::Range(1, 512));
         let list = "dtype=float32,bfloat16"
