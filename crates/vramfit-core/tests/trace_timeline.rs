@@ -1,4 +1,4 @@
-//! What a run comes to over its course: figures that one can count by hand, and what must add up.
+//! The timeline of a run: figures that one can count by hand, and what must add up.
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
