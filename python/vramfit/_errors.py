@@ -169,7 +169,7 @@ class InternalError(VramfitError, RuntimeError):
 
 
 class VramfitWarning(UserWarning):
-    """Something was asked for that has no effect, or not the one that was meant."""
+    """A setting has no effect, or not the intended one."""
 
 
 def first_line(error: BaseException) -> str:

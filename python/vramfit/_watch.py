@@ -102,7 +102,7 @@ class watch(ContextDecorator):
 
     Args:
         report: Called with this object when the block has ended, such as ``print``.
-        top: How many kinds of arrays are told.
+        top: How many kinds of arrays are shown.
     """
 
     def __init__(self, report: Callable[[watch], object] | None = None, *, top: int = 10) -> None:
