@@ -2,6 +2,7 @@
 
 use crate::analysis::{RequestContext, RunSummary};
 use crate::bytes::Bytes;
+use crate::program::memory::Undonated;
 
 /// Returns a line of the program, or that it is unknown.
 pub(super) fn line_or_unknown(site: &str) -> &str {
@@ -30,6 +31,20 @@ pub(super) fn file_name(site: &str) -> &str {
 pub(super) fn short_line(site: &str) -> &str {
     let site = file_name(site);
     site.split_once(" (").map_or(site, |(line, _)| line)
+}
+
+/// Returns the bytes of some arguments, and names the largest, as the subject of a sentence: "`x` is", "`x` and 3 more
+/// arguments are".
+pub(super) fn largest_argument<'a>(
+    arguments: impl Iterator<Item = &'a Undonated> + Clone,
+) -> Option<(u64, String)> {
+    let bytes = arguments.clone().map(|one| one.bytes).sum();
+    let largest = arguments.clone().max_by_key(|one| one.bytes)?;
+    let which = match arguments.count() - 1 {
+        0 => format!("`{}` is", largest.argument),
+        more => format!("`{}` and {more} more arguments are", largest.argument),
+    };
+    Some((bytes, which))
 }
 
 /// Says in which program, or between which.

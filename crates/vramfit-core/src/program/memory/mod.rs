@@ -64,8 +64,6 @@ pub struct ProgramMemory {
     pub frames: Vec<Frame>,
     /// Arguments whose memory could be reused by an output and is not, by index.
     pub undonated: Vec<Undonated>,
-    /// The limit that the compiler worked against; 0 when it had none.
-    pub compiler_limit_bytes: u64,
 }
 
 /// A buffer: a value, or values that follow each other at one place without a gap.

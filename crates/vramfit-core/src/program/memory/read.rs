@@ -100,7 +100,6 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn read(mut self, assignment: &'a BufferAssignmentProto) -> ProgramMemory {
-        self.memory.compiler_limit_bytes = self.program.options.device_memory_bytes;
         self.arguments = Arguments::judge(&self.index, self.program, self.names);
         self.memory.undonated = undonated(self.program, self.names, &self.arguments);
         let in_vain = donated_in_vain(self.program, &self.donors, self.names);

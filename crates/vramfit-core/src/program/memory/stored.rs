@@ -26,8 +26,6 @@ struct Stored {
     padding_bytes: u64,
     #[prost(uint64, tag = "6")]
     temp_bytes: u64,
-    #[prost(uint64, tag = "7")]
-    compiler_limit_bytes: u64,
     #[prost(message, repeated, tag = "8")]
     frames: Vec<StoredFrame>,
     #[prost(message, repeated, tag = "9")]
@@ -133,7 +131,6 @@ impl ProgramMemory {
             live_bytes: self.live_bytes.clone(),
             padding_bytes: self.padding_bytes,
             temp_bytes: self.temp_bytes,
-            compiler_limit_bytes: self.compiler_limit_bytes,
             frames,
             undonated,
             buffers: Some(columns),
@@ -227,7 +224,6 @@ impl ProgramMemory {
             padding_bytes: stored.padding_bytes,
             temp_bytes: stored.temp_bytes,
             undonated: undonated.collect::<Result<_>>()?,
-            compiler_limit_bytes: stored.compiler_limit_bytes,
             frames,
         })
     }
@@ -321,7 +317,6 @@ mod tests {
                 output: "y".to_owned(),
                 bytes: 9,
             }],
-            compiler_limit_bytes: 99,
         }
     }
 

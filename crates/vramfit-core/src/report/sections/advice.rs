@@ -9,9 +9,9 @@ use crate::analysis::{Attribution, EntryKind, RunSummary, UnreadOutput};
 use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
-use crate::program::memory::{Buffer, Owner, Undonated};
+use crate::program::memory::{Buffer, Owner};
 use crate::report::Section;
-use crate::report::phrases::file_name;
+use crate::report::phrases::{file_name, largest_argument};
 
 /// What is less than one in so many of the whole is left out.
 const MIN_SHOWN_FRACTION: u64 = 20;
@@ -106,19 +106,6 @@ fn unread_outputs(outputs: &[UnreadOutput]) -> Option<Advice> {
             Bytes(bytes)
         ),
     })
-}
-
-/// Returns the bytes of some arguments, and names the largest.
-fn largest_argument<'a>(
-    arguments: impl Iterator<Item = &'a Undonated> + Clone,
-) -> Option<(u64, String)> {
-    let bytes = arguments.clone().map(|one| one.bytes).sum();
-    let largest = arguments.clone().max_by_key(|one| one.bytes)?;
-    let which = match arguments.count() - 1 {
-        0 => format!("`{}` is", largest.argument),
-        more => format!("`{}` and {more} more are", largest.argument),
-    };
-    Some((bytes, which))
 }
 
 /// What the forward pass saves for the backward pass.

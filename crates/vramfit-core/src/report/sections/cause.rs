@@ -2,8 +2,8 @@
 
 use crate::analysis::{AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, RunSummary};
 use crate::bytes::Bytes;
-use crate::program::memory::{Owner, Undonated};
-use crate::report::phrases::{file_name, line_or_unknown};
+use crate::program::memory::Owner;
+use crate::report::phrases::{file_name, largest_argument, line_or_unknown};
 
 /// Lines of one group that are named.
 const MAX_LINES: usize = 2;
@@ -157,21 +157,11 @@ fn undonated(summary: &RunSummary) -> Option<String> {
     let attribution = summary.attribution.as_ref()?;
     let program = summary.program_memory.as_ref()?;
     let memory = &program.memory;
-    let kept: Vec<&Undonated> = memory
+    let kept = memory
         .undonated
         .iter()
-        .filter(|one| !one.output.is_empty() && Some(program.program) == attribution.program)
-        .collect();
-    let bytes: u64 = kept.iter().map(|one| one.bytes).sum();
-    let largest = kept.iter().max_by_key(|one| one.bytes)?;
-    let which = match kept.len() {
-        1 => format!("`{}` is", largest.argument),
-        count => format!(
-            "`{}` and {} more arguments are",
-            largest.argument,
-            count - 1
-        ),
-    };
+        .filter(|one| !one.output.is_empty() && Some(program.program) == attribution.program);
+    let (bytes, which) = largest_argument(kept)?;
     (bytes * 2 >= memory.bytes_of(Owner::Outputs))
         .then(|| format!("{which} returned updated and not donated"))
 }
