@@ -19,8 +19,6 @@ pub struct CompileOptions {
     pub partitions: usize,
     /// Global device ids, replica-major, then partition.
     pub devices: Vec<i64>,
-    /// The memory budget JAX handed to the compiler, 0 when it gave none.
-    pub device_memory_bytes: u64,
 }
 
 impl CompileOptions {
@@ -51,7 +49,6 @@ impl CompileOptions {
             replicas,
             partitions,
             devices,
-            device_memory_bytes: build.device_memory_size.max(0) as u64,
         })
     }
 
