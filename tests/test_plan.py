@@ -325,6 +325,7 @@ def test_a_fragmented_pool_is_cured(script, tmp_path, program, preallocate, move
     done = vramfit("plan", "--gpu", "t4", *options, *command, **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "  fragmented  none\n" in done.stdout
+    assert ("is by a model" in done.stdout) == (program is HOLES)
     found = json.loads(answer.read_text())
     baseline, best = found["baseline"], found["recommended"]
     assert baseline["fits"] == {"t4": False}

@@ -236,6 +236,12 @@ impl Found {
                 "the recommended plan keeps {bytes} in pinned memory of the host for each GPU, and waits {wait:.1} ms of a step for transfers"
             ));
         }
+        if let Some(kind) = best.row.plan.settings.allocator {
+            notes.push(format!(
+                "that it fits with `{0}` is by a model: how `{0}` places memory is not documented",
+                kind.name()
+            ));
+        }
         let baseline_bytes = self.rows[0].row.peak_bytes;
         let edits = self.edits.iter();
         notes.extend(edits.filter_map(|edit| edit.describe(baseline_bytes)));
