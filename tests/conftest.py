@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,18 @@ class DryRun:
         """Return the programs called `name`, smallest temporaries first."""
         found = [p for p in self.answer["programs"] if p["name"] == name]
         return sorted(found, key=lambda p: p["temp_bytes"])
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a program into a directory of the test."""
+
+    def write(text, name="train.py"):
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    return write
 
 
 @pytest.fixture

@@ -5,54 +5,16 @@ import json
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from conftest import clean_environment
 from fake_driver import gpu
+from planning import LAYERS, peak, vramfit
 
 HERE = Path(__file__).resolve().parent
-VRAMFIT = [sys.executable, "-m", "vramfit"]
 SCANNED = HERE / "plan" / "scanned.py"
-
-# Eight layers whose activations are most of the peak; argument: rows of the batch.
-LAYERS = """
-import sys
-import jax
-import jax.numpy as jnp
-
-def layer(x, w):
-    return x + jnp.sin(jnp.sin(x @ w) @ w.T)
-
-def loss(ws, x):
-    for w in ws:
-        x = layer(x, w)
-    return jnp.mean(x**2)
-
-@jax.jit
-def step(ws, x):
-    value, gradients = jax.value_and_grad(loss)(ws, x)
-    return [w - g for w, g in zip(ws, gradients)], value
-
-ws = [jnp.ones((512, 512)) * 0.01 for _ in range(8)]
-x = jnp.ones((int(sys.argv[1]), 512))
-for _ in range(4):
-    ws, value = step(ws, x)
-print("loss", float(value))
-"""
-
-# 12 GiB that nothing can make smaller.
-STATE = """
-import jax
-import jax.numpy as jnp
-
-step = jax.jit(lambda x: x + 1, donate_argnums=0)
-x = jnp.zeros((3, 1 << 30))
-for _ in range(4):
-    x = step(x)
-"""
 
 EFFECTS = """
 import jax
@@ -71,40 +33,6 @@ jax.block_until_ready(jax.jit(jax.grad(loss))(ws, jnp.ones((4, 8))))
 jax.effects_barrier()
 print("calls", len(calls))
 """
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory):
-    """Programs that tests compile are kept from each other only by what they are."""
-    CACHE["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-
-
-CACHE = {}
-
-
-def vramfit(*arguments, **env):
-    return subprocess.run(
-        [*VRAMFIT, *map(str, arguments)],
-        env=clean_environment(**(CACHE | env)),
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-
-
-@pytest.fixture
-def script(tmp_path):
-    def write(text, name="train.py"):
-        path = tmp_path / name
-        path.write_text(textwrap.dedent(text))
-        return path
-
-    return write
-
-
-def peak(done):
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return max(device["peak_bytes"] for device in answer["devices"])
 
 
 def test_losses_and_gradients_are_the_same():
@@ -200,170 +128,6 @@ def test_values_are_offloaded_to_the_host(script, tmp_path):
     done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command)
     assert done.returncode == 1, done.stdout
     assert json.loads(done.stdout.splitlines()[-1])["meets_budget"] is False
-
-
-DONATION = """
-import functools
-import jax
-import jax.numpy as jnp
-
-@functools.partial(jax.jit, donate_argnums=())
-def step(state, x):
-    return {{"w": state["w"] + x}}, x.sum()
-
-state = {{"w": jnp.zeros((1 << 20, 64))}}
-for _ in range(3):
-    new, total = step(state, 2.0 * jnp.ones(()))
-    {use}
-    state = new
-"""
-
-
-@pytest.mark.parametrize("use", ["pass", "jax.block_until_ready(state)"])
-def test_what_could_be_donated_is_measured(script, use):
-    program = script(DONATION.format(use=use))
-    done = vramfit("plan", "--gpu", "t4", "--json", "-", "--", sys.executable, program)
-    found = json.loads(done.stdout.splitlines()[-1])
-    donation = found["donation"]
-    assert (donation["function"], donation["arguments"]) == ("step", ["state"])
-    assert donation["site"].endswith("train.py:12 (<module>)")
-    if use == "pass":
-        # The new state takes the place of the old one.
-        assert donation["peak_bytes"] < found["baseline"]["peak_bytes"] - (255 << 20)
-    else:
-        assert donation["peak_bytes"] is None
-    assert found["recommended"]["moves"] == []
-
-
-# The step returns its logits, 250 MiB, beside the loss; argument: what the program does with them.
-LOGITS = """
-import jax
-import jax.numpy as jnp
-
-@jax.jit
-def step(w, x):
-    def loss(w):
-        logits = x @ w
-        return jnp.mean(logits**2), {{"logits": logits, "sum": logits.sum()}}
-    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(w)
-    return w - gradient, value, aux
-
-w, x = jnp.ones((256, 32000)), jnp.ones((2048, 256))
-for _ in range(4):
-    w, value, aux = step(w, x)
-    {use}
-"""
-
-
-@pytest.mark.parametrize(
-    ("use", "is_read"),
-    [
-        ("print(float(aux['sum']))", False),
-        ("jax.block_until_ready(aux)", False),
-        ("print(aux['logits'].shape)", False),
-        ("print(aux['logits'].max())", True),
-        ("jax.device_get(aux)", True),
-        ("jax.device_put(aux['logits'], jax.devices()[0], may_alias=False)", True),
-    ],
-)
-def test_outputs_that_nothing_reads_are_found_and_measured(script, use, is_read):
-    command = ["--", sys.executable, script(LOGITS.format(use=use))]
-    done = vramfit("plan", "--gpu", "t4", "--try", "compiler", "--json", "-", *command)
-    found = json.loads(done.stdout.splitlines()[-1])
-    omission = found["omission"]
-    dry = vramfit("dryrun", "--gpu", "t4", *command)
-    advice = "nothing reads `result[2]['logits']`, 250.0 MiB"
-    assert (advice in " ".join(dry.stderr.split())) == (not is_read), dry.stderr
-    if is_read:
-        assert omission is None
-        return
-    assert (omission["function"], omission["outputs"]) == ("step", ["result[2]['logits']"])
-    assert omission["site"].endswith("train.py:15 (<module>)")
-    # Without the output of the call before, which is replaced only after the next one.
-    assert omission["peak_bytes"] <= found["baseline"]["peak_bytes"] - (250 << 20)
-    assert found["recommended"]["moves"] == []
-
-
-# Arrays of 1 GiB with holes between them, and a request that is larger than a hole.
-HOLES = """
-import jax
-import jax.numpy as jnp
-
-step = jax.jit(lambda x: x * 2)
-blocks = [jnp.zeros((1 << 28,)) for _ in range(9)]
-del blocks[::2]
-x = step(jnp.zeros((3 << 27,)))
-x = step(x)
-"""
-
-# Each pair of arrays is twice as large as the one before, which is freed. A pool that grows keeps
-# their regions apart.
-GROWING = """
-import jax
-import jax.numpy as jnp
-
-step = jax.jit(lambda x: x * 2)
-for gibibytes in 1, 2, 4:
-    x = None
-    x = step(jnp.zeros((gibibytes << 28,)))
-"""
-
-
-@pytest.mark.parametrize(
-    ("program", "preallocate", "move", "setting"),
-    [
-        (HOLES, "true", "use the allocator `cuda_async`", 'allocator = "cuda_async"'),
-        (GROWING, "false", "let JAX preallocate its pool", "preallocate = true"),
-    ],
-)
-def test_a_fragmented_pool_is_cured(script, tmp_path, program, preallocate, move, setting):
-    """Bytes would suffice, and no free block does."""
-    plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
-    command = ["--", sys.executable, script(program)]
-    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate}
-    options = ["--try", "pool", "--out", plan, "--json", answer]
-    done = vramfit("plan", "--gpu", "t4", *options, *command, **environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "  fragmented  none\n" in done.stdout
-    assert ("is by a model" in done.stdout) == (program is HOLES)
-    found = json.loads(answer.read_text())
-    baseline, best = found["baseline"], found["recommended"]
-    assert baseline["fits"] == {"t4": False}
-    assert baseline["spare_bytes"]["t4"] > 0
-    assert best["fits"] == {"t4": True}
-    assert best["moves"] == [move]
-    assert setting in plan.read_text()
-    dry = vramfit("dryrun", "--gpu", "t4", "--json", "-", "--plan", plan, *command, **environment)
-    assert (dry.returncode, peak(dry)) == (0, best["peak_bytes"])
-    name = "ALLOCATOR" if program is HOLES else "PREALLOCATE"
-    code = f"import os; print(os.environ['XLA_PYTHON_CLIENT_{name}'])"
-    done = vramfit("run", "--plan", plan, "--", sys.executable, "-c", code, **environment)
-    assert done.stdout == ("cuda_async\n" if program is HOLES else "true\n"), done.stderr
-
-
-def test_more_memory_for_the_pool_is_a_plan(script, tmp_path):
-    """What does not fit in 0.75 of the GPU, but in 0.92, needs nothing else."""
-    plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
-    command = ["--", sys.executable, script(STATE)]
-    options = ["--try", "pool", "--out", plan, "--json", answer]
-    done = vramfit("plan", "--gpu", "t4", *options, *command)
-    found = json.loads(answer.read_text())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert found["baseline"]["fits"] == {"t4": False}
-    assert found["baseline"]["xla_remat"]["recomputed_us"] >= 0
-    assert found["recommended"]["fits"] == {"t4": True}
-    assert found["recommended"]["moves"] == ["let JAX's pool use 0.92 of GPU memory"]
-    assert "memory_fraction = 0.92" in plan.read_text()
-    dry = vramfit(
-        "dryrun", "--full", "--gpu", "t4", "--steps", 3, "--json", "-", "--plan", plan, *command
-    )
-    assert (dry.returncode, peak(dry)) == (0, found["recommended"]["peak_bytes"])
-    code = "import os; print(os.environ['XLA_CLIENT_MEM_FRACTION'])"
-    started = ["run", "--plan", plan]
-    done = vramfit(*started, "--", sys.executable, "-c", code)
-    assert done.stdout == "0.92\n", done.stderr
-    done = vramfit(*started, "--fraction", 0.5, "--", sys.executable, "-c", code)
-    assert done.stdout == "0.5\n", done.stderr
 
 
 def test_a_search_that_is_repeated_compiles_nothing(script, tmp_path):
