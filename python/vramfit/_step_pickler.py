@@ -81,7 +81,7 @@ def _jit_options(jitted: Any) -> dict[str, Any]:
     if info.compiler_options_kvs:
         options["compiler_options"] = dict(info.compiler_options_kvs)
     for name in ("in_shardings", "out_shardings"):
-        leaves = getattr(info, f"{name}_argument_names")
+        leaves = getattr(info, f"{name}_leaves")
         if any(type(leaf).__name__ != "UnspecifiedValue" for leaf in leaves):
             options[name] = getattr(info, f"{name}_treedef").unflatten(leaves)
     return options
