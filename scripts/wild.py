@@ -110,7 +110,7 @@ def differences(program, answer, plan, done):
             yield f"no {kind} among {owners}"
     for kind in program.get("no_owners", []):
         if owners.get(kind):
-            yield f"{owners[kind]} bytes of {kind} were made up"
+            yield f"{owners[kind]} bytes of {kind} that the program does not have"
     for kind, expected in program.get("bytes", {}).items():
         if owners.get(kind) != expected:
             yield f"{kind} has {owners.get(kind)} bytes, not {expected}"

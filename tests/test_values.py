@@ -205,7 +205,7 @@ def test_a_loop_on_a_made_up_value_is_reported_once():
     """
     _, _, err, code = finish(start(lines))
     assert code == 0
-    assert err.count("made-up values were read") == 1
+    assert err.count("placeholder values were read") == 1
     assert "--steps N" in err
 
 

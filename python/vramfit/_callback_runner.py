@@ -1,8 +1,8 @@
-"""Calls the Python functions of programs whose values are not computed, with made-up values.
+"""Calls the Python functions of programs whose values are not computed, with placeholders.
 
 A script may wait for what such a function does (a queue of metrics, a progress bar), so a dry run
 calls those that return nothing. What one returns would decide about the program's results, which
-are made up anyway, so the others are not called.
+are placeholders anyway, so the others are not called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vramfit._callbacks import callbacks_of
 
 # How often a function is called in one execution at most: a scan may have a million rounds.
 MAX_CALLS = 1000
-# Arguments larger than this are not made up.
+# There are no placeholders for arguments larger than this.
 MAX_ARGUMENT_BYTES = 256 << 20
 # How long an execution waits for its functions. On a GPU it does not, so a function may wait for
 # the program; the functions of later executions are called after it all the same.
@@ -31,7 +31,7 @@ CALLBACK_WAIT_S = 5.0
 # Why a function is not called; the numbers are those of a trace.
 _RESULTS, _REQUEST, _BRANCH, _BOUND = range(4)
 
-# JAX logs what a function raises; of made-up arguments that says nothing.
+# JAX logs what a function raises; of placeholders that says nothing.
 _LOGGERS = ("jax._src.callback", "jax._src.debugging")
 
 
@@ -122,7 +122,7 @@ def _in_program_order(
 
 
 def _placeholder_array(kind: str, dims: Sequence[int]) -> Any:
-    """Return an array of made-up values, those that ``--fill`` asks for."""
+    """Return a placeholder, with the contents that ``--fill`` selects."""
     import numpy as np
 
     if kind == "token":

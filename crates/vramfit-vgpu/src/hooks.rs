@@ -83,7 +83,7 @@ pub struct ProgramInterface {
 pub struct CallbackOutcome {
     /// The user's line that put the call into the program, empty if not known.
     pub site: String,
-    /// How often the function was called with made-up values.
+    /// How often the function was called with placeholder values.
     pub calls: u64,
     /// How many of these calls raised an error.
     pub errors: u64,
@@ -105,7 +105,7 @@ pub trait Hooks: Send + Sync {
     /// where that depends on values. `None` if it cannot be estimated.
     fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64>;
 
-    /// Runs the Python callbacks of a program with made-up values, as one execution would.
+    /// Runs the Python callbacks of a program with placeholder values, as one execution would.
     fn run_callbacks(&self, program: u32, code: &[u8], devices: usize) -> Vec<CallbackOutcome>;
 
     /// Runs XLA's cost model on a module, a serialized `HloModuleProto`. Returns names and values, such

@@ -11,7 +11,7 @@ use crate::trace::{CallbackSkip, TextId};
 pub struct CallbackSummary {
     /// The line that put the call into the program, empty if not known.
     pub site: String,
-    /// How often it was called with made-up values.
+    /// How often it was called with placeholder values.
     pub calls: u64,
     /// How many of these calls raised an error, which the program was not told.
     pub errors: u64,

@@ -264,7 +264,7 @@ impl RunSummary {
         (total.model_us > 0.0).then_some(total)
     }
 
-    /// Returns the line of the made-up value that the program read last, where the program failed
+    /// Returns the line of the placeholder that the program read last, where the program failed
     /// afterwards in its own way: it may have failed because of it. Empty where the line is not known.
     pub fn likely_cause(&self) -> Option<&str> {
         if self.is_refused() {
@@ -274,7 +274,7 @@ impl RunSummary {
             matches!(
                 condition,
                 Condition::ProgramFailed {
-                    made_up_read: Some(_),
+                    placeholder_read: Some(_),
                     ..
                 }
             )

@@ -32,8 +32,8 @@ pub enum Condition {
         error: Option<UncaughtError>,
         /// What was executed last; `None` when nothing was.
         after: Option<LastExecution>,
-        /// The line of the made-up value that it read last, a likely cause; `None` if it read none.
-        made_up_read: Option<String>,
+        /// The line of the placeholder that it read last, a likely cause; `None` if it read none.
+        placeholder_read: Option<String>,
     },
     /// The trace ends before its process did: the process was killed, or still runs.
     TraceEndsEarly {
@@ -294,7 +294,7 @@ impl RunSummary {
             exit,
             error: self.uncaught_error.clone(),
             after: after.clone(),
-            made_up_read: self.last_unknown_read.clone(),
+            placeholder_read: self.last_unknown_read.clone(),
         };
         let is_cut = self
             .step_search

@@ -62,7 +62,7 @@ impl Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallbackSkip {
-    /// The program goes on with what the function returns, which is made up.
+    /// The program goes on with what the function returns, which is a placeholder.
     Results,
     /// The user asked for it.
     Request,
@@ -285,7 +285,7 @@ pub enum Event {
         /// Bytes read.
         bytes: u64,
     },
-    /// An execution whose values are not computed called a Python function with made-up values.
+    /// An execution whose values are not computed called a Python function with placeholder values.
     Callback {
         /// The line that put the call into the program, empty if not known.
         site: TextId,

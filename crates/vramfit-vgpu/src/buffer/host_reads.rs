@@ -20,13 +20,13 @@ fn warn_on_polling_loop(site: &str) {
     static READS: AtomicU64 = AtomicU64::new(0);
     if READS.fetch_add(1, Ordering::Relaxed) + 1 == POLLING_THRESHOLD {
         crate::session::log::print_line(&format!(
-            "{POLLING_THRESHOLD} made-up values were read, the last one at {site}; a loop that waits for one \
+            "{POLLING_THRESHOLD} placeholder values were read, the last one at {site}; a loop that waits for one \
              to change never ends: `--steps N` ends the run after N steps"
         ));
     }
 }
 
-/// Returns an array's value as the program reads it; a made-up one is recorded in the trace.
+/// Returns an array's value as the program reads it; a placeholder is recorded in the trace.
 pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostData>> {
     if let Some(bytes) = value.bytes() {
         return Ok(bytes);
