@@ -55,7 +55,7 @@ def test_what_is_expected_is_no_difference():
         (lambda a: a.update(step="jit_init"), "the step is jit_init"),
         (lambda a: a.update(step_evidence="most_memory"), "the step is None"),
         (lambda a: a["owners"][0].update(kind="other_state"), "no parameters"),
-        (lambda a: a["owners"][1].update(kind="gradients"), "were made up"),
+        (lambda a: a["owners"][1].update(kind="gradients"), "that the program does not have"),
         (lambda a: a["owners"][0].update(bytes=699), "not 700"),
         (lambda a: a["attribution"].update(total_bytes=1001), "do not add up"),
         (lambda a: a["leaks"].append({"site": "train.py:3"}), "leaks"),
