@@ -9,12 +9,13 @@ use crate::child;
 use crate::context::Context;
 
 /// Splits a command into a program that exists and its arguments; a file that ends in `.py` is run with
-/// the context's Python.
+/// the context's Python. What is not in `PATH` is relative to `directory`, else to the current one.
 ///
 /// # Errors
 /// `command-not-found`, and `invalid-argument` for an unknown option.
 pub(crate) fn split_program(
     words: Vec<OsString>,
+    directory: Option<&Path>,
     context: &Context,
 ) -> Result<(PathBuf, Vec<OsString>)> {
     let mut words = words.into_iter();
@@ -25,11 +26,18 @@ pub(crate) fn split_program(
         return Err(Error::invalid_argument(format!("unknown option `{shown}`"))
             .hint("`--help` lists the options; they come before the program"));
     }
+    let located = directory.map_or_else(|| PathBuf::from(&first), |it| it.join(&first));
     let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
     if !is_script {
-        return Ok((child::resolve_command(&first)?, words.collect()));
+        let has_folder = first.as_encoded_bytes().contains(&b'/');
+        let program = if has_folder {
+            located.as_os_str()
+        } else {
+            &first
+        };
+        return Ok((child::resolve_command(program)?, words.collect()));
     }
-    if !Path::new(&first).is_file() {
+    if !located.is_file() {
         let shown = first.to_string_lossy();
         return Err(Error::new(
             ErrorKind::CommandNotFound,

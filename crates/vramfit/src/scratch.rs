@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
+use vramfit_core::{Error, Result};
 
 /// Not shared with the folders of the plugin, which the program holds without a lock.
 const PREFIX: &str = "vramfit-command-";
@@ -27,8 +28,16 @@ impl ScratchFolder {
     /// Makes a folder, after removing those that nobody uses any more.
     ///
     /// # Errors
-    /// What making it failed with.
-    pub(crate) fn create() -> io::Result<ScratchFolder> {
+    /// `io`.
+    pub(crate) fn create() -> Result<ScratchFolder> {
+        ScratchFolder::create_in_temp().map_err(|error| {
+            Error::io("cannot create a temporary directory")
+                .cause(error)
+                .hint("set `TMPDIR` to a directory that is writable")
+        })
+    }
+
+    fn create_in_temp() -> io::Result<ScratchFolder> {
         let parent = std::env::temp_dir();
         remove_stale(&parent, MIN_STALE_AGE);
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;

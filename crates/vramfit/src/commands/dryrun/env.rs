@@ -3,6 +3,7 @@
 //! The user's own settings for JAX stay as they are, unless an option changes them; `--verbose` prints
 //! every change.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
@@ -34,7 +35,7 @@ pub(super) struct RunPaths<'a> {
 
 /// Changes to an environment: a value to set, or `None` to remove the variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct EnvDelta(BTreeMap<&'static str, Option<OsString>>);
+pub(super) struct EnvDelta(BTreeMap<Cow<'static, str>, Option<OsString>>);
 
 impl EnvDelta {
     /// Returns the changes for a dry run, given the user's environment.
@@ -46,7 +47,9 @@ impl EnvDelta {
         let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
         let bytes = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.0.to_string());
         let flag = |value: &str, is_set: bool| is_set.then(|| value.to_owned());
-        let mut delta = EnvDelta::default();
+        let variables = spec.variables.iter();
+        let variables = variables.map(|(name, value)| (name.clone().into(), value.clone()));
+        let mut delta = EnvDelta(variables.collect());
 
         delta.set("VRAMFIT_GPU", &spec.gpus.name);
         delta.set("VRAMFIT_GPU_COUNT", spec.gpus.count.to_string());
@@ -105,8 +108,11 @@ impl EnvDelta {
         }
 
         // So that the report can distinguish the user's settings from ours.
-        let own = delta.0.keys().filter(|name| name.starts_with("JAX_"));
-        let own: Vec<&str> = own.copied().collect();
+        let is_own = |name: &&Cow<'static, str>| {
+            name.starts_with("JAX_") && !spec.variables.contains_key(&***name)
+        };
+        let own = delta.0.keys().filter(is_own);
+        let own: Vec<&str> = own.map(|name| &**name).collect();
         delta.set_vramfit(OWN_SETTINGS, (!own.is_empty()).then(|| own.join(",")));
         delta
     }
@@ -115,8 +121,8 @@ impl EnvDelta {
     pub(super) fn apply(&self, command: &mut Command) {
         for (name, value) in &self.0 {
             match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
+                Some(value) => command.env(&**name, value),
+                None => command.env_remove(&**name),
             };
         }
     }
@@ -127,7 +133,7 @@ impl EnvDelta {
             self.set(assignment.name, assignment.value.clone());
         }
         for name in &settings.removed {
-            self.0.insert(name, None);
+            self.0.insert((*name).into(), None);
         }
     }
 
@@ -142,8 +148,8 @@ impl EnvDelta {
         let is_requested = |name: &str| own.split(',').all(|other| other != name);
         for (name, value) in self.0.iter().filter(|(name, _)| is_requested(name)) {
             match value.as_ref().map(|value| value.to_string_lossy()) {
-                Some(value) => environment.insert((*name).to_owned(), value.into_owned()),
-                None => environment.remove(*name),
+                Some(value) => environment.insert(name.to_string(), value.into_owned()),
+                None => environment.remove(&**name),
             };
         }
         environment
@@ -158,12 +164,12 @@ impl EnvDelta {
     }
 
     fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
-        self.0.insert(name, Some(value.into()));
+        self.0.insert(name.into(), Some(value.into()));
     }
 
     /// Sets a variable of vramfit, or removes it: a dry run around this one may have set it.
     fn set_vramfit(&mut self, name: &'static str, value: Option<impl Into<OsString>>) {
-        self.0.insert(name, value.map(Into::into));
+        self.0.insert(name.into(), value.map(Into::into));
     }
 }
 

@@ -12,7 +12,7 @@ use vramfit_core::settings::Version;
 use vramfit_core::{Error, Result};
 
 use super::env::EnvDelta;
-use crate::environment::unicode_variables;
+use super::spec::DryrunSpec;
 use crate::output::Output;
 
 /// The file in the folder of the run with the environment that JAX read, if it rejected its settings.
@@ -25,21 +25,20 @@ const REJECTED: &str = "settings.json";
 /// `invalid-argument` for a setting with which the program would fall back to the CPU, crash, or get a
 /// pool that cannot be intended.
 pub(super) fn check(
+    spec: &DryrunSpec,
     delta: &EnvDelta,
-    gpus: &GpuSelection,
     jax: Option<Version>,
     is_vramfit: bool,
-    report_findings: bool,
     output: &mut Output,
 ) -> Result<()> {
-    let environment = delta.applied_to(unicode_variables().collect());
-    let mut findings = lint_environment(environment, gpus, jax);
+    let environment = delta.applied_to(spec.unicode_variables());
+    let mut findings = lint_environment(environment, &spec.gpus, jax);
     let fatal = findings
         .iter()
         .position(|finding| finding.prevents_gpu_use() && !is_vramfit)
         .map(|index| findings.remove(index));
     findings.retain(|finding| finding.severity != Severity::Note || is_about_gpu(finding));
-    if report_findings && !findings.is_empty() {
+    if spec.settings.report_findings && !findings.is_empty() {
         output.info(&render_findings(&findings));
     }
     fatal.map_or(Ok(()), |finding| Err(finding_error(&finding)))

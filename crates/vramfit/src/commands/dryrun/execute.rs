@@ -5,9 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use vramfit_core::gpu::Gpu;
+use vramfit_core::Result;
 use vramfit_core::settings::Version;
-use vramfit_core::{Error, Result};
 
 use super::env::{EnvDelta, RunPaths};
 use super::plugin_paths::PluginPaths;
@@ -34,10 +33,11 @@ const LATEST_TESTED: Version = Version::new(0, 10, 2);
 /// # Errors
 /// Whatever prevents the run, or a result.
 pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output) -> Result<Status> {
-    env::check_platforms(|name| std::env::var_os(name))?;
-    let (program, arguments) = command_line::split_program(spec.command.clone(), context)?;
+    env::check_platforms(|name| spec.variable(name))?;
+    let (program, arguments) =
+        command_line::split_program(spec.command.clone(), spec.directory.as_deref(), context)?;
     let plugin = PluginPaths::find(context)?;
-    let scratch = create_scratch()?;
+    let scratch = ScratchFolder::create()?;
     trace_failure::prepare(scratch.path())?;
     let kept = spec.results.trace.as_deref();
     let trace = kept.map_or_else(|| scratch.path().join("run.trace"), Path::to_owned);
@@ -56,11 +56,11 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
             autotune_results: autotune_results.as_deref(),
             plugin: &plugin,
         },
-        |name| std::env::var_os(name),
+        |name| spec.variable(name),
     );
-    let installed = probe(&program, &arguments, &delta, &spec.gpus.gpu)?;
+    let installed = probe(spec, &program, &arguments, &delta)?;
     let jax = installed.as_ref().and_then(Installed::jax_version);
-    if let Some(settings) = spec.settings.resolve(jax.unwrap_or(LATEST_TESTED))? {
+    if let Some(settings) = spec.resolve_settings(jax.unwrap_or(LATEST_TESTED))? {
         for note in &settings.notes {
             output.info(&format!("note: {note}"));
         }
@@ -70,11 +70,10 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
         output.verbose(&format!("environment: {line}"));
     }
     env_check::check(
+        spec,
         &delta,
-        &spec.gpus,
         jax,
         env_check::is_vramfit(&program, &arguments),
-        spec.settings.report_findings,
         output,
     )?;
     if installed.is_none() {
@@ -89,6 +88,9 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
     let streams = log.map(open_output_log).transpose()?;
     let exit = child::run(&program, &arguments, spec.time_limit, |command| {
         delta.apply(command);
+        if let Some(directory) = &spec.directory {
+            command.current_dir(directory);
+        }
         if let Some((out, err)) = streams {
             command.stdin(Stdio::null()).stdout(out).stderr(err);
         }
@@ -113,15 +115,6 @@ fn open_output_log(path: &Path) -> Result<(File, File)> {
         .map_err(|error| cannot_write(path, error))
 }
 
-/// Makes the directory of a trace that is not kept; it is removed when dropped.
-fn create_scratch() -> Result<ScratchFolder> {
-    ScratchFolder::create().map_err(|error| {
-        Error::io("cannot create a temporary directory")
-            .cause(error)
-            .hint("set `TMPDIR` to a directory that is writable")
-    })
-}
-
 /// Writes autotuning results where the compiler finds them. It takes them for text by their name.
 fn write_autotune_results(folder: &Path, text: &str) -> Result<PathBuf> {
     let path = folder.join("autotune-results.txt");
@@ -133,17 +126,17 @@ fn write_autotune_results(folder: &Path, text: &str) -> Result<PathBuf> {
 ///
 /// Returns `None` when it is not known which Python that is, or when it does not answer.
 fn probe(
+    spec: &DryrunSpec,
     program: &Path,
     arguments: &[OsString],
     delta: &EnvDelta,
-    gpu: &Gpu,
 ) -> Result<Option<Installed>> {
     let Some(interpreter) = python::find_interpreter(program, arguments) else {
         return Ok(None);
     };
     let installed = python::query(&interpreter, |command| delta.apply(command));
     if let Some(installed) = &installed {
-        compiler::check(&interpreter, installed, gpu)?;
+        compiler::check(&interpreter, installed, &spec.gpus.gpu)?;
     }
     Ok(installed)
 }

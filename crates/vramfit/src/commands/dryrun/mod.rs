@@ -3,19 +3,23 @@
 //! The arguments become a [`DryrunSpec`]; [`execute`] prepares the environment, runs the user's own command
 //! in it, and reports. The virtual GPU itself is in the child, inside JAX.
 
+mod compile_cache;
 mod compiler;
 mod compiler_log;
 mod env;
 mod env_check;
 mod execute;
+mod measure;
 mod outcome;
 mod plugin_paths;
 mod result_files;
 mod spec;
 mod trace_failure;
 
+pub(crate) use compile_cache::{CompileCache, cache_home};
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
+pub(crate) use measure::{MeasuredRun, measure};
 pub(crate) use result_files::ResultFiles;
 pub(crate) use spec::{DryrunSpec, SettingsSpec, check_calibration, parse_steps, read_plan};
 

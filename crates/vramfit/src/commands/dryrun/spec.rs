@@ -1,6 +1,7 @@
 //! What a dry run is to do, as plain values: built from the arguments of `vramfit dryrun`, or by another
 //! command that makes one.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Vers
 use vramfit_core::{Bytes, Error, Result};
 
 use super::result_files::ResultFiles;
-use crate::environment::variable;
+use crate::environment::{unicode_variables, variable};
 
 /// What a dry run is to do.
 #[derive(Clone, Debug)]
@@ -48,6 +49,10 @@ pub(crate) struct DryrunSpec {
     pub(crate) callbacks: Option<Callbacks>,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
+    /// The directory that the program runs in, if it is not the current one.
+    pub(crate) directory: Option<PathBuf>,
+    /// Variables of the program's environment that are set, or removed, before anything else is.
+    pub(crate) variables: BTreeMap<String, Option<OsString>>,
     /// JAX's persistent compilation cache for the program, instead of the user's.
     pub(crate) compilation_cache: Option<PathBuf>,
     /// When to kill the program.
@@ -85,12 +90,20 @@ impl SettingsSpec {
     /// # Errors
     /// Those of [`resolve`].
     pub(crate) fn resolve(&self, jax: Version) -> Result<Option<ResolvedSettings>> {
+        self.resolve_with(jax, &variable)
+    }
+
+    fn resolve_with(
+        &self,
+        jax: Version,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Option<ResolvedSettings>> {
         if self.options == Options::default() && !self.repair {
             return Ok(None);
         }
         let target = Target {
             jax: Some(jax),
-            variable: &variable,
+            variable,
             gpu_budgets: &|| Ok(self.gpu_budgets.clone()),
             detailed: true,
             repair: self.repair,
@@ -161,11 +174,42 @@ impl DryrunSpec {
             values: true,
             callbacks: None,
             command,
+            directory: None,
+            variables: BTreeMap::new(),
             compilation_cache: None,
             time_limit: None,
             log: None,
             results: ResultFiles::default(),
         }
+    }
+
+    /// Returns a variable of the environment that the program would have without a dry run.
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+        match self.variables.get(name) {
+            Some(value) => value.clone(),
+            None => std::env::var_os(name),
+        }
+    }
+
+    /// Returns all of them, as far as they are Unicode.
+    pub(super) fn unicode_variables(&self) -> BTreeMap<String, String> {
+        let mut variables: BTreeMap<String, String> = unicode_variables().collect();
+        for (name, value) in &self.variables {
+            match value.as_ref().and_then(|value| value.to_str()) {
+                Some(value) => variables.insert(name.clone(), value.to_owned()),
+                None => variables.remove(name),
+            };
+        }
+        variables
+    }
+
+    /// Resolves the settings of the program's JAX; `None` where there is nothing to do.
+    ///
+    /// # Errors
+    /// Those of [`resolve`].
+    pub(super) fn resolve_settings(&self, jax: Version) -> Result<Option<ResolvedSettings>> {
+        let variable = |name: &str| self.variable(name)?.into_string().ok();
+        self.settings.resolve_with(jax, &variable)
     }
 }
 

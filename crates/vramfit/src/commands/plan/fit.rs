@@ -10,15 +10,15 @@ use vramfit_core::search::Plan;
 use vramfit_core::settings::{GpuBudgets, Options};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::compile_cache::{CompileCache, cache_home};
 use super::search::{self, SearchSpec};
-use super::trial::{DEFAULT_TIME_LIMIT, TrialSpec, create_scratch};
+use super::trial::{DEFAULT_TIME_LIMIT, TrialSpec};
 use super::vary;
 use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, DEFAULT_STEPS, all_moves};
-use crate::commands::dryrun::SettingsSpec;
+use crate::commands::dryrun::{CompileCache, SettingsSpec, cache_home};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
+use crate::scratch::ScratchFolder;
 
 /// Returns the file of a plan with which a program fits; `None` where none was found, which is reported.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn find_fitting_plan(
     context: &Context,
     output: &mut Output,
 ) -> Result<Option<PathBuf>> {
-    let scratch = create_scratch()?;
+    let scratch = ScratchFolder::create()?;
     let path = plan_path(&gpus, &options, command)?;
     let total_bytes = gpus.gpu.total_memory_bytes;
     let trial = TrialSpec {

@@ -4,7 +4,6 @@
 //! its memory. [`search`] finds the rows, [`batch`] the largest value of a number in the command.
 
 mod batch;
-mod compile_cache;
 mod fit;
 mod measuring;
 mod program_edit;
@@ -25,16 +24,16 @@ use vramfit_core::search::{MAX_FRACTION, Moves, Offload};
 use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use self::compile_cache::CompileCache;
 pub(crate) use self::fit::find_fitting_plan;
 use self::search::SearchSpec;
-use self::trial::{TrialSpec, create_scratch};
+use self::trial::TrialSpec;
 use self::vary::Variation;
-use super::dryrun::{SettingsSpec, check_calibration, parse_steps};
+use super::dryrun::{CompileCache, SettingsSpec, check_calibration, parse_steps};
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
+use crate::scratch::ScratchFolder;
 use crate::status::Status;
 
 const DEFAULT_STEPS: u64 = 3;
@@ -223,7 +222,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         report_findings: false,
     };
     settings.resolve(Version::MAX)?;
-    let scratch = create_scratch()?;
+    let scratch = ScratchFolder::create()?;
     let cache = (!args.no_cache).then(CompileCache::open).flatten();
     let trial = TrialSpec {
         time_limit: args.trial_timeout,

@@ -1,23 +1,17 @@
 //! One dry run of the program with a plan applied.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
+use vramfit_core::analysis::RunSummary;
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_core::search::{Plan, PlanSettings, PlanSource, Site, read_sites};
-use vramfit_core::settings::Options;
-use vramfit_core::trace::{ProgramExit, Reader};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Result};
 
-use super::compile_cache::CompileCache;
 use super::program_edit::ProgramEdit;
-use crate::child::signal_name;
-use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, SettingsSpec};
+use crate::commands::dryrun::{self, CompileCache, DryrunSpec, MeasuredRun, SettingsSpec};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
@@ -117,13 +111,6 @@ pub(super) struct StepTime {
     pub(super) host_wait_us: f64,
 }
 
-impl Measurement {
-    /// Says whether a request fails although the pool has as many bytes as the peak.
-    pub(super) fn is_fragmented(&self) -> bool {
-        !self.fits && self.peak_bytes <= self.limit_bytes
-    }
-}
-
 impl StepTime {
     /// Says whether enough of it is known to compare plans.
     pub(super) fn is_comparable(&self) -> bool {
@@ -134,11 +121,8 @@ impl StepTime {
 impl TrialSpec {
     /// Measures a plan.
     ///
-    /// The pool of the dry run has no limit, so that the peak is known also where it does not fit; whether
-    /// it does is found by replaying the same requests through the pool of the GPU.
-    ///
     /// # Errors
-    /// Those of the dry run; what the program printed last is added.
+    /// Those of [`dryrun::measure`].
     pub(super) fn measure(
         &self,
         plan: &Plan,
@@ -157,7 +141,7 @@ impl TrialSpec {
 
     /// Runs the program with all of its sites traced, and returns them.
     pub(super) fn find_sites(&self, context: &Context, output: &Output) -> Result<Vec<Site>> {
-        let folder = create_scratch()?;
+        let folder = ScratchFolder::create()?;
         let file = folder.path().join("sites.jsonl");
         self.execute(&Plan::default(), Some(&file), context, output)?;
         match std::fs::read_to_string(&file) {
@@ -174,21 +158,13 @@ impl TrialSpec {
         context: &Context,
         output: &Output,
     ) -> Result<Measurement> {
-        let folder = create_scratch()?;
-        let (trace, log) = (
-            folder.path().join("run.trace"),
-            folder.path().join("output.log"),
-        );
+        let folder = ScratchFolder::create()?;
         let plan_file = folder.path().join("plan.toml");
         // Settings go to the process, the rest to the package in it.
         let changes_program = Plan {
             settings: PlanSettings::default(),
             ..plan.clone()
         } != Plan::default();
-        let settings = SettingsSpec {
-            options: plan.settings.add_to(&self.settings.options),
-            ..self.settings.clone()
-        };
         if changes_program {
             std::fs::write(&plan_file, plan.to_toml(&PlanSource::default())?)
                 .map_err(|error| cannot_write(&plan_file, error))?;
@@ -197,85 +173,32 @@ impl TrialSpec {
             steps: Some(self.steps),
             step: self.step.clone(),
             calibration: self.calibration.clone(),
-            settings: settings.clone(),
+            settings: SettingsSpec {
+                options: plan.settings.add_to(&self.settings.options),
+                ..self.settings.clone()
+            },
             plan: changes_program.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
             total: self.total(),
             occupied: self.occupied,
-            unlimited: true,
-            compilation_cache: Some(self.cache.directory(self, &settings.options)),
             time_limit: Some(self.time_limit),
-            log: Some(log.clone()),
-            results: ResultFiles {
-                trace: Some(trace.clone()),
-                ..ResultFiles::default()
-            },
             ..DryrunSpec::new(self.gpus.clone(), self.command.clone())
         };
-        dryrun::execute(&spec, context, &mut output.quiet())
-            .map_err(|error| with_output_tail(error, &log))?;
-        self.read(&trace, settings.options)
-            .map_err(|error| with_output_tail(error, &log))
-    }
-
-    /// Reads what a trace has measured.
-    fn read(&self, trace: &Path, options: Options) -> Result<Measurement> {
-        let summary = load_summary(trace)?;
-        let fullest = summary
-            .devices
-            .iter()
-            .max_by_key(|device| device.peak_bytes);
-        let fullest = fullest
-            .filter(|device| device.peak_bytes > 0)
-            .ok_or_else(|| {
-                Error::new(ErrorKind::GpuNotUsed, "the program used no GPU")
-                    .hint("`vramfit doctor` checks whether JAX finds a GPU")
-            })?;
-        if let Some(error) = &summary.uncaught_error {
-            let text = format!("the program failed in the dry run: {}", error.message);
-            return Err(Error::new(ErrorKind::CompilerFailed, text));
-        }
-        if summary.fits().is_none() {
-            let how = match summary.program_exit {
-                Some(ProgramExit {
-                    signal: Some(signal),
-                    ..
-                }) => {
-                    format!("was killed by {}", signal_name(signal))
-                }
-                Some(ProgramExit {
-                    code: Some(code), ..
-                }) => format!("ended with exit code {code}"),
-                _ => "ended".to_owned(),
-            };
-            let text = format!("the program {how} in the dry run, before it was measured");
-            return Err(Error::new(ErrorKind::CompilerFailed, text));
-        }
-        let settings = Settings {
-            gpu: Some(self.gpus.gpu.clone()),
-            options,
-            occupied_bytes: self.occupied.map(|occupied| occupied.0),
+        let cached = DryrunSpec {
+            compilation_cache: Some(self.cache.directory(&spec)),
+            ..spec
         };
-        let (mut fits, mut limit_bytes) = (true, u64::MAX);
-        let mut compiler_limit_bytes = u64::MAX;
-        for path in trace_files(trace) {
-            let file = File::open(&path).map_err(|error| {
-                let message = format!("cannot read the trace `{}`", path.display());
-                Error::new(ErrorKind::Io, message).cause(error)
-            })?;
-            let mut reader = Reader::new(BufReader::new(file))?;
-            let comparison = analysis::compare(&mut reader, &settings)?;
-            fits &= !comparison.after.is_refused();
-            for device in &comparison.after.devices {
-                limit_bytes = limit_bytes.min(device.capacity_bytes);
-                let limit = device.limit().unwrap_or(device.capacity_bytes);
-                compiler_limit_bytes = compiler_limit_bytes.min(limit);
-            }
-        }
-        Ok(Measurement {
-            peak_bytes: fullest.peak_bytes,
-            fits,
-            limit_bytes,
+        dryrun::measure(&cached, context, output).map(Measurement::new)
+    }
+}
+
+impl Measurement {
+    fn new(run: MeasuredRun) -> Self {
+        let summary = &run.summary;
+        Measurement {
+            peak_bytes: run.peak_bytes,
+            fits: run.fits,
+            limit_bytes: run.limit_bytes,
             is_preallocated: summary.header.preallocate,
             time: summary.step_time.as_ref().map(|time| StepTime {
                 low_us: time.low_us,
@@ -283,12 +206,17 @@ impl TrialSpec {
                 unknown_share: time.unknown_share(),
                 host_wait_us: time.host_wait_us,
             }),
-            host_memory_bytes: host_memory_bytes(&summary),
-            xla_remat: XlaRemat::read(&summary, compiler_limit_bytes),
-            largest: largest_at_peak(&summary),
-            edits: ProgramEdit::find(&summary),
+            host_memory_bytes: host_memory_bytes(summary),
+            xla_remat: XlaRemat::read(summary, run.compiler_limit_bytes),
+            largest: largest_at_peak(summary),
+            edits: ProgramEdit::find(summary),
             jax: summary.header.jax.clone(),
-        })
+        }
+    }
+
+    /// Says whether a request fails although the pool has as many bytes as the peak.
+    pub(super) fn is_fragmented(&self) -> bool {
+        !self.fits && self.peak_bytes <= self.limit_bytes
     }
 }
 
@@ -316,23 +244,4 @@ fn largest_at_peak(summary: &RunSummary) -> Vec<(String, u64)> {
     entries.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     entries.truncate(MAX_ENTRIES);
     entries
-}
-
-pub(super) fn create_scratch() -> Result<ScratchFolder> {
-    ScratchFolder::create().map_err(|error| {
-        Error::new(ErrorKind::Io, "cannot create a temporary directory")
-            .cause(error)
-            .hint("set `TMPDIR` to a directory that is writable")
-    })
-}
-
-/// Adds the end of the output of the program, which was not shown.
-fn with_output_tail(error: Error, log: &Path) -> Error {
-    const MAX_LINES: usize = 12;
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    match lines[lines.len().saturating_sub(MAX_LINES)..].join("\n") {
-        tail if tail.is_empty() => error,
-        tail => error.cause(tail),
-    }
 }

@@ -123,7 +123,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         None => Plan::default(),
     };
     let options = plan.settings.add_to(&options);
-    let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
+    let (program, arguments) = command_line::split_program(args.command.clone(), None, context)?;
     let installed = python::find_interpreter(&program, &arguments)
         .and_then(|interpreter| probe(&interpreter, output));
     let settings = resolve(&args.policy, &options, installed.as_ref(), output)?;
@@ -215,7 +215,8 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let interpreter = if args.command.is_empty() {
         context.python.clone().map(Interpreter::bare)
     } else {
-        let (program, arguments) = command_line::split_program(args.command.clone(), context)?;
+        let (program, arguments) =
+            command_line::split_program(args.command.clone(), None, context)?;
         python::find_interpreter(&program, &arguments)
     };
     let installed = interpreter.and_then(|interpreter| probe(&interpreter, output));

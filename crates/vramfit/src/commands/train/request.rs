@@ -111,7 +111,7 @@ impl RequestDir {
                 .cause(error)
                 .hint("set `TMPDIR` to a writable directory")
         };
-        let folder = ScratchFolder::create().map_err(failed)?;
+        let folder = ScratchFolder::create()?;
         let text = serde_json::to_string(request).expect("a request has text keys");
         std::fs::write(folder.path().join("request.json"), text).map_err(failed)?;
         Ok(RequestDir { folder })

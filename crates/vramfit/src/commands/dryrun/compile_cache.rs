@@ -1,5 +1,5 @@
-//! JAX's persistent compilation cache for the dry runs of a search: what two of them have in common is
-//! compiled once, and a search that is repeated compiles nothing.
+//! JAX's persistent compilation cache for dry runs that are repeated: what two of them have in common is
+//! compiled once, and what has not changed is not compiled again.
 //!
 //! JAX's key of a program leaves out the memory that the compiler may plan with, so each amount has a
 //! directory of its own.
@@ -9,9 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use vramfit_core::settings::Options;
-
-use super::trial::TrialSpec;
+use super::spec::DryrunSpec;
 use crate::scratch::ScratchFolder;
 
 /// Above this, programs that were compiled longest ago are removed.
@@ -19,36 +17,36 @@ const MAX_BYTES: u64 = 2 << 30;
 
 /// Where compiled programs are kept.
 #[derive(Clone, Debug)]
-pub(super) struct CompileCache {
+pub(crate) struct CompileCache {
     root: PathBuf,
 }
 
 impl CompileCache {
     /// Returns the user's cache, `$XDG_CACHE_HOME/vramfit/compilations`; `None` where it is not writable.
-    pub(super) fn open() -> Option<Self> {
+    pub(crate) fn open() -> Option<Self> {
         let root = cache_home()?.join("compilations");
         fs::create_dir_all(&root).ok()?;
         remove_oldest(&root, MAX_BYTES);
         Some(CompileCache { root })
     }
 
-    /// Returns one that ends with a search.
-    pub(super) fn temporary(folder: &ScratchFolder) -> Self {
+    /// Returns one that ends with a folder.
+    pub(crate) fn temporary(folder: &ScratchFolder) -> Self {
         CompileCache {
             root: folder.path().to_owned(),
         }
     }
 
-    /// Returns the directory for programs that are compiled for the GPUs of a trial with some options.
-    pub(super) fn directory(&self, trial: &TrialSpec, options: &Options) -> PathBuf {
+    /// Returns the directory for programs that are compiled for the GPUs of a dry run with its settings.
+    pub(crate) fn directory(&self, spec: &DryrunSpec) -> PathBuf {
         let mut key = DefaultHasher::new();
-        let total_bytes = trial.gpus.gpu.total_memory_bytes;
-        (env!("CARGO_PKG_VERSION"), &trial.gpus.gpu.name, total_bytes).hash(&mut key);
-        format!("{options:?}").hash(&mut key);
+        let gpu = &spec.gpus.gpu;
+        (env!("CARGO_PKG_VERSION"), &gpu.name, gpu.total_memory_bytes).hash(&mut key);
+        format!("{:?}", spec.settings.options).hash(&mut key);
         for name in ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"] {
-            std::env::var_os(name).hash(&mut key);
+            spec.variable(name).hash(&mut key);
         }
-        let name = format!("{}-{:016x}", trial.gpus.gpu.name, key.finish());
+        let name = format!("{}-{:016x}", gpu.name, key.finish());
         self.root.join(name)
     }
 }

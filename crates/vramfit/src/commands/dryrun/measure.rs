@@ -1,0 +1,134 @@
+//! A dry run that is measured and not reported: for commands that make many.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
+use vramfit_core::trace::{ProgramExit, Reader};
+use vramfit_core::{Error, ErrorKind, Result};
+
+use super::result_files::ResultFiles;
+use super::spec::DryrunSpec;
+use crate::child::signal_name;
+use crate::context::Context;
+use crate::output::Output;
+use crate::scratch::ScratchFolder;
+
+/// What a dry run has measured.
+#[derive(Clone, Debug)]
+pub(crate) struct MeasuredRun {
+    /// The run, with a pool that has no limit.
+    pub(crate) summary: RunSummary,
+    /// Peak of the fullest GPU, in bytes; also where it does not fit.
+    pub(crate) peak_bytes: u64,
+    /// Whether every request is met on the GPU.
+    pub(crate) fits: bool,
+    /// What the pool can have: its limit, or what others leave of the GPU.
+    pub(crate) limit_bytes: u64,
+    /// What the compiler may plan with.
+    pub(crate) compiler_limit_bytes: u64,
+}
+
+/// Makes a dry run and measures it.
+///
+/// The pool of the dry run has no limit, so that the peak is known also where it does not fit; whether it
+/// does is found by replaying the same requests through the pool of the GPU. The trace is kept where the
+/// spec says so.
+///
+/// # Errors
+/// Those of the dry run, and `compiler-failed` for a program that failed in it; what it printed last is
+/// added.
+pub(crate) fn measure(
+    spec: &DryrunSpec,
+    context: &Context,
+    output: &Output,
+) -> Result<MeasuredRun> {
+    let folder = ScratchFolder::create()?;
+    let log = folder.path().join("output.log");
+    let kept = spec.results.trace.clone();
+    let trace = kept.unwrap_or_else(|| folder.path().join("run.trace"));
+    let spec = DryrunSpec {
+        unlimited: true,
+        log: Some(log.clone()),
+        results: ResultFiles {
+            trace: Some(trace.clone()),
+            force: true,
+            ..ResultFiles::default()
+        },
+        ..spec.clone()
+    };
+    super::execute(&spec, context, &mut output.quiet())
+        .and_then(|_| read(&spec, &trace))
+        .map_err(|error| with_output_tail(error, &log))
+}
+
+/// Reads what a trace has measured.
+fn read(spec: &DryrunSpec, trace: &Path) -> Result<MeasuredRun> {
+    let summary = load_summary(trace)?;
+    let peaks = summary.devices.iter().map(|device| device.peak_bytes);
+    let peak_bytes = peaks.max().filter(|peak| *peak > 0).ok_or_else(|| {
+        Error::new(ErrorKind::GpuNotUsed, "the program used no GPU")
+            .hint("`vramfit doctor` checks whether JAX finds a GPU")
+    })?;
+    if let Some(error) = &summary.uncaught_error {
+        let text = format!("the program failed in the dry run: {}", error.message);
+        return Err(Error::new(ErrorKind::CompilerFailed, text));
+    }
+    if summary.fits().is_none() {
+        let how = describe_exit(summary.program_exit);
+        let text = format!("the program {how} in the dry run, before it was measured");
+        return Err(Error::new(ErrorKind::CompilerFailed, text));
+    }
+    let settings = Settings {
+        gpu: Some(spec.gpus.gpu.clone()),
+        options: spec.settings.options,
+        occupied_bytes: spec.occupied.map(|occupied| occupied.0),
+    };
+    let mut run = MeasuredRun {
+        summary,
+        peak_bytes,
+        fits: true,
+        limit_bytes: u64::MAX,
+        compiler_limit_bytes: u64::MAX,
+    };
+    for path in trace_files(trace) {
+        let file = File::open(&path).map_err(|error| {
+            let message = format!("cannot read the trace `{}`", path.display());
+            Error::new(ErrorKind::Io, message).cause(error)
+        })?;
+        let mut reader = Reader::new(BufReader::new(file))?;
+        let comparison = analysis::compare(&mut reader, &settings)?;
+        run.fits &= !comparison.after.is_refused();
+        for device in &comparison.after.devices {
+            run.limit_bytes = run.limit_bytes.min(device.capacity_bytes);
+            let limit = device.limit().unwrap_or(device.capacity_bytes);
+            run.compiler_limit_bytes = run.compiler_limit_bytes.min(limit);
+        }
+    }
+    Ok(run)
+}
+
+fn describe_exit(exit: Option<ProgramExit>) -> String {
+    match exit {
+        Some(ProgramExit {
+            signal: Some(signal),
+            ..
+        }) => format!("was killed by {}", signal_name(signal)),
+        Some(ProgramExit {
+            code: Some(code), ..
+        }) => format!("ended with exit code {code}"),
+        _ => "ended".to_owned(),
+    }
+}
+
+/// Adds the end of the output of the program, which was not shown.
+fn with_output_tail(error: Error, log: &Path) -> Error {
+    const MAX_LINES: usize = 12;
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    match lines[lines.len().saturating_sub(MAX_LINES)..].join("\n") {
+        tail if tail.is_empty() => error,
+        tail => error.cause(tail),
+    }
+}
