@@ -9,6 +9,7 @@
 //! | [`host`] | what the driver reports about the GPUs of this machine |
 //! | [`published`] | pool statistics that a JAX process publishes |
 //! | [`program`] | compiled programs: memory, aliasing, cost |
+//! | [`check`] | GPU memory that was accepted, and that is needed now |
 //! | [`doctor`] | checks of driver, environment and JAX installation |
 //! | [`lint`] | problems in settings, and fixes |
 //! | [`settings`] | variables and flags that JAX reads |
@@ -24,6 +25,7 @@
 pub mod allocator;
 pub mod analysis;
 pub mod bytes;
+pub mod check;
 pub mod diff;
 pub mod doctor;
 pub mod duration;

@@ -1,0 +1,174 @@
+use super::*;
+use crate::error::ErrorKind;
+
+fn read(text: &str) -> Result<Option<CheckConfig>> {
+    CheckConfig::read(Path::new("vramfit.toml"), text)
+}
+
+fn entries(text: &str) -> Vec<Entry> {
+    read(text).expect("valid").expect("has entries").entries
+}
+
+#[test]
+fn entries_have_the_defaults_of_the_table() {
+    let entries = entries(
+        r#"
+        [check]
+        gpus = ["l4", "h100-80gx8"]
+        tolerance = "1MiB"
+        env = { A = "1", B = "2" }
+
+        [[check.entry]]
+        name = "train"
+        command = "python 'train it.py' --batch 8"
+        max = "20GiB"
+        env = { B = "3" }
+
+        [[check.entry]]
+        name = "step"
+        function = "pkg.model:Model.step"
+        arguments = [{ w = "float32[8,8]" }, "int32[]"]
+        gpus = ["t4"]
+        spare = "5%"
+        tolerance = 0
+        "#,
+    );
+    let train = &entries[0];
+    let Program::Command { words, steps, step } = &train.program else {
+        panic!("a command");
+    };
+    assert_eq!(words, &["python", "train it.py", "--batch", "8"]);
+    assert_eq!((*steps, step.as_deref()), (DEFAULT_STEPS, None));
+    assert_eq!(train.gpus.len(), 2);
+    assert_eq!(train.limits.max, Some(Bytes(20 << 30)));
+    assert_eq!(train.limits.tolerance, Amount::Bytes(1 << 20));
+    assert_eq!(train.env["A"], "1");
+    assert_eq!(train.env["B"], "3");
+    let step = &entries[1];
+    assert_eq!(step.limits.tolerance, Amount::Bytes(0));
+    assert_eq!(step.limits.spare, Some(Amount::Percent(5.0)));
+    assert!(
+        matches!(&step.program, Program::Function { function, .. } if function == "pkg.model:Model.step")
+    );
+}
+
+#[test]
+fn pyproject_has_its_own_table_and_others_are_left_alone() {
+    let file = Path::new("a/pyproject.toml");
+    let entry = "[[tool.vramfit.check.entry]]\nname = \"a\"\ncommand = \"a.py\"\ngpus = [\"t4\"]\n";
+    let text = format!("[project]\nname = \"x\"\n[tool.ruff]\nline-length = 100\n{entry}");
+    let config = CheckConfig::read(file, &text).expect("valid");
+    assert_eq!(config.expect("has entries").entries.len(), 1);
+    assert_eq!(
+        CheckConfig::read(file, "[project]\nname = \"x\"\n").expect("valid"),
+        None
+    );
+    assert_eq!(read("").expect("valid"), None);
+}
+
+#[test]
+fn mistakes_name_the_line_or_the_entry() {
+    let entry = |keys: &str| format!("[[check.entry]]\nname = \"a\"\n{keys}\n");
+    let gpus = "gpus = [\"t4\"]";
+    for (text, kind, part) in [
+        (
+            "[check\n".to_owned(),
+            ErrorKind::InvalidFile,
+            "vramfit.toml:1` is not valid TOML",
+        ),
+        (
+            "[check]\n".to_owned(),
+            ErrorKind::InvalidArgument,
+            "has no entries",
+        ),
+        (
+            "[chek]\n".to_owned(),
+            ErrorKind::InvalidArgument,
+            "unknown key `chek`",
+        ),
+        (
+            entry("comand = 3"),
+            ErrorKind::InvalidArgument,
+            "vramfit.toml:3`: unknown key `comand`",
+        ),
+        (
+            entry("command = 3"),
+            ErrorKind::InvalidArgument,
+            "vramfit.toml:3`",
+        ),
+        (
+            entry("tolerance = \"often\""),
+            ErrorKind::InvalidArgument,
+            "not an amount of memory",
+        ),
+        (
+            entry(gpus),
+            ErrorKind::InvalidArgument,
+            "neither `command` nor `function`",
+        ),
+        (
+            entry("command = \"a\""),
+            ErrorKind::InvalidArgument,
+            "no GPU to measure on",
+        ),
+        (
+            entry("command = \"a\"\ngpus = [\"nope\"]"),
+            ErrorKind::UnknownGpu,
+            "entry `a`",
+        ),
+        (
+            entry("command = \"'a\"\ngpus = [\"t4\"]"),
+            ErrorKind::InvalidArgument,
+            "quote",
+        ),
+        (
+            entry("function = \"a.b\""),
+            ErrorKind::InvalidArgument,
+            "`module:name`",
+        ),
+        (
+            entry("function = \"a:b\"\nsteps = 3"),
+            ErrorKind::InvalidArgument,
+            "`steps`",
+        ),
+        (
+            entry("command = \"a\"\nfunction = \"a:b\""),
+            ErrorKind::InvalidArgument,
+            "both",
+        ),
+        (
+            entry("command = \"a\"\narguments = []"),
+            ErrorKind::InvalidArgument,
+            "`arguments`",
+        ),
+        (
+            entry("command = \"a\"\nsteps = 0"),
+            ErrorKind::InvalidArgument,
+            "`steps` is 0",
+        ),
+        (
+            entry("command = \"a\"\ngpus = [\"t4\"]\nmax = \"5%\""),
+            ErrorKind::InvalidArgument,
+            "`max`",
+        ),
+        (
+            entry("command = \"a\"\ngpus = [\"t4\"]\nfraction = 2.0"),
+            ErrorKind::InvalidArgument,
+            "`fraction`",
+        ),
+        (
+            "[[check.entry]]\nname = \"a b\"\ncommand = \"a\"".to_owned(),
+            ErrorKind::InvalidArgument,
+            "the name is not valid",
+        ),
+        (
+            entry("command = \"a\"\ngpus = [\"t4\"]").repeat(2),
+            ErrorKind::InvalidArgument,
+            "two entries called `a`",
+        ),
+    ] {
+        let error = read(&text).expect_err(part);
+        assert_eq!(error.kind(), kind, "{part}: {error}");
+        assert!(format!("{error}").contains(part), "{part}: {error}");
+    }
+}

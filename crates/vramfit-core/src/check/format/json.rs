@@ -1,0 +1,66 @@
+//! For programs.
+
+use serde_json::{Value, json};
+
+use crate::check::judge::Outcome;
+use crate::check::lock::LockLine;
+use crate::check::report::Row;
+use crate::check::{Amount, CheckReport};
+
+impl CheckReport {
+    /// Returns the JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "schema": 1,
+            "passes": self.passes(),
+            "base": (!self.base.is_empty()).then_some(&self.base),
+            "rows": self.rows.iter().map(|row| row_json(self, row)).collect::<Vec<_>>(),
+            "notes": self.notes,
+        })
+    }
+}
+
+fn row_json(report: &CheckReport, row: &Row) -> Value {
+    let reason = match &row.outcome {
+        Outcome::OverLimit { reason }
+        | Outcome::NotReproducible { reason }
+        | Outcome::Failed { reason } => Some(reason),
+        _ => None,
+    };
+    let id = serde_json::to_value(&row.outcome).unwrap_or_default()["id"].clone();
+    json!({
+        "entry": row.entry,
+        "gpu": row.gpu,
+        "outcome": id,
+        "passes": row.outcome.passes(),
+        "reason": reason,
+        "text": row.summary(),
+        "details": row.details(&report.base),
+        "measured": row.measured.as_ref().map(line_json),
+        "accepted": row.accepted.as_ref().map(line_json),
+        "base": row.base.as_ref().map(line_json),
+        "limit_bytes": row.measured.as_ref().map(|_| row.limit_bytes),
+        "max_bytes": row.limits.max,
+        "tolerance": amount_json(row.limits.tolerance),
+        "growth": row.growth,
+        "accepted_peaks": row.history,
+    })
+}
+
+fn line_json(line: &LockLine) -> Value {
+    json!({
+        "jax": line.key.jax,
+        "plugin": line.plugin,
+        "peak_bytes": line.figures.peak_bytes,
+        "held_bytes": line.figures.held_bytes,
+        "temporary_bytes": line.figures.temporary_bytes,
+        "programs": line.programs,
+    })
+}
+
+fn amount_json(amount: Amount) -> Value {
+    match amount {
+        Amount::Bytes(bytes) => json!({ "bytes": bytes }),
+        Amount::Percent(percent) => json!({ "percent": percent }),
+    }
+}

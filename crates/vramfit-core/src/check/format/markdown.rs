@@ -1,0 +1,88 @@
+//! A summary in Markdown, for a comment or the page of a job.
+
+use crate::bytes::Bytes;
+use crate::check::CheckReport;
+use crate::check::report::{Row, change, signed};
+
+impl CheckReport {
+    /// Returns the summary.
+    pub fn to_markdown(&self) -> String {
+        let headline = match self.passes() {
+            Some(true) => "GPU memory: no growth beyond what was accepted",
+            Some(false) => "GPU memory: the check fails",
+            None => "GPU memory: the answer is not known",
+        };
+        let mut lines = vec![format!("### {headline}"), String::new()];
+        let base = match &*self.base {
+            "" => "merge base",
+            base => base,
+        };
+        lines.push(format!(
+            "| entry | GPU | peak | to accepted | to {} | result |",
+            cell(base)
+        ));
+        lines.push("| --- | --- | ---: | ---: | ---: | --- |".to_owned());
+        lines.extend(self.rows.iter().map(table_line));
+        for problem in self.problems() {
+            lines.push(String::new());
+            lines.push(format!("**{}**", cell(&problem.summary)));
+            if !problem.details.is_empty() {
+                lines.push(String::new());
+                // A fence longer than any in the text cannot be closed by it.
+                lines.push("````text".to_owned());
+                lines.extend(problem.details);
+                lines.push("````".to_owned());
+            }
+        }
+        if let Some(command) = self.update_command() {
+            lines.push(String::new());
+            lines.push(format!("To accept what was measured: `{command}`"));
+        }
+        for note in &self.notes {
+            lines.push(String::new());
+            lines.push(cell(note));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+fn table_line(row: &Row) -> String {
+    let peak = row.measured.as_ref().map(|line| line.figures.peak_bytes);
+    let to = |other: Option<u64>| match (other, peak) {
+        (Some(other), Some(peak)) => signed(change(other, peak)),
+        _ => String::new(),
+    };
+    let of = |line: &Option<_>| {
+        line.as_ref()
+            .map(|line: &crate::check::LockLine| line.figures.peak_bytes)
+    };
+    let result = match row.outcome.passes() {
+        Some(true) => "ok",
+        Some(false) => "**fails**",
+        None => "unknown",
+    };
+    format!(
+        "| {} | {} | {} | {} | {} | {result} |",
+        cell(&row.entry),
+        cell(&row.gpu),
+        peak.map_or_else(String::new, |peak| Bytes(peak).to_string()),
+        to(of(&row.accepted)),
+        to(of(&row.base)),
+    )
+}
+
+/// Escapes what would end a cell or a line, or be read as markup.
+fn cell(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => escaped.push(' '),
+            '|' | '*' | '_' | '<' | '\\' => {
+                escaped.push('\\');
+                escaped.push(c);
+            }
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,125 @@
+use serde_json::Value;
+
+use crate::check::CheckReport;
+use crate::check::report::samples::{grown, of_every_kind};
+
+#[test]
+fn text_says_what_grew_where_and_how_to_accept_it() {
+    let expected = "\
+train on l4: peak 10.0 GiB, 2.0 GiB more than accepted (8.0 GiB)
+  +2.0 GiB  activations: attention.py:214 (attention), bf16[8,12,1024,1024]
+  +4.0 KiB  parameters: params['w'], train.py:9
+  and 1 more lines
+  compared with commit 1a2b3c4
+  code +2.0 GiB, toolchain 0 B (JAX 0.9.2 -> 0.10.2, compiler cuda13-0.9.2 -> cuda13-0.10.2)
+  peaks accepted so far: 7.0 GiB, 8.0 GiB (+14.3 % in all)
+unchanged: eval on l4
+to accept what was measured: vramfit check --update train
+note: `XLA_FLAGS` of the shell is not used
+";
+    assert_eq!(grown().to_text(), expected);
+}
+
+#[test]
+fn an_answer_is_no_before_it_is_unknown() {
+    let mut report = of_every_kind();
+    assert_eq!(report.passes(), Some(false));
+    report
+        .rows
+        .retain(|row| row.outcome.passes() != Some(false));
+    assert_eq!(report.passes(), None);
+    report.rows.retain(|row| row.outcome.passes() == Some(true));
+    assert_eq!(report.passes(), Some(true));
+}
+
+#[test]
+fn annotations_are_a_line_each_at_the_line_that_grew() {
+    let text = grown().to_github_annotations();
+    let start =
+        "::error file=model/attention.py,line=214,title=vramfit%3A train on l4::train on l4: peak";
+    assert!(text.starts_with(start), "{text}");
+    assert!(text.contains("%0A+2.0 GiB"));
+    let all = of_every_kind().to_github_annotations();
+    assert_eq!(all.lines().count(), 7);
+    assert!(all.lines().all(|line| line.starts_with("::")));
+    assert!(all.contains("100%25,%0Aa line: |x|"));
+    // What the branch has accepted passes, and is said.
+    assert!(all.contains("::notice file=vramfit.toml,line=1,title=vramfit%3A accepted on l4"));
+}
+
+#[test]
+fn junit_counts_failures_and_errors() {
+    let xml = of_every_kind().to_junit();
+    assert!(xml.contains("tests=\"10\" failures=\"3\" errors=\"3\""));
+    assert_eq!(xml.matches("<testcase ").count(), 10);
+    assert_eq!(xml.matches("<failure ").count(), 3);
+    assert!(xml.contains("a &quot;quote&quot; &lt;b&gt; &amp; 100%,&#10;a line: |x|"));
+}
+
+#[test]
+fn sarif_names_rule_level_and_place() {
+    let log = grown().to_sarif();
+    let result = &log["runs"][0]["results"][0];
+    assert_eq!(result["ruleId"], "larger");
+    assert_eq!(result["level"], "error");
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "model/attention.py");
+    assert_eq!(place["region"]["startLine"], 214);
+    let rules: Vec<&Value> = log["runs"][0]["tool"]["driver"]["rules"]
+        .as_array()
+        .expect("rules")
+        .iter()
+        .map(|rule| &rule["id"])
+        .collect();
+    let all = of_every_kind().to_sarif();
+    let results = all["runs"][0]["results"]
+        .as_array()
+        .expect("results")
+        .clone();
+    assert_eq!(results.len(), 7);
+    assert!(
+        results
+            .iter()
+            .all(|result| rules.contains(&&result["ruleId"]))
+    );
+}
+
+#[test]
+fn code_quality_fingerprints_stay_and_are_unique() {
+    let prints = |report: &CheckReport| -> Vec<String> {
+        let issues = report.to_code_quality();
+        let issues = issues.as_array().expect("a list").iter();
+        issues
+            .map(|issue| issue["fingerprint"].to_string())
+            .collect()
+    };
+    let first = prints(&of_every_kind());
+    assert_eq!(first, prints(&of_every_kind()));
+    let unique: std::collections::BTreeSet<_> = first.iter().collect();
+    assert_eq!(unique.len(), first.len());
+    assert_eq!(grown().to_code_quality()[0]["severity"], "major");
+}
+
+#[test]
+fn markdown_is_a_table_and_the_problems() {
+    let text = grown().to_markdown();
+    assert!(text.contains("| train | l4 | 10.0 GiB | +2.0 GiB | +2.0 GiB | **fails** |"));
+    assert!(text.contains("| eval | l4 | 8.0 GiB | 0 B | 0 B | ok |"));
+    assert!(text.contains("`vramfit check --update train`"));
+    assert!(
+        of_every_kind()
+            .to_markdown()
+            .contains("\\<b> & 100%, a line: \\|x\\|")
+    );
+}
+
+#[test]
+fn json_has_figures_and_growth_of_each_row() {
+    let json = grown().to_json();
+    assert_eq!(json["passes"], false);
+    let row = &json["rows"][0];
+    assert_eq!(row["outcome"], "larger");
+    assert_eq!(row["measured"]["peak_bytes"], 10u64 << 30);
+    assert_eq!(row["growth"]["lines"][0]["bytes"], 2u64 << 30);
+    assert_eq!(json["rows"][1]["growth"], Value::Null);
+}

@@ -1,0 +1,35 @@
+//! For a terminal.
+
+use crate::check::CheckReport;
+use crate::check::judge::Outcome;
+
+impl CheckReport {
+    /// Returns the text, with a line feed at its end.
+    pub fn to_text(&self) -> String {
+        let mut lines = Vec::new();
+        for problem in self.problems() {
+            lines.push(problem.summary);
+            lines.extend(problem.details.into_iter().map(|line| format!("  {line}")));
+        }
+        let quiet: Vec<_> = self
+            .rows
+            .iter()
+            .filter(|row| row.outcome.passes() == Some(true))
+            .filter(|row| row.accepted_change().is_none_or(|change| change < 0))
+            .collect();
+        let unchanged = quiet.iter().filter(|row| row.outcome == Outcome::Unchanged);
+        let names: Vec<String> = unchanged.map(|row| row.name()).collect();
+        if !names.is_empty() {
+            lines.push(format!("unchanged: {}", names.join(", ")));
+        }
+        let others = quiet.iter().filter(|row| row.outcome != Outcome::Unchanged);
+        lines.extend(others.map(|row| row.summary()));
+        if let Some(command) = self.update_command() {
+            lines.push(format!("to accept what was measured: {command}"));
+        } else if self.rows.iter().any(|row| row.outcome == Outcome::Smaller) {
+            lines.push("to accept the smaller figures: vramfit check --update".to_owned());
+        }
+        lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
+        lines.join("\n") + "\n"
+    }
+}

@@ -1,0 +1,314 @@
+//! What a check found, and the sentences that every output format uses.
+
+use serde::Serialize;
+
+use super::growth::Growth;
+use super::judge::{Limits, Outcome};
+use super::lock::{LOCK_FILE, LockLine};
+use crate::bytes::Bytes;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CheckReport {
+    /// One entry for each entry and GPU, in the order of the configuration.
+    pub rows: Vec<Row>,
+    /// What the branch is compared with beside the lock file, such as `origin/main`; empty without.
+    pub base: String,
+    /// The folder that files are named relative to, with a slash at its end; empty if not known.
+    pub root: String,
+    /// The file with the entries, relative to that folder.
+    pub config_file: String,
+    /// What else is to be known.
+    pub notes: Vec<String>,
+}
+
+/// An entry on a GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Name of the entry.
+    pub entry: String,
+    /// The GPUs, as `NAME` or `NAMExN`.
+    pub gpu: String,
+    /// What is to be said of it.
+    pub outcome: Outcome,
+    /// What was measured; its figures are meaningless where that failed.
+    pub measured: Option<LockLine>,
+    /// What the pool can have.
+    pub limit_bytes: u64,
+    /// What it may need.
+    pub limits: Limits,
+    /// The line of the lock file that it is compared with.
+    pub accepted: Option<LockLine>,
+    /// That line in the lock file of the merge base.
+    pub base: Option<LockLine>,
+    /// Where it needs more.
+    pub growth: Option<Growth>,
+    /// Peaks that were accepted before, the oldest first, up to the current one.
+    pub history: Vec<u64>,
+}
+
+/// Something that a person should look at.
+pub(super) struct Problem<'a> {
+    pub(super) row: &'a Row,
+    pub(super) level: Level,
+    /// One sentence without its full stop.
+    pub(super) summary: String,
+    /// Lines below it.
+    pub(super) details: Vec<String>,
+    /// File and line.
+    pub(super) location: (String, u32),
+}
+
+/// How serious a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    /// The check fails.
+    Error,
+    /// The answer is not known.
+    Warning,
+    /// The check passes.
+    Note,
+}
+
+impl CheckReport {
+    /// Returns whether the check passes; `None` where nothing fails and something is not known.
+    pub fn passes(&self) -> Option<bool> {
+        let answers = || self.rows.iter().map(|row| row.outcome.passes());
+        match answers().any(|answer| answer == Some(false)) {
+            true => Some(false),
+            false => answers().all(|answer| answer == Some(true)).then_some(true),
+        }
+    }
+
+    /// Returns what a person should look at: what fails, what is not known, and growth that the branch
+    /// has accepted.
+    pub(super) fn problems(&self) -> Vec<Problem<'_>> {
+        let rows = self.rows.iter().filter_map(|row| {
+            let level = match row.outcome.passes() {
+                Some(false) => Level::Error,
+                None => Level::Warning,
+                Some(true) if row.accepted_change().is_some_and(|change| change > 0) => Level::Note,
+                Some(true) => return None,
+            };
+            Some(Problem {
+                row,
+                level,
+                summary: row.summary(),
+                details: row.details(&self.base),
+                location: self.location(row),
+            })
+        });
+        rows.collect()
+    }
+
+    /// Returns the line that needs more, relative to the root; else the first of the configuration.
+    fn location(&self, row: &Row) -> (String, u32) {
+        let lines = row.growth.iter().flat_map(|growth| &growth.lines);
+        let places = lines
+            .filter(|line| line.bytes > 0)
+            .filter_map(|line| line.location());
+        let mut inside =
+            places.filter_map(|(file, line)| Some((file.strip_prefix(&*self.root)?, line)));
+        inside.next().filter(|_| !self.root.is_empty()).map_or_else(
+            || (self.config_file.clone(), 1),
+            |(file, line)| (file.to_owned(), line),
+        )
+    }
+
+    /// Returns the command that accepts what was found, if there is something to accept.
+    pub(super) fn update_command(&self) -> Option<String> {
+        let mut entries: Vec<&str> = Vec::new();
+        for row in &self.rows {
+            let is_open = matches!(row.outcome, Outcome::Larger | Outcome::NotAccepted);
+            if is_open && !entries.contains(&&*row.entry) {
+                entries.push(&row.entry);
+            }
+        }
+        (!entries.is_empty()).then(|| format!("vramfit check --update {}", entries.join(" ")))
+    }
+}
+
+impl Row {
+    /// Returns its name.
+    pub fn name(&self) -> String {
+        format!("{} on {}", self.entry, self.gpu)
+    }
+
+    /// Returns by how many bytes the accepted peak differs from that of the merge base; `None` where it
+    /// does not.
+    pub fn accepted_change(&self) -> Option<i128> {
+        let (accepted, base) = (self.accepted.as_ref()?, self.base.as_ref()?);
+        let change = change(base.figures.peak_bytes, accepted.figures.peak_bytes);
+        (change != 0).then_some(change)
+    }
+
+    /// Says what was found, in a sentence without its full stop.
+    pub(super) fn summary(&self) -> String {
+        let name = self.name();
+        let peak = self
+            .measured
+            .as_ref()
+            .map_or(0, |line| line.figures.peak_bytes);
+        let shown = Bytes(peak);
+        match &self.outcome {
+            Outcome::Unchanged => match self.accepted_change() {
+                Some(change) => format!(
+                    "{name}: peak {shown}, {} in this branch, accepted",
+                    signed(change)
+                ),
+                None => format!("{name}: peak {shown}, unchanged"),
+            },
+            Outcome::Smaller => format!("{name}: peak {shown}, smaller than accepted"),
+            Outcome::WithinTolerance => format!(
+                "{name}: peak {shown}, larger than accepted by no more than the tolerance of {}",
+                self.limits.tolerance
+            ),
+            Outcome::NotAccepted => format!(
+                "{name}: peak {shown}; `{LOCK_FILE}` has no line for it, so there is nothing to compare with"
+            ),
+            Outcome::Larger => format!("{name}: {}", self.larger_figures().join("; ")),
+            Outcome::OverLimit { reason } => format!("{name}: {reason}"),
+            Outcome::DoesNotFit => format!(
+                "{name}: does not fit: its peak is {shown}, the pool has {}",
+                Bytes(self.limit_bytes)
+            ),
+            Outcome::NotReproducible { reason } => format!("{name}: not reproducible: {reason}"),
+            Outcome::Failed { reason } => format!("{name}: could not be measured: {reason}"),
+        }
+    }
+
+    /// Describes each figure that is larger than accepted.
+    fn larger_figures(&self) -> Vec<String> {
+        let (Some(measured), Some(accepted)) = (&self.measured, &self.accepted) else {
+            return Vec::new();
+        };
+        let pairs = measured
+            .figures
+            .named()
+            .into_iter()
+            .zip(accepted.figures.named());
+        pairs
+            .filter(|((_, now), (_, before))| now > before)
+            .map(|((name, now), (_, before))| {
+                format!(
+                    "{name} {}, {} more than accepted ({})",
+                    Bytes(now),
+                    Bytes(now - before),
+                    Bytes(before)
+                )
+            })
+            .collect()
+    }
+
+    /// Returns the lines below the summary: what needs more, why, and how it came to be.
+    pub(super) fn details(&self, base: &str) -> Vec<String> {
+        let mut details = Vec::new();
+        if let Some(growth) = &self.growth {
+            details.extend(growth_lines(growth));
+        }
+        if let Some(line) = self.cause_line() {
+            details.push(line);
+        }
+        if let Some(change) = self.accepted_change() {
+            let before = self.base.as_ref().map_or(0, |line| line.figures.peak_bytes);
+            details.push(format!(
+                "accepted in this branch: {} to the {} of {base}",
+                signed(change),
+                Bytes(before)
+            ));
+        }
+        if self.history.len() > 1 {
+            let peaks: Vec<String> = self
+                .history
+                .iter()
+                .map(|peak| Bytes(*peak).to_string())
+                .collect();
+            let (first, last) = (self.history[0], self.history[self.history.len() - 1]);
+            let percent = (last as f64 / first.max(1) as f64 - 1.0) * 100.0;
+            details.push(format!(
+                "peaks accepted so far: {} ({percent:+.1} % in all)",
+                peaks.join(", ")
+            ));
+        }
+        details
+    }
+
+    /// Says whether the program or the toolchain changed.
+    fn cause_line(&self) -> Option<String> {
+        let (measured, accepted) = (self.measured.as_ref()?, self.accepted.as_ref()?);
+        let versions = versions_changed(accepted, measured);
+        let growth = self.growth.as_ref();
+        let shares = growth.and_then(|growth| {
+            let (code, toolchain) = (growth.code_bytes?, growth.toolchain_bytes?);
+            Some(format!(
+                "code {}, toolchain {}",
+                signed(code),
+                signed(toolchain)
+            ))
+        });
+        let unknown = growth.map_or("", |growth| &growth.unknown);
+        match (shares, versions) {
+            (Some(shares), Some(versions)) => Some(format!("{shares} ({versions})")),
+            (Some(shares), None) => Some(shares),
+            (None, Some(versions)) if unknown.is_empty() => Some(versions),
+            (None, Some(versions)) => Some(format!("{versions}; {unknown}")),
+            (None, None) => (!unknown.is_empty()).then(|| unknown.to_owned()),
+        }
+    }
+}
+
+fn growth_lines(growth: &Growth) -> Vec<String> {
+    let changes: Vec<String> = growth.lines.iter().map(|line| signed(line.bytes)).collect();
+    let width = changes.iter().map(String::len).max().unwrap_or(0);
+    let lines = growth.lines.iter().zip(&changes);
+    let mut lines: Vec<String> = lines
+        .map(|(line, change)| {
+            let shape = match &*line.shape {
+                "" => String::new(),
+                shape => format!(", {shape}"),
+            };
+            format!("{change:>width$}  {}: {}{shape}", line.owner, line.name())
+        })
+        .collect();
+    if growth.more_lines > 0 {
+        lines.push(format!("and {} more lines", growth.more_lines));
+    }
+    if !growth.compared_with.is_empty() && !growth.lines.is_empty() {
+        lines.push(format!("compared with {}", growth.compared_with));
+    }
+    lines
+}
+
+/// Names the versions that differ; `None` where they are the same.
+fn versions_changed(accepted: &LockLine, measured: &LockLine) -> Option<String> {
+    let pairs = [
+        ("JAX", &accepted.key.jax, &measured.key.jax),
+        ("compiler", &accepted.plugin, &measured.plugin),
+    ];
+    let changed = pairs.iter().filter(|(_, before, now)| before != now);
+    let texts: Vec<String> = changed
+        .map(|(name, before, now)| format!("{name} {before} -> {now}"))
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
+/// Returns how many bytes B is more than A.
+pub(super) fn change(a: u64, b: u64) -> i128 {
+    i128::from(b) - i128::from(a)
+}
+
+/// Shows a change with its sign.
+pub(super) fn signed(bytes: i128) -> String {
+    let size = Bytes(u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX));
+    match bytes {
+        0 => "0 B".to_owned(),
+        1.. => format!("+{size}"),
+        _ => format!("-{size}"),
+    }
+}
+
+/// Rows of every kind, for the tests of the formats.
+#[cfg(test)]
+#[path = "report_samples.rs"]
+pub(super) mod samples;
