@@ -67,6 +67,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     Dryrun(commands::dryrun::Args),
     Plan(commands::plan::Args),
+    Check(commands::check::Args),
     Run(commands::run::Args),
     Doctor(commands::doctor::Args),
     Top(commands::top::Args),
@@ -99,6 +100,7 @@ impl Cli {
         match self.command {
             Command::Dryrun(args) => commands::dryrun::run(args, context, output),
             Command::Plan(args) => commands::plan::run(&args, context, output),
+            Command::Check(args) => commands::check::run(&args, context, output),
             Command::Run(args) => commands::run::run(&args, context, output),
             Command::Doctor(args) => commands::doctor::run(&args, python_is_named, context, output),
             Command::Top(args) => commands::top::run(&args, output),
@@ -137,6 +139,7 @@ impl Command {
             Command::Dryrun(args) => args.prints_json(),
             Command::Plan(args) => args.prints_json(),
             Command::Doctor(args) => args.prints_json(),
+            Command::Check(args) => args.prints_json(),
             Command::Report(args) => args.prints_json(),
             Command::Replay(args) => args.prints_json(),
             Command::Diff(args) => args.prints_json(),

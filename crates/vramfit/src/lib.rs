@@ -20,6 +20,7 @@ mod environment;
 mod files;
 mod metrics_logs;
 mod output;
+mod parallel;
 mod python;
 mod python_child;
 mod scratch;

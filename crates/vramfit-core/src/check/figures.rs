@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::lock::short_digest;
 use crate::analysis::RunSummary;
 
 /// The bytes of a run that are compared, each of the GPU where they are the most.
@@ -25,6 +26,16 @@ impl Figures {
             held_bytes: largest(&|at| devices[at].steady_state_bytes).unwrap_or(0),
             temporary_bytes: summary.step().map_or(0, |step| step.sizes.temp_bytes),
         }
+    }
+
+    /// Returns a digest of the programs that were executed: of their names, sizes and numbers of devices.
+    pub fn programs_digest(summary: &RunSummary) -> String {
+        let executed = summary.programs.iter().filter(|program| program.calls > 0);
+        let mut texts: Vec<String> = executed
+            .map(|program| format!("{} {} {:?}", program.name, program.devices, program.sizes))
+            .collect();
+        texts.sort();
+        short_digest(&texts.join("\n"))
     }
 
     /// Returns each with its name.

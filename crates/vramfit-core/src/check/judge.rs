@@ -27,6 +27,8 @@ pub enum Outcome {
     Smaller,
     /// A figure is larger than accepted, within the tolerance.
     WithinTolerance,
+    /// Limits are kept, and nothing else was to be compared.
+    WithinLimits,
     /// Limits are kept; there is no accepted figure to compare with.
     NotAccepted,
     /// A figure is larger than accepted.
@@ -54,7 +56,10 @@ impl Outcome {
     /// Returns whether the check passes; `None` where that cannot be told.
     pub fn passes(&self) -> Option<bool> {
         match self {
-            Outcome::Unchanged | Outcome::Smaller | Outcome::WithinTolerance => Some(true),
+            Outcome::Unchanged
+            | Outcome::Smaller
+            | Outcome::WithinTolerance
+            | Outcome::WithinLimits => Some(true),
             Outcome::Larger | Outcome::OverLimit { .. } | Outcome::DoesNotFit => Some(false),
             Outcome::NotAccepted | Outcome::NotReproducible { .. } | Outcome::Failed { .. } => None,
         }

@@ -159,6 +159,7 @@ impl Row {
                 ),
                 None => format!("{name}: peak {shown}, unchanged"),
             },
+            Outcome::WithinLimits => format!("{name}: peak {shown}, within its limits"),
             Outcome::Smaller => format!("{name}: peak {shown}, smaller than accepted"),
             Outcome::WithinTolerance => format!(
                 "{name}: peak {shown}, larger than accepted by no more than the tolerance of {}",

@@ -1,5 +1,6 @@
 //! One file per command: its arguments, and what it does with them.
 
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod diff;

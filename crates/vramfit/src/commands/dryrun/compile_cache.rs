@@ -61,8 +61,8 @@ pub(crate) fn cache_home() -> Option<PathBuf> {
     Some(cache.join("vramfit"))
 }
 
-/// Removes the files that were written first, until the rest is small enough. What cannot be removed stays.
-fn remove_oldest(root: &Path, max_bytes: u64) {
+/// Removes the files in the folders of a folder that were written first, until the rest is small enough. What cannot be removed stays.
+pub(crate) fn remove_oldest(root: &Path, max_bytes: u64) {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     let folders = fs::read_dir(root).into_iter().flatten().flatten();
     for entry in folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten()) {

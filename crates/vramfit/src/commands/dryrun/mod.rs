@@ -16,7 +16,7 @@ mod result_files;
 mod spec;
 mod trace_failure;
 
-pub(crate) use compile_cache::{CompileCache, cache_home};
+pub(crate) use compile_cache::{CompileCache, cache_home, remove_oldest};
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
 pub(crate) use measure::{MeasuredRun, measure};

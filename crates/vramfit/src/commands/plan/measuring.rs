@@ -1,8 +1,6 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use vramfit_core::search::{CostKind, Moves, Plan, Row, Strategy};
 use vramfit_core::settings::{Version, XlaFlags};
@@ -13,6 +11,7 @@ use super::search::{FoundRow, SearchSpec};
 use super::trial::{Measurement, TrialSpec};
 use crate::context::Context;
 use crate::output::Output;
+use crate::parallel::map_parallel;
 
 /// A search under way.
 pub(super) struct Measuring<'a> {
@@ -143,39 +142,18 @@ impl Measuring<'_> {
         self.trials += total;
         let bar = self.output.progress_bar("dry runs");
         let quiet = self.output.quiet();
-        let waiting = Mutex::new(plans.into_iter().enumerate().collect::<VecDeque<_>>());
-        let measured = Mutex::new(Vec::new());
         let done = AtomicUsize::new(0);
-        let lock = |queue: &Mutex<VecDeque<(usize, Plan)>>| {
-            queue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front()
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..self.spec.jobs.min(total) {
-                scope.spawn(|| {
-                    while let Some((index, plan)) =
-                        lock(&waiting).filter(|_| !self.interrupted.load(Ordering::Relaxed))
-                    {
-                        let result = trial.measure(&plan, self.context, &quiet);
-                        let count = done.fetch_add(1, Ordering::Relaxed) + 1;
-                        bar.show(count as u64, 0, total as u64);
-                        let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner);
-                        measured.push((index, plan, result));
-                    }
-                });
+        let measured = map_parallel(plans, self.spec.jobs, |plan| {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return None;
             }
+            let result = trial.measure(&plan, self.context, &quiet);
+            let count = done.fetch_add(1, Ordering::Relaxed) + 1;
+            bar.show(count as u64, 0, total as u64);
+            Some((plan, result))
         });
         bar.remove();
-        let mut measured = measured
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        measured.sort_by_key(|(index, ..)| *index);
         measured
-            .into_iter()
-            .map(|(_, plan, result)| (plan, result))
-            .collect()
     }
 
     /// Measures the program as it is and the rows worth choosing on the other GPUs.

@@ -1,0 +1,148 @@
+//! What a row that grew is compared with: the run that was accepted, and the program of the merge base
+//! compiled with the toolchain of today.
+//!
+//! The accepted bytes are A, the merge base's program with today's toolchain needs C, and the program of
+//! today B. Then `C - A` is what the toolchain takes, and `B - C` what the code does.
+
+use std::path::Path;
+
+use vramfit_core::Error;
+use vramfit_core::check::{Entry, Growth, Lock, LockLine};
+
+use super::config_file::ConfigFile;
+use super::git::{Base, Repository, no_commit_error, short};
+use super::measure::{Measured, Measuring, RowMeasurement};
+use super::trace_store::TraceStore;
+use crate::output::Output;
+
+/// Where earlier runs come from.
+pub(super) struct Baseline<'a> {
+    pub(super) measuring: &'a Measuring<'a>,
+    pub(super) config: &'a ConfigFile,
+    pub(super) repository: Option<&'a Repository>,
+    pub(super) base: Option<&'a Base>,
+    pub(super) store: Option<&'a TraceStore>,
+}
+
+impl Baseline<'_> {
+    /// Returns the lock file of the merge base.
+    pub(super) fn lock(&self, path: &Path) -> Option<Lock> {
+        let text = self.repository?.show(&self.base?.commit, path)?;
+        Lock::parse(&text).ok()
+    }
+
+    /// Finds what a row needs more than accepted, and why.
+    pub(super) fn find_growth(
+        &self,
+        row: &RowMeasurement<'_>,
+        accepted: &LockLine,
+        output: &mut Output,
+    ) -> Option<Growth> {
+        let measured = row.result.as_ref().ok()?;
+        let now = row.summary()?;
+        let total = change(accepted, measured);
+        let is_same_toolchain =
+            accepted.key.jax == measured.line.key.jax && accepted.plugin == measured.line.plugin;
+        let kept = self.store.and_then(|store| store.find(accepted));
+        if let Some(before) = kept.as_ref().filter(|_| is_same_toolchain) {
+            let growth = Growth::find(before, now, "the accepted run".to_owned());
+            return Some(Growth {
+                code_bytes: Some(total),
+                toolchain_bytes: Some(0),
+                ..growth
+            });
+        }
+        output.verbose(&format!(
+            "dry run of an earlier commit for {}",
+            row.entry.name
+        ));
+        let base = match self.measure_base(row, output) {
+            Ok(base) => base,
+            Err(error) => {
+                return Some(Growth {
+                    unknown: unknown_text(is_same_toolchain, &error),
+                    ..Growth::default()
+                });
+            }
+        };
+        let code = i128::from(measured.line.figures.peak_bytes)
+            - i128::from(base.measured.line.figures.peak_bytes);
+        let compared_with = format!("commit {}", short(&base.commit));
+        let by_code = Growth::find(&base.measured.run.summary, now, compared_with);
+        // Where the code needs no more, the lines are those for which the compiler does.
+        let growth = match kept.filter(|_| code == 0 && by_code.lines.is_empty()) {
+            Some(before) => Growth::find(&before, now, "the accepted run".to_owned()),
+            None => by_code,
+        };
+        if is_same_toolchain && base.measured.line.figures != accepted.figures {
+            return Some(Growth {
+                unknown: format!(
+                    "commit {} does not need the accepted bytes either, so the lock file is older than it",
+                    short(&base.commit)
+                ),
+                ..growth
+            });
+        }
+        Some(Growth {
+            code_bytes: Some(code),
+            toolchain_bytes: Some(total - code),
+            ..growth
+        })
+    }
+
+    /// Measures the entry of an earlier commit: of the merge base, or where that is the current commit, of
+    /// the one that changed the lock file last.
+    fn measure_base(
+        &self,
+        row: &RowMeasurement<'_>,
+        output: &Output,
+    ) -> vramfit_core::Result<BaseMeasurement> {
+        let repository = self
+            .repository
+            .ok_or_else(|| Error::invalid_argument("this is no git repository"))?;
+        let lock = self.config.directory.join(vramfit_core::check::LOCK_FILE);
+        let last = || repository.last_change(&lock);
+        let base = self
+            .base
+            .cloned()
+            .or_else(last)
+            .ok_or_else(no_commit_error)?;
+        let checkout = repository.checkout(&base.commit)?;
+        let located = |path: &Path| checkout.locate(path).ok_or_else(no_commit_error);
+        let directory = located(&self.config.directory)?;
+        let then = ConfigFile::find(Some(&located(&self.config.path)?)).ok();
+        // An entry that has changed since is what has changed.
+        let entries = then.iter().flat_map(|file| &file.config.entries);
+        let same = entries.clone().find(|entry| entry.name == row.entry.name);
+        let entry: &Entry = same.unwrap_or(row.entry);
+        let trace = self.measuring.trace_path();
+        let measured = self
+            .measuring
+            .measure(entry, row.gpus, &directory, &trace, output)?;
+        Ok(BaseMeasurement {
+            commit: base.commit,
+            measured,
+        })
+    }
+}
+
+struct BaseMeasurement {
+    commit: String,
+    measured: Measured,
+}
+
+fn change(accepted: &LockLine, measured: &Measured) -> i128 {
+    i128::from(measured.line.figures.peak_bytes) - i128::from(accepted.figures.peak_bytes)
+}
+
+fn unknown_text(is_same_toolchain: bool, error: &Error) -> String {
+    let what = match is_same_toolchain {
+        true => "which lines need more is not known",
+        false => "code and toolchain cannot be told apart",
+    };
+    let cause = error.cause_text().and_then(|cause| cause.lines().last());
+    match cause {
+        Some(cause) => format!("{what}: {} ({cause})", error.message()),
+        None => format!("{what}: {}", error.message()),
+    }
+}

@@ -1,0 +1,323 @@
+//! `vramfit check`: does a change need more GPU memory than was accepted?
+//!
+//! Each entry is measured by dry runs ([`measure`]); `core::check` judges and writes the reports. What
+//! grew is found by a run of the merge base ([`baseline`]).
+
+mod baseline;
+mod config_file;
+mod git;
+mod init;
+mod measure;
+mod trace_store;
+mod update;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow};
+use vramfit_core::duration::parse_duration;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use self::baseline::Baseline;
+use self::config_file::ConfigFile;
+use self::git::Repository;
+use self::measure::{Measuring, RowMeasurement};
+use self::trace_store::TraceStore;
+use super::dryrun::CompileCache;
+use crate::context::Context;
+use crate::files::{cannot_write, is_standard_output, writable, write};
+use crate::output::Output;
+use crate::scratch::ScratchFolder;
+use crate::status::Status;
+
+/// Accepted peaks of earlier commits that are shown.
+const MAX_HISTORY: usize = 8;
+
+/// Check that programs need no more GPU memory than was accepted, on a machine without a GPU
+///
+/// Measures the entries of `vramfit.toml` by dry runs and compares them, to the byte, with the figures in
+/// `vramfit.lock`. Says which line needs more, and whether the code or the toolchain changed.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit check --init
+  vramfit check --update
+  vramfit check
+  vramfit check train --base origin/main --junit gpu-memory.xml
+  vramfit check --workflow github
+
+Exit codes:
+  0  nothing needs more than was accepted
+  1  something does, exceeds a limit, or does not fit
+  2  error, or the answer is unknown
+")]
+pub(crate) struct Args {
+    /// Entries to check; all by default
+    #[arg(value_name = "ENTRY")]
+    entries: Vec<String>,
+    /// File with the entries; by default `vramfit.toml` or `pyproject.toml` here or above
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Write a `vramfit.toml` with the programs that are found here
+    #[arg(long, conflicts_with_all = ["update", "workflow"])]
+    init: bool,
+    /// Accept what is measured: write it to `vramfit.lock`
+    #[arg(long)]
+    update: bool,
+    /// With --update: remove lines of releases of JAX that were not measured
+    #[arg(long, requires = "update")]
+    prune: bool,
+    /// Check limits only, and read no `vramfit.lock`
+    #[arg(long, conflicts_with = "update")]
+    no_lock: bool,
+    /// Branch or commit whose merge base is compared with; found by itself in CI
+    #[arg(long, value_name = "REF")]
+    base: Option<String>,
+    /// Dry runs at the same time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    jobs: u32,
+    /// Time after which what is not measured is unknown
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60m")]
+    timeout: Duration,
+    /// Compile everything anew, and keep nothing of it
+    #[arg(long)]
+    no_cache: bool,
+    /// Print a workflow that runs the check: `github`, `gitlab` or `pre-commit`
+    #[arg(long, value_name = "NAME", conflicts_with = "update")]
+    workflow: Option<Workflow>,
+    /// Write the results as JSON to a file, or to standard output with `-`
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the results as JUnit XML to a file
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the results as SARIF to a file
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// Write the results as GitLab's code quality report to a file
+    #[arg(long, value_name = "FILE")]
+    code_quality: Option<PathBuf>,
+    /// Write a summary in Markdown to a file
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Overwrite existing files
+    #[arg(long)]
+    force: bool,
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        is_standard_output(self.json.as_deref())
+    }
+
+    /// Returns the files that results are written to.
+    fn result_files(&self) -> impl Iterator<Item = &PathBuf> {
+        let json = self.json.iter().filter(|_| !self.prints_json());
+        json.chain(&self.junit)
+            .chain(&self.sarif)
+            .chain(&self.code_quality)
+            .chain(&self.markdown)
+    }
+}
+
+/// Runs `vramfit check`.
+pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+    if let Some(workflow) = args.workflow {
+        output.info(&format!("# {}", workflow.path()));
+        output.data(workflow.text())?;
+        return Ok(Status::Yes);
+    }
+    if args.init {
+        return init::run(args.config.as_deref(), args.force, output);
+    }
+    for path in args.result_files() {
+        writable(path, args.force)?;
+    }
+    let config = ConfigFile::find(args.config.as_deref())?;
+    let entries = config.select(&args.entries)?;
+    let lock_path = config.directory.join(LOCK_FILE);
+    let lock = match args.no_lock {
+        true => Lock::default(),
+        false => read_lock(&lock_path, args.update, output)?,
+    };
+    let repository = Repository::find(&config.directory);
+    let base = match &repository {
+        Some(repository) => repository.base(args.base.as_deref())?,
+        None if args.base.is_some() => {
+            return Err(Error::invalid_argument(
+                "`--base` is given, but this is no git repository",
+            )
+            .hint("omit `--base`; the lock file alone is compared with"));
+        }
+        None => None,
+    };
+
+    let scratch = ScratchFolder::create()?;
+    let cache = (!args.no_cache).then(CompileCache::open).flatten();
+    let measuring = Measuring::new(
+        &config.directory,
+        scratch.path(),
+        cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
+        args.timeout,
+        context,
+    );
+    let store = (!args.no_cache).then(TraceStore::open).flatten();
+    let measured = measuring.measure_all(&entries, &lock, args.jobs as usize, output);
+    if measuring.is_interrupted() {
+        output.info("interrupted; nothing was compared");
+        return Ok(Status::Child(130));
+    }
+    let notes = measuring.notes();
+    if args.update {
+        let update = update::Update {
+            config: &config,
+            path: &lock_path,
+            prune: args.prune,
+            is_partial: !args.entries.is_empty(),
+        };
+        return update.run(lock, &measured, store.as_ref(), output);
+    }
+
+    let mut report = CheckReport {
+        base: base
+            .as_ref()
+            .map_or_else(String::new, |base| base.to_string()),
+        root: repository
+            .as_ref()
+            .map_or_else(String::new, |it| format!("{}/", it.root.display())),
+        config_file: config.relative_path(repository.as_ref()),
+        notes,
+        ..CheckReport::default()
+    };
+    let baseline = Baseline {
+        measuring: &measuring,
+        config: &config,
+        repository: repository.as_ref(),
+        base: base.as_ref(),
+        store: store.as_ref(),
+    };
+    let locks = repository
+        .as_ref()
+        .map_or_else(Vec::new, |it| it.locks(&lock_path));
+    let base_lock = baseline.lock(&lock_path);
+    for row in &measured {
+        let mut shown = row.to_report_row(&lock, args.no_lock);
+        shown.base = base_lock
+            .as_ref()
+            .and_then(|lock| lock.find(&shown.entry, &shown.gpu, row.jax()).cloned());
+        shown.history = history(&locks, &lock, row);
+        match &shown.outcome {
+            Outcome::Larger | Outcome::OverLimit { .. } | Outcome::DoesNotFit => {
+                if let Some(accepted) = &shown.accepted {
+                    shown.growth = baseline.find_growth(row, accepted, output);
+                }
+            }
+            Outcome::Unchanged => {
+                if let (Some(store), Some(line)) = (&store, &shown.accepted) {
+                    store.keep(line, &row.trace);
+                }
+            }
+            _ => {}
+        }
+        report.rows.push(shown);
+    }
+    print_report(args, &report, output)?;
+    Ok(Status::from_answer(report.passes()))
+}
+
+/// Reads the lock file. One that is about to be replaced may be missing, or have lines that cannot be used.
+fn read_lock(path: &std::path::Path, update: bool, output: &mut Output) -> Result<Lock> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && update => {
+            return Ok(Lock::default());
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::io(format!(
+                "there is no `{}`, so there is nothing to compare with",
+                path.display()
+            ))
+            .hint(
+                "run `vramfit check --update` and commit the file, or check limits only: \
+                 `vramfit check --no-lock`",
+            ));
+        }
+        Err(error) => {
+            let shown = path.display();
+            return Err(Error::io(format!("cannot read `{shown}`")).cause(error));
+        }
+    };
+    if !update {
+        return Lock::parse(&text);
+    }
+    let (lock, problems) = Lock::parse_lines(&text)?;
+    for problem in problems {
+        output.info(&format!("replaced: {}", problem.message()));
+    }
+    Ok(lock)
+}
+
+/// Returns the peaks that were accepted for a row, the oldest first; each only once in a row.
+fn history(locks: &[Lock], current: &Lock, row: &RowMeasurement<'_>) -> Vec<u64> {
+    let mut peaks: Vec<u64> = Vec::new();
+    for lock in locks.iter().chain([current]) {
+        let found = lock.find(&row.entry.name, &row.gpu, row.jax());
+        let peak = found.map(|line| line.figures.peak_bytes);
+        peaks.extend(peak.filter(|peak| peaks.last() != Some(peak)));
+    }
+    peaks.split_off(peaks.len().saturating_sub(MAX_HISTORY))
+}
+
+/// Prints the results, and writes the files.
+fn print_report(args: &Args, report: &CheckReport, output: &mut Output) -> Result<()> {
+    match args.prints_json() {
+        true => output.json(&report.to_json())?,
+        false => output.text(&report.to_text())?,
+    }
+    let is_set = |name: &str| std::env::var(name).is_ok_and(|value| value == "true");
+    if is_set("GITHUB_ACTIONS") {
+        output.info(report.to_github_annotations().trim_end());
+        if let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY") {
+            append(&PathBuf::from(path), &report.to_markdown())?;
+        }
+    }
+    let json = args.json.as_ref().filter(|_| !args.prints_json());
+    let files = [
+        (json, pretty(&report.to_json())),
+        (args.junit.as_ref(), report.to_junit()),
+        (args.sarif.as_ref(), pretty(&report.to_sarif())),
+        (
+            args.code_quality.as_ref(),
+            pretty(&report.to_code_quality()),
+        ),
+        (args.markdown.as_ref(), report.to_markdown()),
+    ];
+    for (path, text) in files {
+        if let Some(path) = path {
+            write(path, &text, args.force)?;
+            output.verbose(&format!("{} written", path.display()));
+        }
+    }
+    Ok(())
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// Adds to a file that others write to, too.
+fn append(path: &std::path::Path, text: &str) -> Result<()> {
+    let file = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path);
+    file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+        .map_err(|error| cannot_write(path, error))
+}
+
+/// The error of a git command that failed.
+fn git_error(what: &str, cause: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, what).cause(cause.trim())
+}
