@@ -188,12 +188,12 @@ impl TrialSpec {
             compilation_cache: Some(self.cache.directory(&spec)),
             ..spec
         };
-        dryrun::measure(&cached, context, output).map(Measurement::new)
+        dryrun::measure(&cached, context, output).map(|run| Measurement::new(&run))
     }
 }
 
 impl Measurement {
-    fn new(run: MeasuredRun) -> Self {
+    fn new(run: &MeasuredRun) -> Self {
         let summary = &run.summary;
         Measurement {
             peak_bytes: run.peak_bytes,
