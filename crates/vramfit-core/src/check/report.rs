@@ -109,11 +109,28 @@ impl CheckReport {
             .filter(|line| line.bytes > 0)
             .filter_map(|line| line.location());
         let mut inside =
-            places.filter_map(|(file, line)| Some((file.strip_prefix(&*self.root)?, line)));
-        inside.next().filter(|_| !self.root.is_empty()).map_or_else(
-            || (self.config_file.clone(), 1),
-            |(file, line)| (file.to_owned(), line),
-        )
+            places.filter_map(|(file, line)| Some((self.relative_to_root(file)?, line)));
+        inside
+            .next()
+            .unwrap_or_else(|| (self.config_file.clone(), 1))
+    }
+
+    /// Returns the path of a file of the program, which runs in the folder of the configuration; `None` for
+    /// one outside of the root.
+    fn relative_to_root(&self, file: &str) -> Option<String> {
+        if file.starts_with('/') {
+            let inside = file.strip_prefix(&*self.root)?;
+            return (!self.root.is_empty()).then(|| inside.to_owned());
+        }
+        let folder = self
+            .config_file
+            .rsplit_once('/')
+            .map_or("", |(folder, _)| folder);
+        let file = file.strip_prefix("./").unwrap_or(file);
+        Some(match folder {
+            "" => file.to_owned(),
+            folder => format!("{folder}/{file}"),
+        })
     }
 
     /// Returns the command that accepts what was found, if there is something to accept.
@@ -157,10 +174,13 @@ impl Row {
                     "{name}: peak {shown}, {} in this branch, accepted",
                     signed(change)
                 ),
-                None => format!("{name}: peak {shown}, unchanged"),
+                None => format!("{name}: peak {shown}, unchanged{}", self.versions()),
             },
             Outcome::WithinLimits => format!("{name}: peak {shown}, within its limits"),
-            Outcome::Smaller => format!("{name}: peak {shown}, smaller than accepted"),
+            Outcome::Smaller => format!(
+                "{name}: peak {shown}, smaller than accepted{}",
+                self.versions()
+            ),
             Outcome::WithinTolerance => format!(
                 "{name}: peak {shown}, larger than accepted by no more than the tolerance of {}",
                 self.limits.tolerance
@@ -168,7 +188,11 @@ impl Row {
             Outcome::NotAccepted => format!(
                 "{name}: peak {shown}; `{LOCK_FILE}` has no line for it, so there is nothing to compare with"
             ),
-            Outcome::Larger => format!("{name}: {}", self.larger_figures().join("; ")),
+            Outcome::Larger => match &self.larger_figures()[..] {
+                // The toolchain needs less, which hides what the code needs more.
+                [] => format!("{name}: peak {shown}, but the code needs more than accepted"),
+                figures => format!("{name}: {}", figures.join("; ")),
+            },
             Outcome::OverLimit { reason } => format!("{name}: {reason}"),
             Outcome::DoesNotFit => format!(
                 "{name}: does not fit: its peak is {shown}, the pool has {}",
@@ -176,6 +200,31 @@ impl Row {
             ),
             Outcome::NotReproducible { reason } => format!("{name}: not reproducible: {reason}"),
             Outcome::Failed { reason } => format!("{name}: could not be measured: {reason}"),
+        }
+    }
+
+    /// Says whether the accepted figures are of other versions of JAX or its compiler.
+    pub fn is_of_other_toolchain(&self) -> bool {
+        !self.versions().is_empty()
+    }
+
+    /// Names the versions that differ from those of the accepted figures, to be appended; empty where none
+    /// do.
+    fn versions(&self) -> String {
+        let lines = self.accepted.as_ref().zip(self.measured.as_ref());
+        let changed = lines.and_then(|(accepted, measured)| versions_changed(accepted, measured));
+        changed.map_or_else(String::new, |changed| format!(" ({changed})"))
+    }
+
+    /// Fails the row where its program needs more than before, and only the toolchain hides that.
+    pub fn fail_for_code(&mut self) {
+        let code = self.growth.as_ref().and_then(|growth| growth.code_bytes);
+        let (Some(code), Some(accepted)) = (code, &self.accepted) else {
+            return;
+        };
+        let allowed = self.limits.tolerance.of(accepted.figures.peak_bytes);
+        if self.outcome.passes() == Some(true) && code > i128::from(allowed) {
+            self.outcome = Outcome::Larger;
         }
     }
 

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
-use crate::check::CheckReport;
 use crate::check::report::samples::{grown, of_every_kind};
+use crate::check::{CheckReport, Outcome};
 
 #[test]
 fn text_says_what_grew_where_and_how_to_accept_it() {
@@ -122,4 +122,51 @@ fn json_has_figures_and_growth_of_each_row() {
     assert_eq!(row["measured"]["peak_bytes"], 10u64 << 30);
     assert_eq!(row["growth"]["lines"][0]["bytes"], 2u64 << 30);
     assert_eq!(json["rows"][1]["growth"], Value::Null);
+}
+
+#[test]
+fn files_are_relative_to_the_root() {
+    let mut report = grown();
+    report.config_file = "sub/vramfit.toml".to_owned();
+    let place = |report: &CheckReport| report.problems()[0].location.clone();
+    for (site, expected) in [
+        ("/repo/a/b.py:3 (f)", ("a/b.py", 3)),
+        ("b.py:3 (f)", ("sub/b.py", 3)),
+        ("./b.py:3", ("sub/b.py", 3)),
+        // Nothing in the repository can be pointed at.
+        ("/usr/lib/b.py:3 (f)", ("sub/vramfit.toml", 1)),
+        ("", ("sub/vramfit.toml", 1)),
+    ] {
+        let growth = report.rows[0].growth.as_mut().expect("it grew");
+        growth.lines.truncate(1);
+        growth.lines[0].site = site.to_owned();
+        assert_eq!(
+            place(&report),
+            (expected.0.to_owned(), expected.1),
+            "{site}"
+        );
+    }
+}
+
+#[test]
+fn code_that_needs_more_fails_although_the_toolchain_needs_less() {
+    let mut report = grown();
+    let row = &mut report.rows[0];
+    row.outcome = Outcome::Smaller;
+    if let Some(measured) = &mut row.measured {
+        measured.figures.peak_bytes = 7 << 30;
+    }
+    assert!(row.is_of_other_toolchain());
+    row.fail_for_code();
+    assert_eq!(row.outcome, Outcome::Larger);
+    assert!(
+        report
+            .to_text()
+            .starts_with("train on l4: peak 7.0 GiB, but the code needs more")
+    );
+
+    let row = &mut report.rows[1];
+    row.fail_for_code();
+    assert_eq!(row.outcome, Outcome::Unchanged);
+    assert!(!row.is_of_other_toolchain());
 }

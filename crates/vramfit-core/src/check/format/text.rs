@@ -2,6 +2,7 @@
 
 use crate::check::CheckReport;
 use crate::check::judge::Outcome;
+use crate::check::report::Row;
 
 impl CheckReport {
     /// Returns the text, with a line feed at its end.
@@ -17,17 +18,25 @@ impl CheckReport {
             .filter(|row| row.outcome.passes() == Some(true))
             .filter(|row| row.accepted_change().is_none_or(|change| change < 0))
             .collect();
-        let unchanged = quiet.iter().filter(|row| row.outcome == Outcome::Unchanged);
-        let names: Vec<String> = unchanged.map(|row| row.name()).collect();
+        let is_plain =
+            |row: &&&Row| row.outcome == Outcome::Unchanged && !row.is_of_other_toolchain();
+        let names: Vec<String> = quiet
+            .iter()
+            .filter(is_plain)
+            .map(|row| row.name())
+            .collect();
         if !names.is_empty() {
             lines.push(format!("unchanged: {}", names.join(", ")));
         }
-        let others = quiet.iter().filter(|row| row.outcome != Outcome::Unchanged);
+        let others = quiet.iter().filter(|row| !is_plain(row));
         lines.extend(others.map(|row| row.summary()));
         if let Some(command) = self.update_command() {
             lines.push(format!("to accept what was measured: {command}"));
         } else if self.rows.iter().any(|row| row.outcome == Outcome::Smaller) {
             lines.push("to accept the smaller figures: vramfit check --update".to_owned());
+        } else if self.rows.iter().any(Row::is_of_other_toolchain) {
+            lines
+                .push("to accept the figures of this toolchain: vramfit check --update".to_owned());
         }
         lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
         lines.join("\n") + "\n"

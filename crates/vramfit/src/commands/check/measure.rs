@@ -381,14 +381,24 @@ impl RowMeasurement<'_> {
 
 /// Returns the outcome of what could not be measured, in one line.
 fn failed(error: &Error) -> Outcome {
-    let cause = error
-        .cause_text()
-        .map(|cause| cause.lines().last().unwrap_or_default());
-    let reason = match cause {
+    let reason = match error.cause_text().map(error_line) {
         Some(cause) if !cause.is_empty() => format!("{}: {cause}", error.message()),
         _ => error.message().to_owned(),
     };
     Outcome::Failed { reason }
+}
+
+/// Returns the line of a program's last output that says what went wrong: that of the exception, else the
+/// last.
+pub(super) fn error_line(output: &str) -> &str {
+    let is_exception = |line: &&str| {
+        let kind = line.split(':').next().unwrap_or_default();
+        let is_name = |c: char| c.is_alphanumeric() || "._".contains(c);
+        let ends = ["Error", "Exception", "Interrupt", "Exit"];
+        kind.chars().all(is_name) && ends.iter().any(|end| kind.ends_with(end))
+    };
+    let last = || output.lines().last().unwrap_or_default();
+    output.lines().rev().find(is_exception).unwrap_or_else(last)
 }
 
 /// Returns the name of GPUs in the lock file.
@@ -432,4 +442,20 @@ fn variables(
         }
     }
     variables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_exception_says_what_went_wrong() {
+        let output = "Traceback:\n  File x\nvramfit._errors.InvalidArgumentError: no `a`\nhint: b";
+        assert_eq!(
+            error_line(output),
+            "vramfit._errors.InvalidArgumentError: no `a`"
+        );
+        assert_eq!(error_line("Error in line 3\nlast"), "last");
+        assert_eq!(error_line(""), "");
+    }
 }

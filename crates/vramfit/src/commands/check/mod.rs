@@ -208,18 +208,16 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
             .as_ref()
             .and_then(|lock| lock.find(&shown.entry, &shown.gpu, row.jax()).cloned());
         shown.history = history(&locks, &lock, row);
-        match &shown.outcome {
-            Outcome::Larger | Outcome::OverLimit { .. } | Outcome::DoesNotFit => {
-                if let Some(accepted) = &shown.accepted {
-                    shown.growth = baseline.find_growth(row, accepted, output);
-                }
+        let is_other = shown.is_of_other_toolchain() && shown.outcome != Outcome::Unchanged;
+        if let Some(accepted) = shown.accepted.clone() {
+            if shown.outcome.passes() == Some(false) || is_other {
+                shown.growth = baseline.find_growth(row, &accepted, output);
+                shown.fail_for_code();
+            } else if shown.outcome == Outcome::Unchanged
+                && let Some(store) = &store
+            {
+                store.keep(&accepted, &row.trace);
             }
-            Outcome::Unchanged => {
-                if let (Some(store), Some(line)) = (&store, &shown.accepted) {
-                    store.keep(line, &row.trace);
-                }
-            }
-            _ => {}
         }
         report.rows.push(shown);
     }
@@ -237,7 +235,7 @@ fn read_lock(path: &std::path::Path, update: bool, output: &mut Output) -> Resul
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::io(format!(
                 "there is no `{}`, so there is nothing to compare with",
-                path.display()
+                shown_path(path).display()
             ))
             .hint(
                 "run `vramfit check --update` and commit the file, or check limits only: \
@@ -245,7 +243,7 @@ fn read_lock(path: &std::path::Path, update: bool, output: &mut Output) -> Resul
             ));
         }
         Err(error) => {
-            let shown = path.display();
+            let shown = shown_path(path).display();
             return Err(Error::io(format!("cannot read `{shown}`")).cause(error));
         }
     };
@@ -257,6 +255,12 @@ fn read_lock(path: &std::path::Path, update: bool, output: &mut Output) -> Resul
         output.info(&format!("replaced: {}", problem.message()));
     }
     Ok(lock)
+}
+
+/// Returns a path relative to the current directory, if it lies there.
+fn shown_path(path: &std::path::Path) -> &std::path::Path {
+    let current = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(current).unwrap_or(path)
 }
 
 /// Returns the peaks that were accepted for a row, the oldest first; each only once in a row.
