@@ -87,6 +87,10 @@ matrix: setup ## The same programs on every supported release of JAX (one enviro
 verify-plans: setup ## Plans of twenty programs, against the dry runs that apply them
 	$(BIN)/python scripts/verify_plans.py
 
+.PHONY: verify-check
+verify-check: setup ## Repeated checks never fail, and 1 MiB more is found at any line
+	$(BIN)/python scripts/verify_check.py
+
 .PHONY: foreign
 foreign: setup ## HDF5 files that other packages carry, read beside h5py (fetches 240 MB once)
 	$(BIN)/python scripts/fetch_foreign.py

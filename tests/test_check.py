@@ -137,11 +137,21 @@ def test_growth_names_the_line_and_the_way_to_accept_it(accepted):
     assert lines[-1] == "to accept what was measured: vramfit check --update train"
     updated = accepted.check("--update").stdout
     assert "accepted: train on l4: peak " in updated
-    assert " (+" in updated
+    assert " (was " in updated
     done = accepted.check()
     assert "in this branch, accepted" in done.stdout
     accepted.commit("second")
     assert accepted.check().stdout.startswith("unchanged: train on l4")
+
+
+def test_lines_are_those_of_today_also_from_the_cache(accepted):
+    accepted.write("train.py", GROWN)
+    accepted.check(code=1)
+    # The same programs, which lie in the cache of compiled programs with their lines.
+    accepted.write("train.py", "# One line.\n# Another.\n" + GROWN)
+    done = accepted.check(code=1)
+    assert f"train.py:{GROWN_LINE + 2} (loss)" in done.stdout
+    assert f"train.py:{GROWN_LINE} (loss)" not in done.stdout
 
 
 def test_without_a_cache_the_merge_base_is_run(accepted, tmp_path):

@@ -113,6 +113,42 @@ def test_estimates_come_out_as_written(tmp_path):
     assert done.stdout == "".join(blocks(page, "text")), done.stderr
 
 
+def test_a_pull_request_is_checked_as_written(tmp_path):
+    """Programs and configuration are written, differences applied, and commands run, in order."""
+    page = (ROOT / "docs/guides/ci.md").read_text().split("\n## Tests")[0]
+    environment = clean_environment(
+        XDG_CACHE_HOME=str(tmp_path / "cache"), GIT_CONFIG_GLOBAL=os.devnull, HOME=str(tmp_path)
+    )
+    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def shell(command, text=None):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=project,
+            env=environment,
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return done.stdout.splitlines()
+
+    shell("git init -q -b main; git config user.name a; git config user.email a@example.org")
+    shown = 0
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", page, re.M | re.S):
+        if language in ("python", "toml"):
+            (project / block.split(maxsplit=2)[1]).write_text(block)
+        elif language == "diff":
+            assert shell("git apply", block) == []
+        elif language == "console":
+            for command, *lines in (piece.splitlines() for piece in block.split("$ ")[1:]):
+                assert_shows(shell(command), [*lines, "..."])
+                shown += len(lines)
+    assert shown > 15
+
+
 def test_quickstart_trains_as_written(tmp_path):
     page = (ROOT / "docs/quickstart.md").read_text().split("\n## ")
     [part] = [part for part in page if part.startswith("4. Train")]

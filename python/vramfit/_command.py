@@ -12,7 +12,7 @@ from vramfit import _errors
 from vramfit._errors import VramfitError
 
 # Settings of the caller's process that say which platform it uses; the other one uses a GPU.
-_PLATFORM_VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES")
+PLATFORM_VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES")
 
 
 def run_vramfit(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -21,7 +21,7 @@ def run_vramfit(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     Raises:
         VramfitError: If it ended with an error.
     """
-    variables = {name: text for name, text in os.environ.items() if name not in _PLATFORM_VARIABLES}
+    variables = {name: text for name, text in os.environ.items() if name not in PLATFORM_VARIABLES}
     command = [*python_command("vramfit"), *arguments]
     done = subprocess.run(
         command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True

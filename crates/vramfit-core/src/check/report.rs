@@ -263,7 +263,7 @@ impl Row {
         if let Some(change) = self.accepted_change() {
             let before = self.base.as_ref().map_or(0, |line| line.figures.peak_bytes);
             details.push(format!(
-                "accepted in this branch: {} to the {} of {base}",
+                "accepted in this branch: {}; {base} needs {}",
                 signed(change),
                 Bytes(before)
             ));

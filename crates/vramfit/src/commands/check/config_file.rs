@@ -7,6 +7,7 @@ use vramfit_core::nearest::nearest;
 use vramfit_core::{Error, Result};
 
 use super::git::Repository;
+use super::shown_path;
 
 /// The files that may have entries, in the order in which they are looked for.
 const FILES: [&str; 2] = ["vramfit.toml", "pyproject.toml"];
@@ -51,11 +52,11 @@ impl ConfigFile {
 
     /// Reads a file; `None` where it has no table for entries.
     fn read(path: &Path) -> Result<Option<ConfigFile>> {
-        let shown = path.display();
+        let named = shown_path(path);
+        let shown = named.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::io(format!("cannot read `{shown}`")).cause(error))?;
-        let name = path.file_name().map(Path::new).unwrap_or(path);
-        let Some(config) = CheckConfig::read(name, &text)? else {
+        let Some(config) = CheckConfig::read(named, &text)? else {
             return Ok(None);
         };
         let absolute = std::path::absolute(path)
@@ -82,7 +83,7 @@ impl ConfigFile {
                 let known = entries.iter().map(|entry| &*entry.name);
                 let error = Error::invalid_argument(format!(
                     "`{}` has no entry `{name}`",
-                    self.path.display()
+                    shown_path(&self.path).display()
                 ));
                 return Err(match nearest(name, known.clone()).first() {
                     Some(near) => error.hint(format!("did you mean `{near}`?")),

@@ -130,10 +130,10 @@ fn accepted_text(line: &LockLine, before: Option<&LockLine>) -> String {
         .map(|((name, now), (_, then))| {
             let sign = if now > then { "+" } else { "-" };
             format!(
-                "{name} {} ({sign}{} to {})",
+                "{name} {} (was {}, {sign}{})",
                 Bytes(now),
-                Bytes(now.abs_diff(then)),
-                Bytes(then)
+                Bytes(then),
+                Bytes(now.abs_diff(then))
             )
         })
         .collect();

@@ -102,6 +102,8 @@ impl EnvDelta {
         if let Some(cache) = &spec.compilation_cache {
             delta.set("JAX_COMPILATION_CACHE_DIR", cache);
             delta.set("JAX_ENABLE_COMPILATION_CACHE", "1");
+            // Source lines are part of a compiled program, and those of an older version would be reported.
+            delta.set("JAX_COMPILATION_CACHE_INCLUDE_METADATA_IN_KEY", "1");
             // Small programs, too: most of those that a program runs before its first step are.
             delta.set("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0");
             delta.set("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1");
