@@ -11,7 +11,7 @@ use vramfit_core::check::{Entry, Growth, Lock, LockLine};
 
 use super::config_file::ConfigFile;
 use super::git::{Base, Repository, no_commit_error, short};
-use super::measure::{Measured, Measuring, RowMeasurement, error_line};
+use super::measure::{Measured, Measuring, RowMeasurement, describe_failure};
 use super::trace_store::TraceStore;
 use crate::output::Output;
 
@@ -140,8 +140,5 @@ fn unknown_text(is_same_toolchain: bool, error: &Error) -> String {
         true => "which lines need more is not known",
         false => "code and toolchain cannot be told apart",
     };
-    match error.cause_text().map(error_line) {
-        Some(cause) => format!("{what}: {} ({cause})", error.message()),
-        None => format!("{what}: {}", error.message()),
-    }
+    format!("{what}: {}", describe_failure(error))
 }

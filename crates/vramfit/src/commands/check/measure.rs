@@ -379,26 +379,47 @@ impl RowMeasurement<'_> {
     }
 }
 
-/// Returns the outcome of what could not be measured, in one line.
+/// Returns the outcome of what could not be measured.
 fn failed(error: &Error) -> Outcome {
-    let reason = match error.cause_text().map(error_line) {
-        Some(cause) if !cause.is_empty() => format!("{}: {cause}", error.message()),
-        _ => error.message().to_owned(),
-    };
-    Outcome::Failed { reason }
+    Outcome::Failed {
+        reason: describe_failure(error),
+    }
 }
 
-/// Returns the line of a program's last output that says what went wrong: that of the exception, else the
-/// last.
-pub(super) fn error_line(output: &str) -> &str {
-    let is_exception = |line: &&str| {
-        let kind = line.split(':').next().unwrap_or_default();
-        let is_name = |c: char| c.is_alphanumeric() || "._".contains(c);
-        let ends = ["Error", "Exception", "Interrupt", "Exit"];
-        kind.chars().all(is_name) && ends.iter().any(|end| kind.ends_with(end))
+/// Describes an error of a dry run in one line: with the exception of the program, or what it printed last
+/// before it ended by itself.
+pub(super) fn describe_failure(error: &Error) -> String {
+    let message = error.message();
+    let Some(output) = error.cause_text() else {
+        return message.to_owned();
     };
-    let last = || output.lines().last().unwrap_or_default();
-    output.lines().rev().find(is_exception).unwrap_or_else(last)
+    let last = || {
+        output
+            .lines()
+            .last()
+            .filter(|_| message.contains("exit code"))
+    };
+    let line = output
+        .lines()
+        .rev()
+        .find(|line| is_exception(line))
+        .or_else(last);
+    let Some(line) = line.map(str::trim).filter(|line| !line.is_empty()) else {
+        return message.to_owned();
+    };
+    // The message of an exception that nothing caught is known already, without its class.
+    match message.split_once(": ") {
+        Some((head, tail)) if line.ends_with(tail) => format!("{head}: {line}"),
+        _ => format!("{message}: {line}"),
+    }
+}
+
+/// Says whether a line is the last of a Python traceback.
+fn is_exception(line: &str) -> bool {
+    let kind = line.split(':').next().unwrap_or_default();
+    let is_name = |c: char| c.is_alphanumeric() || "._".contains(c);
+    let ends = ["Error", "Exception", "Interrupt", "Exit"];
+    kind.chars().all(is_name) && ends.iter().any(|end| kind.ends_with(end))
 }
 
 /// Returns the name of GPUs in the lock file.
@@ -449,13 +470,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_of_the_exception_says_what_went_wrong() {
+    fn a_failure_names_the_exception_once() {
+        let described = |message: &str, output: &str| {
+            describe_failure(&Error::new(ErrorKind::CompilerFailed, message).cause(output))
+        };
         let output = "Traceback:\n  File x\nvramfit._errors.InvalidArgumentError: no `a`\nhint: b";
+        let exception = "vramfit._errors.InvalidArgumentError: no `a`";
         assert_eq!(
-            error_line(output),
-            "vramfit._errors.InvalidArgumentError: no `a`"
+            described("it failed", output),
+            format!("it failed: {exception}")
         );
-        assert_eq!(error_line("Error in line 3\nlast"), "last");
-        assert_eq!(error_line(""), "");
+        assert_eq!(
+            described("it failed: no `a`", output),
+            format!("it failed: {exception}")
+        );
+        assert_eq!(
+            described("it ended with exit code 2", "a\nlast"),
+            "it ended with exit code 2: last"
+        );
+        assert_eq!(
+            described("it never used the GPU", "Error in line 3\nlast"),
+            "it never used the GPU"
+        );
     }
 }

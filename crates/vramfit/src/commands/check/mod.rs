@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["update", "workflow"])]
     init: bool,
     /// Accept what is measured: write it to `vramfit.lock`
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "junit", "sarif", "code_quality", "markdown"])]
     update: bool,
     /// With --update: remove lines of releases of JAX that were not measured
     #[arg(long, requires = "update")]
