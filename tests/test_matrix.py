@@ -5,11 +5,14 @@ those that need a newer Python where there is one.
 """
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from checking import GROWN, GROWN_LINE, PROGRAM, Project
 from conftest import clean_environment
 from on_gpu import environment
 
@@ -68,6 +71,54 @@ def test_plan(release, tmp_path):
     # A stack of 16 x 64 MiB.
     assert peaks[0] == kept
     assert peaks[1] <= kept - (14 * 64 << 20)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("release", RELEASES)
+def test_code_and_toolchain_are_told_apart(release, tmp_path):
+    """A change of the program and of JAX at once: what each takes is that of a dry run with one."""
+    command = ROOT / ".cache" / "matrix" / f"jax-{release}" / "command.json"
+    old = shlex.join(json.loads(command.read_text()))
+    (tmp_path / "project").mkdir()
+    project = Project(tmp_path / "project", tmp_path / "cache")
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    path = {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+
+    def use(interpreter):
+        (bin_folder / "python").write_text(f'#!/bin/sh\nexec {interpreter} "$@"\n')
+        (bin_folder / "python").chmod(0o755)
+
+    def peak():
+        """Return the peak of the program by a dry run that has nothing to do with a check."""
+        arguments = ["dryrun", "--full", "--gpu", "l4", "--steps", "3", "--json", "-", "--"]
+        answer = vramfit(*arguments, bin_folder / "python", project.folder / "train.py")
+        return answer["peak_bytes"]
+
+    project.write("train.py", PROGRAM)
+    project.write("vramfit.toml", project.entry(command=["python", "train.py"]))
+    project.git("init", "-q", "-b", "main")
+    use(old)
+    project.check("--update", env=path)
+    project.commit("first")
+    accepted = peak()
+    use(sys.executable)
+    upgraded = peak()
+    project.git("checkout", "-q", "-b", "branch")
+    project.write("train.py", GROWN)
+    project.commit("second")
+    now = peak()
+    assert now > upgraded
+    [row] = project.rows(code=1, env=path)
+    assert row["accepted"]["peak_bytes"] == accepted
+    assert row["measured"]["peak_bytes"] == now
+    assert row["growth"]["code_bytes"] == now - upgraded
+    assert row["growth"]["toolchain_bytes"] == upgraded - accepted
+    assert any(f"train.py:{GROWN_LINE} " in line["site"] for line in row["growth"]["lines"])
+    assert f"JAX {row['accepted']['jax']} -> " in " ".join(row["details"])
+    # The lock file of the new release has no line of the old one.
+    project.check("--update", "--prune", env=path)
+    assert project.lock().count("\ntrain l4 ") == 1
 
 
 def vramfit(*arguments):
