@@ -20,6 +20,8 @@ pub struct Growth {
     pub unknown: String,
     /// What the lines are compared with, such as `commit 1a2b3c4`.
     pub compared_with: String,
+    /// The program with the peak; empty where the peak is between programs.
+    pub program: String,
     /// Lines that need more or less, the largest change first.
     pub lines: Vec<ChangedLine>,
     /// How many more lines changed.
@@ -77,7 +79,8 @@ impl ChangedLine {
 impl Growth {
     /// Finds the lines that need more in run `after` than in run `before`.
     pub fn find(before: &RunSummary, after: &RunSummary, compared_with: String) -> Self {
-        let mut lines = at_peak(&diff_runs(before, after));
+        let difference = diff_runs(before, after);
+        let mut lines = at_peak(&difference);
         if lines.iter().all(|line| line.bytes <= 0) {
             lines = between_steps(before, after);
         }
@@ -86,6 +89,7 @@ impl Growth {
         lines.truncate(MAX_LINES);
         Growth {
             compared_with,
+            program: difference.b.program,
             lines,
             more_lines,
             ..Growth::default()

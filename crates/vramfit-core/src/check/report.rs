@@ -325,7 +325,11 @@ fn growth_lines(growth: &Growth) -> Vec<String> {
         lines.push(format!("and {} more lines", growth.more_lines));
     }
     if !growth.compared_with.is_empty() && !growth.lines.is_empty() {
-        lines.push(format!("compared with {}", growth.compared_with));
+        let program = match &*growth.program {
+            "" => String::new(),
+            program => format!("peak in `{program}`, "),
+        };
+        lines.push(format!("{program}compared with {}", growth.compared_with));
     }
     lines
 }

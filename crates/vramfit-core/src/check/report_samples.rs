@@ -67,6 +67,7 @@ pub(in crate::check) fn grown() -> CheckReport {
         code_bytes: Some(i128::from(2 * GIB)),
         toolchain_bytes: Some(0),
         compared_with: "commit 1a2b3c4".to_owned(),
+        program: "jit_step".to_owned(),
         lines: lines.into(),
         more_lines: 1,
         ..Growth::default()

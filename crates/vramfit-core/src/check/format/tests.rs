@@ -10,7 +10,7 @@ train on l4: peak 10.0 GiB, 2.0 GiB more than accepted (8.0 GiB)
   +2.0 GiB  activations: attention.py:214 (attention), bf16[8,12,1024,1024]
   +4.0 KiB  parameters: params['w'], train.py:9
   and 1 more lines
-  compared with commit 1a2b3c4
+  peak in `jit_step`, compared with commit 1a2b3c4
   code +2.0 GiB, toolchain 0 B (JAX 0.9.2 -> 0.10.2, compiler cuda13-0.9.2 -> cuda13-0.10.2)
   peaks accepted so far: 7.0 GiB, 8.0 GiB (+14.3 % in all)
 unchanged: eval on l4
