@@ -66,6 +66,19 @@ impl Outcome {
     }
 }
 
+/// Returns whether all pass; `None` where none fails and something is not known.
+pub fn combine_answers(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut all = Some(true);
+    for answer in answers {
+        match answer {
+            Some(false) => return Some(false),
+            None => all = None,
+            Some(true) => {}
+        }
+    }
+    all
+}
+
 /// Judges measured figures.
 ///
 /// `fits` says whether every request would be met, `limit_bytes` what the pool can have.

@@ -26,7 +26,7 @@ pub use amount::Amount;
 pub use config::{CheckConfig, Entry, Program, find_table};
 pub use figures::Figures;
 pub use growth::{ChangedLine, Growth};
-pub use judge::{Limits, Outcome, judge};
+pub use judge::{Limits, Outcome, combine_answers, judge};
 pub use lock::{LOCK_FILE, Lock, LockKey, LockLine};
 pub use report::{CheckReport, Row};
 pub use workflow::Workflow;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::growth::Growth;
-use super::judge::{Limits, Outcome};
+use super::judge::{Limits, Outcome, combine_answers};
 use super::lock::{LOCK_FILE, LockLine};
 use crate::bytes::Bytes;
 
@@ -74,11 +74,7 @@ pub(super) enum Level {
 impl CheckReport {
     /// Returns whether the check passes; `None` where nothing fails and something is not known.
     pub fn passes(&self) -> Option<bool> {
-        let answers = || self.rows.iter().map(|row| row.outcome.passes());
-        match answers().any(|answer| answer == Some(false)) {
-            true => Some(false),
-            false => answers().all(|answer| answer == Some(true)).then_some(true),
-        }
+        combine_answers(self.rows.iter().map(|row| row.outcome.passes()))
     }
 
     /// Returns what a person should look at: what fails, what is not known, and growth that the branch

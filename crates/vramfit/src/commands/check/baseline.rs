@@ -11,7 +11,8 @@ use vramfit_core::check::{Entry, Growth, Lock, LockLine};
 
 use super::config_file::ConfigFile;
 use super::git::{Base, Repository, no_commit_error, short};
-use super::measure::{Measured, Measuring, RowMeasurement, describe_failure};
+use super::measure::Measuring;
+use super::row::{Measured, RowMeasurement, describe_failure};
 use super::trace_store::TraceStore;
 use crate::output::Output;
 

@@ -1,6 +1,5 @@
 //! Measures entries by dry runs in a clean environment.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,37 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::SIGINT;
-use vramfit_core::analysis::RunSummary;
-use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Outcome, Program, Row, judge};
+use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::{GpuBudgets, Options};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Error, ErrorKind, Result};
 
+use super::environment::{cleared_variables, program_variables};
+use super::row::{Measured, RowMeasurement};
 use crate::command_line;
-use crate::commands::dryrun::{
-    self, CompileCache, DryrunSpec, MeasuredRun, ResultFiles, SettingsSpec,
-};
+use crate::commands::dryrun::{self, CompileCache, DryrunSpec, ResultFiles, SettingsSpec};
 use crate::context::Context;
-use crate::environment::unicode_variables;
 use crate::output::Output;
 use crate::parallel::map_parallel;
 use crate::python::{find_interpreter, query};
-
-/// The beginnings of names of variables that change what a program needs. They are those of a machine, not
-/// of the program; an entry sets its own with `env`.
-const CLEARED: [&str; 8] = [
-    "CUDA_VISIBLE_DEVICES",
-    "JAX_",
-    "NVIDIA_TF32_OVERRIDE",
-    "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
-    "TF_FORCE_UNIFIED_MEMORY",
-    "TF_GPU_ALLOCATOR",
-    "VRAMFIT_UNLIMITED",
-    "XLA_",
-];
-
-/// The order of sets of texts in Python, which may decide about the order of a program's parameters.
-const HASH_SEED: &str = "PYTHONHASHSEED";
 
 /// What all dry runs of a check have in common.
 pub(super) struct Measuring<'a> {
@@ -52,25 +33,6 @@ pub(super) struct Measuring<'a> {
     context: &'a Context,
     interrupted: Arc<AtomicBool>,
     runs: AtomicUsize,
-}
-
-/// What an entry came to on a GPU.
-pub(super) struct RowMeasurement<'a> {
-    pub(super) entry: &'a Entry,
-    /// The GPUs, as `NAME` or `NAMExN`.
-    pub(super) gpu: String,
-    pub(super) gpus: &'a GpuSelection,
-    pub(super) result: Result<Measured>,
-    /// Its trace.
-    pub(super) trace: PathBuf,
-}
-
-/// What was measured.
-pub(super) struct Measured {
-    pub(super) line: LockLine,
-    pub(super) run: MeasuredRun,
-    /// What a second run of the same program came to, where it was made.
-    pub(super) again: Option<Figures>,
 }
 
 impl<'a> Measuring<'a> {
@@ -235,7 +197,7 @@ impl<'a> Measuring<'a> {
             steps,
             step,
             directory: Some(directory.to_owned()),
-            variables: variables(entry, directory, directory != self.directory),
+            variables: program_variables(entry, directory, directory != self.directory),
             settings: SettingsSpec {
                 options: Options {
                     fraction: entry.fraction,
@@ -290,207 +252,10 @@ impl<'a> Measuring<'a> {
     }
 }
 
-impl RowMeasurement<'_> {
-    /// Returns the release of JAX that the program used; empty where it could not be measured.
-    pub(super) fn jax(&self) -> &str {
-        self.result
-            .as_ref()
-            .map_or("", |measured| &*measured.line.key.jax)
-    }
-
-    /// Returns the run, if it was measured.
-    pub(super) fn summary(&self) -> Option<&RunSummary> {
-        self.result
-            .as_ref()
-            .ok()
-            .map(|measured| &measured.run.summary)
-    }
-
-    /// Judges the row.
-    pub(super) fn to_report_row(&self, lock: &Lock, no_lock: bool) -> Row {
-        let found = lock.find(&self.entry.name, &self.gpu, self.jax());
-        let (outcome, limit_bytes) = match &self.result {
-            Err(error) => (failed(error), 0),
-            Ok(measured) => {
-                let outcome = self.judge(measured, found.map(|line| &line.figures));
-                let outcome = match outcome {
-                    Outcome::NotAccepted if no_lock => Outcome::WithinLimits,
-                    outcome => outcome,
-                };
-                (outcome, measured.run.limit_bytes)
-            }
-        };
-        Row {
-            entry: self.entry.name.clone(),
-            gpu: self.gpu.clone(),
-            outcome,
-            measured: self
-                .result
-                .as_ref()
-                .ok()
-                .map(|measured| measured.line.clone()),
-            limit_bytes,
-            limits: self.entry.limits,
-            accepted: found.cloned(),
-            base: None,
-            growth: None,
-            history: Vec::new(),
-        }
-    }
-
-    /// Judges what was measured. Two runs that differ by more than the tolerance cannot be compared.
-    pub(super) fn judge(&self, measured: &Measured, accepted: Option<&Figures>) -> Outcome {
-        let judge = |figures| {
-            let run = &measured.run;
-            judge(
-                figures,
-                run.fits,
-                run.limit_bytes,
-                accepted,
-                &self.entry.limits,
-            )
-        };
-        let first = judge(&measured.line.figures);
-        let Some(again) = &measured.again else {
-            return first;
-        };
-        let is_kept = |outcome: &Outcome| outcome.passes() == Some(true);
-        if again == &measured.line.figures || is_kept(&first) && is_kept(&judge(again)) {
-            return first;
-        }
-        let pairs = measured.line.figures.named().into_iter().zip(again.named());
-        let tolerance = self.entry.limits.tolerance;
-        let differing: Vec<String> = pairs
-            .filter(|((_, a), (_, b))| a.abs_diff(*b) > tolerance.of(*a))
-            .map(|((name, a), (_, b))| {
-                format!(
-                    "{name} {} ({a} bytes), then {} ({b} bytes)",
-                    Bytes(a),
-                    Bytes(b)
-                )
-            })
-            .collect();
-        match differing.is_empty() {
-            true => first,
-            false => Outcome::NotReproducible {
-                reason: differing.join("; "),
-            },
-        }
-    }
-}
-
-/// Returns the outcome of what could not be measured.
-fn failed(error: &Error) -> Outcome {
-    Outcome::Failed {
-        reason: describe_failure(error),
-    }
-}
-
-/// Describes an error of a dry run in one line: with the exception of the program, or what it printed last
-/// before it ended by itself.
-pub(super) fn describe_failure(error: &Error) -> String {
-    let message = error.message();
-    let Some(output) = error.cause_text() else {
-        return message.to_owned();
-    };
-    let last = || {
-        output
-            .lines()
-            .last()
-            .filter(|_| message.contains("exit code"))
-    };
-    let line = output
-        .lines()
-        .rev()
-        .find(|line| is_exception(line))
-        .or_else(last);
-    let Some(line) = line.map(str::trim).filter(|line| !line.is_empty()) else {
-        return message.to_owned();
-    };
-    // The message of an exception that nothing caught is known already, without its class.
-    match message.split_once(": ") {
-        Some((head, tail)) if line.ends_with(tail) => format!("{head}: {line}"),
-        _ => format!("{message}: {line}"),
-    }
-}
-
-/// Says whether a line is the last of a Python traceback.
-fn is_exception(line: &str) -> bool {
-    let kind = line.split(':').next().unwrap_or_default();
-    let is_name = |c: char| c.is_alphanumeric() || "._".contains(c);
-    let ends = ["Error", "Exception", "Interrupt", "Exit"];
-    kind.chars().all(is_name) && ends.iter().any(|end| kind.ends_with(end))
-}
-
 /// Returns the name of GPUs in the lock file.
 pub(super) fn gpu_name(gpus: &GpuSelection) -> String {
     match gpus.count {
         1 => gpus.gpu.name.clone(),
         count => format!("{}x{count}", gpus.gpu.name),
-    }
-}
-
-/// Returns the variables of this process that are not passed on.
-fn cleared_variables() -> impl Iterator<Item = String> {
-    let names = unicode_variables().map(|(name, _)| name);
-    names.filter(|name| CLEARED.iter().any(|start| name.starts_with(start)))
-}
-
-/// Returns the changes to the environment of an entry's program. What is checked out elsewhere is imported
-/// from there, and not from where it is installed.
-fn variables(
-    entry: &Entry,
-    directory: &Path,
-    is_elsewhere: bool,
-) -> BTreeMap<String, Option<OsString>> {
-    let mut variables: BTreeMap<String, Option<OsString>> =
-        cleared_variables().map(|name| (name, None)).collect();
-    variables.insert(HASH_SEED.to_owned(), Some("0".into()));
-    let own = entry.env.iter();
-    variables.extend(own.map(|(name, value)| (name.clone(), Some(value.into()))));
-    if is_elsewhere {
-        let name = "PYTHONPATH";
-        let before = match variables.get(name) {
-            Some(value) => value.clone(),
-            None => std::env::var_os(name),
-        };
-        let folders = [directory.to_owned(), directory.join("src")];
-        let before = before.unwrap_or_default();
-        let before = std::env::split_paths(&before).filter(|path| !path.as_os_str().is_empty());
-        let folders = folders.into_iter().filter(|folder| folder.is_dir());
-        if let Ok(path) = std::env::join_paths(folders.chain(before)) {
-            variables.insert(name.to_owned(), Some(path));
-        }
-    }
-    variables
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_names_the_exception_once() {
-        let described = |message: &str, output: &str| {
-            describe_failure(&Error::new(ErrorKind::CompilerFailed, message).cause(output))
-        };
-        let output = "Traceback:\n  File x\nvramfit._errors.InvalidArgumentError: no `a`\nhint: b";
-        let exception = "vramfit._errors.InvalidArgumentError: no `a`";
-        assert_eq!(
-            described("it failed", output),
-            format!("it failed: {exception}")
-        );
-        assert_eq!(
-            described("it failed: no `a`", output),
-            format!("it failed: {exception}")
-        );
-        assert_eq!(
-            described("it ended with exit code 2", "a\nlast"),
-            "it ended with exit code 2: last"
-        );
-        assert_eq!(
-            described("it never used the GPU", "Error in line 3\nlast"),
-            "it never used the GPU"
-        );
     }
 }

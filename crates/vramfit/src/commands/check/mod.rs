@@ -5,9 +5,11 @@
 
 mod baseline;
 mod config_file;
+mod environment;
 mod git;
 mod init;
 mod measure;
+mod row;
 mod trace_store;
 mod update;
 
@@ -22,7 +24,8 @@ use vramfit_core::{Error, ErrorKind, Result};
 use self::baseline::Baseline;
 use self::config_file::ConfigFile;
 use self::git::Repository;
-use self::measure::{Measuring, RowMeasurement};
+use self::measure::Measuring;
+use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
 use super::dryrun::CompileCache;
 use crate::context::Context;

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome};
+use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, combine_answers};
 use vramfit_core::{Bytes, Result};
 
 use super::config_file::ConfigFile;
-use super::measure::RowMeasurement;
+use super::measure::gpu_name;
+use super::row::RowMeasurement;
 use super::trace_store::TraceStore;
 use crate::files::write;
 use crate::output::Output;
@@ -32,7 +33,7 @@ impl Update<'_> {
         output: &mut Output,
     ) -> Result<Status> {
         let mut lines = Vec::new();
-        let mut answer = Some(true);
+        let mut answers = Vec::new();
         for row in rows {
             let outcome = row.to_report_row(&Lock::default(), false).outcome;
             let Some(measured) = row
@@ -41,12 +42,7 @@ impl Update<'_> {
                 .ok()
                 .filter(|_| outcome == Outcome::NotAccepted)
             else {
-                answer = answer
-                    .and(outcome.passes())
-                    .filter(|_| answer != Some(false));
-                if outcome.passes() == Some(false) {
-                    answer = Some(false);
-                }
+                answers.push(outcome.passes());
                 lines.push(format!("not accepted: {}", describe(row, &outcome)));
                 continue;
             };
@@ -62,6 +58,7 @@ impl Update<'_> {
                 store.keep(line, &row.trace);
             }
         }
+        let answer = combine_answers(answers.into_iter());
         let removed = lock.remove_unless(|line| self.is_kept(line, rows));
         lines.extend(removed.iter().map(|line| {
             let key = &line.key;
@@ -87,7 +84,7 @@ impl Update<'_> {
     fn is_kept(&self, line: &LockLine, rows: &[RowMeasurement<'_>]) -> bool {
         let entries = &self.config.config.entries;
         let exists = entries.iter().any(|entry| {
-            let mut gpus = entry.gpus.iter().map(super::measure::gpu_name);
+            let mut gpus = entry.gpus.iter().map(gpu_name);
             entry.name == line.key.entry && gpus.any(|gpu| gpu == line.key.gpu)
         });
         let mut of_this = rows.iter().filter(|row| is_of(line, row));

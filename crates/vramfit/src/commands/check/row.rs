@@ -1,0 +1,193 @@
+//! What an entry came to on a GPU, and what is said of it.
+
+use std::path::PathBuf;
+
+use vramfit_core::analysis::RunSummary;
+use vramfit_core::check::{Entry, Figures, Lock, LockLine, Outcome, Row, judge};
+use vramfit_core::gpu::GpuSelection;
+use vramfit_core::{Bytes, Error, Result};
+
+use crate::commands::dryrun::MeasuredRun;
+
+/// What an entry came to on a GPU.
+pub(super) struct RowMeasurement<'a> {
+    pub(super) entry: &'a Entry,
+    /// The GPUs, as `NAME` or `NAMExN`.
+    pub(super) gpu: String,
+    pub(super) gpus: &'a GpuSelection,
+    pub(super) result: Result<Measured>,
+    /// Its trace.
+    pub(super) trace: PathBuf,
+}
+
+/// What was measured.
+pub(super) struct Measured {
+    pub(super) line: LockLine,
+    pub(super) run: MeasuredRun,
+    /// What a second run of the same program came to, where it was made.
+    pub(super) again: Option<Figures>,
+}
+
+impl RowMeasurement<'_> {
+    /// Returns the release of JAX that the program used; empty where it could not be measured.
+    pub(super) fn jax(&self) -> &str {
+        self.result
+            .as_ref()
+            .map_or("", |measured| &*measured.line.key.jax)
+    }
+
+    /// Returns the run, if it was measured.
+    pub(super) fn summary(&self) -> Option<&RunSummary> {
+        self.result
+            .as_ref()
+            .ok()
+            .map(|measured| &measured.run.summary)
+    }
+
+    /// Judges the row.
+    pub(super) fn to_report_row(&self, lock: &Lock, no_lock: bool) -> Row {
+        let found = lock.find(&self.entry.name, &self.gpu, self.jax());
+        let (outcome, limit_bytes) = match &self.result {
+            Err(error) => (failed(error), 0),
+            Ok(measured) => {
+                let outcome = self.judge(measured, found.map(|line| &line.figures));
+                let outcome = match outcome {
+                    Outcome::NotAccepted if no_lock => Outcome::WithinLimits,
+                    outcome => outcome,
+                };
+                (outcome, measured.run.limit_bytes)
+            }
+        };
+        Row {
+            entry: self.entry.name.clone(),
+            gpu: self.gpu.clone(),
+            outcome,
+            measured: self
+                .result
+                .as_ref()
+                .ok()
+                .map(|measured| measured.line.clone()),
+            limit_bytes,
+            limits: self.entry.limits,
+            accepted: found.cloned(),
+            base: None,
+            growth: None,
+            history: Vec::new(),
+        }
+    }
+
+    /// Judges what was measured. Two runs that differ by more than the tolerance cannot be compared.
+    pub(super) fn judge(&self, measured: &Measured, accepted: Option<&Figures>) -> Outcome {
+        let judge = |figures| {
+            let run = &measured.run;
+            judge(
+                figures,
+                run.fits,
+                run.limit_bytes,
+                accepted,
+                &self.entry.limits,
+            )
+        };
+        let first = judge(&measured.line.figures);
+        let Some(again) = &measured.again else {
+            return first;
+        };
+        let is_kept = |outcome: &Outcome| outcome.passes() == Some(true);
+        if again == &measured.line.figures || is_kept(&first) && is_kept(&judge(again)) {
+            return first;
+        }
+        let pairs = measured.line.figures.named().into_iter().zip(again.named());
+        let tolerance = self.entry.limits.tolerance;
+        let differing: Vec<String> = pairs
+            .filter(|((_, a), (_, b))| a.abs_diff(*b) > tolerance.of(*a))
+            .map(|((name, a), (_, b))| {
+                format!(
+                    "{name} {} ({a} bytes), then {} ({b} bytes)",
+                    Bytes(a),
+                    Bytes(b)
+                )
+            })
+            .collect();
+        match differing.is_empty() {
+            true => first,
+            false => Outcome::NotReproducible {
+                reason: differing.join("; "),
+            },
+        }
+    }
+}
+
+/// Returns the outcome of what could not be measured.
+fn failed(error: &Error) -> Outcome {
+    Outcome::Failed {
+        reason: describe_failure(error),
+    }
+}
+
+/// Describes an error of a dry run in one line: with the exception of the program, or what it printed last
+/// before it ended by itself.
+pub(super) fn describe_failure(error: &Error) -> String {
+    let message = error.message();
+    let Some(output) = error.cause_text() else {
+        return message.to_owned();
+    };
+    let last = || {
+        output
+            .lines()
+            .last()
+            .filter(|_| message.contains("exit code"))
+    };
+    let line = output
+        .lines()
+        .rev()
+        .find(|line| is_exception(line))
+        .or_else(last);
+    let Some(line) = line.map(str::trim).filter(|line| !line.is_empty()) else {
+        return message.to_owned();
+    };
+    // The message of an exception that nothing caught is known already, without its class.
+    match message.split_once(": ") {
+        Some((head, tail)) if line.ends_with(tail) => format!("{head}: {line}"),
+        _ => format!("{message}: {line}"),
+    }
+}
+
+/// Says whether a line is the last of a Python traceback.
+fn is_exception(line: &str) -> bool {
+    let kind = line.split(':').next().unwrap_or_default();
+    let is_name = |c: char| c.is_alphanumeric() || "._".contains(c);
+    let ends = ["Error", "Exception", "Interrupt", "Exit"];
+    kind.chars().all(is_name) && ends.iter().any(|end| kind.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use vramfit_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_exception_once() {
+        let described = |message: &str, output: &str| {
+            describe_failure(&Error::new(ErrorKind::CompilerFailed, message).cause(output))
+        };
+        let output = "Traceback:\n  File x\nvramfit._errors.InvalidArgumentError: no `a`\nhint: b";
+        let exception = "vramfit._errors.InvalidArgumentError: no `a`";
+        assert_eq!(
+            described("it failed", output),
+            format!("it failed: {exception}")
+        );
+        assert_eq!(
+            described("it failed: no `a`", output),
+            format!("it failed: {exception}")
+        );
+        assert_eq!(
+            described("it ended with exit code 2", "a\nlast"),
+            "it ended with exit code 2: last"
+        );
+        assert_eq!(
+            described("it never used the GPU", "Error in line 3\nlast"),
+            "it never used the GPU"
+        );
+    }
+}
