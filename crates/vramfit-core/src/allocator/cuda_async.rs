@@ -6,7 +6,7 @@
 //! fragmentation.
 
 use super::config::PoolOptions;
-use super::cuda_malloc::CudaMalloc;
+use super::counted_heap::CountedHeap;
 use super::device_memory::{SimulatedDeviceMemory, whole_pages};
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
@@ -23,8 +23,7 @@ const FIDELITY: Fidelity = Fidelity::Model(
 #[derive(Debug)]
 pub(super) struct CudaAsync {
     limit_bytes: u64,
-    heap: CudaMalloc<PagePool>,
-    allocations: LiveAllocations,
+    heap: CountedHeap<PagePool>,
 }
 
 impl CudaAsync {
@@ -47,11 +46,13 @@ impl CudaAsync {
         }
         CudaAsync {
             limit_bytes: threshold,
-            heap: CudaMalloc::new(pool),
-            allocations: LiveAllocations::new(
-                format!("gpu_async_{}", options.ordinal),
-                options.jax_version,
-                FIDELITY,
+            heap: CountedHeap::new(
+                pool,
+                LiveAllocations::new(
+                    format!("gpu_async_{}", options.ordinal),
+                    options.jax_version,
+                    FIDELITY,
+                ),
             ),
         }
     }
@@ -146,11 +147,11 @@ impl Drop for PagePool {
 
 impl Allocator for CudaAsync {
     fn live_set(&self) -> &dyn LiveSet {
-        &self.allocations
+        &self.heap.allocations
     }
 
     fn live_set_mut(&mut self) -> &mut dyn LiveSet {
-        &mut self.allocations
+        &mut self.heap.allocations
     }
 
     fn allocate(
@@ -159,33 +160,19 @@ impl Allocator for CudaAsync {
         alignment: u64,
         _space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
-        if bytes == 0 {
-            return Ok(0);
-        }
-        let (address, cost) = self
-            .heap
-            .allocate(bytes, alignment)
-            .ok_or(AllocError::OutOfMemory)?;
-        self.allocations.insert(address, bytes, cost);
-        Ok(address)
+        self.heap.allocate(bytes, alignment)
     }
 
     fn free(&mut self, address: u64) -> Result<()> {
-        if address == 0 {
-            return Ok(());
-        }
-        let cost = self.allocations.remove(address)?;
-        self.heap.free(address, cost);
-        Ok(())
+        self.heap.free(address)
     }
 
     fn stats(&self) -> Stats {
-        self.allocations.stats(Some(self.limit_bytes))
+        self.heap.allocations.stats(Some(self.limit_bytes))
     }
 
     fn write_state(&self, state: &mut State) {
         self.heap.write_state(state);
-        self.allocations.write_state(state);
     }
 }
 

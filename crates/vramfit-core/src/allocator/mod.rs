@@ -46,7 +46,7 @@
 //! | `preallocation.rs` | whether a pool that takes its limit at once got it |
 //! | `collective.rs` | the separate pool for collective memory |
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
-//! | `live_allocations.rs`, `cuda_malloc.rs` | what those are made of |
+//! | `counted_heap.rs`, `live_allocations.rs`, `cuda_malloc.rs` | what those are made of |
 //! | `live_set.rs` | what all allocators do alike |
 //! | `state.rs` | what later answers depend on |
 //! | `log_record.rs` | a record of the log |
@@ -59,6 +59,7 @@ mod build;
 mod chunk_table;
 mod collective;
 mod config;
+mod counted_heap;
 mod cuda_async;
 mod cuda_malloc;
 mod device_memory;

@@ -4,7 +4,7 @@
 //! the GPU's again at once. `Device.memory_stats()` returns `None` under them.
 
 use super::config::PoolOptions;
-use super::cuda_malloc::CudaMalloc;
+use super::counted_heap::CountedHeap;
 use super::kind::AllocatorKind;
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
@@ -21,19 +21,20 @@ const FIDELITY: Fidelity = Fidelity::Model(
 #[derive(Debug)]
 pub(super) struct Platform {
     options: PoolOptions,
-    heap: CudaMalloc<SharedDeviceMemory>,
-    allocations: LiveAllocations,
+    heap: CountedHeap<SharedDeviceMemory>,
 }
 
 impl Platform {
     pub(super) fn new(options: &PoolOptions, device: SharedDeviceMemory) -> Self {
         Platform {
             options: options.clone(),
-            heap: CudaMalloc::new(device),
-            allocations: LiveAllocations::new(
-                format!("GPU_{}_{}", options.ordinal, options.kind.name()),
-                options.jax_version,
-                FIDELITY,
+            heap: CountedHeap::new(
+                device,
+                LiveAllocations::new(
+                    format!("GPU_{}_{}", options.ordinal, options.kind.name()),
+                    options.jax_version,
+                    FIDELITY,
+                ),
             ),
         }
     }
@@ -41,19 +42,17 @@ impl Platform {
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        for (address, cost) in self.allocations.drain() {
-            self.heap.free(address, cost);
-        }
+        self.heap.free_all();
     }
 }
 
 impl Allocator for Platform {
     fn live_set(&self) -> &dyn LiveSet {
-        &self.allocations
+        &self.heap.allocations
     }
 
     fn live_set_mut(&mut self) -> &mut dyn LiveSet {
-        &mut self.allocations
+        &mut self.heap.allocations
     }
 
     fn allocate(
@@ -62,28 +61,15 @@ impl Allocator for Platform {
         alignment: u64,
         _space: PoolSpace,
     ) -> std::result::Result<u64, AllocError> {
-        if bytes == 0 {
-            return Ok(0);
-        }
-        let (address, cost) = self
-            .heap
-            .allocate(bytes, alignment)
-            .ok_or(AllocError::OutOfMemory)?;
-        self.allocations.insert(address, bytes, cost);
-        Ok(address)
+        self.heap.allocate(bytes, alignment)
     }
 
     fn free(&mut self, address: u64) -> Result<()> {
-        if address == 0 {
-            return Ok(());
-        }
-        let cost = self.allocations.remove(address)?;
-        self.heap.free(address, cost);
-        Ok(())
+        self.heap.free(address)
     }
 
     fn stats(&self) -> Stats {
-        self.allocations.stats(None)
+        self.heap.allocations.stats(None)
     }
 
     fn reports_stats(&self) -> bool {
@@ -102,6 +88,5 @@ impl Allocator for Platform {
 
     fn write_state(&self, state: &mut State) {
         self.heap.write_state(state);
-        self.allocations.write_state(state);
     }
 }

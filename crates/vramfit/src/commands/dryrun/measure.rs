@@ -123,7 +123,7 @@ fn describe_exit(exit: Option<ProgramExit>) -> String {
 }
 
 /// Adds the end of the output of the program, which was not shown.
-fn with_output_tail(error: Error, log: &Path) -> Error {
+pub(crate) fn with_output_tail(error: Error, log: &Path) -> Error {
     const MAX_LINES: usize = 12;
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,7 +1,7 @@
 //! `vramfit train --dry-run GPU`: whether the step fits on that GPU, and the largest batch size that does.
 //! Each trial is a dry run of the program that trains, on synthetic batches.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use vramfit_core::analysis::load_summary;
@@ -13,7 +13,7 @@ use super::datasets::DatasetInfo;
 use super::request::{OutcomeKind, Request, RequestDir, Resume};
 use super::start::python;
 use crate::commands::data::grouped;
-use crate::commands::dryrun::{self, DryrunSpec, ResultFiles};
+use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, with_output_tail};
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -148,17 +148,6 @@ fn try_batch(
         peak_bytes: fullest.peak_bytes,
         limit_bytes: fullest.limit_bytes.unwrap_or(fullest.capacity_bytes),
     })
-}
-
-/// Adds the end of the output of the program, which was not shown.
-fn with_output_tail(error: Error, log: &PathBuf) -> Error {
-    const MAX_LINES: usize = 12;
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    match lines[lines.len().saturating_sub(MAX_LINES)..].join("\n") {
-        tail if tail.is_empty() => error,
-        tail => error.cause(tail),
-    }
 }
 
 fn trial_line(trial: &Trial) -> String {
