@@ -11,9 +11,9 @@ pub struct Figures {
     /// The most in use at once.
     pub peak_bytes: u64,
     /// What is in use between two steps; 0 where nothing was executed.
-    pub held_bytes: u64,
+    pub steady_state_bytes: u64,
     /// The temporaries of the step; 0 where nothing was executed.
-    pub temporary_bytes: u64,
+    pub temp_bytes: u64,
 }
 
 impl Figures {
@@ -23,8 +23,8 @@ impl Figures {
         let devices = &summary.devices;
         Figures {
             peak_bytes: largest(&|at| devices[at].peak_bytes).unwrap_or(0),
-            held_bytes: largest(&|at| devices[at].steady_state_bytes).unwrap_or(0),
-            temporary_bytes: summary.step().map_or(0, |step| step.sizes.temp_bytes),
+            steady_state_bytes: largest(&|at| devices[at].steady_state_bytes).unwrap_or(0),
+            temp_bytes: summary.step().map_or(0, |step| step.sizes.temp_bytes),
         }
     }
 
@@ -42,8 +42,8 @@ impl Figures {
     pub fn named(&self) -> [(&'static str, u64); 3] {
         [
             ("peak", self.peak_bytes),
-            ("held between steps", self.held_bytes),
-            ("temporaries of the step", self.temporary_bytes),
+            ("steady state", self.steady_state_bytes),
+            ("temporaries of the step", self.temp_bytes),
         ]
     }
 }

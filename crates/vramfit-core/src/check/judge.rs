@@ -138,8 +138,8 @@ mod tests {
 
     const FIGURES: Figures = Figures {
         peak_bytes: 1000,
-        held_bytes: 100,
-        temporary_bytes: 500,
+        steady_state_bytes: 100,
+        temp_bytes: 500,
     };
 
     fn outcome(accepted: Figures, limits: &Limits) -> Outcome {
@@ -156,11 +156,11 @@ mod tests {
                 ..FIGURES
             },
             Figures {
-                held_bytes: 99,
+                steady_state_bytes: 99,
                 ..FIGURES
             },
             Figures {
-                temporary_bytes: 499,
+                temp_bytes: 499,
                 peak_bytes: 5000,
                 ..FIGURES
             },

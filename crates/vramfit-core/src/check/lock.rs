@@ -60,12 +60,12 @@ impl LockLine {
         let LockKey { entry, gpu, jax } = &self.key;
         let Figures {
             peak_bytes,
-            held_bytes,
-            temporary_bytes,
+            steady_state_bytes,
+            temp_bytes,
         } = self.figures;
         format!(
-            "{entry} {gpu} jax={jax} plugin={} peak={peak_bytes} held={held_bytes} \
-             temporaries={temporary_bytes} programs={}",
+            "{entry} {gpu} jax={jax} plugin={} peak={peak_bytes} steady_state={steady_state_bytes} \
+             temporaries={temp_bytes} programs={}",
             self.plugin, self.programs
         )
     }
@@ -98,8 +98,8 @@ impl LockLine {
             plugin: plugin.to_owned(),
             figures: Figures {
                 peak_bytes: bytes(field("peak")?)?,
-                held_bytes: bytes(field("held")?)?,
-                temporary_bytes: bytes(field("temporaries")?)?,
+                steady_state_bytes: bytes(field("steady_state")?)?,
+                temp_bytes: bytes(field("temporaries")?)?,
             },
             programs: field("programs")?.to_owned(),
         };

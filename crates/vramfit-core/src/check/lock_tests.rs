@@ -9,8 +9,8 @@ fn line(entry: &str, gpu: &str, jax: &str, peak_bytes: u64) -> LockLine {
         },
         figures: Figures {
             peak_bytes,
-            held_bytes: 10,
-            temporary_bytes: 20,
+            steady_state_bytes: 10,
+            temp_bytes: 20,
         },
         plugin: "cuda13-0.10.2".to_owned(),
         programs: "0123abcd".to_owned(),

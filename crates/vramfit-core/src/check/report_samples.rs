@@ -15,8 +15,8 @@ fn line(entry: &str, jax: &str, peak_bytes: u64) -> LockLine {
         },
         figures: Figures {
             peak_bytes,
-            held_bytes: GIB,
-            temporary_bytes: 5 * GIB,
+            steady_state_bytes: GIB,
+            temp_bytes: 5 * GIB,
         },
         plugin: format!("cuda13-{jax}"),
         programs: "0123abcd".to_owned(),

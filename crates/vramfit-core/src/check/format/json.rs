@@ -52,8 +52,8 @@ fn line_json(line: &LockLine) -> Value {
         "jax": line.key.jax,
         "plugin": line.plugin,
         "peak_bytes": line.figures.peak_bytes,
-        "held_bytes": line.figures.held_bytes,
-        "temporary_bytes": line.figures.temporary_bytes,
+        "steady_state_bytes": line.figures.steady_state_bytes,
+        "temp_bytes": line.figures.temp_bytes,
         "programs": line.programs,
     })
 }

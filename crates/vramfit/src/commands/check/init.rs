@@ -29,8 +29,8 @@ const SKIPPED: [&str; 8] = [
 const LIBRARIES: [&str; 5] = ["jax", "flax", "optax", "equinox", "haiku"];
 
 const HEADER: &str = "\
-# What `vramfit check` measures on virtual GPUs: peak, bytes held between steps, and temporaries of
-# the step, compared to the byte with vramfit.lock. docs/commands/check.md describes all keys.
+# What `vramfit check` measures on virtual GPUs: peak, steady state and temporaries of the
+# step, compared to the byte with vramfit.lock. docs/commands/check.md describes all keys.
 [check]
 gpus = [\"l4\"]          # `vramfit gpus` lists the models; \"h100-80gx8\" is eight GPUs
 # tolerance = \"0\"      # nothing here is measured on hardware, so equality is no harder than 1 MiB
