@@ -70,6 +70,16 @@ impl LockLine {
         )
     }
 
+    /// Says whether the figures of both lines are of the same JAX and compiler.
+    pub fn is_of_toolchain(&self, other: &LockLine) -> bool {
+        self.key.jax == other.key.jax && self.plugin == other.plugin
+    }
+
+    /// Returns by how many bytes the peak exceeds that of an earlier line.
+    pub fn peak_change(&self, earlier: &LockLine) -> i128 {
+        i128::from(self.figures.peak_bytes) - i128::from(earlier.figures.peak_bytes)
+    }
+
     /// Returns the checksum that the line ends with.
     pub fn checksum(&self) -> String {
         short_digest(&self.body())

@@ -152,7 +152,7 @@ impl Row {
     /// does not.
     pub fn accepted_change(&self) -> Option<i128> {
         let (accepted, base) = (self.accepted.as_ref()?, self.base.as_ref()?);
-        let change = change(base.figures.peak_bytes, accepted.figures.peak_bytes);
+        let change = accepted.peak_change(base);
         (change != 0).then_some(change)
     }
 
@@ -201,7 +201,8 @@ impl Row {
 
     /// Says whether the accepted figures are of other versions of JAX or its compiler.
     pub fn is_of_other_toolchain(&self) -> bool {
-        !self.versions().is_empty()
+        let lines = self.accepted.as_ref().zip(self.measured.as_ref());
+        lines.is_some_and(|(accepted, measured)| !accepted.is_of_toolchain(measured))
     }
 
     /// Names the versions that differ from those of the accepted figures, to be appended; empty where none
@@ -341,11 +342,6 @@ fn versions_changed(accepted: &LockLine, measured: &LockLine) -> Option<String> 
         .map(|(name, before, now)| format!("{name} {before} -> {now}"))
         .collect();
     (!texts.is_empty()).then(|| texts.join(", "))
-}
-
-/// Returns how many bytes B is more than A.
-pub(super) fn change(a: u64, b: u64) -> i128 {
-    i128::from(b) - i128::from(a)
 }
 
 /// Shows a change with its sign.

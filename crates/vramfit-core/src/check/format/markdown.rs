@@ -1,8 +1,8 @@
 //! A summary in Markdown, for a comment or the page of a job.
 
 use crate::bytes::Bytes;
-use crate::check::CheckReport;
-use crate::check::report::{Row, change, signed};
+use crate::check::report::{Row, signed};
+use crate::check::{CheckReport, LockLine};
 
 impl CheckReport {
     /// Returns the summary.
@@ -47,14 +47,10 @@ impl CheckReport {
 }
 
 fn table_line(row: &Row) -> String {
-    let peak = row.measured.as_ref().map(|line| line.figures.peak_bytes);
-    let to = |other: Option<u64>| match (other, peak) {
-        (Some(other), Some(peak)) => signed(change(other, peak)),
+    let measured = row.measured.as_ref();
+    let to = |other: &Option<LockLine>| match (measured, other) {
+        (Some(measured), Some(other)) => signed(measured.peak_change(other)),
         _ => String::new(),
-    };
-    let of = |line: &Option<_>| {
-        line.as_ref()
-            .map(|line: &crate::check::LockLine| line.figures.peak_bytes)
     };
     let result = match row.outcome.passes() {
         Some(true) => "ok",
@@ -65,9 +61,10 @@ fn table_line(row: &Row) -> String {
         "| {} | {} | {} | {} | {} | {result} |",
         cell(&row.entry),
         cell(&row.gpu),
-        peak.map_or_else(String::new, |peak| Bytes(peak).to_string()),
-        to(of(&row.accepted)),
-        to(of(&row.base)),
+        measured.map_or_else(String::new, |line| Bytes(line.figures.peak_bytes)
+            .to_string()),
+        to(&row.accepted),
+        to(&row.base),
     )
 }
 

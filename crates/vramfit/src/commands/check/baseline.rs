@@ -10,7 +10,7 @@ use vramfit_core::Error;
 use vramfit_core::check::{Entry, Growth, Lock, LockLine};
 
 use super::config_file::ConfigFile;
-use super::git::{Base, Repository, no_commit_error, short};
+use super::git::{Base, Repository, short};
 use super::measure::Measuring;
 use super::row::{Measured, RowMeasurement, describe_failure};
 use super::trace_store::TraceStore;
@@ -41,9 +41,8 @@ impl Baseline<'_> {
     ) -> Option<Growth> {
         let measured = row.result.as_ref().ok()?;
         let now = row.summary()?;
-        let total = change(accepted, measured);
-        let is_same_toolchain =
-            accepted.key.jax == measured.line.key.jax && accepted.plugin == measured.line.plugin;
+        let total = measured.line.peak_change(accepted);
+        let is_same_toolchain = accepted.is_of_toolchain(&measured.line);
         let kept = self.store.and_then(|store| store.find(accepted));
         if let Some(before) = kept.as_ref().filter(|_| is_same_toolchain) {
             let growth = Growth::find(before, now, "the accepted run".to_owned());
@@ -66,8 +65,7 @@ impl Baseline<'_> {
                 });
             }
         };
-        let code = i128::from(measured.line.figures.peak_bytes)
-            - i128::from(base.measured.line.figures.peak_bytes);
+        let code = measured.line.peak_change(&base.measured.line);
         let compared_with = format!("commit {}", short(&base.commit));
         let by_code = Growth::find(&base.measured.run.summary, now, compared_with);
         // Where the code needs no more, the lines are those for which the compiler does.
@@ -132,8 +130,8 @@ struct BaseMeasurement {
     measured: Measured,
 }
 
-fn change(accepted: &LockLine, measured: &Measured) -> i128 {
-    i128::from(measured.line.figures.peak_bytes) - i128::from(accepted.figures.peak_bytes)
+fn no_commit_error() -> Error {
+    Error::invalid_argument("there is no earlier commit to compare with")
 }
 
 fn unknown_text(is_same_toolchain: bool, error: &Error) -> String {

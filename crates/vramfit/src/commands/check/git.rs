@@ -7,7 +7,6 @@ use std::process::Command;
 use vramfit_core::check::Lock;
 use vramfit_core::{Error, Result};
 
-use super::git_error;
 use crate::scratch::ScratchFolder;
 
 /// Commits of the lock file that are read for its history.
@@ -207,7 +206,7 @@ impl Drop for Checkout<'_> {
     }
 }
 
-/// The error for a commit that is not in the repository.
-pub(super) fn no_commit_error() -> Error {
-    Error::invalid_argument("there is no earlier commit to compare with")
+/// The error of a git command that failed.
+fn git_error(what: &str, cause: &str) -> Error {
+    Error::invalid_argument(what).cause(cause.trim())
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use serde_json::Value;
 use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow};
 use vramfit_core::duration::parse_duration;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use self::baseline::Baseline;
 use self::config_file::ConfigFile;
@@ -322,9 +322,4 @@ fn append(path: &std::path::Path, text: &str) -> Result<()> {
         .open(path);
     file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
         .map_err(|error| cannot_write(path, error))
-}
-
-/// The error of a git command that failed.
-fn git_error(what: &str, cause: &str) -> Error {
-    Error::new(ErrorKind::InvalidArgument, what).cause(cause.trim())
 }
