@@ -19,6 +19,7 @@
 //! | [`replay`] | the events repeated through allocators |
 //! | [`analysis`] | the summary of a run |
 //! | [`diff`] | why one run needs more memory than another |
+//! | [`explain`] | why a program ran out of memory, from its log |
 //! | [`train`] | the configuration of a training run |
 //! | [`report`] | reports as text, HTML, JSON and CSV |
 
@@ -31,6 +32,7 @@ pub mod doctor;
 pub mod duration;
 pub mod env;
 pub mod error;
+pub mod explain;
 pub mod gpu;
 pub mod host;
 pub mod lint;

@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Plan(commands::plan::Args),
     Check(commands::check::Args),
     Run(commands::run::Args),
+    Explain(commands::explain::Args),
     Doctor(commands::doctor::Args),
     Top(commands::top::Args),
     Report(commands::report::Args),
@@ -102,6 +103,7 @@ impl Cli {
             Command::Plan(args) => commands::plan::run(&args, context, output),
             Command::Check(args) => commands::check::run(&args, context, output),
             Command::Run(args) => commands::run::run(&args, context, output),
+            Command::Explain(args) => commands::explain::run(&args, context, output),
             Command::Doctor(args) => commands::doctor::run(&args, python_is_named, context, output),
             Command::Top(args) => commands::top::run(&args, output),
             Command::Replay(args) => commands::replay::run(&args, output),
@@ -138,6 +140,7 @@ impl Command {
         match self {
             Command::Dryrun(args) => args.prints_json(),
             Command::Plan(args) => args.prints_json(),
+            Command::Explain(args) => args.prints_json(),
             Command::Doctor(args) => args.prints_json(),
             Command::Check(args) => args.prints_json(),
             Command::Report(args) => args.prints_json(),

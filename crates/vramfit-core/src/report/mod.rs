@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | `dryrun.rs`, `estimate.rs`, `plan.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
+//! | `dryrun.rs`, `estimate.rs`, `explain.rs`, `plan.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
 //! | `sections/` | a function for each section, from the summary of a run |
 //! | `phrases.rs` | phrases that several sections use |
 //! | `charts.rs` | the data of charts |
@@ -13,6 +13,7 @@ mod charts;
 mod diff;
 mod dryrun;
 mod estimate;
+mod explain;
 mod json;
 mod phrases;
 mod plan;
@@ -31,6 +32,7 @@ pub(crate) use render::wrap;
 use crate::analysis::{Comparison, RunSummary};
 use crate::bytes::Bytes;
 use crate::diff::RunDiff;
+use crate::explain::Explanation;
 use crate::lint::Finding;
 use crate::train::MetricsLog;
 
@@ -135,6 +137,8 @@ impl Section {
 pub enum Content {
     /// A bulleted list.
     List(Vec<String>),
+    /// What to do, each with its command.
+    Actions(Vec<Action>),
     /// Named values.
     Metrics(Vec<Metric>),
     /// Rows and columns.
@@ -157,6 +161,15 @@ pub enum Content {
     Tradeoff(Tradeoff),
     /// Several totals, divided among owners.
     Stacks(Vec<Stack>),
+}
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    /// What to do, and what it brings.
+    pub text: String,
+    /// The command, to be copied as it is.
+    pub command: String,
 }
 
 /// A named value.
@@ -290,6 +303,11 @@ impl Report {
         diff::report(difference)
     }
 
+    /// Makes the report of why a program ran out of memory.
+    pub fn from_explanation(explanation: &Explanation) -> Report {
+        explain::report(explanation)
+    }
+
     /// Makes the report of a training run.
     pub fn from_training(log: &MetricsLog) -> Report {
         training::report(log)
@@ -308,7 +326,14 @@ impl Report {
 
     /// Returns what fits on a screen of it: at most 30 lines, the last of which says what is left out.
     pub fn to_brief_text(&self) -> String {
-        render::text::render_brief(self)
+        const MAX_LINES: usize = 30;
+        self.to_limited_text(MAX_LINES, "--full")
+    }
+
+    /// Returns at most `max_lines` of it. The last one says how many are left out, and that `option` of the
+    /// command shows them.
+    pub fn to_limited_text(&self, max_lines: usize, option: &str) -> String {
+        render::text::render_brief(self, max_lines, option)
     }
 
     /// Returns its first chart for a terminal of 80 columns; empty when it has none.

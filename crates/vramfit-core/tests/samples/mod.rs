@@ -11,9 +11,9 @@ use std::collections::HashMap;
 
 use vramfit_core::Bytes;
 use vramfit_core::report::{
-    AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes, Content, Curve,
-    Curves, Marker, Metric, Node, Outcome, Region, Report, Section, Segment, Series, Share, Stack,
-    Table, Timeline, Tradeoff, Tree, Value,
+    Action, AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes,
+    Content, Curve, Curves, Marker, Metric, Node, Outcome, Region, Report, Section, Segment,
+    Series, Share, Stack, Table, Timeline, Tradeoff, Tree, Value,
 };
 
 use self::program::{at_peak, lifetimes};
@@ -141,6 +141,12 @@ pub(crate) const HOSTILE: &str = concat!(
 /// Returns a report in which everything that has a name has a hostile one.
 pub(crate) fn hostile() -> Report {
     let mut report = sample(60);
+    report.sections.push(Section {
+        title: String::new(),
+        content: Content::Actions(Vec::new()),
+        text: None,
+        detail: false,
+    });
     report.title = HOSTILE.to_owned();
     report.headline = format!("fits: {HOSTILE}");
     report.metadata[0].value = Value::Text(HOSTILE.to_owned());
@@ -148,6 +154,10 @@ pub(crate) fn hostile() -> Report {
         section.title = HOSTILE.to_owned();
         match &mut section.content {
             Content::List(points) => points.push(HOSTILE.to_owned()),
+            Content::Actions(actions) => actions.push(Action {
+                text: HOSTILE.to_owned(),
+                command: HOSTILE.to_owned(),
+            }),
             Content::Metrics(metrics) => metrics[0].note = HOSTILE.to_owned(),
             Content::Table(table) => {
                 HOSTILE.clone_into(&mut table.note);

@@ -7,6 +7,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod dryrun;
 pub(crate) mod env;
+pub(crate) mod explain;
 pub(crate) mod gpus;
 pub(crate) mod hold;
 pub(crate) mod plan;

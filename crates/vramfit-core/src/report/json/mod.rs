@@ -3,6 +3,7 @@
 mod attribution;
 mod diff;
 mod dryrun;
+mod explain;
 mod replay;
 mod training;
 
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 pub(super) use self::diff::diff;
 pub(super) use self::dryrun::dryrun;
+pub(super) use self::explain::explain;
 pub(super) use self::replay::replay;
 pub(super) use self::training::training;
 

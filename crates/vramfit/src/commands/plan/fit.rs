@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::search::Plan;
+use vramfit_core::search::{Moves, Plan};
 use vramfit_core::settings::{GpuBudgets, Options};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -36,23 +36,7 @@ pub(crate) fn find_fitting_plan(
 ) -> Result<Option<PathBuf>> {
     let scratch = ScratchFolder::create()?;
     let path = plan_path(&gpus, &options, command)?;
-    let total_bytes = gpus.gpu.total_memory_bytes;
-    let trial = TrialSpec {
-        settings: SettingsSpec {
-            options,
-            gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
-            repair: true,
-            report_findings: false,
-        },
-        gpus,
-        occupied,
-        steps: DEFAULT_STEPS,
-        step: None,
-        calibration: None,
-        time_limit: DEFAULT_TIME_LIMIT,
-        cache: CompileCache::open().unwrap_or_else(|| CompileCache::temporary(&scratch)),
-        command: command.to_vec(),
-    };
+    let trial = default_trial(gpus, occupied, options, command, &scratch);
     if let Ok((plan, _)) = Plan::read(&path) {
         output.info("dry run with the plan that was found before");
         match trial.measure(&plan, context, output) {
@@ -69,16 +53,7 @@ pub(crate) fn find_fitting_plan(
             Err(error) => output.verbose(&error.to_string()),
         }
     }
-    let spec = SearchSpec {
-        moves: all_moves(&trial.gpus.gpu, &options),
-        trial,
-        others: Vec::new(),
-        commands: vary::commands(&[], command),
-        budget: None,
-        host_budget: None,
-        max_trials: DEFAULT_MAX_TRIALS,
-        jobs: DEFAULT_JOBS,
-    };
+    let spec = default_search(all_moves(&trial.gpus.gpu, &options), trial);
     let found = search::run(&spec, context, output)?;
     if !found.fits(&spec) {
         output.info(&found.to_text(&spec));
@@ -86,6 +61,46 @@ pub(crate) fn find_fitting_plan(
     }
     write(&path, &found.plan_file(&spec)?)?;
     Ok(Some(path))
+}
+
+/// Returns what the dry runs of a search have in common where the user says no more.
+pub(super) fn default_trial(
+    gpus: GpuSelection,
+    occupied: Option<Bytes>,
+    options: Options,
+    command: &[OsString],
+    scratch: &ScratchFolder,
+) -> TrialSpec {
+    TrialSpec {
+        settings: SettingsSpec {
+            options,
+            gpu_budgets: GpuBudgets::TotalOnly(gpus.gpu.total_memory_bytes),
+            repair: true,
+            report_findings: false,
+        },
+        gpus,
+        occupied,
+        steps: DEFAULT_STEPS,
+        step: None,
+        calibration: None,
+        time_limit: DEFAULT_TIME_LIMIT,
+        cache: CompileCache::open().unwrap_or_else(|| CompileCache::temporary(scratch)),
+        command: command.to_vec(),
+    }
+}
+
+/// Returns a search of the defaults.
+pub(super) fn default_search(moves: Moves, trial: TrialSpec) -> SearchSpec {
+    SearchSpec {
+        moves,
+        others: Vec::new(),
+        commands: vary::commands(&[], &trial.command),
+        trial,
+        budget: None,
+        host_budget: None,
+        max_trials: DEFAULT_MAX_TRIALS,
+        jobs: DEFAULT_JOBS,
+    }
 }
 
 /// Returns where the plan of a command is kept: in `$XDG_CACHE_HOME/vramfit/plans`.

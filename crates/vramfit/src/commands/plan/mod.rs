@@ -5,6 +5,7 @@
 
 mod batch;
 mod fit;
+mod gains;
 mod measuring;
 mod program_edit;
 mod result;
@@ -25,6 +26,7 @@ use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 pub(crate) use self::fit::find_fitting_plan;
+pub(crate) use self::gains::{Gain, measure_gains};
 use self::search::SearchSpec;
 use self::trial::TrialSpec;
 use self::vary::Variation;

@@ -112,6 +112,14 @@ impl MeasuredEdit {
         }
     }
 
+    /// Returns the donation as the option of `jax.jit`, and the peak with it, if it is one and was measured.
+    pub(super) fn donation(&self) -> Option<(String, u64)> {
+        match &self.edit.change {
+            Change::Donate(donation) => Some((donation.option(), self.peak_bytes?)),
+            Change::Omit(_) => None,
+        }
+    }
+
     /// Returns the donation as JSON, if it is one.
     pub(super) fn donation_json(&self) -> Option<Value> {
         let Change::Donate(donation) = &self.edit.change else {

@@ -47,6 +47,15 @@ impl Encoder {
                 let points: Vec<_> = points.iter().map(|it| self.strings.intern(it)).collect();
                 json!({"type": "list", "points": points})
             }
+            Content::Actions(actions) => {
+                let actions = actions.iter().map(|action| {
+                    json!([
+                        self.strings.intern(&action.text),
+                        self.strings.intern(&action.command)
+                    ])
+                });
+                json!({"type": "actions", "actions": actions.collect::<Vec<_>>()})
+            }
             Content::Metrics(metrics) => {
                 json!({"type": "metrics", "metrics": self.metrics(metrics)})
             }

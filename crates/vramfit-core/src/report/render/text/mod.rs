@@ -12,7 +12,7 @@ pub(super) mod wrap;
 use self::wrap::{cut, width, wrap};
 use super::escape::plain;
 use crate::bytes::Bytes;
-use crate::report::{Bar, Content, Metric, Report};
+use crate::report::{Action, Bar, Content, Metric, Report};
 
 /// Columns that every terminal has.
 const WIDTH: usize = 80;
@@ -20,9 +20,6 @@ const WIDTH: usize = 80;
 const GAP: usize = 2;
 /// Columns that the label of a bar may take.
 const MAX_BAR_LABEL: usize = 20;
-
-/// Lines that most terminals show at once.
-const MAX_BRIEF_LINES: usize = 30;
 
 /// Renders a report, with or without its details; the first line is the headline.
 pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
@@ -35,12 +32,15 @@ pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
 }
 
 /// Renders what fits on a screen, and says how to get the rest.
-pub(in crate::report) fn render_brief(report: &Report) -> String {
+pub(in crate::report) fn render_brief(report: &Report, max_lines: usize, option: &str) -> String {
     let mut lines = render_sections(report, false);
     let details = report.sections.iter().filter(|section| section.detail);
     let details = details.count();
-    let hidden = lines.len().saturating_sub(MAX_BRIEF_LINES - 2);
+    let hidden = lines.len().saturating_sub(max_lines - 2);
     lines.truncate(lines.len() - hidden);
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
     let sections = match details {
         0 => String::new(),
         1 => " and 1 more section".to_owned(),
@@ -53,7 +53,7 @@ pub(in crate::report) fn render_brief(report: &Report) -> String {
         (count, _) => format!("{count} more lines{sections}"),
     };
     lines.push(String::new());
-    lines.push(format!("`--full` shows {rest}"));
+    lines.push(format!("`{option}` shows {rest}"));
     join(&lines)
 }
 
@@ -98,6 +98,10 @@ fn render_content(content: &Content, columns: usize) -> Vec<String> {
             .iter()
             .flat_map(|point| wrap(&format!("- {point}"), columns, 2))
             .collect(),
+        Content::Actions(actions) => actions
+            .iter()
+            .flat_map(|action| render_action(action, columns))
+            .collect(),
         Content::Metrics(metrics) => render_metrics(metrics, columns),
         Content::Table(table) => table::render(table, columns),
         Content::Bars(bars) => bars.iter().map(|bar| render_bar(bar, columns)).collect(),
@@ -110,6 +114,28 @@ fn render_content(content: &Content, columns: usize) -> Vec<String> {
         Content::Tradeoff(tradeoff) => tradeoff::render(tradeoff, columns),
         Content::Stacks(_) => Vec::new(),
     }
+}
+
+/// The command has lines of its own, which a shell takes as they are.
+fn render_action(action: &Action, columns: usize) -> Vec<String> {
+    const INDENT: usize = 4;
+    let mut lines = wrap(&format!("- {}", action.text), columns, 2);
+    let mut line = format!("{:INDENT$}$", "");
+    for word in plain(&action.command)
+        .split(' ')
+        .filter(|word| !word.is_empty())
+    {
+        let word = cut(word, columns - INDENT - 4);
+        // A backslash says that the command goes on in the next line.
+        if width(&line) + 1 + width(&word) + 2 > columns {
+            lines.push(format!("{line} \\"));
+            line = format!("{:INDENT$} ", "");
+        }
+        line.push(' ');
+        line.push_str(&word);
+    }
+    lines.push(line);
+    lines
 }
 
 fn render_metrics(metrics: &[Metric], columns: usize) -> Vec<String> {

@@ -1,0 +1,54 @@
+use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::facts::Facts;
+use crate::explain::log::Event;
+use crate::explain::message::Message;
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    let tried = || {
+        facts
+            .log
+            .all(|message| matches!(message, Message::Autotuning { .. }))
+    };
+    let first = tried().next()?;
+    // A candidate that is left out is no failure, where the program goes on.
+    if facts.requests.is_empty() && facts.goes_on_after(tried().last()?) {
+        return None;
+    }
+    let is_memory = |event: &&Event| {
+        matches!(
+            event.message,
+            Message::Autotuning {
+                out_of_memory: true
+            }
+        )
+    };
+    let for_memory = tried().filter(is_memory).count();
+    let other = tried().count() - for_memory;
+    // An engine that fails for another reason may be why none was found.
+    let confidence = match (for_memory, other) {
+        _ if facts.is_after_failure(first) => Confidence::Possible,
+        (0, _) if facts.log.has_memory_failure() || !facts.log.buffers.is_empty() => {
+            Confidence::Likely
+        }
+        (0, _) => Confidence::Possible,
+        (_, 0) => Confidence::Sure,
+        (_, _) => Confidence::Likely,
+    };
+    let summary = match for_memory {
+        0 => {
+            "the autotuner found no algorithm for a convolution or matrix product; too little memory for \
+              their workspaces is the usual reason"
+        }
+        _ => {
+            "while compiling, XLA tries kernels with copies of their operands in memory, and candidates \
+              failed for lack of it"
+        }
+    };
+    let memory_first = tried().filter(is_memory).chain(tried());
+    Some(facts.cause(
+        CauseId::Autotuning,
+        confidence,
+        summary,
+        facts.quote_all(memory_first),
+    ))
+}

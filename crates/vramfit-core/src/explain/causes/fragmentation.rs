@@ -1,0 +1,190 @@
+use crate::bytes::Bytes;
+use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::facts::Facts;
+use crate::explain::message::Message;
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    by_dump(facts)
+        .or_else(|| by_statistics(facts))
+        .or_else(|| by_map(facts))
+        .or_else(|| by_dryrun(facts))
+        .or_else(|| by_report(facts))
+}
+
+/// The dump shows that free memory suffices, and that no free block does.
+fn by_dump(facts: &Facts<'_>) -> Option<Cause> {
+    let dump = facts.log.dump()?;
+    let rounded = facts.rounded_bytes()?;
+    let free = dump.free_bytes()?;
+    let largest = dump.largest_usable_bytes();
+    if rounded > free || largest.is_some_and(|largest| largest >= rounded) {
+        return None;
+    }
+    // Figures that the log rounds leave a doubt where they are close.
+    let told = dump.figures.map_or(0, |figures| figures.pool.tolerance);
+    let is_exact = dump.is_complete() || free - rounded > 4 * told.max(1);
+    let confidence = if is_exact {
+        Confidence::Sure
+    } else {
+        Confidence::Likely
+    };
+    let block = match largest {
+        Some(largest) => format!("the largest free block has {}", Bytes(largest)),
+        None => "no free block is large enough".to_owned(),
+    };
+    let ends = match dump.is_partitioned() {
+        true => {
+            " (a request of one end of the partitioned pool cannot use the blocks of the other)"
+        }
+        false => "",
+    };
+    let summary = format!(
+        "{} of the pool are free, more than the {} requested, but {block}{ends}",
+        Bytes(free),
+        Bytes(rounded),
+    );
+    Some(facts.cause(
+        CauseId::Fragmentation,
+        confidence,
+        summary,
+        facts.quote_request(),
+    ))
+}
+
+/// `memory_stats()`, as the program printed it, leaves room for the request.
+fn by_statistics(facts: &Facts<'_>) -> Option<Cause> {
+    if facts
+        .log
+        .dump()
+        .is_some_and(|dump| dump.free_bytes().is_some())
+    {
+        return None;
+    }
+    let figures = &facts.figures;
+    let rounded = facts.rounded_bytes()?;
+    let limit = figures.pool_bytes.or(figures.limit_bytes)?;
+    let in_use = figures.in_use_bytes?;
+    let free = limit.checked_sub(in_use)?;
+    let largest = figures.largest_free_bytes;
+    if rounded > free || largest.is_some_and(|largest| largest >= rounded) {
+        return None;
+    }
+    // They may have been printed long before the failure.
+    let summary = format!(
+        "by the printed statistics {} of the pool were free, more than the {} requested",
+        Bytes(free),
+        Bytes(rounded)
+    );
+    let stats = |message: &Message| matches!(message, Message::MemoryStat { .. });
+    let lines = facts
+        .request_event()
+        .into_iter()
+        .chain(facts.log.all(stats));
+    Some(facts.cause(
+        CauseId::Fragmentation,
+        Confidence::Likely,
+        summary,
+        facts.quote_all(lines),
+    ))
+}
+
+/// The map of 100 characters shows many free cells in short runs. Its cells hide small gaps, so what it
+/// shows as free is certainly free.
+fn by_map(facts: &Facts<'_>) -> Option<Cause> {
+    if facts
+        .log
+        .dump()
+        .is_some_and(|dump| dump.free_bytes().is_some())
+    {
+        return None;
+    }
+    let map = facts.log.map()?;
+    let rounded = facts.rounded_bytes()?;
+    let free = map.bytes().filter(|cell| *cell == b'_').count() as u64;
+    let longest = map
+        .split(|cell| cell != '_')
+        .map(str::len)
+        .max()
+        .unwrap_or(0) as u64;
+    let pool = facts
+        .figures
+        .pool_bytes
+        .or(facts.figures.limit_bytes)
+        .or_else(|| estimated_pool(facts));
+    let (confidence, comparison) = match pool {
+        Some(pool) => {
+            let cell = pool / 100;
+            let fits_in_all = rounded <= free * cell;
+            let fits_in_one = rounded <= longest.saturating_sub(1) * cell;
+            if !fits_in_all || fits_in_one {
+                return None;
+            }
+            (
+                Confidence::Likely,
+                format!(", about {} of {}", Bytes(free * cell), Bytes(pool)),
+            )
+        }
+        // Without the pool's size only the picture speaks: a third free, in pieces.
+        None if free >= 33 && longest * 2 <= free => (Confidence::Possible, String::new()),
+        None => return None,
+    };
+    let summary = format!(
+        "the map of the pool shows {free} % free{comparison}, in pieces of at most {longest} %"
+    );
+    Some(facts.cause(
+        CauseId::Fragmentation,
+        confidence,
+        summary,
+        facts.quote_request(),
+    ))
+}
+
+/// The pool that a GPU of this size has by default.
+fn estimated_pool(facts: &Facts<'_>) -> Option<u64> {
+    let total = facts.figures.gpu_total_bytes?;
+    Some(total / 4 * 3)
+}
+
+/// A dry run has measured it.
+fn by_dryrun(facts: &Facts<'_>) -> Option<Cause> {
+    let is = |message: &Message| {
+        matches!(
+            message,
+            Message::Dryrun {
+                fragmented: true,
+                ..
+            }
+        )
+    };
+    let evidence = facts.quote_first(is);
+    (!evidence.is_empty()).then(|| {
+        facts.cause(
+            CauseId::Fragmentation,
+            Confidence::Likely,
+            "a dry run has measured that free memory suffices, and that no free block does",
+            evidence,
+        )
+    })
+}
+
+/// The reporter says so.
+fn by_report(facts: &Facts<'_>) -> Option<Cause> {
+    let named = |message: &Message| matches!(message, Message::FragmentationNamed);
+    let said = facts.log.all(named).next()?;
+    facts.request()?;
+    // What the dump shows of the pool is better than what somebody says of it.
+    if facts
+        .log
+        .dump()
+        .is_some_and(|dump| dump.free_bytes().is_some())
+    {
+        return None;
+    }
+    let lines = [facts.request_event(), Some(said)].into_iter().flatten();
+    Some(facts.cause(
+        CauseId::Fragmentation,
+        Confidence::Possible,
+        "the report calls it fragmentation; no figure of the pool in the log confirms or denies it",
+        facts.quote_all(lines),
+    ))
+}

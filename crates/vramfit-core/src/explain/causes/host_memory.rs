@@ -1,0 +1,62 @@
+use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::facts::Facts;
+use crate::explain::message::{HostFailure, Message};
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    let is_host = |message: &Message| {
+        matches!(
+            message,
+            Message::Host { .. }
+                | Message::DriverRefusal {
+                    pinned_host: true,
+                    ..
+                }
+        )
+    };
+    let first = facts
+        .log
+        .events
+        .iter()
+        .find(|event| is_host(&event.message))?;
+    let how = match first.message {
+        Message::Host { how, .. } => how,
+        _ => HostFailure::PinnedPool,
+    };
+    let summary = match how {
+        HostFailure::Python => "an allocation of host memory failed in Python or NumPy",
+        HostFailure::Cpp => "a C++ library could not allocate host memory",
+        HostFailure::Killed => {
+            "the kernel or the job manager killed the process for its use of host memory"
+        }
+        HostFailure::CpuBackend => {
+            "JAX's backend for the CPU could not allocate; the program does not run on a GPU"
+        }
+        HostFailure::KilledSilently => {
+            "the process was killed; too much host memory is the usual reason, and the kernel's log tells"
+        }
+        HostFailure::PinnedPool => {
+            "XLA's pool of pinned host memory is full (64 GB unless \
+             XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB says otherwise), or the host has no more to pin"
+        }
+    };
+    // What fails after a GPU request was refused may be a consequence: the traceback of the first failure.
+    let confidence = match how {
+        _ if facts.is_after_failure(first) => Confidence::Possible,
+        HostFailure::Cpp | HostFailure::KilledSilently => Confidence::Likely,
+        HostFailure::Python
+        | HostFailure::CpuBackend
+        | HostFailure::Killed
+        | HostFailure::PinnedPool => Confidence::Sure,
+    };
+    let all = facts
+        .log
+        .events
+        .iter()
+        .filter(|event| is_host(&event.message));
+    Some(facts.cause(
+        CauseId::HostMemory,
+        confidence,
+        summary,
+        facts.quote_all(all),
+    ))
+}

@@ -1,0 +1,93 @@
+use crate::bytes::Bytes;
+use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::facts::Facts;
+use crate::explain::message::Message;
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    refused_growth(facts)
+        .or_else(|| refused_region(facts))
+        .or_else(|| async_below_total(facts))
+}
+
+/// The pool may grow by enough, and yet the request failed: the driver had less.
+fn refused_growth(facts: &Facts<'_>) -> Option<Cause> {
+    let dump = facts.log.dump()?;
+    let rounded = facts.rounded_bytes()?;
+    let left = dump.unallocated_bytes()?;
+    let tolerance = dump.limit()?.tolerance + facts.request()?.size.tolerance;
+    if !dump.grows()? || rounded > left.saturating_sub(tolerance) {
+        return None;
+    }
+    let summary = format!(
+        "the pool may grow by {}, but the driver did not have the {} that were requested: others took the \
+         memory after the program had started",
+        Bytes(left),
+        Bytes(rounded),
+    );
+    Some(facts.cause(
+        CauseId::MemoryTakenLater,
+        Confidence::Sure,
+        summary,
+        facts.quote_request(),
+    ))
+}
+
+/// The driver refused a region to a pool that was there before.
+fn refused_region(facts: &Facts<'_>) -> Option<Cause> {
+    let (event, size) = facts.log.driver_refusals().next()?;
+    let grows = facts.log.events.iter().any(|event| match &event.message {
+        Message::PoolPlanned { preallocated, .. } => !preallocated,
+        Message::Setting { name, value } => {
+            *name == "XLA_PYTHON_CLIENT_PREALLOCATE" && matches!(value.as_str(), "false" | "0")
+        }
+        _ => false,
+    });
+    let ran_before = event.steps_before > 0;
+    if !grows && !ran_before {
+        return None;
+    }
+    // A pool that reached its own limit does not ask the driver.
+    let confidence = if grows {
+        Confidence::Likely
+    } else {
+        Confidence::Possible
+    };
+    let summary = format!(
+        "the driver refused {} to a pool that was in use before: others took the memory after the program \
+         had started, or the GPU is full",
+        Bytes(size.bytes)
+    );
+    let evidence = facts.quote_all([Some(event), facts.request_event()].into_iter().flatten());
+    Some(facts.cause(CauseId::MemoryTakenLater, confidence, summary, evidence))
+}
+
+/// CUDA's own pool failed, and the driver's figures show that others hold what is missing.
+fn async_below_total(facts: &Facts<'_>) -> Option<Cause> {
+    let is_async = facts
+        .log
+        .all(|message| matches!(message, Message::AsyncRefusal { .. }))
+        .next()?;
+    let total = facts.figures.gpu_total_bytes?;
+    let free = facts.figures.gpu_free_bytes?;
+    let in_use = facts.log.pool_stats()?.in_use?.bytes;
+    // Context and libraries of the process itself take some, too.
+    const OWN_OVERHEAD_BYTES: u64 = 2 << 30;
+    let others = total
+        .checked_sub(free)?
+        .checked_sub(in_use)?
+        .checked_sub(OWN_OVERHEAD_BYTES)?;
+    let rounded = facts.rounded_bytes()?;
+    (rounded <= free.saturating_add(others)).then(|| {
+        let summary = format!(
+            "the GPU has {} in use beside this pool's {}; without it the request would have fitted",
+            Bytes(others),
+            Bytes(in_use)
+        );
+        facts.cause(
+            CauseId::MemoryTakenLater,
+            Confidence::Likely,
+            summary,
+            vec![facts.quote(is_async)],
+        )
+    })
+}

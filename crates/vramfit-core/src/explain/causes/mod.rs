@@ -1,0 +1,72 @@
+//! The causes, one file each: a function that says whether, and how certainly, a log speaks for it.
+//!
+//! `Sure` is for what follows from the log: figures that leave no other reading, or the message that names
+//! the reason itself. What only usually is so is `Likely`.
+
+mod address_space;
+mod autotuning;
+mod fragmentation;
+mod growth;
+mod host_memory;
+mod memory_taken_later;
+mod not_memory;
+mod outside_pool;
+mod pool_not_obtained;
+mod pool_too_small;
+mod recompilation;
+mod request_larger_than_gpu;
+mod tpu;
+mod wrong_setting;
+
+use std::cmp::Reverse;
+
+use super::cause::{Cause, CauseId};
+use super::facts::Facts;
+use super::message::{DriverCall, Message};
+
+/// Finds the causes, the likeliest first; of equally likely ones the most specific.
+pub(super) fn find(facts: &Facts<'_>) -> Vec<Cause> {
+    let specific = [
+        tpu::find,
+        request_larger_than_gpu::find,
+        address_space::find,
+        host_memory::find,
+        wrong_setting::find,
+        pool_not_obtained::find,
+        memory_taken_later::find,
+        fragmentation::find,
+        outside_pool::find,
+        autotuning::find,
+        recompilation::find,
+        growth::find,
+    ];
+    let mut causes: Vec<Cause> = specific.iter().filter_map(|find| find(facts)).collect();
+    causes.extend(pool_too_small::find(facts, &causes));
+    causes.extend(not_memory::find(facts, &causes));
+    causes.sort_by_key(|cause| (Reverse(cause.confidence), cause.id));
+    causes
+}
+
+/// Says whether a message reports that GPU memory, of whatever kind, could not be had.
+fn is_gpu_memory_failure(message: &Message) -> bool {
+    match message {
+        Message::PoolRefusal { .. }
+        | Message::OutOfMemory { .. }
+        | Message::DirectRefusal { .. }
+        | Message::AsyncRefusal { .. }
+        | Message::BudgetRefusal { .. }
+        | Message::DriverOutOfMemory { .. } => true,
+        Message::DriverRefusal { pinned_host, .. } => !pinned_host,
+        Message::Library { out_of_memory, .. } => *out_of_memory,
+        _ => false,
+    }
+}
+
+/// Says whether the driver refused something that is not an array.
+fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
+    matches!(message, Message::DriverOutOfMemory { call } if calls.contains(call))
+}
+
+fn has(causes: &[Cause], id: CauseId) -> bool {
+    causes.iter().any(|cause| cause.id == id)
+}

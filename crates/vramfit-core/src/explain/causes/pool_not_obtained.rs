@@ -1,0 +1,155 @@
+use super::is_driver_call;
+use crate::bytes::Bytes;
+use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::facts::Facts;
+use crate::explain::log::Event;
+use crate::explain::message::{DriverCall, Message};
+use crate::explain::number::Size;
+
+/// A pool of fewer bytes is no pool of a GPU: what the driver refuses below is something else.
+const MIN_POOL_BYTES: u64 = 1 << 30;
+/// What each refused try is of the one before: XLA's `kBackpedalFactor`, and how far the log may round it.
+const BACKPEDAL_FACTOR: f64 = 0.9;
+const BACKPEDAL_TOLERANCE: f64 = 0.01;
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    short_pool(facts)
+        .or_else(|| refused_pool(facts))
+        .or_else(|| refused_context(facts))
+        .or_else(|| small_request(facts))
+}
+
+/// The dump shows a pool that should have its whole limit and has less.
+fn short_pool(facts: &Facts<'_>) -> Option<Cause> {
+    let dump = facts.log.dump()?;
+    let (limit, pool) = (dump.limit()?, dump.pool_bytes()?);
+    let in_use = dump.in_use_bytes()?;
+    let is_preallocated = !dump.grows()?;
+    let missing = limit
+        .min()
+        .checked_sub(pool)
+        .filter(|bytes| *bytes > limit.tolerance)?;
+    // A pool that has nothing at all has refused its first request by itself, as larger than the limit.
+    if !is_preallocated || pool == 0 {
+        return None;
+    }
+    let rounded = facts.rounded_bytes()?;
+    let would_fit = rounded <= limit.min().saturating_sub(in_use);
+    let confidence = if would_fit {
+        Confidence::Sure
+    } else {
+        Confidence::Possible
+    };
+    let rest = match would_fit {
+        true => "with the whole limit the request would have fitted",
+        false => "but the request would not have fitted into the whole limit either",
+    };
+    let summary = format!(
+        "the driver gave the pool {} of its {} at startup, because {} were used by others; {rest}",
+        Bytes(pool),
+        Bytes(limit.bytes),
+        Bytes(missing),
+    );
+    Some(facts.cause(
+        CauseId::PoolNotObtained,
+        confidence,
+        summary,
+        facts.quote_request(),
+    ))
+}
+
+/// The driver refused the pool itself: one size after the other, each nine tenths of the one before, or one
+/// size far above what was requested later.
+fn refused_pool(facts: &Facts<'_>) -> Option<Cause> {
+    let refusals: Vec<(&Event, Size)> = facts.log.driver_refusals().collect();
+    let &(first, size) = refusals.first()?;
+    if size.bytes < MIN_POOL_BYTES {
+        return None;
+    }
+    let planned = facts.log.find(|message| match message {
+        Message::PoolPlanned {
+            bytes,
+            preallocated: true,
+        } => Some(*bytes),
+        _ => None,
+    });
+    let is_planned = planned.is_some_and(|(_, bytes)| size.agrees_with(Size::exact(bytes)));
+    let is_limit = facts
+        .figures
+        .limit_bytes
+        .is_some_and(|limit| size.agrees_with(Size::exact(limit)));
+    let is_series = refusals.windows(2).any(|pair| {
+        let ratio = pair[1].1.bytes as f64 / pair[0].1.bytes as f64;
+        (ratio - BACKPEDAL_FACTOR).abs() <= BACKPEDAL_TOLERANCE
+    });
+    let request = facts.request();
+    let is_larger = request.is_some_and(|request| size.bytes > 2 * request.size.bytes.max(1));
+    // With some steps done before, the pool was there: it is a growing pool that was refused.
+    let at_start = first.steps_before == 0;
+    let earlier = !facts.is_after_failure(first);
+    if !earlier || !at_start || !(is_planned || is_limit || is_series || is_larger) {
+        return None;
+    }
+    let grows = facts.log.events.iter().any(|event| {
+        matches!(
+            event.message,
+            Message::PoolPlanned {
+                preallocated: false,
+                ..
+            }
+        )
+    });
+    if grows {
+        return None;
+    }
+    let confidence = match is_planned || is_limit {
+        true => Confidence::Sure,
+        false => Confidence::Likely,
+    };
+    let summary = format!(
+        "the driver refused the pool's {} at startup, because others use the GPU's memory; JAX continues \
+         with a smaller pool and still shows the full limit",
+        Bytes(size.bytes)
+    );
+    let evidence = facts.quote_all(refusals.iter().map(|(event, _)| *event));
+    let evidence: Vec<Evidence> = evidence
+        .into_iter()
+        .chain(facts.quote_request().into_iter().take(1))
+        .collect();
+    Some(facts.cause(CauseId::PoolNotObtained, confidence, summary, evidence))
+}
+
+/// The process could not even create its context.
+fn refused_context(facts: &Facts<'_>) -> Option<Cause> {
+    let is = |message: &Message| is_driver_call(message, &[DriverCall::Context]);
+    let evidence = facts.quote_first(is);
+    (!evidence.is_empty()).then(|| {
+        facts.cause(
+            CauseId::PoolNotObtained,
+            Confidence::Likely,
+            "the driver had no memory for the CUDA context of the process, so other processes use nearly \
+             all of the GPU",
+            evidence,
+        )
+    })
+}
+
+/// A request that is small for any GPU fails in a pool of which nothing is known.
+fn small_request(facts: &Facts<'_>) -> Option<Cause> {
+    const MAX_SMALL_BYTES: u64 = 64 << 20;
+    let request = facts.request()?;
+    let unknown = facts.figures.pool_bytes.is_none() && facts.log.map().is_none();
+    (unknown && request.size.bytes <= MAX_SMALL_BYTES && facts.steps_before_failure() == 0).then(|| {
+        let summary = format!(
+            "{} is little for a GPU: the pool may be much smaller than meant, because others use the \
+             GPU's memory",
+            Bytes(request.size.bytes)
+        );
+        facts.cause(
+            CauseId::PoolNotObtained,
+            Confidence::Possible,
+            summary,
+            facts.quote_request(),
+        )
+    })
+}

@@ -1,0 +1,277 @@
+use super::has;
+use crate::bytes::Bytes;
+use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::facts::Facts;
+use crate::explain::log::{Request, RequestKind};
+use crate::explain::message::Message;
+
+/// What XLA's scheduler keeps of the budget, in percent: `xla_gpu_memory_limit_slop_factor`.
+const SLOP_PERCENT: i64 = 95;
+
+/// `others` are the causes that were found.
+pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+    by_dump(facts, others)
+        .or_else(|| arguments_exceed_limit(facts))
+        .or_else(|| beyond_the_budget(facts))
+        .or_else(|| by_dryrun(facts))
+        .or_else(|| by_dumped_program(facts))
+        .or_else(|| by_request(facts, others))
+        .or_else(|| by_buffers(facts, others))
+        .or_else(|| by_memory_map(facts))
+}
+
+/// The dump shows that free memory, and what the pool may still take, do not suffice.
+fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+    let dump = facts.log.dump()?;
+    let rounded = facts.rounded_bytes()?;
+    let limit = dump.limit()?;
+    let in_use = dump.in_use_bytes()?;
+    let free_of_limit = limit.max().saturating_sub(in_use);
+    if rounded <= free_of_limit {
+        return None;
+    }
+    // What rounded figures leave open.
+    let in_use_tolerance = match dump.is_complete() {
+        true => 0,
+        false => dump
+            .stats
+            .and_then(|stats| stats.in_use)
+            .map_or(0, |size| size.tolerance),
+    };
+    let is_certain = rounded > free_of_limit + in_use_tolerance;
+    // The pool is full; whether the program needs so much is another question where its use may have grown.
+    let grew = others.iter().any(|cause| {
+        matches!(cause.id, CauseId::Growth | CauseId::Recompilation)
+            && cause.confidence > Confidence::Possible
+    });
+    let confidence = if is_certain && !grew {
+        Confidence::Sure
+    } else {
+        Confidence::Likely
+    };
+    let summary = format!(
+        "{} were requested and {} of the pool's limit of {} were left, with {} in use",
+        Bytes(rounded),
+        Bytes(limit.bytes.saturating_sub(in_use)),
+        Bytes(limit.bytes),
+        Bytes(in_use),
+    );
+    Some(facts.cause(
+        CauseId::PoolTooSmall,
+        confidence,
+        summary,
+        facts.quote_request(),
+    ))
+}
+
+/// The compiler says that arguments and outputs alone exceed what the pool may have.
+fn arguments_exceed_limit(facts: &Facts<'_>) -> Option<Cause> {
+    let (event, (arguments, limit)) = facts.log.find(|message| match message {
+        Message::ArgumentsExceedLimit { arguments, limit } => Some((*arguments, *limit)),
+        _ => None,
+    })?;
+    facts.request()?;
+    let than = limit.map_or(String::new(), |limit| format!(" of {}", Bytes(limit)));
+    let summary = format!(
+        "arguments and outputs of the program take {}, more than the limit{than} by themselves",
+        Bytes(arguments)
+    );
+    let lines = [Some(event), facts.request_event()].into_iter().flatten();
+    Some(facts.cause(
+        CauseId::PoolTooSmall,
+        Confidence::Sure,
+        summary,
+        facts.quote_all(lines),
+    ))
+}
+
+/// XLA could not rematerialize the program into its budget, and the block it needs is larger than all of that.
+fn beyond_the_budget(facts: &Facts<'_>) -> Option<Cause> {
+    let rounded = i64::try_from(facts.rounded_bytes()?).ok()?;
+    let (event, (target, reached)) = facts.log.find(|message| match message {
+        Message::Rematerialization { target, reached } => Some((*target, *reached)),
+        _ => None,
+    })?;
+    // XLA prints 95 % of what arguments and outputs leave of the limit, plus the result.
+    let most = target.saturating_mul(100) / SLOP_PERCENT;
+    let confidence = match rounded > most {
+        true => Confidence::Sure,
+        false if i64::try_from(reached).is_ok_and(|reached| reached > target) => Confidence::Likely,
+        false => return None,
+    };
+    let summary = format!(
+        "XLA could not rematerialize the program below {}, and it may take about {}; {} were requested",
+        Bytes(reached),
+        Bytes(target.max(0).unsigned_abs()),
+        Bytes(rounded.unsigned_abs()),
+    );
+    let lines = [Some(event), facts.request_event()].into_iter().flatten();
+    Some(facts.cause(
+        CauseId::PoolTooSmall,
+        confidence,
+        summary,
+        facts.quote_all(lines),
+    ))
+}
+
+/// A dry run has measured it.
+fn by_dryrun(facts: &Facts<'_>) -> Option<Cause> {
+    let (event, (short, program)) = facts.log.find(|message| match message {
+        Message::Dryrun {
+            fits: false,
+            short,
+            program,
+            fragmented: false,
+        } => Some((*short, program.clone())),
+        _ => None,
+    })?;
+    let short = short.map_or(String::new(), |size| format!(" by {}", Bytes(size.bytes)));
+    let program = program.map_or(String::new(), |name| format!(" in `{name}`"));
+    let summary = format!("a dry run has measured that the pool is too small{short}{program}");
+    Some(facts.cause(
+        CauseId::PoolTooSmall,
+        Confidence::Likely,
+        summary,
+        vec![facts.quote(event)],
+    ))
+}
+
+/// What XLA has dumped of a program exceeds what the pool of the GPU has by default.
+fn by_dumped_program(facts: &Facts<'_>) -> Option<Cause> {
+    let total = facts.figures.gpu_total_bytes?;
+    let limit = facts.figures.limit_bytes.unwrap_or(total / 4 * 3);
+    let (event, need) = facts.log.find(|message| match message {
+        Message::DumpedProgram { need } if need.total.bytes > limit => Some(*need),
+        _ => None,
+    })?;
+    let summary = format!(
+        "the program needs {} by itself, and the pool has {}",
+        Bytes(need.total.bytes),
+        Bytes(limit)
+    );
+    Some(facts.cause(
+        CauseId::PoolTooSmall,
+        Confidence::Sure,
+        summary,
+        vec![facts.quote(event)],
+    ))
+}
+
+/// Only the request is known.
+fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+    let of_pool = |request: &&Request| request.kind == RequestKind::Pool;
+    let of_pool = facts.requests.iter().find(of_pool);
+    // Without a pool none is too small.
+    let is_explained = others
+        .iter()
+        .any(|cause| cause.confidence > Confidence::Possible);
+    let request = of_pool.or(facts.request().filter(|_| !is_explained))?;
+    let explained = others.iter().any(|cause| {
+        cause.confidence > Confidence::Possible
+            && matches!(
+                cause.id,
+                CauseId::PoolNotObtained
+                    | CauseId::MemoryTakenLater
+                    | CauseId::Fragmentation
+                    | CauseId::RequestLargerThanGpu
+                    | CauseId::Recompilation
+                    | CauseId::Growth
+            )
+    });
+    // What follows from the pool's own figures leaves nothing to add.
+    let of_the_pool = [
+        CauseId::PoolNotObtained,
+        CauseId::MemoryTakenLater,
+        CauseId::Fragmentation,
+    ];
+    let is_certain =
+        |cause: &Cause| cause.confidence == Confidence::Sure && of_the_pool.contains(&cause.id);
+    if others.iter().any(is_certain) {
+        return None;
+    }
+    let confidence = if explained {
+        Confidence::Possible
+    } else {
+        Confidence::Likely
+    };
+    let by = match &request.program {
+        Some(program) => format!(" by `{program}`"),
+        None => String::new(),
+    };
+    let map = facts.log.map().map_or(String::new(), |map| {
+        let free = map.bytes().filter(|cell| *cell == b'_').count();
+        format!("; the map of the pool shows {free} % free")
+    });
+    let summary = format!(
+        "{} were requested{by} and not available{map}",
+        Bytes(request.size.bytes)
+    );
+    let mut evidence = facts.quote_request();
+    evidence.extend(need_evidence(facts));
+    Some(facts.cause(CauseId::PoolTooSmall, confidence, summary, evidence))
+}
+
+/// Only the list of the largest buffers is there, which XLA prints when a program finds no memory.
+fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+    let largest = facts
+        .log
+        .buffers
+        .iter()
+        .max_by_key(|buffer| buffer.size.bytes);
+    let need = facts.log.program_need();
+    let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
+    let only_dumped = facts.log.all(is_dump).next().is_some();
+    if only_dumped || facts.request().is_some() || has(others, CauseId::Tpu) {
+        return None;
+    }
+    let what = match (&need, largest) {
+        (Some((_, need)), _) => format!("it takes {} in all", Bytes(need.total.bytes)),
+        (None, Some(buffer)) => format!(
+            "the largest of {} listed buffers has {} ({})",
+            facts.log.buffers.len(),
+            Bytes(buffer.size.bytes),
+            buffer.shape
+        ),
+        (None, None) => return None,
+    };
+    let summary = format!("XLA lists the buffers of a program that found no memory: {what}");
+    let evidence = match need {
+        Some((event, _)) => vec![facts.quote(event)],
+        None => facts
+            .log
+            .first_buffer
+            .iter()
+            .map(|(line, text)| Evidence {
+                source: None,
+                line: *line,
+                text: text.clone(),
+            })
+            .collect(),
+    };
+    Some(facts.cause(CauseId::PoolTooSmall, Confidence::Likely, summary, evidence))
+}
+
+/// Only the map of the pool is there, which XLA writes when a request fails.
+fn by_memory_map(facts: &Facts<'_>) -> Option<Cause> {
+    let is_map = |message: &Message| matches!(message, Message::MemoryMap);
+    let event = facts.log.all(is_map).next()?;
+    let fits = &facts.figures.fits;
+    let summary = format!(
+        "the request that failed is not in the map: it was larger than the largest free block, {}, of {} free \
+         in all; the program's output names it",
+        Bytes(fits.now?),
+        Bytes(fits.without_fragmentation?)
+    );
+    let evidence = vec![facts.quote(event)];
+    Some(facts.cause(
+        CauseId::PoolTooSmall,
+        Confidence::Possible,
+        summary,
+        evidence,
+    ))
+}
+
+fn need_evidence(facts: &Facts<'_>) -> Option<Evidence> {
+    let (event, _) = facts.log.program_need()?;
+    Some(facts.quote(event))
+}

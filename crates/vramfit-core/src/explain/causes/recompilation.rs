@@ -1,0 +1,47 @@
+use super::is_gpu_memory_failure;
+use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::facts::Facts;
+use crate::explain::message::Message;
+
+/// Compilations of one function that are no accident of a few shapes.
+const MIN_COMPILATIONS: u64 = 8;
+const MANY_COMPILATIONS: u64 = 20;
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    let (program, counter) = facts
+        .log
+        .compilations
+        .iter()
+        .max_by_key(|(_, counter)| counter.count)?;
+    let is_failure = |message: &Message| {
+        is_gpu_memory_failure(message) || matches!(message, Message::Host { .. })
+    };
+    let failed = facts.log.all(is_failure).next().is_some();
+    if counter.count < MIN_COMPILATIONS || !failed {
+        return None;
+    }
+    let confidence = match counter.count >= MANY_COMPILATIONS {
+        true => Confidence::Likely,
+        false => Confidence::Possible,
+    };
+    let summary = format!(
+        "`{program}` was compiled {} times: each new shape or static argument adds a program, with its \
+         constants and kernels, that stays in memory",
+        counter.count
+    );
+    let (line, text) = counter.first.clone()?;
+    let evidence = vec![Evidence {
+        source: None,
+        line,
+        text,
+    }];
+    let evidence = evidence
+        .into_iter()
+        .chain(facts.quote_request().into_iter().take(1));
+    Some(facts.cause(
+        CauseId::Recompilation,
+        confidence,
+        summary,
+        evidence.collect(),
+    ))
+}

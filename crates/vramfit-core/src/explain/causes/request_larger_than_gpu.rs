@@ -1,0 +1,65 @@
+use crate::bytes::Bytes;
+use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::facts::Facts;
+use crate::explain::log::{Request, RequestKind};
+use crate::explain::message::Message;
+use crate::gpu;
+
+/// What the largest GPU may report beyond the catalogue: other drivers, newer models.
+const CATALOGUE_MARGIN: f64 = 1.5;
+/// Few GPUs have more.
+const RARE_GPU_BYTES: u64 = 140 << 30;
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    let largest = facts
+        .requests
+        .iter()
+        .max_by_key(|request| request.size.bytes)?;
+    let (confidence, comparison) = judge(facts, largest)?;
+    let event = &facts.log.events[largest.event];
+    let what = Bytes(largest.size.bytes);
+    // With unified memory a program may use more than the GPU has, at the speed of the host's link.
+    let unified = facts.log.events.iter().any(|event| {
+        matches!(&event.message, Message::Setting { name, .. } if *name == "TF_FORCE_UNIFIED_MEMORY")
+    });
+    let confidence = if unified {
+        confidence.min(Confidence::Likely)
+    } else {
+        confidence
+    };
+    let summary = format!(
+        "one request of {what} is larger than {comparison}, so no setting of the pool helps"
+    );
+    Some(facts.cause(
+        CauseId::RequestLargerThanGpu,
+        confidence,
+        summary,
+        vec![facts.quote(event)],
+    ))
+}
+
+fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
+    let bytes = request.size.min();
+    if let Some(total) = facts.figures.gpu_total_bytes {
+        let shown = format!("the GPU ({})", Bytes(total));
+        return (bytes > total).then_some((Confidence::Sure, shown));
+    }
+    // The pool is a part of the GPU, so its limit says nothing certain about the GPU itself.
+    let known = gpu::all().iter().map(|gpu| gpu.max_total_memory_bytes);
+    let largest = known.max().unwrap_or(u64::MAX);
+    if bytes as f64 > largest as f64 * CATALOGUE_MARGIN {
+        return Some((
+            Confidence::Sure,
+            format!("any GPU (at most {})", Bytes(largest)),
+        ));
+    }
+    let shown = format!(
+        "nearly every GPU (few have more than {})",
+        Bytes(RARE_GPU_BYTES)
+    );
+    let is_rare = bytes > RARE_GPU_BYTES;
+    // A pool that logged its limit would be evidence of a large GPU.
+    let limit = facts.figures.limit_bytes.unwrap_or(0);
+    let is_direct = request.kind == RequestKind::Direct;
+    (is_rare && (limit < bytes / 2 || is_direct)).then_some((Confidence::Likely, shown))
+}

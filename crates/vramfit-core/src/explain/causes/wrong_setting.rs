@@ -1,0 +1,83 @@
+use std::collections::BTreeMap;
+
+use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::facts::Facts;
+use crate::explain::log::Event;
+use crate::explain::message::Message;
+use crate::lint::{Finding, LintInput, Severity, lint};
+use crate::settings::Version;
+
+pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+    rejected(facts).or_else(|| misread(facts))
+}
+
+/// A setting that JAX, XLA or the plugin says it does not accept.
+fn rejected(facts: &Facts<'_>) -> Option<Cause> {
+    let is = |message: &Message| matches!(message, Message::SettingRejected);
+    let first = facts.log.events.iter().find(|event| is(&event.message))?;
+    let fell_back = facts
+        .log
+        .all(|message| matches!(message, Message::CpuFallback))
+        .next();
+    let effect = match fell_back {
+        Some(_) => "; JAX continued on the CPU",
+        None => "",
+    };
+    let confidence = match facts.is_after_failure(first) {
+        true => Confidence::Possible,
+        false => Confidence::Sure,
+    };
+    let evidence = facts.quote_all(facts.log.all(is).chain(fell_back));
+    let summary = format!("JAX, XLA or the plugin rejected a setting{effect}");
+    Some(facts.cause(CauseId::WrongSetting, confidence, summary, evidence))
+}
+
+/// A setting that the log shows, and that does nothing or something else than meant.
+fn misread(facts: &Facts<'_>) -> Option<Cause> {
+    let set: Vec<(&Event, &str, &str)> = facts
+        .log
+        .messages()
+        .filter_map(|(event, message)| match message {
+            Message::Setting { name, value } => Some((event, *name, value.as_str())),
+            _ => None,
+        })
+        .collect();
+    if set.is_empty() {
+        return None;
+    }
+    let environment: BTreeMap<String, String> = set
+        .iter()
+        .map(|(_, name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let input = LintInput {
+        jax: facts
+            .figures
+            .jax
+            .map(|(major, minor, patch)| Version::new(major, minor, patch)),
+        environment,
+        ..LintInput::default()
+    };
+    let findings = lint(&input);
+    let of_the_log = |finding: &&Finding| {
+        set.iter()
+            .any(|(_, name, _)| finding.subject.contains(name))
+    };
+    let finding = findings
+        .iter()
+        .filter(of_the_log)
+        .find(|finding| finding.severity != Severity::Note)?;
+    let lines = set
+        .iter()
+        .filter(|(_, name, _)| finding.subject.contains(name));
+    let evidence = facts.quote_all(lines.map(|(event, _, _)| *event));
+    if evidence.is_empty() {
+        return None;
+    }
+    let summary = format!("{}; {}", finding.message, finding.fix);
+    Some(facts.cause(
+        CauseId::WrongSetting,
+        Confidence::Possible,
+        summary,
+        evidence,
+    ))
+}

@@ -1,0 +1,164 @@
+//! What every cause is judged by: the events of a log, the request that failed first, its figures.
+
+use super::cause::{Cause, CauseId, Confidence, Evidence};
+use super::figures::Figures;
+use super::log::{Event, Log, Request};
+use super::message::Message;
+
+/// Lines that a cause shows.
+const MAX_EVIDENCE: usize = 4;
+
+/// A log and what was joined from it.
+pub(super) struct Facts<'a> {
+    pub(super) log: &'a Log,
+    pub(super) requests: Vec<Request>,
+    pub(super) figures: Figures,
+    /// How the program is started, for commands to go on with.
+    pub(super) command: &'a str,
+}
+
+impl<'a> Facts<'a> {
+    /// Returns the request that failed first.
+    pub(super) fn request(&self) -> Option<&Request> {
+        self.requests.first()
+    }
+
+    /// Returns the event of the request that failed first.
+    pub(super) fn request_event(&self) -> Option<&'a Event> {
+        Some(&self.log.events[self.request()?.event])
+    }
+
+    /// Returns the bytes that the pool had to find.
+    pub(super) fn rounded_bytes(&self) -> Option<u64> {
+        let request = self.request()?;
+        Some(request.rounded.unwrap_or(request.size.bytes))
+    }
+
+    /// Says whether a request was refused before this event, by a pool or to a pool.
+    pub(super) fn is_after_failure(&self, event: &Event) -> bool {
+        let requests = self
+            .requests
+            .iter()
+            .map(|request| &self.log.events[request.event]);
+        let to_pools = self.log.driver_refusals().map(|(refused, _)| refused);
+        requests
+            .chain(to_pools)
+            .any(|failed| failed.source == event.source && failed.order < event.order)
+    }
+
+    /// Returns how many lines of progress the log shows before the first failure.
+    pub(super) fn steps_before_failure(&self) -> u64 {
+        self.request_event().map_or(0, |event| event.steps_before)
+    }
+
+    /// Says whether the program went on with its steps after this event.
+    pub(super) fn goes_on_after(&self, event: &Event) -> bool {
+        self.log.steps.count > event.step_lines_before
+    }
+
+    /// Quotes an event.
+    pub(super) fn quote(&self, event: &Event) -> Evidence {
+        Evidence {
+            source: self.source(event.source),
+            line: event.line,
+            text: event.text.clone(),
+        }
+    }
+
+    /// Quotes events, the first few of each text.
+    pub(super) fn quote_all<'e>(&self, events: impl Iterator<Item = &'e Event>) -> Vec<Evidence> {
+        let mut quotes: Vec<Evidence> = Vec::new();
+        for event in events {
+            let beginning = |text: &str| text.chars().take(48).collect::<String>();
+            let is_new = quotes
+                .iter()
+                .all(|quote| beginning(&quote.text) != beginning(&event.text));
+            if is_new && quotes.len() < MAX_EVIDENCE {
+                quotes.push(self.quote(event));
+            }
+        }
+        quotes
+    }
+
+    /// Quotes the messages about the request that failed first, and the pool's own figures.
+    pub(super) fn quote_request(&self) -> Vec<Evidence> {
+        let mut quotes: Vec<Evidence> = self
+            .request_event()
+            .map(|event| self.quote(event))
+            .into_iter()
+            .collect();
+        let dump = self.log.dump();
+        quotes.extend(dump.and_then(|dump| {
+            let (line, text) = dump.figures_at.clone()?;
+            Some(Evidence {
+                source: self.source(dump.source),
+                line,
+                text,
+            })
+        }));
+        quotes
+    }
+
+    /// Quotes the first message that a function picks.
+    pub(super) fn quote_first(&self, is: impl Fn(&Message) -> bool) -> Vec<Evidence> {
+        let first = self.log.events.iter().find(|event| is(&event.message));
+        first.map(|event| self.quote(event)).into_iter().collect()
+    }
+
+    fn source(&self, index: usize) -> Option<String> {
+        self.log
+            .sources
+            .get(index)
+            .filter(|name| !name.is_empty())
+            .cloned()
+    }
+
+    /// Makes a cause with the usual words for it.
+    pub(super) fn cause(
+        &self,
+        id: CauseId,
+        confidence: Confidence,
+        summary: impl Into<String>,
+        evidence: Vec<Evidence>,
+    ) -> Cause {
+        Cause {
+            id,
+            confidence,
+            summary: summary.into(),
+            evidence,
+            falsified_by: id.falsified_by().to_owned(),
+            next_command: self.next_command(id),
+        }
+    }
+
+    /// Returns the GPU for a dry run: that of the log, or a placeholder.
+    pub(super) fn gpu_name(&self) -> &str {
+        self.figures.gpu.unwrap_or("GPU")
+    }
+
+    fn next_command(&self, id: CauseId) -> String {
+        let command = self.command;
+        let gpu = self.gpu_name();
+        match id {
+            CauseId::Tpu => {
+                "see the error page of OpenXLA for TPUs: https://openxla.org/xla/errors".to_owned()
+            }
+            CauseId::RequestLargerThanGpu | CauseId::PoolTooSmall => {
+                format!("vramfit dryrun --gpu {gpu} --full -- {command}")
+            }
+            CauseId::AddressSpace => format!("ulimit -v unlimited; {command}"),
+            CauseId::HostMemory => format!("/usr/bin/time -v {command}"),
+            CauseId::WrongSetting => "vramfit doctor --verbose".to_owned(),
+            CauseId::PoolNotObtained => "vramfit doctor".to_owned(),
+            CauseId::MemoryTakenLater => "vramfit top".to_owned(),
+            CauseId::Fragmentation => {
+                format!("vramfit run --allocator cuda_async -- {command}")
+            }
+            CauseId::OutsidePool => format!("vramfit run --fraction 0.6 -- {command}"),
+            CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
+            CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),
+            CauseId::Growth => format!("vramfit dryrun --gpu {gpu} --steps 20 --full -- {command}"),
+            CauseId::NotMemory => "vramfit doctor".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The figures that a log tells, joined from all its messages.
+
+use super::fit::{Fit, OtherPool, fit, fit_elsewhere};
+use super::log::{Log, Request};
+use super::message::{Message, StatName};
+use super::number::Size;
+use crate::allocator::{JaxVersion, PoolOptions};
+use crate::gpu::{self, Gpu};
+
+/// The release that is assumed where a log names none: the figures of a pool are the same in all before 0.11.
+const ASSUMED_JAX: JaxVersion = (0, 10, 2);
+
+/// What a size class of the pool has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BinFigures {
+    /// The smallest size in it.
+    pub min_bytes: u64,
+    /// Chunks in it.
+    pub chunks: u64,
+    /// Those in use.
+    pub chunks_in_use: u64,
+    /// Their bytes, as precise as the log shows them.
+    pub bytes: u64,
+    /// Bytes of those in use.
+    pub bytes_in_use: u64,
+}
+
+/// The largest requests that would have fitted, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FitFigures {
+    /// Whether the first three are known to the byte: where the log has the address of every block.
+    pub is_exact: bool,
+    /// From the pool as it was.
+    pub now: Option<u64>,
+    /// By taking more memory from the driver, up to the limit.
+    pub by_growing: Option<u64>,
+    /// If all free memory of the pool had been in one piece.
+    pub without_fragmentation: Option<u64>,
+    /// In a fresh preallocated pool of the same limit, beside the same live blocks.
+    pub preallocated: Option<u64>,
+    /// In a fresh growing pool of the same limit.
+    pub growing: Option<u64>,
+    /// In a fresh partitioned pool of the same limit, as JAX 0.11 and later have it.
+    pub partitioned: Option<u64>,
+    /// In a fresh preallocated pool with [`FitFigures::RAISED_FRACTION`] of the GPU.
+    pub raised_fraction: Option<u64>,
+}
+
+impl FitFigures {
+    /// The fraction of the GPU that a pool may have without starving libraries.
+    pub const RAISED_FRACTION: f64 = 0.92;
+
+    /// Returns that fraction as a client gets it: through a 32-bit number.
+    pub(super) fn raised_fraction() -> f64 {
+        f64::from(Self::RAISED_FRACTION as f32)
+    }
+}
+
+/// What a program needs, by kind of buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeedFigures {
+    /// Arguments.
+    pub arguments_bytes: u64,
+    /// Outputs; donated arguments are among them.
+    pub live_out_bytes: u64,
+    /// Temporaries.
+    pub temporaries_bytes: u64,
+    /// All of it.
+    pub total_bytes: u64,
+}
+
+/// What a log tells in numbers. `None` where it does not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// The request that failed first.
+    pub requested_bytes: Option<u64>,
+    /// Whether that is known to the byte; a log of `1.97GiB` is not.
+    pub requested_is_exact: bool,
+    /// What the pool rounded it to.
+    pub rounded_bytes: Option<u64>,
+    /// The compiled program that made it.
+    pub program: Option<String>,
+    /// Bytes in use at the failure.
+    pub in_use_bytes: Option<u64>,
+    /// The most that was in use before.
+    pub peak_in_use_bytes: Option<u64>,
+    /// Limit of the pool.
+    pub limit_bytes: Option<u64>,
+    /// What the pool has from the driver.
+    pub pool_bytes: Option<u64>,
+    /// Free bytes of the pool together.
+    pub free_bytes: Option<u64>,
+    /// The largest free block that the request could have had.
+    pub largest_free_bytes: Option<u64>,
+    /// What requests would have fitted.
+    pub fits: FitFigures,
+    /// Size classes of the pool.
+    pub bins: Vec<BinFigures>,
+    /// What the program needs, where XLA has told.
+    pub need: Option<NeedFigures>,
+    /// Total memory of the GPU.
+    pub gpu_total_bytes: Option<u64>,
+    /// Free memory of the GPU, as the driver reported it at the failure.
+    pub gpu_free_bytes: Option<u64>,
+    /// The GPU, by its name in the catalogue.
+    pub gpu: Option<&'static str>,
+    /// The release of JAX.
+    pub jax: Option<JaxVersion>,
+}
+
+impl Figures {
+    /// Joins the figures of a log. `gpu` and `jax` are what the user says, where he does.
+    pub(super) fn join(
+        log: &Log,
+        request: Option<&Request>,
+        gpu: Option<&Gpu>,
+        jax: Option<JaxVersion>,
+    ) -> Figures {
+        let mut figures = Figures {
+            requested_bytes: request.map(requested).or_else(|| other_request(log)),
+            requested_is_exact: request.is_some_and(|request| request.size.is_exact()),
+            rounded_bytes: request.and_then(|request| request.rounded),
+            program: request.and_then(|request| request.program.clone()),
+            jax: jax.or(log.jax().map(|(_, version)| version)),
+            ..Figures::default()
+        };
+        figures.add_gpu(log, gpu);
+        figures.add_stats(log);
+        figures.add_dump(log);
+        if figures.free_bytes.is_none() {
+            let in_use = figures.in_use_bytes;
+            figures.free_bytes = figures
+                .pool_bytes
+                .zip(in_use)
+                .and_then(|(pool, used)| pool.checked_sub(used));
+        }
+        figures.need = log.program_need().map(|(_, need)| NeedFigures {
+            arguments_bytes: need.arguments.bytes,
+            live_out_bytes: need.live_out.bytes,
+            temporaries_bytes: need.temporaries.bytes,
+            total_bytes: need.total.bytes,
+        });
+        figures
+    }
+
+    fn add_gpu(&mut self, log: &Log, gpu: Option<&Gpu>) {
+        let named = log.find(|message| match message {
+            Message::Gpu { name } => Some(*name),
+            _ => None,
+        });
+        let in_catalogue = |name: &str| gpu::all().iter().find(|known| known.name == name);
+        let known = gpu.and_then(|gpu| in_catalogue(&gpu.name));
+        let known = known.or_else(|| in_catalogue(named?.1));
+        self.gpu = known.map(|gpu| gpu.name.as_str());
+        self.gpu_total_bytes = gpu.or(known).map(|gpu| gpu.total_memory_bytes);
+        let told = log.find(|message| match message {
+            Message::GpuMemory { free, total } => Some((*free, *total)),
+            _ => None,
+        });
+        if let Some((_, (free, total))) = told {
+            self.gpu_free_bytes = Some(free);
+            self.gpu_total_bytes = Some(total);
+        }
+    }
+
+    /// Adds what the program has printed of `memory_stats()`, and what the client logs of its pool.
+    fn add_stats(&mut self, log: &Log) {
+        let last = |name| log.stat(name).map(|series| series.last);
+        self.in_use_bytes = last(StatName::BytesInUse);
+        self.peak_in_use_bytes = log.stat(StatName::PeakBytesInUse).map(|series| series.max);
+        self.pool_bytes = last(StatName::PoolBytes);
+        self.largest_free_bytes = last(StatName::LargestFreeBlock).filter(|bytes| *bytes > 0);
+        let planned = log.find(|message| match message {
+            Message::PoolPlanned { bytes, .. } => Some(*bytes),
+            _ => None,
+        });
+        self.limit_bytes = last(StatName::BytesLimit).or(planned.map(|(_, bytes)| bytes));
+    }
+
+    fn add_dump(&mut self, log: &Log) {
+        let Some(dump) = log.dump() else { return };
+        let bytes = |size: Size| size.bytes;
+        self.limit_bytes = dump.limit().map(bytes).or(self.limit_bytes);
+        self.pool_bytes = dump.pool_bytes().or(self.pool_bytes);
+        self.in_use_bytes = dump.in_use_bytes().or(self.in_use_bytes);
+        self.free_bytes = dump.free_bytes();
+        self.largest_free_bytes = dump.largest_usable_bytes().or(self.largest_free_bytes);
+        let peak = dump.stats.and_then(|stats| stats.peak_in_use);
+        self.peak_in_use_bytes = peak.map(bytes).or(self.peak_in_use_bytes);
+        self.bins = dump
+            .bins
+            .iter()
+            .map(|bin| BinFigures {
+                min_bytes: bin.min_bytes,
+                chunks: bin.chunks,
+                chunks_in_use: bin.chunks_in_use,
+                bytes: bin.bytes.bytes,
+                bytes_in_use: bin.bytes_in_use.bytes,
+            })
+            .collect();
+        if let Some(Fit {
+            largest_bytes,
+            by_growing_bytes,
+            unfragmented_bytes,
+        }) = fit(dump)
+        {
+            self.fits.is_exact = dump.is_complete();
+            self.fits.now = Some(largest_bytes);
+            self.fits.by_growing = Some(by_growing_bytes);
+            self.fits.without_fragmentation = Some(unfragmented_bytes);
+        }
+        let jax = self.jax.unwrap_or(ASSUMED_JAX);
+        if let Some(limit) = self.exact_limit(log) {
+            let fits = |pool, limit| fit_elsewhere(dump, pool, limit, jax);
+            self.fits.preallocated = fits(OtherPool::Preallocated, limit);
+            self.fits.growing = fits(OtherPool::Growing, limit);
+            self.fits.partitioned = fits(OtherPool::Partitioned, limit);
+        }
+        if let Some(total_memory_bytes) = self.gpu_total_bytes {
+            let raised = PoolOptions {
+                total_memory_bytes,
+                memory_fraction: FitFigures::raised_fraction(),
+                jax_version: jax,
+                ..PoolOptions::default()
+            };
+            let limit = raised.limit_bytes();
+            self.fits.raised_fraction = fit_elsewhere(dump, OtherPool::Preallocated, limit, jax);
+        }
+    }
+
+    /// Returns the limit to the byte. Where the log rounds it and the pool is full-size, that is the pool.
+    fn exact_limit(&self, log: &Log) -> Option<u64> {
+        let dump = log.dump()?;
+        let limit = dump.limit()?;
+        let pool = dump.pool_bytes()?;
+        match limit.is_exact() {
+            true => Some(limit.bytes),
+            false => limit.agrees_with(Size::exact(pool)).then_some(pool),
+        }
+    }
+}
+
+/// Returns the bytes of a request. What the pool rounded it to is at most 255 more, and so nearer than a size
+/// that the log rounds.
+fn requested(request: &Request) -> u64 {
+    match request.rounded {
+        Some(rounded)
+            if !request.size.is_exact() && request.size.agrees_with(Size::exact(rounded)) =>
+        {
+            rounded
+        }
+        _ => request.size.bytes,
+    }
+}
+
+/// Returns the bytes that were requested of the host, or by the autotuner.
+fn other_request(log: &Log) -> Option<u64> {
+    let found = log.find(|message| match message {
+        Message::Host { size, .. } => *size,
+        Message::DirectRefusal { size } => Some(*size),
+        _ => None,
+    });
+    found.map(|(_, size)| size.bytes)
+}

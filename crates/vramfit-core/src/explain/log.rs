@@ -1,0 +1,484 @@
+//! What a log says, in order: the messages that were found in it, and what they add up to.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::block::Block;
+use super::message::{DumpLine, Message, PeakBuffer, PoolStats, ProgramNeed, StatName};
+use super::number::Size;
+use super::pool_dump::{DumpBuilder, PoolDump};
+use crate::allocator::{JaxVersion, PoolEnd};
+
+/// Events of one kind that are kept; the first are those that a cause is found in.
+const MAX_EVENTS_PER_KIND: usize = 48;
+/// Programs whose compilations are counted.
+const MAX_COMPILED_PROGRAMS: usize = 256;
+/// Lines after the beginning of another phase that are taken to be of it.
+const OTHER_PHASE_LINES: u64 = 12;
+/// Buffers of programs that are kept.
+const MAX_BUFFERS: usize = 64;
+/// Dumps that are kept.
+const MAX_DUMPS: usize = 4;
+/// Processes whose dumps are put together at the same time.
+const MAX_WRITERS: usize = 64;
+
+/// A message, and where it is.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    /// How many events were before it in the log, so that events can be ordered.
+    pub(super) order: u64,
+    pub(super) source: usize,
+    /// Number of the line, from 1.
+    pub(super) line: u64,
+    pub(super) writer: Option<u64>,
+    /// The line from the message on, as it is in the log.
+    pub(super) text: String,
+    pub(super) message: Message,
+    /// How many steps the program had done, by the lines of progress before it.
+    pub(super) steps_before: u64,
+    /// How many lines of progress were before it.
+    pub(super) step_lines_before: u64,
+    /// Whether the program had just begun to save a checkpoint, to evaluate or the like.
+    pub(super) in_other_phase: bool,
+}
+
+/// A request that failed: its size as far as all messages about it tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) size: Size,
+    /// What the pool rounded it to.
+    pub(super) rounded: Option<u64>,
+    pub(super) program: Option<String>,
+    pub(super) end: Option<PoolEnd>,
+    /// Index of the event that tells it first.
+    pub(super) event: usize,
+    pub(super) kind: RequestKind,
+}
+
+/// Which allocator refused a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RequestKind {
+    /// A pool of XLA.
+    Pool,
+    /// The driver, for an allocator without a pool.
+    Direct,
+    /// CUDA's own pool.
+    Async,
+    /// The allocator of virtual memory.
+    Budget,
+}
+
+/// A message that occurs often is counted, with its first and its last line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counter {
+    pub(super) count: u64,
+    pub(super) first: Option<(u64, String)>,
+    /// The largest number that the messages have, where they have one.
+    pub(super) number: u64,
+}
+
+/// Values of one statistic, in the order in which the log shows them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StatSeries {
+    pub(super) count: u64,
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) max: u64,
+    /// How many values were larger than the one before.
+    pub(super) rises: u64,
+    /// How many were smaller.
+    pub(super) falls: u64,
+}
+
+/// What was found in one or more logs.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    pub(super) sources: Vec<String>,
+    pub(super) events: Vec<Event>,
+    kinds: FxHashMap<std::mem::Discriminant<Message>, usize>,
+    next_order: u64,
+    dumps: Vec<PoolDump>,
+    open_dumps: FxHashMap<Option<u64>, DumpBuilder>,
+    pub(super) buffers: Vec<PeakBuffer>,
+    /// Number and text of the line of the first buffer.
+    pub(super) first_buffer: Option<(u64, String)>,
+    pub(super) steps: Counter,
+    /// Line of the last message about a checkpoint or an evaluation.
+    other_phase_line: u64,
+    pub(super) compilations: BTreeMap<String, Counter>,
+    pub(super) stats: BTreeMap<&'static str, StatSeries>,
+}
+
+impl Log {
+    pub(super) fn new(source: String) -> Self {
+        Log {
+            sources: vec![source],
+            ..Log::default()
+        }
+    }
+
+    /// Says whether a request for GPU memory failed in it.
+    pub fn has_memory_failure(&self) -> bool {
+        !self.requests().is_empty()
+    }
+
+    /// Returns the bytes that a program needs, where the log tells; 0 where not.
+    pub fn program_bytes(&self) -> u64 {
+        self.program_need().map_or(0, |(_, need)| need.total.bytes)
+    }
+
+    /// Adds another log, such as that of another process of the same job.
+    pub fn append(&mut self, other: Log) {
+        let sources = self.sources.len();
+        self.sources.extend(other.sources);
+        for mut event in other.events {
+            event.source += sources;
+            event.order += self.next_order;
+            self.events.push(event);
+        }
+        self.next_order += other.next_order;
+        let dumps = other.dumps.into_iter().map(|dump| PoolDump {
+            source: dump.source + sources,
+            ..dump
+        });
+        self.dumps.extend(dumps);
+        self.dumps.truncate(2 * MAX_DUMPS);
+        self.first_buffer = self.first_buffer.take().or(other.first_buffer);
+        self.buffers.extend(other.buffers);
+        self.buffers.truncate(2 * MAX_BUFFERS);
+        if other.steps.count > self.steps.count {
+            self.steps = other.steps;
+        }
+        for (program, counter) in other.compilations {
+            let own = self.compilations.entry(program).or_default();
+            if counter.count > own.count {
+                *own = counter;
+            }
+        }
+        for (name, series) in other.stats {
+            self.stats.entry(name).or_insert(series);
+        }
+    }
+
+    /// Adds a message of a log.
+    pub(super) fn add(&mut self, message: Message, block: &Block, at: usize) {
+        self.next_order += 1;
+        match message {
+            Message::Step { number } => return self.count_step(number, block, at),
+            Message::Compilation { program } => return self.count_compilation(program, block, at),
+            Message::MemoryStat { name, bytes } => self.add_stat(name, bytes),
+            Message::PeakBuffer(buffer) => {
+                if self.buffers.is_empty() {
+                    let place = block.place(at);
+                    self.first_buffer = Some((place.line, place.text));
+                }
+                if self.buffers.len() < MAX_BUFFERS {
+                    self.buffers.push(buffer);
+                }
+                return;
+            }
+            Message::OtherPhase => {
+                self.other_phase_line = block.place(at).line;
+                return;
+            }
+            Message::Dump(line) => return self.add_dump_line(line, block, at),
+            _ => {}
+        }
+        let kept = self
+            .kinds
+            .entry(std::mem::discriminant(&message))
+            .or_default();
+        *kept += 1;
+        if *kept > MAX_EVENTS_PER_KIND {
+            return;
+        }
+        let place = block.place(beginning(&message, block, at));
+        if let Message::PoolRefusal { .. } = message {
+            self.begin_dump(place.writer, &message);
+        }
+        self.events.push(Event {
+            order: self.next_order,
+            source: 0,
+            line: place.line,
+            writer: place.writer,
+            text: place.text,
+            message,
+            step_lines_before: self.steps.count,
+            in_other_phase: self.other_phase_line > 0
+                && place.line - self.other_phase_line.min(place.line) <= OTHER_PHASE_LINES,
+            steps_before: self.steps.count.max(self.steps.number),
+        });
+    }
+
+    /// Adds a message that is not from the text of a log.
+    pub(super) fn push(&mut self, line: u64, text: String, message: Message) {
+        self.next_order += 1;
+        if let Message::PoolRefusal { .. } = message {
+            self.begin_dump(None, &message);
+        }
+        self.events.push(Event {
+            order: self.next_order,
+            source: 0,
+            line,
+            writer: None,
+            text,
+            message,
+            steps_before: 0,
+            step_lines_before: 0,
+            in_other_phase: false,
+        });
+    }
+
+    /// Adds a line of a dump that is not from the text of a log.
+    pub(super) fn push_dump_line(&mut self, line: DumpLine) {
+        self.open_dumps.entry(None).or_default().add(line, None);
+    }
+
+    /// Completes what waits for further lines.
+    pub(super) fn finish(&mut self) {
+        let mut open: Vec<DumpBuilder> = self.open_dumps.drain().map(|(_, open)| open).collect();
+        open.sort_by_key(DumpBuilder::first_line);
+        for dump in open {
+            self.keep_dump(dump);
+        }
+    }
+
+    fn keep_dump(&mut self, dump: DumpBuilder) {
+        if let Some(dump) = dump.build().filter(|_| self.dumps.len() < MAX_DUMPS) {
+            self.dumps.push(dump);
+        }
+    }
+
+    fn begin_dump(&mut self, writer: Option<u64>, refusal: &Message) {
+        if self.open_dumps.len() >= MAX_WRITERS && !self.open_dumps.contains_key(&writer) {
+            return;
+        }
+        let earlier = self.open_dumps.insert(writer, DumpBuilder::new(refusal));
+        if let Some(earlier) = earlier {
+            self.keep_dump(earlier);
+        }
+    }
+
+    fn add_dump_line(&mut self, line: DumpLine, block: &Block, at: usize) {
+        // A chunk's line is one of very many; its place is of no interest.
+        let place = match line {
+            DumpLine::Chunk { .. } if self.open_dumps.len() == 1 => None,
+            _ => Some(block.place(at)),
+        };
+        let writer = match &place {
+            Some(place) => place.writer,
+            None => self.open_dumps.keys().next().copied().flatten(),
+        };
+        if matches!(line, DumpLine::Map { .. }) && !self.open_dumps.contains_key(&writer) {
+            return;
+        }
+        if self.open_dumps.len() >= MAX_WRITERS && !self.open_dumps.contains_key(&writer) {
+            return;
+        }
+        // A log may begin inside of a dump.
+        let open = self.open_dumps.entry(writer).or_default();
+        open.add(line, place.as_ref());
+    }
+
+    fn count_step(&mut self, number: u64, block: &Block, at: usize) {
+        if self.steps.count == 0 {
+            let place = block.place(at);
+            self.steps.first = Some((place.line, place.text));
+        }
+        self.steps.count += 1;
+        self.steps.number = self.steps.number.max(number);
+    }
+
+    fn count_compilation(&mut self, program: String, block: &Block, at: usize) {
+        let is_known = self.compilations.contains_key(&program);
+        if !is_known && self.compilations.len() >= MAX_COMPILED_PROGRAMS {
+            return;
+        }
+        let counter = self.compilations.entry(program).or_default();
+        if counter.count == 0 {
+            let place = block.place(at);
+            counter.first = Some((place.line, place.text));
+        }
+        counter.count += 1;
+    }
+
+    fn add_stat(&mut self, name: StatName, bytes: u64) {
+        let series = self.stats.entry(name.key()).or_default();
+        if series.count == 0 {
+            series.first = bytes;
+        } else if bytes > series.last {
+            series.rises += 1;
+        } else if bytes < series.last {
+            series.falls += 1;
+        }
+        series.count += 1;
+        series.last = bytes;
+        series.max = series.max.max(bytes);
+    }
+
+    /// Returns the events in order, with their messages.
+    pub(super) fn messages(&self) -> impl Iterator<Item = (&Event, &Message)> {
+        self.events.iter().map(|event| (event, &event.message))
+    }
+
+    /// Returns the first event for which a function returns something.
+    pub(super) fn find<T>(&self, of: impl Fn(&Message) -> Option<T>) -> Option<(&Event, T)> {
+        self.events
+            .iter()
+            .find_map(|event| Some((event, of(&event.message)?)))
+    }
+
+    /// Returns all events of some kind.
+    pub(super) fn all<'a>(
+        &'a self,
+        is: impl Fn(&Message) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a Event> + 'a {
+        self.events.iter().filter(move |event| is(&event.message))
+    }
+
+    /// Returns the requests that failed, in order. Messages about the same request are one.
+    pub(super) fn requests(&self) -> Vec<Request> {
+        let mut requests: Vec<Request> = Vec::new();
+        for (index, event) in self.events.iter().enumerate() {
+            let (size, kind) = match &event.message {
+                Message::PoolRefusal { size, .. } => (*size, RequestKind::Pool),
+                Message::OutOfMemory { size, .. } => (*size, RequestKind::Pool),
+                Message::DirectRefusal { size } => (*size, RequestKind::Direct),
+                Message::AsyncRefusal { size } => (*size, RequestKind::Async),
+                Message::BudgetRefusal { size, .. } => (*size, RequestKind::Budget),
+                _ => continue,
+            };
+            // The autotuner goes on without what it was refused.
+            if kind == RequestKind::Direct && self.is_autotuning(index) {
+                continue;
+            }
+            let known = requests.iter_mut().rev().find(|known| {
+                known.size.agrees_with(size) && self.events[known.event].source == event.source
+            });
+            let request = match known {
+                Some(known) => known,
+                None => {
+                    requests.push(Request {
+                        size,
+                        rounded: None,
+                        program: None,
+                        end: None,
+                        event: index,
+                        kind,
+                    });
+                    requests.last_mut().expect("it was just added")
+                }
+            };
+            request.size = request.size.or_more_exact(size);
+            if let Message::PoolRefusal { rounded, end, .. } = &event.message {
+                request.rounded = request.rounded.or(*rounded);
+                request.end = request.end.or(*end);
+            }
+            if let Message::OutOfMemory { program, .. } = &event.message {
+                request.program = request.program.take().or_else(|| program.clone());
+            }
+            if kind != RequestKind::Pool {
+                request.kind = kind;
+            }
+        }
+        requests
+    }
+
+    /// Says whether a refusal is in a line of the autotuner, or of one that it has caused.
+    fn is_autotuning(&self, index: usize) -> bool {
+        let event = &self.events[index];
+        self.events.iter().any(|other| {
+            matches!(other.message, Message::Autotuning { .. })
+                && other.source == event.source
+                && other.line.abs_diff(event.line) <= 1
+                && other.writer == event.writer
+        })
+    }
+
+    /// Returns the refusals of the driver to a pool: not those that an allocator without a pool has passed on,
+    /// nor those of the autotuner.
+    pub(super) fn driver_refusals(&self) -> impl Iterator<Item = (&Event, Size)> {
+        let refusals = self
+            .messages()
+            .filter_map(|(event, message)| match message {
+                Message::DriverRefusal {
+                    size,
+                    pinned_host: false,
+                } => Some((event, *size)),
+                _ => None,
+            });
+        refusals.filter(|(event, size)| {
+            !self.events.iter().any(|other| {
+                let passed_on = match &other.message {
+                    Message::DirectRefusal { size: same } => same.agrees_with(*size),
+                    Message::Autotuning { .. } => other.line.abs_diff(event.line) <= 2,
+                    _ => false,
+                };
+                passed_on && other.source == event.source
+            })
+        })
+    }
+
+    /// Returns the dump that tells most of a pool, of the request that failed first.
+    pub(super) fn dump(&self) -> Option<&PoolDump> {
+        let complete = self.dumps.iter().find(|dump| dump.is_complete());
+        complete.or_else(|| self.dumps.first())
+    }
+
+    /// Returns the statistics of the pool at the failure, as a dump shows them.
+    pub(super) fn pool_stats(&self) -> Option<&PoolStats> {
+        self.dumps.iter().find_map(|dump| dump.stats.as_ref())
+    }
+
+    /// Returns the first map of 100 characters.
+    pub(super) fn map(&self) -> Option<&str> {
+        self.dumps.iter().find_map(|dump| dump.map.as_deref())
+    }
+
+    /// Returns what the compiler says that a program needs, and where it says it.
+    pub(super) fn program_need(&self) -> Option<(&Event, &ProgramNeed)> {
+        self.messages().find_map(|(event, message)| match message {
+            Message::ProgramNeed(need) | Message::DumpedProgram { need } => Some((event, need)),
+            _ => None,
+        })
+    }
+
+    /// Returns the release of JAX that the log names.
+    pub(super) fn jax(&self) -> Option<(&Event, JaxVersion)> {
+        self.find(|message| match message {
+            Message::Jax { version } => Some(*version),
+            _ => None,
+        })
+    }
+
+    /// Returns a statistic that the program has printed.
+    pub(super) fn stat(&self, name: StatName) -> Option<StatSeries> {
+        self.stats.get(name.key()).copied()
+    }
+}
+
+impl StatName {
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            StatName::BytesInUse => "bytes_in_use",
+            StatName::PeakBytesInUse => "peak_bytes_in_use",
+            StatName::BytesLimit => "bytes_limit",
+            StatName::PoolBytes => "pool_bytes",
+            StatName::LargestFreeBlock => "largest_free_block_bytes",
+        }
+    }
+}
+
+/// Returns where a message begins that is found by a part of it.
+fn beginning(message: &Message, block: &Block, at: usize) -> usize {
+    const MAX_NAME_BYTES: usize = 64;
+    let begins_with: &[u8] = match message {
+        Message::PoolRefusal { .. } | Message::PoolWarning { .. } => b"allocator(",
+        Message::Rematerialization { .. } => b"can",
+        _ => return at,
+    };
+    let from = at.saturating_sub(MAX_NAME_BYTES);
+    let before = &block.text()[from..at];
+    memchr::memmem::rfind(before, begins_with).map_or(at, |found| from + found)
+}

@@ -1,0 +1,98 @@
+//! The binary map that a BFC pool writes where `TF_BFC_MEMORY_DUMP` is set: XLA's `MemoryDump` message
+//! (`xla/tsl/protobuf/bfc_memory_map.proto`).
+
+use prost::Message as _;
+
+use super::log::Log;
+use super::message::{DumpLine, Message, PoolStats};
+use super::number::Size;
+use crate::allocator::ChunkTag;
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct MemoryDump {
+    #[prost(string, tag = "1")]
+    allocator_name: String,
+    #[prost(message, repeated, tag = "3")]
+    chunk: Vec<MemChunk>,
+    #[prost(message, optional, tag = "5")]
+    stats: Option<MemAllocatorStats>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct MemChunk {
+    #[prost(uint64, tag = "1")]
+    address: u64,
+    #[prost(int64, tag = "2")]
+    size: i64,
+    #[prost(int64, tag = "3")]
+    requested_size: i64,
+    #[prost(bool, tag = "8")]
+    in_use: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct MemAllocatorStats {
+    #[prost(int64, tag = "2")]
+    bytes_in_use: i64,
+    #[prost(int64, tag = "3")]
+    peak_bytes_in_use: i64,
+}
+
+impl Log {
+    /// Makes a log of the binary map of a pool; `None` where the bytes are none. The map does not say which
+    /// request failed.
+    pub fn from_memory_dump(bytes: &[u8], source: impl Into<String>) -> Option<Log> {
+        let dump = MemoryDump::decode(bytes).ok()?;
+        if dump.allocator_name.is_empty()
+            || !dump.allocator_name.is_ascii()
+            || dump.chunk.is_empty()
+        {
+            return None;
+        }
+        let mut chunks = dump.chunk;
+        chunks.sort_by_key(|chunk| chunk.address);
+        let size = |chunk: &MemChunk| u64::try_from(chunk.size).ok();
+        let mut log = Log::new(source.into());
+        log.push(
+            0,
+            format!("memory map of {}", dump.allocator_name),
+            Message::MemoryMap,
+        );
+        log.push_dump_line(DumpLine::Begin {
+            allocator: dump.allocator_name,
+        });
+        let mut at = 0;
+        while at < chunks.len() {
+            // Chunks that follow each other are of one region.
+            let ends =
+                |chunk: &MemChunk| size(chunk).and_then(|bytes| chunk.address.checked_add(bytes));
+            let length = 1 + chunks[at..]
+                .windows(2)
+                .take_while(|pair| ends(&pair[0]) == Some(pair[1].address))
+                .count();
+            let region = &chunks[at..at + length];
+            let bytes: Option<u64> = region.iter().map(size).sum();
+            log.push_dump_line(DumpLine::Region { bytes: bytes? });
+            for chunk in region {
+                log.push_dump_line(DumpLine::Chunk {
+                    address: chunk.address,
+                    bytes: size(chunk)?,
+                    in_use: chunk.in_use,
+                    tag: Some(ChunkTag::Lower),
+                });
+            }
+            at += length;
+        }
+        let exact = |bytes: i64| u64::try_from(bytes).ok().map(Size::exact);
+        if let Some(stats) = dump.stats {
+            log.push_dump_line(DumpLine::Stats(PoolStats {
+                limit: None,
+                in_use: exact(stats.bytes_in_use),
+                peak_in_use: exact(stats.peak_bytes_in_use),
+                largest_free_block: None,
+            }));
+        }
+        log.finish();
+        Some(log)
+    }
+}

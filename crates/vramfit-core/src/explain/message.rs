@@ -1,0 +1,266 @@
+//! What a message in a log says.
+
+use super::number::Size;
+use crate::allocator::{ChunkTag, PoolEnd};
+
+/// A message that is about memory, or about what failed instead.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Message {
+    /// A pool refused a request for good: `Allocator (GPU_0_bfc) ran out of memory trying to allocate …`.
+    PoolRefusal {
+        allocator: String,
+        size: Size,
+        rounded: Option<u64>,
+        end: Option<PoolEnd>,
+    },
+    /// A pool refused a request that its caller can do without.
+    PoolWarning { size: Size },
+    /// The status of a failed request: `Out of memory while trying to allocate …`.
+    OutOfMemory {
+        size: Size,
+        /// The compiled program, where the status names it.
+        program: Option<String>,
+    },
+    /// An allocator without a pool passed the driver's refusal on: `Failed to allocate request for …`.
+    DirectRefusal { size: Size },
+    /// CUDA's own pool refused: `cuMemAllocAsync failed to allocate …`.
+    AsyncRefusal { size: Size },
+    /// The allocator of virtual memory refused: `Not enough PA budget …`.
+    BudgetRefusal { size: Size, budget: u64 },
+    /// The driver refused memory: `failed to allocate 1.00GiB (… bytes) from device: CUDA_ERROR_OUT_OF_MEMORY`.
+    DriverRefusal { size: Size, pinned_host: bool },
+    /// The driver had no memory for something that is no array.
+    DriverOutOfMemory { call: DriverCall },
+    /// A library did not start or failed.
+    Library {
+        library: Library,
+        /// Whether the message itself says that memory is the reason.
+        out_of_memory: bool,
+    },
+    /// The autotuner, or a candidate that it tried, failed.
+    Autotuning {
+        /// Whether the message itself says that memory is the reason.
+        out_of_memory: bool,
+    },
+    /// `Memory usage: X bytes free, Y bytes total.`
+    GpuMemory { free: u64, total: u64 },
+    /// How much the pool of a client takes, or may take.
+    PoolPlanned { bytes: u64, preallocated: bool },
+    /// Part of the dump of a pool.
+    Dump(DumpLine),
+    /// Figures of `Device.memory_stats()`, as a program has printed them.
+    MemoryStat { name: StatName, bytes: u64 },
+    /// `BufferAssignment stats`: what a program needs.
+    ProgramNeed(ProgramNeed),
+    /// One of the largest buffers of a program.
+    PeakBuffer(PeakBuffer),
+    /// `Can't reduce memory use below … by rematerialization`.
+    Rematerialization { target: i64, reached: u64 },
+    /// `The byte size of input/output arguments (…) exceeds the base limit (…)`.
+    ArgumentsExceedLimit { arguments: u64, limit: Option<u64> },
+    /// Memory of the host ran out.
+    Host {
+        how: HostFailure,
+        size: Option<Size>,
+    },
+    /// Addresses ran out.
+    AddressSpace { limit_named: bool },
+    /// JAX, XLA or the plugin rejected a setting.
+    SettingRejected,
+    /// JAX continues on the CPU.
+    CpuFallback,
+    /// A variable and its value, as the user has set it.
+    Setting { name: &'static str, value: String },
+    /// XLA's advice to set `TF_GPU_ALLOCATOR`, which nothing reads.
+    AllocatorHint,
+    /// A TPU is the device.
+    Tpu { out_of_memory: bool },
+    /// Another process of the job is gone, or does not answer.
+    PeerFailure,
+    /// Donated buffers that were not usable: a warning.
+    DonationWarning,
+    /// A buffer was used after it was donated, or donated twice.
+    DonationError,
+    /// An exception of Python, by its class.
+    Exception { class: String, is_memory: bool },
+    /// The process aborted.
+    Abort,
+    /// The reporter calls it fragmentation.
+    FragmentationNamed,
+    /// A traceback of Python begins.
+    Traceback,
+    /// The program saves or restores a checkpoint, or evaluates: it runs other programs than the step.
+    OtherPhase,
+    /// A program was compiled.
+    Compilation { program: String },
+    /// The number of a step.
+    Step { number: u64 },
+    /// A release of JAX.
+    Jax { version: (u32, u32, u32) },
+    /// A GPU of the catalogue, by its name there.
+    Gpu { name: &'static str },
+    /// What a program needs, by what XLA has dumped of it: not that it failed.
+    DumpedProgram { need: ProgramNeed },
+    /// The map of a pool, without the request that failed.
+    MemoryMap,
+    /// Arrays that stay allocated after each step, as a recorded run shows them.
+    Leak { bytes_per_step: u64, site: String },
+    /// What `vramfit dryrun` has found.
+    Dryrun {
+        fits: bool,
+        short: Option<Size>,
+        program: Option<String>,
+        /// Whether free memory would have sufficed in one piece.
+        fragmented: bool,
+    },
+}
+
+/// What the driver was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum DriverCall {
+    /// Creating the context of the process.
+    Context,
+    /// Loading compiled kernels.
+    Module,
+    /// Instantiating a CUDA graph.
+    Graph,
+    /// Something that the message does not say.
+    Unknown,
+}
+
+/// A library beside XLA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Library {
+    Cublas,
+    Cudnn,
+    Cufft,
+    Cusolver,
+    Cusparse,
+    Nccl,
+}
+
+impl Library {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Library::Cublas => "cuBLAS",
+            Library::Cudnn => "cuDNN",
+            Library::Cufft => "cuFFT",
+            Library::Cusolver => "cuSOLVER",
+            Library::Cusparse => "cuSPARSE",
+            Library::Nccl => "NCCL",
+        }
+    }
+}
+
+/// How it is known that memory of the host ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum HostFailure {
+    /// NumPy or Python could not allocate.
+    Python,
+    /// A C++ allocation failed.
+    Cpp,
+    /// JAX's backend for the CPU could not allocate.
+    CpuBackend,
+    /// The kernel or a job manager killed the process for its use of memory.
+    Killed,
+    /// The process was killed, and nobody says why.
+    KilledSilently,
+    /// XLA's pool of pinned memory is full.
+    PinnedPool,
+}
+
+/// A figure of `Device.memory_stats()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum StatName {
+    BytesInUse,
+    PeakBytesInUse,
+    BytesLimit,
+    PoolBytes,
+    LargestFreeBlock,
+}
+
+/// A line of the dump that a BFC pool logs when a request fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DumpLine {
+    /// `BFCAllocator dump for GPU_0_bfc`
+    Begin { allocator: String },
+    /// `Bin (256): Total Chunks: 3, Chunks in use: 2. …`
+    Bin(DumpBin),
+    /// `Next region of size 63707234304`
+    Region { bytes: u64 },
+    /// `InUse at 7f0000000000 of size 256 next 1`
+    Chunk {
+        address: u64,
+        bytes: u64,
+        in_use: bool,
+        tag: Option<ChunkTag>,
+    },
+    /// `Sum Total of in-use chunks: 54.10GiB`
+    InUse { size: Size },
+    /// The pool's own figures, in one of three wordings.
+    Pool(PoolFigures),
+    /// `Stats:` and the lines below it.
+    Stats(PoolStats),
+    /// The map of 100 characters.
+    Map { cells: String },
+}
+
+/// A size class of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DumpBin {
+    /// The smallest size in it.
+    pub(super) min_bytes: u64,
+    pub(super) chunks: u64,
+    pub(super) chunks_in_use: u64,
+    pub(super) bytes: Size,
+    pub(super) bytes_in_use: Size,
+}
+
+/// What a dump says of the whole pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoolFigures {
+    pub(super) pool: Size,
+    pub(super) limit: Size,
+    /// What is left of the limit.
+    pub(super) unallocated: Size,
+    /// The size of the next region that the pool would ask for.
+    pub(super) next_region: Option<Size>,
+    /// The largest free chunk that the request could have.
+    pub(super) largest_usable: Option<Size>,
+    /// Free chunks together.
+    pub(super) free: Option<Size>,
+    /// Whether the pool grows; older releases do not say it.
+    pub(super) grows: Option<bool>,
+}
+
+/// The statistics of a pool, as its dump shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PoolStats {
+    pub(super) limit: Option<Size>,
+    pub(super) in_use: Option<Size>,
+    pub(super) peak_in_use: Option<Size>,
+    pub(super) largest_free_block: Option<Size>,
+}
+
+/// What one compiled program needs, by the kind of buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProgramNeed {
+    pub(super) arguments: Size,
+    pub(super) constants: Size,
+    /// Outputs; donated arguments are among them.
+    pub(super) live_out: Size,
+    pub(super) temporaries: Size,
+    pub(super) total: Size,
+}
+
+/// One of the largest buffers of a program, as an error message lists them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PeakBuffer {
+    pub(super) size: Size,
+    pub(super) shape: String,
+    /// JAX's name of the operation that makes it; empty for arguments.
+    pub(super) operation: String,
+    /// `file:line`; empty where the message has none.
+    pub(super) site: String,
+    pub(super) is_argument: bool,
+}

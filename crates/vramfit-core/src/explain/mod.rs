@@ -1,0 +1,226 @@
+//! Why a program ran out of memory, from what it logged.
+//!
+//! `bytes → normalized text → messages → facts → causes → remedies`. Everything before the facts reads a log
+//! of any size once, in bounded memory.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `scan.rs` | reads a log piece by piece |
+//! | `block.rs`, `line_prefix.rs`, `number.rs` | a stretch of it without layout; prefixes of lines; sizes |
+//! | `patterns/`, `message.rs` | the messages of XLA, CUDA and JAX, by version |
+//! | `log.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; the dump of a pool, as text and in binary form |
+//! | `summary_log.rs`, `program_dump.rs` | the same from a recorded run, and from what XLA dumps of a program |
+//! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
+//! | `facts.rs`, `causes/`, `cause.rs` | the causes, one file each |
+//! | `remedy.rs` | what to do |
+//! | `page.rs` | the pages of the causes, checked against the code |
+
+mod block;
+mod cause;
+mod causes;
+mod facts;
+mod figures;
+mod fit;
+mod line_prefix;
+mod log;
+mod memory_dump;
+mod message;
+mod number;
+mod page;
+mod patterns;
+mod pool_dump;
+mod program_dump;
+mod remedy;
+mod scan;
+mod summary_log;
+
+pub use cause::{Cause, CauseId, Confidence, Evidence};
+pub use figures::{BinFigures, Figures, FitFigures, NeedFigures};
+pub use log::Log;
+pub use page::{EXAMPLE_HEADING, page_head};
+pub use remedy::{Basis, Remedy};
+pub use scan::LogScanner;
+
+use crate::allocator::{ChunkTag, JaxVersion};
+use crate::gpu::Gpu;
+use facts::Facts;
+use message::Message;
+
+/// What is known beside the log.
+#[derive(Clone, Debug, Default)]
+pub struct ExplainOptions {
+    /// The GPU, where the log does not name it or names it wrong.
+    pub gpu: Option<Gpu>,
+    /// The release of JAX.
+    pub jax: Option<JaxVersion>,
+    /// How the program is started, for the commands of remedies; empty for a placeholder.
+    pub command: String,
+}
+
+/// What a log is explained by.
+#[derive(Clone, Debug, Default)]
+pub struct Explanation {
+    /// The causes, the likeliest first; none where nothing in the log was recognized.
+    pub causes: Vec<Cause>,
+    /// The figures of the log.
+    pub figures: Figures,
+    /// What to do, that about most bytes first.
+    pub remedies: Vec<Remedy>,
+    /// What else to know, such as advice in the log that has no effect.
+    pub notes: Vec<String>,
+    /// The pool by address, where the log has it whole.
+    pub regions: Vec<PoolRegionMap>,
+    /// The largest buffers of the program, as the log lists them.
+    pub buffers: Vec<ListedBuffer>,
+}
+
+/// A region of the pool at the failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolRegionMap {
+    /// Address of its first byte.
+    pub address: u64,
+    /// Its chunks, end to end.
+    pub chunks: Vec<MappedChunk>,
+}
+
+/// A stretch of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedChunk {
+    /// Its size.
+    pub bytes: u64,
+    /// Whether it was allocated.
+    pub in_use: bool,
+    /// The end of a partitioned pool that it belongs to; `Lower` in all others.
+    pub tag: ChunkTag,
+}
+
+/// A buffer in the list of an error message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedBuffer {
+    /// Its size, as precise as the log shows it.
+    pub bytes: u64,
+    /// Its shape in XLA's notation.
+    pub shape: String,
+    /// JAX's name of the operation that makes it; empty for arguments.
+    pub operation: String,
+    /// `file:line`; empty where the log has none.
+    pub site: String,
+    /// Whether it is an argument of the program.
+    pub is_argument: bool,
+}
+
+/// How a log was explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Memory ran out.
+    Memory,
+    /// Something else failed, or nothing did.
+    NotMemory,
+    /// Nothing in the log was recognized.
+    Unrecognized,
+}
+
+impl Explanation {
+    /// Returns whether memory is the reason, by the likeliest cause.
+    pub fn verdict(&self) -> Verdict {
+        match self.causes.first().map(|cause| cause.id) {
+            None => Verdict::Unrecognized,
+            Some(CauseId::NotMemory) => Verdict::NotMemory,
+            Some(_) => Verdict::Memory,
+        }
+    }
+
+    /// Adds a remedy whose effect was measured; it takes the place of the same one that was not.
+    pub fn add_measured(&mut self, measured: Remedy) {
+        self.remedies.retain(|remedy| remedy.id != measured.id);
+        self.remedies.push(measured);
+        remedy::sort(&mut self.remedies);
+    }
+
+    /// Returns the diagnosis in one line.
+    pub fn headline(&self) -> String {
+        let Some(first) = self.causes.first() else {
+            return "not explained: the log has no message about memory that vramfit knows"
+                .to_owned();
+        };
+        let what = match first.id {
+            CauseId::NotMemory | CauseId::WrongSetting => "",
+            _ => "out of memory: ",
+        };
+        format!("{what}{} ({})", first.id.title(), first.confidence.label())
+    }
+}
+
+/// Explains a log.
+///
+/// ```
+/// use vramfit_core::explain::{CauseId, ExplainOptions, LogScanner, explain};
+///
+/// let mut scanner = LogScanner::new("");
+/// scanner.push(b"RuntimeError: Resource exhausted: Out of memory while trying to allocate 5361560685824 bytes.");
+/// let explanation = explain(&scanner.finish(), &ExplainOptions::default());
+/// assert_eq!(explanation.causes[0].id, CauseId::RequestLargerThanGpu);
+/// ```
+pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
+    let requests = log.requests();
+    let figures = Figures::join(log, requests.first(), options.gpu.as_ref(), options.jax);
+    let command = match options.command.as_str() {
+        "" => "python train.py",
+        command => command,
+    };
+    let facts = Facts {
+        log,
+        requests,
+        figures,
+        command,
+    };
+    let causes = causes::find(&facts);
+    let remedies = remedy::remedies(&facts, &causes);
+    let regions = log.dump().map(|dump| &dump.regions[..]).unwrap_or_default();
+    let regions = regions.iter().map(|region| PoolRegionMap {
+        address: region.chunks.first().map_or(0, |chunk| chunk.address),
+        chunks: region
+            .chunks
+            .iter()
+            .map(|chunk| MappedChunk {
+                bytes: chunk.bytes,
+                in_use: chunk.in_use,
+                tag: chunk.tag,
+            })
+            .collect(),
+    });
+    let buffers = log.buffers.iter().map(|buffer| ListedBuffer {
+        bytes: buffer.size.bytes,
+        shape: buffer.shape.clone(),
+        operation: buffer.operation.clone(),
+        site: buffer.site.clone(),
+        is_argument: buffer.is_argument,
+    });
+    Explanation {
+        notes: notes(log),
+        causes,
+        remedies,
+        regions: regions.collect(),
+        buffers: buffers.collect(),
+        figures: facts.figures,
+    }
+}
+
+fn notes(log: &Log) -> Vec<String> {
+    let has = |is: fn(&Message) -> bool| log.events.iter().any(|event| is(&event.message));
+    let mut notes = Vec::new();
+    if has(|message| matches!(message, Message::AllocatorHint)) {
+        notes.push(
+            "the advice in the log, `TF_GPU_ALLOCATOR=cuda_malloc_async`, has no effect: no release of JAX's \
+             CUDA plugin reads it; the setting is `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async`"
+                .to_owned(),
+        );
+    }
+    if has(|message| matches!(message, Message::PeerFailure)) && log.has_memory_failure() {
+        notes.push(
+            "errors about other processes that are gone or do not answer follow from the failure above"
+                .to_owned(),
+        );
+    }
+    notes
+}

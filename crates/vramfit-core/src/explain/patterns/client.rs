@@ -1,0 +1,316 @@
+//! Messages of JAX and Python: settings, versions, exceptions, compilations, progress.
+
+use super::{Match, Pattern, after_label, contains, until};
+use crate::explain::message::{Message, StatName};
+use crate::explain::number::{integer, size};
+
+pub(super) const PATTERNS: &[Pattern] = &[
+    Pattern::new(
+        "isspecifiedtogetherwithxla_python_client_mem_fraction",
+        |_| rejected(),
+    ),
+    Pattern::new("couldnotconvertstringtofloat:", not_a_number),
+    Pattern::new("unknownflaginxla_flags", |_| rejected()),
+    Pattern::new("unknownflagsinxla_flags", |_| rejected()),
+    Pattern::new("flagparsingfailed", |_| rejected()),
+    Pattern::new("notsupportedforpjrtgpuplugin", |_| rejected()),
+    Pattern::new("unknownallocatorkind", |_| rejected()),
+    Pattern::new("unexpectedoptionnamepassedtopjrt_client_create", |_| {
+        rejected()
+    }),
+    Pattern::new("optionpassedtopjrt_client_create", |_| rejected()),
+    Pattern::new("jaxpluginconfigurationerror", |_| rejected()),
+    Pattern::new("invalidtruthvalue", |_| rejected()),
+    Pattern::new("fallingbacktocpu", |_| Some(Message::CpuFallback)),
+    Pattern::new("xla_python_client_mem_fraction", |at| {
+        setting(at, "XLA_PYTHON_CLIENT_MEM_FRACTION")
+    }),
+    Pattern::new("xla_client_mem_fraction", |at| {
+        setting(at, "XLA_CLIENT_MEM_FRACTION")
+    }),
+    Pattern::new("xla_python_client_preallocate", |at| {
+        setting(at, "XLA_PYTHON_CLIENT_PREALLOCATE")
+    }),
+    Pattern::new("xla_python_client_allocator", |at| {
+        setting(at, "XLA_PYTHON_CLIENT_ALLOCATOR")
+    }),
+    Pattern::new("tf_gpu_allocator", |at| setting(at, "TF_GPU_ALLOCATOR")),
+    Pattern::new("tf_force_gpu_allow_growth", |at| {
+        setting(at, "TF_FORCE_GPU_ALLOW_GROWTH")
+    }),
+    Pattern::new("tf_force_unified_memory", |at| {
+        setting(at, "TF_FORCE_UNIFIED_MEMORY")
+    }),
+    Pattern::new("jax_preallocation_size_limit_bytes", |at| {
+        setting(at, "JAX_PREALLOCATION_SIZE_LIMIT_BYTES")
+    }),
+    Pattern::new("donatedbufferswerenotusable", |_| {
+        Some(Message::DonationWarning)
+    }),
+    Pattern::new("donationbuffersunavailable", |_| {
+        Some(Message::DonationWarning)
+    }),
+    Pattern::new("donationrequestedforinvalidbuffer", |_| {
+        Some(Message::DonationError)
+    }),
+    Pattern::new("attempttodonatethesamebuffertwice", |_| {
+        Some(Message::DonationError)
+    }),
+    Pattern::new("bufferhasbeendeletedordonated", |_| {
+        Some(Message::DonationError)
+    }),
+    Pattern::new("arrayhasbeendeletedwithshape", |_| {
+        Some(Message::DonationError)
+    }),
+    Pattern::new("error:", exception),
+    Pattern::new("exception:", exception),
+    Pattern::new("keyboardinterrupt", exception),
+    Pattern::new("quotaexceeded", |_| Some(Message::Traceback)),
+    Pattern::new("fatalpythonerror:", |_| Some(Message::Abort)),
+    Pattern::new("checkfailed:", |_| Some(Message::Abort)),
+    Pattern::new("fragmentation", fragmentation),
+    Pattern::new("fragmented", fragmentation),
+    Pattern::new("finishedxlacompilationof", compilation),
+    Pattern::new("tracingcachemissat", cache_miss),
+    Pattern::new("traceback(mostrecentcalllast)", |_| {
+        Some(Message::Traceback)
+    }),
+    Pattern::new("savingcheckpoint", |_| Some(Message::OtherPhase)),
+    Pattern::new("evaluating", |_| Some(Message::OtherPhase)),
+    Pattern::new("validating", |_| Some(Message::OtherPhase)),
+    Pattern::new("runningevaluation", |_| Some(Message::OtherPhase)),
+    Pattern::new("restoringcheckpoint", |_| Some(Message::OtherPhase)),
+    Pattern::new("completedstep:", step),
+    Pattern::new("step", step),
+    Pattern::new("iteration", step),
+    Pattern::new("epoch", step),
+    Pattern::new("it/s", progress_bar),
+    Pattern::new("s/it", progress_bar),
+    Pattern::new("jax", jax_version),
+    Pattern::new("bytes_in_use", |at| memory_stat(at, StatName::BytesInUse)),
+    Pattern::new("peak_bytes_in_use", |at| {
+        memory_stat(at, StatName::PeakBytesInUse)
+    }),
+    Pattern::new("bytes_limit", |at| memory_stat(at, StatName::BytesLimit)),
+    Pattern::new("pool_bytes", |at| memory_stat(at, StatName::PoolBytes)),
+    Pattern::new("peak_pool_bytes", |_| None),
+    Pattern::new("largest_free_block_bytes", |at| {
+        memory_stat(at, StatName::LargestFreeBlock)
+    }),
+    Pattern::new("doesnotfit:shortby", |at| dryrun(at, false)),
+    Pattern::new("fits:peak", |at| dryrun(at, true)),
+];
+
+fn rejected() -> Option<Message> {
+    Some(Message::SettingRejected)
+}
+
+/// `ValueError: could not convert string to float: '75%'` of JAX's plugin, as its traceback shows.
+fn not_a_number(at: &Match<'_>) -> Option<Message> {
+    const MAX_DISTANCE: usize = 3000;
+    let text = at.block.text();
+    let before = &text[at.from.saturating_sub(MAX_DISTANCE)..at.from];
+    let of_the_plugin = [
+        "generate_pjrt_gpu_plugin_options",
+        "jaxpluginconfigurationerror",
+        "mem_fraction",
+    ];
+    of_the_plugin
+        .iter()
+        .any(|name| contains(before, name))
+        .then(rejected)
+        .flatten()
+}
+
+/// `NAME=value`, `NAME: value`, `os.environ["NAME"] = "value"`
+fn setting(at: &Match<'_>, name: &'static str) -> Option<Message> {
+    const MAX_VALUE_BYTES: usize = 64;
+    // Texts that speak of a setting: XLA's advice, and its error about two of them.
+    if contains(at.before(40), "environmentvariable") || contains(at.before(12), "byreducing") {
+        return None;
+    }
+    let after = at.record();
+    let quotes = after
+        .iter()
+        .take_while(|byte| matches!(byte, b'"' | b'\'' | b']' | b','))
+        .count();
+    let rest = &after[quotes..];
+    let assigned = rest.strip_prefix(b"=").or(rest.strip_prefix(b":"));
+    let value = match assigned {
+        Some(value) => value,
+        // The second argument of a call, or an entry of a dictionary.
+        None if quotes > 0 && after[..quotes].contains(&b',') => rest,
+        None => return None,
+    };
+    let value = match value.first() {
+        Some(b'"' | b'\'') => &value[1..],
+        _ => value,
+    };
+    // Where the value ends, only the line itself shows: white space is not in the normalized text.
+    let offset = value.as_ptr().addr() - at.block.text().as_ptr().addr();
+    let shown = at.block.place(offset).text;
+    let is_end = |letter: char| {
+        letter.is_whitespace() || matches!(letter, '"' | '\'' | ';' | ',' | '`' | ')')
+    };
+    let value = shown.split(is_end).next().unwrap_or_default();
+    (!value.is_empty() && value.len() <= MAX_VALUE_BYTES).then(|| Message::Setting {
+        name,
+        value: value.to_owned(),
+    })
+}
+
+/// `jax.errors.JaxRuntimeError: …`, at the beginning of a line or behind a traceback's words.
+fn exception(at: &Match<'_>) -> Option<Message> {
+    const MAX_CLASS_BYTES: usize = 80;
+    let before = at.before(MAX_CLASS_BYTES);
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
+    let name = before.iter().rev().take_while(|byte| is_name(byte)).count();
+    let place = at.block.place(at.from - name);
+    let matched = &at.block.text()[at.from..at.to];
+    let shown = at.block.original(at.from - name, at.to);
+    let class = shown.trim_end_matches(':').rsplit('.').next()?.to_owned();
+    // A class of an exception is one word in capitals, and stands where its line begins.
+    let is_class = class.len() > matched.len().saturating_sub(1)
+        && class.starts_with(|letter: char| letter.is_ascii_uppercase())
+        && class.chars().all(|letter| letter.is_ascii_alphanumeric());
+    let is_class = is_class || class == "KeyboardInterrupt";
+    if !is_class || !place.text.starts_with(&shown) {
+        return None;
+    }
+    let text = at.record();
+    let text = &text[..text.len().min(240)];
+    let memory = ["outofmemory", "out_of_memory", "failedtoallocate"];
+    Some(Message::Exception {
+        is_memory: class == "MemoryError" || memory.iter().any(|words| contains(text, words)),
+        class,
+    })
+}
+
+/// The word itself, but not in XLA's advice, XLA's figures, or vramfit's own text.
+fn fragmentation(at: &Match<'_>) -> Option<Message> {
+    let before = at.before(48);
+    let after = at.record();
+    let of_xla = [
+        "causeismemory",
+        "causedbymemory",
+        "total",
+        "temp",
+        "%",
+        "utilization",
+    ];
+    let quoted = of_xla
+        .iter()
+        .any(|words| contains(&before[before.len().saturating_sub(20)..], words));
+    (!quoted && !after.starts_with(b":") && !after.starts_with(b"("))
+        .then_some(Message::FragmentationNamed)
+}
+
+/// `Finished XLA compilation of jit(step) in 1.27 sec`
+fn compilation(at: &Match<'_>) -> Option<Message> {
+    const MAX_NAME_BYTES: usize = 100;
+    let text = at.record();
+    let text = &text[..text.len().min(MAX_NAME_BYTES)];
+    let end = memchr::memmem::rfind(text, b"in")?;
+    let name = match memchr::memmem::find(text, b")in") {
+        Some(close) => &text[..=close],
+        None => &text[..end],
+    };
+    Some(Message::Compilation {
+        program: at.original(name),
+    })
+}
+
+/// `TRACING CACHE MISS at train.py:118:15 (main) because:`
+fn cache_miss(at: &Match<'_>) -> Option<Message> {
+    let end = memchr::memmem::find(at.record(), b"because")?;
+    Some(Message::Compilation {
+        program: at.original(&at.record()[..end]),
+    })
+}
+
+/// `step: 29`, `Epoch 3/10`, `iteration=500`
+fn step(at: &Match<'_>) -> Option<Message> {
+    let text = at.record();
+    let signs = text
+        .iter()
+        .take(3)
+        .take_while(|byte| matches!(byte, b':' | b'=' | b'#' | b'[' | b'|'));
+    let (number, rest) = integer(&text[signs.count()..])?;
+    // `step_size1e-3` and `step2_model` are names.
+    let is_name = rest
+        .first()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    let is_name = is_name || rest.starts_with(b".py");
+    (!is_name || rest.starts_with(b"loss")).then_some(Message::Step { number })
+}
+
+/// `481/938 [10:20<11:47, 1.55s/it`, a progress bar of tqdm.
+fn progress_bar(at: &Match<'_>) -> Option<Message> {
+    let before = at.before(48);
+    let bracket = memchr::memrchr(b'[', before)?;
+    let count = &before[..bracket];
+    let is_count = |byte: &&u8| byte.is_ascii_digit() || **byte == b'/';
+    let length = count.iter().rev().take_while(is_count).count();
+    let (number, _) = integer(&count[count.len() - length..])?;
+    Some(Message::Step { number })
+}
+
+/// `jax 0.10.2`, `jaxlib==0.4.30`, `jax[cuda12]: 0.5.3`, `jax version: 0.6.0`
+fn jax_version(at: &Match<'_>) -> Option<Message> {
+    let mut text = at.record();
+    text = text.strip_prefix(b"lib").unwrap_or(text);
+    if let Some(extra) = text.strip_prefix(b"[") {
+        text = extra.get(until(extra, b"]").len() + 1..)?;
+    }
+    for word in [
+        &b"version"[..],
+        b".__version__",
+        b"'",
+        b"\"",
+        b"==",
+        b"=",
+        b":",
+        b"|",
+        b"(",
+        b"'",
+        b"v",
+    ] {
+        text = text.strip_prefix(word).unwrap_or(text);
+    }
+    let (0, text) = integer(text)? else {
+        return None;
+    };
+    let (minor, text) = integer(text.strip_prefix(b".")?)?;
+    let (patch, _) = integer(text.strip_prefix(b".")?)?;
+    let version = (0, u32::try_from(minor).ok()?, u32::try_from(patch).ok()?);
+    (minor < 100 && patch < 200).then_some(Message::Jax { version })
+}
+
+/// `'bytes_in_use': 48000000000`, `bytes_in_use=44.7GiB`
+fn memory_stat(at: &Match<'_>, name: StatName) -> Option<Message> {
+    let text = at.record();
+    let marks = text
+        .iter()
+        .take(4)
+        .take_while(|byte| matches!(byte, b'"' | b'\'' | b':' | b'=' | b']'));
+    let marks = marks.count();
+    let (size, _) = size(&text[marks..])?;
+    Some(Message::MemoryStat {
+        name,
+        bytes: size.bytes,
+    })
+}
+
+/// `does not fit: short by 1.8 GiB in `jit_gradient` on t4`, the headline of a dry run.
+fn dryrun(at: &Match<'_>, fits: bool) -> Option<Message> {
+    const MAX_REPORT_BYTES: usize = 2000;
+    let (short, rest) = size(at.record())?;
+    let program = after_label(&rest[..rest.len().min(160)], "in`").map(|name| until(name, b"`"));
+    let report = &at.after()[..at.after().len().min(MAX_REPORT_BYTES)];
+    Some(Message::Dryrun {
+        fits,
+        short: (!fits).then_some(short),
+        program: program.map(|name| at.original(name)),
+        fragmented: !fits && contains(report, "butfragmented"),
+    })
+}

@@ -1,0 +1,160 @@
+//! The dump that a BFC pool logs when a request fails, in the wordings of `allocator/dump.rs`.
+
+use super::allocator::pool_stats;
+use super::{Match, Pattern, after_label, contains, lossy, until};
+use crate::allocator::ChunkTag;
+use crate::explain::message::{DumpBin, DumpLine, Message, PoolFigures};
+use crate::explain::number::{integer, size};
+
+pub(super) const PATTERNS: &[Pattern] = &[
+    Pattern::new("bfcallocatordumpfor", begin),
+    Pattern::new("bin(", bin),
+    Pattern::new("nextregionofsize", region),
+    Pattern::new("inuseat", |at| chunk(at, true)),
+    Pattern::new("freeat", |at| chunk(at, false)),
+    Pattern::new("sumtotalofin-usechunks:", in_use),
+    Pattern::new("totalbytesinpool:", pool_line),
+    Pattern::new("totalsizeinpool:", pool_line),
+    Pattern::new("allocatormemorysummary:", pool_summary),
+    Pattern::new("stats:", stats),
+    Pattern::new("**********", map),
+    Pattern::new("__________", map),
+];
+
+fn dump(line: DumpLine) -> Option<Message> {
+    Some(Message::Dump(line))
+}
+
+fn begin(at: &Match<'_>) -> Option<Message> {
+    let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let length = at.record().iter().take_while(is_name).count();
+    // Where lines are not told apart, the first bin follows the name at once.
+    let name = lossy(&at.record()[..length]);
+    let name = name
+        .split_once("_bfc")
+        .map_or(name.clone(), |(name, _)| format!("{name}_bfc"));
+    dump(DumpLine::Begin { allocator: name })
+}
+
+/// `Bin (256): Total Chunks: 3, Chunks in use: 2. 768B allocated for chunks. 512B in use in bin. …`
+fn bin(at: &Match<'_>) -> Option<Message> {
+    let (min_bytes, rest) = integer(at.record())?;
+    let (chunks, rest) = integer(rest.strip_prefix(b"):totalchunks:")?)?;
+    let (chunks_in_use, rest) = integer(rest.strip_prefix(b",chunksinuse:")?)?;
+    let (bytes, rest) = size(rest.strip_prefix(b".")?)?;
+    let (bytes_in_use, _) = size(rest.strip_prefix(b"allocatedforchunks.")?)?;
+    dump(DumpLine::Bin(DumpBin {
+        min_bytes,
+        chunks,
+        chunks_in_use,
+        bytes,
+        bytes_in_use,
+    }))
+}
+
+fn region(at: &Match<'_>) -> Option<Message> {
+    let (bytes, _) = integer(at.record())?;
+    dump(DumpLine::Region { bytes })
+}
+
+/// `InUse at 7f0000000000 of size 256 next 1`, with ` tag lower` before ` next` since JAX 0.11.
+fn chunk(at: &Match<'_>, in_use: bool) -> Option<Message> {
+    let text = at.record();
+    let text = text.strip_prefix(b"0x").unwrap_or(text);
+    let digits = text
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    let address = std::str::from_utf8(&text[..digits]).ok()?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    let (bytes, rest) = integer(text[digits..].strip_prefix(b"ofsize")?)?;
+    let tag = rest.strip_prefix(b"tag").and_then(|tag| {
+        [
+            (&b"lower"[..], ChunkTag::Lower),
+            (b"upper", ChunkTag::Upper),
+            (b"central_gap", ChunkTag::Gap),
+        ]
+        .into_iter()
+        .find_map(|(name, which)| tag.starts_with(name).then_some(which))
+    });
+    dump(DumpLine::Chunk {
+        address,
+        bytes,
+        in_use,
+        tag,
+    })
+}
+
+fn in_use(at: &Match<'_>) -> Option<Message> {
+    let (size, _) = size(at.record())?;
+    dump(DumpLine::InUse { size })
+}
+
+/// `Total bytes in pool: N memory_limit_: N available bytes: N curr_region_allocation_bytes_: N`
+fn pool_line(at: &Match<'_>) -> Option<Message> {
+    let (pool, rest) = size(at.record())?;
+    let (limit, rest) = size(after_label(rest, "memory_limit_:")?)?;
+    let left = after_label(rest, "availablebytes:").or(after_label(rest, "availablesize:"))?;
+    let (unallocated, rest) = size(left)?;
+    let next = after_label(rest, "curr_region_allocation_bytes_:").and_then(size);
+    dump(DumpLine::Pool(PoolFigures {
+        pool,
+        limit,
+        unallocated,
+        next_region: next.map(|(size, _)| size),
+        ..PoolFigures::default()
+    }))
+}
+
+/// `Allocator memory summary: rounded request A, total free in pool B, largest free chunk usable by lower end
+/// C, unallocated bytes D, pool size E, pool limit F`, since JAX 0.11
+fn pool_summary(at: &Match<'_>) -> Option<Message> {
+    let text = at.record();
+    let field = |label: &str| size(after_label(text, label)?).map(|(size, _)| size);
+    let largest = after_label(text, "largestfreechunkusableby")?;
+    let (largest, _) = size(after_label(&largest[..largest.len().min(24)], "end")?)?;
+    // The next record says whether the pool grows.
+    let growth = after_label(at.after(), "allocatorregiongrowthhint:")
+        .map(|hint| !contains(&hint[..hint.len().min(160)], "growthdisabled"));
+    dump(DumpLine::Pool(PoolFigures {
+        pool: field("poolsize")?,
+        limit: field("poollimit")?,
+        unallocated: field("unallocatedbytes")?,
+        next_region: None,
+        largest_usable: Some(largest),
+        free: field("totalfreeinpool"),
+        grows: growth,
+    }))
+}
+
+fn stats(at: &Match<'_>) -> Option<Message> {
+    const MAX_STATS_BYTES: usize = 1200;
+    let text = at.after();
+    pool_stats(&text[..text.len().min(MAX_STATS_BYTES)])
+        .and_then(|stats| dump(DumpLine::Stats(stats)))
+}
+
+/// One hundred characters `*`, `x` and `_`.
+fn map(at: &Match<'_>) -> Option<Message> {
+    const CELLS: usize = 100;
+    let is_cell = |byte: &&u8| matches!(**byte, b'*' | b'_' | b'x');
+    let before = at
+        .before(CELLS + 1)
+        .iter()
+        .rev()
+        .take_while(is_cell)
+        .count();
+    let after = at.record().iter().take_while(is_cell).count();
+    let whole = before + (at.to - at.from) + after;
+    // Found where it begins; what begins later in it is the same map again.
+    let text = &at.block.text()[at.from - before..at.to + after];
+    let first = [&b"**********"[..], b"__________"]
+        .iter()
+        .filter_map(|run| memchr::memmem::find(text, run))
+        .min();
+    (whole == CELLS && first == Some(before)).then(|| {
+        Message::Dump(DumpLine::Map {
+            cells: lossy(until(text, b"\n")),
+        })
+    })
+}

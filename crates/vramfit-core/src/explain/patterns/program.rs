@@ -1,0 +1,175 @@
+//! Messages of XLA about one compiled program: its buffers, rematerialization, autotuning.
+
+use super::{Match, Pattern, after_label, contains, lossy, until};
+use crate::explain::message::{Message, PeakBuffer, ProgramNeed};
+use crate::explain::number::{integer, signed, size};
+
+pub(super) const PATTERNS: &[Pattern] = &[
+    Pattern::new("bufferassignmentstats:", program_need),
+    Pattern::new("buffer1:", peak_buffer),
+    Pattern::new("buffer2:", peak_buffer),
+    Pattern::new("buffer3:", peak_buffer),
+    Pattern::new("buffer4:", peak_buffer),
+    Pattern::new("buffer5:", peak_buffer),
+    Pattern::new("buffer6:", peak_buffer),
+    Pattern::new("buffer7:", peak_buffer),
+    Pattern::new("buffer8:", peak_buffer),
+    Pattern::new("buffer9:", peak_buffer),
+    Pattern::new("buffer10:", peak_buffer),
+    Pattern::new("buffer11:", peak_buffer),
+    Pattern::new("buffer12:", peak_buffer),
+    Pattern::new("buffer13:", peak_buffer),
+    Pattern::new("buffer14:", peak_buffer),
+    Pattern::new("buffer15:", peak_buffer),
+    // With an apostrophe of either form in front.
+    Pattern::new("treducememoryusebelow", rematerialization),
+    Pattern::new("thebytesizeofinput/outputarguments(", arguments_exceed),
+    Pattern::new("autotuningcandidatefailedwithoutofmemoryerror", |_| {
+        autotuning(true)
+    }),
+    Pattern::new("profilingfailureoncudnnengine", cudnn_engine),
+    Pattern::new("failedtodeterminebestcudnnconvolutionalgorithm", |_| {
+        autotuning(false)
+    }),
+    Pattern::new("autotuningfailedforhlo", |at| {
+        autotuning(names_memory(at.record()))
+    }),
+    Pattern::new("scratchallocationfailed", |_| autotuning(true)),
+    Pattern::new("allalgorithmstriedfor", |at| {
+        autotuning(names_memory(at.record()))
+    }),
+    Pattern::new("algorithm_picker.cc:", picker),
+    Pattern::new("gemm_fusion_autotuner.cc:", picker),
+    Pattern::new("autotuner.cc:", picker),
+    Pattern::new("redzone_allocator.cc:", picker),
+];
+
+fn autotuning(out_of_memory: bool) -> Option<Message> {
+    Some(Message::Autotuning { out_of_memory })
+}
+
+fn names_memory(text: &[u8]) -> bool {
+    [
+        "outofmemory",
+        "resourceexhausted",
+        "resource_exhausted",
+        "alloc_failed",
+        "failedtoallocate",
+    ]
+    .iter()
+    .any(|words| contains(text, words))
+}
+
+/// The label and value lines of `BufferAssignment stats`.
+fn program_need(at: &Match<'_>) -> Option<Message> {
+    const MAX_STATS_BYTES: usize = 900;
+    let text = at.after();
+    let text = &text[..text.len().min(MAX_STATS_BYTES)];
+    let field = |label: &str| size(after_label(text, label)?).map(|(size, _)| size);
+    Some(Message::ProgramNeed(ProgramNeed {
+        arguments: field("parameterallocation:")?,
+        constants: field("constantallocation:").unwrap_or_default(),
+        live_out: field("maybe_live_outallocation:").unwrap_or_default(),
+        temporaries: field("preallocatedtempallocation:").unwrap_or_default(),
+        total: field("totalallocation:")?,
+    }))
+}
+
+/// `Buffer 1:`, then `Size:`, `Operator:` or `Entry Parameter Subshape:`, `XLA Label:` and `Shape:` lines.
+fn peak_buffer(at: &Match<'_>) -> Option<Message> {
+    let after = at.after();
+    // Names of operations contain the sign, too; a row of them ends the entry.
+    let text = &after[..memchr::memmem::find(after, b"==========").unwrap_or(after.len())];
+    let value = skip_breaks(text).strip_prefix(b"size:")?;
+    let (size, rest) = size(skip_breaks(value))?;
+    let argument = after_label(rest, "entryparametersubshape:");
+    let shape = argument
+        .or_else(|| after_label(rest, "shape:"))
+        .unwrap_or_default();
+    let shape = until(shape, b"\n=");
+    let operation = after_label(rest, "op_name=\"").map(|name| until(name, b"\""));
+    let file = after_label(rest, "source_file=\"").map(|name| until(name, b"\""));
+    let line = after_label(rest, "source_line=").and_then(integer);
+    let site = file.zip(line).map(|(file, (line, _))| {
+        let file = at.original(file);
+        let name = file.rsplit('/').next().unwrap_or(&file);
+        format!("{name}:{line}")
+    });
+    Some(Message::PeakBuffer(PeakBuffer {
+        size,
+        shape: lossy(&shape[..shape.len().min(80)]),
+        operation: operation.map(|name| at.original(name)).unwrap_or_default(),
+        site: site.unwrap_or_default(),
+        is_argument: argument.is_some(),
+    }))
+}
+
+/// Skips the marks and prefixes between a label and the line that follows it.
+fn skip_breaks(text: &[u8]) -> &[u8] {
+    const MAX_PREFIX_BYTES: usize = 48;
+    let text = text.strip_prefix(b"\n").unwrap_or(text);
+    if text.starts_with(b"size:") || text.first().is_some_and(u8::is_ascii_digit) {
+        return text;
+    }
+    // A relay's source file stands in front of every line: `run_docker.py:247]`.
+    let head = &text[..text.len().min(MAX_PREFIX_BYTES)];
+    match memchr::memchr(b']', head) {
+        Some(end) if head[..end].contains(&b':') && head[..end].contains(&b'.') => &text[end + 1..],
+        _ => text,
+    }
+}
+
+/// `Can't reduce memory use below 22.27GiB (23917347918 bytes) by rematerialization; only reduced to 37.90GiB
+/// (… bytes), down from …`
+fn rematerialization(at: &Match<'_>) -> Option<Message> {
+    let text = at.record();
+    let (target, rest) = bytes_in_both_forms(text)?;
+    let (reached, _) = bytes_in_both_forms(after_label(rest, "onlyreducedto")?)?;
+    Some(Message::Rematerialization {
+        target,
+        reached: u64::try_from(reached).ok()?,
+    })
+}
+
+/// Reads `5.43GiB (5830019491 bytes)`, which may be negative, or only the first figure.
+fn bytes_in_both_forms(text: &[u8]) -> Option<(i64, &[u8])> {
+    let negative = text.starts_with(b"-");
+    let (shown, rest) = size(text.strip_prefix(b"-").unwrap_or(text))?;
+    let exact = rest.strip_prefix(b"(").and_then(signed);
+    if let Some((bytes, rest)) = exact {
+        return Some((bytes, rest));
+    }
+    let bytes = i64::try_from(shown.bytes).ok()?;
+    Some((if negative { -bytes } else { bytes }, rest))
+}
+
+/// `The byte size of input/output arguments (35562383856024) exceeds the base limit (14929633280). …`
+fn arguments_exceed(at: &Match<'_>) -> Option<Message> {
+    let (arguments, rest) = integer(at.record())?;
+    let limit = rest.strip_prefix(b")exceedsthebaselimit")?;
+    let limit = limit.strip_prefix(b"(").and_then(integer);
+    Some(Message::ArgumentsExceedLimit {
+        arguments,
+        limit: limit.map(|(bytes, _)| bytes),
+    })
+}
+
+/// `Profiling failure on cuDNN engine eng0{}: UNKNOWN: CUDNN_STATUS_ALLOC_FAILED`
+fn cudnn_engine(at: &Match<'_>) -> Option<Message> {
+    const MAX_STATUS_BYTES: usize = 120;
+    let text = at.record();
+    let text = match memchr::memmem::find(text, b"profilingfailure") {
+        Some(next) => &text[..next],
+        None => &text[..text.len().min(MAX_STATUS_BYTES)],
+    };
+    autotuning(names_memory(text))
+}
+
+/// A line that the autotuner's own source file has logged, if it is about memory.
+fn picker(at: &Match<'_>) -> Option<Message> {
+    const MAX_TEXT_BYTES: usize = 300;
+    let text = at.record();
+    names_memory(&text[..text.len().min(MAX_TEXT_BYTES)]).then_some(Message::Autotuning {
+        out_of_memory: true,
+    })
+}

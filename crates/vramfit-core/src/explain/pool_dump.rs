@@ -1,0 +1,261 @@
+//! The dump of a pool: its address map put together from the lines of a log, or from the binary form.
+
+use super::block::Place;
+use super::message::{DumpBin, DumpLine, Message, PoolFigures, PoolStats};
+use super::number::Size;
+use crate::allocator::{ChunkTag, PoolEnd};
+
+/// Chunks of one dump that are kept; what has more is told by its own sums.
+const MAX_CHUNKS: usize = 400_000;
+
+/// A stretch of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DumpedChunk {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) in_use: bool,
+    pub(super) tag: ChunkTag,
+}
+
+/// A region that the pool has from the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DumpedRegion {
+    pub(super) bytes: u64,
+    pub(super) chunks: Vec<DumpedChunk>,
+}
+
+impl DumpedRegion {
+    /// Says whether its chunks follow each other without a gap and fill it.
+    fn is_complete(&self) -> bool {
+        let follow = self
+            .chunks
+            .windows(2)
+            .all(|pair| pair[0].address.checked_add(pair[0].bytes) == Some(pair[1].address));
+        let sum = self
+            .chunks
+            .iter()
+            .map(|chunk| u128::from(chunk.bytes))
+            .sum::<u128>();
+        follow && sum == u128::from(self.bytes)
+    }
+}
+
+/// What the dump of a pool tells.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PoolDump {
+    pub(super) allocator: String,
+    /// The request that failed.
+    pub(super) requested: Option<Size>,
+    pub(super) rounded: Option<u64>,
+    pub(super) end: Option<PoolEnd>,
+    /// All regions by address, where the dump has every chunk; else none.
+    pub(super) regions: Vec<DumpedRegion>,
+    pub(super) bins: Vec<DumpBin>,
+    pub(super) in_use: Option<Size>,
+    pub(super) figures: Option<PoolFigures>,
+    pub(super) stats: Option<PoolStats>,
+    pub(super) map: Option<String>,
+    /// Where its figures are in the log: number of a line and its text.
+    pub(super) figures_at: Option<(u64, String)>,
+    /// Index of the log that it is in.
+    pub(super) source: usize,
+}
+
+impl PoolDump {
+    /// Says whether it has the address of every byte of the pool.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.regions.is_empty()
+    }
+
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &DumpedChunk> {
+        self.regions.iter().flat_map(|region| &region.chunks)
+    }
+
+    /// Returns the bytes that the pool has from the driver.
+    pub(super) fn pool_bytes(&self) -> Option<u64> {
+        let exact = self.regions.iter().map(|region| region.bytes);
+        match self.is_complete() {
+            true => Some(exact.sum()),
+            false => self.figures.map(|figures| figures.pool.bytes),
+        }
+    }
+
+    /// Returns the limit of the pool, and how far it may be from that.
+    pub(super) fn limit(&self) -> Option<Size> {
+        let stats = self.stats.and_then(|stats| stats.limit);
+        let figures = self.figures.map(|figures| figures.limit);
+        match (stats, figures) {
+            (Some(stats), Some(figures)) => Some(stats.or_more_exact(figures)),
+            (stats, figures) => stats.or(figures),
+        }
+    }
+
+    /// Returns the bytes in use.
+    pub(super) fn in_use_bytes(&self) -> Option<u64> {
+        if self.is_complete() {
+            let used = self.chunks().filter(|chunk| chunk.in_use);
+            return Some(used.map(|chunk| chunk.bytes).sum());
+        }
+        let stats = self.stats.and_then(|stats| stats.in_use);
+        let told = stats.or(self.in_use).map(|size| size.bytes);
+        // More than the limit is a figure that was misread, or damaged.
+        told.filter(|bytes| self.limit().is_none_or(|limit| *bytes <= limit.max()))
+    }
+
+    /// Returns the free bytes of the pool.
+    pub(super) fn free_bytes(&self) -> Option<u64> {
+        if self.is_complete() {
+            let free = self.chunks().filter(|chunk| !chunk.in_use);
+            return Some(free.map(|chunk| chunk.bytes).sum());
+        }
+        let told = self.figures.and_then(|figures| figures.free);
+        told.map(|size| size.bytes)
+            .or_else(|| self.pool_bytes()?.checked_sub(self.in_use_bytes()?))
+    }
+
+    /// Returns the largest free chunk that the request may have: of its own end, or the gap.
+    pub(super) fn largest_usable_bytes(&self) -> Option<u64> {
+        if self.is_complete() {
+            let other = match self.end {
+                Some(PoolEnd::Lower) => Some(ChunkTag::Upper),
+                Some(PoolEnd::Upper) => Some(ChunkTag::Lower),
+                None => None,
+            };
+            let free = self.chunks().filter(|chunk| !chunk.in_use);
+            let usable = free.filter(|chunk| Some(chunk.tag) != other);
+            return Some(usable.map(|chunk| chunk.bytes).max().unwrap_or(0));
+        }
+        let figures = self.figures.and_then(|figures| figures.largest_usable);
+        let stats = self.stats.and_then(|stats| stats.largest_free_block);
+        // Releases before 0.11 always show 0 here.
+        figures
+            .or(stats.filter(|size| size.bytes > 0))
+            .map(|size| size.bytes)
+    }
+
+    /// Returns whether the pool grows on demand, where the dump tells.
+    pub(super) fn grows(&self) -> Option<bool> {
+        let figures = self.figures?;
+        // Without preallocation the first region has 2 MiB, and each further one twice as much; with it
+        // the first is to be the whole limit.
+        let by_region = figures
+            .next_region
+            .map(|next| next.max() < figures.limit.min());
+        figures.grows.or(by_region)
+    }
+
+    /// Returns what is left of the limit, rounded to what a pool can ask for.
+    pub(super) fn unallocated_bytes(&self) -> Option<u64> {
+        const UNIT: u64 = 256;
+        let left = self.limit()?.bytes.saturating_sub(self.pool_bytes()?);
+        Some(left / UNIT * UNIT)
+    }
+
+    /// Says whether one end of a partitioned pool made the request.
+    pub(super) fn is_partitioned(&self) -> bool {
+        self.chunks().any(|chunk| chunk.tag != ChunkTag::Lower)
+    }
+}
+
+/// Puts a dump together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DumpBuilder {
+    dump: PoolDump,
+    regions: Vec<DumpedRegion>,
+    chunks: usize,
+    first_line: u64,
+    /// Whether something does not fit together, such as lines of two processes.
+    broken: bool,
+}
+
+impl DumpBuilder {
+    /// Begins the dump of a refused request.
+    pub(super) fn new(refusal: &Message) -> Self {
+        let mut builder = DumpBuilder::default();
+        if let Message::PoolRefusal {
+            allocator,
+            size,
+            rounded,
+            end,
+        } = refusal
+        {
+            builder.dump.allocator.clone_from(allocator);
+            builder.dump.requested = Some(*size);
+            builder.dump.rounded = *rounded;
+            builder.dump.end = *end;
+        }
+        builder
+    }
+
+    pub(super) fn first_line(&self) -> u64 {
+        self.first_line
+    }
+
+    /// Adds a line.
+    pub(super) fn add(&mut self, line: DumpLine, place: Option<&Place>) {
+        if let Some(place) = place.filter(|_| self.first_line == 0) {
+            self.first_line = place.line;
+        }
+        match line {
+            DumpLine::Begin { allocator } => self.dump.allocator = allocator,
+            DumpLine::Bin(bin) => self.dump.bins.push(bin),
+            DumpLine::Region { bytes } => self.regions.push(DumpedRegion {
+                bytes,
+                chunks: Vec::new(),
+            }),
+            DumpLine::Chunk {
+                address,
+                bytes,
+                in_use,
+                tag,
+            } => self.add_chunk(DumpedChunk {
+                address,
+                bytes,
+                in_use,
+                tag: tag.unwrap_or(ChunkTag::Lower),
+            }),
+            DumpLine::InUse { size } => self.dump.in_use = Some(size),
+            DumpLine::Pool(figures) => {
+                self.dump.figures = Some(figures);
+                self.dump.figures_at = place.map(|place| (place.line, place.text.clone()));
+            }
+            DumpLine::Stats(stats) => self.dump.stats = Some(stats),
+            DumpLine::Map { cells } => {
+                self.dump.map.get_or_insert(cells);
+            }
+        }
+    }
+
+    fn add_chunk(&mut self, chunk: DumpedChunk) {
+        self.chunks += 1;
+        match self.regions.last_mut() {
+            Some(region) if self.chunks <= MAX_CHUNKS => region.chunks.push(chunk),
+            // The log begins inside of a region, or the dump is larger than anything known.
+            _ => self.broken = true,
+        }
+    }
+
+    /// Returns the dump, unless there is nothing in it.
+    pub(super) fn build(mut self) -> Option<PoolDump> {
+        let complete = !self.broken && self.regions.iter().all(DumpedRegion::is_complete);
+        if complete {
+            self.dump.regions = self.regions;
+            let sum = self.dump.in_use_bytes().unwrap_or(0);
+            let agrees = self
+                .dump
+                .in_use
+                .is_none_or(|told| told.agrees_with(Size::exact(sum)));
+            if !agrees {
+                self.dump.regions.clear();
+            }
+        }
+        let dump = self.dump;
+        let tells = dump.is_complete()
+            || dump.figures.is_some()
+            || dump.stats.is_some()
+            || dump.map.is_some()
+            || !dump.bins.is_empty()
+            || dump.in_use.is_some();
+        tells.then_some(dump)
+    }
+}

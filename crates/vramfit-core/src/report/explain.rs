@@ -1,0 +1,303 @@
+//! The report of why a program ran out of memory.
+
+use super::{
+    Action, AddressMap, Content, Metric, Outcome, Region, Report, Section, Segment, Table, Value,
+    json,
+};
+use crate::allocator::ChunkTag;
+use crate::bytes::Bytes;
+use crate::explain::{Basis, Cause, Evidence, Explanation, FitFigures, PoolRegionMap, Verdict};
+
+/// Other causes that are named without `--all`.
+const MAX_OTHER_CAUSES: usize = 3;
+
+pub(super) fn report(explanation: &Explanation) -> Report {
+    let (first, others) = match explanation.causes.split_first() {
+        Some((first, others)) => (Some(first), others),
+        None => (None, &[][..]),
+    };
+    let mut sections: Vec<Option<Section>> = Vec::new();
+    if let Some(first) = first {
+        sections.push(evidence("evidence", &first.evidence));
+    }
+    sections.push(what_to_do(explanation, first));
+    sections.push(other_causes(others));
+    sections.push(Section::list("notes", explanation.notes.clone()));
+    sections.push(figures(explanation));
+    sections.push(largest_fit(explanation));
+    sections.push(need(explanation));
+    sections.push(buffers(explanation));
+    for cause in others {
+        let title = format!("evidence for: {}", cause.id.title());
+        sections.push(evidence(&title, &cause.evidence).map(Section::into_detail));
+    }
+    sections.push(bins(explanation));
+    sections.push(memory_map(explanation));
+    Report {
+        title: "vramfit explain".to_owned(),
+        outcome: match explanation.verdict() {
+            Verdict::Memory => Outcome::Failure,
+            Verdict::NotMemory => Outcome::Neutral,
+            Verdict::Unrecognized => Outcome::Unknown,
+        },
+        headline: explanation.headline(),
+        cause: first.map(sentences).unwrap_or_default(),
+        sections: sections.into_iter().flatten().collect(),
+        metadata: metadata(explanation),
+        json: json::explain(explanation),
+    }
+}
+
+fn sentences(cause: &Cause) -> Vec<String> {
+    vec![
+        cause.summary.clone(),
+        format!("it is not the cause if {}", cause.falsified_by),
+    ]
+}
+
+fn evidence(title: &str, evidence: &[Evidence]) -> Option<Section> {
+    const MAX_QUOTE_CHARACTERS: usize = 140;
+    let lines = evidence.iter().map(|line| {
+        let source = line
+            .source
+            .as_ref()
+            .map_or(String::new(), |source| format!("{source}:"));
+        let mut text: String = line.text.chars().take(MAX_QUOTE_CHARACTERS).collect();
+        if text.len() < line.text.len() {
+            text.push_str(" ...");
+        }
+        format!("{source}{}: {text}", line.line)
+    });
+    Section::list(title, lines.collect())
+}
+
+fn what_to_do(explanation: &Explanation, first: Option<&Cause>) -> Option<Section> {
+    let actions = explanation.remedies.iter().map(|remedy| {
+        let bytes = remedy
+            .bytes
+            .map(|bytes| format!("{} ({})", Bytes(bytes), basis(remedy.basis)));
+        let outcome = Some(remedy.outcome.clone()).filter(|outcome| !outcome.is_empty());
+        let effect: Vec<String> = bytes.into_iter().chain(outcome).collect();
+        let colon = if effect.is_empty() { "" } else { ": " };
+        Action {
+            text: format!("{}{colon}{}", remedy.text, effect.join(", ")),
+            command: remedy.command.clone(),
+        }
+    });
+    first?;
+    let actions: Vec<Action> = actions.collect();
+    (!actions.is_empty()).then(|| Section::new("what to do", Content::Actions(actions)))
+}
+
+fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Dryrun => "measured in a dry run",
+        Basis::Replay => "by replay",
+        Basis::Log => "by the log",
+        Basis::None => "not measured",
+    }
+}
+
+fn other_causes(others: &[Cause]) -> Option<Section> {
+    let shown = others.iter().take(MAX_OTHER_CAUSES).map(|cause| {
+        format!(
+            "{} ({}): {}",
+            cause.id.title(),
+            cause.confidence.label(),
+            cause.summary
+        )
+    });
+    Section::list("other causes that the log allows", shown.collect())
+}
+
+fn figures(explanation: &Explanation) -> Option<Section> {
+    let figures = &explanation.figures;
+    let mut metrics = Vec::new();
+    let mut add = |label: &str, bytes: Option<u64>, note: &str| {
+        metrics.extend(bytes.map(|bytes| Metric::new(label, Value::Bytes(bytes), note)));
+    };
+    let exact = if figures.requested_is_exact {
+        ""
+    } else {
+        "as precise as the log"
+    };
+    add("requested", figures.requested_bytes, exact);
+    add("in use", figures.in_use_bytes, "at the failure");
+    add("peak in use", figures.peak_in_use_bytes, "");
+    add("limit of the pool", figures.limit_bytes, "");
+    add("pool", figures.pool_bytes, "obtained from the driver");
+    add("free in the pool", figures.free_bytes, "in all");
+    add(
+        "largest free block",
+        figures.largest_free_bytes,
+        "that the request could have had",
+    );
+    add(
+        "GPU memory",
+        figures.gpu_total_bytes,
+        figures.gpu.unwrap_or("in all"),
+    );
+    add(
+        "GPU memory free",
+        figures.gpu_free_bytes,
+        "by the driver, at the failure",
+    );
+    (!metrics.is_empty()).then(|| Section::new("figures", Content::Metrics(metrics)))
+}
+
+fn largest_fit(explanation: &Explanation) -> Option<Section> {
+    let fits = &explanation.figures.fits;
+    fits.now?;
+    let raised = format!("fresh pool with {} of the GPU", FitFigures::RAISED_FRACTION);
+    let rows = [
+        ("the pool as it was", fits.now),
+        (
+            "by taking more from the driver",
+            fits.by_growing.filter(|bytes| *bytes > 0),
+        ),
+        ("all free memory in one piece", fits.without_fragmentation),
+        ("fresh pool, preallocated", fits.preallocated),
+        ("fresh pool, growing", fits.growing),
+        (
+            "fresh pool, partitioned (JAX 0.11 and later)",
+            fits.partitioned,
+        ),
+        (raised.as_str(), fits.raised_fraction),
+    ];
+    let rows = rows.into_iter().filter_map(|(label, bytes)| {
+        let bytes = bytes?;
+        Some(vec![
+            Value::Text(label.to_owned()),
+            Value::Bytes(bytes),
+            Value::Count(bytes),
+        ])
+    });
+    let note = match fits.is_exact {
+        true => "fresh pools hold the same live blocks, placed in the order of their addresses",
+        false => "as precise as the log, which does not list every block",
+    };
+    let table = Table::new(
+        &["largest request that fits", "", "bytes"],
+        rows.collect(),
+        note,
+    );
+    Some(Section::detail("", Content::Table(table)))
+}
+
+fn need(explanation: &Explanation) -> Option<Section> {
+    let need = explanation.figures.need?;
+    let metric = |label, bytes, note| Metric::new(label, Value::Bytes(bytes), note);
+    let metrics = vec![
+        metric("arguments", need.arguments_bytes, ""),
+        metric(
+            "outputs",
+            need.live_out_bytes,
+            "donated arguments are among them",
+        ),
+        metric("temporaries", need.temporaries_bytes, ""),
+        metric("in all", need.total_bytes, ""),
+    ];
+    Some(Section::detail(
+        "what the program needs, by XLA",
+        Content::Metrics(metrics),
+    ))
+}
+
+fn buffers(explanation: &Explanation) -> Option<Section> {
+    let rows: Vec<Vec<Value>> = explanation
+        .buffers
+        .iter()
+        .map(|buffer| {
+            let what = if buffer.is_argument {
+                "argument"
+            } else {
+                buffer.operation.as_str()
+            };
+            // The last scopes of a name say what it is; the first are the same for all.
+            let scopes: Vec<&str> = what.rsplit('/').take(2).collect();
+            let what = scopes.into_iter().rev().collect::<Vec<_>>().join("/");
+            vec![
+                Value::Text(buffer.shape.clone()),
+                Value::Bytes(buffer.bytes),
+                Value::Text(what),
+                Value::Text(buffer.site.clone()),
+            ]
+        })
+        .collect();
+    let table = Table::new(&["largest buffers", "size", "made by", "line"], rows, "");
+    (!explanation.buffers.is_empty()).then(|| Section::detail("", Content::Table(table)))
+}
+
+fn bins(explanation: &Explanation) -> Option<Section> {
+    let bins = explanation.figures.bins.iter().filter(|bin| bin.chunks > 0);
+    let rows: Vec<Vec<Value>> = bins
+        .map(|bin| {
+            vec![
+                Value::Text(Bytes(bin.min_bytes).to_string()),
+                Value::Count(bin.chunks_in_use),
+                Value::Count(bin.chunks - bin.chunks_in_use.min(bin.chunks)),
+                Value::Bytes(bin.bytes_in_use),
+                Value::Bytes(bin.bytes.saturating_sub(bin.bytes_in_use)),
+            ]
+        })
+        .collect();
+    let columns = [
+        "chunks from",
+        "in use",
+        "free",
+        "bytes in use",
+        "bytes free",
+    ];
+    let has_rows = !rows.is_empty();
+    let table = Table::new(&columns, rows, "by size; rounded as in the log");
+    has_rows.then(|| Section::detail("chunks of the pool", Content::Table(table)))
+}
+
+fn memory_map(explanation: &Explanation) -> Option<Section> {
+    let regions = &explanation.regions;
+    let map = AddressMap {
+        caption: String::new(),
+        regions: regions.iter().map(region).collect(),
+        failed_request_bytes: explanation.figures.requested_bytes,
+    };
+    (!regions.is_empty())
+        .then(|| Section::detail("memory map at the failure", Content::AddressMap(map)))
+}
+
+fn region(region: &PoolRegionMap) -> Region {
+    let segments = region.chunks.iter().map(|chunk| {
+        let (kind, label) = match (chunk.in_use, chunk.tag) {
+            (true, ChunkTag::Upper) => ("other", "in use by the upper end"),
+            (true, _) => ("temporaries", "in use"),
+            (false, ChunkTag::Gap) => ("free", "free between both ends"),
+            (false, ChunkTag::Upper) => ("free", "free for the upper end"),
+            (false, ChunkTag::Lower) => ("free", "free"),
+        };
+        Segment {
+            bytes: chunk.bytes,
+            kind,
+            label: label.to_owned(),
+        }
+    });
+    Region {
+        address: region.address,
+        bytes: region.chunks.iter().map(|chunk| chunk.bytes).sum(),
+        segments: segments.collect(),
+    }
+}
+
+fn metadata(explanation: &Explanation) -> Vec<Metric> {
+    let figures = &explanation.figures;
+    let mut metadata = Vec::new();
+    if let Some((major, minor, patch)) = figures.jax {
+        metadata.push(Metric::text("jax", format!("{major}.{minor}.{patch}")));
+    }
+    metadata.extend(figures.gpu.map(|gpu| Metric::text("gpu", gpu)));
+    metadata.extend(
+        figures
+            .program
+            .as_ref()
+            .map(|name| Metric::text("program", name.as_str())),
+    );
+    metadata
+}

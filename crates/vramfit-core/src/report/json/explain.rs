@@ -1,0 +1,118 @@
+//! What `vramfit explain --json` prints.
+
+use serde_json::{Value, json};
+
+use crate::explain::{Cause, Evidence, Explanation, Figures, FitFigures, Remedy, Verdict};
+
+/// Version of the object; it changes when a key changes its meaning or goes away.
+const SCHEMA: u32 = 1;
+
+pub(in crate::report) fn explain(explanation: &Explanation) -> Value {
+    let verdict = match explanation.verdict() {
+        Verdict::Memory => "memory",
+        Verdict::NotMemory => "not-memory",
+        Verdict::Unrecognized => "unrecognized",
+    };
+    let buffers = explanation.buffers.iter().map(|buffer| {
+        json!({
+            "bytes": buffer.bytes,
+            "shape": buffer.shape,
+            "operation": non_empty(&buffer.operation),
+            "site": non_empty(&buffer.site),
+            "is_argument": buffer.is_argument,
+        })
+    });
+    json!({
+        "schema": SCHEMA,
+        "verdict": verdict,
+        "causes": explanation.causes.iter().map(cause).collect::<Vec<_>>(),
+        "figures": figures(&explanation.figures),
+        "remedies": explanation.remedies.iter().map(remedy).collect::<Vec<_>>(),
+        "buffers": buffers.collect::<Vec<_>>(),
+        "notes": explanation.notes,
+    })
+}
+
+fn non_empty(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn cause(cause: &Cause) -> Value {
+    json!({
+        "id": cause.id.id(),
+        "confidence": cause.confidence.label(),
+        "summary": cause.summary,
+        "evidence": cause.evidence.iter().map(evidence).collect::<Vec<_>>(),
+        "falsified_by": cause.falsified_by,
+        "next_command": cause.next_command,
+    })
+}
+
+fn evidence(evidence: &Evidence) -> Value {
+    json!({
+        "file": evidence.source,
+        "line": evidence.line,
+        "text": evidence.text,
+    })
+}
+
+fn remedy(remedy: &Remedy) -> Value {
+    json!({
+        "id": remedy.id,
+        "text": remedy.text,
+        "command": remedy.command,
+        "bytes": remedy.bytes,
+        "basis": remedy.basis.label(),
+        "outcome": non_empty(&remedy.outcome),
+    })
+}
+
+fn figures(figures: &Figures) -> Value {
+    let bins = figures.bins.iter().map(|bin| {
+        json!({
+            "min_bytes": bin.min_bytes,
+            "chunks": bin.chunks,
+            "chunks_in_use": bin.chunks_in_use,
+            "bytes": bin.bytes,
+            "bytes_in_use": bin.bytes_in_use,
+        })
+    });
+    let need = figures.need.map(|need| {
+        json!({
+            "arguments_bytes": need.arguments_bytes,
+            "live_out_bytes": need.live_out_bytes,
+            "temporaries_bytes": need.temporaries_bytes,
+            "total_bytes": need.total_bytes,
+        })
+    });
+    let fits = &figures.fits;
+    json!({
+        "requested_bytes": figures.requested_bytes,
+        "requested_is_exact": figures.requested_is_exact,
+        "rounded_bytes": figures.rounded_bytes,
+        "program": figures.program,
+        "in_use_bytes": figures.in_use_bytes,
+        "peak_in_use_bytes": figures.peak_in_use_bytes,
+        "limit_bytes": figures.limit_bytes,
+        "pool_bytes": figures.pool_bytes,
+        "free_bytes": figures.free_bytes,
+        "largest_free_bytes": figures.largest_free_bytes,
+        "largest_fit": {
+            "is_exact": fits.is_exact,
+            "now_bytes": fits.now,
+            "by_growing_bytes": fits.by_growing,
+            "without_fragmentation_bytes": fits.without_fragmentation,
+            "preallocated_bytes": fits.preallocated,
+            "growing_bytes": fits.growing,
+            "partitioned_bytes": fits.partitioned,
+            "raised_fraction": FitFigures::RAISED_FRACTION,
+            "raised_fraction_bytes": fits.raised_fraction,
+        },
+        "bins": bins.collect::<Vec<_>>(),
+        "program_need": need,
+        "gpu": figures.gpu,
+        "gpu_total_bytes": figures.gpu_total_bytes,
+        "gpu_free_bytes": figures.gpu_free_bytes,
+        "jax": figures.jax.map(|(major, minor, patch)| format!("{major}.{minor}.{patch}")),
+    })
+}

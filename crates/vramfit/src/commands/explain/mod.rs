@@ -1,0 +1,182 @@
+//! `vramfit explain`: why did it run out of memory, and what fixes it?
+
+mod input;
+mod remedies;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use vramfit_core::explain::{ExplainOptions, Explanation, Verdict, explain};
+use vramfit_core::gpu::{self, GpuSelection};
+use vramfit_core::report::Report;
+use vramfit_core::settings::Version;
+use vramfit_core::{Bytes, Error, Result};
+
+use self::input::read;
+use self::remedies::{Program, apply_in_replay};
+use crate::context::Context;
+use crate::files::{is_standard_output, writable, write};
+use crate::output::Output;
+use crate::status::Status;
+
+/// Find out from a log why a program ran out of memory, and what fixes it
+///
+/// Reads what a JAX program has printed: a file, a pipe, a pasted excerpt, logs of several processes. Also the
+/// trace of a dry run, the binary map of a pool (`TF_BFC_MEMORY_DUMP`), and a directory that XLA has dumped into.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  vramfit explain train.log
+  python train.py 2>&1 | tee train.log | vramfit explain
+  vramfit explain slurm-1234_*.out --gpu a100-80g --all
+  vramfit explain train.log --gpu a100-80g -- python train.py
+
+Exit codes:
+  0  explained: memory is the cause
+  1  memory is not the cause
+  2  nothing in the log was recognized, or an error
+")]
+pub(crate) struct Args {
+    /// Logs, or `-` for standard input [default: standard input]
+    #[arg(value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// GPU that the program ran on, where the log does not name it; see `vramfit gpus`
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
+    /// Release of JAX that the program ran with, where the log does not name it
+    #[arg(long, value_name = "VERSION")]
+    jax: Option<Version>,
+    /// Memory that others use of the GPU, for dry runs
+    #[arg(long, value_name = "BYTES")]
+    occupied: Option<Bytes>,
+    /// Trace of a run, or plan, in which remedies are measured
+    #[arg(long = "with", value_name = "FILE")]
+    with: Option<PathBuf>,
+    /// Print everything, not only the 25 most important lines
+    #[arg(long)]
+    all: bool,
+    /// Write the results as JSON to a file, or with `-` to standard output instead of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as a self-contained HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Overwrite existing files
+    #[arg(long)]
+    force: bool,
+    /// The program, to apply remedies to it in dry runs
+    #[arg(value_name = "COMMAND", last = true)]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    pub(crate) fn prints_json(&self) -> bool {
+        is_standard_output(self.json.as_deref())
+    }
+}
+
+/// Runs `vramfit explain`.
+pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+    let free = |path: &PathBuf| writable(path, args.force);
+    let json = args.json.as_ref().filter(|_| !args.prints_json());
+    let json = json.map(free).transpose()?;
+    let html = args.html.as_ref().map(free).transpose()?;
+    let with = args.with.as_deref().map(With::of).transpose()?;
+    let plan = match &with {
+        Some(With::Plan(path)) => Some(path.as_path()),
+        _ => None,
+    };
+    if plan.is_some() && args.command.is_empty() {
+        return Err(
+            Error::invalid_argument("a plan is measured on a program, and none is named")
+                .hint("add it: `-- python train.py`"),
+        );
+    }
+    let words = args.command.iter().map(|word| word.to_string_lossy());
+    let options = ExplainOptions {
+        gpu: args.gpu.as_deref().map(gpu::find).transpose()?,
+        jax: args.jax.map(|jax| (jax.major, jax.minor, jax.patch)),
+        command: words.collect::<Vec<_>>().join(" "),
+    };
+    let input = read(&args.logs, output)?;
+    let mut explanation = explain(&input.log, &options);
+    let shown = match options.command.as_str() {
+        "" => "python train.py",
+        command => command,
+    };
+    let trace = match &with {
+        Some(With::Trace(path)) => Some(path),
+        _ => input.trace.as_ref(),
+    };
+    if let Some(trace) = trace {
+        apply_in_replay(&mut explanation, trace, shown)?;
+    }
+    if !args.command.is_empty() {
+        let program = Program {
+            gpus: program_gpu(args, &explanation)?,
+            occupied: args.occupied,
+            plan,
+            command: &args.command,
+            shown,
+        };
+        program.apply_in_dryrun(&mut explanation, context, output)?;
+    }
+    let report = Report::from_explanation(&explanation);
+    if args.prints_json() {
+        output.data(&format!("{}\n", report.to_json()))?;
+    } else if args.all {
+        output.text(&format!("{}\n", report.to_full_text()))?;
+    } else {
+        output.text(&format!("{}\n", report.to_limited_text(MAX_LINES, "--all")))?;
+    }
+    let json = json.map(|path| (path, report.to_json()));
+    let html = html.map(|path| (path, report.to_html()));
+    for (path, text) in json.into_iter().chain(html) {
+        write(&path, &text, args.force)?;
+        output.info(&format!("written to {}", path.display()));
+    }
+    Ok(status(&explanation))
+}
+
+/// What remedies are measured with.
+enum With {
+    Trace(PathBuf),
+    Plan(PathBuf),
+}
+
+impl With {
+    fn of(path: &Path) -> Result<With> {
+        if !path.is_file() {
+            let message = format!("`{}` is not a file", path.display());
+            return Err(
+                Error::io(message).hint("name the trace of a dry run, or a plan of `vramfit plan`")
+            );
+        }
+        Ok(match path.extension().is_some_and(|end| end == "toml") {
+            true => With::Plan(path.to_owned()),
+            false => With::Trace(path.to_owned()),
+        })
+    }
+}
+
+/// Returns the GPU of the dry runs.
+fn program_gpu(args: &Args, explanation: &Explanation) -> Result<GpuSelection> {
+    match args.gpu.as_deref().or(explanation.figures.gpu) {
+        Some(name) => name.parse(),
+        None => Err(Error::invalid_argument(
+            "the log does not name the GPU that dry runs are to be made for",
+        )
+        .hint("add `--gpu NAME`, such as `a100-80g`; `vramfit gpus` lists them")),
+    }
+}
+
+/// Lines of the text without `--all`.
+const MAX_LINES: usize = 25;
+
+fn status(explanation: &Explanation) -> Status {
+    match explanation.verdict() {
+        Verdict::Memory => Status::Yes,
+        Verdict::NotMemory => Status::No,
+        Verdict::Unrecognized => Status::Unknown,
+    }
+}

@@ -1,0 +1,309 @@
+//! Applies remedies, and states what they bring: in replays of a recorded run, or in dry runs of the program.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use vramfit_core::allocator::AllocatorKind;
+use vramfit_core::analysis::{self, Comparison, RunSummary, Settings};
+use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
+use vramfit_core::gpu::GpuSelection;
+use vramfit_core::settings::{GpuBudgets, Options};
+use vramfit_core::trace::Reader;
+use vramfit_core::{Bytes, Error, Result};
+
+use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
+use crate::commands::plan::{Gain, measure_gains};
+use crate::context::Context;
+use crate::output::Output;
+
+/// A setting that is tried.
+struct Candidate {
+    id: &'static str,
+    text: &'static str,
+    /// Options of `vramfit run` that set it.
+    options_text: String,
+    options: Options,
+    /// Whether nobody else is to use the GPU.
+    alone: bool,
+}
+
+/// Returns the settings that are worth trying.
+fn candidates() -> [Candidate; 4] {
+    let fraction = FitFigures::RAISED_FRACTION;
+    [
+        Candidate {
+            id: "raise-fraction",
+            text: "give the pool 92 % of the GPU",
+            options_text: format!("--fraction {fraction}"),
+            options: Options {
+                fraction: Some(fraction),
+                ..Options::default()
+            },
+            alone: false,
+        },
+        Candidate {
+            id: "cuda-async",
+            text: "use CUDA's allocator, in which free memory need not be contiguous",
+            options_text: "--allocator cuda_async".to_owned(),
+            options: Options {
+                allocator: Some(AllocatorKind::CudaAsync),
+                ..Options::default()
+            },
+            alone: false,
+        },
+        Candidate {
+            id: "preallocate",
+            text: "preallocate the pool",
+            options_text: "--preallocate".to_owned(),
+            options: Options {
+                preallocate: Some(true),
+                ..Options::default()
+            },
+            alone: false,
+        },
+        Candidate {
+            id: "free-gpu",
+            text: "end the other processes on the GPU",
+            options_text: String::new(),
+            options: Options::default(),
+            alone: true,
+        },
+    ]
+}
+
+/// What a remedy was found to do.
+#[derive(Clone, Copy)]
+struct Effect {
+    /// Bytes that it saves or makes available.
+    bytes: u64,
+    /// Whether the program fits with it; `None` where the record ends before that is known.
+    fits: Option<bool>,
+}
+
+impl Effect {
+    fn describe(self) -> &'static str {
+        match self.fits {
+            Some(true) => "it fits",
+            Some(false) => "not enough by itself",
+            // The record of a run that failed ends there.
+            None => "the request succeeds",
+        }
+    }
+}
+
+/// Replays a recorded run with each remedy that is a setting.
+///
+/// # Errors
+/// Those of reading the trace.
+pub(super) fn apply_in_replay(
+    explanation: &mut Explanation,
+    trace: &Path,
+    command: &str,
+) -> Result<()> {
+    for candidate in candidates() {
+        let settings = Settings {
+            gpu: None,
+            options: candidate.options,
+            occupied_bytes: candidate.alone.then_some(0),
+        };
+        let shown = trace.display();
+        let file = File::open(trace)
+            .map_err(|error| Error::io(format!("cannot read the trace `{shown}`")).cause(error))?;
+        let mut reader = Reader::new(BufReader::new(file))?;
+        // A setting that the release or the GPU does not have is no remedy.
+        let Ok(comparison) = analysis::compare(&mut reader, &settings) else {
+            continue;
+        };
+        if let Some(effect) = effect_of_replay(&comparison) {
+            add(explanation, &candidate, effect, Basis::Replay, command);
+        }
+    }
+    Ok(())
+}
+
+/// Returns what changed; `None` where nothing did.
+fn effect_of_replay(comparison: &Comparison) -> Option<Effect> {
+    let before = comparison.before.as_ref()?;
+    let capacity = |summary: &RunSummary| {
+        summary
+            .critical_device()
+            .map(|device| device.capacity_bytes)
+    };
+    let short = |summary: &RunSummary| {
+        summary
+            .out_of_memory()
+            .map_or(0, |failure| failure.short_bytes())
+    };
+    let gained = capacity(&comparison.after)?.saturating_sub(capacity(before)?);
+    let no_longer_short = short(before).saturating_sub(short(&comparison.after));
+    let bytes = match gained {
+        0 => no_longer_short,
+        gained => gained,
+    };
+    let fits = comparison.fits();
+    // What brings nothing is not worth a line.
+    let helps = fits != Some(false) || no_longer_short > 0;
+    (bytes > 0 && helps).then_some(Effect { bytes, fits })
+}
+
+fn add(
+    explanation: &mut Explanation,
+    candidate: &Candidate,
+    effect: Effect,
+    basis: Basis,
+    command: &str,
+) {
+    let shown = match candidate.options_text.as_str() {
+        "" => "vramfit top".to_owned(),
+        options => format!("vramfit run {options} -- {command}"),
+    };
+    explanation.add_measured(Remedy {
+        id: candidate.id,
+        text: candidate.text.to_owned(),
+        command: shown,
+        bytes: Some(effect.bytes),
+        basis,
+        outcome: effect.describe().to_owned(),
+    });
+}
+
+/// A program that remedies are tried on.
+pub(super) struct Program<'a> {
+    pub(super) gpus: GpuSelection,
+    pub(super) occupied: Option<Bytes>,
+    /// A plan to apply, instead of one that is searched for.
+    pub(super) plan: Option<&'a Path>,
+    pub(super) command: &'a [OsString],
+    /// The command as it is shown.
+    pub(super) shown: &'a str,
+}
+
+impl Program<'_> {
+    /// Makes a dry run with some options.
+    fn measure(&self, options: Options, context: &Context, output: &Output) -> Result<MeasuredRun> {
+        let total_bytes = self.gpus.gpu.total_memory_bytes;
+        let spec = DryrunSpec {
+            occupied: self.occupied,
+            settings: SettingsSpec {
+                options,
+                gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
+                repair: true,
+                report_findings: false,
+            },
+            steps: Some(STEPS),
+            ..DryrunSpec::new(self.gpus.clone(), self.command.to_vec())
+        };
+        measure(&spec, context, output)
+    }
+
+    /// Applies each remedy in a dry run, and adds what it brings.
+    ///
+    /// # Errors
+    /// Those of the dry run of the program as it is.
+    pub(super) fn apply_in_dryrun(
+        &self,
+        explanation: &mut Explanation,
+        context: &Context,
+        output: &mut Output,
+    ) -> Result<()> {
+        output.info(&format!(
+            "dry run of the program as it is on {}",
+            self.gpus.gpu.name
+        ));
+        let before = self.measure(Options::default(), context, output)?;
+        if before.fits {
+            let peak = Bytes(before.peak_bytes);
+            let limit = Bytes(before.limit_bytes);
+            explanation.notes.push(format!(
+                "in a dry run on {} the program fits: peak {peak} of {limit}; on the GPU something was \
+                 different",
+                self.gpus.gpu.name
+            ));
+            return Ok(());
+        }
+        for candidate in candidates().iter().filter(|candidate| !candidate.alone) {
+            output.info(&format!("dry run with `{}`", candidate.options_text));
+            let after = match self.measure(candidate.options, context, output) {
+                Ok(after) => after,
+                Err(error) => {
+                    output.verbose(&error.to_string());
+                    continue;
+                }
+            };
+            let gained = after.limit_bytes.saturating_sub(before.limit_bytes);
+            let saved = before.peak_bytes.saturating_sub(after.peak_bytes);
+            let bytes = gained.max(saved);
+            if after.fits || bytes > 0 {
+                let effect = Effect {
+                    bytes,
+                    fits: Some(after.fits),
+                };
+                add(explanation, candidate, effect, Basis::Dryrun, self.shown);
+            }
+        }
+        self.apply_plans(explanation, context, output)
+    }
+
+    fn apply_plans(
+        &self,
+        explanation: &mut Explanation,
+        context: &Context,
+        output: &mut Output,
+    ) -> Result<()> {
+        output.info(match self.plan {
+            Some(_) => "dry run with the plan",
+            None => "searching a plan: some dozen dry runs",
+        });
+        let gains = measure_gains(
+            self.gpus.clone(),
+            self.occupied,
+            self.plan,
+            self.command,
+            context,
+            output,
+        )?;
+        let effect = |gain: Gain| Effect {
+            bytes: gain.before_bytes - gain.after_bytes.min(gain.before_bytes),
+            fits: Some(gain.fits),
+        };
+        if let Some(gain) = gains.plan {
+            let command = match self.plan {
+                Some(path) => format!("vramfit run --plan {} -- {}", path.display(), self.shown),
+                None => format!("vramfit run --fit -- {}", self.shown),
+            };
+            let (after, before) = (Bytes(gain.after_bytes), Bytes(gain.before_bytes));
+            explanation.add_measured(Remedy {
+                id: "plan",
+                text: format!(
+                    "recompute or offload activations, without editing the script (peak {after} instead \
+                     of {before})"
+                ),
+                command,
+                bytes: Some(effect(gain).bytes),
+                basis: Basis::Dryrun,
+                outcome: effect(gain).describe().to_owned(),
+            });
+        }
+        if let Some((gain, option)) = gains.donation {
+            explanation.add_measured(Remedy {
+                id: "donate",
+                text: format!(
+                    "donate arguments that are returned updated, `jax.jit(..., {option})`"
+                ),
+                command: format!(
+                    "vramfit dryrun --gpu {} -- {}",
+                    self.gpus.gpu.name, self.shown
+                ),
+                bytes: Some(effect(gain).bytes),
+                basis: Basis::Dryrun,
+                outcome: effect(gain).describe().to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Training steps of a dry run.
+const STEPS: u64 = 3;

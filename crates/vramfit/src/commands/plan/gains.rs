@@ -1,0 +1,93 @@
+//! What plans bring to a program that does not fit, for `vramfit explain`.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use vramfit_core::gpu::GpuSelection;
+use vramfit_core::search::{Moves, Plan};
+use vramfit_core::settings::Options;
+use vramfit_core::{Bytes, Result};
+
+use super::fit::{default_search, default_trial};
+use super::{all_moves, search};
+use crate::context::Context;
+use crate::output::Output;
+use crate::scratch::ScratchFolder;
+
+/// What a change of the program brings, by a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gain {
+    /// Peak of the program as it is.
+    pub(crate) before_bytes: u64,
+    /// Peak with the change.
+    pub(crate) after_bytes: u64,
+    /// Whether it fits with the change.
+    pub(crate) fits: bool,
+}
+
+/// What was found for a program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlanGains {
+    /// The best plan that changes no setting of the pool: the fastest that fits, else that with the lowest peak.
+    pub(crate) plan: Option<Gain>,
+    /// Donating arguments that the program returns updated, and how `jax.jit` is told.
+    pub(crate) donation: Option<(Gain, String)>,
+}
+
+/// Measures a plan, or searches one, with the pool as it is.
+///
+/// # Errors
+/// Those of the dry run of the program as it is.
+pub(crate) fn measure_gains(
+    gpus: GpuSelection,
+    occupied: Option<Bytes>,
+    plan: Option<&Path>,
+    command: &[OsString],
+    context: &Context,
+    output: &mut Output,
+) -> Result<PlanGains> {
+    let scratch = ScratchFolder::create()?;
+    let options = Options::default();
+    let trial = default_trial(gpus, occupied, options, command, &scratch);
+    if let Some(path) = plan {
+        let (plan, _) = Plan::read(path)?;
+        let before = trial.measure(&Plan::default(), context, &output.quiet())?;
+        let after = trial.measure(&plan, context, &output.quiet())?;
+        let gain = Gain {
+            before_bytes: before.peak_bytes,
+            after_bytes: after.peak_bytes,
+            fits: after.fits,
+        };
+        return Ok(PlanGains {
+            plan: Some(gain),
+            donation: None,
+        });
+    }
+    let moves = Moves {
+        preallocation: false,
+        allocator: false,
+        larger_pool_bytes: None,
+        ..all_moves(&trial.gpus.gpu, &options)
+    };
+    let spec = default_search(moves, trial);
+    let found = search::run(&spec, context, &mut output.quiet())?;
+    let before_bytes = found.rows[0].row.peak_bytes;
+    let best = match found.fits(&spec) {
+        true => found.recommended,
+        false => found.front.first().copied().unwrap_or(0),
+    };
+    let gain = |after_bytes, fits| Gain {
+        before_bytes,
+        after_bytes,
+        fits,
+    };
+    let row = &found.rows[best].row;
+    let limit_bytes = found.rows[0].limits.first().copied().unwrap_or(0);
+    let donation = found.edits.iter().find_map(|edit| edit.donation());
+    Ok(PlanGains {
+        plan: (row.peak_bytes < before_bytes).then(|| gain(row.peak_bytes, spec.is_met(row))),
+        donation: donation
+            .filter(|(_, peak)| *peak < before_bytes)
+            .map(|(option, peak)| (gain(peak, peak <= limit_bytes), option)),
+    })
+}
