@@ -7,6 +7,7 @@ mod cli;
 mod data;
 mod error;
 mod exit;
+mod explain;
 mod gpus;
 mod jax_buffers;
 mod loader;
@@ -41,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(exit::ask_main_thread_to_exit, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(explain::explain_failure, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_report, module)?)?;
     module.add_function(wrap_pyfunction!(report::read_estimate, module)?)?;
     module.add_function(wrap_pyfunction!(settings::resolve_settings, module)?)?;

@@ -217,8 +217,7 @@ impl Output {
 
     /// Writes what the program wrote to its own standard error, as it is.
     pub(crate) fn child_stderr(&mut self, text: &[u8]) {
-        // A closed standard error is no failure of ours.
-        let _ = std::io::stderr().lock().write_all(text);
+        write_to_stderr(text);
     }
 
     /// Prints a message that `--quiet` suppresses.
@@ -356,6 +355,12 @@ fn ends_within_line(stream: &impl AsFd) -> Option<bool> {
     let mut last = [0];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut last, end - 1));
     read.is_ok().then(|| last != *b"\n")
+}
+
+/// Writes what a program wrote to its own standard error, as it is, from any thread.
+pub(crate) fn write_to_stderr(text: &[u8]) {
+    // A closed standard error is no failure of ours.
+    let _ = std::io::stderr().lock().write_all(text);
 }
 
 /// Writes one paragraph to standard error. A failure is ignored: there is nowhere left to report it.

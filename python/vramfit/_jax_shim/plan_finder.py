@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import os
+import runpy
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-
-def _make_importable() -> None:
-    """Let `vramfit` be imported where the program's Python lacks it: the command line has it."""
-    if importlib.util.find_spec("vramfit") is not None:
-        return
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    spec = importlib.util.spec_from_file_location(
-        "vramfit", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["vramfit"] = module
-    spec.loader.exec_module(module)
+_HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _PlanLoader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        _make_importable()
+        runpy.run_path(os.path.join(_HERE, "package_import.py"))["make_importable"]()
         from vramfit._plan import _apply
 
         _apply.install(module)

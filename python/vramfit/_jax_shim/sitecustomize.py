@@ -1,7 +1,7 @@
 """Python imports this when it starts.
 
-It quiets CUDA where it is pretended, watches for settings that come too late, applies a plan where
-there is one, and loads the user's own module of this name.
+It quiets CUDA where it is pretended, watches for settings that come too late, explains a failure in a
+line, applies a plan where there is one, and loads the user's own module of this name.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ def _watch_settings() -> None:
     module.watch()
 
 
+def _explain_failure() -> None:
+    import runpy
+
+    runpy.run_path(os.path.join(_HERE, "explain_failure.py"))["watch"]()
+
+
 def _apply_plan() -> None:
     import runpy
 
@@ -61,6 +67,8 @@ def _apply_plan() -> None:
 
 if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
     _apply_plan()
+if os.environ.get("VRAMFIT_EXPLAIN"):
+    _explain_failure()
 if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):
     _watch_settings()
 if os.environ.get(

@@ -130,6 +130,18 @@ impl Explanation {
         }
     }
 
+    /// Returns the cause in one line, with its figures and what to do next; `None` where memory is not the cause.
+    pub fn diagnosis(&self) -> Option<String> {
+        let first = self.causes.first()?;
+        (self.verdict() == Verdict::Memory).then(|| {
+            format!(
+                "{}: {}; `vramfit explain LOG` says what fixes it",
+                self.headline(),
+                first.summary
+            )
+        })
+    }
+
     /// Adds a remedy whose effect was measured; it takes the place of the same one that was not.
     pub fn add_measured(&mut self, measured: Remedy) {
         self.remedies.retain(|remedy| remedy.id != measured.id);

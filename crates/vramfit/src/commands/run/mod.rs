@@ -1,13 +1,16 @@
 //! `vramfit run`: starts a program with memory settings that take effect, and is replaced by it.
 //!
-//! Nothing is watched and nothing stays behind: signals, exit code and terminal are the program's own.
+//! Nothing is watched and nothing stays behind: signals, exit code and terminal are the program's own. Only with
+//! `--explain` vramfit stays, and reads what the program writes to standard error.
 
 mod env_findings;
+mod explained;
 mod publish;
 mod shell;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::report::render_findings;
@@ -38,6 +41,7 @@ Examples:
   vramfit run --processes 2 --require-gpu -- python worker.py
   vramfit run --preflight a100-80g --steps 3 -- python train.py --batch 64
   vramfit run --fit -- python train.py
+  vramfit run --explain -- python train.py
   export $(vramfit run --print --fraction 0.9)
 
 Exit codes:
@@ -65,6 +69,9 @@ pub(crate) struct Args {
     /// Do not publish the pool's statistics for `vramfit top`
     #[arg(long)]
     no_publish: bool,
+    /// Stay while the program runs, and explain a failure from what it has written to standard error
+    #[arg(long, conflicts_with = "print")]
+    explain: bool,
     /// Print the settings as `NAME=value` lines instead of starting the program
     #[arg(long)]
     print: bool,
@@ -150,7 +157,14 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         Vec::new()
     } else {
         let policy = args.policy.pool_options_text();
-        publish::variables(package, installed.as_ref(), &policy, user_variable)
+        let explains = !args.explain && !output.is_quiet();
+        publish::variables(
+            package,
+            installed.as_ref(),
+            &policy,
+            explains,
+            user_variable,
+        )
     };
     for (name, value) in &published {
         output.verbose(&format!(
@@ -159,7 +173,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         ));
     }
     output.verbose(&format!("starting {}", program.display()));
-    Err(child::exec(&program, &arguments, |command| {
+    let adjust = |command: &mut Command| {
         for set in &settings.set {
             command.env(set.name, &set.value);
         }
@@ -171,7 +185,11 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         }
         command.envs(published);
         command.envs(planned);
-    }))
+    };
+    if args.explain {
+        return explained::run(&program, &arguments, adjust, output);
+    }
+    Err(child::exec(&program, &arguments, adjust))
 }
 
 /// Reads the plan, and prints what it changes.

@@ -1,5 +1,5 @@
-//! What the program's Python loads of vramfit: the publisher of the pool's statistics for `vramfit top`, and
-//! the plan to apply. Both need variables, and a directory in front of `PYTHONPATH`.
+//! What the program's Python loads of vramfit: the publisher of the pool's statistics for `vramfit top`, what explains a
+//! failure in a line, and the plan to apply. They need variables, and a directory in front of `PYTHONPATH`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ pub(super) fn variables(
     package: Option<&Path>,
     installed: Option<&Installed>,
     policy: &str,
+    explains: bool,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(&'static str, OsString)> {
     let Some(shim) = find_shim(package, installed) else {
@@ -26,6 +27,9 @@ pub(super) fn variables(
         return Vec::new();
     }
     let mut variables = vec![("VRAMFIT_PUBLISH", OsString::from("1"))];
+    if explains {
+        variables.push(("VRAMFIT_EXPLAIN", OsString::from("1")));
+    }
     if !policy.is_empty() {
         variables.push(("VRAMFIT_POLICY", policy.into()));
     }
@@ -85,10 +89,16 @@ mod tests {
     fn names(installed: Option<&Installed>, users: &[(&str, &str)]) -> Vec<String> {
         let package = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(package.path().join("_jax_shim")).expect("made");
-        let set = variables(Some(package.path()), installed, "--limit 8.0 GiB", |name| {
-            let found = users.iter().find(|(known, _)| *known == name)?;
-            Some(found.1.into())
-        });
+        let set = variables(
+            Some(package.path()),
+            installed,
+            "--limit 8.0 GiB",
+            true,
+            |name| {
+                let found = users.iter().find(|(known, _)| *known == name)?;
+                Some(found.1.into())
+            },
+        );
         set.into_iter()
             .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
             .map(|text| text.replace(&*package.path().to_string_lossy(), "PACKAGE"))
@@ -110,6 +120,7 @@ mod tests {
             names(Some(&supported()), &[("PYTHONPATH", "/mine")]),
             [
                 "VRAMFIT_PUBLISH=1",
+                "VRAMFIT_EXPLAIN=1",
                 "VRAMFIT_POLICY=--limit 8.0 GiB",
                 "PYTHONPATH=PACKAGE/_jax_shim:/mine"
             ]

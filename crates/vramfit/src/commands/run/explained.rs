@@ -1,0 +1,112 @@
+//! `vramfit run --explain`: the program runs as a child, and what it writes to standard error is read on its way.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind as IoErrorKind, IsTerminal, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
+use vramfit_core::explain::{ExplainOptions, Log, LogScanner, Verdict, explain};
+use vramfit_core::report::Report;
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::child::{self, ExitReason};
+use crate::output::{Output, write_to_stderr};
+use crate::status::Status;
+
+/// How long a process that the program has left behind may keep standard error open.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes that are passed on at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Runs the program, and explains its failure.
+///
+/// # Errors
+/// `command-not-found` when the system refuses to start it.
+pub(super) fn run(
+    program: &Path,
+    arguments: &[OsString],
+    adjust: impl FnOnce(&mut Command),
+    output: &mut Output,
+) -> Result<Status> {
+    let (reader, writer) = channel()
+        .map_err(|error| Error::new(ErrorKind::Internal, "cannot open a channel").cause(error))?;
+    let (send, received) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Whoever waits may have given up; then nobody wants it.
+        let _ = send.send(pass_on(reader));
+    });
+    let exit = child::run(program, arguments, None, |command| {
+        adjust(command);
+        command.stderr(writer);
+    })?;
+    let failed = exit != ExitReason::Code(0);
+    if let (true, Ok(log)) = (failed, received.recv_timeout(CLOSE_TIMEOUT)) {
+        report(&log, program, arguments, output);
+    }
+    Ok(Status::Child(exit.shell_code()))
+}
+
+/// Prints the explanation, where there is one.
+fn report(log: &Log, program: &Path, arguments: &[OsString], output: &mut Output) {
+    const MAX_LINES: usize = 25;
+    let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let options = ExplainOptions {
+        command: words.join(" "),
+        ..ExplainOptions::default()
+    };
+    let explanation = explain(log, &options);
+    if explanation.verdict() != Verdict::Unrecognized {
+        let report = Report::from_explanation(&explanation);
+        let text = report.to_limited_text(MAX_LINES, "vramfit explain --all LOG");
+        output.info(&format!("\n{text}"));
+    }
+}
+
+/// Opens what the program writes into, and what it is read from: a terminal where standard error is one, so that
+/// the program behaves as without vramfit; else a pipe.
+fn channel() -> std::io::Result<(File, OwnedFd)> {
+    let error = std::io::stderr();
+    if !error.is_terminal() {
+        let (reader, writer) = std::io::pipe()?;
+        return Ok((File::from(OwnedFd::from(reader)), writer.into()));
+    }
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let name = ptsname(&ours, Vec::new())?;
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+    let theirs = rustix::fs::open(name, flags, rustix::fs::Mode::empty())?;
+    // The real terminal turns line feeds into new lines; twice would be once too often.
+    let mut attributes = tcgetattr(&theirs)?;
+    attributes.make_raw();
+    tcsetattr(&theirs, OptionalActions::Now, &attributes)?;
+    if let Ok(size) = tcgetwinsize(&error) {
+        tcsetwinsize(&theirs, size)?;
+    }
+    Ok((File::from(ours), theirs))
+}
+
+/// Passes everything on to standard error, and reads it on the way, until nobody can write any more.
+fn pass_on(mut reader: File) -> Log {
+    let mut scanner = LogScanner::new("");
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match reader.read(&mut chunk) {
+            // A terminal that nobody has open any more is an error, not an end.
+            Ok(0) => return scanner.finish(),
+            Err(error) if error.kind() != IoErrorKind::Interrupted => return scanner.finish(),
+            Err(_) => {}
+            Ok(read) => {
+                write_to_stderr(&chunk[..read]);
+                scanner.push(&chunk[..read]);
+            }
+        }
+    }
+}
