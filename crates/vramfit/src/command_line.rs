@@ -49,3 +49,11 @@ pub(crate) fn split_program(
     let arguments = std::iter::once(first).chain(words).collect();
     Ok((child::resolve_command(python.as_os_str())?, arguments))
 }
+
+/// Returns words as one line that a shell splits into them again.
+pub(crate) fn shell_line<'w>(words: impl IntoIterator<Item = &'w OsStr>) -> String {
+    let words: Vec<_> = words.into_iter().map(OsStr::to_string_lossy).collect();
+    let words = || words.iter().map(AsRef::as_ref);
+    // No word of a command line has a NUL byte, which nothing can quote.
+    shlex::try_join(words()).unwrap_or_else(|_| words().collect::<Vec<_>>().join(" "))
+}

@@ -44,7 +44,7 @@ def _explain(text: bytes) -> str | None:
 
 
 def _log(error: BaseException, begin: int | None) -> bytes:
-    """Return what the program has written to standard error, if that is a file, else the traceback."""
+    """Return what was written to standard error, if that is a file, else the traceback."""
     import traceback
 
     size = _file_size()

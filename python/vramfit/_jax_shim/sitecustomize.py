@@ -1,7 +1,7 @@
 """Python imports this when it starts.
 
-It quiets CUDA where it is pretended, watches for settings that come too late, explains a failure in a
-line, applies a plan where there is one, and loads the user's own module of this name.
+It quiets CUDA where it is pretended, watches for settings that come too late, explains a failure in
+a line, applies a plan where there is one, and loads the user's own module of this name.
 """
 
 from __future__ import annotations

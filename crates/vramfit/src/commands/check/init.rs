@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, Result};
 
+use crate::command_line::shell_line;
 use crate::files::{writable, write};
 use crate::output::Output;
 use crate::status::Status;
@@ -76,7 +77,7 @@ pub(super) fn run(path: Option<&Path>, force: bool, output: &mut Output) -> Resu
         let name = entry_name(relative, &names);
         text.push_str(&format!(
             "\n[[check.entry]]\nname = \"{name}\"\ncommand = {}\nsteps = 3\n",
-            toml_text(&format!("python {}", quoted(&relative.to_string_lossy())))
+            toml_text(&shell_line(["python".as_ref(), relative.as_os_str()]))
         ));
         names.push(name);
     }
@@ -145,15 +146,6 @@ fn entry_name(file: &Path, taken: &[String]) -> String {
     match taken.contains(&short) {
         false => short,
         true => clean(&stem.to_string_lossy()),
-    }
-}
-
-/// Quotes a word for a command.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    match word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

@@ -14,6 +14,7 @@ use vramfit_core::{Bytes, Error, Result};
 
 use self::input::read;
 use self::remedies::{Program, apply_in_replay};
+use crate::command_line::shell_line;
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
@@ -92,11 +93,10 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
                 .hint("add it: `-- python train.py`"),
         );
     }
-    let words = args.command.iter().map(|word| word.to_string_lossy());
     let options = ExplainOptions {
         gpu: args.gpu.as_deref().map(gpu::find).transpose()?,
         jax: args.jax.map(|jax| (jax.major, jax.minor, jax.patch)),
-        command: words.collect::<Vec<_>>().join(" "),
+        command: shell_line(args.command.iter().map(AsRef::as_ref)),
     };
     let input = read(&args.logs, output)?;
     let mut explanation = explain(&input.log, &options);

@@ -11,6 +11,7 @@ use vramfit_core::{Bytes, Result};
 use super::program_edit::MeasuredEdit;
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
+use crate::command_line::shell_line;
 
 impl Found {
     /// Says whether a row meets the budget; unknown where the user ended the search before one did.
@@ -159,7 +160,7 @@ impl Found {
             },
             ..self.plan_row(found, spec)
         };
-        let command = spec.trial.command.iter().map(|word| word.to_string_lossy());
+        let command = spec.trial.command.iter().map(AsRef::as_ref);
         PlanSummary {
             headline: self.headline(spec),
             success: self.answer(spec),
@@ -171,7 +172,7 @@ impl Found {
             edits: best.row.plan.edits(),
             largest: best.largest.clone(),
             metadata: vec![
-                ("command", command.collect::<Vec<_>>().join(" ")),
+                ("command", shell_line(command)),
                 ("GPU", gpu_names(spec).join(", ")),
                 ("jax", self.jax.clone()),
                 ("dry runs", self.trials.to_string()),

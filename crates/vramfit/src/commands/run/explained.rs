@@ -16,6 +16,7 @@ use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{self, ExitReason};
+use crate::command_line::shell_line;
 use crate::output::{Output, write_to_stderr};
 use crate::status::Status;
 
@@ -56,9 +57,8 @@ pub(super) fn run(
 fn report(log: &Log, program: &Path, arguments: &[OsString], output: &mut Output) {
     const MAX_LINES: usize = 25;
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     let options = ExplainOptions {
-        command: words.join(" "),
+        command: shell_line(words),
         ..ExplainOptions::default()
     };
     let explanation = explain(log, &options);

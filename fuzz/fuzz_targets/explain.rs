@@ -1,0 +1,29 @@
+//! A log from a stranger: reading it gives an explanation that can be printed, soon.
+//!
+//! The examples of the pages on causes are the corpus, with a dump of the allocator and a binary memory dump;
+//! `make fuzz` says where they are.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use vramfit_core::explain::{ExplainOptions, LogScanner, explain};
+use vramfit_core::report::Report;
+
+/// Lines of the short form.
+const MAX_LINES: usize = 25;
+
+fuzz_target!(|log: &[u8]| {
+    let mut whole = LogScanner::new("");
+    whole.push(log);
+    let explanation = explain(&whole.finish(), &ExplainOptions::default());
+    let report = Report::from_explanation(&explanation);
+    assert!(report.to_limited_text(MAX_LINES, "--all").lines().count() <= MAX_LINES);
+
+    // What arrives in pieces is the same log.
+    let mut pieces = LogScanner::new("");
+    for piece in log.chunks(7) {
+        pieces.push(piece);
+    }
+    let again = explain(&pieces.finish(), &ExplainOptions::default());
+    assert_eq!(Report::from_explanation(&again).to_json(), report.to_json());
+});

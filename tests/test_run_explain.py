@@ -1,0 +1,158 @@
+"""A program under `vramfit run` that runs out of memory says why: in a line, with `--explain` in full."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import clean_environment
+
+RUN = [sys.executable, "-m", "vramfit", "run"]
+OUT_OF_MEMORY = (
+    'raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64.00GiB.")'
+)
+LINE = "vramfit: out of memory: "
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [*RUN, *arguments],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        text=True,
+        **options,
+    )
+
+
+def python(text):
+    return ["--", sys.executable, "-c", text]
+
+
+def lines_of_ours(stderr):
+    return [line for line in stderr.splitlines() if line.startswith("vramfit: ")]
+
+
+def test_the_diagnosis_is_one_line_after_the_traceback():
+    done = run(*python(OUT_OF_MEMORY))
+    assert done.returncode == 1
+    *before, last = done.stderr.splitlines()
+    assert before[-1].startswith("RuntimeError: RESOURCE_EXHAUSTED")
+    assert last.startswith(LINE)
+    assert lines_of_ours(done.stderr) == [last]
+
+
+def test_the_diagnosis_is_of_the_log_where_standard_error_is_a_file(tmp_path):
+    # The exception says nothing of memory; the warning before it does.
+    program = (
+        "import sys\n"
+        "print('W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of"
+        " memory trying to allocate 2.00GiB (rounded to 2147483648)requested by op', file=sys.stderr)\n"
+        "sys.stderr.flush()\n"
+        "raise RuntimeError('INTERNAL: Failed to create cuDNN handle')\n"
+    )
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        stream.write("RESOURCE_EXHAUSTED: of an earlier program\n")
+        stream.flush()
+        command = [*RUN, *python(program)]
+        subprocess.run(command, env=clean_environment(), stderr=stream, check=False)
+    last = log.read_text().splitlines()[-1]
+    assert last.startswith(LINE), last
+    assert "2.0 GiB" in last
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--no-publish"])
+def test_an_option_turns_the_line_off(option):
+    assert LINE not in run(option, *python(OUT_OF_MEMORY)).stderr
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "1 / 0",
+        "raise SystemExit('RESOURCE_EXHAUSTED: Out of memory')",
+        f"try: {OUT_OF_MEMORY}\nexcept RuntimeError: pass",
+    ],
+    ids=["another error", "exit", "caught"],
+)
+def test_nothing_is_said_of_other_endings(program):
+    assert lines_of_ours(run(*python(program)).stderr) == []
+
+
+def test_the_process_is_the_programs_own_without_explain():
+    done = run(*python(f"import os; print(os.getppid()); {OUT_OF_MEMORY}"))
+    assert int(done.stdout) == os.getpid()
+
+
+def test_explain_says_all_of_it_and_passes_the_exit_code_on():
+    hook = "lambda *error: (sys.__excepthook__(*error), sys.exit(7))"
+    program = f"import sys; print('out'); sys.excepthook = {hook}; {OUT_OF_MEMORY}"
+    done = run("--explain", *python(program))
+    assert done.returncode == 7
+    assert done.stdout == "out\n"
+    assert LINE not in done.stderr, "the line is for those who do not ask for more"
+    assert "evidence" in done.stderr.lower()
+    assert done.stderr.index("Traceback") < done.stderr.lower().index("evidence")
+    code = run("--explain", "--", "sh", "-c", "exit 7")
+    assert (code.returncode, code.stderr) == (7, "")
+
+
+def test_explain_explains_programs_that_are_no_python():
+    text = (
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB (rounded to 2147483648)"
+    )
+    done = run("--explain", "--", "sh", "-c", f"echo '{text}' >&2; kill -ABRT $$")
+    assert done.returncode == 128 + signal.SIGABRT
+    assert done.stderr.startswith(text)
+    assert "2.0 GiB" in done.stderr.removeprefix(text)
+
+
+def test_explain_says_nothing_of_success():
+    program = f"import sys; print({OUT_OF_MEMORY!r}, file=sys.stderr)"
+    assert run("--explain", *python(program)).stderr == f"{OUT_OF_MEMORY}\n"
+
+
+def test_explain_says_when_memory_is_not_the_cause():
+    done = run("--explain", *python("1 / 0"))
+    assert "memory is not the cause" in done.stderr
+    assert "pool" not in done.stderr
+
+
+def test_explain_does_not_wait_for_what_the_program_leaves_behind():
+    left_behind = f"import subprocess; subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL); {OUT_OF_MEMORY}"
+    assert run("--explain", *python(left_behind), timeout=30).returncode == 1
+
+
+def test_a_terminal_stays_a_terminal_with_explain():
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*RUN, "--explain", "--", "sh", "-c", "test -t 0 && test -t 2 && echo a >&2; exit 3"],
+        env=clean_environment(),
+        stdin=slave,
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+    )
+    os.close(slave)
+    assert process.wait() == 3
+    assert os.read(master, 100) == b"a\r\n"
+    os.close(master)
+
+
+def test_the_error_of_a_real_program_is_explained(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import jax.numpy as jnp\njnp.ones((1 << 34,)).block_until_ready()\n")
+    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--"]
+    done = subprocess.run(
+        [*command, *RUN, "--", sys.executable, program],
+        env=clean_environment(),
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    ours = [line for line in done.stderr.splitlines() if line.startswith(LINE)]
+    assert len(ours) == 1, done.stderr
+    assert "64.0 GiB" in ours[0]
