@@ -1,4 +1,4 @@
-"""A program under `vramfit run` that runs out of memory says why: in a line, with `--explain` in full."""
+"""A program under `vramfit run` that runs out of memory says why: in a line, or in full."""
 
 import os
 import pty
@@ -10,8 +10,12 @@ import pytest
 from conftest import clean_environment
 
 RUN = [sys.executable, "-m", "vramfit", "run"]
-OUT_OF_MEMORY = (
-    'raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64.00GiB.")'
+ERROR = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64.00GiB."
+OUT_OF_MEMORY = f"raise RuntimeError({ERROR!r})"
+# What the allocator prints before the error.
+WARNING = (
+    "W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory"
+    " trying to allocate 2.00GiB (rounded to 2147483648)requested by op"
 )
 LINE = "vramfit: out of memory: "
 
@@ -49,8 +53,7 @@ def test_the_diagnosis_is_of_the_log_where_standard_error_is_a_file(tmp_path):
     # The exception says nothing of memory; the warning before it does.
     program = (
         "import sys\n"
-        "print('W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of"
-        " memory trying to allocate 2.00GiB (rounded to 2147483648)requested by op', file=sys.stderr)\n"
+        f"print({WARNING!r}, file=sys.stderr)\n"
         "sys.stderr.flush()\n"
         "raise RuntimeError('INTERNAL: Failed to create cuDNN handle')\n"
     )
@@ -74,7 +77,7 @@ def test_an_option_turns_the_line_off(option):
     "program",
     [
         "1 / 0",
-        "raise SystemExit('RESOURCE_EXHAUSTED: Out of memory')",
+        f"raise SystemExit({ERROR!r})",
         f"try: {OUT_OF_MEMORY}\nexcept RuntimeError: pass",
     ],
     ids=["another error", "exit", "caught"],
@@ -102,13 +105,10 @@ def test_explain_says_all_of_it_and_passes_the_exit_code_on():
 
 
 def test_explain_explains_programs_that_are_no_python():
-    text = (
-        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB (rounded to 2147483648)"
-    )
-    done = run("--explain", "--", "sh", "-c", f"echo '{text}' >&2; kill -ABRT $$")
+    done = run("--explain", "--", "sh", "-c", f"echo '{WARNING}' >&2; kill -ABRT $$")
     assert done.returncode == 128 + signal.SIGABRT
-    assert done.stderr.startswith(text)
-    assert "2.0 GiB" in done.stderr.removeprefix(text)
+    assert done.stderr.startswith(WARNING)
+    assert "2.0 GiB" in done.stderr.removeprefix(WARNING)
 
 
 def test_explain_says_nothing_of_success():
@@ -123,8 +123,8 @@ def test_explain_says_when_memory_is_not_the_cause():
 
 
 def test_explain_does_not_wait_for_what_the_program_leaves_behind():
-    left_behind = f"import subprocess; subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL); {OUT_OF_MEMORY}"
-    assert run("--explain", *python(left_behind), timeout=30).returncode == 1
+    start = "import subprocess; subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL)"
+    assert run("--explain", *python(f"{start}; {OUT_OF_MEMORY}"), timeout=30).returncode == 1
 
 
 def test_a_terminal_stays_a_terminal_with_explain():

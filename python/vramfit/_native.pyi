@@ -16,6 +16,7 @@ __all__ = [
     "all_gpus",
     "ask_main_thread_to_exit",
     "expected_pools",
+    "explain_failure",
     "find_gpu",
     "finish_plugin",
     "further_steps",

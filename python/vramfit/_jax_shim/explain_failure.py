@@ -26,7 +26,8 @@ def watch() -> None:
 
 def _report(begin: int | None) -> None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if not isinstance(error, BaseException) or hasattr(sys, "ps1") or "IPython" in sys.modules:
+    # Python still has to die of the signal behind a KeyboardInterrupt, which is no Exception.
+    if not isinstance(error, Exception) or hasattr(sys, "ps1") or "IPython" in sys.modules:
         return
     try:
         line = _explain(_log(error, begin))
