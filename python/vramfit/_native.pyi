@@ -12,6 +12,7 @@ __all__ = [
     "ResolvedSettings",
     "RowReader",
     "Setting",
+    "UnrecordedReads",
     "__version__",
     "all_gpus",
     "ask_main_thread_to_exit",
@@ -39,6 +40,12 @@ __all__ = [
 
 __version__: str
 is_release: bool
+
+@final
+class UnrecordedReads:
+    def __new__(cls) -> UnrecordedReads: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_error: object) -> None: ...
 
 @final
 class BatchLoader:

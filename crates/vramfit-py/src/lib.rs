@@ -28,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<report::NativeReport>()?;
     module.add_class::<loader::BatchLoader>()?;
     module.add_class::<batch_memory::BatchMemory>()?;
+    module.add_class::<plugin::UnrecordedReads>()?;
     module.add_class::<rows::RowReader>()?;
     module.add_class::<settings::ResolvedSettings>()?;
     module.add_class::<settings::Setting>()?;

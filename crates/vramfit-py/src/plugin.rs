@@ -358,3 +358,24 @@ pub(crate) fn further_steps() -> u64 {
 pub(crate) fn hold_other_threads(py: Python<'_>) {
     py.detach(vramfit_vgpu::park_other_threads);
 }
+
+/// A context in which reads of placeholders by this thread are not reported: their results are replaced.
+#[pyclass(frozen, module = "vramfit._native")]
+pub(crate) struct UnrecordedReads;
+
+#[pymethods]
+impl UnrecordedReads {
+    #[new]
+    fn new() -> Self {
+        UnrecordedReads
+    }
+
+    fn __enter__(&self) {
+        vramfit_vgpu::set_reads_unrecorded(true);
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, pyo3::types::PyTuple>) {
+        vramfit_vgpu::set_reads_unrecorded(false);
+    }
+}

@@ -46,6 +46,7 @@ use device::machine;
 use pjrt::{cuda_plugin, table};
 use session::log;
 
+pub use buffer::host_reads::set_unrecorded as set_reads_unrecorded;
 pub use hooks::{
     CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, ProgramDescription,
     ProgramInterface, set as set_hooks,

@@ -1,7 +1,8 @@
 """Python imports this when it starts.
 
 It quiets CUDA where it is pretended, watches for settings that come too late, explains a failure in
-a line, applies a plan where there is one, and loads the user's own module of this name.
+a line, applies a plan where there is one, lets this process stand for one of many hosts, and loads
+the user's own module of this name.
 """
 
 from __future__ import annotations
@@ -58,15 +59,23 @@ def _explain_failure() -> None:
     runpy.run_path(os.path.join(_HERE, "explain_failure.py"))["watch"]()
 
 
-def _apply_plan() -> None:
+def _call_on_import(module: str, functions: list[str]) -> None:
+    """Call functions with a module of JAX when that is imported."""
     import runpy
 
-    finder = runpy.run_path(os.path.join(_HERE, "plan_finder.py"))
-    sys.meta_path.insert(0, finder["PlanFinder"]())
+    finder = runpy.run_path(os.path.join(_HERE, "module_finder.py"))["ModuleFinder"]
+    sys.meta_path.insert(0, finder(module, functions))
 
 
+_ON_JAX = []
 if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
-    _apply_plan()
+    _ON_JAX.append("vramfit._plan._apply.install")
+if os.environ.get("VRAMFIT_HOSTS"):
+    _ON_JAX.append("vramfit._hosts.install_in_distributed")
+    utilities = "jax.experimental.multihost_utils"
+    _call_on_import(utilities, ["vramfit._hosts.install_in_multihost_utils"])
+if _ON_JAX:
+    _call_on_import("jax", _ON_JAX)
 if os.environ.get("VRAMFIT_EXPLAIN"):
     _explain_failure()
 if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):

@@ -16,7 +16,7 @@ pub(crate) mod async_transfers;
 pub(crate) mod device_buffer;
 mod fill;
 mod host_data;
-mod host_reads;
+pub(crate) mod host_reads;
 pub(crate) mod host_transfers;
 pub(crate) mod origin;
 pub(crate) mod strides;

@@ -1,0 +1,34 @@
+"""Lets one process of a dry run act as one of many hosts (`vramfit dryrun --hosts`).
+
+The program calls `jax.distributed.initialize` and the functions of `multihost_utils` as on the
+cluster; nothing here opens a connection, and nothing waits for another host. The devices of the
+other hosts are the plugin's matter. Relies on JAX's internals, as `_plugin` does.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+
+from vramfit._hosts._exchange import HostExchange
+
+
+@functools.cache
+def _exchange() -> HostExchange:
+    return HostExchange.from_environment()
+
+
+def install_in_distributed(jax: ModuleType) -> None:
+    """Replace the coordination service that `jax.distributed` connects to."""
+    from jax._src import distributed
+
+    from vramfit._hosts._initialization import install
+
+    install(distributed, _exchange())
+
+
+def install_in_multihost_utils(multihost_utils: ModuleType) -> None:
+    """Replace what `multihost_utils` asks other hosts for, where this process can know it."""
+    from vramfit._hosts._multihost_utils import install
+
+    install(multihost_utils, _exchange())

@@ -1,0 +1,77 @@
+"""What hosts of one dry run tell each other: the hosts run one after the other, through files.
+
+A host publishes what it sets, broadcasts and gathers; a host that is run later reads it. A host
+that was not run before has published nothing, which is not the same as an empty answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+
+class HostExchange:
+    """Messages between the hosts of one dry run.
+
+    A message has a kind (`key-value`, `broadcast`, ...) and a key: its name, or the number of the
+    call for those that have none.
+    """
+
+    def __init__(self, folder: str | None, index: int, count: int) -> None:
+        self.index = index
+        self.count = count
+        self._folder = None if not folder else Path(folder)
+        self._calls: Counter[str] = Counter()
+
+    @classmethod
+    def from_environment(cls) -> HostExchange:
+        """Return the exchange that `vramfit dryrun --hosts` has set up."""
+        return cls(
+            os.environ.get("VRAMFIT_HOST_FOLDER"),
+            int(os.environ["VRAMFIT_HOST"]),
+            int(os.environ["VRAMFIT_HOSTS"]),
+        )
+
+    def next_call(self, kind: str) -> str:
+        """Return the key of the next call of a kind: every host makes the same calls in order."""
+        self._calls[kind] += 1
+        return str(self._calls[kind])
+
+    def publish(self, kind: str, key: str, value: bytes = b"") -> None:
+        """Publish a message for the hosts that are run after this one."""
+        if self._folder is None:
+            return
+        message = {"kind": kind, "key": key, "value": base64.b64encode(value).decode()}
+        with self._file(self.index).open("a") as file:
+            file.write(json.dumps(message) + "\n")
+
+    def was_run(self, host: int) -> bool:
+        """Return whether a host was run before this one."""
+        return host != self.index and self._folder is not None and self._file(host).is_file()
+
+    def read(self, host: int, kind: str, key: str) -> bytes | None:
+        """Return what a host has published; None if it has not, or was not run before this one."""
+        return self._messages(host).get((kind, key)) if self.was_run(host) else None
+
+    def read_any(self, kind: str, key: str) -> bytes | None:
+        """Return what the first host that has published a key has published."""
+        found = (self.read(host, kind, key) for host in range(self.count))
+        return next((value for value in found if value is not None), None)
+
+    def keys(self, kind: str) -> list[str]:
+        """Return the keys of a kind that hosts before this one have published."""
+        hosts = filter(self.was_run, range(self.count))
+        return [key for host in hosts for known, key in self._messages(host) if known == kind]
+
+    def _file(self, host: int) -> Path:
+        assert self._folder is not None
+        return self._folder / f"host-{host}.jsonl"
+
+    @functools.cache  # noqa: B019 - there is one exchange in a process
+    def _messages(self, host: int) -> dict[tuple[str, str], bytes]:
+        messages = map(json.loads, self._file(host).read_text().splitlines())
+        return {(m["kind"], m["key"]): base64.b64decode(m["value"]) for m in messages}

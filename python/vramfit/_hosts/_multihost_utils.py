@@ -1,0 +1,113 @@
+"""`multihost_utils` in a process that stands for one of many hosts.
+
+Each function runs as it is, so that arrays and programs are those of the cluster. Their results
+come from devices that are not there; they are replaced by what the other hosts have published. The
+value of a host that was not run before is taken to equal this host's, and counts as a placeholder.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+from vramfit import _native
+from vramfit._hosts._exchange import HostExchange
+
+
+def install(multihost_utils: ModuleType, exchange: HostExchange) -> None:
+    """Let the functions return what the hosts of the dry run know of each other."""
+    gather = multihost_utils._handle_array_process_allgather
+    broadcast = multihost_utils.broadcast_one_to_all
+
+    @functools.wraps(gather)
+    def gather_known(inp: Any, tiled: bool) -> Any:
+        return _gather(gather, exchange, inp, tiled)
+
+    @functools.wraps(broadcast)
+    def broadcast_known(in_tree: Any, is_source: bool | None = None) -> Any:
+        return _broadcast(broadcast, exchange, in_tree, is_source)
+
+    multihost_utils._handle_array_process_allgather = gather_known
+    multihost_utils.broadcast_one_to_all = broadcast_known
+    for name in ("assert_equal", "sync_global_devices"):
+        setattr(multihost_utils, name, _without_reads(getattr(multihost_utils, name)))
+
+
+def _without_reads(function: Any) -> Any:
+    """Return a function whose reads of placeholders are not reported: it only compares them."""
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with _native.UnrecordedReads():
+            return function(*arguments, **named)
+
+    return call
+
+
+def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: bool | None) -> Any:
+    import jax
+    import numpy
+
+    if jax.process_count() == 1:
+        return broadcast(tree, is_source)
+    call = exchange.next_call("broadcast")
+    sends = exchange.index == 0 if is_source is None else is_source
+    own = [numpy.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    if sends:
+        exchange.publish("broadcast", call, b"".join(leaf.tobytes() for leaf in own))
+    sent = None if sends else exchange.read_any("broadcast", call)
+    size = sum(leaf.nbytes for leaf in own)
+    if sends or (sent is not None and len(sent) == size):
+        with _native.UnrecordedReads():
+            result = broadcast(tree, is_source)
+    else:
+        result = broadcast(tree, is_source)
+    leaves, structure = jax.tree.flatten(result)
+    values = own if sent is None or len(sent) != size else _split(sent, own)
+    replaced = [
+        value.astype(leaf.dtype).reshape(leaf.shape)
+        for value, leaf in zip(values, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, replaced)
+
+
+def _split(sent: bytes, own: list[Any]) -> list[Any]:
+    """Return arrays of the types and shapes of `own` with the bytes that were sent."""
+    import numpy
+
+    found, begin = [], 0
+    for leaf in own:
+        part = sent[begin : begin + leaf.nbytes]
+        found.append(numpy.frombuffer(part, leaf.dtype).reshape(leaf.shape))
+        begin += leaf.nbytes
+    return found
+
+
+def _gather(gather: Any, exchange: HostExchange, inp: Any, tiled: bool) -> Any:
+    import jax
+    import numpy
+
+    if jax.process_count() == 1 or not getattr(inp, "is_fully_addressable", True):
+        # A global array has its own values, known or not.
+        return gather(inp, tiled)
+    call = exchange.next_call("allgather")
+    own = numpy.asarray(inp)
+    exchange.publish("allgather", call, own.tobytes())
+    sent = [exchange.read(host, "allgather", call) for host in range(exchange.count)]
+    is_known = all(
+        host == exchange.index or (value is not None and len(value) == own.nbytes)
+        for host, value in enumerate(sent)
+    )
+    if is_known:
+        with _native.UnrecordedReads():
+            result = gather(inp, tiled)
+    else:
+        result = gather(inp, tiled)
+    parts = [
+        own
+        if value is None or len(value) != own.nbytes
+        else numpy.frombuffer(value, own.dtype).reshape(own.shape)
+        for value in sent
+    ]
+    return numpy.stack(parts).astype(result.dtype).reshape(result.shape)
