@@ -17,6 +17,7 @@
 //! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |
 //! | `unread_outputs.rs` | outputs that nothing reads |
 //! | `scratch.rs` | scratch memory of library routines |
+//! | `hosts/` | the hosts of a program that runs on many together |
 //! | `other_processes.rs` | what other processes hold of the GPUs |
 //! | `step_search.rs` | which program is the training step |
 
@@ -32,6 +33,7 @@ mod critical_point;
 mod device_summary;
 mod devices;
 mod failure;
+pub mod hosts;
 mod layout;
 mod leaks;
 mod load;
@@ -55,6 +57,7 @@ pub use callbacks::CallbackSummary;
 pub use cause::{Cause, CauseGroup, NextPeak};
 pub use comparison::{Comparison, Settings, compare};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
+pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{
     WrapEvents, add_program_exit, load_process, load_summary, load_summary_until, most_critical,
     trace_files,

@@ -76,7 +76,7 @@ impl StepNotes {
                     self.cut = entry.map(|entry| (entry, *calls));
                 }
                 Note::Others { .. } | Note::NoContext { .. } => others.on_note(note),
-                Note::Error(_) | Note::Exit(_) => {}
+                Note::PartitionedProgram(_) | Note::Error(_) | Note::Exit(_) => {}
             }
         }
         self.count = notes.len();

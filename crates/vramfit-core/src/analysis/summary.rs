@@ -10,6 +10,7 @@ use super::callbacks::CallbackSummary;
 use super::device_summary::{
     DeviceSummary, ProcessDevice, ProcessSummary, RequestContext, tightest,
 };
+use super::hosts::HostsSummary;
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::programs::Evidence;
 use super::scratch::ScratchSummary;
@@ -67,6 +68,9 @@ pub struct RunSummary {
     /// All processes of the run that used the GPU, where there are several; this one is among them. Put in by
     /// whoever has all files ([`RunSummary::as_process`]).
     pub processes: Vec<ProcessSummary>,
+    /// All hosts that run the program together, where several were run; this is one of them. Put in by
+    /// [`super::hosts::summarize_hosts`].
+    pub hosts: Option<HostsSummary>,
     /// The line of the last of these reads; `None` without any, empty where it is not known.
     pub last_unknown_read: Option<String>,
     /// Python functions that programs called, or would have, whose values were not computed.

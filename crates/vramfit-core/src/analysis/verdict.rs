@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::Cut;
 use super::summary::{ProgramSummary, RunSummary};
@@ -95,6 +96,8 @@ pub enum Condition {
         /// Whether they are processes of the same dry run.
         of_this_run: bool,
     },
+    /// Two hosts execute different programs of those that they execute together.
+    HostsDiffer(ProgramMismatch),
     /// A routine of a library may take more scratch memory than the run had left for it.
     LibraryScratch {
         /// The library, such as `cuFFT`.
@@ -136,6 +139,7 @@ impl Condition {
         match self {
             Condition::ProgramFailed { .. }
             | Condition::TraceEndsEarly { .. }
+            | Condition::HostsDiffer(_)
             | Condition::LibraryScratch { .. } => true,
             // Something was refused where this is said.
             Condition::TotalRange { .. } | Condition::SharedGpu { .. } => false,
@@ -177,6 +181,8 @@ impl RunSummary {
             anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
         }));
         conditions.extend(self.short_of_scratch());
+        let mismatches = self.hosts.iter().flat_map(|hosts| &hosts.mismatches);
+        conditions.extend(mismatches.cloned().map(Condition::HostsDiffer));
         // A stable sort: what leaves the answer open comes first.
         conditions.sort_by_key(|condition| !condition.leaves_open());
         let fits = match conditions.first() {

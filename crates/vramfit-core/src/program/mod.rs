@@ -9,6 +9,7 @@
 //! | [`wire`] | the fields of XLA's protobuf messages that are read or written here |
 //! | `container` | the record file that newer releases wrap the messages in |
 //! | [`shape`] | element types, dimensions, layouts, sizes in bytes |
+//! | `sharding` | how many devices have the same part of a parameter |
 //! | [`options`] | JAX's compile options: devices, and flags added for a compile attempt |
 //! | `outputs` | where the outputs lie, for releases that do not say it |
 //! | `workspace` | scratch memory of cuBLAS and other libraries that is in the plan |
@@ -26,6 +27,7 @@ pub mod options;
 mod outputs;
 mod scratch;
 pub mod shape;
+mod sharding;
 mod texts;
 pub mod wire;
 mod workspace;

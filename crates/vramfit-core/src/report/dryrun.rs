@@ -2,8 +2,8 @@
 
 use super::sections::{
     address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, compilations,
-    compiler_warnings, conditions, devices, failure, headline, leaks, library_scratch, overview,
-    owners, placeholders, processes, programs, settings, step_time, timeline,
+    compiler_warnings, conditions, devices, failure, headline, hosts, leaks, library_scratch,
+    overview, owners, placeholders, processes, programs, settings, step_time, timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::RunSummary;
@@ -20,6 +20,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
     let brief = [
         overview::usage(summary),
         conditions::section(summary),
+        hosts::section(summary),
         processes::section(summary),
         failure::likely_cause(summary),
         Section::list("not included", shapes),

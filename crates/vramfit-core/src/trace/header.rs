@@ -26,6 +26,10 @@ pub struct Header {
     pub gpus: Vec<u32>,
     /// Number of GPUs of the machine, of which the process may see fewer; 0 where it is not known.
     pub machine_gpus: u32,
+    /// Which host this is of those that run the program together (`jax.distributed`).
+    pub host: u32,
+    /// How many these are; 0 and 1 for a program on one host.
+    pub hosts: u32,
     /// Number of the process; 0 where it is not known.
     pub pid: u32,
     /// With which processes the memory of the GPUs is shared.

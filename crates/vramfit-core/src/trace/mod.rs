@@ -35,7 +35,9 @@ pub use event::{CallbackSkip, Event, MIN_UNREAD_BYTES, ProgramSizes, Purpose, Te
 pub use event_source::{EventSource, Repetition};
 pub use header::{Footer, Header, Sharing};
 pub use not_computed::NotComputed;
-pub use note::{Note, OtherProcess, ProgramExit, UncaughtError, is_program_named};
+pub use note::{
+    Note, OtherProcess, PartitionedProgram, ProgramExit, UncaughtError, is_program_named,
+};
 pub use reader::{Reader, TraceEnd};
 pub use records::end_with_note;
 pub use request_list::RequestList;

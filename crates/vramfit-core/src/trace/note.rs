@@ -34,6 +34,8 @@ pub enum Note {
         /// How often it was executed.
         calls: u64,
     },
+    /// A program that runs on several devices; it stands behind the record of the program.
+    PartitionedProgram(PartitionedProgram),
     /// An exception of the program that nothing caught.
     Error(UncaughtError),
     /// How the program's process ended.
@@ -73,6 +75,22 @@ pub struct OtherProcess {
     pub command: String,
 }
 
+/// A program that runs on several devices, also of other hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartitionedProgram {
+    /// Its number.
+    pub program: u32,
+    /// Equal for equal programs, also of different hosts.
+    pub fingerprint: String,
+    /// The hosts that have devices of it, in ascending order.
+    pub hosts: Vec<u32>,
+    /// Its devices on all hosts.
+    pub devices: u32,
+    /// How many devices have the same part of each parameter; empty where that is not known.
+    pub copies: Vec<u32>,
+}
+
 /// An exception that ended a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -106,9 +124,11 @@ impl Note {
     pub(super) fn tag(&self) -> u8 {
         match self {
             Note::Search { .. } | Note::Program { .. } | Note::Cut { .. } => tag::STEP_NOTE,
-            Note::Error(_) | Note::Exit(_) | Note::Others { .. } | Note::NoContext { .. } => {
-                tag::PROCESS_NOTE
-            }
+            Note::PartitionedProgram(_)
+            | Note::Error(_)
+            | Note::Exit(_)
+            | Note::Others { .. }
+            | Note::NoContext { .. } => tag::PROCESS_NOTE,
         }
     }
 }

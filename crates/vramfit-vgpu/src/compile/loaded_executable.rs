@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use vramfit_core::trace::{Event as LogEvent, ProgramSizes};
+use vramfit_core::trace::{Event as LogEvent, Note, PartitionedProgram, ProgramSizes};
 
 use crate::compile::compiled::CompiledProgram;
 use crate::compile::compiler::{self, ProgramSource};
@@ -87,6 +87,15 @@ impl LoadedExecutable {
             site: session.intern(&site),
         };
         session.record(&event);
+        if options.devices.len() > 1 {
+            session.note(&Note::PartitionedProgram(PartitionedProgram {
+                program: compiled.number,
+                fingerprint: compiled.info.fingerprint.clone(),
+                hosts: client.hosts_of(&options.devices),
+                devices: options.devices.len() as u32,
+                copies: compiled.program.parameter_copies(),
+            }));
+        }
         session.record_memory(compiled.number, &compiled.memory);
         session.record_time(compiled.number, compiled.time.as_ref());
         for need in &compiled.program.scratch {

@@ -1,5 +1,6 @@
 //! The client: creates the machine and its devices from the options that JAX passes.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
 use std::slice;
 
@@ -75,7 +76,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
             "No visible GPU devices.",
         ));
     }
-    let header = header(&environment, &options);
+    let header = header(&environment, &options, process);
     let machine = machine::get_or_create(&environment, &options, &header)?;
     let topology = topology::create_for_gpu(&environment, process)?;
     let devices = create_devices(machine, topology, process)?;
@@ -192,7 +193,7 @@ fn jax_version() -> Version {
         .unwrap_or_else(|| Version::new(0, 10, 2))
 }
 
-fn header(environment: &Environment, options: &PoolOptions) -> Header {
+fn header(environment: &Environment, options: &PoolOptions, process: ProcessInfo) -> Header {
     let (major, minor, patch) = options.jax_version;
     let head = cuda_plugin::get().map(|plugin| plugin.header());
     Header {
@@ -210,6 +211,8 @@ fn header(environment: &Environment, options: &PoolOptions) -> Header {
         devices: environment.devices(),
         gpus: environment.visible_gpus.clone(),
         machine_gpus: environment.machine_gpus,
+        host: process.index,
+        hosts: process.count,
         pid: std::process::id(),
         sharing: environment.sharing.kind(),
         allocator: options.kind.name().to_owned(),
@@ -309,6 +312,13 @@ pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesAr
 }
 
 impl Client {
+    /// Returns the hosts that have some of these devices, in ascending order.
+    pub(crate) fn hosts_of(&self, devices: &[i64]) -> Vec<u32> {
+        let own = i64::from(self.machine.environment.devices());
+        let hosts: BTreeSet<u32> = devices.iter().map(|id| (id / own) as u32).collect();
+        hosts.into_iter().collect()
+    }
+
     /// Returns the device of a global id.
     pub(crate) fn device(&self, id: i64) -> PjrtResult<&'static Device> {
         usize::try_from(id)

@@ -169,6 +169,7 @@ impl TraceAnalyzer {
             others_at_failure: self.others_at_denial(),
             fits_alone: None,
             processes: Vec::new(),
+            hosts: None,
             last_unknown_read: self.unknown_reads.last().map(text),
             callbacks: self.callbacks.summary(&text),
             not_computed: source.not_computed().to_vec(),
@@ -400,6 +401,7 @@ fn ending(notes: &[Note]) -> (Option<ProgramExit>, Option<UncaughtError>) {
             Note::Search { .. }
             | Note::Program { .. }
             | Note::Cut { .. }
+            | Note::PartitionedProgram(_)
             | Note::Others { .. }
             | Note::NoContext { .. } => {}
         }

@@ -36,6 +36,8 @@ fn outcome(summary: &RunSummary) -> Value {
             "total_memory_bytes": header.total_memory_bytes,
             "max_total_memory_bytes": max_total,
         },
+        "host": header.host,
+        "hosts": summary.hosts,
         "pid": header.pid,
         "sharing": header.sharing,
         "fits": summary.fits(),

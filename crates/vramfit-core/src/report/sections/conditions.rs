@@ -1,6 +1,6 @@
 //! What a result depends on, in the same words in text, JSON and page.
 
-use super::processes;
+use super::{hosts, processes};
 use crate::analysis::{Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
@@ -47,6 +47,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
             mebibytes(*total_memory_bytes),
             mebibytes(*max_total_memory_bytes)
         ),
+        Condition::HostsDiffer(mismatch) => hosts::mismatch_clause(mismatch),
         Condition::LibraryScratch {
             library,
             routine,

@@ -1,6 +1,6 @@
 //! The result of a run in one sentence.
 
-use super::{conditions, processes};
+use super::{conditions, hosts, processes};
 use crate::analysis::{
     AllocationFailure, Condition, DeviceSummary, NoContextSummary, ProgramNeed, RunSummary,
 };
@@ -19,7 +19,7 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
             None => "fits: nothing was allocated on a GPU".to_owned(),
         };
     };
-    let on = location(summary, device) + &processes::in_process(summary);
+    let on = location(summary, device) + &hosts::on_host(summary) + &processes::in_process(summary);
     let result = if let Some(failure) = summary.out_of_memory() {
         does_not_fit(summary, failure, &on)
     } else if let Some(abort) = &summary.abort {

@@ -14,6 +14,7 @@ pub(super) mod conditions;
 pub(super) mod devices;
 pub(super) mod failure;
 pub(super) mod headline;
+pub(super) mod hosts;
 pub(super) mod leaks;
 pub(super) mod library_scratch;
 pub(super) mod overview;

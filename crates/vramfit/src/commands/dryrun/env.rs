@@ -12,6 +12,7 @@ use std::process::Command;
 use vramfit_core::settings::{PLATFORMS, ResolvedSettings, allows_gpu};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::hosts::HostSpec;
 use super::plugin_paths::PluginPaths;
 use super::spec::{Callbacks, DryrunSpec, Fill, Sharing};
 
@@ -69,6 +70,14 @@ impl EnvDelta {
         };
         delta.set_vramfit("VRAMFIT_SHARED", name);
         delta.set_vramfit("VRAMFIT_SHARED_FILE", file);
+        let host = spec.host.as_ref();
+        delta.set_vramfit("VRAMFIT_HOSTS", host.map(|host| host.count.to_string()));
+        delta.set_vramfit("VRAMFIT_HOST", host.map(|host| host.index.to_string()));
+        delta.set_vramfit("VRAMFIT_HOST_FOLDER", host.map(|host| &host.folder));
+        delta.set_vramfit("VRAMFIT_LAUNCHER", host.and_then(HostSpec::launcher_name));
+        for (name, value) in host.iter().flat_map(|host| host.launcher_variables()) {
+            delta.set(name, value);
+        }
         delta.set_vramfit("VRAMFIT_FILL", spec.fill.map(Fill::name));
         delta.set_vramfit("VRAMFIT_VALUES", flag("0", !spec.values));
         let skips = spec.callbacks == Some(Callbacks::Skip);

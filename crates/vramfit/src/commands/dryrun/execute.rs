@@ -9,10 +9,11 @@ use vramfit_core::Result;
 use vramfit_core::settings::Version;
 
 use super::env::{EnvDelta, RunPaths};
+use super::outcome::{self, FinishedRun};
 use super::plugin_paths::PluginPaths;
 use super::result_files::remove_traces;
 use super::spec::DryrunSpec;
-use super::{compiler, compiler_log, env, env_check, outcome, trace_failure};
+use super::{compiler, compiler_log, env, env_check, run_hosts, trace_failure};
 use crate::child;
 use crate::command_line;
 use crate::context::Context;
@@ -33,6 +34,22 @@ const LATEST_TESTED: Version = Version::new(0, 10, 2);
 /// # Errors
 /// Whatever prevents the run, or a result.
 pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output) -> Result<Status> {
+    if let Some(hosts) = &spec.hosts {
+        return run_hosts::execute(spec, hosts, context, output);
+    }
+    let run = run_program(spec, context, output)?;
+    outcome::report_outcome(&run, &spec.results, output)
+}
+
+/// Runs the program of a dry run to its end, and reports nothing.
+///
+/// # Errors
+/// Whatever prevents the run.
+pub(super) fn run_program(
+    spec: &DryrunSpec,
+    context: &Context,
+    output: &mut Output,
+) -> Result<FinishedRun> {
     env::check_platforms(|name| spec.variable(name))?;
     let (program, arguments) =
         command_line::split_program(spec.command.clone(), spec.directory.as_deref(), context)?;
@@ -97,15 +114,15 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
     })?;
     compiler_log::print_remaining(scratch.path(), log, output);
     let trace_failure = trace_failure::read(scratch.path());
-    let run = outcome::Run {
+    Ok(FinishedRun {
         exit,
         rejected_settings: env_check::rejected(scratch.path(), &spec.gpus, jax),
         is_python_known: installed.is_some(),
-        program: &program,
-        trace: &trace,
-        trace_failure: trace_failure.as_deref(),
-    };
-    outcome::report_outcome(&run, &spec.results, output)
+        program,
+        trace,
+        trace_failure,
+        _scratch: scratch,
+    })
 }
 
 /// Opens the file that both streams of a program go to.

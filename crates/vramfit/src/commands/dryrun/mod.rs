@@ -9,10 +9,12 @@ mod compiler_log;
 mod env;
 mod env_check;
 mod execute;
+mod hosts;
 mod measure;
 mod outcome;
 mod plugin_paths;
 mod result_files;
+mod run_hosts;
 mod spec;
 mod trace_failure;
 
@@ -30,6 +32,7 @@ use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Result};
 
+use self::hosts::HostArgs;
 use self::result_files::writable_trace;
 use self::spec::{Callbacks, Fill, Sharing, Total};
 use super::policy::{PoolArgs, check_occupied};
@@ -48,6 +51,7 @@ Examples:
   vramfit dryrun --gpu h100-80g -- python train.py --batch 32
   vramfit dryrun --gpu rtx-4090 --steps 3 train.py
   vramfit dryrun --gpu a100-80gx8 --fraction 0.9 --json answer.json -- python train.py
+  vramfit dryrun --gpu h100-80gx8 --hosts 32 --steps 3 -- python train.py
 
 Exit codes:
   0  it fits
@@ -76,6 +80,8 @@ pub(crate) struct Args {
     /// Give each process of the program its own copy of the GPUs
     #[arg(long, conflicts_with = "share_as")]
     private: bool,
+    #[command(flatten)]
+    hosts: HostArgs,
     #[command(flatten)]
     pool: PoolArgs,
     /// Also compile large programs without Triton GEMM, and report the range of the peak
@@ -172,6 +178,7 @@ impl Args {
                 None if self.private || self.autotune_range => Sharing::Private,
                 None => Sharing::Run,
             },
+            hosts: self.hosts.to_spec()?,
             settings,
             steps: self.steps,
             step: self.step,

@@ -1,6 +1,6 @@
 //! After the program ended: reports the results, or why there are none.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
 use vramfit_core::analysis::{RunSummary, add_program_exit, most_critical, trace_files};
@@ -11,21 +11,24 @@ use super::result_files::ResultFiles;
 use crate::child::{ExitReason, signal_name};
 use crate::files::write;
 use crate::output::Output;
+use crate::scratch::ScratchFolder;
 use crate::status::Status;
 use crate::trace_progress::load_own;
 
 /// A program that ran.
-pub(super) struct Run<'a> {
-    pub(super) program: &'a Path,
+pub(super) struct FinishedRun {
+    pub(super) program: PathBuf,
     pub(super) exit: ExitReason,
     /// Why JAX rejected the program's settings, where it did.
     pub(super) rejected_settings: Option<Error>,
     /// Whether it is known which Python the program runs.
     pub(super) is_python_known: bool,
     /// Where its trace should be.
-    pub(super) trace: &'a Path,
+    pub(super) trace: PathBuf,
     /// Why the trace could not be written to its end.
-    pub(super) trace_failure: Option<&'a str>,
+    pub(super) trace_failure: Option<String>,
+    /// The folder of the run, in which the trace is unless it is kept.
+    pub(super) _scratch: ScratchFolder,
 }
 
 /// Signals by which native code ends itself.
@@ -37,12 +40,12 @@ const CRASHES: [i32; 5] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV];
 /// `gpu-not-used` when there are none, `compiler-failed` when the program crashed before running
 /// out of memory, `invalid-file` when the trace cannot be read.
 pub(super) fn report_outcome(
-    run: &Run<'_>,
+    run: &FinishedRun,
     files: &ResultFiles,
     output: &mut Output,
 ) -> Result<Status> {
     let mut summaries = Vec::new();
-    for path in trace_files(run.trace) {
+    for path in trace_files(&run.trace) {
         let mut summary = load_own(&path, output)?;
         summary.program_exit = Some(run.exit.program_exit());
         if summary.used_gpu() {
@@ -51,13 +54,14 @@ pub(super) fn report_outcome(
     }
     // A failure before the end of the trace is known; that everything succeeded is not.
     let failed = summaries.iter().any(RunSummary::is_refused);
-    if let Some(cause) = run.trace_failure.filter(|_| !failed) {
-        return Err(truncated_trace_error(run.trace, cause));
+    if let Some(cause) = run.trace_failure.as_deref().filter(|_| !failed) {
+        return Err(truncated_trace_error(&run.trace, cause));
     }
     let Some(summary) = most_critical(summaries) else {
         return Err(gpu_not_used_error(run));
     };
-    write_results(&Report::from_dryrun(&summary), run, files, output)?;
+    write_report(&Report::from_dryrun(&summary), files, output)?;
+    finish_kept_trace(run, files, output);
     let status = Status::from_answer(summary.fits());
     match run.exit {
         // A program that fails at the virtual GPU's limit ends with 1 as a rule; another end is worth a line.
@@ -80,10 +84,9 @@ pub(super) fn report_outcome(
     Ok(status)
 }
 
-/// Prints the report, and writes the files.
-fn write_results(
+/// Prints the report, and writes the files but the traces.
+pub(super) fn write_report(
     report: &Report,
-    run: &Run<'_>,
     files: &ResultFiles,
     output: &mut Output,
 ) -> Result<()> {
@@ -103,20 +106,23 @@ fn write_results(
         write(path, &report.to_html(), files.force)?;
         output.info(&format!("report written to {}", path.display()));
     }
-    if let Some(path) = &files.trace {
-        for trace in trace_files(path) {
-            // The results are printed already; a trace that lacks the exit code takes nothing from them.
-            if let Err(error) = add_program_exit(&trace, run.exit.program_exit()) {
-                output.info(&format!("warning: {error}"));
-            }
-        }
-        output.info(&format!("trace written to {}", path.display()));
-    }
     Ok(())
 }
 
+/// Completes a trace that is kept, and says where it is.
+pub(super) fn finish_kept_trace(run: &FinishedRun, files: &ResultFiles, output: &mut Output) {
+    let Some(path) = &files.trace else { return };
+    for trace in trace_files(path) {
+        // The results are printed already; a trace that lacks the exit code takes nothing from them.
+        if let Err(error) = add_program_exit(&trace, run.exit.program_exit()) {
+            output.info(&format!("warning: {error}"));
+        }
+    }
+    output.info(&format!("trace written to {}", path.display()));
+}
+
 /// The error for a program that has left no results, as specific as it can be.
-fn gpu_not_used_error(run: &Run<'_>) -> Error {
+pub(super) fn gpu_not_used_error(run: &FinishedRun) -> Error {
     if let Some(rejected) = &run.rejected_settings {
         return rejected
             .clone()

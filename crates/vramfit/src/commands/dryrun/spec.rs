@@ -12,6 +12,7 @@ use vramfit_core::search::Plan;
 use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
 use vramfit_core::{Bytes, Error, Result};
 
+use super::hosts::{HostSpec, HostsSpec};
 use super::result_files::ResultFiles;
 use crate::environment::{unicode_variables, variable};
 
@@ -25,6 +26,10 @@ pub(crate) struct DryrunSpec {
     /// Memory already used on each GPU.
     pub(crate) occupied: Option<Bytes>,
     pub(crate) sharing: Sharing,
+    /// The hosts that run the program together; `None` for one.
+    pub(crate) hosts: Option<HostsSpec>,
+    /// Which of several hosts this run is.
+    pub(crate) host: Option<HostSpec>,
     /// Settings of the program's JAX.
     pub(crate) settings: SettingsSpec,
     /// After how many training steps to stop.
@@ -155,6 +160,8 @@ impl DryrunSpec {
             total: None,
             occupied: None,
             sharing: Sharing::Run,
+            hosts: None,
+            host: None,
             settings: SettingsSpec {
                 options: Options::default(),
                 gpu_budgets: GpuBudgets::Unknown,

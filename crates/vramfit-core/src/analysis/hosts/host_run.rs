@@ -1,0 +1,140 @@
+//! What one host executed together with others.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+
+use crate::analysis::{RunSummary, most_critical, trace_files};
+use crate::error::{Error, Result};
+use crate::trace::{Event, Note, PartitionedProgram, Reader};
+
+/// Executions of different programs in turn that are kept of a run, to compare hosts by.
+const MAX_EXECUTIONS_KEPT: usize = 1 << 20;
+
+/// The dry run of one host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostRun {
+    /// Which host it is.
+    pub host: u32,
+    /// What it came to.
+    pub summary: RunSummary,
+    /// The programs that it runs together with other hosts.
+    pub programs: Vec<GlobalProgram>,
+    /// Which of these were executed, in order: index, and how often in a row.
+    pub executions: Vec<(usize, u64)>,
+}
+
+/// A program that several hosts execute together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GlobalProgram {
+    /// Its name, such as `jit_train_step`.
+    pub name: String,
+    /// Equal for equal programs, also of different hosts.
+    pub fingerprint: String,
+    /// The hosts that execute it, in ascending order.
+    pub hosts: Vec<u32>,
+}
+
+impl HostRun {
+    /// Says whether the program told JAX of the other hosts (`jax.distributed.initialize`).
+    pub fn is_initialized(&self) -> bool {
+        self.summary.header.hosts > 1
+    }
+
+    /// Says whether the run came to its own end: it executed all that it would on the cluster.
+    pub(super) fn is_whole(&self) -> bool {
+        let exited = self.summary.program_exit;
+        !self.summary.is_refused() && exited.is_none_or(|exit| exit.is_success())
+    }
+}
+
+/// Reads the traces of a host's run; `None` where it never used a GPU.
+///
+/// # Errors
+/// [`crate::ErrorKind::Io`] and [`crate::ErrorKind::InvalidFile`] for a trace that cannot be read.
+pub fn read_host_run(
+    host: u32,
+    trace: &Path,
+    load: &dyn Fn(&Path) -> Result<RunSummary>,
+) -> Result<Option<HostRun>> {
+    let mut summaries = Vec::new();
+    let mut programs = Programs::default();
+    for path in trace_files(trace) {
+        let summary = load(&path)?;
+        if summary.used_gpu() {
+            summaries.push(summary);
+            programs.read(&path)?;
+        }
+    }
+    Ok(most_critical(summaries).map(|summary| HostRun {
+        host,
+        summary,
+        programs: programs.programs,
+        executions: programs.executions,
+    }))
+}
+
+#[derive(Default)]
+struct Programs {
+    programs: Vec<GlobalProgram>,
+    executions: Vec<(usize, u64)>,
+}
+
+impl Programs {
+    fn read(&mut self, path: &Path) -> Result<()> {
+        let file = File::open(path).map_err(|error| {
+            Error::io(format!("cannot read the trace `{}`", path.display())).cause(error)
+        })?;
+        let mut reader = Reader::new(file)?;
+        let mut names: FxHashMap<u32, String> = FxHashMap::default();
+        let mut executed = Vec::new();
+        while let Some(event) = reader.next_event()? {
+            match event {
+                Event::Program { program, name, .. } => {
+                    names.insert(program, reader.text(name).to_owned());
+                }
+                Event::Begin { program, .. } => add_execution(&mut executed, program),
+                _ => {}
+            }
+        }
+        // A note stands behind the record of its program.
+        let mut numbers: FxHashMap<u32, usize> = FxHashMap::default();
+        for note in reader.notes() {
+            if let Note::PartitionedProgram(program) = note
+                && program.hosts.len() > 1
+            {
+                let name = names.get(&program.program).cloned().unwrap_or_default();
+                numbers.insert(program.program, self.add(name, program));
+            }
+        }
+        for (program, times) in executed {
+            if let Some(index) = numbers.get(&program) {
+                self.executions.push((*index, times));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the index of a program.
+    fn add(&mut self, name: String, program: &PartitionedProgram) -> usize {
+        let program = GlobalProgram {
+            name,
+            fingerprint: program.fingerprint.clone(),
+            hosts: program.hosts.clone(),
+        };
+        let known = self.programs.iter().position(|known| *known == program);
+        known.unwrap_or_else(|| {
+            self.programs.push(program);
+            self.programs.len() - 1
+        })
+    }
+}
+
+fn add_execution(executed: &mut Vec<(u32, u64)>, program: u32) {
+    if let Some((_, times)) = executed.last_mut().filter(|(last, _)| *last == program) {
+        *times += 1;
+    } else if executed.len() < MAX_EXECUTIONS_KEPT {
+        executed.push((program, 1));
+    }
+}

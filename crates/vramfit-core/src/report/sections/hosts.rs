@@ -1,0 +1,148 @@
+//! The hosts of a program: what each came to, and where they differ.
+
+use crate::analysis::{HostSummary, HostsSummary, ProgramMismatch, RunSummary};
+use crate::bytes::Bytes;
+use crate::report::{Content, Section, Table, Value};
+
+/// Differences between hosts that a row names.
+const MAX_DIFFERENCES_NAMED: usize = 2;
+/// Programs that a row names.
+const MAX_PROGRAMS_NAMED: usize = 2;
+/// A difference that is worth a row of its own.
+const MIN_DIFFERENCE_BYTES: u64 = 1 << 20;
+
+/// Says on which host, where there are several; begins with a space.
+pub(super) fn on_host(summary: &RunSummary) -> String {
+    match &summary.hosts {
+        Some(hosts) => format!(" of host {}", hosts.critical_host),
+        None => String::new(),
+    }
+}
+
+/// One row for each host that was run.
+pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
+    let hosts = summary.hosts.as_ref()?;
+    let rows = hosts.runs.iter().map(|host| {
+        let result = match host.fits {
+            Some(true) => "fits",
+            Some(false) => "does not fit",
+            None => "unknown",
+        };
+        vec![
+            Value::Text(host.host.to_string()),
+            Value::Text(represented(host)),
+            Value::Bytes(host.peak_bytes),
+            Value::Text(result.to_owned()),
+            Value::Text(difference(host)),
+        ]
+    });
+    let columns = ["host", "the same programs", "peak", "result", "difference"];
+    let table = Table::new(&columns, rows.collect(), note(hosts));
+    let title = format!(
+        "{} hosts with {} GPU{} each",
+        hosts.count,
+        hosts.gpus_per_host,
+        if hosts.gpus_per_host == 1 { "" } else { "s" }
+    );
+    Some(Section::new(title, Content::Table(table)))
+}
+
+/// Describes a mismatch in a clause.
+pub(super) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
+    let (one, other) = mismatch.hosts;
+    let does = |program: &Option<String>| match program {
+        Some(program) => format!("executes `{program}`"),
+        None => "executes nothing more".to_owned(),
+    };
+    format!(
+        "host {one} {} where host {other} {} (execution {} of the programs that both take part in): on \
+         the cluster they would wait for each other. Let every host execute the same programs in the same \
+         order, whatever `jax.process_index()` is",
+        does(&mismatch.programs.0),
+        does(&mismatch.programs.1),
+        mismatch.execution
+    )
+}
+
+fn represented(host: &HostSummary) -> String {
+    match host.represents.as_slice() {
+        [] => String::new(),
+        hosts => number_ranges(hosts),
+    }
+}
+
+/// Says what distinguishes a host from the one that represents most.
+fn difference(host: &HostSummary) -> String {
+    let differences = host.differences.iter();
+    let large = differences.filter(|one| one.bytes.unsigned_abs() >= MIN_DIFFERENCE_BYTES);
+    let bytes = large.take(MAX_DIFFERENCES_NAMED).map(|one| {
+        let sign = if one.bytes < 0 { '-' } else { '+' };
+        let bytes = Bytes(one.bytes.unsigned_abs());
+        format!("{sign}{bytes} {}", one.owner.label())
+    });
+    let programs = match host.own_programs.as_slice() {
+        [] => None,
+        names => {
+            let named: Vec<_> = names.iter().take(MAX_PROGRAMS_NAMED).collect();
+            let named = named.iter().map(|name| format!("`{name}`"));
+            Some(format!(
+                "only here: {}",
+                named.collect::<Vec<_>>().join(", ")
+            ))
+        }
+    };
+    bytes.chain(programs).collect::<Vec<_>>().join("; ")
+}
+
+fn note(hosts: &HostsSummary) -> String {
+    let mut note = match hosts.runs.iter().any(|host| host.initialized) {
+        true => String::new(),
+        false => {
+            "the program does not call `jax.distributed.initialize`, so each host runs alone; "
+                .to_owned()
+        }
+    };
+    if !hosts.not_run.is_empty() {
+        let numbers = number_ranges(&hosts.not_run);
+        note += &format!("hosts {numbers} were not run (`--host`); ");
+    }
+    note + &format!(
+        "the rest of this report is about host {}",
+        hosts.critical_host
+    )
+}
+
+/// Writes ascending numbers as ranges, such as `1-3, 7`.
+fn number_ranges(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|one, next| one + 1 == *next);
+    let runs = runs.map(|run| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    runs.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_ranges() {
+        assert_eq!(number_ranges(&[1, 2, 3, 7, 9, 10]), "1-3, 7, 9-10");
+        assert_eq!(number_ranges(&[]), "");
+    }
+
+    #[test]
+    fn a_mismatch_names_hosts_and_programs() {
+        let clause = mismatch_clause(&ProgramMismatch {
+            hosts: (0, 3),
+            execution: 5,
+            programs: (Some("jit_eval".to_owned()), None),
+        });
+        assert!(
+            clause.starts_with("host 0 executes `jit_eval` where host 3 executes nothing more"),
+            "{clause}"
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Dry runs of the hosts that run a program together, one after the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use vramfit_core::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
+use vramfit_core::report::Report;
+use vramfit_core::{Error, Result};
+
+use super::CompileCache;
+use super::execute::run_program;
+use super::hosts::{HostSelection, HostSpec, HostsSpec};
+use super::measure::with_output_tail;
+use super::outcome::{self, FinishedRun};
+use super::spec::DryrunSpec;
+use crate::context::Context;
+use crate::output::Output;
+use crate::scratch::ScratchFolder;
+use crate::status::Status;
+use crate::trace_progress::load_own;
+
+/// Makes the dry runs, and reports what they come to together.
+///
+/// # Errors
+/// Whatever prevents a run, or a result.
+pub(super) fn execute(
+    spec: &DryrunSpec,
+    hosts: &HostsSpec,
+    context: &Context,
+    output: &mut Output,
+) -> Result<Status> {
+    let mut finished = Vec::new();
+    let runs = run_hosts(spec, hosts, context, output, |run, spec| {
+        finished.push((run, spec.results.clone()));
+    })?;
+    let summary = summarize_hosts(&runs, hosts.count, spec.gpus.count)
+        .expect("a host without a result is an error");
+    outcome::write_report(&Report::from_dryrun(&summary), &spec.results, output)?;
+    for (run, files) in &finished {
+        outcome::finish_kept_trace(run, files, output);
+    }
+    Ok(Status::from_answer(summary.fits()))
+}
+
+/// Runs the hosts that are selected, and hands each to `keep` when it has ended.
+///
+/// # Errors
+/// Whatever prevents a run, or its result.
+fn run_hosts(
+    spec: &DryrunSpec,
+    hosts: &HostsSpec,
+    context: &Context,
+    output: &mut Output,
+    mut keep: impl FnMut(FinishedRun, &DryrunSpec),
+) -> Result<Vec<HostRun>> {
+    let scratch = ScratchFolder::create()?;
+    let messages = scratch.path().join("messages");
+    fs::create_dir(&messages)
+        .map_err(|error| Error::io("cannot create a temporary directory").cause(error))?;
+    // What host 0 has compiled, the others load: JAX has only process 0 write the cache.
+    let cache = spec.compilation_cache.clone().or_else(|| {
+        let has_own = spec.variable("JAX_COMPILATION_CACHE_DIR").is_some();
+        (!has_own).then(|| CompileCache::temporary(&scratch).directory(spec))
+    });
+    let mut runs: Vec<HostRun> = Vec::new();
+    while let Some(index) = select(hosts, &runs) {
+        let host = HostSpec {
+            index,
+            count: hosts.count,
+            launcher: hosts.launcher,
+            folder: messages.clone(),
+        };
+        // The first host speaks for itself; the others would say the same again.
+        let log = scratch.path().join(format!("host-{index}.log"));
+        let is_first = runs.is_empty();
+        let spec = DryrunSpec {
+            hosts: None,
+            command: spec.command.iter().map(|word| host.fill_in(word)).collect(),
+            host: Some(host),
+            compilation_cache: cache.clone(),
+            log: spec
+                .log
+                .clone()
+                .or_else(|| (!is_first).then(|| log.clone())),
+            results: super::ResultFiles {
+                trace: spec
+                    .results
+                    .trace
+                    .as_deref()
+                    .map(|trace| trace_of_host(trace, index)),
+                force: true,
+                ..spec.results.clone()
+            },
+            ..spec.clone()
+        };
+        if !is_first {
+            output.info(&format!("host {index}: running, output not shown"));
+        }
+        let run = run_program(&spec, context, output)
+            .and_then(|run| {
+                let load = |path: &Path| {
+                    let mut summary = load_own(path, output)?;
+                    summary.program_exit = Some(run.exit.program_exit());
+                    Ok(summary)
+                };
+                let result = read_host_run(index, &run.trace, &load)?;
+                let result = result.ok_or_else(|| outcome::gpu_not_used_error(&run))?;
+                Ok((run, result))
+            })
+            .map_err(|error| match is_first {
+                true => error,
+                false => with_output_tail(error, &log).context(format!("host {index}")),
+            });
+        let (run, result) = run?;
+        keep(run, &spec);
+        runs.push(result);
+    }
+    Ok(runs)
+}
+
+/// Returns the host to run next.
+fn select(hosts: &HostsSpec, runs: &[HostRun]) -> Option<u32> {
+    let is_left = |host: &u32| runs.iter().all(|run| run.host != *host);
+    match &hosts.selection {
+        HostSelection::Differing => next_host(runs, hosts.count),
+        HostSelection::All => (0..hosts.count).find(is_left),
+        HostSelection::Listed(listed) => listed.iter().copied().find(is_left),
+    }
+}
+
+/// Returns where the trace of a host is kept: `run.trace` becomes `run-host-7.trace`.
+fn trace_of_host(trace: &Path, host: u32) -> PathBuf {
+    let stem = trace.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match trace.extension() {
+        Some(extension) => format!("{stem}-host-{host}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-host-{host}"),
+    };
+    trace.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_keeps_its_own_trace() {
+        for (trace, expected) in [
+            ("/tmp/run.trace", "/tmp/run-host-7.trace"),
+            ("run", "run-host-7"),
+        ] {
+            assert_eq!(trace_of_host(Path::new(trace), 7), Path::new(expected));
+        }
+    }
+}
