@@ -9,6 +9,7 @@ use super::options::CompileOptions;
 use super::outputs::OutputFinder;
 use super::scratch::{self, ScratchNeed};
 use super::shape::{ElementType, MemorySpace, Shape};
+use super::sharding::has_collectives;
 use super::wire::{
     BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
     HloModuleProto, HloModuleProtoWithConfig, OpShardingProto, ProgramShapeProto,
@@ -33,6 +34,8 @@ pub struct Program {
     pub parameter_shardings: Vec<Vec<u8>>,
     /// Serialized `OpSharding` of each output, empty when the module has none.
     pub output_shardings: Vec<Vec<u8>>,
+    /// Whether its devices exchange data while it runs.
+    pub has_collectives: bool,
     /// Which outputs reuse the memory of which parameters.
     pub aliases: Vec<Alias>,
     /// XLA's buffer allocations, in index order: that is the order an execution allocates in.
@@ -127,6 +130,7 @@ impl Program {
         };
         let is_tuple = program.set_shapes(&shape);
         program.set_shardings(&module);
+        program.has_collectives = has_collectives(&module);
         program.set_aliases(&module, is_tuple);
         let allocations = match (
             &executable.buffer_allocations,

@@ -87,6 +87,8 @@ pub struct PartitionedProgram {
     pub hosts: Vec<u32>,
     /// Its devices on all hosts.
     pub devices: u32,
+    /// Whether its devices exchange data while it runs.
+    pub communicates: bool,
     /// How many devices have the same part of each parameter; empty where that is not known.
     pub copies: Vec<u32>,
 }

@@ -93,6 +93,7 @@ impl LoadedExecutable {
                 fingerprint: compiled.info.fingerprint.clone(),
                 hosts: client.hosts_of(&options.devices),
                 devices: options.devices.len() as u32,
+                communicates: compiled.program.has_collectives,
                 copies: compiled.program.parameter_copies(),
             }));
         }

@@ -6,10 +6,15 @@ use super::host_run::{GlobalProgram, HostRun};
 
 /// Returns the host to run next; `None` when each of `count` hosts was run or is represented.
 ///
-/// Host 0 represents no other: programs often give it more to do, such as writing checkpoints.
+/// The first and the last host represent no other: programs often give them more to do, such as writing
+/// checkpoints, or the end of a pipeline.
 pub fn next_host(runs: &[HostRun], count: u32) -> Option<u32> {
     let groups = Groups::of(runs, count);
-    (0..count).find(|host| groups.representative(*host).is_none())
+    let ends = [0, count.saturating_sub(1)];
+    let hosts = ends.into_iter().chain(0..count);
+    hosts
+        .into_iter()
+        .find(|host| groups.representative(*host).is_none())
 }
 
 /// The hosts by the programs that they are known to take part in.
@@ -32,13 +37,15 @@ impl<'r> Groups<'r> {
         Groups { runs, programs }
     }
 
-    /// Returns the run of a host, or the first of one that takes part in the same programs.
+    /// Returns the run of a host, or the first of one that takes part in the same programs; the ends stand for no
+    /// other host, and none for them.
     pub(super) fn representative(&self, host: u32) -> Option<&'r HostRun> {
         let own = self.runs.iter().find(|run| run.host == host);
         own.or_else(|| {
             let of = |host: u32| self.programs.get(host as usize);
-            let is_same = |run: &&HostRun| run.host != 0 && of(run.host) == of(host);
-            self.runs.iter().find(is_same)
+            let is_end = |host: u32| host == 0 || host as usize + 1 == self.programs.len();
+            let is_same = |run: &&HostRun| !is_end(run.host) && of(run.host) == of(host);
+            self.runs.iter().find(is_same).filter(|_| !is_end(host))
         })
     }
 }
@@ -58,9 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn one_host_beside_the_first_stands_for_all_that_run_the_same_programs() {
+    fn one_host_stands_for_all_between_the_ends_that_run_the_same_programs() {
         let all: Vec<u32> = (0..32).collect();
-        assert_eq!(hosts_run(32, |_| vec![("step", all.clone())]), [0, 1]);
+        assert_eq!(hosts_run(32, |_| vec![("step", all.clone())]), [0, 31, 1]);
     }
 
     #[test]
@@ -69,12 +76,13 @@ mod tests {
             let first = host / 4 * 4;
             vec![("stage", (first..first + 4).collect())]
         };
-        assert_eq!(hosts_run(16, stage), [0, 1, 4, 8, 12]);
+        assert_eq!(hosts_run(16, stage), [0, 15, 1, 4, 8, 12]);
     }
 
     #[test]
     fn hosts_that_share_no_program_are_taken_to_be_equal() {
-        assert_eq!(hosts_run(8, |_| Vec::new()), [0, 1]);
+        assert_eq!(hosts_run(8, |_| Vec::new()), [0, 7, 1]);
+        assert_eq!(hosts_run(2, |_| Vec::new()), [0, 1]);
         assert_eq!(hosts_run(1, |_| Vec::new()), [0]);
     }
 }

@@ -34,6 +34,8 @@ pub struct GlobalProgram {
     pub fingerprint: String,
     /// The hosts that execute it, in ascending order.
     pub hosts: Vec<u32>,
+    /// Whether they exchange data then, and so wait for each other.
+    pub communicates: bool,
 }
 
 impl HostRun {
@@ -122,6 +124,7 @@ impl Programs {
             name,
             fingerprint: program.fingerprint.clone(),
             hosts: program.hosts.clone(),
+            communicates: program.communicates,
         };
         let known = self.programs.iter().position(|known| *known == program);
         known.unwrap_or_else(|| {

@@ -1,5 +1,5 @@
-//! Programs that one host executes and another, which has devices of them too, does not: on the cluster both
-//! wait for each other.
+//! Programs that one host executes and another, which has devices of them too, does not: on the cluster they
+//! wait for each other where the devices exchange data.
 
 use serde::Serialize;
 
@@ -58,11 +58,11 @@ fn rest(program: &GlobalProgram, times: u64) -> Option<(&GlobalProgram, u64)> {
     (times > 0).then_some((program, times))
 }
 
-/// Returns the executions of programs that another host has devices of, too.
+/// Returns the executions in which a host exchanges data with devices of programs that another host has, too.
 fn common_executions(run: &HostRun, host: u32) -> impl Iterator<Item = (&GlobalProgram, u64)> {
     let executions = run.executions.iter();
     let executions = executions.map(|(index, times)| (&run.programs[*index], *times));
-    executions.filter(move |(program, _)| program.hosts.contains(&host))
+    executions.filter(move |(program, _)| program.communicates && program.hosts.contains(&host))
 }
 
 #[cfg(test)]
@@ -112,6 +112,16 @@ mod tests {
         let programs = [("step", vec![0, 1]), ("save", vec![0, 2])];
         let one = run(0, &programs, &[("step", 1), ("save", 1), ("step", 1)]);
         let other = run(1, &programs[..1], &[("step", 2)]);
+        assert_eq!(find_mismatch(&one, &other), None);
+    }
+
+    #[test]
+    fn programs_without_collectives_wait_for_nobody() {
+        let programs = [("copy", vec![0, 1])];
+        let mut one = run(0, &programs, &[("copy", 1)]);
+        let other = run(1, &programs, &[]);
+        assert!(find_mismatch(&one, &other).is_some());
+        one.programs[0].communicates = false;
         assert_eq!(find_mismatch(&one, &other), None);
     }
 

@@ -4,11 +4,9 @@ use crate::analysis::{HostSummary, HostsSummary, ProgramMismatch, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::{Content, Section, Table, Value};
 
-/// Differences between hosts that a row names.
-const MAX_DIFFERENCES_NAMED: usize = 2;
-/// Programs that a row names.
-const MAX_PROGRAMS_NAMED: usize = 2;
-/// A difference that is worth a row of its own.
+/// Programs that a sentence names.
+const MAX_PROGRAMS_NAMED: usize = 3;
+/// A difference that is worth telling.
 const MIN_DIFFERENCE_BYTES: u64 = 1 << 20;
 
 /// Says on which host, where there are several; begins with a space.
@@ -36,7 +34,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
             Value::Text(difference(host)),
         ]
     });
-    let columns = ["host", "the same programs", "peak", "result", "difference"];
+    let columns = ["host", "represents", "peak", "result", "largest difference"];
     let table = Table::new(&columns, rows.collect(), note(hosts));
     let title = format!(
         "{} hosts with {} GPU{} each",
@@ -71,27 +69,30 @@ fn represented(host: &HostSummary) -> String {
     }
 }
 
-/// Says what distinguishes a host from the one that represents most.
+/// Says by what the memory of a host differs most from that of the host that represents most.
 fn difference(host: &HostSummary) -> String {
-    let differences = host.differences.iter();
-    let large = differences.filter(|one| one.bytes.unsigned_abs() >= MIN_DIFFERENCE_BYTES);
-    let bytes = large.take(MAX_DIFFERENCES_NAMED).map(|one| {
-        let sign = if one.bytes < 0 { '-' } else { '+' };
-        let bytes = Bytes(one.bytes.unsigned_abs());
-        format!("{sign}{bytes} {}", one.owner.label())
-    });
-    let programs = match host.own_programs.as_slice() {
-        [] => None,
-        names => {
-            let named: Vec<_> = names.iter().take(MAX_PROGRAMS_NAMED).collect();
-            let named = named.iter().map(|name| format!("`{name}`"));
-            Some(format!(
-                "only here: {}",
-                named.collect::<Vec<_>>().join(", ")
-            ))
+    match host.differences.first() {
+        Some(one) if one.bytes.unsigned_abs() >= MIN_DIFFERENCE_BYTES => {
+            let sign = if one.bytes < 0 { '-' } else { '+' };
+            let bytes = Bytes(one.bytes.unsigned_abs());
+            format!("{sign}{bytes} {}", one.owner.label())
         }
+        _ => String::new(),
+    }
+}
+
+/// Names the programs that only one host executes.
+fn own_programs(host: &HostSummary) -> Option<String> {
+    let names = host.own_programs.iter().take(MAX_PROGRAMS_NAMED);
+    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
+    let more = match host.own_programs.len() > MAX_PROGRAMS_NAMED {
+        true => " and others",
+        false => "",
     };
-    bytes.chain(programs).collect::<Vec<_>>().join("; ")
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!("only host {} executes {names}{more}; ", host.host)
+    })
 }
 
 fn note(hosts: &HostsSummary) -> String {
@@ -106,6 +107,7 @@ fn note(hosts: &HostsSummary) -> String {
         let numbers = number_ranges(&hosts.not_run);
         note += &format!("hosts {numbers} were not run (`--host`); ");
     }
+    note.extend(hosts.runs.iter().filter_map(own_programs));
     note + &format!(
         "the rest of this report is about host {}",
         hosts.critical_host
