@@ -79,6 +79,10 @@ test-gpu: setup ## The tests that need a real GPU; fails without one
 	@test -e /dev/nvidiactl || { echo "make: no NVIDIA GPU here (/dev/nvidiactl does not exist)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m gpu
 
+.PHONY: test-newest
+test-newest: setup ## The same programs on the newest JAX; finds or makes the Python that it needs
+	$(BIN)/python scripts/matrix.py --newest
+
 .PHONY: matrix
 matrix: setup ## The same programs on every supported release of JAX (one environment each)
 	$(BIN)/python scripts/matrix.py
