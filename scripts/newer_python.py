@@ -11,6 +11,7 @@ The command may have words before the Python, as has `chroot /srv/trixie python3
 be there under the same path.
 """
 
+import argparse
 import os
 import pathlib
 import shlex
@@ -40,11 +41,16 @@ class CannotMakeError(Exception):
 
 
 def main():
-    needed = tuple(map(int, sys.argv[1].split("."))) if len(sys.argv) == 2 else None
-    if needed is None:
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("needed", metavar="VERSION", help="the oldest that will do, such as 3.12")
+    parser.add_argument("--make", action="store_true", help="make one even if one is installed")
+    arguments = parser.parse_args()
+    needed = tuple(map(int, arguments.needed.split(".")))
     try:
-        print(shlex.join(find_python(needed) or make_python(needed)))
+        found = None if arguments.make else find_python(needed)
+        print(shlex.join(found or make_python(needed)))
     except CannotMakeError as error:
         sys.exit(f"newer_python: {error}")
 
