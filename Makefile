@@ -160,7 +160,7 @@ wheel: $(VENV)/.complete ## Build the release wheel, for glibc 2.28 and newer, i
 
 .PHONY: test-wheel
 test-wheel: setup wheel ## Build the release wheel, and try it without network, compiler and home
-	$(BIN)/python -m pytest -m wheel
+	$(BIN)/python -m pytest -m wheel tests/test_wheel.py
 
 .PHONY: ci
 ci: check test test-newest test-wheel ## What must hold before anything is handed over

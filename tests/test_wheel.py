@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from conftest import clean_environment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
@@ -187,12 +188,21 @@ def test_explain(bare):
 
 
 def test_dryrun(bare, tmp_path):
+    """Also tells whether the release build computes what the tested build does."""
     (tmp_path / "tiny.py").write_text(PROGRAM)
-    command = ["dryrun", "--gpu", "t4", "--json", "-", "--", "python", "tiny.py"]
-    answer = json.loads(bare("vramfit", *command).splitlines()[-1])
+    command = ["dryrun", "--gpu", "t4", "--json", "-", "--"]
+    answer = json.loads(bare("vramfit", *command, "python", "tiny.py").splitlines()[-1])
+    here = subprocess.run(
+        [sys.executable, "-m", "vramfit", *command, sys.executable, "tiny.py"],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    expected = json.loads(here.stdout.splitlines()[-1])
     assert answer["fits"] is True
-    # The weights before and after a step, and the batch.
-    assert answer["peak_bytes"] >= (2 * 4 + 1) << 20
+    assert answer["peak_bytes"] == expected["peak_bytes"]
 
 
 @pytest.mark.parametrize("options", [[], ["--make"]], ids=["installed", "made"])
