@@ -60,7 +60,7 @@ test-rust: ## The tests of the crates, and the command line against its recorded
 
 .PHONY: test-python
 test-python: setup browser tmux ## The tests that run Python programs, on the virtual GPU
-	$(BIN)/python -m pytest -m 'not gpu and not matrix and not foreign'
+	$(BIN)/python -m pytest -m 'not gpu and not matrix and not foreign and not wheel'
 
 # Without one the tests of the page are skipped, and say so; in CI they fail.
 .PHONY: browser
@@ -78,6 +78,10 @@ tmux: ## Install the terminal that `vramfit top` is tested in, where we may
 test-gpu: setup ## The tests that need a real GPU; fails without one
 	@test -e /dev/nvidiactl || { echo "make: no NVIDIA GPU here (/dev/nvidiactl does not exist)" >&2; exit 1; }
 	$(BIN)/python -m pytest -m gpu
+
+.PHONY: test-newest
+test-newest: setup ## The same programs on the newest JAX; finds or makes the Python that it needs
+	$(BIN)/python scripts/matrix.py --newest
 
 .PHONY: matrix
 matrix: setup ## The same programs on every supported release of JAX (one environment each)
@@ -147,18 +151,19 @@ fuzz: ## Each fuzz target for a minute; needs cargo-fuzz and a nightly compiler
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 		cargo +nightly fuzz run $$target -- -max_total_time=60; done
 
+# zig links with an old glibc, whatever this machine has; clusters run old systems.
 .PHONY: wheel
-wheel: $(VENV)/.complete ## Build the release wheel and try it in a clean environment
+wheel: $(VENV)/.complete ## Build the release wheel, for glibc 2.28 and newer, in build/wheel
 	rm -rf build/wheel && mkdir -p build/wheel
-	$(BIN)/maturin build --release --quiet --out build/wheel
-	$(PYTHON) -m venv build/wheel/env
-	build/wheel/env/bin/python -m pip install --quiet --disable-pip-version-check --no-deps build/wheel/*.whl
-	build/wheel/env/bin/vramfit --version
-	build/wheel/env/bin/vramfit gpus > /dev/null
+	$(BIN)/maturin build --release --quiet --zig --compatibility manylinux_2_28 --out build/wheel
 	@ls -l build/wheel/*.whl
 
+.PHONY: test-wheel
+test-wheel: setup wheel ## Build the release wheel, and try it without network, compiler and home
+	$(BIN)/python -m pytest -m wheel tests/test_wheel.py
+
 .PHONY: ci
-ci: check test wheel ## What must hold before anything is handed over
+ci: check test test-newest test-wheel ## What must hold before anything is handed over
 
 .PHONY: clean
 clean: ## Remove what was built, but not the environment

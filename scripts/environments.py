@@ -1,20 +1,21 @@
 """Environments of Python that scripts make once, each of one list of packages."""
 
+import shlex
 import subprocess
 import sys
 
 
 def make_environment(folder, requirements, command, what):
-    """Make an environment, unless it is there and its list has not changed.
+    """Make an environment, unless it is there and neither its list nor its Python has changed.
 
     `command` starts a Python, as a list of words, and `what` says for people what is installed.
     Returns the command of the environment's own Python, in the same form.
     """
-    listed = requirements.read_text()
+    contents = f"{shlex.join(command)}\n{requirements.read_text()}"
     stamp = folder / ".complete"
     # What stands before the Python stands before that of the environment as well.
     python = [*command[:-1], str(folder / "bin" / "python")]
-    if stamp.is_file() and stamp.read_text() == listed:
+    if stamp.is_file() and stamp.read_text() == contents:
         return python
     print(f"installing {what}", flush=True)
     install = [*python, "-m", "pip", "install", "--quiet", "--no-deps"]
@@ -22,5 +23,5 @@ def make_environment(folder, requirements, command, what):
     for step in ([*command, "-m", "venv", "--clear", str(folder)], install):
         if subprocess.run(step).returncode != 0:
             sys.exit(f"{what} could not be installed; see above")
-    stamp.write_text(listed)
+    stamp.write_text(contents)
     return python

@@ -3,13 +3,14 @@
 Makes one small environment per `requirements/jax-*.txt`, under `.cache/matrix`, and runs the tests
 marked `matrix` in them. An environment takes about 1.2 GB and a minute or two.
 
-    python scripts/matrix.py            # all releases
-    python scripts/matrix.py 0.6.2      # one
+    python scripts/matrix.py               # all releases
+    python scripts/matrix.py 0.6.2         # one
+    python scripts/matrix.py --newest      # the newest of them
+    python scripts/matrix.py --outdated    # is there a newer one on pip's index? Runs nothing
 
-A release that needs a newer Python than this one gets the first that is new enough: the command in
-VRAMFIT_MATRIX_PYTHON, or a python3.N on the PATH. The command may have words before the Python, as
-has `chroot /srv/trixie python3`; the checkout must be there under the same path. Without one the
-release is skipped, and that is said; one that was asked for by name is then an error.
+A release that needs a newer Python than this one gets one: `scripts/newer_python.py` says which.
+Where none can be found or made the release is skipped, and that is said; in CI, and for a release
+that was asked for, it is an error.
 """
 
 import argparse
@@ -17,43 +18,66 @@ import json
 import os
 import pathlib
 import re
-import shlex
 import subprocess
 import sys
 
 from environments import make_environment
+from newer_python import CannotMakeError, find_python, make_python
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".cache" / "matrix"
 OLDEST = (3, 11)
-NEWEST_LOOKED_FOR = 14
+NEWEST_PYTHON = "3.13"
 
 
 def main():
-    releases = [path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*")]
+    lists = (ROOT / "requirements").glob("jax-*.txt")
+    releases = sorted((path.stem.removeprefix("jax-") for path in lists), key=in_order)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("releases", nargs="*", metavar="RELEASE", help=", ".join(sorted(releases)))
-    asked_for = parser.parse_args().releases
+    parser.add_argument("releases", nargs="*", metavar="RELEASE", help=", ".join(releases))
+    parser.add_argument("--newest", action="store_true", help=f"the newest, {releases[-1]}")
+    parser.add_argument(
+        "--outdated", action="store_true", help="exit with 1 if there is a newer JAX"
+    )
+    arguments = parser.parse_args()
+    if arguments.outdated:
+        sys.exit(tell_whether_outdated(releases[-1]))
+    asked_for = arguments.releases + releases[-1:] * arguments.newest
     tried = []
-    for release in asked_for or sorted(releases):
+    for release in asked_for or releases:
         if release not in releases:
             parser.error(f"there is no requirements/jax-{release}.txt")
         needed = needed_python(release)
-        command = python_of_at_least(needed)
-        if command is not None:
-            folder, listed = PLACE / f"jax-{release}", list_of_packages(release)
-            python = make_environment(folder, listed, command, f"JAX {release}")
-            (folder / "command.json").write_text(json.dumps(python))
-            tried.append(release)
+        try:
+            command = find_python(needed) or make_python(needed)
+        except CannotMakeError as error:
+            told = f"JAX {release} needs Python {'.'.join(map(str, needed))} or newer: {error}"
+            if asked_for or os.environ.get("CI"):
+                sys.exit(f"matrix: {told}; name one in VRAMFIT_MATRIX_PYTHON")
+            print(f"matrix: skipped: {told} (CONTRIBUTING.md says how to get one)", flush=True)
             continue
-        wanted = ".".join(map(str, needed))
-        told = f"JAX {release} needs Python {wanted} or newer; name one in VRAMFIT_MATRIX_PYTHON"
-        if asked_for:
-            sys.exit(f"matrix: {told}")
-        print(f"matrix: skipped: {told} (CONTRIBUTING.md says how to get one)", flush=True)
-    wanted = " or ".join(f"[{release}" for release in tried)
+        folder = PLACE / f"jax-{release}"
+        python = make_environment(folder, list_of_packages(release), command, f"JAX {release}")
+        (folder / "command.json").write_text(json.dumps(python))
+        tried.append(release)
+    # Closed on the right, since 0.12.0 is also how 0.12.0.1 begins.
+    wanted = " or ".join(f"[{release}{end}" for release in tried for end in "-]")
     command = [sys.executable, "-m", "pytest", "-m", "matrix", "-k", wanted, "tests/test_matrix.py"]
     sys.exit(subprocess.run(command, cwd=ROOT).returncode)
+
+
+def in_order(release):
+    return [int(number) for number in release.split(".")]
+
+
+def tell_whether_outdated(listed):
+    """Say whether pip's index has a newer JAX than the newest list; return the exit code."""
+    found = newest_on_index()
+    if in_order(found) <= in_order(listed):
+        print(f"JAX {listed} is the newest on pip's index")
+        return 0
+    print(f"JAX {found} is on pip's index; the newest list is requirements/jax-{listed}.txt")
+    return 1
 
 
 def list_of_packages(release):
@@ -67,27 +91,15 @@ def needed_python(release):
     return (int(said[1]), int(said[2])) if said else OLDEST
 
 
-def python_of_at_least(needed):
-    """Return the command of a Python that is new enough, as a list of words; None without one."""
-    named = shlex.split(os.environ.get("VRAMFIT_MATRIX_PYTHON", ""))
-    if named and version(named) is None:
-        sys.exit(f"matrix: VRAMFIT_MATRIX_PYTHON: `{shlex.join(named)}` is no Python that starts")
-    on_path = ([f"python3.{minor}"] for minor in range(needed[1], NEWEST_LOOKED_FOR + 1))
-    for command in ([sys.executable], named, *on_path):
-        found = version(command) if command else None
-        if found is not None and found >= needed:
-            return command
-    return None
-
-
-def version(command):
-    """Return the version of a Python, as two numbers; None when it does not start."""
-    ask = "import sys; print(*sys.version_info[:2])"
-    try:
-        answer = subprocess.run([*command, "-c", ask], capture_output=True, text=True)
-        return tuple(map(int, answer.stdout.split())) if answer.returncode == 0 else None
-    except (OSError, ValueError):
-        return None
+def newest_on_index():
+    """Return the newest JAX of pip's index, with the newest Python that is tried here."""
+    command = [sys.executable, "-m", "pip", "index", "versions", "jax", "--only-binary=:all:"]
+    command += ["--disable-pip-version-check", "--python-version", NEWEST_PYTHON]
+    answer = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    found = re.match(r"jax \((\S+)\)", answer.stdout)
+    if found is None:
+        sys.exit("matrix: pip's index does not say which releases of JAX there are")
+    return found[1]
 
 
 if __name__ == "__main__":
