@@ -58,7 +58,7 @@ def normalize(x, scale):
 
 
 def block(heads, sharding, x, layer):
-    # Without it the compiler divides activations as the weights, and each GPU has those of all hosts.
+    # Without it the compiler divides activations as the weights: each GPU has those of all hosts.
     x = jax.lax.with_sharding_constraint(x, sharding)
     layer = jax.tree.map(lambda leaf: leaf.astype(x.dtype), layer)
     batch, length, width = x.shape
