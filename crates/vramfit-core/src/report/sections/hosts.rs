@@ -105,7 +105,10 @@ fn note(hosts: &HostsSummary) -> String {
     };
     if !hosts.not_run.is_empty() {
         let numbers = number_ranges(&hosts.not_run);
-        note += &format!("hosts {numbers} were not run (`--host`); ");
+        note += &match hosts.not_run.len() {
+            1 => format!("host {numbers} was not run (`--host`); "),
+            _ => format!("hosts {numbers} were not run (`--host`); "),
+        };
     }
     note.extend(hosts.runs.iter().filter_map(own_programs));
     note + &format!(
