@@ -46,7 +46,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 }
 
 /// Describes a mismatch in a clause.
-pub(super) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
+pub(in crate::report) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
     let (one, other) = mismatch.hosts;
     let does = |program: &Option<String>| match program {
         Some(program) => format!("executes `{program}`"),
