@@ -1,9 +1,10 @@
 """Records how XLA's BFC allocator extends a partitioned pool, by calling the one in a CUDA plugin.
 
-The plugin of JAX 0.12.0.1 contains the code that grows such a pool, though its client never turns it on (see
-`docs/concepts/allocators.md`). The allocator is driven here over a fake device that grants what is asked for while
-it has memory, at the end of what it granted before, in units of 2 MiB: what XLA's own device memory does in a
-reserved range of addresses. No GPU is needed, but `nm`.
+The plugin of JAX 0.12.0.1 contains the code that grows such a pool, though its client never turns
+it on (see `docs/concepts/allocators.md`). The allocator is driven here over a fake device that
+grants what is asked for while it has memory, at the end of what it granted before, in units of
+2 MiB: what XLA's own device memory does in a reserved range of addresses. No GPU is needed, but
+`nm`.
 
     python scripts/record_growth.py PLUGIN.so fixtures/bfc-growth
 """
@@ -39,7 +40,7 @@ class Plugin:
         listed = subprocess.run(["nm", "-C", path], capture_output=True, text=True, check=True)
         addresses = {}
         for line in listed.stdout.splitlines():
-            address, kind, name = (line.split(" ", 2) + ["", ""])[:3]
+            address, kind, name = [*line.split(" ", 2), "", ""][:3]
             if kind in ("t", "T"):
                 addresses.setdefault(name, int(address, 16))
         begin = here - addresses["GetPjrtApi"]
@@ -99,10 +100,11 @@ class Pool:
         self.device = Device(limit, free_bytes, told)
         self.object = ctypes.create_string_buffer(4096)
         # `BFCAllocator::Options`: allow_growth, allow_retry_on_failure, garbage_collection,
-        # fragmentation_fraction, enable_spatial_partitioning, initial_region_bytes, and for each end the
-        # order of equal holes (1: descending), and the split of holes and of the gap (1: exact), as in
-        # `CreateBFCAllocator` of the same plugin.
-        options = struct.pack("<3?5xd?7xQ6i", True, False, False, 0.0, True, start, 0, 1, 1, 1, 0, 0)
+        # fragmentation_fraction, enable_spatial_partitioning, initial_region_bytes, and for each end
+        # the order of equal holes (1: descending), and the split of holes and of the gap (1:
+        # exact), as in `CreateBFCAllocator` of the same plugin.
+        ends = (0, 1, 1, 1, 0, 0)
+        options = struct.pack("<3?5xd?7xQ6i", True, False, False, 0.0, True, start, *ends)
         # A short `std::string` holds its text itself.
         name = b"GPU_0_bfc"
         self.name = ctypes.create_string_buffer(struct.pack("<QQ16s", 0, len(name), name), 32)
@@ -113,9 +115,9 @@ class Pool:
         pointer = ctypes.c_void_p
         create = plugin.function("create", None, *[pointer] * 2, ctypes.c_size_t, *[pointer] * 2)
         create(self.object, ctypes.byref(owner), limit, self.name, self.options)
-        self.allocate_raw = plugin.function(
-            "allocate", pointer, pointer, *[ctypes.c_size_t] * 2, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint8
-        )
+        size, flag = ctypes.c_size_t, ctypes.c_bool
+        arguments = [pointer, size, size, flag, ctypes.c_uint64, ctypes.c_uint8]
+        self.allocate_raw = plugin.function("allocate", pointer, *arguments)
         self.free_raw = plugin.function("free", None, pointer, pointer)
         self.read_stats = plugin.function("stats", None, pointer, pointer)
         self.live = {}
@@ -132,8 +134,7 @@ class Pool:
         self.free_raw(self.object, self.live.pop(number))
 
     def stats(self):
-        """Tells num_allocs, bytes_in_use and its peak, largest_alloc_size, bytes_limit, largest_free_block_bytes,
-        pool_bytes and its peak."""
+        """Tell the statistics, in the order that `fixtures/README.md` lists."""
         words = (ctypes.c_int64 * 64)()
         self.read_stats(words, self.object)
         chosen = [words[index] for index in (0, 1, 2, 3, 4, 11, 12, 14)]
@@ -151,7 +152,11 @@ def play(pool, seed, operations, largest, collective):
             size = chance.randrange(1, largest)
             live += [number] if pool.allocate(number, LOWER, size, GRANULARITY) else []
         else:
-            size = int(largest ** chance.random()) if chance.random() < 0.5 else chance.randrange(1, largest)
+            size = (
+                int(largest ** chance.random())
+                if chance.random() < 0.5
+                else chance.randrange(1, largest)
+            )
             alignment = chance.choice([256, 256, 256, 4096, 65536])
             live += [number] if pool.allocate(number, UPPER, size, alignment) else []
         if number % 50 == 49:
@@ -159,7 +164,8 @@ def play(pool, seed, operations, largest, collective):
     pool.stats()
 
 
-# Start, limit and free memory in MiB; the seed; operations; the largest request; the share of collective memory.
+# Start, limit and free memory in MiB; the seed; operations; the largest request; the share of
+# collective memory.
 SCENARIOS = {
     "default_memory_only": (32, 256, 4096, 1, 1500, 24 * MIB, 0.0),
     "both_ends": (64, 256, 4096, 2, 1500, 16 * MIB, 0.3),

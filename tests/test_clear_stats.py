@@ -1,6 +1,7 @@
 """`PJRT_Device_ClearMemoryStats`, which JAX has no Python function for, called through the C API.
 
-A second client in the same process has the same virtual GPUs, so JAX's own statistics show what it did.
+A second client in the same process has the same virtual GPUs, so JAX's own statistics show what it
+did.
 """
 
 import os
@@ -17,7 +18,11 @@ class Create(Args):
     _fields_ = [(f"f{index}", ctypes.c_void_p) for index in range(9)]
 
 class Devices(Args):
-    _fields_ = [("client", ctypes.c_void_p), ("devices", ctypes.POINTER(ctypes.c_void_p)), ("count", ctypes.c_size_t)]
+    _fields_ = [
+        ("client", ctypes.c_void_p),
+        ("devices", ctypes.POINTER(ctypes.c_void_p)),
+        ("count", ctypes.c_size_t),
+    ]
 
 class Clear(Args):
     _fields_ = [("device", ctypes.c_void_p)]
