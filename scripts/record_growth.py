@@ -100,8 +100,8 @@ class Pool:
         self.device = Device(limit, free_bytes, told)
         self.object = ctypes.create_string_buffer(4096)
         # `BFCAllocator::Options`: allow_growth, allow_retry_on_failure, garbage_collection,
-        # fragmentation_fraction, enable_spatial_partitioning, initial_region_bytes, and for each end
-        # the order of equal holes (1: descending), and the split of holes and of the gap (1:
+        # fragmentation_fraction, enable_spatial_partitioning, initial_region_bytes; for each end
+        # the order of equal holes (1: descending) and the split of holes and of the gap (1:
         # exact), as in `CreateBFCAllocator` of the same plugin.
         ends = (0, 1, 1, 1, 0, 0)
         options = struct.pack("<3?5xd?7xQ6i", True, False, False, 0.0, True, start, *ends)
