@@ -19,6 +19,7 @@
 //! | `scratch.rs` | scratch memory of library routines |
 //! | `hosts/` | the hosts of a program that runs on many together |
 //! | `other_processes.rs` | what other processes hold of the GPUs |
+//! | `partitions.rs` | what several devices have copies of, and which exchange data |
 //! | `step_search.rs` | which program is the training step |
 
 mod analyzer;
@@ -38,6 +39,7 @@ mod layout;
 mod leaks;
 mod load;
 mod other_processes;
+mod partitions;
 mod programs;
 mod running_minimum;
 mod scratch;
@@ -63,6 +65,7 @@ pub use load::{
     trace_files,
 };
 pub use other_processes::{NoContextSummary, OtherProcessesSummary};
+pub use partitions::ReplicatedArgument;
 pub use programs::Evidence;
 pub use scratch::{ScratchNeedSummary, ScratchShortage, ScratchSummary};
 pub use series::{

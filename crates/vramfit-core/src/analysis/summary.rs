@@ -12,6 +12,7 @@ use super::device_summary::{
 };
 use super::hosts::HostsSummary;
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
+use super::partitions::ReplicatedArgument;
 use super::programs::Evidence;
 use super::scratch::ScratchSummary;
 use super::series::{CompilationSummary, LeakSummary};
@@ -68,6 +69,8 @@ pub struct RunSummary {
     /// All processes of the run that used the GPU, where there are several; this one is among them. Put in by
     /// whoever has all files ([`RunSummary::as_process`]).
     pub processes: Vec<ProcessSummary>,
+    /// In how many communicators of NCCL each device is, by the collectives of all programs.
+    pub communicators: u64,
     /// All hosts that run the program together, where several were run; this is one of them. Put in by
     /// [`super::hosts::summarize_hosts`].
     pub hosts: Option<HostsSummary>,
@@ -121,6 +124,8 @@ pub struct ProgramMemorySummary {
     pub memory: ProgramMemory,
     /// Its outputs that nothing in the run has read, the largest first.
     pub unread_outputs: Vec<UnreadOutput>,
+    /// Its state of which several devices have the same part, the largest first.
+    pub replicated: Vec<ReplicatedArgument>,
 }
 
 /// How many refused requests an [`RunSummary`] keeps. A loop that tries until it fits makes many.

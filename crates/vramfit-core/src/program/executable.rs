@@ -4,12 +4,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use prost::Message;
 
+use super::collectives::{DeviceGroups, device_groups};
 use super::container;
 use super::options::CompileOptions;
 use super::outputs::OutputFinder;
 use super::scratch::{self, ScratchNeed};
 use super::shape::{ElementType, MemorySpace, Shape};
-use super::sharding::has_collectives;
 use super::wire::{
     BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
     HloModuleProto, HloModuleProtoWithConfig, OpShardingProto, ProgramShapeProto,
@@ -34,8 +34,8 @@ pub struct Program {
     pub parameter_shardings: Vec<Vec<u8>>,
     /// Serialized `OpSharding` of each output, empty when the module has none.
     pub output_shardings: Vec<Vec<u8>>,
-    /// Whether its devices exchange data while it runs.
-    pub has_collectives: bool,
+    /// The different ways in which its devices are grouped to exchange data; empty where they exchange none.
+    pub device_groups: Vec<DeviceGroups>,
     /// Which outputs reuse the memory of which parameters.
     pub aliases: Vec<Alias>,
     /// XLA's buffer allocations, in index order: that is the order an execution allocates in.
@@ -130,7 +130,7 @@ impl Program {
         };
         let is_tuple = program.set_shapes(&shape);
         program.set_shardings(&module);
-        program.has_collectives = has_collectives(&module);
+        program.device_groups = device_groups(&module, program.options.devices.len());
         program.set_aliases(&module, is_tuple);
         let allocations = match (
             &executable.buffer_allocations,

@@ -14,11 +14,13 @@
 //! | `outputs` | where the outputs lie, for releases that do not say it |
 //! | `workspace` | scratch memory of cuBLAS and other libraries that is in the plan |
 //! | `scratch` | scratch memory of cuFFT, cuSOLVER and other libraries that is not |
+//! | `collectives` | which devices exchange data |
 //! | [`cost`] | how long the program takes, by XLA's cost model and by what the GPU does at most |
 //! | `executable` | from serialized bytes to a [`Program`] |
 //! | `texts` | each different text once |
 //! | [`memory`] | where the memory of a program goes: owners, lines, the fullest moment |
 
+mod collectives;
 mod container;
 pub mod cost;
 mod executable;
@@ -32,6 +34,7 @@ mod texts;
 pub mod wire;
 mod workspace;
 
+pub use collectives::DeviceGroups;
 pub use cost::ProgramTime;
 pub use executable::{Alias, BufferAllocation, BufferClass, Program, executable_and_options};
 pub use memory::ProgramMemory;

@@ -3,7 +3,6 @@
 use prost::Message;
 
 use super::Program;
-use super::wire::HloModuleProto;
 
 /// An `OpSharding`, as far as it says how many devices have the same part.
 #[derive(Clone, PartialEq, Message)]
@@ -29,25 +28,6 @@ impl Program {
         let shardings = self.parameter_shardings.iter();
         shardings.map(|bytes| copies(bytes, devices)).collect()
     }
-}
-
-/// Beginnings of the opcodes of collectives; asynchronous ones end with `-start`.
-const COLLECTIVES: [&str; 8] = [
-    "all-gather",
-    "all-reduce",
-    "all-to-all",
-    "collective-broadcast",
-    "collective-permute",
-    "ragged-all-to-all",
-    "reduce-scatter",
-    "send",
-];
-
-/// Says whether devices of a module exchange data.
-pub(super) fn has_collectives(module: &HloModuleProto) -> bool {
-    let is_collective = |opcode: &str| COLLECTIVES.iter().any(|name| opcode.starts_with(name));
-    let mut instructions = module.computations.iter().flat_map(|it| &it.instructions);
-    instructions.any(|instruction| is_collective(&instruction.opcode))
 }
 
 /// Returns how many of the devices have the same part of an array, by its serialized `OpSharding`.

@@ -1,9 +1,10 @@
 //! The report of a dry run.
 
 use super::sections::{
-    address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, compilations,
-    compiler_warnings, conditions, devices, failure, headline, hosts, leaks, library_scratch,
-    overview, owners, placeholders, processes, programs, settings, step_time, timeline,
+    address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, collectives,
+    compilations, compiler_warnings, conditions, devices, failure, headline, hosts, leaks,
+    library_scratch, overview, owners, placeholders, processes, programs, settings, step_time,
+    timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::RunSummary;
@@ -31,6 +32,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
     let details = [
         overview::details(summary),
         step_time::section(summary),
+        collectives::section(summary),
         library_scratch::section(summary),
         settings::section(summary),
         compiler_warnings::section(summary),

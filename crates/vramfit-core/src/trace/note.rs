@@ -87,8 +87,11 @@ pub struct PartitionedProgram {
     pub hosts: Vec<u32>,
     /// Its devices on all hosts.
     pub devices: u32,
-    /// Whether its devices exchange data while it runs.
+    /// Whether devices of different hosts exchange data while it runs.
     pub communicates: bool,
+    /// For each way in which its devices are grouped to exchange data, a number that is equal for equal groups, also
+    /// of other programs.
+    pub communicators: Vec<u64>,
     /// How many devices have the same part of each parameter; empty where that is not known.
     pub copies: Vec<u32>,
 }

@@ -2,6 +2,7 @@
 //! [`executable`].
 
 use std::ffi::{c_char, c_int};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -88,14 +89,9 @@ impl LoadedExecutable {
         };
         session.record(&event);
         if options.devices.len() > 1 {
-            session.note(&Note::PartitionedProgram(PartitionedProgram {
-                program: compiled.number,
-                fingerprint: compiled.info.fingerprint.clone(),
-                hosts: client.hosts_of(&options.devices),
-                devices: options.devices.len() as u32,
-                communicates: compiled.program.has_collectives,
-                copies: compiled.program.parameter_copies(),
-            }));
+            session.note(&Note::PartitionedProgram(describe_partitions(
+                client, &compiled,
+            )));
         }
         session.record_memory(compiled.number, &compiled.memory);
         session.record_time(compiled.number, compiled.time.as_ref());
@@ -164,6 +160,28 @@ impl LoadedExecutable {
 
     pub(crate) fn is_deleted(&self) -> bool {
         self.deleted.load(Ordering::Relaxed)
+    }
+}
+
+/// Describes on which devices a program runs, and which of them exchange data.
+fn describe_partitions(client: &Client, compiled: &CompiledProgram) -> PartitionedProgram {
+    let program = &compiled.program;
+    let groups = program.device_groups.iter();
+    let groups: Vec<_> = groups.map(|groups| program.device_ids(groups)).collect();
+    let crosses_hosts = |group: &Vec<i64>| client.hosts_of(group).len() > 1;
+    let hash = |groups: &Vec<Vec<i64>>| {
+        let mut hasher = DefaultHasher::new();
+        groups.hash(&mut hasher);
+        hasher.finish()
+    };
+    PartitionedProgram {
+        program: compiled.number,
+        fingerprint: compiled.info.fingerprint.clone(),
+        hosts: client.hosts_of(&program.options.devices),
+        devices: program.options.devices.len() as u32,
+        communicates: groups.iter().flatten().any(crosses_hosts),
+        communicators: groups.iter().map(hash).collect(),
+        copies: program.parameter_copies(),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::analysis::compilations::repeated;
 use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::other_processes::OtherProcessesSummary;
+use crate::analysis::partitions::{count_communicators, replicated_arguments};
 use crate::analysis::series::{LeakSummary, TimelinePoint};
 use crate::analysis::summary::{
     AbortInfo, AllocationFailure, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
@@ -169,6 +170,7 @@ impl TraceAnalyzer {
             others_at_failure: self.others_at_denial(),
             fits_alone: None,
             processes: Vec::new(),
+            communicators: count_communicators(source.notes()),
             hosts: None,
             last_unknown_read: self.unknown_reads.last().map(text),
             callbacks: self.callbacks.summary(&text),
@@ -186,6 +188,11 @@ impl TraceAnalyzer {
                 Some(ProgramMemorySummary {
                     program: index_of(entry)?,
                     unread_outputs: self.output_uses.unread(entry, &memory, &self.sites),
+                    replicated: replicated_arguments(
+                        source.notes(),
+                        self.programs.entries()[entry].program,
+                        &memory,
+                    ),
                     memory,
                 })
             }),

@@ -103,6 +103,8 @@ pub struct Buffer {
     pub rematerialized: bool,
     /// Whether a loop writes one slice of it in each round, as `jax.lax.scan` does.
     pub stacked: bool,
+    /// Whether a collective makes it.
+    pub collective: bool,
 }
 
 /// A line of Python that led to an operation.

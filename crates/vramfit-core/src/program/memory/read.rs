@@ -15,6 +15,7 @@ use super::phase;
 use super::value::{producer_of_output, rank_producer, shape, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
 use crate::error::{Error, Result};
+use crate::program::collectives::is_collective;
 use crate::program::wire::{
     AssignedProto, BufferAllocationProto, BufferAssignmentProto, HeapSimulatorTrace,
     HloModuleProto, HloProto, LogicalBufferProto,
@@ -252,6 +253,7 @@ impl<'a> Reader<'a> {
             buffer.frame = self.frames.of(&self.index, at);
         }
         buffer.phase = self.index.phase(at);
+        buffer.collective = is_collective(instruction);
         buffer.rematerialized = phase::is_rematerialized(&instruction.name, operation);
     }
 

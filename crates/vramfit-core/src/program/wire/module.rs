@@ -104,8 +104,46 @@ pub struct HloInstructionProto {
     pub called_computation_ids: Vec<i64>,
     #[prost(bytes = "vec", tag = "43")]
     pub backend_config: Vec<u8>,
+    /// Of collectives, up to JAX 0.5.
+    #[prost(message, repeated, tag = "49")]
+    pub replica_groups: Vec<ReplicaGroup>,
     #[prost(message, optional, tag = "51")]
     pub precision_config: Option<PrecisionConfig>,
+    /// Of collectives.
+    #[prost(message, optional, tag = "87")]
+    pub collective_device_list: Option<CollectiveDeviceList>,
+    /// The same in short, where it is not in the list.
+    #[prost(message, optional, tag = "92")]
+    pub iota_collective_device_list: Option<IotaReplicaGroupList>,
+}
+
+/// Devices that exchange data.
+#[derive(Clone, PartialEq, Message)]
+pub struct ReplicaGroup {
+    #[prost(int64, repeated, tag = "1")]
+    pub replica_ids: Vec<i64>,
+}
+
+/// The groups of a collective, one by one or in short.
+#[derive(Clone, PartialEq, Message)]
+pub struct CollectiveDeviceList {
+    #[prost(message, repeated, tag = "1")]
+    pub replica_groups: Vec<ReplicaGroup>,
+    #[prost(message, optional, tag = "2")]
+    pub iota_replica_group_list: Option<IotaReplicaGroupList>,
+}
+
+/// `IotaReplicaGroupListProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct IotaReplicaGroupList {
+    #[prost(int64, tag = "1")]
+    pub groups: i64,
+    #[prost(int64, tag = "2")]
+    pub devices_per_group: i64,
+    #[prost(int64, repeated, tag = "3")]
+    pub reshape_dims: Vec<i64>,
+    #[prost(int32, repeated, tag = "4")]
+    pub transpose_perm: Vec<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -80,6 +80,8 @@ fn programs(summary: &RunSummary) -> Value {
     json!({
         "step": summary.step().map(|step| &step.name),
         "step_evidence": summary.step_evidence,
+        "replicated": summary.program_memory.as_ref().map_or(&[][..], |program| &program.replicated),
+        "communicators": summary.communicators,
         "step_search": summary.step_search,
         "plan": summary.plan(),
         "owners": owners(summary.attribution.as_ref()),

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use crate::analysis::{Attribution, EntryKind, RunSummary, UnreadOutput};
+use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary, UnreadOutput};
 use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
@@ -41,6 +41,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         found.extend(donation(memory));
         found.extend(unused_donation(memory));
         found.extend(unread_outputs(&program.unread_outputs));
+        found.extend(replication(&program.replicated));
         found.extend(activations(memory));
         found.extend(precision(memory, &summary.header.gpu));
         found.extend(smaller_batch(memory, summary));
@@ -104,6 +105,30 @@ fn unread_outputs(outputs: &[UnreadOutput]) -> Option<Advice> {
         text: format!(
             "do not return what the program does not use: in this run {which}, {}",
             Bytes(bytes)
+        ),
+    })
+}
+
+/// State that several GPUs have whole, and could divide.
+fn replication(arguments: &[ReplicatedArgument]) -> Option<Advice> {
+    let largest = arguments.first()?;
+    let bytes = arguments.iter().map(|argument| argument.bytes).sum();
+    let saved = arguments
+        .iter()
+        .map(ReplicatedArgument::divisible_bytes)
+        .sum();
+    let more = match arguments.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(Advice {
+        bytes,
+        saved_bytes: Some(saved),
+        text: format!(
+            "shard state that is replicated: {} on each GPU are the same on {} of them (`{}`{more})",
+            Bytes(bytes),
+            largest.copies,
+            largest.path
         ),
     })
 }

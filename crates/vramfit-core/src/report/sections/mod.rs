@@ -8,6 +8,7 @@ pub(super) mod autotuning;
 pub(super) mod buffer_lifetimes;
 pub(super) mod cause;
 pub(super) mod caveats;
+pub(super) mod collectives;
 pub(super) mod compilations;
 pub(super) mod compiler_warnings;
 pub(super) mod conditions;
