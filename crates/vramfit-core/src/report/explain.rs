@@ -62,11 +62,15 @@ fn evidence(title: &str, evidence: &[Evidence]) -> Option<Section> {
             .source
             .as_ref()
             .map_or(String::new(), |source| format!("{source}:"));
+        let process = line
+            .process
+            .as_ref()
+            .map_or(String::new(), |process| format!(" [{process}]"));
         let mut text: String = line.text.chars().take(MAX_QUOTE_CHARACTERS).collect();
         if text.len() < line.text.len() {
             text.push_str(" ...");
         }
-        format!("{source}{}: {text}", line.line)
+        format!("{source}{}{process}: {text}", line.line)
     });
     Section::list(title, lines.collect())
 }

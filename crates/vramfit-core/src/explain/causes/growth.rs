@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
 use crate::explain::message::{Message, StatName};
 
@@ -98,11 +98,6 @@ fn after_many_steps(facts: &Facts<'_>) -> Option<Cause> {
         .filter(|it| !it.is_empty())
         .collect();
     let first = facts.log.steps.first.clone();
-    let first = first.map(|(line, text)| Evidence {
-        source: None,
-        line,
-        text,
-    });
     let evidence = first
         .into_iter()
         .chain(facts.quote_request().into_iter().take(1));

@@ -9,7 +9,7 @@ mod fragmentation;
 mod growth;
 mod host_memory;
 mod memory_taken_later;
-mod not_memory;
+pub(super) mod not_memory;
 mod outside_pool;
 mod pool_not_obtained;
 mod pool_too_small;
@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 
 use super::cause::{Cause, CauseId};
 use super::facts::Facts;
-use super::message::{DriverCall, Message};
+use super::message::{DriverCall, Message, Reason};
 
 /// Finds the causes, the likeliest first; of equally likely ones the most specific.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Cause> {
@@ -57,7 +57,7 @@ fn is_gpu_memory_failure(message: &Message) -> bool {
         | Message::BudgetRefusal { .. }
         | Message::DriverOutOfMemory { .. } => true,
         Message::DriverRefusal { pinned_host, .. } => !pinned_host,
-        Message::Library { out_of_memory, .. } => *out_of_memory,
+        Message::Library { reason, .. } => *reason == Reason::Memory,
         _ => false,
     }
 }
