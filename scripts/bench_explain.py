@@ -47,8 +47,8 @@ def main():
             show("grep -c", rival)
 
 
-# A process that is started inherits the peak of the one that starts it, so that one is small. What the
-# command prints goes into the pipe of standard error: `grep` stops early if it goes into /dev/null.
+# A process that is started inherits the peak of the one that starts it, so that one is small. What
+# the command prints goes into a pipe: `grep` stops early where it goes into /dev/null.
 MEASURE = """
 import os, sys, time
 began = time.monotonic()

@@ -24,8 +24,7 @@ fuzz_target!(|log: &[u8]| {
     for piece in log.chunks(7) {
         pieces.push(piece);
     }
-    let again = explain(&pieces.finish(), &ExplainOptions::default());
-    assert_eq!(Report::from_explanation(&again).to_json(), report.to_json());
+    assert!(explain(&pieces.finish(), &ExplainOptions::default()) == explanation);
 
     // The map of a pool in binary form is recognized by its first bytes, which anything may begin with.
     if let Some(map) = Log::from_memory_dump(log, String::new()) {

@@ -62,7 +62,7 @@ pub struct ExplainOptions {
 }
 
 /// What a log is explained by.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
     /// The causes, the likeliest first; none where nothing in the log was recognized.
     pub causes: Vec<Cause>,

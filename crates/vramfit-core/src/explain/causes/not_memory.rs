@@ -117,8 +117,10 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
             "no request for memory failed in this log".to_owned(),
         ),
     };
-    // A library that failed is judged by what is known of memory.
-    let doubt = !others.is_empty();
+    // A library that failed is judged by what is known of memory. Settings are in logs of all kinds.
+    let doubt = others
+        .iter()
+        .any(|cause| cause.id != CauseId::WrongSetting || cause.confidence > Confidence::Possible);
     let confidence = if doubt {
         Confidence::Possible
     } else {

@@ -117,6 +117,8 @@ fn names_memory(text: &[u8]) -> bool {
         "outofmemory",
         "memoryallocation",
         "alloc_failed",
+        // The number of ROCm's error before it was printed by name.
+        "hiperror_t(1002)",
     ]
     .iter()
     .any(|words| contains(text, words))
