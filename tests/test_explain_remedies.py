@@ -80,6 +80,14 @@ def failed(tmp_path_factory):
     return command, device, log, trace
 
 
+def recompute(folder, command):
+    """Return a plan that recomputes activations, with the pool as it is."""
+    plan = folder / "plan.toml"
+    done = vramfit("plan", "--gpu", "t4", "--try", "remat", "--out", plan, *command)
+    assert done.returncode == 0, done.stderr
+    return plan
+
+
 @pytest.mark.timeout(600)
 def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path):
     command, before, log, _ = failed
@@ -94,9 +102,7 @@ def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path):
     # The peak of the program as it is, in a pool that is large enough.
     whole, fits, _ = dryrun("--fraction", 0.92, *command)
     assert fits
-    plan = tmp_path / "plan.toml"
-    done = vramfit("plan", "--gpu", "t4", "--out", plan, *command)
-    assert done.returncode == 0, done.stderr
+    plan = recompute(tmp_path, command)
     planned, fits, _ = dryrun("--plan", plan, *command)
     assert fits == (found["plan"]["outcome"] == "it fits")
     assert_stated(found["plan"], whole["peak_bytes"] - planned["peak_bytes"], "dryrun")
@@ -112,8 +118,7 @@ def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path):
 @pytest.mark.timeout(600)
 def test_a_plan_is_worth_what_a_dry_run_with_it_shows(failed, tmp_path):
     command, _, log, _ = failed
-    plan = tmp_path / "plan.toml"
-    assert vramfit("plan", "--gpu", "t4", "--out", plan, *command).returncode == 0
+    plan = recompute(tmp_path, command)
     found = remedies("--with", plan, *command, log=log)
     whole, _, _ = dryrun("--fraction", 0.92, *command)
     planned, _, _ = dryrun("--plan", plan, *command)

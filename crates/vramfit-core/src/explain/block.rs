@@ -10,8 +10,9 @@ use super::line_prefix::{self, LinePrefix};
 use super::normal::{append_normalized, raw_position};
 use super::quote::{meaningful_start, printable};
 
-/// A longer line is cut into pieces, so that a log without line feeds takes no more memory.
-const MAX_PIECE_BYTES: usize = 64 << 10;
+/// A longer line is cut into pieces, so that a log without line feeds takes neither more memory nor more time:
+/// a place in a piece is searched for from its beginning.
+const MAX_PIECE_BYTES: usize = 8 << 10;
 
 /// What ends a piece of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +216,11 @@ impl Block {
                 .and_then(|_| line_prefix::writer_name(&self.raw[line.raw..])),
             text: printable(&raw[meaningful_start(&raw[..begin])..]),
         }
+    }
+
+    /// Returns the number of the line that a position of the normalized text is in.
+    pub(super) fn line_number(&self, at: usize) -> u64 {
+        self.lines[self.line_index(at)].number
     }
 
     /// Says whether only white space stands before a position in its line.

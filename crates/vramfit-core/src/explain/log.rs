@@ -154,7 +154,7 @@ impl Log {
                 return;
             }
             Message::OtherPhase => {
-                self.other_phase_line = block.place(at).line;
+                self.other_phase_line = block.line_number(at);
                 return;
             }
             Message::Dump(line) => return self.add_dump_line(line, block, at),

@@ -74,15 +74,62 @@ pub(super) fn escape_sequence(raw: &[u8]) -> usize {
 
 /// Returns where the byte is that becomes the `index`-th of the normalized form.
 pub(super) fn raw_position(raw: &[u8], index: usize) -> usize {
+    let skipped = match memchr2(0x1b, 0xc2, raw) {
+        // Without sequences of several bytes, whole chunks are counted instead of looked at.
+        None => skip_chunks(raw, index),
+        Some(_) => (0, 0),
+    };
+    let (from, kept) = skipped;
     let mut position = raw.len();
-    let mut left = index;
-    each_kept(raw, |at, _| {
+    let mut left = index - kept;
+    each_kept(&raw[from..], |at, _| {
         if left == 0 {
-            position = at;
+            position = from + at;
             return false;
         }
         left -= 1;
         true
     });
     position
+}
+
+/// Returns how many bytes may be skipped in search of the `index`-th kept one, and how many of them are kept.
+fn skip_chunks(raw: &[u8], index: usize) -> (usize, usize) {
+    const CHUNK_BYTES: usize = 64;
+    let mut skipped = 0;
+    let mut kept = 0;
+    for chunk in raw.chunks_exact(CHUNK_BYTES) {
+        let is_kept = |byte: &&u8| **byte > b' ' && **byte != 0x7f;
+        let count = chunk.iter().filter(is_kept).count();
+        if kept + count > index {
+            break;
+        }
+        kept += count;
+        skipped += CHUNK_BYTES;
+    }
+    (skipped, kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_found_with_and_without_chunks() {
+        let words = "some words, a\ttab and \x7f more; ".repeat(20);
+        for text in [
+            words.clone(),
+            format!("{words}\x1b[31mred\u{a0}text\x1b[0m {words}"),
+        ] {
+            let mut kept = Vec::new();
+            each_kept(text.as_bytes(), |at, _| {
+                kept.push(at);
+                true
+            });
+            for (index, at) in kept.iter().enumerate() {
+                assert_eq!(raw_position(text.as_bytes(), index), *at);
+            }
+            assert_eq!(raw_position(text.as_bytes(), kept.len()), text.len());
+        }
+    }
 }
