@@ -190,12 +190,12 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
         CauseId::NotMemory => vec![
             Remedy::new(
                 CHECK_INSTALLATION,
-                "where a library, the driver or a setting is at fault: check driver, libraries and JAX installation",
+                "check driver, libraries and JAX installation",
                 "vramfit doctor",
             ),
             Remedy::new(
                 EXPLAIN_ALL,
-                "where another process of the job failed first: explain the logs of all processes together",
+                "another process of the job failed first: explain the logs of all of them together",
                 "vramfit explain LOG...",
             ),
         ],
