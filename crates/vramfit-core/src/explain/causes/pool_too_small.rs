@@ -218,7 +218,7 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         .log
         .buffers
         .iter()
-        .max_by_key(|buffer| buffer.size.bytes);
+        .min_by_key(|buffer| std::cmp::Reverse(buffer.size.bytes));
     let need = facts.log.program_need();
     let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
     let only_dumped = facts.log.all(is_dump).next().is_some();
@@ -227,12 +227,17 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
     }
     let what = match (&need, largest) {
         (Some((_, need)), _) => format!("it takes {} in all", Bytes(need.total.bytes)),
-        (None, Some(buffer)) => format!(
-            "the largest of {} listed buffers has {} ({})",
-            facts.log.buffers.len(),
-            Bytes(buffer.size.bytes),
-            buffer.shape
-        ),
+        (None, Some(buffer)) => {
+            let shape = match buffer.shape.as_str() {
+                "" => String::new(),
+                shape => format!(" ({shape})"),
+            };
+            format!(
+                "the largest of {} listed buffers has {}{shape}",
+                facts.log.buffers.len(),
+                Bytes(buffer.size.bytes),
+            )
+        }
         (None, None) => return None,
     };
     let summary = format!("XLA lists the buffers of a program that found no memory: {what}");
