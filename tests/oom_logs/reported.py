@@ -15,6 +15,7 @@ def reported() -> list[OomLog]:
         *_kernels(),
         *_host(),
         *_settings(),
+        *_program(),
         *_tpu(),
         *_without_context(),
     ]
@@ -126,6 +127,17 @@ def _host() -> list[OomLog]:
             "host-memory/killed-after-text",
             [*plain("Writing the checkpoint."), *decisive("Killed")],
             "host-memory",
+        ),
+    ]
+
+
+def _program() -> list[OomLog]:
+    """Errors of the program itself: the code above the error ends in a word."""
+    return [
+        _other("division", traceback("ZeroDivisionError: division by zero", "rate = done / 0")),
+        _other(
+            "attribute",
+            traceback("AttributeError: 'dict' object has no attribute 'kernel'", "w = p.kernel"),
         ),
     ]
 

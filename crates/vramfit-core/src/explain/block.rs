@@ -223,10 +223,9 @@ impl Block {
         self.lines[self.line_index(at)].number
     }
 
-    /// Says whether only white space stands before a position in its line.
-    pub(super) fn begins_line(&self, at: usize) -> bool {
-        let index = self.line_index(at);
-        self.lines[index].text == at
+    /// Returns where the line begins that a position of the normalized text is in.
+    pub(super) fn line_start(&self, at: usize) -> usize {
+        self.lines[self.line_index(at)].text
     }
 
     /// Says whether a position is at the beginning of a word.

@@ -182,19 +182,24 @@ fn exception(at: &Match<'_>) -> Option<Message> {
     if name == 0 && !matched.ends_with(b"interrupt") {
         return None;
     }
-    let place = at.block.place(at.from - name);
-    let shown = at.block.original(at.from - name, at.to);
+    let whole = at.from - name;
+    // The line before may end in a word, or the line is wrapped inside of the class.
+    let in_line = at.block.line_start(at.from).max(whole);
+    let class = exception_class(at, in_line).or_else(|| exception_class(at, whole))?;
+    let subject = subject(&class, at.record());
+    Some(Message::Exception { class, subject })
+}
+
+/// Returns the class that begins at a position, where what stands there is one: a word in capitals.
+fn exception_class(at: &Match<'_>, from: usize) -> Option<String> {
+    let place = at.block.place(from);
+    let shown = at.block.original(from, at.to);
     let class = shown.trim_end_matches(':').rsplit('.').next()?.to_owned();
-    // A class of an exception is one word in capitals, and stands where its line begins.
-    let is_class = class.len() > matched.len().saturating_sub(1)
+    let is_class = class.len() > (at.to - at.from).saturating_sub(1)
         && class.starts_with(|letter: char| letter.is_ascii_uppercase())
         && class.chars().all(|letter| letter.is_ascii_alphanumeric());
     let is_class = is_class || class == "KeyboardInterrupt";
-    if !is_class || !place.text.starts_with(&shown) {
-        return None;
-    }
-    let subject = subject(&class, at.record());
-    Some(Message::Exception { class, subject })
+    (is_class && place.text.starts_with(&shown)).then_some(class)
 }
 
 /// Returns what an exception is about, by its class and its text.

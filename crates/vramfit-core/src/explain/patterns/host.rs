@@ -109,7 +109,7 @@ fn cpu_backend(at: &Match<'_>) -> Option<Message> {
 /// `line 31: 48110 Killed   python train.py` of a shell, or the word by itself, also behind a progress bar.
 fn killed(at: &Match<'_>) -> Option<Message> {
     let before = at.before(64);
-    let is_first = at.block.begins_line(at.from) || before.ends_with(b"]");
+    let is_first = at.block.line_start(at.from) == at.from || before.ends_with(b"]");
     let alone = is_first && at.block.place(at.from).text == "Killed";
     let number = before.iter().rev().take_while(|byte| byte.is_ascii_digit());
     let by_shell = number.count() > 1 && contains(before, "line");
