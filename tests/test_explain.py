@@ -175,7 +175,7 @@ def test_evidence_is_quoted_from_the_beginning_of_its_line():
         ),
         (
             b"E1125 08:01:02.500000 7007 pjrt_stream_executor_client.cc:3077] Execution of replica "
-            b"0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1048576 bytes.\n",
+            b"0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1048576 bytes.",
             "Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to "
             "allocate 1048576 bytes.",
         ),
