@@ -49,7 +49,7 @@ fn rising_statistics(facts: &Facts<'_>) -> Option<Cause> {
     let rises = series.count >= MIN_VALUES
         && series.falls * 4 <= series.rises
         && series.rises + 1 >= series.count / 2
-        && series.last > series.first + series.first / 4;
+        && series.last / 5 > series.first / 4;
     let summary = format!(
         "memory in use rose from {} to {} over {} printed values",
         Bytes(series.first),

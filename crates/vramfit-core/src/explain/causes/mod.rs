@@ -70,3 +70,28 @@ fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
 fn has(causes: &[Cause], id: CauseId) -> bool {
     causes.iter().any(|cause| cause.id == id)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::{ExplainOptions, LogScanner, explain};
+
+    /// Figures at the end of what 64 bits hold, which a damaged log may have.
+    #[test]
+    fn figures_may_be_as_large_as_numbers_can_be() {
+        const MOST: u64 = u64::MAX;
+        for text in [
+            "failed to allocate 5295t: out_of_memory\nout of memory while trying to allocate 10079p".to_owned(),
+            format!("bytes_in_use: {MOST}\n").repeat(5)
+                + "out of memory while trying to allocate 1.00GiB",
+            format!(
+                "Allocator (GPU_0_bfc) ran out of memory trying to allocate {MOST}\nStats:\nLimit: {MOST}\n\
+                 InUse: 0\n"
+            ),
+        ] {
+            let mut scanner = LogScanner::new("");
+            scanner.push(text.as_bytes());
+            let causes = explain(&scanner.finish(), &ExplainOptions::default()).causes;
+            assert!(!causes.is_empty(), "{text}");
+        }
+    }
+}

@@ -84,7 +84,7 @@ fn refused_pool(facts: &Facts<'_>) -> Option<Cause> {
         (ratio - BACKPEDAL_FACTOR).abs() <= BACKPEDAL_TOLERANCE
     });
     let request = facts.request();
-    let is_larger = request.is_some_and(|request| size.bytes > 2 * request.size.bytes.max(1));
+    let is_larger = request.is_some_and(|request| size.bytes / 2 > request.size.bytes);
     // With some steps done before, the pool was there: it is a growing pool that was refused.
     let at_start = first.steps_before == 0;
     let earlier = !facts.is_after_failure(first);

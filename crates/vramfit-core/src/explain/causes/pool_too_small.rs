@@ -39,7 +39,7 @@ fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
             .and_then(|stats| stats.in_use)
             .map_or(0, |size| size.tolerance),
     };
-    let is_certain = rounded > free_of_limit + in_use_tolerance;
+    let is_certain = rounded > free_of_limit.saturating_add(in_use_tolerance);
     // The pool is full; whether the program needs so much is another question where its use may have grown.
     let grew = others.iter().any(|cause| {
         matches!(cause.id, CauseId::Growth | CauseId::Recompilation)
