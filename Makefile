@@ -145,9 +145,11 @@ bench: setup ## Benchmarks of a release build, each beside its rival
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for a minute; needs cargo-fuzz and a nightly compiler
-	mkdir -p fuzz/corpus/program_memory fuzz/corpus/hdf5
+	mkdir -p fuzz/corpus/program_memory fuzz/corpus/hdf5 fuzz/corpus/explain
 	cp fixtures/memory/*.hlo.pb fuzz/corpus/program_memory/
 	cp fixtures/hdf5/*.h5 fuzz/corpus/hdf5/
+	cp docs/causes/*.md crates/vramfit/tests/cli/explain.in/*.log fuzz/corpus/explain/
+	cd tests && $(PYTHON) -m oom_logs ../fuzz/corpus/explain
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 		cargo +nightly fuzz run $$target -- -max_total_time=60; done
 

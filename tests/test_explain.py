@@ -144,3 +144,41 @@ def test_evidence_is_in_the_line_that_it_names():
             for cause in answer["causes"]:
                 for evidence in cause["evidence"]:
                     assert evidence["text"] in lines[evidence["line"] - 1]
+
+
+def test_advice_suits_an_error_that_is_not_about_memory():
+    advised = {}
+    for log in SCENARIOS:
+        if log.name.startswith("not-memory/"):
+            _, answer = explain(log.text)
+            ids = [remedy["id"] for remedy in answer["remedies"]]
+            advised[log.name.removeprefix("not-memory/")] = (
+                ids,
+                answer["causes"][0]["next_command"],
+            )
+    doctor = (["check-installation"], "vramfit doctor")
+    for name in ("cudnn-0.6", "outdated-library-0.7", "toolchain-0.3", "other-gpu"):
+        assert advised[name] == doctor, name
+    for name in ("division", "attribute", "missing-key", "shapes", "deleted-array"):
+        assert advised[name] == ([], None), name
+
+
+def test_evidence_is_quoted_from_the_beginning_of_its_line():
+    for text, quoted in (
+        (
+            b"  rate = done / 0\nZeroDivisionError: division by zero\n",
+            "ZeroDivisionError: division by zero",
+        ),
+        (
+            b"RuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64.00GiB.\n",
+            "RuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64.00GiB.",
+        ),
+        (
+            b"E1125 08:01:02.500000 7007 pjrt_stream_executor_client.cc:3077] Execution of replica "
+            b"0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1048576 bytes.",
+            "Execution of replica 0 failed: RESOURCE_EXHAUSTED: Out of memory while trying to "
+            "allocate 1048576 bytes.",
+        ),
+    ):
+        _, answer = explain(text)
+        assert answer["causes"][0]["evidence"][0]["text"] == quoted

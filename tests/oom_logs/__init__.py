@@ -7,7 +7,7 @@ figures are made up; the words are those of the JAX releases that the names ment
 
 from __future__ import annotations
 
-from . import beside, driver, other, pool, slow
+from . import beside, driver, other, pool, reported, slow
 from .disguise import cut, disguise
 from .elsewhere import visible_error_elsewhere
 from .log import CAUSES, OomLog
@@ -33,5 +33,6 @@ def scenarios() -> list[OomLog]:
         other.tpu,
         other.not_memory,
         other.nothing,
+        reported.reported,
     ]
     return [log for group in groups for log in group()]

@@ -5,22 +5,14 @@
 
 use memchr::memchr2;
 
+use super::cause::Evidence;
 use super::line_prefix::{self, LinePrefix};
+use super::normal::{append_normalized, raw_position};
+use super::quote::{meaningful_start, printable};
 
-/// What replaces each byte; 0 where it is left out.
-const NORMALIZED: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = b'!' as usize;
-    while byte < 256 {
-        table[byte] = (byte as u8).to_ascii_lowercase();
-        byte += 1;
-    }
-    table[0x7f] = 0;
-    table
-};
-
-/// A longer line is cut into pieces, so that a log without line feeds takes no more memory.
-const MAX_PIECE_BYTES: usize = 64 << 10;
+/// A longer line is cut into pieces, so that a log without line feeds takes neither more memory nor more time:
+/// a place in a piece is searched for from its beginning.
+const MAX_PIECE_BYTES: usize = 8 << 10;
 
 /// What ends a piece of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +59,21 @@ pub(super) struct Place {
     pub(super) line: u64,
     /// Which process wrote it, where a prefix says so.
     pub(super) writer: Option<u64>,
-    /// The line from there on, as it is in the log.
+    /// The name of that process; only of a quotation.
+    pub(super) writer_name: Option<String>,
+    /// The line from there on, as it is in the log; of a quotation, from its meaningful beginning on.
     pub(super) text: String,
+}
+
+impl From<&Place> for Evidence {
+    fn from(place: &Place) -> Self {
+        Evidence {
+            source: None,
+            line: place.line,
+            process: place.writer_name.clone(),
+            text: place.text.clone(),
+        }
+    }
 }
 
 /// A stretch of a log.
@@ -186,17 +191,57 @@ impl Block {
     pub(super) fn place(&self, at: usize) -> Place {
         let index = self.line_index(at);
         let line = self.lines[index];
-        let end = self
-            .lines
-            .get(index + 1)
-            .map_or(self.raw.len(), |next| next.raw);
-        let raw = &self.raw[line.raw_text..end];
+        let raw = self.raw_text(index);
         let begin = raw_position(raw, at - line.text);
         Place {
             line: line.number,
             writer: line.writer,
+            writer_name: None,
             text: printable(&raw[begin..]),
         }
+    }
+
+    /// Returns where a position of the normalized text is in the log, with the line from where it begins to mean
+    /// something: without a logger's source file, and without what stands far in front.
+    pub(super) fn quote(&self, at: usize) -> Place {
+        let index = self.line_index(at);
+        let line = self.lines[index];
+        let raw = self.raw_text(index);
+        let begin = raw_position(raw, at - line.text);
+        Place {
+            line: line.number,
+            writer: line.writer,
+            writer_name: line
+                .writer
+                .and_then(|_| line_prefix::writer_name(&self.raw[line.raw..])),
+            text: printable(&raw[meaningful_start(&raw[..begin])..]),
+        }
+    }
+
+    /// Returns the number of the line that a position of the normalized text is in.
+    pub(super) fn line_number(&self, at: usize) -> u64 {
+        self.lines[self.line_index(at)].number
+    }
+
+    /// Returns where the line begins that a position of the normalized text is in.
+    pub(super) fn line_start(&self, at: usize) -> usize {
+        self.lines[self.line_index(at)].text
+    }
+
+    /// Says whether a position is at the beginning of a word.
+    pub(super) fn begins_word(&self, at: usize) -> bool {
+        let index = self.line_index(at);
+        let raw = self.raw_text(index);
+        let begin = raw_position(raw, at - self.lines[index].text);
+        let before = begin.checked_sub(1).and_then(|before| raw.get(before));
+        !before.is_some_and(u8::is_ascii_alphanumeric)
+    }
+
+    /// Returns a line's own bytes, without its prefix.
+    fn raw_text(&self, index: usize) -> &[u8] {
+        let next = self.lines.get(index + 1);
+        let end = next.map_or(self.raw.len(), |next| next.raw);
+        &self.raw[self.lines[index].raw_text..end]
     }
 
     /// Returns a range of the normalized text as it is in the log, in one line.
@@ -207,15 +252,9 @@ impl Block {
             if line.text >= to {
                 break;
             }
-            let end = self
-                .lines
-                .get(index + 1)
-                .map_or(self.raw.len(), |next| next.raw);
-            let text_end = self
-                .lines
-                .get(index + 1)
-                .map_or(self.text.len(), |next| next.text);
-            let raw = &self.raw[line.raw_text..end];
+            let next = self.lines.get(index + 1);
+            let text_end = next.map_or(self.text.len(), |next| next.text);
+            let raw = self.raw_text(index);
             let begin = raw_position(raw, from.saturating_sub(line.text));
             let stop = match to < text_end {
                 true => raw_position(raw, to - line.text),
@@ -230,100 +269,6 @@ impl Block {
         let index = self.lines.partition_point(|line| line.text <= at);
         index.saturating_sub(1)
     }
-}
-
-/// Appends the normalized form of a line.
-fn append_normalized(raw: &[u8], text: &mut Vec<u8>) {
-    if memchr2(0x1b, 0xc2, raw).is_some() {
-        each_kept(raw, |_, byte| {
-            text.push(byte);
-            true
-        });
-        return;
-    }
-    let begin = text.len();
-    text.resize(begin + raw.len(), 0);
-    let mut end = begin;
-    for &byte in raw {
-        let normalized = NORMALIZED[usize::from(byte)];
-        text[end] = normalized;
-        end += usize::from(normalized != 0);
-    }
-    text.truncate(end);
-}
-
-/// Calls `visit` with the position and the normalized form of every byte that is kept, until it says stop.
-fn each_kept(raw: &[u8], mut visit: impl FnMut(usize, u8) -> bool) {
-    let mut at = 0;
-    while at < raw.len() {
-        if raw[at] == 0x1b {
-            at += escape_sequence(&raw[at..]);
-            continue;
-        }
-        // A space that does not break.
-        if raw[at] == 0xc2 && raw.get(at + 1) == Some(&0xa0) {
-            at += 2;
-            continue;
-        }
-        let normalized = NORMALIZED[usize::from(raw[at])];
-        if normalized != 0 && !visit(at, normalized) {
-            return;
-        }
-        at += 1;
-    }
-}
-
-/// Returns the length of the escape sequence of a terminal at the beginning.
-pub(super) fn escape_sequence(raw: &[u8]) -> usize {
-    match raw.get(1) {
-        Some(b'[') => {
-            let end = raw[2..]
-                .iter()
-                .position(|byte| (0x40..=0x7e).contains(byte));
-            end.map_or(2, |end| end + 3)
-        }
-        Some(b']') => {
-            let end = raw[2..].iter().position(|byte| *byte == 0x07);
-            end.map_or(2, |end| end + 3)
-        }
-        _ => 1,
-    }
-}
-
-/// Returns where the byte is that becomes the `index`-th of the normalized form.
-fn raw_position(raw: &[u8], index: usize) -> usize {
-    let mut position = raw.len();
-    let mut left = index;
-    each_kept(raw, |at, _| {
-        if left == 0 {
-            position = at;
-            return false;
-        }
-        left -= 1;
-        true
-    });
-    position
-}
-
-/// Returns text without what could control a terminal, cut to what a report can quote.
-fn printable(raw: &[u8]) -> String {
-    const MAX_CHARACTERS: usize = 240;
-    let mut kept = Vec::with_capacity(raw.len().min(4 * MAX_CHARACTERS));
-    let mut at = 0;
-    while at < raw.len() && kept.len() < 4 * MAX_CHARACTERS {
-        match raw[at] {
-            0x1b => {
-                at += escape_sequence(&raw[at..]);
-                continue;
-            }
-            b'\t' => kept.push(b' '),
-            byte if byte < b' ' || byte == 0x7f => {}
-            byte => kept.push(byte),
-        }
-        at += 1;
-    }
-    let text = String::from_utf8_lossy(&kept);
-    text.trim_end().chars().take(MAX_CHARACTERS).collect()
 }
 
 #[cfg(test)]
@@ -375,6 +320,37 @@ mod tests {
         assert_eq!((place.line, place.text.as_str()), (3, "Ran  out"));
         let from = position(&block, "b.cc");
         assert_eq!(block.original(from, from + 13), "b.cc:5] Ran  out");
+    }
+
+    #[test]
+    fn quotations_begin_where_the_line_means_something() {
+        for (text, of, quoted) in [
+            (
+                "ZeroDivisionError: division by zero\n",
+                "error:",
+                "ZeroDivisionError: division by zero",
+            ),
+            (
+                "[rank1] 2026-01-02 03:04:05.6: E a/b.cc:7] Run failed: Out of memory",
+                "outof",
+                "Run failed: Out of memory",
+            ),
+            (
+                " 51%|███| 4/9 [10:20]W0623 18:20:12.602631 2860192 b.cc:5] Ran  out",
+                "out",
+                "Ran  out",
+            ),
+            ("a = 1] Ran out", "ran", "a = 1] Ran out"),
+        ] {
+            let block = block(text);
+            assert_eq!(block.quote(position(&block, of)).text, quoted);
+        }
+        let long = format!("{} Ran out", "word ".repeat(100));
+        let block = block(&long);
+        let quoted = block.quote(position(&block, "ranout")).text;
+        assert!(
+            quoted.len() < 120 && quoted.starts_with("word") && quoted.ends_with("word  Ran out")
+        );
     }
 
     #[test]

@@ -223,7 +223,9 @@ pub struct Evidence {
     pub source: Option<String>,
     /// Number of the line, from 1; of the event, in a trace.
     pub line: u64,
-    /// The line from the message on, as it is in the log.
+    /// Which process or container wrote it, as a prefix of the line names it.
+    pub process: Option<String>,
+    /// The line without prefixes, as it is in the log; from where it is of interest, if it is long.
     pub text: String,
 }
 

@@ -1,9 +1,11 @@
 //! What every cause is judged by: the events of a log, the request that failed first, its figures.
 
 use super::cause::{Cause, CauseId, Confidence, Evidence};
+use super::causes::not_memory;
 use super::figures::Figures;
-use super::log::{Event, Log, Request};
+use super::log::{Event, Log};
 use super::message::Message;
+use super::request::Request;
 
 /// Lines that a cause shows.
 const MAX_EVIDENCE: usize = 4;
@@ -61,6 +63,7 @@ impl<'a> Facts<'a> {
         Evidence {
             source: self.source(event.source),
             line: event.line,
+            process: event.process.clone(),
             text: event.text.clone(),
         }
     }
@@ -89,11 +92,9 @@ impl<'a> Facts<'a> {
             .collect();
         let dump = self.log.dump();
         quotes.extend(dump.and_then(|dump| {
-            let (line, text) = dump.figures_at.clone()?;
             Some(Evidence {
                 source: self.source(dump.source),
-                line,
-                text,
+                ..dump.figures_at.clone()?
             })
         }));
         quotes
@@ -158,7 +159,14 @@ impl<'a> Facts<'a> {
             CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
             CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),
             CauseId::Growth => format!("vramfit dryrun --gpu {gpu} --steps 20 --full -- {command}"),
-            CauseId::NotMemory => "vramfit doctor".to_owned(),
+            CauseId::NotMemory if not_memory::is_about_peer(self) => {
+                "vramfit explain LOG...".to_owned()
+            }
+            CauseId::NotMemory if not_memory::is_about_installation(self) => {
+                "vramfit doctor".to_owned()
+            }
+            // An error of the program is for its author to find.
+            CauseId::NotMemory => String::new(),
         }
     }
 }

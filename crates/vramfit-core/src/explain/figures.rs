@@ -1,9 +1,10 @@
 //! The figures that a log tells, joined from all its messages.
 
 use super::fit::{Fit, OtherPool, fit, fit_elsewhere};
-use super::log::{Log, Request};
+use super::log::Log;
 use super::message::{Message, StatName};
 use super::number::Size;
+use super::request::Request;
 use crate::allocator::{JaxVersion, PoolOptions};
 use crate::gpu::{self, Gpu};
 

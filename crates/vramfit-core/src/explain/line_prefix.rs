@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
 
-use super::block::escape_sequence;
+use super::normal::escape_sequence;
 
 /// What stands in front of the text of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,18 @@ pub(super) struct LinePrefix {
     pub(super) begins_record: bool,
     /// Which process or container wrote the line, where the prefix says so: a hash of that name.
     pub(super) writer: Option<u64>,
+    /// Where that name is in the line: its beginning and its end.
+    writer_at: Option<(usize, usize)>,
+}
+
+/// Returns the name of the process or container that wrote a line, without the signs around it.
+pub(super) fn writer_name(line: &[u8]) -> Option<String> {
+    let (from, to) = find(line).writer_at?;
+    let tags = ["<stderr>", "<stdout>"];
+    let name = String::from_utf8_lossy(&line[from..to]).into_owned();
+    let name = tags.iter().fold(name, |name, tag| name.replace(tag, ""));
+    let is_sign = |letter: char| matches!(letter, '[' | ']' | '(' | ')' | ':' | '|' | ' ');
+    Some(name.trim_matches(is_sign).to_owned())
 }
 
 /// Prefixes that may follow each other, such as those of a container, a launcher and a logger.
@@ -36,10 +48,10 @@ pub(super) fn find(line: &[u8]) -> LinePrefix {
         };
         prefix.bytes += element.bytes;
         prefix.begins_record |= element.begins_record;
-        prefix.writer = element
-            .is_writer
-            .then(|| hash(&rest[..element.bytes]))
-            .or(prefix.writer);
+        if element.is_writer {
+            prefix.writer = Some(hash(&rest[..element.bytes]));
+            prefix.writer_at = Some((prefix.bytes - element.bytes, prefix.bytes));
+        }
     }
     // XLA's log lines are recognized by the source file after the prefix, also without a date.
     prefix.begins_record |= begins_with_source_file(&line[prefix.bytes..]);
@@ -353,5 +365,22 @@ mod tests {
         assert_ne!(writer("[1] text"), writer("[2] text"));
         assert_eq!(writer("[1] text"), writer("[1] more"));
         assert_eq!(writer("text"), None);
+    }
+
+    #[test]
+    fn writers_are_named_without_signs() {
+        for (line, name) in [
+            ("[rank7]: Traceback", Some("rank7")),
+            ("2026-01-02 03:04:05 [1,3]<stderr>:Allocator", Some("1,3")),
+            ("12: Traceback", Some("12")),
+            ("worker-0  | Traceback", Some("worker-0")),
+            (
+                "(train pid=71, ip=10.0.0.3) text",
+                Some("train pid=71, ip=10.0.0.3"),
+            ),
+            ("text", None),
+        ] {
+            assert_eq!(writer_name(line.as_bytes()).as_deref(), name, "{line}");
+        }
     }
 }

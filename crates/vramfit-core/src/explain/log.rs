@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::block::Block;
+use super::block::{Block, Place};
+use super::cause::Evidence;
 use super::message::{DumpLine, Message, PeakBuffer, PoolStats, ProgramNeed, StatName};
-use super::number::Size;
 use super::pool_dump::{DumpBuilder, PoolDump};
-use crate::allocator::{JaxVersion, PoolEnd};
+use crate::allocator::JaxVersion;
 
 /// Events of one kind that are kept; the first are those that a cause is found in.
 const MAX_EVENTS_PER_KIND: usize = 48;
@@ -32,7 +32,9 @@ pub(super) struct Event {
     /// Number of the line, from 1.
     pub(super) line: u64,
     pub(super) writer: Option<u64>,
-    /// The line from the message on, as it is in the log.
+    /// The name of that process.
+    pub(super) process: Option<String>,
+    /// The line as it is quoted.
     pub(super) text: String,
     pub(super) message: Message,
     /// How many steps the program had done, by the lines of progress before it.
@@ -43,37 +45,11 @@ pub(super) struct Event {
     pub(super) in_other_phase: bool,
 }
 
-/// A request that failed: its size as far as all messages about it tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) size: Size,
-    /// What the pool rounded it to.
-    pub(super) rounded: Option<u64>,
-    pub(super) program: Option<String>,
-    pub(super) end: Option<PoolEnd>,
-    /// Index of the event that tells it first.
-    pub(super) event: usize,
-    pub(super) kind: RequestKind,
-}
-
-/// Which allocator refused a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum RequestKind {
-    /// A pool of XLA.
-    Pool,
-    /// The driver, for an allocator without a pool.
-    Direct,
-    /// CUDA's own pool.
-    Async,
-    /// The allocator of virtual memory.
-    Budget,
-}
-
 /// A message that occurs often is counted, with its first and its last line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counter {
     pub(super) count: u64,
-    pub(super) first: Option<(u64, String)>,
+    pub(super) first: Option<Evidence>,
     /// The largest number that the messages have, where they have one.
     pub(super) number: u64,
 }
@@ -101,8 +77,8 @@ pub struct Log {
     dumps: Vec<PoolDump>,
     open_dumps: FxHashMap<Option<u64>, DumpBuilder>,
     pub(super) buffers: Vec<PeakBuffer>,
-    /// Number and text of the line of the first buffer.
-    pub(super) first_buffer: Option<(u64, String)>,
+    /// The line of the first buffer.
+    pub(super) first_buffer: Option<Evidence>,
     pub(super) steps: Counter,
     /// Line of the last message about a checkpoint or an evaluation.
     other_phase_line: u64,
@@ -170,8 +146,7 @@ impl Log {
             Message::MemoryStat { name, bytes } => self.add_stat(name, bytes),
             Message::PeakBuffer(buffer) => {
                 if self.buffers.is_empty() {
-                    let place = block.place(at);
-                    self.first_buffer = Some((place.line, place.text));
+                    self.first_buffer = Some(self.evidence(&block.quote(at)));
                 }
                 if self.buffers.len() < MAX_BUFFERS {
                     self.buffers.push(buffer);
@@ -179,7 +154,7 @@ impl Log {
                 return;
             }
             Message::OtherPhase => {
-                self.other_phase_line = block.place(at).line;
+                self.other_phase_line = block.line_number(at);
                 return;
             }
             Message::Dump(line) => return self.add_dump_line(line, block, at),
@@ -193,7 +168,7 @@ impl Log {
         if *kept > MAX_EVENTS_PER_KIND {
             return;
         }
-        let place = block.place(beginning(&message, block, at));
+        let place = block.quote(beginning(&message, block, at));
         if let Message::PoolRefusal { .. } = message {
             self.begin_dump(place.writer, &message);
         }
@@ -202,6 +177,7 @@ impl Log {
             source: 0,
             line: place.line,
             writer: place.writer,
+            process: place.writer_name,
             text: place.text,
             message,
             step_lines_before: self.steps.count,
@@ -222,6 +198,7 @@ impl Log {
             source: 0,
             line,
             writer: None,
+            process: None,
             text,
             message,
             steps_before: 0,
@@ -264,7 +241,7 @@ impl Log {
         // A chunk's line is one of very many; its place is of no interest.
         let place = match line {
             DumpLine::Chunk { .. } if self.open_dumps.len() == 1 => None,
-            _ => Some(block.place(at)),
+            _ => Some(block.quote(at)),
         };
         let writer = match &place {
             Some(place) => place.writer,
@@ -283,8 +260,7 @@ impl Log {
 
     fn count_step(&mut self, number: u64, block: &Block, at: usize) {
         if self.steps.count == 0 {
-            let place = block.place(at);
-            self.steps.first = Some((place.line, place.text));
+            self.steps.first = Some(self.evidence(&block.quote(at)));
         }
         self.steps.count += 1;
         self.steps.number = self.steps.number.max(number);
@@ -295,12 +271,21 @@ impl Log {
         if !is_known && self.compilations.len() >= MAX_COMPILED_PROGRAMS {
             return;
         }
+        let first = (!is_known).then(|| self.evidence(&block.quote(at)));
         let counter = self.compilations.entry(program).or_default();
-        if counter.count == 0 {
-            let place = block.place(at);
-            counter.first = Some((place.line, place.text));
-        }
+        counter.first = counter.first.take().or(first);
         counter.count += 1;
+    }
+
+    fn evidence(&self, place: &Place) -> Evidence {
+        Evidence {
+            source: self
+                .sources
+                .first()
+                .filter(|name| !name.is_empty())
+                .cloned(),
+            ..Evidence::from(place)
+        }
     }
 
     fn add_stat(&mut self, name: StatName, bytes: u64) {
@@ -335,89 +320,6 @@ impl Log {
         is: impl Fn(&Message) -> bool + 'a,
     ) -> impl Iterator<Item = &'a Event> + 'a {
         self.events.iter().filter(move |event| is(&event.message))
-    }
-
-    /// Returns the requests that failed, in order. Messages about the same request are one.
-    pub(super) fn requests(&self) -> Vec<Request> {
-        let mut requests: Vec<Request> = Vec::new();
-        for (index, event) in self.events.iter().enumerate() {
-            let (size, kind) = match &event.message {
-                Message::PoolRefusal { size, .. } => (*size, RequestKind::Pool),
-                Message::OutOfMemory { size, .. } => (*size, RequestKind::Pool),
-                Message::DirectRefusal { size } => (*size, RequestKind::Direct),
-                Message::AsyncRefusal { size } => (*size, RequestKind::Async),
-                Message::BudgetRefusal { size, .. } => (*size, RequestKind::Budget),
-                _ => continue,
-            };
-            // The autotuner goes on without what it was refused.
-            if kind == RequestKind::Direct && self.is_autotuning(index) {
-                continue;
-            }
-            let known = requests.iter_mut().rev().find(|known| {
-                known.size.agrees_with(size) && self.events[known.event].source == event.source
-            });
-            let request = match known {
-                Some(known) => known,
-                None => {
-                    requests.push(Request {
-                        size,
-                        rounded: None,
-                        program: None,
-                        end: None,
-                        event: index,
-                        kind,
-                    });
-                    requests.last_mut().expect("it was just added")
-                }
-            };
-            request.size = request.size.or_more_exact(size);
-            if let Message::PoolRefusal { rounded, end, .. } = &event.message {
-                request.rounded = request.rounded.or(*rounded);
-                request.end = request.end.or(*end);
-            }
-            if let Message::OutOfMemory { program, .. } = &event.message {
-                request.program = request.program.take().or_else(|| program.clone());
-            }
-            if kind != RequestKind::Pool {
-                request.kind = kind;
-            }
-        }
-        requests
-    }
-
-    /// Says whether a refusal is in a line of the autotuner, or of one that it has caused.
-    fn is_autotuning(&self, index: usize) -> bool {
-        let event = &self.events[index];
-        self.events.iter().any(|other| {
-            matches!(other.message, Message::Autotuning { .. })
-                && other.source == event.source
-                && other.line.abs_diff(event.line) <= 1
-                && other.writer == event.writer
-        })
-    }
-
-    /// Returns the refusals of the driver to a pool: not those that an allocator without a pool has passed on,
-    /// nor those of the autotuner.
-    pub(super) fn driver_refusals(&self) -> impl Iterator<Item = (&Event, Size)> {
-        let refusals = self
-            .messages()
-            .filter_map(|(event, message)| match message {
-                Message::DriverRefusal {
-                    size,
-                    pinned_host: false,
-                } => Some((event, *size)),
-                _ => None,
-            });
-        refusals.filter(|(event, size)| {
-            !self.events.iter().any(|other| {
-                let passed_on = match &other.message {
-                    Message::DirectRefusal { size: same } => same.agrees_with(*size),
-                    Message::Autotuning { .. } => other.line.abs_diff(event.line) <= 2,
-                    _ => false,
-                };
-                passed_on && other.source == event.source
-            })
-        })
     }
 
     /// Returns the dump that tells most of a pool, of the request that failed first.

@@ -71,7 +71,8 @@ impl Log {
                 .take_while(|pair| ends(&pair[0]) == Some(pair[1].address))
                 .count();
             let region = &chunks[at..at + length];
-            let bytes: Option<u64> = region.iter().map(size).sum();
+            let mut sizes = region.iter().map(size);
+            let bytes = sizes.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?));
             log.push_dump_line(DumpLine::Region { bytes: bytes? });
             for chunk in region {
                 log.push_dump_line(DumpLine::Chunk {
@@ -94,5 +95,36 @@ impl Log {
         }
         log.finish();
         Some(log)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(chunks: &[(u64, i64)]) -> Vec<u8> {
+        let chunk = |&(address, size): &(u64, i64)| MemChunk {
+            address,
+            size,
+            requested_size: size,
+            in_use: true,
+        };
+        let dump = MemoryDump {
+            allocator_name: "GPU_0_bfc".to_owned(),
+            chunk: chunks.iter().map(chunk).collect(),
+            stats: None,
+        };
+        dump.encode_to_vec()
+    }
+
+    #[test]
+    fn chunks_beyond_all_addresses_are_no_map() {
+        let huge = encoded(&[
+            (0, i64::MAX),
+            (i64::MAX as u64, i64::MAX),
+            (u64::MAX - 1, i64::MAX),
+        ]);
+        assert!(Log::from_memory_dump(&huge, "").is_none());
+        assert!(Log::from_memory_dump(&encoded(&[(256, 512)]), "").is_some());
     }
 }

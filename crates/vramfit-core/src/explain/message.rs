@@ -34,9 +34,15 @@ pub(super) enum Message {
     /// A library did not start or failed.
     Library {
         library: Library,
-        /// Whether the message itself says that memory is the reason.
-        out_of_memory: bool,
+        /// The reason that the message itself names.
+        reason: Reason,
     },
+    /// The driver reports an error that is not lack of memory, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    DriverError,
+    /// The driver, a library or JAX itself is missing, or does not match the others.
+    Installation,
+    /// A kernel needs more shared memory than a multiprocessor has.
+    SharedMemory,
     /// The autotuner, or a candidate that it tried, failed.
     Autotuning {
         /// Whether the message itself says that memory is the reason.
@@ -82,7 +88,7 @@ pub(super) enum Message {
     /// A buffer was used after it was donated, or donated twice.
     DonationError,
     /// An exception of Python, by its class.
-    Exception { class: String, is_memory: bool },
+    Exception { class: String, subject: Subject },
     /// The process aborted.
     Abort,
     /// The reporter calls it fragmentation.
@@ -113,6 +119,26 @@ pub(super) enum Message {
         /// Whether free memory would have sufficed in one piece.
         fragmented: bool,
     },
+}
+
+/// The reason of a failure, as far as a message names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reason {
+    Memory,
+    /// None, or one that a lack of memory also shows as.
+    Unknown,
+    /// Another than memory.
+    Other,
+}
+
+/// What an exception is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Subject {
+    Memory,
+    /// The driver, a library or JAX itself.
+    Installation,
+    /// The program.
+    Program,
 }
 
 /// What the driver was doing.
@@ -167,6 +193,8 @@ pub(super) enum HostFailure {
     KilledSilently,
     /// XLA's pool of pinned memory is full.
     PinnedPool,
+    /// The driver refused pinned memory to XLA, which can go on without.
+    PinnedRefused,
 }
 
 /// A figure of `Device.memory_stats()`.

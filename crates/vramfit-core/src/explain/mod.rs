@@ -6,13 +6,14 @@
 //! | file | what it is |
 //! | --- | --- |
 //! | `scan.rs` | reads a log piece by piece |
-//! | `block.rs`, `line_prefix.rs`, `number.rs` | a stretch of it without layout; prefixes of lines; sizes |
+//! | `block.rs`, `normal.rs`, `line_prefix.rs`, `number.rs` | a stretch of it without layout; prefixes of lines; sizes |
+//! | `quote.rs` | lines as evidence |
 //! | `patterns/`, `message.rs` | the messages of XLA, CUDA and JAX, by version |
-//! | `log.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; the dump of a pool, as text and in binary form |
+//! | `log.rs`, `request.rs`, `pool_dump.rs`, `memory_dump.rs` | what the messages add up to; requests that failed; the dump of a pool, as text and in binary form |
 //! | `summary_log.rs`, `program_dump.rs` | the same from a recorded run, and from what XLA dumps of a program |
 //! | `fit.rs`, `figures.rs` | the largest requests that would have fitted; all figures |
 //! | `facts.rs`, `causes/`, `cause.rs` | the causes, one file each |
-//! | `remedy.rs` | what to do |
+//! | `remedy.rs`, `remedy/` | what to do |
 //! | `page.rs` | the pages of the causes, checked against the code |
 
 mod block;
@@ -25,12 +26,15 @@ mod line_prefix;
 mod log;
 mod memory_dump;
 mod message;
+mod normal;
 mod number;
 mod page;
 mod patterns;
 mod pool_dump;
 mod program_dump;
+mod quote;
 mod remedy;
+mod request;
 mod scan;
 mod summary_log;
 
@@ -58,7 +62,7 @@ pub struct ExplainOptions {
 }
 
 /// What a log is explained by.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
     /// The causes, the likeliest first; none where nothing in the log was recognized.
     pub causes: Vec<Cause>,

@@ -119,7 +119,11 @@ fn shown_size(text: &[u8]) -> Option<(Size, &[u8])> {
         }
         None => (&rest[..0], rest),
     };
-    let unit = UNITS.iter().find(|(name, _)| is_unit(name, rest));
+    // A number with a fraction has a unit, whatever word follows it: `29.49G at the bottom`.
+    let has_fraction = !fraction.is_empty();
+    let unit = UNITS
+        .iter()
+        .find(|(name, _)| is_unit(name, rest) || (has_fraction && rest.starts_with(name)));
     let (factor, rest) = unit.map_or((1, rest), |(name, factor)| (*factor, &rest[name.len()..]));
     if factor == 1 {
         return fraction.is_empty().then_some((Size::exact(whole), rest));
@@ -176,6 +180,7 @@ mod tests {
         assert_eq!(read("24.5kibmaybe"), (25_088, false, rest("maybe")));
         assert_eq!(read("4096next"), (4096, true, rest("next")));
         assert_eq!(read("0memory_limit_:"), (0, true, rest("memory_limit_:")));
+        assert_eq!(read("2.50gatthe"), (5 * GIB / 2, false, rest("atthe")));
         // What is in brackets is another figure here.
         assert_eq!(read("2.00gib(100bytes)").0, 2 * GIB);
     }

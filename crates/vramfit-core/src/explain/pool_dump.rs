@@ -1,12 +1,17 @@
 //! The dump of a pool: its address map put together from the lines of a log, or from the binary form.
 
 use super::block::Place;
+use super::cause::Evidence;
 use super::message::{DumpBin, DumpLine, Message, PoolFigures, PoolStats};
 use super::number::Size;
 use crate::allocator::{ChunkTag, PoolEnd};
 
 /// Chunks of one dump that are kept; what has more is told by its own sums.
 const MAX_CHUNKS: usize = 400_000;
+/// Regions of one dump: a pool doubles the size of each further one.
+const MAX_REGIONS: usize = 10_000;
+/// A pool has 21 bins; those of several dumps may follow each other.
+const MAX_BINS: usize = 256;
 
 /// A stretch of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +60,8 @@ pub(super) struct PoolDump {
     pub(super) figures: Option<PoolFigures>,
     pub(super) stats: Option<PoolStats>,
     pub(super) map: Option<String>,
-    /// Where its figures are in the log: number of a line and its text.
-    pub(super) figures_at: Option<(u64, String)>,
+    /// The line that has its figures.
+    pub(super) figures_at: Option<Evidence>,
     /// Index of the log that it is in.
     pub(super) source: usize,
 }
@@ -198,11 +203,9 @@ impl DumpBuilder {
         }
         match line {
             DumpLine::Begin { allocator } => self.dump.allocator = allocator,
-            DumpLine::Bin(bin) => self.dump.bins.push(bin),
-            DumpLine::Region { bytes } => self.regions.push(DumpedRegion {
-                bytes,
-                chunks: Vec::new(),
-            }),
+            DumpLine::Bin(bin) if self.dump.bins.len() < MAX_BINS => self.dump.bins.push(bin),
+            DumpLine::Bin(_) => {}
+            DumpLine::Region { bytes } => self.add_region(bytes),
             DumpLine::Chunk {
                 address,
                 bytes,
@@ -217,12 +220,26 @@ impl DumpBuilder {
             DumpLine::InUse { size } => self.dump.in_use = Some(size),
             DumpLine::Pool(figures) => {
                 self.dump.figures = Some(figures);
-                self.dump.figures_at = place.map(|place| (place.line, place.text.clone()));
+                self.dump.figures_at = place.map(Evidence::from);
             }
-            DumpLine::Stats(stats) => self.dump.stats = Some(stats),
+            DumpLine::Stats(stats) => {
+                self.dump.stats = Some(stats);
+                let at = self.dump.figures_at.take();
+                self.dump.figures_at = at.or(place.map(Evidence::from));
+            }
             DumpLine::Map { cells } => {
                 self.dump.map.get_or_insert(cells);
             }
+        }
+    }
+
+    fn add_region(&mut self, bytes: u64) {
+        match self.regions.len() < MAX_REGIONS {
+            true => self.regions.push(DumpedRegion {
+                bytes,
+                chunks: Vec::new(),
+            }),
+            false => self.broken = true,
         }
     }
 
@@ -237,7 +254,11 @@ impl DumpBuilder {
 
     /// Returns the dump, unless there is nothing in it.
     pub(super) fn build(mut self) -> Option<PoolDump> {
-        let complete = !self.broken && self.regions.iter().all(DumpedRegion::is_complete);
+        // Together they are less than all addresses, so that sums of them are numbers of 64 bits.
+        let sizes = self.regions.iter().map(|region| u128::from(region.bytes));
+        let possible = sizes.sum::<u128>() <= u128::from(u64::MAX);
+        let whole = self.regions.iter().all(DumpedRegion::is_complete);
+        let complete = !self.broken && possible && whole;
         if complete {
             self.dump.regions = self.regions;
             let sum = self.dump.in_use_bytes().unwrap_or(0);
@@ -257,5 +278,48 @@ impl DumpBuilder {
             || !dump.bins.is_empty()
             || dump.in_use.is_some();
         tells.then_some(dump)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(lines: Vec<DumpLine>) -> PoolDump {
+        let mut builder = DumpBuilder::default();
+        for line in lines {
+            builder.add(line, None);
+        }
+        builder.add(
+            DumpLine::InUse {
+                size: Size::exact(7),
+            },
+            None,
+        );
+        builder.build().expect("it says what is in use")
+    }
+
+    fn region(address: u64, bytes: u64) -> [DumpLine; 2] {
+        let chunk = DumpLine::Chunk {
+            address,
+            bytes,
+            in_use: false,
+            tag: None,
+        };
+        [DumpLine::Region { bytes }, chunk]
+    }
+
+    #[test]
+    fn regions_larger_than_all_addresses_are_no_map() {
+        let huge = [region(0, u64::MAX), region(0, u64::MAX)];
+        assert!(!built(huge.concat()).is_complete());
+    }
+
+    #[test]
+    fn a_dump_takes_no_more_memory_than_a_pool_can_need() {
+        let regions = vec![DumpLine::Region { bytes: 1 }; MAX_REGIONS + 1];
+        assert!(!built(regions).is_complete());
+        let bins = vec![DumpLine::Bin(DumpBin::default()); MAX_BINS + 1];
+        assert_eq!(built(bins).bins.len(), MAX_BINS);
     }
 }

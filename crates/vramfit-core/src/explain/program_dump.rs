@@ -22,7 +22,8 @@ impl Log {
         let source = source.into();
         let sum = |is: fn(&Buffer) -> bool| {
             let buffers = memory.buffers.iter().filter(|buffer| is(buffer));
-            Size::exact(buffers.map(|buffer| buffer.peak_bytes).sum())
+            let bytes = buffers.map(|buffer| buffer.peak_bytes);
+            Size::exact(bytes.fold(0, u64::saturating_add))
         };
         let need = ProgramNeed {
             arguments: sum(|buffer| buffer.parameter.is_some()),

@@ -1,5 +1,6 @@
 //! What a recorded run says, as a log would: the same messages, to the byte.
 
+use super::cause::Evidence;
 use super::log::{Counter, Log};
 use super::message::{DumpLine, Message, PoolFigures, PoolStats};
 use super::number::Size;
@@ -48,10 +49,12 @@ impl Log {
                 compiled.name.clone(),
                 Counter {
                     count: compiled.count - compiled.loaded.min(compiled.count),
-                    first: Some((
-                        0,
-                        format!("`{}` compiled {} times", compiled.name, compiled.count),
-                    )),
+                    first: Some(Evidence {
+                        source: None,
+                        line: 0,
+                        process: None,
+                        text: format!("`{}` compiled {} times", compiled.name, compiled.count),
+                    }),
                     number: 0,
                 },
             );

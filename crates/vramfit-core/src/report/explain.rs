@@ -6,7 +6,9 @@ use super::{
 };
 use crate::allocator::ChunkTag;
 use crate::bytes::Bytes;
-use crate::explain::{Basis, Cause, Evidence, Explanation, FitFigures, PoolRegionMap, Verdict};
+use crate::explain::{
+    Basis, Cause, CauseId, Evidence, Explanation, FitFigures, ListedBuffer, PoolRegionMap, Verdict,
+};
 
 /// Other causes that are named without `--all`.
 const MAX_OTHER_CAUSES: usize = 3;
@@ -20,6 +22,7 @@ pub(super) fn report(explanation: &Explanation) -> Report {
     if let Some(first) = first {
         sections.push(evidence("evidence", &first.evidence));
     }
+    sections.push(first.and_then(|first| largest_buffers(explanation, first)));
     sections.push(what_to_do(explanation, first));
     sections.push(other_causes(others));
     sections.push(Section::list("notes", explanation.notes.clone()));
@@ -62,11 +65,15 @@ fn evidence(title: &str, evidence: &[Evidence]) -> Option<Section> {
             .source
             .as_ref()
             .map_or(String::new(), |source| format!("{source}:"));
+        let process = line
+            .process
+            .as_ref()
+            .map_or(String::new(), |process| format!(" [{process}]"));
         let mut text: String = line.text.chars().take(MAX_QUOTE_CHARACTERS).collect();
         if text.len() < line.text.len() {
             text.push_str(" ...");
         }
-        format!("{source}{}: {text}", line.line)
+        format!("{source}{}{process}: {text}", line.line)
     });
     Section::list(title, lines.collect())
 }
@@ -203,23 +210,50 @@ fn need(explanation: &Explanation) -> Option<Section> {
     ))
 }
 
+/// The largest buffers in a line each, where the program is too large for its pool.
+fn largest_buffers(explanation: &Explanation, first: &Cause) -> Option<Section> {
+    const MAX_BUFFERS: usize = 3;
+    let is_of_program = matches!(
+        first.id,
+        CauseId::PoolTooSmall | CauseId::RequestLargerThanGpu
+    );
+    let mut buffers: Vec<&ListedBuffer> = explanation.buffers.iter().collect();
+    buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
+    let lines = buffers.into_iter().take(MAX_BUFFERS).map(|buffer| {
+        let size = Bytes(buffer.bytes).to_string();
+        let site = match buffer.site.as_str() {
+            "" => String::new(),
+            site => format!("({site})"),
+        };
+        let words = [size, buffer.shape.clone(), maker(buffer), site];
+        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        // One line each in 80 columns, behind the mark of the list.
+        const MAX_CHARACTERS: usize = 76;
+        words.join(" ").chars().take(MAX_CHARACTERS).collect()
+    });
+    is_of_program
+        .then(|| Section::list("largest buffers of the program", lines.collect()))
+        .flatten()
+}
+
+/// Returns what makes a buffer: the last scopes of a name say what it is; the first are the same for all.
+fn maker(buffer: &ListedBuffer) -> String {
+    if buffer.is_argument {
+        return "argument".to_owned();
+    }
+    let scopes: Vec<&str> = buffer.operation.rsplit('/').take(2).collect();
+    scopes.into_iter().rev().collect::<Vec<_>>().join("/")
+}
+
 fn buffers(explanation: &Explanation) -> Option<Section> {
     let rows: Vec<Vec<Value>> = explanation
         .buffers
         .iter()
         .map(|buffer| {
-            let what = if buffer.is_argument {
-                "argument"
-            } else {
-                buffer.operation.as_str()
-            };
-            // The last scopes of a name say what it is; the first are the same for all.
-            let scopes: Vec<&str> = what.rsplit('/').take(2).collect();
-            let what = scopes.into_iter().rev().collect::<Vec<_>>().join("/");
             vec![
                 Value::Text(buffer.shape.clone()),
                 Value::Bytes(buffer.bytes),
-                Value::Text(what),
+                Value::Text(maker(buffer)),
                 Value::Text(buffer.site.clone()),
             ]
         })

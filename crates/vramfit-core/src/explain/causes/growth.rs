@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
 use crate::explain::message::{Message, StatName};
 
@@ -49,7 +49,7 @@ fn rising_statistics(facts: &Facts<'_>) -> Option<Cause> {
     let rises = series.count >= MIN_VALUES
         && series.falls * 4 <= series.rises
         && series.rises + 1 >= series.count / 2
-        && series.last > series.first + series.first / 4;
+        && series.last / 5 > series.first / 4;
     let summary = format!(
         "memory in use rose from {} to {} over {} printed values",
         Bytes(series.first),
@@ -98,11 +98,6 @@ fn after_many_steps(facts: &Facts<'_>) -> Option<Cause> {
         .filter(|it| !it.is_empty())
         .collect();
     let first = facts.log.steps.first.clone();
-    let first = first.map(|(line, text)| Evidence {
-        source: None,
-        line,
-        text,
-    });
     let evidence = first
         .into_iter()
         .chain(facts.quote_request().into_iter().take(1));

@@ -18,6 +18,19 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
         .events
         .iter()
         .find(|event| is_host(&event.message))?;
+    let refused = |message: &Message| {
+        matches!(
+            message,
+            Message::Host {
+                how: HostFailure::PinnedRefused,
+                ..
+            }
+        )
+    };
+    // XLA copies without pinned memory then.
+    if refused(&first.message) && facts.goes_on_after(first) {
+        return None;
+    }
     let how = match first.message {
         Message::Host { how, .. } => how,
         _ => HostFailure::PinnedPool,
@@ -38,11 +51,17 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
             "XLA's pool of pinned host memory is full (64 GB unless \
              XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB says otherwise), or the host has no more to pin"
         }
+        HostFailure::PinnedRefused => {
+            "the driver could not pin memory of the host: too little is free, or a limit of the process \
+             (`ulimit -l`) forbids it"
+        }
     };
     // What fails after a GPU request was refused may be a consequence: the traceback of the first failure.
     let confidence = match how {
         _ if facts.is_after_failure(first) => Confidence::Possible,
-        HostFailure::Cpp | HostFailure::KilledSilently => Confidence::Likely,
+        HostFailure::Cpp | HostFailure::KilledSilently | HostFailure::PinnedRefused => {
+            Confidence::Likely
+        }
         HostFailure::Python
         | HostFailure::CpuBackend
         | HostFailure::Killed

@@ -9,7 +9,7 @@ mod fragmentation;
 mod growth;
 mod host_memory;
 mod memory_taken_later;
-mod not_memory;
+pub(super) mod not_memory;
 mod outside_pool;
 mod pool_not_obtained;
 mod pool_too_small;
@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 
 use super::cause::{Cause, CauseId};
 use super::facts::Facts;
-use super::message::{DriverCall, Message};
+use super::message::{DriverCall, Message, Reason};
 
 /// Finds the causes, the likeliest first; of equally likely ones the most specific.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Cause> {
@@ -57,7 +57,7 @@ fn is_gpu_memory_failure(message: &Message) -> bool {
         | Message::BudgetRefusal { .. }
         | Message::DriverOutOfMemory { .. } => true,
         Message::DriverRefusal { pinned_host, .. } => !pinned_host,
-        Message::Library { out_of_memory, .. } => *out_of_memory,
+        Message::Library { reason, .. } => *reason == Reason::Memory,
         _ => false,
     }
 }
@@ -69,4 +69,29 @@ fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
 
 fn has(causes: &[Cause], id: CauseId) -> bool {
     causes.iter().any(|cause| cause.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::explain::{ExplainOptions, LogScanner, explain};
+
+    /// Figures at the end of what 64 bits hold, which a damaged log may have.
+    #[test]
+    fn figures_may_be_as_large_as_numbers_can_be() {
+        const MOST: u64 = u64::MAX;
+        for text in [
+            "failed to allocate 5295t: out_of_memory\nout of memory while trying to allocate 10079p".to_owned(),
+            format!("bytes_in_use: {MOST}\n").repeat(5)
+                + "out of memory while trying to allocate 1.00GiB",
+            format!(
+                "Allocator (GPU_0_bfc) ran out of memory trying to allocate {MOST}\nStats:\nLimit: {MOST}\n\
+                 InUse: 0\n"
+            ),
+        ] {
+            let mut scanner = LogScanner::new("");
+            scanner.push(text.as_bytes());
+            let causes = explain(&scanner.finish(), &ExplainOptions::default()).causes;
+            assert!(!causes.is_empty(), "{text}");
+        }
+    }
 }

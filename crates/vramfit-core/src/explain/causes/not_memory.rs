@@ -1,9 +1,10 @@
 use super::is_gpu_memory_failure;
-use super::outside_pool::{PLENTY_BYTES, free_at_failure};
+use super::outside_pool::{PLENTY_BYTES, fails_otherwise, free_at_failure};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
-use crate::explain::message::Message;
+use crate::explain::log::Event;
+use crate::explain::message::{Message, Subject};
 
 /// With so much of the GPU free, lack of memory is out of the question.
 const MOSTLY_FREE: f64 = 0.5;
@@ -35,6 +36,14 @@ fn free_memory(facts: &Facts<'_>) -> Option<Cause> {
         .log
         .all(|message| matches!(message, Message::Library { .. }))
         .next()?;
+    if fails_otherwise(facts, library) {
+        return Some(facts.cause(
+            CauseId::NotMemory,
+            Confidence::Likely,
+            "the library names another reason than memory",
+            vec![facts.quote(library)],
+        ));
+    }
     let Some(free) = free_at_failure(facts) else {
         return Some(facts.cause(
             CauseId::NotMemory,
@@ -69,26 +78,27 @@ fn free_memory(facts: &Facts<'_>) -> Option<Cause> {
 
 /// The program failed with an error that is not about memory.
 fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
-    let is_donation = |message: &Message| matches!(message, Message::DonationError);
-    let is_other = |message: &Message| match message {
-        Message::Exception { is_memory, .. } => !is_memory,
-        Message::PeerFailure | Message::Abort | Message::SettingRejected | Message::Traceback => {
-            true
-        }
-        _ => false,
-    };
-    let donation = facts.log.all(is_donation).next();
-    let named = |message: &Message| is_other(message) && !matches!(message, Message::Traceback);
-    let error = facts
-        .log
-        .all(named)
-        .last()
-        .or_else(|| facts.log.all(is_other).last());
-    let event = donation.or(error)?;
+    let event = decisive_error(facts)?;
     let (confidence, summary) = match &event.message {
         Message::DonationError => (
             Confidence::Sure,
-            "a buffer was used after it was donated, or donated twice; no request for memory failed".to_owned(),
+            "a buffer was used after it was donated, or donated twice; no request for memory failed. Use the \
+             arrays that the call returned in place of those"
+                .to_owned(),
+        ),
+        Message::SharedMemory => (
+            Confidence::Sure,
+            "a kernel needs more shared memory of a multiprocessor than there is, which is no part of the GPU's \
+             memory: smaller blocks or fewer stages of the kernel need less"
+                .to_owned(),
+        ),
+        Message::DriverError => (
+            Confidence::Likely,
+            "the driver reports an error, and it is not lack of memory".to_owned(),
+        ),
+        Message::Installation => (
+            Confidence::Likely,
+            "the driver, a library or JAX's plugin is missing, or does not match the others".to_owned(),
         ),
         Message::Exception { class, .. } => (
             Confidence::Likely,
@@ -107,8 +117,10 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
             "no request for memory failed in this log".to_owned(),
         ),
     };
-    // A library that failed is judged by what is known of memory.
-    let doubt = !others.is_empty();
+    // A library that failed is judged by what is known of memory. Settings are in logs of all kinds.
+    let doubt = others
+        .iter()
+        .any(|cause| cause.id != CauseId::WrongSetting || cause.confidence > Confidence::Possible);
     let confidence = if doubt {
         Confidence::Possible
     } else {
@@ -120,6 +132,60 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         summary,
         vec![facts.quote(event)],
     ))
+}
+
+/// Returns the error that tells most: the first that names what failed, else the exception that came last.
+fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
+    const NAMING: [fn(&Message) -> bool; 3] = [
+        |message| matches!(message, Message::DonationError),
+        |message| matches!(message, Message::SharedMemory),
+        |message| matches!(message, Message::Installation | Message::DriverError),
+    ];
+    let named = |message: &Message| match message {
+        Message::Exception { subject, .. } => *subject != Subject::Memory,
+        Message::PeerFailure | Message::Abort | Message::SettingRejected => true,
+        _ => false,
+    };
+    let traceback = |message: &Message| matches!(message, Message::Traceback);
+    NAMING
+        .into_iter()
+        .find_map(|is| facts.log.all(is).next())
+        .or_else(|| facts.log.all(named).last())
+        .or_else(|| facts.log.all(traceback).last())
+}
+
+/// Says whether the driver, a library or the installation is at fault, so that looking at them helps.
+pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
+    let is = |message: &Message| {
+        matches!(
+            message,
+            Message::Library { .. }
+                | Message::DriverError
+                | Message::Installation
+                | Message::SettingRejected
+                | Message::CpuFallback
+                | Message::Exception {
+                    subject: Subject::Installation,
+                    ..
+                }
+        )
+    };
+    match decisive_error(facts).map(|event| &event.message) {
+        Some(Message::DonationError | Message::SharedMemory) => false,
+        // The last exception decides: what a program has caught before is no longer of interest.
+        Some(Message::Exception { subject, .. }) if *subject == Subject::Program => facts
+            .log
+            .all(|message| matches!(message, Message::Library { .. }))
+            .next()
+            .is_some(),
+        Some(message) if is(message) || matches!(message, Message::Abort) => true,
+        _ => facts.log.all(is).next().is_some(),
+    }
+}
+
+/// Says whether another process failed first, whose log tells more.
+pub(in crate::explain) fn is_about_peer(facts: &Facts<'_>) -> bool {
+    decisive_error(facts).is_some_and(|event| matches!(event.message, Message::PeerFailure))
 }
 
 /// Warnings about memory, and no failure.

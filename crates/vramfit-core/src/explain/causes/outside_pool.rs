@@ -3,7 +3,7 @@ use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
-use crate::explain::message::{DriverCall, Message};
+use crate::explain::message::{DriverCall, Library, Message, Reason};
 
 /// A library that does not start with this much free has another reason.
 pub(super) const PLENTY_BYTES: u64 = 512 << 20;
@@ -11,10 +11,7 @@ pub(super) const PLENTY_BYTES: u64 = 512 << 20;
 pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
     let event = first_failure(facts)?;
     let (what, names_memory) = match &event.message {
-        Message::Library {
-            library,
-            out_of_memory,
-        } => (library.label(), *out_of_memory),
+        Message::Library { library, reason } => (library.label(), *reason == Reason::Memory),
         Message::DriverOutOfMemory {
             call: DriverCall::Module,
         } => ("loading compiled kernels", true),
@@ -79,14 +76,34 @@ fn first_failure<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
     };
     let outside = || {
         let events = facts.log.events.iter();
-        events.filter(|event| is_outside(&event.message) && !autotuning(event))
+        events.filter(|event| {
+            is_outside(&event.message) && !autotuning(event) && !fails_otherwise(facts, event)
+        })
     };
     let names_memory = |event: &&Event| match &event.message {
-        Message::Library { out_of_memory, .. } => *out_of_memory,
+        Message::Library { reason, .. } => *reason == Reason::Memory,
         Message::DriverOutOfMemory { call } => *call != DriverCall::Unknown,
         _ => false,
     };
     outside().find(names_memory).or_else(|| outside().next())
+}
+
+/// Says whether a library failed for another reason than memory: it says so itself, here or in the message before.
+pub(super) fn fails_otherwise(facts: &Facts<'_>, event: &Event) -> bool {
+    let Message::Library { library, .. } = event.message else {
+        return false;
+    };
+    let names = |of: Library, reason: Reason| {
+        let is = move |message: &Message| {
+            *message
+                == Message::Library {
+                    library: of,
+                    reason,
+                }
+        };
+        facts.log.all(is).next().is_some()
+    };
+    names(library, Reason::Other) && !names(library, Reason::Memory)
 }
 
 /// Returns the GPU's free memory when a library failed, where the log tells.

@@ -17,6 +17,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
         .or_else(|| refused_pool(facts))
         .or_else(|| refused_context(facts))
         .or_else(|| small_request(facts))
+        .or_else(|| lone_refusal(facts))
 }
 
 /// The dump shows a pool that should have its whole limit and has less.
@@ -83,7 +84,7 @@ fn refused_pool(facts: &Facts<'_>) -> Option<Cause> {
         (ratio - BACKPEDAL_FACTOR).abs() <= BACKPEDAL_TOLERANCE
     });
     let request = facts.request();
-    let is_larger = request.is_some_and(|request| size.bytes > 2 * request.size.bytes.max(1));
+    let is_larger = request.is_some_and(|request| size.bytes / 2 > request.size.bytes);
     // With some steps done before, the pool was there: it is a growing pool that was refused.
     let at_start = first.steps_before == 0;
     let earlier = !facts.is_after_failure(first);
@@ -150,6 +151,26 @@ fn small_request(facts: &Facts<'_>) -> Option<Cause> {
             Confidence::Possible,
             summary,
             facts.quote_request(),
+        )
+    })
+}
+
+/// Only the driver's refusal is in the log.
+fn lone_refusal(facts: &Facts<'_>) -> Option<Cause> {
+    let (event, size) = facts.log.driver_refusals().next()?;
+    let is_alone = facts.requests.is_empty() && facts.log.dump().is_none();
+    (is_alone && event.steps_before == 0).then(|| {
+        let summary = format!(
+            "the driver refused {}, and the log does not show for what: others may use the GPU's memory, or the \
+             GPU has less",
+            Bytes(size.bytes)
+        );
+        let evidence = vec![facts.quote(event)];
+        facts.cause(
+            CauseId::PoolNotObtained,
+            Confidence::Possible,
+            summary,
+            evidence,
         )
     })
 }

@@ -2,8 +2,8 @@ use super::has;
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
 use crate::explain::facts::Facts;
-use crate::explain::log::{Request, RequestKind};
 use crate::explain::message::Message;
+use crate::explain::request::{Request, RequestKind};
 
 /// What XLA's scheduler keeps of the budget, in percent: `xla_gpu_memory_limit_slop_factor`.
 const SLOP_PERCENT: i64 = 95;
@@ -18,6 +18,7 @@ pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         .or_else(|| by_request(facts, others))
         .or_else(|| by_buffers(facts, others))
         .or_else(|| by_memory_map(facts))
+        .or_else(|| by_dump_alone(facts, others))
 }
 
 /// The dump shows that free memory, and what the pool may still take, do not suffice.
@@ -38,7 +39,7 @@ fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
             .and_then(|stats| stats.in_use)
             .map_or(0, |size| size.tolerance),
     };
-    let is_certain = rounded > free_of_limit + in_use_tolerance;
+    let is_certain = rounded > free_of_limit.saturating_add(in_use_tolerance);
     // The pool is full; whether the program needs so much is another question where its use may have grown.
     let grew = others.iter().any(|cause| {
         matches!(cause.id, CauseId::Growth | CauseId::Recompilation)
@@ -217,7 +218,7 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         .log
         .buffers
         .iter()
-        .max_by_key(|buffer| buffer.size.bytes);
+        .min_by_key(|buffer| std::cmp::Reverse(buffer.size.bytes));
     let need = facts.log.program_need();
     let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
     let only_dumped = facts.log.all(is_dump).next().is_some();
@@ -226,27 +227,23 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
     }
     let what = match (&need, largest) {
         (Some((_, need)), _) => format!("it takes {} in all", Bytes(need.total.bytes)),
-        (None, Some(buffer)) => format!(
-            "the largest of {} listed buffers has {} ({})",
-            facts.log.buffers.len(),
-            Bytes(buffer.size.bytes),
-            buffer.shape
-        ),
+        (None, Some(buffer)) => {
+            let shape = match buffer.shape.as_str() {
+                "" => String::new(),
+                shape => format!(" ({shape})"),
+            };
+            format!(
+                "the largest of {} listed buffers has {}{shape}",
+                facts.log.buffers.len(),
+                Bytes(buffer.size.bytes),
+            )
+        }
         (None, None) => return None,
     };
     let summary = format!("XLA lists the buffers of a program that found no memory: {what}");
     let evidence = match need {
         Some((event, _)) => vec![facts.quote(event)],
-        None => facts
-            .log
-            .first_buffer
-            .iter()
-            .map(|(line, text)| Evidence {
-                source: None,
-                line: *line,
-                text: text.clone(),
-            })
-            .collect(),
+        None => facts.log.first_buffer.iter().cloned().collect(),
     };
     Some(facts.cause(CauseId::PoolTooSmall, Confidence::Likely, summary, evidence))
 }
@@ -268,6 +265,28 @@ fn by_memory_map(facts: &Facts<'_>) -> Option<Cause> {
         Confidence::Possible,
         summary,
         evidence,
+    ))
+}
+
+/// Only the dump of a pool is there, which XLA logs when a request fails.
+fn by_dump_alone(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+    let dump = facts.log.dump()?;
+    let (in_use, limit) = (dump.in_use_bytes()?, dump.limit()?);
+    let refused = facts.log.driver_refusals().next().is_some();
+    let evidence = dump.figures_at.clone()?;
+    if facts.request().is_some() || refused || !others.is_empty() {
+        return None;
+    }
+    let summary = format!(
+        "a pool logs its state when a request fails, and the log does not show which: {} of its {} were in use",
+        Bytes(in_use),
+        Bytes(limit.bytes)
+    );
+    Some(facts.cause(
+        CauseId::PoolTooSmall,
+        Confidence::Possible,
+        summary,
+        vec![evidence],
     ))
 }
 

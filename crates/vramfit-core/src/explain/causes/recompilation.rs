@@ -1,5 +1,5 @@
 use super::is_gpu_memory_failure;
-use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
@@ -29,15 +29,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
          constants and kernels, that stays in memory",
         counter.count
     );
-    let (line, text) = counter.first.clone()?;
-    let evidence = vec![Evidence {
-        source: None,
-        line,
-        text,
-    }];
-    let evidence = evidence
-        .into_iter()
-        .chain(facts.quote_request().into_iter().take(1));
+    let evidence = counter.first.iter().cloned();
+    let evidence = evidence.chain(facts.quote_request().into_iter().take(1));
     Some(facts.cause(
         CauseId::Recompilation,
         confidence,

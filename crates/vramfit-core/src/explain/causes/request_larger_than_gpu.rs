@@ -1,8 +1,8 @@
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
-use crate::explain::log::{Request, RequestKind};
 use crate::explain::message::Message;
+use crate::explain::request::{Request, RequestKind};
 use crate::gpu;
 
 /// What the largest GPU may report beyond the catalogue: other drivers, newer models.

@@ -1,7 +1,7 @@
 //! Messages of JAX and Python: settings, versions, exceptions, compilations, progress.
 
 use super::{Match, Pattern, after_label, contains, until};
-use crate::explain::message::{Message, StatName};
+use crate::explain::message::{Message, StatName, Subject};
 use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
@@ -9,6 +9,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
         "isspecifiedtogetherwithxla_python_client_mem_fraction",
         |_| rejected(),
     ),
+    Pattern::new("xla_python_client_allocatorenvvarmustbe", |_| rejected()),
     Pattern::new("couldnotconvertstringtofloat:", not_a_number),
     Pattern::new("unknownflaginxla_flags", |_| rejected()),
     Pattern::new("unknownflagsinxla_flags", |_| rejected()),
@@ -19,7 +20,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
         rejected()
     }),
     Pattern::new("optionpassedtopjrt_client_create", |_| rejected()),
-    Pattern::new("jaxpluginconfigurationerror", |_| rejected()),
+    Pattern::new("jaxpluginconfigurationerror", plugin),
     Pattern::new("invalidtruthvalue", |_| rejected()),
     Pattern::new("fallingbacktocpu", |_| Some(Message::CpuFallback)),
     Pattern::new("xla_python_client_mem_fraction", |at| {
@@ -68,6 +69,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("quotaexceeded", |_| Some(Message::Traceback)),
     Pattern::new("fatalpythonerror:", |_| Some(Message::Abort)),
     Pattern::new("checkfailed:", |_| Some(Message::Abort)),
+    Pattern::new("non-ok-status:", |_| Some(Message::Abort)),
+    Pattern::new("sigsegvreceived", |_| Some(Message::Abort)),
     Pattern::new("fragmentation", fragmentation),
     Pattern::new("fragmented", fragmentation),
     Pattern::new("finishedxlacompilationof", compilation),
@@ -103,6 +106,15 @@ pub(super) const PATTERNS: &[Pattern] = &[
 
 fn rejected() -> Option<Message> {
     Some(Message::SettingRejected)
+}
+
+/// `Jax plugin configuration error: …`, and what it is about in the traceback that follows.
+fn plugin(at: &Match<'_>) -> Option<Message> {
+    let missing = ["pluginmodule", "issueswithcudacomponents", "importerror:"];
+    match missing.iter().any(|words| contains(at.after(), words)) {
+        true => Some(Message::Installation),
+        false => rejected(),
+    }
 }
 
 /// `ValueError: could not convert string to float: '75%'` of JAX's plugin, as its traceback shows.
@@ -165,25 +177,69 @@ fn exception(at: &Match<'_>) -> Option<Message> {
     let before = at.before(MAX_CLASS_BYTES);
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
     let name = before.iter().rev().take_while(|byte| is_name(byte)).count();
-    let place = at.block.place(at.from - name);
     let matched = &at.block.text()[at.from..at.to];
-    let shown = at.block.original(at.from - name, at.to);
+    // Looking at the line itself takes long; most that is matched is no name at all.
+    if name == 0 && !matched.ends_with(b"interrupt") {
+        return None;
+    }
+    let whole = at.from - name;
+    // The line before may end in a word, or the line is wrapped inside of the class.
+    let in_line = at.block.line_start(at.from).max(whole);
+    let class = exception_class(at, in_line).or_else(|| exception_class(at, whole))?;
+    let subject = subject(&class, at.record());
+    Some(Message::Exception { class, subject })
+}
+
+/// Returns the class that begins at a position, where what stands there is one: a word in capitals.
+fn exception_class(at: &Match<'_>, from: usize) -> Option<String> {
+    let place = at.block.place(from);
+    let shown = at.block.original(from, at.to);
     let class = shown.trim_end_matches(':').rsplit('.').next()?.to_owned();
-    // A class of an exception is one word in capitals, and stands where its line begins.
-    let is_class = class.len() > matched.len().saturating_sub(1)
+    let is_class = class.len() > (at.to - at.from).saturating_sub(1)
         && class.starts_with(|letter: char| letter.is_ascii_uppercase())
         && class.chars().all(|letter| letter.is_ascii_alphanumeric());
     let is_class = is_class || class == "KeyboardInterrupt";
-    if !is_class || !place.text.starts_with(&shown) {
-        return None;
+    (is_class && place.text.starts_with(&shown)).then_some(class)
+}
+
+/// Returns what an exception is about, by its class and its text.
+fn subject(class: &str, text: &[u8]) -> Subject {
+    const MAX_TEXT_BYTES: usize = 240;
+    let text = &text[..text.len().min(MAX_TEXT_BYTES)];
+    let has = |words: &[&str]| words.iter().any(|word| contains(text, word));
+    if class.ends_with("MemoryError") || has(&["outofmemory", "out_of_memory", "failedtoallocate"])
+    {
+        return Subject::Memory;
     }
-    let text = at.record();
-    let text = &text[..text.len().min(240)];
-    let memory = ["outofmemory", "out_of_memory", "failedtoallocate"];
-    Some(Message::Exception {
-        is_memory: class == "MemoryError" || memory.iter().any(|words| contains(text, words)),
+    let of_installation = [
+        "cuda",
+        "cudnn",
+        "cublas",
+        "cufft",
+        "cusolver",
+        "nccl",
+        "driver",
+        "ptx",
+        "jaxlib",
+        "libcu",
+        "nvidia",
+        "visiblegpu",
+        "backend'",
+    ];
+    // A `KeyError: 'cuda'` is the program's.
+    let may_be = matches!(
         class,
-    })
+        "RuntimeError"
+            | "XlaRuntimeError"
+            | "JaxRuntimeError"
+            | "ImportError"
+            | "ModuleNotFoundError"
+            | "OSError"
+    );
+    match may_be && has(&of_installation) {
+        true => Subject::Installation,
+        false => Subject::Program,
+    }
 }
 
 /// The word itself, but not in XLA's advice, XLA's figures, or vramfit's own text.

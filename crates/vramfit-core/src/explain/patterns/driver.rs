@@ -1,8 +1,8 @@
 //! Messages of the CUDA driver, and of libraries beside XLA.
 
 use super::{Match, Pattern, after_label, contains};
-use crate::explain::message::{DriverCall, Library, Message};
-use crate::explain::number::size;
+use crate::explain::message::{DriverCall, Library, Message, Reason};
+use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("failedtoallocate", driver_refusal),
@@ -39,6 +39,14 @@ pub(super) const PATTERNS: &[Pattern] = &[
         if_memory(at, DriverCall::Context)
     }),
     Pattern::new("cuda_error_out_of_memory", unnamed_call),
+    Pattern::new("cuda_error_", driver_error),
+    Pattern::new("ptxwascompiledwithanunsupportedtoolchain", |_| {
+        installation()
+    }),
+    Pattern::new("unabletoloadcuda", |_| installation()),
+    Pattern::new("unabletousecudabecause", |_| installation()),
+    Pattern::new("installationfound.", outdated),
+    Pattern::new("novisiblegpudevices", |_| installation()),
     Pattern::new("hip_error_outofmemory", unnamed_call),
     Pattern::new("hiperroroutofmemory", unnamed_call),
     Pattern::new("cudaerrormemoryallocation", unnamed_call),
@@ -72,12 +80,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("cublas_status_not_initialized", |at| {
         library(at, Library::Cublas)
     }),
-    Pattern::new("failedtocreatecufftbatchedplan", |at| {
-        library(at, Library::Cufft)
-    }),
-    Pattern::new("failedtoinitializebatchedcufftplan", |at| {
-        library(at, Library::Cufft)
-    }),
+    Pattern::new("failedtocreatecufft", cufft),
+    Pattern::new("failedtomakecufft", cufft),
+    Pattern::new("failedtoinitializebatchedcufftplan", cufft),
     Pattern::new("cufftplanisnull", |at| library(at, Library::Cufft)),
     Pattern::new("cufft_alloc_failed", |_| memory_of(Library::Cufft)),
     Pattern::new("gpusolverdncreate(", |at| library(at, Library::Cusolver)),
@@ -96,6 +101,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
         memory_of(Library::Cusparse)
     }),
     Pattern::new("ncclwarn", nccl),
+    Pattern::new("cudafailure", nccl),
     Pattern::new("ncclunhandledcudaerror", |at| library(at, Library::Nccl)),
     Pattern::new("unhandledcudaerror", |at| library(at, Library::Nccl)),
     Pattern::new("unhandledsystemerror", |at| library(at, Library::Nccl)),
@@ -111,6 +117,8 @@ fn names_memory(text: &[u8]) -> bool {
         "outofmemory",
         "memoryallocation",
         "alloc_failed",
+        // The number of ROCm's error before it was printed by name.
+        "hiperror_t(1002)",
     ]
     .iter()
     .any(|words| contains(text, words))
@@ -190,18 +198,42 @@ fn library(at: &Match<'_>, library: Library) -> Option<Message> {
     if library == Library::Nccl && of_network(reason(at)) {
         return Some(Message::PeerFailure);
     }
-    let out_of_memory = names_memory(reason(at)) || contains(reason(at), "allocationfailed");
-    Some(Message::Library {
-        library,
-        out_of_memory,
-    })
+    let reason = library_reason(reason(at));
+    Some(Message::Library { library, reason })
+}
+
+/// Returns the reason of a library's failure, by the status in its message.
+fn library_reason(text: &[u8]) -> Reason {
+    // What the libraries return where they got no memory at their start.
+    const AMBIGUOUS: [&[u8]; 3] = [b"not_initialized", b"internal_error", b"execution_failed"];
+    if names_memory(text) || contains(text, "allocationfailed") {
+        return Reason::Memory;
+    }
+    match after_label(text, "_status_") {
+        Some(status) if !AMBIGUOUS.iter().any(|name| status.starts_with(name)) => Reason::Other,
+        _ => Reason::Unknown,
+    }
 }
 
 fn memory_of(library: Library) -> Option<Message> {
-    Some(Message::Library {
-        library,
-        out_of_memory: true,
-    })
+    let reason = Reason::Memory;
+    Some(Message::Library { library, reason })
+}
+
+/// `Failed to create cuFFT batched plan: 2`, with the number of cuFFT's status.
+fn cufft(at: &Match<'_>) -> Option<Message> {
+    const ALLOC_FAILED: u64 = 2;
+    const INTERNAL_ERROR: u64 = 5;
+    const MAX_STATUS_BYTES: usize = 24;
+    let text = reason(at);
+    let status = after_label(&text[..text.len().min(MAX_STATUS_BYTES)], "plan:").and_then(integer);
+    let reason = match status {
+        Some((ALLOC_FAILED, _)) => Reason::Memory,
+        Some((INTERNAL_ERROR, _)) | None => library_reason(text),
+        Some(_) => Reason::Other,
+    };
+    let library = Library::Cufft;
+    Some(Message::Library { library, reason })
 }
 
 /// `NCCL WARN Cuda failure 'out of memory'`, `NCCL WARN Failed to CUDA malloc 4194304 bytes`
@@ -210,10 +242,46 @@ fn nccl(at: &Match<'_>) -> Option<Message> {
     if of_network(text) {
         return Some(Message::PeerFailure);
     }
-    let failed = after_label(text, "failure").is_some() || contains(text, "failedto");
-    let out_of_memory = names_memory(text) || contains(text, "failedtocudamalloc");
-    (failed || out_of_memory).then_some(Message::Library {
-        library: Library::Nccl,
-        out_of_memory,
+    let library = Library::Nccl;
+    let found = |reason| Some(Message::Library { library, reason });
+    if names_memory(text) || contains(text, "failedtocudamalloc") {
+        return found(Reason::Memory);
+    }
+    // The driver's own words for the failure follow in quotation marks.
+    let words = match after_label(text, "failure") {
+        Some(words) => words,
+        None if at.block.text()[at.from..at.to].ends_with(b"failure") => text,
+        None => {
+            return contains(text, "failedto")
+                .then(|| found(Reason::Unknown))
+                .flatten();
+        }
+    };
+    let quoted = words.iter().find(|byte| !byte.is_ascii_digit());
+    found(match quoted {
+        Some(b'\'') => Reason::Other,
+        _ => Reason::Unknown,
     })
+}
+
+fn installation() -> Option<Message> {
+    Some(Message::Installation)
+}
+
+/// `Outdated cuDNN installation found.`, when JAX looks at the libraries.
+fn outdated(at: &Match<'_>) -> Option<Message> {
+    const MAX_NAME_BYTES: usize = 24;
+    contains(at.before(MAX_NAME_BYTES), "outdated")
+        .then(installation)
+        .flatten()
+}
+
+/// `CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered`
+fn driver_error(at: &Match<'_>) -> Option<Message> {
+    let name = at.record();
+    let is_letter = |byte: &&u8| byte.is_ascii_lowercase() || **byte == b'_';
+    let length = name.iter().take_while(is_letter).count();
+    // The name may be cut short, as where a log ends.
+    let is_cut = b"out_of_memory".starts_with(&name[..length]);
+    (!is_cut).then_some(Message::DriverError)
 }

@@ -25,6 +25,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("allocator(xla_gpu_host_bfc)ranoutofmemory", |_| {
         host(HostFailure::PinnedPool)
     }),
+    Pattern::new("couldnotallocatepinnedhostofsize", |_| {
+        host(HostFailure::PinnedRefused)
+    }),
     Pattern::new("cannotallocatememory", cannot_allocate),
     Pattern::new("outofmemoryallocating", cpu_backend),
     Pattern::new("killed", killed),
@@ -53,6 +56,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     }),
     Pattern::new("attemptingtoallocate", attempting),
     Pattern::new("attemptingtoreserve", attempting),
+    Pattern::new("couldnotallocate", could_not),
+    Pattern::new("wouldexceedmemory(size=", |_| tpu(true)),
     Pattern::new("tpudevice(", |_| tpu(false)),
     Pattern::new("xla:tpu", |_| tpu(false)),
 ];
@@ -81,7 +86,8 @@ fn numpy(at: &Match<'_>) -> Option<Message> {
 /// Python's `MemoryError`, as the class of an exception; not a word in a sentence or an `except` clause.
 fn memory_error(at: &Match<'_>) -> Option<Message> {
     let line = at.block.place(at.from).text;
-    let is_raised = line == "MemoryError" || line.starts_with("MemoryError:");
+    let is_raised = (line == "MemoryError" || line.starts_with("MemoryError:"))
+        && at.block.begins_word(at.from);
     let before = at.before(64);
     let is_code = ["except", "raise", "(", ","]
         .iter()
@@ -100,12 +106,13 @@ fn cpu_backend(at: &Match<'_>) -> Option<Message> {
     })
 }
 
-/// `line 31: 48110 Killed   python train.py` of a shell, or the word by itself.
+/// `line 31: 48110 Killed   python train.py` of a shell, or the word by itself, also behind a progress bar.
 fn killed(at: &Match<'_>) -> Option<Message> {
     let before = at.before(64);
+    let is_first = at.block.line_start(at.from) == at.from || before.ends_with(b"]");
+    let alone = is_first && at.block.place(at.from).text == "Killed";
     let number = before.iter().rev().take_while(|byte| byte.is_ascii_digit());
     let by_shell = number.count() > 1 && contains(before, "line");
-    let alone = before.is_empty() && at.block.place(at.from).text == "Killed";
     (by_shell || alone)
         .then(|| host(HostFailure::KilledSilently))
         .flatten()
@@ -168,6 +175,16 @@ fn attempting(at: &Match<'_>) -> Option<Message> {
     let (_, rest) = size(at.record())?;
     let rest = &rest[..rest.len().min(120)];
     contains(rest, "wasnotpossible")
+        .then(|| tpu(true))
+        .flatten()
+}
+
+/// `Could not allocate 10485760 bytes in memory 0x0x0_HBM0; …`, at run time on a TPU.
+fn could_not(at: &Match<'_>) -> Option<Message> {
+    const MAX_NAME_BYTES: usize = 40;
+    let (_, rest) = size(at.record())?;
+    let memory = rest.strip_prefix(b"inmemory")?;
+    contains(&memory[..memory.len().min(MAX_NAME_BYTES)], "hbm")
         .then(|| tpu(true))
         .flatten()
 }

@@ -41,6 +41,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("algorithm_picker.cc:", picker),
     Pattern::new("gemm_fusion_autotuner.cc:", picker),
     Pattern::new("autotuner.cc:", picker),
+    Pattern::new("sharedmemorysizelimitexceeded", |_| {
+        Some(Message::SharedMemory)
+    }),
     Pattern::new("redzone_allocator.cc:", picker),
 ];
 

@@ -44,7 +44,7 @@ fn cause(cause: &Cause) -> Value {
         "summary": cause.summary,
         "evidence": cause.evidence.iter().map(evidence).collect::<Vec<_>>(),
         "falsified_by": cause.falsified_by,
-        "next_command": cause.next_command,
+        "next_command": non_empty(&cause.next_command),
     })
 }
 
@@ -52,6 +52,7 @@ fn evidence(evidence: &Evidence) -> Value {
     json!({
         "file": evidence.source,
         "line": evidence.line,
+        "process": evidence.process,
         "text": evidence.text,
     })
 }

@@ -1,0 +1,99 @@
+//! Remedies about what is beside the pool: other processes, libraries, the host.
+
+use super::Remedy;
+use crate::explain::facts::Facts;
+use crate::explain::message::{DriverCall, HostFailure, Library, Message};
+
+pub(super) fn free_gpu(facts: &Facts<'_>) -> Remedy {
+    let figures = &facts.figures;
+    let missing = figures.limit_bytes.zip(figures.pool_bytes);
+    let missing = missing.and_then(|(limit, pool)| limit.checked_sub(pool));
+    Remedy::new(
+        "free-gpu",
+        "end the other processes on the GPU: a forgotten notebook, TensorFlow in the same program, a display",
+        "vramfit top",
+    )
+    .with_log_bytes(missing)
+}
+
+pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
+    const LOWER_FRACTION: f64 = 0.6;
+    let command = facts.command;
+    let gained = facts
+        .figures
+        .gpu_total_bytes
+        .zip(facts.figures.limit_bytes)
+        .map(|(total, limit)| limit.saturating_sub((total as f64 * LOWER_FRACTION) as u64));
+    let mut remedies = vec![
+        Remedy::new(
+            "lower-fraction",
+            "leave more of the GPU to libraries, kernels and graphs",
+            format!("vramfit run --fraction {LOWER_FRACTION} -- {command}"),
+        )
+        .with_log_bytes(gained),
+    ];
+    let has = |is: fn(&Message) -> bool| facts.log.events.iter().any(|event| is(&event.message));
+    if has(|message| {
+        matches!(
+            message,
+            Message::DriverOutOfMemory {
+                call: DriverCall::Graph
+            }
+        )
+    }) {
+        remedies.push(Remedy::new(
+            "disable-graphs",
+            "do not use CUDA graphs",
+            format!("XLA_FLAGS=--xla_gpu_enable_command_buffer= {command}"),
+        ));
+    }
+    let is_nccl = |message: &Message| {
+        matches!(
+            message,
+            Message::Library {
+                library: Library::Nccl,
+                ..
+            }
+        )
+    };
+    if has(is_nccl) {
+        remedies.push(Remedy::new(
+            "smaller-nccl-buffers",
+            "let NCCL use smaller buffers and fewer channels",
+            format!("NCCL_BUFFSIZE=1048576 NCCL_MAX_NCHANNELS=4 {command}"),
+        ));
+    }
+    remedies
+}
+
+pub(super) fn host_memory(facts: &Facts<'_>) -> Vec<Remedy> {
+    let command = facts.command;
+    let mut remedies = vec![Remedy::new(
+        "stream-data",
+        "read data in batches instead of loading it whole, and give the job more memory",
+        "vramfit data inspect FILE.h5",
+    )];
+    let pinned = facts.log.events.iter().any(|event| {
+        matches!(
+            event.message,
+            Message::Host {
+                how: HostFailure::PinnedPool,
+                ..
+            } | Message::DriverRefusal {
+                pinned_host: true,
+                ..
+            }
+        )
+    });
+    if pinned {
+        remedies.insert(
+            0,
+            Remedy::new(
+                "raise-pinned-limit",
+                "allow a larger pool of pinned memory, or offload less",
+                format!("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=128 {command}"),
+            ),
+        );
+    }
+    remedies
+}

@@ -1,0 +1,139 @@
+//! Remedies that change the pool, or what the program needs of it.
+
+use super::Remedy;
+use crate::allocator::PoolOptions;
+use crate::bytes::Bytes;
+use crate::explain::facts::Facts;
+use crate::explain::figures::FitFigures;
+use crate::gpu;
+
+pub(super) fn plan(facts: &Facts<'_>) -> Remedy {
+    Remedy::new(
+        "plan",
+        "recompute or offload activations: measured without a GPU, applied without editing the script",
+        format!(
+            "vramfit plan --gpu {} -- {}",
+            facts.gpu_name(),
+            facts.command
+        ),
+    )
+}
+
+pub(super) fn smaller_batch(facts: &Facts<'_>) -> Remedy {
+    Remedy::new(
+        "smaller-batch",
+        "use the largest batch that fits",
+        format!(
+            "vramfit plan --gpu {} --vary batch=1..1024 -- {} --batch {{batch}}",
+            facts.gpu_name(),
+            facts.command
+        ),
+    )
+}
+
+pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    let fraction = FitFigures::RAISED_FRACTION;
+    let command = format!("vramfit run --fraction {fraction} -- {}", facts.command);
+    let figures = &facts.figures;
+    let (Some(total), Some(limit)) = (figures.gpu_total_bytes, figures.limit_bytes) else {
+        return Some(Remedy::new(
+            "raise-fraction",
+            format!(
+                "give the pool {:.0} % of the GPU instead of 75 %",
+                fraction * 100.0
+            ),
+            command,
+        ));
+    };
+    let raised = PoolOptions {
+        total_memory_bytes: total,
+        memory_fraction: FitFigures::raised_fraction(),
+        ..PoolOptions::default()
+    };
+    let gained = raised
+        .limit_bytes()
+        .checked_sub(limit)
+        .filter(|bytes| *bytes > 0)?;
+    let short = facts
+        .rounded_bytes()
+        .zip(figures.in_use_bytes)
+        .map(|(rounded, used)| (rounded.saturating_add(used)).saturating_sub(limit));
+    let enough = match short {
+        Some(short) if short > gained => {
+            format!(", which is not enough: {} are missing", Bytes(short))
+        }
+        _ => String::new(),
+    };
+    let text = format!("give the pool {:.0} % of the GPU{enough}", fraction * 100.0);
+    Some(Remedy::new("raise-fraction", text, command).with_log_bytes(Some(gained)))
+}
+
+pub(super) fn larger_gpu(facts: &Facts<'_>) -> Option<Remedy> {
+    let needed = facts
+        .rounded_bytes()?
+        .checked_add(facts.figures.in_use_bytes?)?;
+    let fits =
+        |gpu: &&gpu::Gpu| gpu.mig_parent.is_none() && gpu.total_memory_bytes / 4 * 3 >= needed;
+    let smallest = gpu::all()
+        .iter()
+        .filter(fits)
+        .min_by_key(|gpu| gpu.total_memory_bytes)?;
+    let text = format!(
+        "use a GPU whose pool has {} or more, such as {}",
+        Bytes(needed),
+        smallest.name
+    );
+    let command = format!(
+        "vramfit dryrun --gpu {} -- {}",
+        smallest.name, facts.command
+    );
+    Some(Remedy::new("larger-gpu", text, command))
+}
+
+pub(super) fn several_gpus(facts: &Facts<'_>) -> Remedy {
+    Remedy::new(
+        "shard",
+        "shard the array over several GPUs, and try the sharding on virtual ones",
+        format!("vramfit dryrun --gpu h100-80gx8 -- {}", facts.command),
+    )
+}
+
+pub(super) fn fragmentation(facts: &Facts<'_>) -> Vec<Remedy> {
+    let figures = &facts.figures;
+    let command = facts.command;
+    let scattered = figures.free_bytes.zip(figures.largest_free_bytes);
+    let scattered = scattered.and_then(|(free, largest)| free.checked_sub(largest));
+    let mut remedies = vec![
+        Remedy::new(
+            "cuda-async",
+            "use CUDA's allocator, in which free memory need not be contiguous",
+            format!("vramfit run --allocator cuda_async -- {command}"),
+        )
+        .with_log_bytes(scattered),
+        Remedy::new(
+            "donate",
+            "donate what a step replaces, so that no gaps appear; restore checkpoints before other large \
+             arrays exist",
+            format!(
+                "vramfit dryrun --gpu {} --full -- {command}",
+                facts.gpu_name()
+            ),
+        ),
+    ];
+    let dump = facts.log.dump();
+    if dump.and_then(|dump| dump.grows()) == Some(true) {
+        remedies.push(Remedy::new(
+            "preallocate",
+            "preallocate the pool: the regions of a growing pool never merge",
+            format!("vramfit run --preallocate -- {command}"),
+        ));
+    }
+    if dump.is_some_and(|dump| dump.is_partitioned()) {
+        remedies.push(Remedy::new(
+            "one-ended-pool",
+            "use a pool that is not partitioned into two ends",
+            format!("XLA_FLAGS=--xla_gpu_enable_allocator_spatial_partitioning=false {command}"),
+        ));
+    }
+    remedies
+}
