@@ -173,6 +173,17 @@ def test_causes_can_be_seen_as_written(case, tmp_path):
     assert_shows(said(arguments, tmp_path), shown)
 
 
+@pytest.mark.parametrize("case", range(3))
+def test_many_hosts_can_be_seen_as_written(case, tmp_path):
+    page = "docs/guides/many-hosts.md"
+    (program,) = blocks(page, "python")
+    (tmp_path / "evaluate.py").write_text(program)
+    script = ROOT / "examples" / "hosts" / "train_transformer.py"
+    (tmp_path / script.name).write_text(script.read_text())
+    arguments, shown = dry_runs(page)[case]
+    assert_shows(said(arguments, tmp_path), shown)
+
+
 def anchors(page):
     """Return the anchors that the headings of a page make."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S), re.M)

@@ -1,9 +1,13 @@
 """A dry run of one of many hosts sees the cluster, and waits for nobody."""
 
 import json
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
+import vramfit  # noqa: F401
 from hosts import run_hosts
 
 INITIALIZE = "import jax, jax.numpy as jnp, numpy as np\njax.distributed.initialize()\n"
@@ -272,6 +276,20 @@ def test_orbax_writes_and_restores_the_part_of_a_host(tmp_path):
     run = run_hosts(tmp_path, program, "--host", 0)
     assert run.code == 0, run.err[-3000:]
     assert (tmp_path / "checkpoint" / "1").is_dir()
+
+
+def test_the_training_command_runs_on_several_hosts(tmp_path):
+    vramfit = [sys.executable, "-m", "vramfit"]
+    options = ["--kind", "sequences", "--samples", "2k", "--length", "16"]
+    for command in (["data", "generate", "train.h5", *options], ["train", "--init"]):
+        subprocess.run([*vramfit, *command], cwd=tmp_path, check=True, capture_output=True)
+    configuration = tmp_path / "train.toml"
+    arguments = ["train", configuration, "--set", "model.kind=mlp", "--epochs", "1"]
+    module = Path(sys.modules["vramfit"].__file__).with_name("__main__.py")
+    run = run_hosts(tmp_path, module, "--steps", 3, arguments=arguments)
+    assert run.answer["fits"], run.err[-3000:]
+    assert all(host["initialized"] for host in run.answer["hosts"]["runs"])
+    assert run.answer["hosts"]["mismatches"] == []
 
 
 def test_only_hosts_that_were_asked_for_are_run(tmp_path):

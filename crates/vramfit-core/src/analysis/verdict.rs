@@ -181,8 +181,12 @@ impl RunSummary {
             anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
         }));
         conditions.extend(self.short_of_scratch());
-        let mismatches = self.hosts.iter().flat_map(|hosts| &hosts.mismatches);
-        conditions.extend(mismatches.cloned().map(Condition::HostsDiffer));
+        // One is enough: each has the same cause as a rule.
+        let mismatch = self
+            .hosts
+            .as_ref()
+            .and_then(|hosts| hosts.mismatches.first());
+        conditions.extend(mismatch.cloned().map(Condition::HostsDiffer));
         // A stable sort: what leaves the answer open comes first.
         conditions.sort_by_key(|condition| !condition.leaves_open());
         let fits = match conditions.first() {

@@ -19,7 +19,7 @@ pub struct HostsSummary {
     pub gpus_per_host: u32,
     /// The host that the rest of the report is about: it decides the answer.
     pub critical_host: u32,
-    /// The hosts that were run.
+    /// The hosts that were run, by number.
     pub runs: Vec<HostSummary>,
     /// Hosts that were neither run nor are represented by one that was.
     pub not_run: Vec<u32>,
@@ -93,6 +93,8 @@ pub fn summarize_hosts(runs: &[HostRun], count: u32, gpus_per_host: u32) -> Opti
             own_programs: find_own_programs(run, runs),
         }
     });
+    let mut summaries: Vec<_> = summaries.collect();
+    summaries.sort_by_key(|summary| summary.host);
     let critical = most_critical(runs.iter().map(|run| run.summary.clone()).collect())?;
     let hosts = HostsSummary {
         count,
@@ -101,7 +103,7 @@ pub fn summarize_hosts(runs: &[HostRun], count: u32, gpus_per_host: u32) -> Opti
             .iter()
             .find(|run| run.summary.devices == critical.devices)
             .map_or(0, |run| run.host),
-        runs: summaries.collect(),
+        runs: summaries,
         not_run,
         mismatches: find_mismatches(runs),
     };

@@ -128,7 +128,7 @@ impl HostSpec {
         })
     }
 
-    /// Returns the variables that the launcher sets for a process.
+    /// Returns the variables that the launcher sets for a process; without one, those that people set by hand.
     pub(super) fn launcher_variables(&self) -> Vec<(&'static str, String)> {
         let (index, count) = (self.index.to_string(), self.count.to_string());
         let one = || "1".to_owned();
@@ -138,7 +138,12 @@ impl HostSpec {
             count => format!("host[0-{}]", count - 1),
         };
         match self.launcher {
-            None => Vec::new(),
+            // What `vramfit train` reads, and many scripts do that pass it on to JAX.
+            None => vec![
+                ("JAX_COORDINATOR_ADDRESS", "host0:1234".to_owned()),
+                ("JAX_NUM_PROCESSES", count),
+                ("JAX_PROCESS_ID", index),
+            ],
             Some(Launcher::Slurm) => vec![
                 ("SLURM_JOB_ID", one()),
                 ("SLURM_JOB_NODELIST", nodes()),
@@ -216,7 +221,7 @@ mod tests {
         let host = |launcher| HostSpec {
             index: 7,
             count: 32,
-            launcher: Some(launcher),
+            launcher,
             folder: PathBuf::new(),
         };
         let value = |launcher, name: &str| {
@@ -227,17 +232,18 @@ mod tests {
                 .map(|(_, value)| value)
         };
         for (launcher, name) in [
-            (Launcher::Slurm, "SLURM_PROCID"),
-            (Launcher::Openmpi, "OMPI_COMM_WORLD_RANK"),
-            (Launcher::Kubernetes, "JOB_COMPLETION_INDEX"),
+            (None, "JAX_PROCESS_ID"),
+            (Some(Launcher::Slurm), "SLURM_PROCID"),
+            (Some(Launcher::Openmpi), "OMPI_COMM_WORLD_RANK"),
+            (Some(Launcher::Kubernetes), "JOB_COMPLETION_INDEX"),
         ] {
             assert_eq!(value(launcher, name).as_deref(), Some("7"), "{name}");
         }
         assert_eq!(
-            value(Launcher::Slurm, "SLURM_NTASKS").as_deref(),
+            value(Some(Launcher::Slurm), "SLURM_NTASKS").as_deref(),
             Some("32")
         );
-        let word = host(Launcher::Slurm).fill_in(&"--rank={host}/{hosts}".into());
+        let word = host(None).fill_in(&"--rank={host}/{hosts}".into());
         assert_eq!(word, "--rank=7/32");
     }
 }
