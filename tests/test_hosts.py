@@ -4,11 +4,9 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-import vramfit  # noqa: F401
-from hosts import run_hosts
+from hosts import EXAMPLES, run_hosts
 
 INITIALIZE = "import jax, jax.numpy as jnp, numpy as np\njax.distributed.initialize()\n"
 USE = "jnp.ones(8).block_until_ready()\n"
@@ -279,14 +277,14 @@ def test_orbax_writes_and_restores_the_part_of_a_host(tmp_path):
 
 
 def test_the_training_command_runs_on_several_hosts(tmp_path):
-    vramfit = [sys.executable, "-m", "vramfit"]
+    start = [sys.executable, "-m", "vramfit"]
     options = ["--kind", "sequences", "--samples", "2k", "--length", "16"]
     for command in (["data", "generate", "train.h5", *options], ["train", "--init"]):
-        subprocess.run([*vramfit, *command], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run([*start, *command], cwd=tmp_path, check=True, capture_output=True)
     configuration = tmp_path / "train.toml"
     arguments = ["train", configuration, "--set", "model.kind=mlp", "--epochs", "1"]
-    module = Path(sys.modules["vramfit"].__file__).with_name("__main__.py")
-    run = run_hosts(tmp_path, module, "--steps", 3, arguments=arguments)
+    command = EXAMPLES.parents[1] / "python" / "vramfit" / "__main__.py"
+    run = run_hosts(tmp_path, command, "--steps", 3, arguments=arguments)
     assert run.answer["fits"], run.err[-3000:]
     assert all(host["initialized"] for host in run.answer["hosts"]["runs"])
     assert run.answer["hosts"]["mismatches"] == []
