@@ -78,8 +78,7 @@ def main():
         }
         return params, optimizer.init(params)
 
-    @partial(jax.jit, donate_argnums=(0, 1))
-    def train_step(params, opt_state, tokens):
+    def take_step(params, opt_state, tokens):
         def loss(params):
             return jnp.mean((layer(params, tokens) - tokens) ** 2)
 
@@ -93,6 +92,8 @@ def main():
     key = jax.random.key(0)
     shardings = jax.tree.map(sharding, jax.eval_shape(init, key))
     params, opt_state = jax.jit(init, out_shardings=shardings)(key)
+    returned = (*shardings, NamedSharding(mesh, P()))
+    train_step = jax.jit(take_step, donate_argnums=(0, 1), out_shardings=returned)
 
     rng = np.random.default_rng(jax.process_index())
     shape = (args.tokens * jax.local_device_count(), args.width)

@@ -89,7 +89,6 @@ def build(args, mesh):
         params = init_params(key, args)
         return params, optimizer.init(params)
 
-    @partial(jax.jit, donate_argnums=(0, 1))
     def train_step(params, opt_state, tokens):
         loss, grads = jax.value_and_grad(loss_fn)(params, tokens, args.heads, sharding)
         updates, opt_state = optimizer.update(grads, opt_state, params)
@@ -101,7 +100,10 @@ def build(args, mesh):
     if args.replicate_optimizer:
         shardings = (shardings[0], jax.tree.map(lambda _: NamedSharding(mesh, P()), shardings[1]))
     params, opt_state = jax.jit(init, out_shardings=shardings)(key)
-    return params, opt_state, train_step
+    # Without them the compiler may choose other ones, and the second step is another program.
+    returned = (*shardings, NamedSharding(mesh, P()))
+    step = jax.jit(train_step, donate_argnums=(0, 1), out_shardings=returned)
+    return params, opt_state, step
 
 
 def batches(args, mesh):

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use vramfit_core::allocator::{
-    AllocError, Allocator, AllocatorKind, Chunk, ChunkTag, DeviceMemory, PoolOptions, PoolSpace,
-    Region, SimulatedDeviceMemory, build,
+    AllocError, Allocator, AllocatorKind, Backpedal, BfcOptions, Chunk, ChunkTag, DeviceMemory,
+    PAGE_BYTES, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, Spatial, SpatialPolicy,
+    build,
 };
 
 const MIB: u64 = 1 << 20;
@@ -38,21 +39,35 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 
 fn clients() -> impl Strategy<Value = PoolOptions> {
     let kind = prop::sample::select(AllocatorKind::ALL.to_vec());
-    let version = prop::sample::select(vec![(0, 8, 1), (0, 10, 2), (0, 11, 0), (0, 12, 0)]);
+    let version = prop::sample::select(vec![
+        (0, 8, 1),
+        (0, 10, 2),
+        (0, 11, 0),
+        (0, 12, 0),
+        (0, 13, 0),
+    ]);
     let fraction = prop::sample::select(vec![0.1, 0.5, 0.75, 0.9, 1.0]);
+    let cap = prop::sample::select(vec![None, Some(0.8), Some(1.0)]);
     (
         kind,
         any::<bool>(),
         version,
-        fraction,
+        (fraction, cap),
         256 * MIB..2048 * MIB,
     )
         .prop_map(
-            |(kind, preallocate, jax_version, memory_fraction, total_memory_bytes)| PoolOptions {
+            |(
+                kind,
+                preallocate,
+                jax_version,
+                (memory_fraction, memory_cap),
+                total_memory_bytes,
+            )| PoolOptions {
                 kind,
                 preallocate,
                 jax_version,
                 memory_fraction,
+                memory_cap,
                 total_memory_bytes,
                 ..PoolOptions::default()
             },
@@ -391,5 +406,100 @@ proptest! {
             }
         }
         let _ = (allocator.stats(), allocator.chunks());
+    }
+}
+
+/// Returns the pool of a release that can grow it, from 128 MiB to so many pages more, and the fixed one of the start.
+fn grown_and_fixed(pages: u64, device: &Watched) -> (Spatial, Spatial) {
+    let start_bytes = 128 * MIB;
+    let options = |start_bytes, limit_bytes| BfcOptions {
+        limit_bytes,
+        start_bytes,
+        backpedal: Backpedal::Down,
+        jax_version: (0, 13, 0),
+        ..BfcOptions::default()
+    };
+    let pool = |options| Spatial::new(options, SpatialPolicy::JAX_0_12, Box::new(device.clone()));
+    (
+        pool(options(Some(start_bytes), start_bytes + pages * PAGE_BYTES)),
+        pool(options(None, start_bytes)),
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_growing_pool_stays_within_its_cap_and_keeps_what_it_has(
+        operations in operations(),
+        pages in 0..200u64,
+        free_pages in 0..300u64,
+    ) {
+        let device = device(free_pages * PAGE_BYTES);
+        let (mut pool, _) = grown_and_fixed(pages, &device);
+        let mut alive: Vec<(u64, u64, PoolSpace)> = Vec::new();
+        let mut had = 0;
+        for operation in operations {
+            match operation {
+                Operation::Allocate { bytes, alignment, space } => {
+                    let before = pool.stats().pool_bytes;
+                    if let Ok(address) = pool.allocate(bytes, alignment, space) {
+                        alive.push((address, bytes, space));
+                    }
+                    let grew = before > Some(0) && pool.stats().pool_bytes > before;
+                    prop_assert!(!grew || space == PoolSpace::Default, "collective memory extends nothing");
+                }
+                Operation::Free(_) if alive.is_empty() => {}
+                Operation::Free(index) => {
+                    let (address, ..) = alive.swap_remove(index % alive.len());
+                    prop_assert!(pool.free(address).is_ok());
+                }
+            }
+            let stats = pool.stats();
+            prop_assert!(stats.pool_bytes >= Some(had), "memory is never given back");
+            had = stats.pool_bytes.unwrap_or(0);
+            prop_assert!(had <= 128 * MIB + pages * PAGE_BYTES);
+            prop_assert!(had <= free_pages * PAGE_BYTES);
+            prop_assert_eq!(had % PAGE_BYTES, 0);
+            prop_assert!(pool.regions().len() <= 1);
+            let chunks = pool.chunks();
+            for pair in chunks.windows(2) {
+                prop_assert_eq!(pair[0].address + pair[0].bytes, pair[1].address, "no hole, no overlap");
+            }
+            if let Some(first) = chunks.first() {
+                let end = first.address + 128 * MIB;
+                let collective = alive.iter().filter(|(.., space)| *space == PoolSpace::Collective);
+                for (address, bytes, _) in collective {
+                    prop_assert!(address + bytes <= end, "collective memory stays in the start");
+                }
+            }
+        }
+        drop(pool);
+        prop_assert_eq!(device.free_bytes(), free_pages * PAGE_BYTES);
+    }
+
+    #[test]
+    fn with_nothing_to_grow_into_the_pool_is_the_fixed_one(operations in operations()) {
+        let (growing, fixed) = grown_and_fixed(0, &device(1 << 40));
+        let answers = |mut pool: Spatial| {
+            let mut alive = Vec::new();
+            let mut answers = Vec::new();
+            for operation in &operations {
+                match *operation {
+                    Operation::Allocate { bytes, alignment, space } => {
+                        let address = pool.allocate(bytes, alignment, space).ok();
+                        alive.extend(address);
+                        let begin = pool.regions().first().map_or(0, |region| region.address);
+                        answers.push(address.map(|address| address - begin));
+                    }
+                    Operation::Free(index) if !alive.is_empty() => {
+                        pool.free(alive.swap_remove(index % alive.len())).expect("it was allocated");
+                    }
+                    Operation::Free(_) => {}
+                }
+            }
+            (answers, pool.stats())
+        };
+        prop_assert_eq!(answers(growing), answers(fixed));
     }
 }

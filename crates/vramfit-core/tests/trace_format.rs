@@ -26,6 +26,7 @@ fn header() -> Header {
         devices: 2,
         allocator: "default".into(),
         memory_fraction: f64::from(0.9f32),
+        memory_cap: Some(0.95),
         preallocate: true,
         command: vec!["python".into(), "train.py".into(), "two\nlines".into()],
         ..Header::default()

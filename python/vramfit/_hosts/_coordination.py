@@ -1,18 +1,22 @@
 """The coordination service of `jax.distributed`, for one host of a dry run.
 
 Has the methods of jaxlib's `DistributedRuntimeClient`. What would wait for another host is answered
-at once, from what that host has published, or refused: nothing waits.
+at once, from what that host has published, or refused; only for threads of this process it waits.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from vramfit._hosts._exchange import HostExchange
 
 _KIND = "key-value"
+
+# How long a thread of this process may take to set what another one waits for.
+_THREADS_TIMEOUT_S = 20.0
 
 
 class CoordinationClient:
@@ -21,6 +25,7 @@ class CoordinationClient:
     def __init__(self, exchange: HostExchange) -> None:
         self._exchange = exchange
         self._values: dict[str, bytes] = {}
+        self._changed = threading.Condition(threading.RLock())
 
     def connect(self) -> None:
         """Connect to nothing."""
@@ -34,16 +39,19 @@ class CoordinationClient:
 
     def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None:
         """Set bytes for all hosts."""
-        if key in self._values and not allow_overwrite:
-            _fail(f"ALREADY_EXISTS: key {key} already exists.")
-        self._values[key] = bytes(value)
-        self._exchange.publish(_KIND, key, self._values[key])
+        with self._changed:
+            if key in self._values and not allow_overwrite:
+                _fail(f"ALREADY_EXISTS: key {key} already exists.")
+            self._values[key] = bytes(value)
+            self._exchange.publish(_KIND, key, self._values[key])
+            self._changed.notify_all()
 
     def key_value_increment(self, key: str, increment: int) -> int:
         """Add to a number; what other hosts would add is not in it."""
-        value = int(self._find(key) or b"0") + increment
-        self.key_value_set_bytes(key, str(value).encode(), allow_overwrite=True)
-        return value
+        with self._changed:
+            value = int(self._find(key) or b"0") + increment
+            self.key_value_set_bytes(key, str(value).encode(), allow_overwrite=True)
+            return value
 
     def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
         """Return a text; what only a host that was not run could set is refused."""
@@ -51,7 +59,7 @@ class CoordinationClient:
 
     def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes:
         """Return bytes; what only a host that was not run could set is refused."""
-        value = self._find(key)
+        value = self._wait_for(key, timeout_in_ms / 1000)
         if value is None:
             _fail(
                 f"DEADLINE_EXCEEDED: vramfit: host {self._exchange.index} waits for the key"
@@ -85,8 +93,10 @@ class CoordinationClient:
 
     def key_value_delete(self, key: str) -> None:
         """Delete a key, or all keys of a directory."""
-        for name in [name for name in self._values if name == key or name.startswith(f"{key}/")]:
-            del self._values[name]
+        directory = f"{key}/"
+        with self._changed:
+            for name in [name for name in self._values if f"{name}/".startswith(directory)]:
+                del self._values[name]
 
     def wait_at_barrier(
         self, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
@@ -102,6 +112,15 @@ class CoordinationClient:
     def get_live_nodes(self, process_ids: Sequence[int]) -> dict[int, int]:
         """Return that every host lives, in its first incarnation."""
         return dict.fromkeys(process_ids, 1)
+
+    def _wait_for(self, key: str, timeout_s: float) -> bytes | None:
+        """Return a value, once a thread of this process has set it where no host has."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._find(key) is not None or threading.active_count() == 1,
+                min(timeout_s, _THREADS_TIMEOUT_S),
+            )
+            return self._find(key)
 
     def _find(self, key: str) -> bytes | None:
         own = self._values.get(key)

@@ -72,8 +72,11 @@ if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
     _ON_JAX.append("vramfit._plan._apply.install")
 if os.environ.get("VRAMFIT_HOSTS"):
     _ON_JAX.append("vramfit._hosts.install_in_distributed")
-    utilities = "jax.experimental.multihost_utils"
-    _call_on_import(utilities, ["vramfit._hosts.install_in_multihost_utils"])
+    for _module, _function in {
+        "jax.experimental.multihost_utils": "install_in_multihost_utils",
+        "orbax.checkpoint._src.metadata.array_metadata_store": "install_in_orbax",
+    }.items():
+        _call_on_import(_module, [f"vramfit._hosts.{_function}"])
 if _ON_JAX:
     _call_on_import("jax", _ON_JAX)
 if os.environ.get("VRAMFIT_EXPLAIN"):

@@ -17,7 +17,10 @@ use super::{Allocator, DeviceMemory};
 pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Allocator> {
     let device = SharedDeviceMemory::new(memory);
     let name = format!("GPU_{}_bfc", options.ordinal);
-    let pool = bfc_options(options, name, options.limit_bytes(), !options.preallocate);
+    let pool = BfcOptions {
+        start_bytes: options.start_bytes(),
+        ..bfc_options(options, name, options.limit_bytes(), !options.preallocate)
+    };
     let default: Box<dyn Allocator> = match options.kind {
         AllocatorKind::Bfc if options.is_partitioned() => {
             return Box::new(Spatial::on_device(pool, spatial_policy(options), device));
@@ -144,6 +147,49 @@ mod tests {
     }
 
     #[test]
+    fn a_cap_lets_the_pool_grow_where_the_release_does_that() {
+        let pool_after = |jax_version, memory_cap, requests: &[u64]| {
+            let options = PoolOptions {
+                total_memory_bytes: 80 * GIB,
+                memory_cap,
+                jax_version,
+                ..PoolOptions::default()
+            };
+            let mut pool = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
+            let failed = requests
+                .iter()
+                .position(|&gib| pool.allocate(gib * GIB, 64, PoolSpace::Default).is_err());
+            (failed, pool.stats().pool_bytes, pool.stats().bytes_limit)
+        };
+        let requests = [50, 9, 4];
+        // JAX 0.12.0 reads the cap and does nothing with it.
+        assert_eq!(
+            pool_after((0, 12, 0), Some(1.0), &requests),
+            (Some(2), Some(60 * GIB), Some(60 * GIB))
+        );
+        // 50 and 9 GiB are taken from the upper end of the first 60; the 4 GiB need 4 more, because the last GiB is at the
+        // lower end.
+        assert_eq!(
+            pool_after((0, 13, 0), Some(1.0), &requests),
+            (None, Some(64 * GIB), Some(80 * GIB))
+        );
+        // 78 % are 62.4 GiB, or 31,948.8 pages.
+        assert_eq!(
+            pool_after((0, 13, 0), Some(0.78), &requests),
+            (Some(2), Some(60 * GIB), Some(31_948 * (2 << 20)))
+        );
+        // Of the 19 GiB that are free beyond the pool 20 are asked for, and then 18: a tenth less.
+        assert_eq!(
+            pool_after((0, 13, 0), Some(1.0), &[60, 19]),
+            (Some(1), Some(60 * GIB), Some(80 * GIB))
+        );
+        assert_eq!(
+            pool_after((0, 13, 0), Some(1.0), &[60, 17, 1]),
+            (None, Some(78 * GIB), Some(80 * GIB))
+        );
+    }
+
+    #[test]
     fn what_was_not_compared_is_called_a_model() {
         let fidelity = |kind, jax_version| {
             let options = PoolOptions {
@@ -164,6 +210,15 @@ mod tests {
             fidelity(AllocatorKind::Bfc, (0, 13, 0)),
             Fidelity::Model(_)
         ));
+        let growing = PoolOptions {
+            memory_cap: Some(1.0),
+            jax_version: (0, 12, 1),
+            ..PoolOptions::default()
+        };
+        assert!(matches!(
+            build(&growing, Box::new(SimulatedDeviceMemory::new(GIB))).fidelity(),
+            Fidelity::Model(_)
+        ));
         for kind in [
             AllocatorKind::Platform,
             AllocatorKind::Address,
@@ -174,6 +229,32 @@ mod tests {
                 matches!(fidelity(kind, (0, 10, 2)), Fidelity::Model(_)),
                 "{kind:?}"
             );
+        }
+    }
+
+    #[test]
+    fn cleared_statistics_begin_with_what_is_in_use() {
+        for kind in [AllocatorKind::Bfc, AllocatorKind::CudaAsync] {
+            let options = PoolOptions {
+                kind,
+                total_memory_bytes: 80 * GIB,
+                ..PoolOptions::default()
+            };
+            let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
+            let mut take = |bytes| allocator.allocate(bytes, 64, PoolSpace::Default);
+            take(1 << 20).expect("there is room");
+            let large = take(GIB).expect("there is room");
+            allocator.free(large).expect("it was allocated");
+            let before = allocator.stats();
+            assert_eq!(before.peak_bytes_in_use, GIB + (1 << 20));
+            allocator.clear_stats();
+            let after = super::super::Stats {
+                num_allocs: 0,
+                peak_bytes_in_use: 1 << 20,
+                largest_alloc_size: 0,
+                ..before
+            };
+            assert_eq!(allocator.stats(), after, "{kind:?}");
         }
     }
 

@@ -22,6 +22,9 @@ pub struct PoolOptions {
     /// 32-bit option of the PJRT C API and is widened again, so 0.9 is 0.89999998; as a text, which
     /// JAX 0.12 takes too, it keeps 64 bits.
     pub memory_fraction: f64,
+    /// The part of the total to which the pool may grow, where a text such as `0.75-0.85` names one; see
+    /// [`PoolOptions::start_bytes`].
+    pub memory_cap: Option<f64>,
     /// Whether the pool takes its whole limit at the first request.
     pub preallocate: bool,
     /// `--xla_gpu_enable_allocator_spatial_partitioning`; versions before 0.11 do not know it.
@@ -44,6 +47,7 @@ impl Default for PoolOptions {
             ordinal: 0,
             total_memory_bytes: 0,
             memory_fraction: 0.75,
+            memory_cap: None,
             preallocate: true,
             spatial_partitioning: true,
             unified_memory: false,
@@ -54,10 +58,43 @@ impl Default for PoolOptions {
     }
 }
 
+/// The first release whose pool can grow past its fraction.
+///
+/// JAX 0.12.0 and 0.12.0.1 read `memory_fraction_policy`, but their `CreateBFCAllocator` passes on the start alone, and
+/// so never reserves addresses for more: the pool is fixed there. XLA's main branch does both (openxla/xla#48985). Which
+/// release will be the first is not known; a later one than those compared is taken to be.
+pub const POOL_GROWS_SINCE: JaxVersion = (0, 12, 1);
+
 impl PoolOptions {
     /// Returns what the default pool may take: total times fraction, cut to a whole number, and for
     /// BFC since JAX 0.10.2 rounded up to 2 MiB.
+    ///
+    /// A pool that grows past its fraction may take total times cap, rounded down to 2 MiB.
     pub fn limit_bytes(&self) -> u64 {
+        match self.memory_cap {
+            Some(cap) if self.grows_past_fraction() => {
+                let cap_bytes = (self.total_memory_bytes as f64 * cap) as u64;
+                // XLA refuses a start that rounding takes past the cap.
+                (cap_bytes / PAGE_BYTES * PAGE_BYTES).max(self.fraction_bytes())
+            }
+            _ => self.fraction_bytes(),
+        }
+    }
+
+    /// Returns what a pool that grows past its fraction takes at the first request.
+    pub fn start_bytes(&self) -> Option<u64> {
+        self.grows_past_fraction().then(|| self.fraction_bytes())
+    }
+
+    /// Says whether the pool may grow past its fraction. In all other pools the cap has no effect.
+    fn grows_past_fraction(&self) -> bool {
+        self.is_partitioned()
+            && !self.unified_memory
+            && self.memory_cap > Some(self.memory_fraction)
+            && self.jax_version >= POOL_GROWS_SINCE
+    }
+
+    fn fraction_bytes(&self) -> u64 {
         let total = self.total_memory_bytes as f64;
         match self.kind {
             AllocatorKind::Bfc if self.unified_memory => {
@@ -135,6 +172,55 @@ mod tests {
             ..unified
         };
         assert_eq!(twice.limit_bytes(), 160 * GIB);
+    }
+
+    #[test]
+    fn a_cap_has_an_effect_on_one_kind_of_pool_only() {
+        let growing = PoolOptions {
+            total_memory_bytes: 80 * GIB + 4,
+            memory_cap: Some(0.9),
+            jax_version: (0, 13, 0),
+            ..PoolOptions::default()
+        };
+        assert_eq!(growing.start_bytes(), Some(60 * GIB + PAGE_BYTES));
+        assert_eq!(growing.limit_bytes(), 72 * GIB);
+        for fixed in [
+            PoolOptions {
+                jax_version: (0, 12, 0),
+                ..growing.clone()
+            },
+            PoolOptions {
+                preallocate: false,
+                ..growing.clone()
+            },
+            PoolOptions {
+                spatial_partitioning: false,
+                ..growing.clone()
+            },
+            PoolOptions {
+                kind: AllocatorKind::CudaAsync,
+                ..growing.clone()
+            },
+            PoolOptions {
+                kind: AllocatorKind::Vmm,
+                ..growing.clone()
+            },
+            PoolOptions {
+                unified_memory: true,
+                ..growing.clone()
+            },
+            PoolOptions {
+                memory_cap: Some(0.75),
+                ..growing.clone()
+            },
+        ] {
+            let uncapped = PoolOptions {
+                memory_cap: None,
+                ..fixed.clone()
+            };
+            assert_eq!(fixed.start_bytes(), None, "{fixed:?}");
+            assert_eq!(fixed.limit_bytes(), uncapped.limit_bytes(), "{fixed:?}");
+        }
     }
 
     #[test]

@@ -131,6 +131,12 @@ impl LiveSet for LiveAllocations {
         self.num_allocs += count;
     }
 
+    fn clear_stats(&mut self) {
+        self.num_allocs = 0;
+        self.peak_bytes_in_use = self.bytes_in_use;
+        self.largest_alloc_size = 0;
+    }
+
     fn chunks(&self) -> Vec<Chunk> {
         self.by_address
             .iter()

@@ -31,6 +31,9 @@ pub trait LiveSet {
     /// Raises the number of allocations as if so many had come and gone.
     fn add_allocations(&mut self, count: u64);
 
+    /// Makes the statistics begin again: no allocations, and a peak of what is in use.
+    fn clear_stats(&mut self);
+
     /// Says how far the answers can be trusted.
     fn fidelity(&self) -> Fidelity;
 }

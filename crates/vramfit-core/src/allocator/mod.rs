@@ -42,6 +42,7 @@
 //! | `device_memory.rs` | the memory of one GPU, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
 //! | `spatial.rs`, `spatial_policy.rs` | the partitioned pool of JAX 0.11 and later |
+//! | `growth.rs`, `reserved_range.rs` | how that pool is extended, and the addresses it keeps for this |
 //! | `chunk_table.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
 //! | `preallocation.rs` | whether a pool that takes its limit at once got it |
 //! | `collective.rs` | the separate pool for collective memory |
@@ -65,6 +66,7 @@ mod cuda_malloc;
 mod device_memory;
 mod dump;
 mod free_set;
+mod growth;
 mod kind;
 mod live_allocations;
 mod live_set;
@@ -74,6 +76,7 @@ mod platform;
 mod pool;
 mod preallocation;
 mod regions;
+mod reserved_range;
 mod spatial;
 mod spatial_policy;
 mod state;
@@ -84,7 +87,7 @@ use std::sync::Arc;
 pub use bfc::Bfc;
 pub use build::build;
 pub use chunk_table::ChunkTag;
-pub use config::{JaxVersion, PoolOptions};
+pub use config::{JaxVersion, POOL_GROWS_SINCE, PoolOptions};
 pub use device_memory::{PAGE_BYTES, SimulatedDeviceMemory};
 pub use dump::refusal_warning;
 pub use kind::AllocatorKind;
@@ -324,6 +327,12 @@ pub trait Allocator: Send {
     /// Raises [`Stats::num_allocs`] as if so many allocations had come and gone.
     fn add_allocations(&mut self, count: u64) {
         self.live_set_mut().add_allocations(count);
+    }
+
+    /// Makes the statistics of the default memory space begin again, as `ClearStats` of XLA's allocators does: no
+    /// allocations so far, none that was the largest, and the bytes in use as the peak. The pool's own peak stays.
+    fn clear_stats(&mut self) {
+        self.live_set_mut().clear_stats();
     }
 
     /// Says how far the answers can be trusted.

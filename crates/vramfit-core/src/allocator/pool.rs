@@ -53,6 +53,9 @@ pub struct BfcOptions {
     pub limit_bytes: u64,
     /// False takes the whole limit at the first request (JAX: `preallocate`).
     pub grows: bool,
+    /// What a partitioned pool takes at the first request to extend it later, up to the limit; both are whole pages
+    /// of 2 MiB. `None` takes the limit, once and for all. Only partitioned pools read it.
+    pub start_bytes: Option<u64>,
     /// Gives wholly free regions back before failing. JAX leaves it off.
     pub garbage_collection: bool,
     /// The surplus above which a chunk is always split, as a part of the limit; 0 means 128 MiB.
@@ -72,6 +75,7 @@ impl Default for BfcOptions {
             name: "GPU_0_bfc".to_owned(),
             limit_bytes: 0,
             grows: false,
+            start_bytes: None,
             garbage_collection: false,
             fragmentation_fraction: 0.0,
             backpedal: Backpedal::Up,
@@ -130,11 +134,14 @@ impl BfcPool {
         alignment: u64,
         tag: ChunkTag,
     ) -> std::result::Result<Option<ChunkHandle>, AllocError> {
-        let Some(region) = self.regions.grow(alignment, rounded)? else {
-            return Ok(None);
-        };
+        let region = self.regions.grow(alignment, rounded)?;
+        Ok(region.map(|region| self.add_region(region, tag)))
+    }
+
+    /// Makes a free chunk of memory that the GPU granted; it is in no set yet.
+    pub(super) fn add_region(&mut self, region: Region, tag: ChunkTag) -> ChunkHandle {
         let chunks = &mut self.chunks;
-        let handle = match self.regions.extendable(region) {
+        match self.regions.extendable(region) {
             Some(before) => {
                 before.bytes += region.bytes;
                 let last = chunks
@@ -148,8 +155,7 @@ impl BfcPool {
                 self.regions.insert_region(region, first);
                 first
             }
-        };
-        Ok(Some(handle))
+        }
     }
 
     /// Says whether a chunk is split for a request rather than handed out whole.
@@ -296,9 +302,21 @@ impl LiveSet for BfcPool {
         self.num_allocs += count;
     }
 
+    fn clear_stats(&mut self) {
+        self.num_allocs = 0;
+        self.peak_bytes_in_use = self.bytes_in_use;
+        self.largest_alloc_size = 0;
+    }
+
     fn fidelity(&self) -> Fidelity {
         let (major, minor, _) = self.options.jax_version;
-        if (major, minor) > MAX_COMPARED_JAX {
+        if self.options.start_bytes.is_some() {
+            // The allocator in 0.12.0.1 can do it, and was compared; its client does not ask for it.
+            Fidelity::Model(
+                "no release of JAX up to 0.12.0.1 lets a pool grow past its fraction, so the sizes that a later one \
+                 begins and ends with were not compared",
+            )
+        } else if (major, minor) > MAX_COMPARED_JAX {
             Fidelity::Model(
                 "this release of JAX is newer than 0.12, the latest whose allocator was compared",
             )

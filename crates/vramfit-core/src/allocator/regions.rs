@@ -70,7 +70,7 @@ pub(super) struct PoolRegion {
 /// The regions of a pool and the rule by which it grows.
 #[derive(Debug)]
 pub(super) struct Regions {
-    device: SharedDeviceMemory,
+    pub(super) device: SharedDeviceMemory,
     merges: bool,
     /// In address order.
     pub(super) list: Vec<PoolRegion>,
@@ -83,7 +83,7 @@ pub(super) struct Regions {
 }
 
 /// The part of the limit that a growing pool asks for first.
-const FIRST_REGION_BYTES: u64 = 2 << 20;
+pub(super) const FIRST_REGION_BYTES: u64 = 2 << 20;
 /// Each refusal makes the next request this much smaller. A 32-bit float, as in XLA: the products
 /// are rounded to 24 bits, which shows in region sizes above 16 MiB.
 const BACKPEDAL_FACTOR: f32 = 0.9;
@@ -98,6 +98,17 @@ pub enum Backpedal {
     Up,
     /// Rounded down. From JAX 0.12 on.
     Down,
+}
+
+/// Returns what a refused request becomes before it is rounded.
+fn tenth_smaller(bytes: u64) -> u64 {
+    (bytes as f32 * BACKPEDAL_FACTOR) as u64
+}
+
+/// Returns what a refused request becomes from JAX 0.12 on: whole units, and at least one fewer.
+pub(super) fn smaller_request(bytes: u64, unit: u64) -> u64 {
+    let less = tenth_smaller(bytes) / unit * unit;
+    less.min(bytes.saturating_sub(unit))
 }
 
 impl Regions {
@@ -158,9 +169,14 @@ impl Regions {
         if !doubled {
             self.next_region_bytes = self.next_region_bytes.wrapping_mul(2);
         }
-        self.pool_bytes += region.bytes;
-        self.peak_pool_bytes = self.peak_pool_bytes.max(self.pool_bytes);
+        self.add_bytes(region.bytes);
         Ok(Some(region))
+    }
+
+    /// Counts memory that the GPU granted.
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
+        self.pool_bytes += bytes;
+        self.peak_pool_bytes = self.peak_pool_bytes.max(self.pool_bytes);
     }
 
     /// Asks for `bytes`, then for less and less, but never for less than `rounded`.
@@ -178,22 +194,20 @@ impl Regions {
             {
                 return Ok(Some(region));
             }
-            let product = (bytes as f32 * BACKPEDAL_FACTOR) as u64;
-            let mut less = match self.backpedal {
-                Backpedal::Up | Backpedal::UpForEver => round_up(product).unwrap_or(u64::MAX),
-                Backpedal::Down => product / UNIT * UNIT,
-            };
-            if less >= bytes {
-                // Small sizes round back up to themselves.
-                if self.backpedal == Backpedal::UpForEver {
-                    return Err(AllocError::Fatal(format!(
-                        "XLA of this version never returns from this request: the GPU denies \
-                         {bytes} bytes, and the next smaller region it tries is {less} bytes"
-                    )));
+            bytes = match self.backpedal {
+                Backpedal::Down => smaller_request(bytes, UNIT),
+                Backpedal::Up | Backpedal::UpForEver => {
+                    let less = round_up(tenth_smaller(bytes)).unwrap_or(u64::MAX);
+                    // Small sizes round back up to themselves.
+                    if less >= bytes && self.backpedal == Backpedal::UpForEver {
+                        return Err(AllocError::Fatal(format!(
+                            "XLA of this version never returns from this request: the GPU denies \
+                             {bytes} bytes, and the next smaller region it tries is {less} bytes"
+                        )));
+                    }
+                    less.min(bytes - UNIT)
                 }
-                less = bytes - UNIT;
-            }
-            bytes = less;
+            };
             if bytes < rounded {
                 return Ok(None);
             }

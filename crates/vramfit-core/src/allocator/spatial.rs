@@ -16,6 +16,7 @@ use super::live_set::LiveSet;
 use super::log_record::LogRecord;
 use super::pool::{BfcOptions, BfcPool, round_request, round_up};
 use super::regions::SharedDeviceMemory;
+use super::reserved_range::ReservedRange;
 use super::spatial_policy::{PoolEnd, SpatialPolicy, SplitRule};
 use super::{AllocError, Allocator, DeviceMemory, PoolSpace, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
@@ -26,11 +27,14 @@ const COLLECTIVE_ALIGNMENT: u64 = 2 << 20;
 /// One partitioned pool.
 #[derive(Debug)]
 pub struct Spatial {
-    pool: BfcPool,
+    pub(super) pool: BfcPool,
     policy: SpatialPolicy,
     lower: FreeSet,
     upper: FreeSet,
     gap: Option<ChunkHandle>,
+    /// Where the first region ended when it was taken: collective memory stays below, however far the pool is
+    /// extended. `None` in pools that are never extended.
+    pub(super) lower_end_limit: Option<u64>,
     /// What killed the process, if anything did.
     fatal: Option<String>,
 }
@@ -46,14 +50,22 @@ impl Spatial {
         policy: SpatialPolicy,
         device: SharedDeviceMemory,
     ) -> Self {
-        // XLA insists on a fixed range.
-        options.grows = false;
+        // XLA insists on one range: taken at once, or reserved and backed as it is needed.
+        options.grows = options.start_bytes.is_some();
+        let device = match options.start_bytes {
+            Some(_) => {
+                let range = ReservedRange::new(device, options.limit_bytes);
+                SharedDeviceMemory::new(Box::new(range))
+            }
+            None => device,
+        };
         Spatial {
             pool: BfcPool::new(device, options),
             policy,
             lower: FreeSet::new(),
             upper: FreeSet::new(),
             gap: None,
+            lower_end_limit: None,
             fatal: None,
         }
     }
@@ -125,7 +137,18 @@ impl Spatial {
             return Ok(0);
         }
         let (rounded, alignment) = round_request(bytes, alignment)?;
+        if let Some(start_bytes) = self.pool.options.start_bytes
+            && self.pool.regions.list.is_empty()
+        {
+            self.take_start(alignment, start_bytes)?;
+        }
         if let Some(found) = self.take(end, rounded, alignment) {
+            return self.place(end, found, rounded, bytes, alignment);
+        }
+        if self.pool.options.start_bytes.is_some() {
+            self.extend(end, rounded, alignment)?;
+            let found = self.take(end, rounded, alignment);
+            let found = found.ok_or(AllocError::OutOfMemory)?;
             return self.place(end, found, rounded, bytes, alignment);
         }
         if self.policy.single_region && !self.pool.regions.list.is_empty() {
@@ -145,10 +168,15 @@ impl Spatial {
     /// Takes the free chunk for a request: the smallest own hole that fits, else the gap.
     fn take(&mut self, end: PoolEnd, rounded: u64, alignment: u64) -> Option<ChunkHandle> {
         let chunks = &self.pool.chunks;
+        let lower_end_limit = self.lower_end_limit.unwrap_or(u64::MAX);
         let fits = |handle: ChunkHandle| {
             let ChunkSlot { address, size, .. } = chunks[handle];
             match end {
-                PoolEnd::Lower => size.checked_sub(padding(address, alignment)) >= Some(rounded),
+                PoolEnd::Lower => {
+                    size.min(lower_end_limit.saturating_sub(address))
+                        .checked_sub(padding(address, alignment))
+                        >= Some(rounded)
+                }
                 PoolEnd::Upper => upper_start(address, size, rounded, alignment).is_some(),
             }
         };
@@ -297,7 +325,7 @@ impl Spatial {
     }
 
     /// Joins a free chunk with free neighbors and enters the result.
-    fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
+    pub(super) fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
         let ChunkSlot { next, prev, .. } = self.pool.chunks[handle];
         let mut joined = handle;
         if next != ChunkHandle::NONE && !self.pool.chunks[next].in_use {

@@ -133,6 +133,7 @@ impl Settings {
             header.memory_fraction = f64::from(part as f32);
         }
         if self.options.sets_pool_size() {
+            header.memory_cap = None;
             header.requested_limit_bytes = self.options.limit.map(|limit| limit.0);
         }
         if let Some(kind) = self.options.allocator {

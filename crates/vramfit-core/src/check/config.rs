@@ -31,6 +31,8 @@ pub struct Entry {
     pub program: Program,
     /// The GPUs, as they are written and as they are meant.
     pub gpus: Vec<GpuSelection>,
+    /// How many hosts with these GPUs run the program together; `None` for one.
+    pub hosts: Option<u32>,
     /// What it may need.
     pub limits: Limits,
     /// Fraction of the GPU's memory that JAX's pool may use; JAX's default where it is not set.
@@ -98,6 +100,7 @@ struct EntryTable {
     function: Option<String>,
     arguments: Option<serde_json::Value>,
     gpus: Option<Vec<String>>,
+    hosts: Option<u32>,
     steps: Option<u64>,
     step: Option<String>,
     max: Option<Amount>,
@@ -203,6 +206,13 @@ fn read_entry(table: &CheckTable, entry: &EntryTable) -> Result<Entry> {
         return Err(Error::invalid_argument("`fraction` is out of range")
             .hint("write a number above 0 and up to 1, such as `0.9`"));
     }
+    if entry
+        .hosts
+        .is_some_and(|hosts| !(1..=4096).contains(&hosts))
+    {
+        return Err(Error::invalid_argument("`hosts` is out of range")
+            .hint("write the number of hosts, from 1 to 4096"));
+    }
     let mut env = table.env.clone();
     env.extend(entry.env.clone());
     Ok(Entry {
@@ -214,6 +224,7 @@ fn read_entry(table: &CheckTable, entry: &EntryTable) -> Result<Entry> {
             spare: entry.spare.or(table.spare),
             tolerance: entry.tolerance.or(table.tolerance).unwrap_or_default(),
         },
+        hosts: entry.hosts,
         fraction: entry.fraction,
         env,
     })

@@ -157,6 +157,11 @@ fn mistakes_name_the_line_or_the_entry() {
             "`fraction`",
         ),
         (
+            entry("command = \"a\"\ngpus = [\"t4\"]\nhosts = 0"),
+            ErrorKind::InvalidArgument,
+            "`hosts`",
+        ),
+        (
             "[[check.entry]]\nname = \"a b\"\ncommand = \"a\"".to_owned(),
             ErrorKind::InvalidArgument,
             "the name is not valid",

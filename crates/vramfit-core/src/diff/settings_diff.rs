@@ -108,6 +108,10 @@ pub(super) fn contrasts(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
         // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
         (run.header.memory_fraction as f32).to_string()
     });
+    compare("growth of the pool", &|run| {
+        let cap = run.header.memory_cap;
+        cap.map_or("none".to_owned(), |cap| format!("asked for, to {cap}"))
+    });
     compare("preallocation", &|run| on(run.header.preallocate));
     compare("partitioned pool", &|run| {
         on(run.header.spatial_partitioning)

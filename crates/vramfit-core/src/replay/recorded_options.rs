@@ -18,6 +18,7 @@ pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
         ordinal: 0,
         total_memory_bytes: header.total_memory_bytes,
         memory_fraction: header.memory_fraction,
+        memory_cap: header.memory_cap,
         preallocate: header.preallocate,
         spatial_partitioning: header.spatial_partitioning,
         unified_memory: header.unified_memory,

@@ -29,7 +29,7 @@ pub use charts::{
 pub use plan::{PlanRow, PlanSummary};
 pub(crate) use render::wrap;
 
-use crate::analysis::{Comparison, RunSummary};
+use crate::analysis::{Comparison, ProgramMismatch, RunSummary};
 use crate::bytes::Bytes;
 use crate::diff::RunDiff;
 use crate::explain::Explanation;
@@ -274,6 +274,11 @@ impl std::fmt::Display for Value {
 /// are none.
 pub fn render_findings(findings: &[Finding]) -> String {
     render::text::findings::render(findings)
+}
+
+/// Describes in a clause where two hosts execute different programs.
+pub fn describe_mismatch(mismatch: &ProgramMismatch) -> String {
+    sections::hosts::mismatch_clause(mismatch)
 }
 
 impl Report {

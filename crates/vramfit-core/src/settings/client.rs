@@ -124,8 +124,8 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Returns the part of the GPU's total memory that the pool begins with, and that every
-    /// allocator but the partitioned pool ends with, as XLA has it: a number in 64 bits.
+    /// Returns the part of the GPU's total memory that the pool begins with, and with which it ends unless it grows, as
+    /// XLA has it: a number in 64 bits.
     pub fn fraction(&self) -> f64 {
         self.fraction_policy
             .map_or(f64::from(self.memory_fraction), |policy| policy.start)

@@ -22,7 +22,7 @@ impl FractionPolicy {
     ///
     /// # Errors
     /// XLA's sentence about a text of another form.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |reason| format!("Invalid memory fraction \"{text}\": {reason}; {GRAMMAR}");
         let number = |part: &str| {
             let value: f64 = part.trim_ascii().parse().unwrap_or(0.0);
@@ -62,6 +62,44 @@ fn separator(spec: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// XLA's own tests of the form (`xla/pjrt/gpu/allocator_config_test.cc`) reject these, too.
+    #[test]
+    fn other_forms_are_refused_with_the_reason() {
+        for text in [
+            "",
+            "abc",
+            "0",
+            "-0.5",
+            "nan",
+            "inf",
+            "0.5-",
+            "0.5-abc",
+            "0.5-0.7-0.9",
+            "+",
+            "0+",
+            "-0.5+",
+            "nan+",
+            "inf+",
+            "0.5++",
+            "0.5+-1",
+            "0.5-0.9+",
+        ] {
+            let told = FractionPolicy::parse(text).unwrap_err();
+            assert!(
+                told.contains("fractions must be positive numbers; "),
+                "{text}: {told}"
+            );
+        }
+        for (text, reason) in [
+            ("0.9-0.5", "the cap must be at least the start"),
+            ("1.5+", "the cap must be at least the start"),
+            ("0.5-1.5", "a growth cap cannot exceed 1"),
+        ] {
+            let told = FractionPolicy::parse(text).unwrap_err();
+            assert!(told.contains(reason), "{text}: {told}");
+        }
+    }
 
     #[test]
     fn the_three_forms_are_read() {

@@ -38,6 +38,9 @@ pub struct Header {
     pub allocator: String,
     /// The share of the GPU the pool may take, as JAX read it (0.75 unless set).
     pub memory_fraction: f64,
+    /// The share to which the pool may grow, where a text such as `0.75+` named one. Not every release and pool
+    /// does anything with it.
+    pub memory_cap: Option<f64>,
     /// The bytes that `--limit` asked for, of which the fraction above is what JAX can be told.
     #[serde(rename = "asked_limit_bytes")]
     pub requested_limit_bytes: Option<u64>,

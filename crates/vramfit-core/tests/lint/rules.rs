@@ -341,3 +341,29 @@ fn other_releases_are_reported_only_where_the_release_is_known() {
     let unknown = LintInput { jax: None, ..gone };
     assert_eq!(ids(&unknown), [""; 0]);
 }
+
+#[test]
+fn a_fraction_that_cannot_grow_is_reported_where_it_cannot() {
+    let options = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
+    let of = |version: (u32, u32, u32), value: &str| LintInput {
+        jax: Some(Version::new(version.0, version.1, version.2)),
+        ..with(&[(options, value)])
+    };
+    let found = of((0, 12, 0), "allocator:bfc;memory_fraction_policy:0.75-0.85");
+    assert_eq!(only(&found).id, "pool-does-not-grow");
+    assert_eq!(
+        only(&found).message,
+        "`memory_fraction_policy:0.75-0.85` lets the pool grow to 85 % of the GPU, but in this release it stays at 75 %"
+    );
+    assert_eq!(
+        fixed(&found, options).as_deref(),
+        Some("allocator:bfc;memory_fraction_policy:0.75")
+    );
+    for (version, value) in [
+        ((0, 12, 0), "memory_fraction_policy:0.75"),
+        ((0, 12, 0), "memory_fraction_policy:0.75-0.75"),
+        ((0, 13, 0), "memory_fraction_policy:0.75+"),
+    ] {
+        assert_eq!(lint(&of(version, value)), [], "{value}");
+    }
+}

@@ -119,6 +119,7 @@ impl Recorder {
             kind: header.allocator.parse().unwrap(),
             total_memory_bytes: header.total_memory_bytes,
             memory_fraction: header.memory_fraction,
+            memory_cap: header.memory_cap,
             preallocate: header.preallocate,
             spatial_partitioning: header.spatial_partitioning,
             cuda_async_prealloc: header.cuda_async_prealloc,

@@ -138,20 +138,13 @@ unsafe fn pool_options(
         && client.allocator == AllocatorKind::Bfc
         && client.preallocate
         && plugin.spatial_partitioning.unwrap_or(true);
-    if partitioned
-        && client
-            .fraction_policy
-            .is_some_and(|policy| policy.cap.is_some())
-    {
-        // All other pools use the initial fraction only, as in XLA.
-        return Err(Status::unimplemented("a pool that grows past its fraction"));
-    }
     let visible = client.visible_devices.clone();
     let options = PoolOptions {
         kind: client.allocator,
         ordinal: 0,
         total_memory_bytes: environment.pool_total_bytes(),
         memory_fraction: client.fraction(),
+        memory_cap: client.fraction_policy.and_then(|policy| policy.cap),
         preallocate: client.preallocate,
         spatial_partitioning: partitioned,
         unified_memory: plugin.unified_memory,
@@ -217,6 +210,7 @@ fn header(environment: &Environment, options: &PoolOptions, process: ProcessInfo
         sharing: environment.sharing.kind(),
         allocator: options.kind.name().to_owned(),
         memory_fraction: options.memory_fraction,
+        memory_cap: options.memory_cap,
         requested_limit_bytes: environment.requested_limit_bytes,
         preallocate: options.preallocate,
         spatial_partitioning: options.spatial_partitioning,

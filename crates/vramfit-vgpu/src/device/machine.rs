@@ -51,6 +51,8 @@ pub(crate) struct DevicePool {
     /// What the allocator has allocated from the driver now, in whole pages.
     pub(crate) driver_bytes: Arc<AtomicU64>,
     pub(crate) non_pool_bytes: u64,
+    /// Successful allocations from before the statistics were last cleared.
+    pub(crate) cleared_allocations: u64,
     /// The shared GPU, if other processes use it, too.
     pub(crate) shared: Option<SharedGpu>,
 }
@@ -231,6 +233,7 @@ impl DevicePool {
             driver_calls,
             driver_bytes,
             non_pool_bytes: 0,
+            cleared_allocations: 0,
             shared: gpu.shared,
         })
     }

@@ -12,11 +12,11 @@ use crate::device::memory::{Memory, MemoryKind};
 use crate::pjrt::abi;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue};
 use crate::pjrt::abi::device::{
-    DeviceAddressableMemoriesArgs, DeviceDefaultMemoryArgs, DeviceDescriptionAttributesArgs,
-    DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs, DeviceDescriptionKindArgs,
-    DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs, DeviceGetAttributesArgs,
-    DeviceGetDescriptionArgs, DeviceIsAddressableArgs, DeviceLocalHardwareIdArgs,
-    DeviceMemoryStatsArgs,
+    DeviceAddressableMemoriesArgs, DeviceClearMemoryStatsArgs, DeviceDefaultMemoryArgs,
+    DeviceDescriptionAttributesArgs, DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs,
+    DeviceDescriptionKindArgs, DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs,
+    DeviceGetAttributesArgs, DeviceGetDescriptionArgs, DeviceIsAddressableArgs,
+    DeviceLocalHardwareIdArgs, DeviceMemoryStatsArgs,
 };
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
 use crate::pjrt::status::{PjrtResult, Status};
@@ -312,4 +312,15 @@ pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> PjrtResul
     args.peak_pool_bytes = signed(stats.peak_pool_bytes.unwrap_or(0));
     args.peak_pool_bytes_is_set = stats.peak_pool_bytes.is_some();
     Ok(())
+}
+
+/// Makes the statistics begin again. No release of JAX up to 0.12.0.1 has a Python function for it.
+pub(crate) unsafe fn clear_memory_stats(args: &mut DeviceClearMemoryStatsArgs) -> PjrtResult {
+    let ordinal = require_device(args.device)?.ordinal()?;
+    let machine = machine::get().ok_or_else(|| Status::internal("no machine was created"))?;
+    if machine.session().clear_stats(ordinal) {
+        Ok(())
+    } else {
+        Err(Status::unimplemented("memory statistics of this allocator"))
+    }
 }

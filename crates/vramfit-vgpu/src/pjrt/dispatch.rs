@@ -125,6 +125,7 @@ table! {
     "PJRT_Device_AddressableMemories" => virtual_device::addressable_memories,
     "PJRT_Device_DefaultMemory" => virtual_device::default_memory,
     "PJRT_Device_MemoryStats" => virtual_device::memory_stats,
+    "PJRT_Device_ClearMemoryStats" => virtual_device::clear_memory_stats,
     "PJRT_Memory_Id" => memory::id,
     "PJRT_Memory_Kind" => memory::kind,
     "PJRT_Memory_Kind_Id" => memory::kind_id,

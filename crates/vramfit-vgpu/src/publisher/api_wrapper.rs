@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::{ptr, slice};
 
-use vramfit_core::settings::Value;
+use vramfit_core::settings::{FractionPolicy, Value};
 
 use super::config::PublishConfig;
 use super::{VirtualGpu, start, stop};
@@ -164,7 +164,12 @@ unsafe fn read_settings(args: &ClientCreateArgs) -> vramfit_core::published::Cli
                 client_info.preallocate = Some(on);
             }
             (name, Value::Float(fraction)) if name == "memory_fraction" => {
-                client_info.fraction = Some(f64::from(fraction));
+                client_info.fraction.get_or_insert(f64::from(fraction));
+            }
+            // It goes before the number.
+            (name, Value::String(text)) if name == "memory_fraction_policy" => {
+                let policy = FractionPolicy::parse(&text).ok();
+                client_info.fraction = policy.map(|policy| policy.start).or(client_info.fraction);
             }
             _ => {}
         }

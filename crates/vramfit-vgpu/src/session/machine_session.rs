@@ -14,7 +14,7 @@ use vramfit_core::trace::{
 };
 
 use crate::compile::stderr_capture::Warning;
-use crate::device::machine::{Machine, MachineState, is_forked};
+use crate::device::machine::{DevicePool, Machine, MachineState, is_forked};
 use crate::device::shared_gpu::SharedGpu;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::log;
@@ -274,6 +274,18 @@ impl Session {
         allocator.reports_stats().then(|| allocator.stats())
     }
 
+    /// Makes the statistics of a device begin again; false where the real client has none.
+    pub(crate) fn clear_stats(&mut self, device: u32) -> bool {
+        let pool = &mut self.state.pools[device as usize];
+        if !pool.allocator.reports_stats() {
+            return false;
+        }
+        pool.cleared_allocations += pool.allocator.stats().num_allocs;
+        pool.allocator.clear_stats();
+        self.record(&Event::ClearPeak { device });
+        true
+    }
+
     /// Returns what a real client does not report: the memory that this process uses on a device, context
     /// included, and the largest free block of its pool, which JAX reports only since 0.11.
     pub(crate) fn extra_stats(&self, device: u32) -> Option<(u64, Option<u64>)> {
@@ -391,7 +403,7 @@ impl Session {
             bytes_in_use: stats.iter().map(|s| s.bytes_in_use).collect(),
             peak_bytes_in_use: stats.iter().map(|s| s.peak_bytes_in_use).collect(),
             pool_bytes: stats.iter().map(|s| s.pool_bytes.unwrap_or(0)).collect(),
-            num_allocs: stats.iter().map(|s| s.num_allocs).collect(),
+            num_allocs: all_allocations(&self.state.pools, &stats),
             executions: self.state.executions,
             evaluated: self.state.evaluated,
             not_evaluated: self.state.not_evaluated,
@@ -403,4 +415,12 @@ impl Session {
             trace_failure::report(folder, &error.to_string());
         }
     }
+}
+
+/// Returns how many allocations there were on each device, those before its statistics were cleared included.
+fn all_allocations(pools: &[DevicePool], stats: &[Stats]) -> Vec<u64> {
+    let counted = pools.iter().zip(stats);
+    counted
+        .map(|(pool, stats)| pool.cleared_allocations + stats.num_allocs)
+        .collect()
 }

@@ -6,7 +6,7 @@ use super::super::system_info::SystemInfo;
 use super::{incomplete, uses_gpu};
 use crate::Bytes;
 use crate::allocator::is_fully_preallocated;
-use crate::settings::JAX_DEFAULT_FRACTION;
+use crate::settings::{FractionPolicy, JAX_DEFAULT_FRACTION};
 
 const ID: &str = "pool";
 
@@ -66,15 +66,19 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
         .environment
         .contains_key("JAX_PJRT_CLIENT_CREATE_OPTIONS")
         && !matches!(allocator, "platform" | "vmm" | "address");
-    // A share that may grow has more than one limit that would be right.
     let policy = options.memory_fraction_policy.as_deref();
-    let known = known && policy.is_none_or(|text| text.parse::<f64>().is_ok());
+    let policy = policy.and_then(|text| FractionPolicy::parse(text).ok());
     let wanted = policy
-        .and_then(|text| text.parse().ok())
+        .map(|policy| policy.start)
         .or(options.memory_fraction)
         .unwrap_or(JAX_DEFAULT_FRACTION);
+    let is_near = |part: f64, wanted: f64| (part - wanted).abs() <= MAX_COUNTING_DIFFERENCE;
+    // A release that does not grow pools ends with the start, another with the cap.
+    let cap = policy.and_then(|policy| policy.cap);
+    let reaches_cap = |part: f64| cap.is_some_and(|cap| is_near(part, cap));
     let differs =
-        |part: f64| known && wanted <= 1.0 && (part - wanted).abs() > MAX_COUNTING_DIFFERENCE;
+        |part: f64| known && wanted <= 1.0 && !is_near(part, wanted) && !reaches_cap(part);
+    let preallocates = preallocates && !part.is_some_and(reaches_cap);
     if part.is_some_and(differs) {
         return Check::fail(
             ID,

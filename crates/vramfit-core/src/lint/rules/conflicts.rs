@@ -6,8 +6,8 @@ use super::super::context::{
 use super::super::finding::{Change, RawFinding};
 use super::super::{Rule, Severity};
 use super::flags;
-use crate::allocator::AllocatorKind;
-use crate::settings::{Version, XlaFlags};
+use crate::allocator::{AllocatorKind, JaxVersion, POOL_GROWS_SINCE};
+use crate::settings::{FractionPolicy, Version, XlaFlags};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -52,6 +52,15 @@ pub(super) const RULES: &[Rule] = &[
                   corresponding variables.",
         fix: "Set each option in one place only.",
         check: overriding_options,
+    },
+    Rule {
+        id: "pool-does-not-grow",
+        severity: Severity::Warning,
+        meaning: "JAX 0.12.0 and 0.12.0.1 read `memory_fraction_policy` in the forms `0.75+` and \
+                  `0.75-0.85`, but their pool never grows: it has the first fraction, once and \
+                  for all.",
+        fix: "Set the fraction that the pool may need, as one number.",
+        check: policy_without_growth,
     },
     Rule {
         id: "remat-option-overrides-passes",
@@ -177,13 +186,16 @@ fn unified(context: &LintContext<'_>) -> Vec<RawFinding> {
 
 const CREATE_OPTIONS: &str = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
 
+/// The fraction as a text.
+const POLICY_OPTION: &str = "memory_fraction_policy";
+const POLICY_SINCE: JaxVersion = (0, 12, 0);
+
 /// Client options that are strings; all others require another type.
 const TEXT_OPTIONS: [&str; 4] = [
     "allocator",
     "platform_name",
     "mock_gpu_topology",
-    // From JAX 0.12.0 on.
-    "memory_fraction_policy",
+    POLICY_OPTION,
 ];
 
 fn malformed_options(context: &LintContext<'_>) -> Vec<RawFinding> {
@@ -230,7 +242,7 @@ fn overriding_options(context: &LintContext<'_>) -> Vec<RawFinding> {
         let variable = match option {
             "allocator" => ALLOCATOR,
             "preallocate" => PREALLOCATE,
-            "memory_fraction" => context.fraction_name(),
+            "memory_fraction" | "memory_fraction_policy" => context.fraction_name(),
             _ => continue,
         };
         let Some(text) = context.non_empty_var(variable) else {
@@ -247,6 +259,47 @@ fn overriding_options(context: &LintContext<'_>) -> Vec<RawFinding> {
         }
     }
     all
+}
+
+fn policy_without_growth(context: &LintContext<'_>) -> Vec<RawFinding> {
+    let options = context.non_empty_var(CREATE_OPTIONS).unwrap_or_default();
+    let mut named = options.split(';').filter_map(|item| item.split_once(':'));
+    let text = named.find_map(|(name, text)| (name == POLICY_OPTION).then_some(text));
+    let version = JaxVersion::from(context.version());
+    let ignores_cap = (POLICY_SINCE..POOL_GROWS_SINCE).contains(&version);
+    let Some((text, policy)) = text
+        .filter(|_| ignores_cap)
+        .and_then(|text| Some((text, FractionPolicy::parse(text).ok()?)))
+    else {
+        return Vec::new();
+    };
+    let Some(cap) = policy.cap else {
+        return Vec::new();
+    };
+    let start = policy.start;
+    let changed: Vec<String> = options
+        .split(';')
+        .map(|item| match item.split_once(':') {
+            Some((POLICY_OPTION, _)) => format!("{POLICY_OPTION}:{start}"),
+            _ => item.to_owned(),
+        })
+        .collect();
+    vec![
+        RawFinding::new(
+            CREATE_OPTIONS,
+            format!(
+                "`{POLICY_OPTION}:{text}` lets the pool grow to {:.0} % of the GPU, but in this \
+                 release it stays at {:.0} %",
+                cap * 100.0,
+                start * 100.0,
+            ),
+            format!(
+                "`{POLICY_OPTION}:{start}` is the same; for a larger pool, write one larger \
+                 fraction, at most `{POLICY_OPTION}:{cap}`"
+            ),
+        )
+        .with_change(Change::set(CREATE_OPTIONS, changed.join(";"))),
+    ]
 }
 
 fn remat(context: &LintContext<'_>) -> Vec<RawFinding> {

@@ -46,7 +46,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 }
 
 /// Describes a mismatch in a clause.
-pub(super) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
+pub(in crate::report) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
     let (one, other) = mismatch.hosts;
     let does = |program: &Option<String>| match program {
         Some(program) => format!("executes `{program}`"),
@@ -105,7 +105,10 @@ fn note(hosts: &HostsSummary) -> String {
     };
     if !hosts.not_run.is_empty() {
         let numbers = number_ranges(&hosts.not_run);
-        note += &format!("hosts {numbers} were not run (`--host`); ");
+        note += &match hosts.not_run.len() {
+            1 => format!("host {numbers} was not run (`--host`); "),
+            _ => format!("hosts {numbers} were not run (`--host`); "),
+        };
     }
     note.extend(hosts.runs.iter().filter_map(own_programs));
     note + &format!(

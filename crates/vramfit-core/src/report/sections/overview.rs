@@ -175,8 +175,12 @@ pub(in crate::report) fn metadata(summary: &RunSummary) -> Vec<Metric> {
                 (true, false) => "preallocated",
                 (false, _) => "growing",
             };
+            let cap = header
+                .memory_cap
+                .map(|cap| format!(" (growth to {cap} asked for)"));
             // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
-            format!(", fraction {}, {how}", header.memory_fraction as f32)
+            let fraction = header.memory_fraction as f32;
+            format!(", fraction {fraction}{}, {how}", cap.unwrap_or_default())
         }
     };
     let gpu = format!(

@@ -160,6 +160,7 @@ fn note_conflicts(kind: AllocatorKind, resolver: &mut Resolver<'_>) {
     for (option, is_set) in [
         ("allocator", chosen.is_some()),
         ("memory_fraction", sets_size),
+        ("memory_fraction_policy", sets_size),
         ("preallocate", options.preallocate.is_some()),
     ] {
         let overrides = create_options

@@ -79,6 +79,9 @@ args! {
         peak_pool_bytes: i64,
         peak_pool_bytes_is_set: bool,
     }
+    sized struct DeviceClearMemoryStatsArgs {
+        device: *mut Device,
+    }
     sized struct DeviceGetAttributesArgs {
         device: *mut Device,
         attributes: *const NamedValue,

@@ -15,7 +15,9 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::environment::{cleared_variables, program_variables};
 use super::row::{Measured, RowMeasurement};
 use crate::command_line;
-use crate::commands::dryrun::{self, CompileCache, DryrunSpec, ResultFiles, SettingsSpec};
+use crate::commands::dryrun::{
+    self, CompileCache, DryrunSpec, HostSelection, HostsSpec, ResultFiles, SettingsSpec,
+};
 use crate::context::Context;
 use crate::output::Output;
 use crate::parallel::map_parallel;
@@ -207,6 +209,11 @@ impl<'a> Measuring<'a> {
                 repair: false,
                 report_findings: false,
             },
+            hosts: entry.hosts.map(|count| HostsSpec {
+                count,
+                selection: HostSelection::default(),
+                launcher: None,
+            }),
             time_limit: Some(time_limit),
             results: ResultFiles {
                 trace: Some(trace.to_owned()),

@@ -2,16 +2,21 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use vramfit_core::analysis::hosts::summarize_hosts;
 use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
+use vramfit_core::report::describe_mismatch;
 use vramfit_core::trace::{ProgramExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
+use super::hosts::HostsSpec;
 use super::result_files::ResultFiles;
+use super::run_hosts;
 use super::spec::DryrunSpec;
 use crate::child::signal_name;
 use crate::context::Context;
+use crate::files::cannot_write;
 use crate::output::Output;
 use crate::scratch::ScratchFolder;
 
@@ -58,9 +63,49 @@ pub(crate) fn measure(
         },
         ..spec.clone()
     };
-    super::execute(&spec, context, &mut output.quiet())
-        .and_then(|_| read(&spec, &trace))
-        .map_err(|error| with_output_tail(error, &log))
+    let mut quiet = output.quiet();
+    let measured = match &spec.hosts {
+        None => super::execute(&spec, context, &mut quiet).and_then(|_| read(&spec, &trace)),
+        Some(hosts) => measure_hosts(&spec, hosts, &trace, context, &mut quiet),
+    };
+    measured.map_err(|error| with_output_tail(error, &log))
+}
+
+/// Measures several hosts, and returns the one with the highest peak of those that do not fit, or else of all; its
+/// trace is kept.
+fn measure_hosts(
+    spec: &DryrunSpec,
+    hosts: &HostsSpec,
+    trace: &Path,
+    context: &Context,
+    output: &mut Output,
+) -> Result<MeasuredRun> {
+    let mut worst: Option<(MeasuredRun, PathBuf)> = None;
+    let rank = |run: &MeasuredRun| (!run.fits, run.peak_bytes);
+    let runs = run_hosts::run_hosts(spec, hosts, context, output, |run, spec| {
+        let measured = read(spec, &run.trace)?;
+        if worst
+            .as_ref()
+            .is_none_or(|(known, _)| rank(known) < rank(&measured))
+        {
+            worst = Some((measured, run.trace.clone()));
+        }
+        Ok(())
+    })?;
+    let summary = summarize_hosts(&runs, hosts.count, spec.gpus.count);
+    let mismatches = summary
+        .and_then(|summary| summary.hosts)
+        .map(|hosts| hosts.mismatches);
+    if let Some(mismatch) = mismatches.unwrap_or_default().first() {
+        let text = format!(
+            "the hosts do not fit together: {}",
+            describe_mismatch(mismatch)
+        );
+        return Err(Error::new(ErrorKind::CompilerFailed, text));
+    }
+    let (measured, kept) = worst.expect("a host without a result is an error");
+    std::fs::rename(&kept, trace).map_err(|error| cannot_write(trace, error))?;
+    Ok(measured)
 }
 
 /// Reads what a trace has measured.

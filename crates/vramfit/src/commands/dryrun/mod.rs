@@ -21,6 +21,7 @@ mod trace_failure;
 pub(crate) use compile_cache::{CompileCache, cache_home, remove_oldest};
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
+pub(crate) use hosts::{HostArgs, HostSelection, HostsSpec};
 pub(crate) use measure::{MeasuredRun, measure, with_output_tail};
 pub(crate) use result_files::ResultFiles;
 pub(crate) use spec::{DryrunSpec, SettingsSpec, check_calibration, parse_steps, read_plan};
@@ -32,7 +33,6 @@ use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::{GpuBudgets, Options, Version};
 use vramfit_core::{Bytes, Result};
 
-use self::hosts::HostArgs;
 use self::result_files::writable_trace;
 use self::spec::{Callbacks, Fill, Sharing, Total};
 use super::policy::{PoolArgs, check_occupied};

@@ -32,6 +32,7 @@ pub(super) fn execute(
     let mut finished = Vec::new();
     let runs = run_hosts(spec, hosts, context, output, |run, spec| {
         finished.push((run, spec.results.clone()));
+        Ok(())
     })?;
     let summary = summarize_hosts(&runs, hosts.count, spec.gpus.count)
         .expect("a host without a result is an error");
@@ -45,13 +46,13 @@ pub(super) fn execute(
 /// Runs the hosts that are selected, and hands each to `keep` when it has ended.
 ///
 /// # Errors
-/// Whatever prevents a run, or its result.
-fn run_hosts(
+/// Whatever prevents a run, or its result, and what `keep` returns.
+pub(super) fn run_hosts(
     spec: &DryrunSpec,
     hosts: &HostsSpec,
     context: &Context,
     output: &mut Output,
-    mut keep: impl FnMut(FinishedRun, &DryrunSpec),
+    mut keep: impl FnMut(FinishedRun, &DryrunSpec) -> Result<()>,
 ) -> Result<Vec<HostRun>> {
     let scratch = ScratchFolder::create()?;
     let messages = scratch.path().join("messages");
@@ -112,7 +113,7 @@ fn run_hosts(
                 false => with_output_tail(error, &log).context(format!("host {index}")),
             });
         let (run, result) = run?;
-        keep(run, &spec);
+        keep(run, &spec)?;
         runs.push(result);
     }
     Ok(runs)

@@ -79,6 +79,7 @@ pub(super) fn default_trial(
             report_findings: false,
         },
         gpus,
+        hosts: None,
         occupied,
         steps: DEFAULT_STEPS,
         step: None,

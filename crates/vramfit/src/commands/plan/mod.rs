@@ -30,7 +30,7 @@ pub(crate) use self::gains::{Gain, measure_gains};
 use self::search::SearchSpec;
 use self::trial::TrialSpec;
 use self::vary::Variation;
-use super::dryrun::{CompileCache, SettingsSpec, check_calibration, parse_steps};
+use super::dryrun::{CompileCache, HostArgs, SettingsSpec, check_calibration, parse_steps};
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
@@ -105,6 +105,8 @@ pub(crate) struct Args {
     /// Compile everything anew, and keep nothing of it
     #[arg(long)]
     no_cache: bool,
+    #[command(flatten)]
+    hosts: HostArgs,
     #[command(flatten)]
     pool: PoolArgs,
     /// Write the recommended plan to a file
@@ -231,6 +233,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         cache: cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
         occupied: args.occupied,
         gpus: first,
+        hosts: args.hosts.to_spec()?,
         settings,
         steps: args.steps,
         step: args.step.clone(),

@@ -11,7 +11,9 @@ use vramfit_core::search::{Plan, PlanSettings, PlanSource, Site, read_sites};
 use vramfit_core::{Bytes, Result};
 
 use super::program_edit::ProgramEdit;
-use crate::commands::dryrun::{self, CompileCache, DryrunSpec, MeasuredRun, SettingsSpec};
+use crate::commands::dryrun::{
+    self, CompileCache, DryrunSpec, HostsSpec, MeasuredRun, SettingsSpec,
+};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
@@ -24,6 +26,8 @@ pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
 #[derive(Clone, Debug)]
 pub(super) struct TrialSpec {
     pub(super) gpus: GpuSelection,
+    /// The hosts that run the program together; `None` for one.
+    pub(super) hosts: Option<HostsSpec>,
     pub(super) settings: SettingsSpec,
     /// What other processes hold on each GPU.
     pub(super) occupied: Option<Bytes>,
@@ -179,6 +183,7 @@ impl TrialSpec {
             },
             plan: changes_program.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
+            hosts: self.hosts.clone(),
             total: self.total(),
             occupied: self.occupied,
             time_limit: Some(self.time_limit),
