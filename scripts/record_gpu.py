@@ -4,7 +4,8 @@
 
 Runs the programs of `gpu_programs/` on the GPU and on the virtual GPU of the same name, with the
 same settings, and compares the statistics of the allocator behind each step. Those of
-`tests/matrix/` say themselves what must be true.
+`tests/matrix/` say themselves what must be true. Those that begin with `hosts_` run as one of
+several hosts, the others mocked by JAX.
 Beside that: a log of every allocation, reports of running out of memory, `doctor`, `top`, `hold`, a
 pool that finds the GPU partly taken; and its rates, as DIR/calibration.toml, for the
 `--calibration` of `vramfit dryrun` and `vramfit plan`. Everything said goes into
@@ -23,20 +24,14 @@ import tarfile
 import time
 from pathlib import Path
 
+from record_hosts import RUNS, record_hosts
+from recorded_statistics import compare
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "scripts" / "gpu_programs"
 MATRIX = ROOT / "tests" / "matrix"
 # More than this of one stream says nothing new: the beginning and the end are kept.
 MAX_BYTES = 4 << 20
-# The statistics that must agree, step by step; others may not be there in a release.
-COMPARED = (
-    "bytes_limit",
-    "pool_bytes",
-    "bytes_in_use",
-    "peak_bytes_in_use",
-    "largest_alloc_size",
-    "num_allocs",
-)
 GROWING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 # Name of a pair of runs: program and settings.
 PAIRS = {
@@ -110,30 +105,6 @@ class Recorder:
 def vramfit(*arguments):
     """Return the command line of vramfit's own command."""
     return [sys.executable, "-m", "vramfit", *arguments]
-
-
-def told(output):
-    """Return the statistics that a program told, by step."""
-    lines = [line.removeprefix("TOLD ") for line in output.splitlines() if line.startswith("TOLD ")]
-    return {one.pop("step"): one for one in map(json.loads, lines)}
-
-
-def compare(recorder, name, real, virtual):
-    """Say in which steps the statistics differ."""
-    if real is None or virtual is None:
-        return
-    real, virtual = told(real), told(virtual)
-    names = [key for key in COMPARED if any(key in stats for stats in real.values())]
-    equal = differences = 0
-    for step in real.keys() | virtual.keys():
-        for key in names:
-            there = [side.get(step, {}).get(key) for side in (real, virtual)]
-            equal += there[0] == there[1]
-            if there[0] != there[1]:
-                differences += 1
-                if differences <= 12:
-                    recorder.say(f"    {step}: {key} is {there[0]} really, {there[1]} virtually")
-    recorder.say(f"  {name}: {equal} figures are equal, {differences} differ")
 
 
 def pairs(recorder, gpu, names):
@@ -256,6 +227,11 @@ def gpu_here():
     raise SystemExit(f"record_gpu: no GPU in the catalogue is called `{name}`; name one: --gpu")
 
 
+def select(runs, only):
+    """Return the names of the runs to make: all of them, or the one that is named."""
+    return [name for name in runs if only in (None, name)]
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for what is recorded")
@@ -266,7 +242,9 @@ def parse():
     parser.add_argument("--pretend", metavar="GPU", help="use this virtual GPU as the real one")
     parser.add_argument("--seconds", type=float, default=540, help="time for everything")
     parser.add_argument(
-        "--only", choices=[*PAIRS, "rates"], help="only this pair of runs, or the rates"
+        "--only",
+        choices=[*PAIRS, *RUNS, "hosts", "rates"],
+        help="only this pair of runs, those of several hosts, or the rates",
     )
     return parser.parse_args()
 
@@ -289,10 +267,11 @@ def main():
     recorder.say(f"GPU: {gpu}" + (", pretended" if arguments.pretend else ""))
     try:
         versions(recorder)
-        if arguments.only != "rates":
-            pairs(recorder, gpu, [arguments.only] if arguments.only else PAIRS)
+        pairs(recorder, gpu, select(PAIRS, arguments.only))
         if arguments.only in (None, "rates"):
             calibrate(recorder, gpu, arguments.out.resolve() / "calibration.toml")
+        if hosts := select(RUNS, None if arguments.only == "hosts" else arguments.only):
+            record_hosts(recorder, gpu, PROGRAMS, vramfit, hosts)
         if not arguments.only:
             matrix(recorder)
             taken(recorder, gpu)

@@ -122,6 +122,71 @@ def test_a_job_of_slurm_hands_its_steps_the_settings_and_the_command(tmp_path):
     assert (tmp_path / "calls").read_text().endswith("--export=ALL|python|my train.py|")
 
 
+def slurm_options(text):
+    """Return the options of a SLURM job by name."""
+    return dict(re.findall(r"^#SBATCH --([a-z-]+)=(\S+)$", text, re.M))
+
+
+def run_in_jax(variables, program):
+    """Run a program that imports JAX with these variables; return what it prints, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], "JAX_PLATFORMS": "cpu", **variables},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def detect_in_jax(variables):
+    """Return what `jax.distributed.initialize()` finds out by itself, with these variables."""
+    program = """
+import json
+from jax._src.clusters.cluster import ClusterEnv
+print(json.dumps(ClusterEnv.auto_detect_unset_distributed_params(*6 * [None])))
+"""
+    return run_in_jax(variables, program)
+
+
+@pytest.mark.parametrize(("hosts", "gpus"), [(4, 8), (2, 1)])
+def test_every_gpu_of_a_slurm_job_gets_a_process_of_jax(hosts, gpus):
+    options = slurm_options(write("slurm", f"--gpu=h100-80gx{gpus}", f"--hosts={hosts}"))
+    nodes, tasks = int(options["nodes"]), int(options["ntasks-per-node"])
+    used = []
+    # The first and the last task; those between them differ in their numbers only.
+    for node, local in [(0, 0), (nodes - 1, tasks - 1)]:
+        # What SLURM sets for a task of a step of this job.
+        variables = {
+            "SLURM_JOB_ID": "4711",
+            "SLURM_STEP_NODELIST": f"gpu[07-{nodes + 6:02}]",
+            "SLURM_NTASKS": str(nodes * tasks),
+            "SLURM_PROCID": str(node * tasks + local),
+            "SLURM_LOCALID": str(local),
+        }
+        address, processes, process, devices = detect_in_jax(variables)
+        assert address.startswith("gpu07:")
+        assert processes == hosts * gpus
+        used.append((process, devices))
+    assert used == [(0, [0]), (hosts * gpus - 1, [gpus - 1])]
+    # JAX numbers the GPUs that the task sees, which are those of the node.
+    assert int(options["gpus-per-node"]) == gpus
+    assert not {"gpus-per-task", "gpu-bind"} & options.keys()
+
+
+def test_a_slurm_job_of_several_hosts_checks_each_and_ends_with_the_first_failure(tmp_path):
+    text = write("slurm", "--gpu=h100-80gx8", "--hosts=4")
+    stand_in = tmp_path / "srun"
+    stand_in.write_text('#!/bin/sh\necho "$@" >> calls\n')
+    stand_in.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["bash", "-c", text], env={"PATH": path}, cwd=tmp_path, check=True)
+    check, step = (tmp_path / "calls").read_text().splitlines()
+    assert check.startswith("--ntasks=4 --ntasks-per-node=1 ")
+    assert check.endswith("vramfit doctor --require gpu")
+    assert step == "--export=ALL --kill-on-bad-exit=1 python train.py"
+
+
 def dockerfile(text, tmp_path):
     (tmp_path / "Dockerfile").write_text(text)
     return dockerfile_parse.DockerfileParser(str(tmp_path))
@@ -233,6 +298,114 @@ def test_a_job_of_kubernetes_is_valid_and_sets_what_it_says():
         )
 
 
+# Answers JAX as Kubernetes does for a pod of the job, where the role of its account permits it.
+IN_A_POD = """
+import json, os, socket, sys, types
+from jax._src.clusters.k8s_cluster import K8sCluster
+
+objects = {one["kind"]: one for one in json.load(open(os.environ["MANIFEST"]))}
+job, template = objects["Job"], objects["Job"]["spec"]["template"]
+number = os.environ["JOB_COMPLETION_INDEX"]
+
+
+def permit(verb, group, resource):
+    account = {"kind": "ServiceAccount", "name": template["spec"]["serviceAccountName"]}
+    assert account in objects["RoleBinding"]["subjects"]
+    assert objects["RoleBinding"]["roleRef"]["name"] == objects["Role"]["metadata"]["name"]
+    permitted = {
+        (verb, group, resource)
+        for rule in objects["Role"]["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert (verb, group, resource) in permitted
+
+
+def space(**values):
+    return types.SimpleNamespace(**values)
+
+
+class CoreV1Api:
+    def list_namespaced_pod(self, namespace, field_selector):
+        permit("list", "", "pods")
+        name = job["metadata"]["name"]
+        metadata = space(
+            name=f"{name}-{number}-abcde",
+            labels={"job-name": name},
+            owner_references=[space(kind="Job", controller=True)],
+        )
+        spec = space(subdomain=template["spec"].get("subdomain"))
+        return space(items=[space(metadata=metadata, spec=spec)])
+
+    def list_namespaced_service(self, namespace):
+        permit("list", "", "services")
+        service = objects["Service"]
+        spec = space(
+            cluster_ip=service["spec"]["clusterIP"], selector=service["spec"]["selector"]
+        )
+        return space(items=[space(metadata=space(**service["metadata"]), spec=spec)])
+
+
+class BatchV1Api:
+    def read_namespaced_job(self, name, namespace):
+        permit("get", "batch", "jobs")
+        assert name == job["metadata"]["name"]
+        return space(
+            metadata=space(name=name, labels={}), spec=space(parallelism=job["spec"]["parallelism"])
+        )
+
+
+client = space(
+    CoreV1Api=CoreV1Api,
+    BatchV1Api=BatchV1Api,
+    exceptions=space(ApiException=type("ApiException", (Exception,), {})),
+)
+kubernetes = types.ModuleType("kubernetes")
+kubernetes.client, kubernetes.config = client, space(load_incluster_config=lambda: None)
+sys.modules["kubernetes"] = kubernetes
+# Without a cluster there is neither the file with the namespace nor a name server.
+K8sCluster._namespace = classmethod(lambda cls: "default")
+socket.gethostbyname = lambda name: "10.0.0.7"
+
+print(json.dumps(K8sCluster.auto_detect_unset_distributed_params(*6 * [None])))
+"""
+
+
+def test_jax_finds_the_pods_of_a_kubernetes_job(tmp_path):
+    text = write("kubernetes", "--gpu=h100-80gx8", "--hosts=4")
+    objects = list(yaml.safe_load_all(text))
+    for one in objects:
+        kubernetes_validate.validate(one, "1.34", strict=True)
+    kinds = ["ServiceAccount", "Role", "RoleBinding", "Service", "Job"]
+    assert [one["kind"] for one in objects] == kinds
+    manifest = tmp_path / "job.json"
+    manifest.write_text(json.dumps(objects))
+    for number in (0, 3):
+        variables = {
+            "MANIFEST": str(manifest),
+            "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+            "HOSTNAME": f"jax-train-{number}",
+            "JOB_COMPLETION_INDEX": str(number),
+        }
+        address, processes, process, devices = run_in_jax(variables, IN_A_POD)
+        assert address == "jax-train-0.jax-train:55527"
+        # One process in each pod, with all GPUs of the pod.
+        assert (processes, process, devices) == (4, number, None)
+    *_, service, job = objects
+    assert job["spec"]["completionMode"] == "Indexed"
+    assert job["spec"]["completions"] == job["spec"]["parallelism"] == 4
+    # The name of the service is that of the pods' domain, and it selects the pods of the job.
+    pod = job["spec"]["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    (container,) = pod["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 8
+    assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
+
+
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 
@@ -298,6 +471,11 @@ def refused(*arguments):
 @pytest.mark.parametrize("place", ONE_LINE)
 def test_a_line_break_is_refused_where_it_cannot_be_written(place):
     assert "a line break" in refused(place, "--set=A=1\n2")
+
+
+@pytest.mark.parametrize("place", sorted({*PLACES} - {"slurm", "kubernetes"}))
+def test_several_hosts_are_refused_where_a_program_starts_on_one(place):
+    assert "on one host" in refused(place, "--hosts=2")
 
 
 def test_an_amount_needs_a_gpu():

@@ -32,6 +32,32 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     assert record_of["exit_code"] == 0
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hosts_fsdp-1x2x1",
+        "hosts_tensor_parallel-1x4x1",
+        "hosts_experts-1x8x1",
+        "hosts_replicated-1x32x1",
+    ],
+)
+def test_mocked_hosts_are_compared_with_those_of_a_dry_run(tmp_path, name):
+    done = record(tmp_path, "--pretend", "t4", "--only", name)
+    assert done.returncode == 0, done.stderr
+    summary = (tmp_path / "summary.txt").read_text()
+    # Six steps of six statistics.
+    assert f"  {name}: 36 figures are equal, 0 differ" in summary
+    assert f"  {name} as a host: 36 figures are equal, 0 differ" in summary
+    with tarfile.open(tmp_path / "record.tar.gz") as archive:
+        recorded = json.load(archive.extractfile("record/hosts.json"))
+    assert (recorded["schema"], recorded["gpu"], recorded["pretended"]) == (1, "t4", True)
+    assert "jaxlib" in recorded["versions"]
+    steps = recorded["statistics"][name]
+    assert list(steps) == ["before", "made", "compiled", "step 0", "step 1", "step 2"]
+    # The pool has what XLA gave it, and a step needs more while it runs.
+    assert 0 < steps["made"]["bytes_in_use"] < steps["step 0"]["peak_bytes_in_use"]
+
+
 def test_rates_are_written_as_a_calibration(tmp_path):
     done = record(tmp_path, "--pretend", "l4", "--only", "rates")
     assert done.returncode == 0, done.stderr

@@ -41,7 +41,7 @@ class CoordinationClient:
         """Set bytes for all hosts."""
         with self._changed:
             if key in self._values and not allow_overwrite:
-                _fail(f"ALREADY_EXISTS: Config key {key} already exists.")
+                _fail(f"ALREADY_EXISTS: key {key} already exists.")
             self._values[key] = bytes(value)
             self._exchange.publish(_KIND, key, self._values[key])
             self._changed.notify_all()
@@ -102,6 +102,11 @@ class CoordinationClient:
         self, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
     ) -> None:
         """Pass a barrier: the other hosts are taken to be there."""
+        if process_ids is not None and self._exchange.index not in process_ids:
+            _fail(
+                f"INVALID_ARGUMENT: A non-participating task ({self._exchange.index}) called the"
+                f" barrier. Barrier Id: {barrier_id}"
+            )
         self._exchange.publish("barrier", barrier_id)
 
     def get_live_nodes(self, process_ids: Sequence[int]) -> dict[int, int]:

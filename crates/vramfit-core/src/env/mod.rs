@@ -82,6 +82,12 @@ impl FromStr for Format {
     }
 }
 
+/// CPUs of a job for each process on GPUs.
+const CPUS_PER_PROCESS: u32 = 8;
+
+/// Host memory of a job for each GPU, in GiB, where whole hosts are requested.
+const HOST_MEMORY_PER_GPU: u32 = 64;
+
 /// A variable to be set, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
@@ -102,8 +108,10 @@ pub struct Launch {
     pub notes: Vec<String>,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Number of GPUs.
+    /// Number of GPUs of a host.
     pub gpus: u32,
+    /// Number of hosts that run the program together; `None` for a program that knows of no others.
+    pub hosts: Option<u32>,
     /// Release of JAX to install in an image, such as `0.10.2`.
     pub jax: String,
     /// Extra of JAX that includes CUDA: `cuda12` or `cuda13`.
@@ -124,9 +132,16 @@ pub struct GeneratedFile {
 /// Returns the files with the settings.
 ///
 /// # Errors
-/// [`crate::ErrorKind::InvalidArgument`] for a name that is invalid, and for a value that the format cannot
-/// represent.
+/// [`crate::ErrorKind::InvalidArgument`] for a name that is invalid, for a value that the format cannot
+/// represent, and for several hosts in a format that starts a program on one.
 pub fn write(format: Format, launch: &Launch) -> Result<Vec<GeneratedFile>> {
+    if launch.hosts.is_some() && !matches!(format, Format::Slurm | Format::Kubernetes) {
+        return Err(Error::invalid_argument(format!(
+            "the format `{}` starts a program on one host",
+            format.name()
+        ))
+        .hint("`slurm` and `kubernetes` start it on several; elsewhere, set the same variables on each"));
+    }
     for variable in &launch.variables {
         check_name(&variable.name)?;
         if variable.value.contains('\0') {

@@ -14,6 +14,7 @@ fn launch(variables: &[(&str, &str)]) -> Launch {
         notes: vec!["the GPU is unknown".to_owned()],
         command: ["python", "train it.py"].map(str::to_owned).into(),
         gpus: 2,
+        hosts: None,
         jax: "0.10.2".to_owned(),
         cuda_extra: "cuda13".to_owned(),
         image: "python:3.12-slim".to_owned(),
@@ -82,4 +83,47 @@ fn what_a_format_cannot_represent_is_rejected_and_not_altered() {
 fn files_without_variables_are_complete() {
     assert!(text(Format::Compose, &[]).contains("environment: {}\n"));
     assert!(text(Format::Kubernetes, &[]).contains("env: []\n"));
+}
+
+#[test]
+fn several_hosts_are_rejected_where_a_program_starts_on_one() {
+    for format in Format::ALL {
+        let several = Launch {
+            hosts: Some(3),
+            ..launch(&[])
+        };
+        let starts_several = matches!(format, Format::Slurm | Format::Kubernetes);
+        assert_eq!(
+            write(format, &several).is_ok(),
+            starts_several,
+            "{}",
+            format.name()
+        );
+    }
+}
+
+#[test]
+fn a_slurm_job_of_several_hosts_has_one_task_for_each_gpu() {
+    let job = |gpus| {
+        let several = Launch {
+            hosts: Some(3),
+            gpus,
+            ..launch(&[])
+        };
+        write(Format::Slurm, &several).unwrap().remove(0).text
+    };
+    for (gpus, tasks) in [(1, 1), (8, 8)] {
+        let job = job(gpus);
+        assert!(job.contains("#SBATCH --nodes=3\n"), "{job}");
+        assert!(
+            job.contains(&format!("#SBATCH --ntasks-per-node={tasks}\n")),
+            "{job}"
+        );
+        assert!(
+            job.contains(&format!("#SBATCH --gpus-per-node={gpus}\n")),
+            "{job}"
+        );
+        // With one GPU there is no other way to divide a node.
+        assert_eq!(job.contains("local_device_ids=range(8)"), gpus == 8);
+    }
 }

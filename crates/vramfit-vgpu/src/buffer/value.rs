@@ -173,6 +173,10 @@ pub(crate) fn outputs_per_device(
 ) -> PjrtResult<Vec<Vec<Value>>> {
     let rows = inputs.len();
     let count = program.program.outputs.len();
+    if rows == 0 {
+        // All devices of the call are those of other processes.
+        return Ok(Vec::new());
+    }
     Ok(if program.evaluated_devices == 1 {
         let outputs = flat_outputs(program, inputs.swap_remove(0))?;
         vec![outputs; rows]

@@ -27,7 +27,7 @@ use crate::status::Status;
 Examples:
   vramfit env shell --fraction 0.9
   vramfit env dockerfile --gpu a100-80g --limit 40GiB -- python train.py --batch 64
-  vramfit env devcontainer --gpu rtx-4090 --processes 2 --require-gpu --write .
+  vramfit env slurm --gpu h100-80gx8 --hosts 4 --write . -- python train.py
 ")]
 pub(crate) struct Args {
     /// Output format
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     format: Format,
     #[command(flatten)]
     policy: PolicyArgs,
+    /// Write a job of N hosts, each with the GPUs of --gpu (formats slurm and kubernetes)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    hosts: Option<u32>,
     /// Also set this variable; can be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -111,6 +114,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         notes,
         command: args.command.clone(),
         gpus: gpus.map_or(1, |gpus| gpus.count),
+        hosts: args.hosts,
         jax: args.jax.to_string(),
         cuda_extra: cuda_extra(gpus, args.jax).to_owned(),
         image: args.image.clone(),
