@@ -169,11 +169,17 @@ fn describe_exit(exit: Option<ProgramExit>) -> String {
 
 /// Adds the end of the output of the program, which was not shown.
 pub(crate) fn with_output_tail(error: Error, log: &Path) -> Error {
-    const MAX_LINES: usize = 12;
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    match lines[lines.len().saturating_sub(MAX_LINES)..].join("\n") {
+    match output_tail(log) {
         tail if tail.is_empty() => error,
         tail => error.cause(tail),
     }
+}
+
+/// Returns the last lines of a log; empty where there is none.
+pub(super) fn output_tail(log: &Path) -> String {
+    const MAX_LINES: usize = 12;
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(MAX_LINES)..].join("\n")
 }

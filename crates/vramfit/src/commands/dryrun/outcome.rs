@@ -52,11 +52,7 @@ pub(super) fn report_outcome(
             summaries.push(summary);
         }
     }
-    // A failure before the end of the trace is known; that everything succeeded is not.
-    let failed = summaries.iter().any(RunSummary::is_refused);
-    if let Some(cause) = run.trace_failure.as_deref().filter(|_| !failed) {
-        return Err(truncated_trace_error(&run.trace, cause));
-    }
+    check_trace(run, summaries.iter().any(RunSummary::is_refused))?;
     let Some(summary) = most_critical(summaries) else {
         return Err(gpu_not_used_error(run));
     };
@@ -82,6 +78,18 @@ pub(super) fn report_outcome(
         _ => {}
     }
     Ok(status)
+}
+
+/// Checks that nothing is missing in the trace that could change the answer: a refused request before its end is
+/// known, that all succeeded is not.
+///
+/// # Errors
+/// `io`.
+pub(super) fn check_trace(run: &FinishedRun, is_refused: bool) -> Result<()> {
+    match run.trace_failure.as_deref().filter(|_| !is_refused) {
+        Some(cause) => Err(truncated_trace_error(&run.trace, cause)),
+        None => Ok(()),
+    }
 }
 
 /// Prints the report, and writes the files but the traces.

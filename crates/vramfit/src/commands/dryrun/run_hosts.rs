@@ -10,9 +10,10 @@ use vramfit_core::{Error, Result};
 use super::CompileCache;
 use super::execute::run_program;
 use super::hosts::{HostSelection, HostSpec, HostsSpec};
-use super::measure::with_output_tail;
+use super::measure::{output_tail, with_output_tail};
 use super::outcome::{self, FinishedRun};
 use super::spec::DryrunSpec;
+use crate::child::ExitReason;
 use crate::context::Context;
 use crate::output::Output;
 use crate::scratch::ScratchFolder;
@@ -105,6 +106,10 @@ pub(super) fn run_hosts(
                     Ok(summary)
                 };
                 let result = read_host_run(index, &run.trace, &load)?;
+                outcome::check_trace(
+                    &run,
+                    result.as_ref().is_some_and(|it| it.summary.is_refused()),
+                )?;
                 let result = result.ok_or_else(|| outcome::gpu_not_used_error(&run))?;
                 Ok((run, result))
             })
@@ -113,6 +118,14 @@ pub(super) fn run_hosts(
                 false => with_output_tail(error, &log).context(format!("host {index}")),
             });
         let (run, result) = run?;
+        if !is_first && run.exit != ExitReason::Code(0) {
+            let tail = output_tail(&log);
+            output.info(&format!(
+                "host {index}: the program {}",
+                run.exit.describe()
+            ));
+            output.child_stderr(format!("{tail}\n").as_bytes());
+        }
         keep(run, &spec)?;
         runs.push(result);
     }
