@@ -5,7 +5,8 @@
 Runs the programs of `gpu_programs/` on the GPU and on the virtual GPU of the same name, with the
 same settings, and compares the statistics of the allocator behind each step. Those of
 `tests/matrix/` say themselves what must be true. Those that begin with `hosts_` run as one of
-several hosts, the others mocked by JAX.
+several hosts, the others mocked by JAX; hosts.json has their statistics, with the versions of JAX
+and of the packages of NVIDIA.
 Beside that: a log of every allocation, reports of running out of memory, `doctor`, `top`, `hold`, a
 pool that finds the GPU partly taken; and its rates, as DIR/calibration.toml, for the
 `--calibration` of `vramfit dryrun` and `vramfit plan`. Everything said goes into

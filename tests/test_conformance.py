@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conformance.expected import BadList, Outcome, compare, parse, share
+from conformance.expected import BadList, Outcome, compare, parse, share, worse_of
 
 FOLDER = Path(__file__).resolve().parent / "conformance"
 
@@ -38,6 +38,18 @@ def test_a_listed_failure_counts_under_its_reason():
     verdict = against("a_test::T::test_x  version  wants 2.0", {"test_x": FAILED})
     assert verdict.counts == {"version": 1}
     assert verdict.agrees
+
+
+def test_a_test_of_several_hosts_passes_if_it_passes_on_each():
+    made_up, crashed = Outcome("passed", made_up=2), Outcome("crashed")
+    for one, other, worse in [
+        (PASSED, FAILED, FAILED),
+        (PASSED, SKIPPED, PASSED),
+        (PASSED, made_up, made_up),
+        (FAILED, crashed, crashed),
+        (PASSED, PASSED, PASSED),
+    ]:
+        assert worse_of(one, other) == worse_of(other, one) == worse
 
 
 @pytest.mark.parametrize("end", ["crashed", "hung"])

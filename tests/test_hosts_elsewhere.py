@@ -33,6 +33,39 @@ def test_a_program_on_the_devices_of_another_host_takes_no_memory_of_this_one(tm
         assert json.loads((tmp_path / f"{host}.json").read_text()) == expected
 
 
+# Both hosts call back for the devices that they have.
+WITH_CALLBACKS = """
+import json, pathlib, sys
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import io_callback
+from jax.sharding import Mesh, PartitionSpec as P
+jax.distributed.initialize()
+mesh = Mesh(np.array(jax.devices()), ("x",))
+calls = []
+
+@jax.jit
+@jax.shard_map(mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+def step(x):
+    io_callback(lambda x: calls.append(x.shape), None, x)
+    return x * 2
+
+sharding = jax.NamedSharding(mesh, P("x"))
+x = jax.make_array_from_process_local_data(sharding, np.ones((6, 4), np.float32))
+step(x).block_until_ready()
+jax.effects_barrier()
+pathlib.Path(sys.argv[1]).write_text(json.dumps(calls))
+"""
+
+
+def test_each_host_calls_back_for_its_devices(tmp_path):
+    found = tmp_path / "{host}.json"
+    run = run_hosts(tmp_path, WITH_CALLBACKS, "--host", "all", arguments=[found])
+    assert run.code == 0, run.err
+    for host in range(2):
+        # Two GPUs in each, with three of the twelve rows.
+        assert json.loads((tmp_path / f"{host}.json").read_text()) == [[3, 4], [3, 4]]
+
+
 # JAX reads the topology from no environment variable.
 ON_MOCKED_HOSTS = """
 import json, sys, jax

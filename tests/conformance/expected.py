@@ -15,6 +15,7 @@ REASONS = {
     "arithmetic": "compares numbers that a dry run does not compute",
     "version": "wants another release of something than the one installed",
     "environment": "wants a driver, a GPU or a library that is not there",
+    "hosts": "needs several hosts at the same time",
     "gpu": "fails on a real GPU in the same way",
     "not-yet": "could pass and does not",
 }
@@ -34,6 +35,14 @@ class Outcome:
     outcome: str  # passed, failed, skipped, crashed, hung
     message: str = ""
     made_up: int = 0  # how many values it read that a dry run does not know
+
+
+def worse_of(one, other):
+    """Return the worse outcome of a test that ran on two hosts: it passes if it passes on both."""
+    ranks = ("skipped", "passed", "failed", *DEATHS)
+    if one.outcome == other.outcome == "passed":
+        return one if one.made_up else other
+    return max(one, other, key=lambda outcome: ranks.index(outcome.outcome))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,10 +3,11 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
-from expected import Outcome
+from expected import Outcome, worse_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -14,9 +15,17 @@ BUILD = ROOT / "build" / "conformance"
 DEVICES = 8
 GPU = "h100-80g"
 
+# What JAX's own build gives the tests in this folder: so many processes, with so many GPUs each.
+OF_SEVERAL_HOSTS = "multiprocess/"
+HOSTS = 4
+DEVICES_OF_HOST = 2
+
 # A process that died takes the rest of its file with it; a new one takes up after the test that
 # did it. A file that kills more than this many is broken as a whole.
 MAX_RESTARTS = 40
+
+# What is kept of a run: the outcomes, the tests to leave out, the output.
+KINDS = ("jsonl", "done", "log")
 
 
 def run_file(source, name, *, matching, limit_s):
@@ -30,15 +39,58 @@ def run_file(source, name, *, matching, limit_s):
     """
     folder = BUILD / "run"
     folder.mkdir(parents=True, exist_ok=True)
-    record, done, log = (folder / f"{name}.{kind}" for kind in ("jsonl", "done", "log"))
+    tests = _tests_alone(source)
+    stem = name.replace("/", "-")
+    if not name.startswith(OF_SEVERAL_HOSTS):
+        settings = {"VRAMFIT_GPU_COUNT": str(DEVICES)}
+        outcomes, complaint = _run_to_end(tests, name, folder / stem, settings, matching, limit_s)
+        return _by_full_name(name, outcomes), complaint
+    exchange = folder / f"{stem}-hosts"
+    shutil.rmtree(exchange, ignore_errors=True)
+    exchange.mkdir()
+    outcomes = {}
+    for host in range(HOSTS):
+        settings = {
+            "VRAMFIT_GPU_COUNT": str(DEVICES_OF_HOST),
+            "VRAMFIT_HOST": str(host),
+            "VRAMFIT_HOSTS": str(HOSTS),
+            "VRAMFIT_HOST_FOLDER": str(exchange),
+        }
+        files = folder / f"{stem}-{host}"
+        found, complaint = _run_to_end(tests, name, files, settings, matching, limit_s)
+        if complaint is not None:
+            break
+        for test, outcome in found.items():
+            outcomes[test] = worse_of(outcomes.get(test, outcome), outcome)
+    return _by_full_name(name, outcomes), complaint
+
+
+def _by_full_name(name, outcomes):
+    return {f"{name}::{test}": outcome for test, outcome in outcomes.items()}
+
+
+def _run_to_end(tests, name, files, settings, matching, limit_s):
+    """Run one test file on one host; return what became of each test, and a complaint or None.
+
+    Args:
+        tests: The folder of JAX's tests.
+        name: As in `run_file`.
+        files: Path of what is kept of the run, without an ending.
+        settings: Environment variables for the virtual GPU.
+        matching: As in `run_file`.
+        limit_s: As in `run_file`.
+    """
+    record, done, log = (files.with_name(f"{files.name}.{kind}") for kind in KINDS)
     for path in (record, log):
         path.unlink(missing_ok=True)
-    tests = _tests_alone(source)
     outcomes, complaint = {}, None
     for _ in range(MAX_RESTARTS):
         done.write_text("\n".join(outcomes))
         status = _run_process(
-            _command(tests, name, matching), _environment(record, done, limit_s), tests, log
+            _command(tests, name, matching),
+            _environment(record, done, limit_s) | settings,
+            tests,
+            log,
         )
         outcomes, running, complaint = _read_record(record)
         if complaint is not None or running is None:
@@ -52,7 +104,7 @@ def run_file(source, name, *, matching, limit_s):
         outcomes[running] = _outcome(entry)
     if complaint is None and not outcomes and not matching:
         complaint = log.read_text(errors="replace")[-2000:] or "no tests were found"
-    return {f"{name}::{test}": outcome for test, outcome in outcomes.items()}, complaint
+    return outcomes, complaint
 
 
 def _tests_alone(source):
@@ -72,7 +124,6 @@ def _environment(record, done, limit_s):
     return kept | {
         "PYTHONPATH": os.pathsep.join([str(ROOT / "python" / "vramfit" / "_jax_shim"), str(HERE)]),
         "VRAMFIT_GPU": GPU,
-        "VRAMFIT_GPU_COUNT": str(DEVICES),
         "JAX_PLATFORMS": "cuda,cpu",
         # The stand-in would switch this on itself, and tests complain of changed settings.
         "JAX_SEND_TRACEBACK_TO_RUNTIME": "full",

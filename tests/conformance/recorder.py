@@ -8,9 +8,11 @@ want of arithmetic.
 """
 
 import faulthandler
+import hashlib
 import json
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,7 +71,45 @@ def count_made_up_values():
     _cpu_eval.read_site = counted_read_site
 
 
+def connect_hosts(host, hosts):
+    """Do what JAX's harness does in each process of a test with several: it cannot be used.
+
+    The harness starts all processes itself, and each waits for the others at barriers. Here the
+    hosts run one after the other, so this process is told which one it is.
+    """
+    import jax
+    from absl import flags
+    from jax._src import distributed, test_multiprocess
+
+    jax.config.parse_flags_with_absl()
+    flags.FLAGS[test_multiprocess.NUM_PROCESSES.name].value = hosts
+    flags.FLAGS[test_multiprocess.MULTIPROCESS_TEST_WORKER_ID.name].value = host
+    distributed.initialize("localhost:1234", num_processes=hosts, process_id=host)
+    if jax.process_count() != hosts:
+        # All tests would be skipped.
+        raise pytest.UsageError(f"JAX knows of {jax.process_count()} hosts instead of {hosts}")
+
+
+def separate_messages(test):
+    """Let the hosts exchange messages about this test only.
+
+    They are numbered, since every host makes the same calls. After a test that failed on one host
+    before it had made all of them, the numbers would be wrong for all further tests.
+    """
+    from vramfit import _hosts
+
+    exchange = _hosts._exchange()
+    exchange._folder = Path(
+        os.environ["VRAMFIT_HOST_FOLDER"], hashlib.sha1(test.encode()).hexdigest()
+    )
+    exchange._folder.mkdir(exist_ok=True)
+    exchange._calls.clear()
+    exchange._messages.cache_clear()
+
+
 def pytest_configure(config):
+    if "VRAMFIT_HOSTS" in os.environ:
+        connect_hosts(int(os.environ["VRAMFIT_HOST"]), int(os.environ["VRAMFIT_HOSTS"]))
     compare_beginnings_first()
     count_made_up_values()
     for mark in ("multiaccelerator", "SlurmMultiNodeGpuTest"):
@@ -90,6 +130,8 @@ def pytest_runtest_protocol(item):
     global made_up
     made_up = 0
     write(start=name_of(item))
+    if "VRAMFIT_HOSTS" in os.environ:
+        separate_messages(name_of(item))
     # Also ends a process that hangs inside the plugin, where no signal handler of Python's runs.
     faulthandler.dump_traceback_later(LIMIT_S, exit=True, file=sys.__stderr__)
     yield

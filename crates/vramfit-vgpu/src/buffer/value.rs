@@ -186,7 +186,8 @@ pub(crate) fn outputs_per_device(
             .map(|row| outputs[row * count..(row + 1) * count].to_vec())
             .collect()
     } else {
-        // Other processes have the rest of the devices.
+        // Other processes have the rest of the devices, and call back for those.
+        run_callbacks(program, rows);
         vec![vec![Value::Unknown; count]; rows]
     })
 }
@@ -195,8 +196,9 @@ pub(crate) fn outputs_per_device(
 /// device by device.
 fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResult<Vec<Value>> {
     let count = program.evaluated_devices * program.program.outputs.len();
+    let all_devices = program.program.options.devices.len();
     if inputs.iter().any(Value::is_unknown) {
-        run_callbacks(program);
+        run_callbacks(program, all_devices);
         return Ok(placeholder_outputs(program, inputs));
     }
     let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
@@ -206,7 +208,7 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
             MAX_TINY_BYTES / program.evaluated_devices as u64,
         );
     if !program.can_evaluate() || (is_too_deep && !program.has_side_effects()) {
-        run_callbacks(program);
+        run_callbacks(program, all_devices);
         return Ok(vec![Value::Unknown; count]);
     }
     let lazy_call = LazyCall::new(program, inputs, depth);
@@ -215,7 +217,7 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
             EvalResult::Known(_) => {}
             EvalResult::Raised(error) => return Err(error.clone()),
             EvalResult::Unknown => {
-                run_callbacks(program);
+                run_callbacks(program, all_devices);
                 return Ok(vec![Value::Unknown; count]);
             }
         }
@@ -241,16 +243,15 @@ fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Ve
         .collect()
 }
 
-/// Calls the Python callbacks of a program in an execution whose values are not computed: a script may wait
-/// for their effects. The outcome of each is recorded.
-fn run_callbacks(program: &Arc<CompiledProgram>) {
+/// Calls the Python callbacks of a program in an execution whose values are not computed, for so many devices: a
+/// script may wait for their effects. The outcome of each is recorded.
+fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
     let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
         return;
     };
     if !program.has_side_effects() || program.code.is_empty() {
         return;
     }
-    let devices = program.program.options.devices.len();
     let done = hooks.run_callbacks(program.number, &program.code, devices);
     let mut session = machine.session();
     for call in done {
