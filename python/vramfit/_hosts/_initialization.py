@@ -76,7 +76,7 @@ def _detect_cluster(cluster: type, exchange: HostExchange) -> None:
     """Detect the hosts of the dry run, where JAX does not detect the launcher by its variables."""
     detect = cluster.auto_detect_unset_distributed_params  # type: ignore[attr-defined]
 
-    def detect_hosts(*arguments: Any, **named: Any) -> tuple[Any, ...]:
+    def detect_hosts(*arguments: Any, **named: Any) -> Any:
         if launcher_name() in ("slurm", "openmpi"):
             return detect(*arguments, **named)
         address, processes, process, local_devices, *_ = arguments

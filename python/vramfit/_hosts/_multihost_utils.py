@@ -8,14 +8,13 @@ value of a host that was not run before is taken to equal this host's, and count
 from __future__ import annotations
 
 import functools
-from types import ModuleType
 from typing import Any
 
 from vramfit import _native
 from vramfit._hosts._exchange import HostExchange
 
 
-def install(multihost_utils: ModuleType, exchange: HostExchange) -> None:
+def install(multihost_utils: Any, exchange: HostExchange) -> None:
     """Let the functions return what the hosts of the dry run know of each other."""
     gather = multihost_utils._handle_array_process_allgather
     broadcast = multihost_utils.broadcast_one_to_all

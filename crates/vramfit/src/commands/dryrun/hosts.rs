@@ -13,7 +13,7 @@ pub(crate) struct HostArgs {
     /// Run the program as one of N hosts, each with the GPUs of --gpu
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     hosts: Option<u32>,
-    /// Which hosts to run: `7`, `0-3,31` or `all` [default: 0, and each that differs]
+    /// Which hosts to run: `7`, `0-3,31` or `all` [default: the first, the last, and each that differs]
     #[arg(long, value_name = "LIST", requires = "hosts")]
     host: Option<HostSelection>,
     /// Launcher whose variables the program finds in its environment
