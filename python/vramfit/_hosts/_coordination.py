@@ -6,7 +6,6 @@ at once, from what that host has published, or refused; only for threads of this
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -174,8 +173,3 @@ def _fail(message: str) -> NoReturn:
     import jax
 
     raise jax.errors.JaxRuntimeError(message)
-
-
-def launcher_name() -> str:
-    """Return the launcher whose variables the dry run sets, empty for none."""
-    return os.environ.get("VRAMFIT_LAUNCHER", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +11,6 @@ from vramfit._hosts._coordination import (
     CoordinationClient,
     CoordinationService,
     PreemptionSyncManager,
-    launcher_name,
     without_client,
 )
 from vramfit._hosts._exchange import HostExchange
@@ -77,7 +77,7 @@ def _detect_cluster(cluster: type, exchange: HostExchange) -> None:
     detect = cluster.auto_detect_unset_distributed_params  # type: ignore[attr-defined]
 
     def detect_hosts(*arguments: Any, **named: Any) -> Any:
-        if launcher_name() in ("slurm", "openmpi"):
+        if os.environ.get("VRAMFIT_LAUNCHER") in ("slurm", "openmpi"):
             return detect(*arguments, **named)
         address, processes, process, local_devices, *_ = arguments
         return (
