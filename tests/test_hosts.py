@@ -226,6 +226,21 @@ def test_a_program_that_one_host_alone_executes_is_a_deadlock(tmp_path):
     assert "they would wait for each other" in " ".join(run.err.split())
 
 
+def test_a_callback_on_one_host_alone_makes_another_program(tmp_path):
+    program = SHARDED + (
+        "@jax.jit\n"
+        "def step(x):\n"
+        "    if me == 0:\n"
+        "        jax.debug.callback(print, jnp.sum(x))\n"
+        "    return x @ x.T\n"
+        "step(array)\n"
+    )
+    run = run_hosts(tmp_path, program)
+    (mismatch,) = run.answer["hosts"]["mismatches"]
+    assert mismatch["programs"] == ["jit_step", "jit_step"]
+    assert "different programs that are both called `jit_step`" in " ".join(run.err.split())
+
+
 def test_programs_that_exchange_no_data_may_be_executed_by_one_host(tmp_path):
     program = SHARDED + "whole = gather(array)\nif me == 0: whole + 1\n"
     run = run_hosts(tmp_path, program)

@@ -52,12 +52,20 @@ pub(in crate::report) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
         Some(program) => format!("executes `{program}`"),
         None => "executes nothing more".to_owned(),
     };
+    let what = match &mismatch.programs {
+        (Some(name), Some(same)) if name == same => {
+            format!(
+                "host {one} and host {other} execute different programs that are both called `{name}`"
+            )
+        }
+        (ones, others) => {
+            let (ones, others) = (does(ones), does(others));
+            format!("host {one} {ones} where host {other} {others}")
+        }
+    };
     format!(
-        "host {one} {} where host {other} {} (execution {} of the programs that both take part in): on \
-         the cluster they would wait for each other. Let every host execute the same programs in the same \
-         order, whatever `jax.process_index()` is",
-        does(&mismatch.programs.0),
-        does(&mismatch.programs.1),
+        "{what} (execution {} of the programs that both take part in): on the cluster they would wait for each \
+         other. Let every host execute the same programs in the same order, whatever `jax.process_index()` is",
         mismatch.execution
     )
 }
@@ -136,6 +144,20 @@ mod tests {
     fn numbers_are_written_as_ranges() {
         assert_eq!(number_ranges(&[1, 2, 3, 7, 9, 10]), "1-3, 7, 9-10");
         assert_eq!(number_ranges(&[]), "");
+    }
+
+    #[test]
+    fn different_programs_of_one_name_are_told_so() {
+        let name = || Some("jit_step".to_owned());
+        let clause = mismatch_clause(&ProgramMismatch {
+            hosts: (0, 1),
+            execution: 1,
+            programs: (name(), name()),
+        });
+        assert!(
+            clause.starts_with("host 0 and host 1 execute different programs that are both called"),
+            "{clause}"
+        );
     }
 
     #[test]
