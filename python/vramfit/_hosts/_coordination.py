@@ -15,7 +15,7 @@ from vramfit._hosts._exchange import HostExchange
 _KIND = "key-value"
 
 # How long a thread of this process may take to set what another one waits for.
-_THREADS_TIMEOUT_S = 20.0
+_THREADS_TIMEOUT_S = 60.0
 
 
 class CoordinationClient:
