@@ -32,6 +32,11 @@ def test_a_host_sees_its_own_devices_and_knows_of_the_others(tmp_path):
     assert (seen["slices"], seen["cpu"]) == ([0], [2])
 
 
+def test_a_program_may_ask_for_jax_before_it_imports_it(tmp_path):
+    ask = "import importlib.util\nassert importlib.util.find_spec('jax')\n"
+    assert run_hosts(tmp_path, ask + INITIALIZE + TELL + USE).printed()["count"] == 2
+
+
 @pytest.mark.parametrize(
     ("launcher", "local"), [("slurm", [1]), ("openmpi", [1]), ("kubernetes", [2, 3])]
 )

@@ -17,14 +17,17 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 class _CallingLoader(importlib.machinery.SourceFileLoader):
     """Loads a module as usual, and then calls functions with it."""
 
-    def __init__(self, name: str, path: str, functions: list[str]) -> None:
+    def __init__(self, name: str, path: str, finder: ModuleFinder) -> None:
         super().__init__(name, path)
-        self._functions = functions
+        self._finder = finder
 
     def exec_module(self, module: ModuleType) -> None:
+        # Not before: who only asks whether the package is installed has the module found, too.
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
         super().exec_module(module)
         runpy.run_path(os.path.join(_HERE, "package_import.py"))["make_importable"]()
-        for function in self._functions:
+        for function in self._finder.functions:
             owner, name = function.rsplit(".", 1)
             getattr(importlib.import_module(owner), name)(module)
 
@@ -35,7 +38,7 @@ class ModuleFinder(importlib.abc.MetaPathFinder):
     def __init__(self, module: str, functions: list[str]) -> None:
         """Name the module, and the functions with the modules that they are in."""
         self._module = module
-        self._functions = functions
+        self.functions = functions
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -43,8 +46,7 @@ class ModuleFinder(importlib.abc.MetaPathFinder):
         """Return the usual spec with a loader that calls, or None for other modules."""
         if fullname != self._module:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and type(spec.loader) is importlib.machinery.SourceFileLoader:
-            spec.loader = _CallingLoader(spec.loader.name, spec.loader.path, self._functions)
+            spec.loader = _CallingLoader(spec.loader.name, spec.loader.path, self)
         return spec
