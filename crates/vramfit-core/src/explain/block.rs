@@ -189,10 +189,7 @@ impl Block {
 
     /// Returns where a position of the normalized text is in the log.
     pub(super) fn place(&self, at: usize) -> Place {
-        let index = self.line_index(at);
-        let line = self.lines[index];
-        let raw = self.raw_text(index);
-        let begin = raw_position(raw, at - line.text);
+        let (line, raw, begin) = self.locate(at);
         Place {
             line: line.number,
             writer: line.writer,
@@ -204,10 +201,7 @@ impl Block {
     /// Returns where a position of the normalized text is in the log, with the line from where it begins to mean
     /// something: without a logger's source file, and without what stands far in front.
     pub(super) fn quote(&self, at: usize) -> Place {
-        let index = self.line_index(at);
-        let line = self.lines[index];
-        let raw = self.raw_text(index);
-        let begin = raw_position(raw, at - line.text);
+        let (line, raw, begin) = self.locate(at);
         Place {
             line: line.number,
             writer: line.writer,
@@ -230,11 +224,17 @@ impl Block {
 
     /// Says whether a position is at the beginning of a word.
     pub(super) fn begins_word(&self, at: usize) -> bool {
-        let index = self.line_index(at);
-        let raw = self.raw_text(index);
-        let begin = raw_position(raw, at - self.lines[index].text);
+        let (_, raw, begin) = self.locate(at);
         let before = begin.checked_sub(1).and_then(|before| raw.get(before));
         !before.is_some_and(u8::is_ascii_alphanumeric)
+    }
+
+    /// Returns the line that a position of the normalized text is in, its own bytes, and where in these the position is.
+    fn locate(&self, at: usize) -> (Line, &[u8], usize) {
+        let index = self.line_index(at);
+        let line = self.lines[index];
+        let raw = self.raw_text(index);
+        (line, raw, raw_position(raw, at - line.text))
     }
 
     /// Returns a line's own bytes, without its prefix.
