@@ -8,11 +8,11 @@ from allocator_stats import print_stats, steps
 from jax import shard_map
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from mock_hosts import join_hosts
+from mock_hosts import initialize_hosts
 
 WIDTH, HIDDEN, ROWS = 2048, 8192, 8192  # rows of a host, which has one expert
 
-mesh = join_hosts()
+mesh = initialize_hosts()
 parts = NamedSharding(mesh, P("hosts"))
 travel = partial(jax.lax.all_to_all, axis_name="hosts", split_axis=0, concat_axis=0, tiled=True)
 

@@ -6,11 +6,11 @@ from allocator_stats import print_stats, steps
 from jax.lax import with_sharding_constraint
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from mock_hosts import join_hosts
+from mock_hosts import initialize_hosts
 
 LAYERS, WIDTH, ROWS = 8, 4096, 2048  # rows of a host
 
-mesh = join_hosts()
+mesh = initialize_hosts()
 parts = NamedSharding(mesh, P(None, "hosts"))
 rows = NamedSharding(mesh, P("hosts"))
 

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 from allocator_stats import print_stats, steps
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from mock_hosts import join_hosts
+from mock_hosts import initialize_hosts
 
 LAYERS, WIDTH, ROWS = 6, 4096, 4096  # rows of a host
 
-mesh = join_hosts()
+mesh = initialize_hosts()
 every, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("hosts"))
 
 

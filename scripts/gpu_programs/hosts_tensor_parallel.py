@@ -8,11 +8,11 @@ from allocator_stats import print_stats, steps
 from jax import shard_map
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from mock_hosts import join_hosts
+from mock_hosts import initialize_hosts
 
 LAYERS, WIDTH, HIDDEN, ROWS = 4, 2048, 16384, 4096
 
-mesh = join_hosts()
+mesh = initialize_hosts()
 SPECS = (P(None, None, "hosts"), P(None, "hosts"))
 
 

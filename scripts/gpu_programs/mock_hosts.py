@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 
-def join_hosts():
+def initialize_hosts():
     """Return the mesh of all hosts.
 
     With an argument such as `1x8x1` (slices, hosts, GPUs of a host), JAX mocks the other hosts and

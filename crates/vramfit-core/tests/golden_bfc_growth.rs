@@ -18,12 +18,12 @@ use vramfit_core::allocator::{
 };
 
 /// A GPU that writes down what it is asked for.
-struct Recorded {
+struct RecordingMemory {
     device: SimulatedDeviceMemory,
     asked: Arc<Mutex<String>>,
 }
 
-impl DeviceMemory for Recorded {
+impl DeviceMemory for RecordingMemory {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let granted = self.device.allocate(alignment, bytes);
         let received = granted.map_or(0, |region| region.bytes);
@@ -58,7 +58,7 @@ fn replayed(text: &str) -> String {
         jax_version: (0, 12, 0),
         ..BfcOptions::default()
     };
-    let device = Recorded {
+    let device = RecordingMemory {
         device: SimulatedDeviceMemory::new(free),
         asked: asked.clone(),
     };
@@ -190,7 +190,7 @@ fn the_dump_says_that_the_pool_grows() {
             "{text}\n{log:#?}"
         );
     };
-    // Recorded from the same plugin in the same state.
+    // RecordingMemory from the same plugin in the same state.
     has(
         "Allocator memory summary: rounded request 57.22MiB, total free in pool 4.18MiB, largest free chunk \
          usable by upper end 4.18MiB, unallocated bytes 24.00MiB, pool size 8.00MiB, pool limit 32.00MiB",
