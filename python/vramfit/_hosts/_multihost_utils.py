@@ -7,6 +7,7 @@ value of a host that was not run before is taken to equal this host's, and count
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -44,6 +45,11 @@ def _without_reads(function: Any) -> Any:
     return call
 
 
+def _reads_of_result(is_known: bool) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which a result is read: what is known already takes its place."""
+    return _native.UnrecordedReads() if is_known else contextlib.nullcontext()
+
+
 def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: bool | None) -> Any:
     import jax
     import numpy
@@ -55,15 +61,11 @@ def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: boo
     own = [numpy.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     if sends:
         exchange.publish("broadcast", call, b"".join(leaf.tobytes() for leaf in own))
-    sent = None if sends else exchange.read_any("broadcast", call)
-    size = sum(leaf.nbytes for leaf in own)
-    if sends or (sent is not None and len(sent) == size):
-        with _native.UnrecordedReads():
-            result = broadcast(tree, is_source)
-    else:
+    sent = None if sends else _arrays(exchange.read_any("broadcast", call), own)
+    with _reads_of_result(sends or sent is not None):
         result = broadcast(tree, is_source)
     leaves, structure = jax.tree.flatten(result)
-    values = own if sent is None or len(sent) != size else _split(sent, own)
+    values = own if sent is None else sent
     replaced = [
         value.astype(leaf.dtype).reshape(leaf.shape)
         for value, leaf in zip(values, leaves, strict=True)
@@ -71,10 +73,12 @@ def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: boo
     return jax.tree.unflatten(structure, replaced)
 
 
-def _split(sent: bytes, own: list[Any]) -> list[Any]:
-    """Return arrays of the types and shapes of `own` with the bytes that were sent."""
+def _arrays(sent: bytes | None, own: list[Any]) -> list[Any] | None:
+    """Return what was sent as arrays like `own`; None if it is nothing, or of another size."""
     import numpy
 
+    if sent is None or len(sent) != sum(leaf.nbytes for leaf in own):
+        return None
     found, begin = [], 0
     for leaf in own:
         part = sent[begin : begin + leaf.nbytes]
@@ -93,20 +97,10 @@ def _gather(gather: Any, exchange: HostExchange, inp: Any, tiled: bool) -> Any:
     call = exchange.next_call("allgather")
     own = numpy.asarray(inp)
     exchange.publish("allgather", call, own.tobytes())
-    sent = [exchange.read(host, "allgather", call) for host in range(exchange.count)]
-    is_known = all(
-        host == exchange.index or (value is not None and len(value) == own.nbytes)
-        for host, value in enumerate(sent)
-    )
-    if is_known:
-        with _native.UnrecordedReads():
-            result = gather(inp, tiled)
-    else:
+    read = (exchange.read(host, "allgather", call) for host in range(exchange.count))
+    sent = [_arrays(value, [own]) for value in read]
+    sent[exchange.index] = [own]
+    with _reads_of_result(all(arrays is not None for arrays in sent)):
         result = gather(inp, tiled)
-    parts = [
-        own
-        if value is None or len(value) != own.nbytes
-        else numpy.frombuffer(value, own.dtype).reshape(own.shape)
-        for value in sent
-    ]
+    parts = [own if arrays is None else arrays[0] for arrays in sent]
     return numpy.stack(parts).astype(result.dtype).reshape(result.shape)

@@ -44,6 +44,19 @@ pub fn trace_files(path: &Path) -> Vec<PathBuf> {
 /// Returns the summary of the process that decides, with all others in it: one that does not fit, else
 /// one of which that is unknown, else the one with the least memory to spare; the highest peak breaks ties.
 pub fn most_critical(mut summaries: Vec<RunSummary>) -> Option<RunSummary> {
+    let processes: Vec<_> = summaries.iter().map(RunSummary::as_process).collect();
+    let index = find_most_critical(&summaries)?;
+    let mut summary = summaries.swap_remove(index);
+    if processes.len() > 1 {
+        summary.processes = processes;
+    }
+    Some(summary)
+}
+
+/// Returns the index of the summary that decides, by the rule of [`most_critical`]; of equals the first.
+pub(super) fn find_most_critical<'s>(
+    summaries: impl IntoIterator<Item = &'s RunSummary>,
+) -> Option<usize> {
     // A program that was only compiled counts with what its plan needs.
     let peak = |summary: &RunSummary| {
         let peaks = summary.devices.iter().map(|device| device.peak_bytes);
@@ -63,13 +76,10 @@ pub fn most_critical(mut summaries: Vec<RunSummary>) -> Option<RunSummary> {
         None => (1, Reverse(0), peak(summary)),
         Some(true) => (0, Reverse(spare(summary)), peak(summary)),
     };
-    let processes: Vec<_> = summaries.iter().map(RunSummary::as_process).collect();
-    let index = (0..summaries.len()).max_by_key(|&index| rank(&summaries[index]))?;
-    let mut summary = summaries.swap_remove(index);
-    if processes.len() > 1 {
-        summary.processes = processes;
-    }
-    Some(summary)
+    let summaries = summaries.into_iter().enumerate();
+    summaries
+        .min_by_key(|(_, summary)| Reverse(rank(summary)))
+        .map(|(index, _)| index)
 }
 
 /// Reads the traces of a run and returns the summary of the process that decides.
@@ -115,7 +125,7 @@ pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunS
     Ok(summary)
 }
 
-fn open<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn EventSource + 'a>> {
+pub(super) fn open<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn EventSource + 'a>> {
     let file = File::open(path).map_err(|error| {
         let message = format!("cannot read the trace `{}`", path.display());
         Error::io(message).cause(error)

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::amount::Amount;
 use super::judge::Limits;
+use crate::analysis::hosts::MAX_HOSTS;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::gpu::GpuSelection;
@@ -208,10 +209,10 @@ fn read_entry(table: &CheckTable, entry: &EntryTable) -> Result<Entry> {
     }
     if entry
         .hosts
-        .is_some_and(|hosts| !(1..=4096).contains(&hosts))
+        .is_some_and(|hosts| !(1..=MAX_HOSTS).contains(&hosts))
     {
         return Err(Error::invalid_argument("`hosts` is out of range")
-            .hint("write the number of hosts, from 1 to 4096"));
+            .hint(format!("write the number of hosts, from 1 to {MAX_HOSTS}")));
     }
     let mut env = table.env.clone();
     env.extend(entry.env.clone());

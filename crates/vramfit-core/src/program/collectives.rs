@@ -31,23 +31,27 @@ impl Program {
     }
 }
 
+fn begins_as_collective(text: &str) -> bool {
+    COLLECTIVES.iter().any(|name| text.starts_with(name))
+}
+
 /// Says whether an instruction is a collective.
 pub(super) fn is_collective(instruction: &HloInstructionProto) -> bool {
-    let begins = |text: &str| COLLECTIVES.iter().any(|name| text.starts_with(name));
     // What a generic asynchronous instruction does is in its name and in the computation that it calls.
     let is_async = instruction.opcode.starts_with("async-");
-    begins(&instruction.opcode) || (is_async && begins(&instruction.name))
+    begins_as_collective(&instruction.opcode)
+        || (is_async && begins_as_collective(&instruction.name))
 }
 
 /// Returns the different ways in which the collectives of a module group its `devices`: XLA makes a communicator
 /// of each group.
 pub(super) fn device_groups(module: &HloModuleProto, devices: usize) -> Vec<DeviceGroups> {
+    if devices < 2 {
+        return Vec::new();
+    }
     let instructions = module.computations.iter().flat_map(|it| &it.instructions);
     let collectives = instructions.filter(|instruction| {
-        COLLECTIVES
-            .iter()
-            .any(|name| instruction.opcode.starts_with(name))
-            && !instruction.opcode.ends_with("-done")
+        begins_as_collective(&instruction.opcode) && !instruction.opcode.ends_with("-done")
     });
     let different: BTreeSet<DeviceGroups> = collectives
         .map(|instruction| groups_of(instruction, devices))

@@ -1,13 +1,13 @@
 //! What one host executed together with others.
 
-use std::fs::File;
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use crate::analysis::{RunSummary, most_critical, trace_files};
-use crate::error::{Error, Result};
-use crate::trace::{Event, Note, PartitionedProgram, Reader};
+use crate::analysis::RunSummary;
+use crate::analysis::load::{open, trace_files};
+use crate::error::Result;
+use crate::trace::{Event, EventSource, Note, PartitionedProgram};
 
 /// Executions of different programs in turn that are kept of a run, to compare hosts by.
 const MAX_EXECUTIONS_KEPT: usize = 1 << 20;
@@ -51,50 +51,31 @@ impl HostRun {
     }
 }
 
-/// Reads the traces of a host's run; `None` where it never used a GPU.
+/// Reads from the traces of a host's run what it executed together with others. `summary` is what the run came to.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Io`] and [`crate::ErrorKind::InvalidFile`] for a trace that cannot be read.
-pub fn read_host_run(
-    host: u32,
-    trace: &Path,
-    load: &dyn Fn(&Path) -> Result<RunSummary>,
-) -> Result<Option<HostRun>> {
-    let mut summaries = Vec::new();
-    let mut programs = Programs::default();
-    for path in trace_files(trace) {
-        let summary = load(&path)?;
-        if summary.used_gpu() {
-            summaries.push(summary);
-            programs.read(&path)?;
-        }
-    }
-    Ok(most_critical(summaries).map(|summary| HostRun {
+pub fn read_host_run(host: u32, summary: RunSummary, trace: &Path) -> Result<HostRun> {
+    let mut run = HostRun {
         host,
         summary,
-        programs: programs.programs,
-        executions: programs.executions,
-    }))
+        programs: Vec::new(),
+        executions: Vec::new(),
+    };
+    for path in trace_files(trace) {
+        run.add_executions(&mut *open(&path, &|events| events)?)?;
+    }
+    Ok(run)
 }
 
-#[derive(Default)]
-struct Programs {
-    programs: Vec<GlobalProgram>,
-    executions: Vec<(usize, u64)>,
-}
-
-impl Programs {
-    fn read(&mut self, path: &Path) -> Result<()> {
-        let file = File::open(path).map_err(|error| {
-            Error::io(format!("cannot read the trace `{}`", path.display())).cause(error)
-        })?;
-        let mut reader = Reader::new(file)?;
+impl HostRun {
+    fn add_executions(&mut self, events: &mut dyn EventSource) -> Result<()> {
         let mut names: FxHashMap<u32, String> = FxHashMap::default();
         let mut executed = Vec::new();
-        while let Some(event) = reader.next_event()? {
+        while let Some(event) = events.next_event()? {
             match event {
                 Event::Program { program, name, .. } => {
-                    names.insert(program, reader.text(name).to_owned());
+                    names.insert(program, events.text(name).to_owned());
                 }
                 Event::Begin { program, .. } => add_execution(&mut executed, program),
                 _ => {}
@@ -102,24 +83,22 @@ impl Programs {
         }
         // A note stands behind the record of its program.
         let mut numbers: FxHashMap<u32, usize> = FxHashMap::default();
-        for note in reader.notes() {
+        for note in events.notes() {
             if let Note::PartitionedProgram(program) = note
                 && program.hosts.len() > 1
             {
                 let name = names.get(&program.program).cloned().unwrap_or_default();
-                numbers.insert(program.program, self.add(name, program));
+                numbers.insert(program.program, self.add_program(name, program));
             }
         }
-        for (program, times) in executed {
-            if let Some(index) = numbers.get(&program) {
-                self.executions.push((*index, times));
-            }
-        }
+        let executed = executed.into_iter();
+        self.executions
+            .extend(executed.filter_map(|(program, times)| Some((*numbers.get(&program)?, times))));
         Ok(())
     }
 
     /// Returns the index of a program.
-    fn add(&mut self, name: String, program: &PartitionedProgram) -> usize {
+    fn add_program(&mut self, name: String, program: &PartitionedProgram) -> usize {
         let program = GlobalProgram {
             name,
             fingerprint: program.fingerprint.clone(),

@@ -12,6 +12,9 @@
 //! | `mismatch.rs` | programs that one host executes and another does not |
 //! | `summary.rs` | all hosts together |
 
+/// More hosts than a program is run on.
+pub const MAX_HOSTS: u32 = 4096;
+
 mod grouping;
 mod host_run;
 mod mismatch;

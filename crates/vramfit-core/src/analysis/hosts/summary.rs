@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::grouping::Groups;
 use super::host_run::HostRun;
 use super::mismatch::{ProgramMismatch, find_mismatch};
-use crate::analysis::{EntryKind, RunSummary, most_critical};
+use crate::analysis::load::find_most_critical;
+use crate::analysis::{EntryKind, RunSummary};
 use crate::trace::UncaughtError;
 
 /// What the hosts of a program came to.
@@ -95,23 +96,18 @@ pub fn summarize_hosts(runs: &[HostRun], count: u32, gpus_per_host: u32) -> Opti
     });
     let mut summaries: Vec<_> = summaries.collect();
     summaries.sort_by_key(|summary| summary.host);
-    let critical = most_critical(runs.iter().map(|run| run.summary.clone()).collect())?;
+    let critical = &runs[find_most_critical(runs.iter().map(|run| &run.summary))?];
     let hosts = HostsSummary {
         count,
         gpus_per_host,
-        critical_host: runs
-            .iter()
-            .find(|run| run.summary.devices == critical.devices)
-            .map_or(0, |run| run.host),
+        critical_host: critical.host,
         runs: summaries,
         not_run,
         mismatches: find_mismatches(runs),
     };
     Some(RunSummary {
         hosts: Some(hosts),
-        // Hosts do not share their GPUs, as the processes of one do.
-        processes: Vec::new(),
-        ..critical
+        ..critical.summary.clone()
     })
 }
 

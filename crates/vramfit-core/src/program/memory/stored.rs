@@ -57,7 +57,7 @@ struct StoredUndonated {
 
 #[derive(Clone, PartialEq, Message)]
 struct Columns {
-    /// Place in [`Owner::ALL`], phase, computed again, stacked: see [`Flags`].
+    /// Place in [`Owner::ALL`], phase, computed again, stacked: see [`BufferFlags`].
     #[prost(uint32, repeated, tag = "1")]
     flags: Vec<u32>,
     #[prost(uint64, repeated, tag = "2")]
@@ -94,7 +94,7 @@ impl ProgramMemory {
         let mut texts = TextTable::default();
         let mut columns = Columns::default();
         for buffer in &self.buffers {
-            columns.flags.push(Flags::encode(buffer));
+            columns.flags.push(BufferFlags::encode(buffer));
             columns.bytes.push(buffer.bytes);
             columns.peak_bytes.push(buffer.peak_bytes);
             columns.allocation.push(buffer.allocation);
@@ -185,7 +185,7 @@ impl ProgramMemory {
         let columns = stored.buffers.unwrap_or_default();
         let count = columns.flags.len();
         let buffer = |at: usize| -> Result<Buffer> {
-            let flags = Flags::decode(columns.flags[at]).ok_or_else(damaged)?;
+            let flags = BufferFlags::decode(columns.flags[at]).ok_or_else(damaged)?;
             let frame = decode_option(cell(&columns.frame, at)?);
             if frame.is_some_and(|frame| frame as usize >= frames.len()) {
                 return Err(damaged());
@@ -249,7 +249,7 @@ const PHASES: [Phase; 3] = [Phase::Outside, Phase::Forward, Phase::Backward];
 
 /// The small fields of a buffer, packed into a number: made by a collective in bit 8, owner from bit 4, stacked in
 /// bit 3, computed again in bit 2, phase below.
-struct Flags {
+struct BufferFlags {
     owner: Owner,
     phase: Phase,
     rematerialized: bool,
@@ -257,7 +257,7 @@ struct Flags {
     collective: bool,
 }
 
-impl Flags {
+impl BufferFlags {
     fn encode(buffer: &Buffer) -> u32 {
         let owner = Owner::ALL
             .iter()
@@ -274,8 +274,8 @@ impl Flags {
             | phase as u32
     }
 
-    fn decode(flags: u32) -> Option<Flags> {
-        Some(Flags {
+    fn decode(flags: u32) -> Option<BufferFlags> {
+        Some(BufferFlags {
             owner: *Owner::ALL.get((flags >> 4 & 15) as usize)?,
             phase: *PHASES.get((flags & 3) as usize)?,
             rematerialized: flags & 4 != 0,

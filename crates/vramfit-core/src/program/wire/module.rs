@@ -104,7 +104,7 @@ pub struct HloInstructionProto {
     pub called_computation_ids: Vec<i64>,
     #[prost(bytes = "vec", tag = "43")]
     pub backend_config: Vec<u8>,
-    /// Of collectives, up to JAX 0.5.
+    /// Of collectives that have neither of the lists below.
     #[prost(message, repeated, tag = "49")]
     pub replica_groups: Vec<ReplicaGroup>,
     #[prost(message, optional, tag = "51")]

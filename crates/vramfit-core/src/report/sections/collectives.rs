@@ -4,8 +4,8 @@ use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::report::{Content, Metric, Section, Value};
 
-/// What a communicator of NCCL takes on each GPU, by reports of users: 0.1 GiB and less with few channels, 1.6 GiB
-/// with all of an NVLink (NVIDIA/nccl issue 864).
+/// What a communicator of NCCL takes on each GPU. The low end is an order of magnitude; the high end is what a user
+/// reports of one communicator (NVIDIA/nccl issue 864).
 const COMMUNICATOR_BYTES: (u64, u64) = (100 << 20, 1638 << 20);
 
 /// The share of collectives, where devices exchange data.

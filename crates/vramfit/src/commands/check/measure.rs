@@ -16,7 +16,7 @@ use super::environment::{cleared_variables, program_variables};
 use super::row::{Measured, RowMeasurement};
 use crate::command_line;
 use crate::commands::dryrun::{
-    self, CompileCache, DryrunSpec, HostSelection, HostsSpec, ResultFiles, SettingsSpec,
+    self, CompileCache, DryrunSpec, HostsSpec, ResultFiles, SettingsSpec,
 };
 use crate::context::Context;
 use crate::output::Output;
@@ -209,11 +209,7 @@ impl<'a> Measuring<'a> {
                 repair: false,
                 report_findings: false,
             },
-            hosts: entry.hosts.map(|count| HostsSpec {
-                count,
-                selection: HostSelection::default(),
-                launcher: None,
-            }),
+            hosts: entry.hosts.map(HostsSpec::new),
             time_limit: Some(time_limit),
             results: ResultFiles {
                 trace: Some(trace.to_owned()),

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use clap::builder::RangedI64ValueParser;
+use vramfit_core::analysis::hosts::MAX_HOSTS;
 use vramfit_core::{Error, Result};
 
 /// Options of every command that makes dry runs of several hosts.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct HostArgs {
     /// Run the program as one of N hosts, each with the GPUs of --gpu
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = parse_host_count())]
     hosts: Option<u32>,
     /// Which hosts to run: `7`, `0-3,31` or `all` [default: the first, the last, and each that differs]
     #[arg(long, value_name = "LIST", requires = "hosts")]
@@ -19,6 +21,11 @@ pub(crate) struct HostArgs {
     /// Launcher whose variables the program finds in its environment
     #[arg(long, value_name = "NAME", requires = "hosts")]
     launcher: Option<Launcher>,
+}
+
+/// Returns the parser of `--hosts`.
+pub(crate) fn parse_host_count() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(MAX_HOSTS))
 }
 
 impl HostArgs {
@@ -55,10 +62,21 @@ pub(crate) struct HostsSpec {
     pub(crate) launcher: Option<Launcher>,
 }
 
+impl HostsSpec {
+    /// Returns so many hosts, everything else being the default.
+    pub(crate) fn new(count: u32) -> Self {
+        HostsSpec {
+            count,
+            selection: HostSelection::default(),
+            launcher: None,
+        }
+    }
+}
+
 /// Which hosts are run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HostSelection {
-    /// Host 0, and each that takes part in other programs than those that were run.
+    /// The first, the last, and each that takes part in other programs than those that were run.
     #[default]
     Differing,
     /// All of them.

@@ -65,7 +65,8 @@ pub(crate) fn measure(
     };
     let mut quiet = output.quiet();
     let measured = match &spec.hosts {
-        None => super::execute(&spec, context, &mut quiet).and_then(|_| read(&spec, &trace)),
+        None => super::execute(&spec, context, &mut quiet)
+            .and_then(|_| measure_summary(load_summary(&trace)?, &spec, &trace)),
         Some(hosts) => measure_hosts(&spec, hosts, &trace, context, &mut quiet),
     };
     measured.map_err(|error| with_output_tail(error, &log))
@@ -82,8 +83,8 @@ fn measure_hosts(
 ) -> Result<MeasuredRun> {
     let mut worst: Option<(MeasuredRun, PathBuf)> = None;
     let rank = |run: &MeasuredRun| (!run.fits, run.peak_bytes);
-    let runs = run_hosts::run_hosts(spec, hosts, context, output, |run, spec| {
-        let measured = read(spec, &run.trace)?;
+    let runs = run_hosts::run_hosts(spec, hosts, context, output, |run, result, spec| {
+        let measured = measure_summary(result.summary.clone(), spec, &run.trace)?;
         if worst
             .as_ref()
             .is_none_or(|(known, _)| rank(known) < rank(&measured))
@@ -108,9 +109,8 @@ fn measure_hosts(
     Ok(measured)
 }
 
-/// Reads what a trace has measured.
-fn read(spec: &DryrunSpec, trace: &Path) -> Result<MeasuredRun> {
-    let summary = load_summary(trace)?;
+/// Measures a run that came to `summary` in the pool of the GPU.
+fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Result<MeasuredRun> {
     let peaks = summary.devices.iter().map(|device| device.peak_bytes);
     let peak_bytes = peaks.max().filter(|peak| *peak > 0).ok_or_else(|| {
         Error::new(ErrorKind::GpuNotUsed, "the program used no GPU")

@@ -44,18 +44,7 @@ pub(super) fn report_outcome(
     files: &ResultFiles,
     output: &mut Output,
 ) -> Result<Status> {
-    let mut summaries = Vec::new();
-    for path in trace_files(&run.trace) {
-        let mut summary = load_own(&path, output)?;
-        summary.program_exit = Some(run.exit.program_exit());
-        if summary.used_gpu() {
-            summaries.push(summary);
-        }
-    }
-    check_trace(run, summaries.iter().any(RunSummary::is_refused))?;
-    let Some(summary) = most_critical(summaries) else {
-        return Err(gpu_not_used_error(run));
-    };
+    let summary = summarize_run(run, output)?;
     write_report(&Report::from_dryrun(&summary), files, output)?;
     finish_kept_trace(run, files, output);
     let status = Status::from_answer(summary.fits());
@@ -80,16 +69,26 @@ pub(super) fn report_outcome(
     Ok(status)
 }
 
-/// Checks that nothing is missing in the trace that could change the answer: a refused request before its end is
-/// known, that all succeeded is not.
+/// Reads the traces of a run, and returns the summary of the process that decides.
 ///
 /// # Errors
-/// `io`.
-pub(super) fn check_trace(run: &FinishedRun, is_refused: bool) -> Result<()> {
-    match run.trace_failure.as_deref().filter(|_| !is_refused) {
-        Some(cause) => Err(truncated_trace_error(&run.trace, cause)),
-        None => Ok(()),
+/// `gpu-not-used` when no process used a GPU, `io` when the trace lacks what could change the answer, `internal`
+/// when it is not as vramfit writes it.
+pub(super) fn summarize_run(run: &FinishedRun, output: &Output) -> Result<RunSummary> {
+    let mut summaries = Vec::new();
+    for path in trace_files(&run.trace) {
+        let mut summary = load_own(&path, output)?;
+        summary.program_exit = Some(run.exit.program_exit());
+        if summary.used_gpu() {
+            summaries.push(summary);
+        }
     }
+    // A failure before the end of the trace is known; that everything succeeded is not.
+    let failed = summaries.iter().any(RunSummary::is_refused);
+    if let Some(cause) = run.trace_failure.as_deref().filter(|_| !failed) {
+        return Err(truncated_trace_error(&run.trace, cause));
+    }
+    most_critical(summaries).ok_or_else(|| gpu_not_used_error(run))
 }
 
 /// Prints the report, and writes the files but the traces.
@@ -130,7 +129,7 @@ pub(super) fn finish_kept_trace(run: &FinishedRun, files: &ResultFiles, output: 
 }
 
 /// The error for a program that has left no results, as specific as it can be.
-pub(super) fn gpu_not_used_error(run: &FinishedRun) -> Error {
+fn gpu_not_used_error(run: &FinishedRun) -> Error {
     if let Some(rejected) = &run.rejected_settings {
         return rejected
             .clone()

@@ -18,7 +18,6 @@ use crate::context::Context;
 use crate::output::Output;
 use crate::scratch::ScratchFolder;
 use crate::status::Status;
-use crate::trace_progress::load_own;
 
 /// Makes the dry runs, and reports what they come to together.
 ///
@@ -31,7 +30,7 @@ pub(super) fn execute(
     output: &mut Output,
 ) -> Result<Status> {
     let mut finished = Vec::new();
-    let runs = run_hosts(spec, hosts, context, output, |run, spec| {
+    let runs = run_hosts(spec, hosts, context, output, |run, _, spec| {
         finished.push((run, spec.results.clone()));
         Ok(())
     })?;
@@ -53,7 +52,7 @@ pub(super) fn run_hosts(
     hosts: &HostsSpec,
     context: &Context,
     output: &mut Output,
-    mut keep: impl FnMut(FinishedRun, &DryrunSpec) -> Result<()>,
+    mut keep: impl FnMut(FinishedRun, &HostRun, &DryrunSpec) -> Result<()>,
 ) -> Result<Vec<HostRun>> {
     let scratch = ScratchFolder::create()?;
     let messages = scratch.path().join("messages");
@@ -100,17 +99,8 @@ pub(super) fn run_hosts(
         }
         let run = run_program(&spec, context, output)
             .and_then(|run| {
-                let load = |path: &Path| {
-                    let mut summary = load_own(path, output)?;
-                    summary.program_exit = Some(run.exit.program_exit());
-                    Ok(summary)
-                };
-                let result = read_host_run(index, &run.trace, &load)?;
-                outcome::check_trace(
-                    &run,
-                    result.as_ref().is_some_and(|it| it.summary.is_refused()),
-                )?;
-                let result = result.ok_or_else(|| outcome::gpu_not_used_error(&run))?;
+                let summary = outcome::summarize_run(&run, output)?;
+                let result = read_host_run(index, summary, &run.trace)?;
                 Ok((run, result))
             })
             .map_err(|error| match is_first {
@@ -126,7 +116,7 @@ pub(super) fn run_hosts(
             ));
             output.child_stderr(format!("{tail}\n").as_bytes());
         }
-        keep(run, &spec)?;
+        keep(run, &result, &spec)?;
         runs.push(result);
     }
     Ok(runs)
