@@ -283,20 +283,6 @@ def test_arrays_are_made_of_the_parts_of_this_host(tmp_path):
     assert (seen["shape"], seen["asked"]) == ([16, 4], [[8, 12], [12, 16]])
 
 
-def test_orbax_writes_and_restores_the_part_of_a_host(tmp_path):
-    program = SHARDED + (
-        "import orbax.checkpoint as ocp\n"
-        f"with ocp.CheckpointManager('{tmp_path}/checkpoint') as manager:\n"
-        "    manager.save(1, args=ocp.args.StandardSave({'array': array}))\n"
-        "    manager.wait_until_finished()\n"
-        "    restored = manager.restore(1, args=ocp.args.StandardRestore({'array': array}))\n"
-        "    assert restored['array'].sharding == sharded\n"
-    )
-    run = run_hosts(tmp_path, program, "--host", 0)
-    assert run.code == 0, run.err[-3000:]
-    assert (tmp_path / "checkpoint" / "1").is_dir()
-
-
 def test_the_training_command_runs_on_several_hosts(tmp_path):
     start = [sys.executable, "-m", "vramfit"]
     options = ["--kind", "sequences", "--samples", "2k", "--length", "16"]

@@ -32,10 +32,3 @@ def install_in_multihost_utils(multihost_utils: ModuleType) -> None:
     from vramfit._hosts._multihost_utils import install
 
     install(multihost_utils, _exchange())
-
-
-def install_in_orbax(array_metadata_store: ModuleType) -> None:
-    """Let a host finish a checkpoint of which the other hosts have not written their part."""
-    validator = getattr(array_metadata_store, "Validator", None)
-    if validator is not None and hasattr(validator, "_validate_process_count"):
-        validator._validate_process_count = lambda *_, **__: None

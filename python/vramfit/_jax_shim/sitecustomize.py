@@ -1,8 +1,8 @@
 """Python imports this when it starts.
 
 It quiets CUDA where it is pretended, watches for settings that come too late, explains a failure in
-a line, applies a plan where there is one, lets this process stand for one of many hosts, and loads
-the user's own module of this name.
+a line, applies a plan where there is one, lets this process stand for one of many hosts, keeps the
+checkpoints of a dry run apart, and loads the user's own module of this name.
 """
 
 from __future__ import annotations
@@ -72,13 +72,30 @@ if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
     _ON_JAX.append("vramfit._plan._apply.install")
 if os.environ.get("VRAMFIT_HOSTS"):
     _ON_JAX.append("vramfit._hosts.install_in_distributed")
+    _call_on_import(
+        "jax.experimental.multihost_utils", ["vramfit._hosts.install_in_multihost_utils"]
+    )
+    _ORBAX = "orbax.checkpoint._src"
     for _module, _function in {
-        "jax.experimental.multihost_utils": "install_in_multihost_utils",
-        "orbax.checkpoint._src.metadata.array_metadata_store": "install_in_orbax",
+        f"{_ORBAX}.futures.signaling_client": "install_in_signaling_client",
+        f"{_ORBAX}.metadata.array_metadata_store": "install_in_metadata",
+        f"{_ORBAX}.multihost.multihost": "install_in_multihost",
+        f"{_ORBAX}.serialization.ocdbt_utils": "install_in_merge",
+        f"{_ORBAX}.serialization.serialization": "install_in_serialization",
+        f"{_ORBAX}.serialization.type_handlers": "install_in_merge",
+        f"{_ORBAX}.serialization.types": "install_in_types",
+        "orbax.checkpoint.experimental.v1._src.synchronization.multihost": "install_in_multihost",
     }.items():
-        _call_on_import(_module, [f"vramfit._hosts.{_function}"])
+        _call_on_import(_module, [f"vramfit._hosts._orbax.{_function}"])
 if _ON_JAX:
     _call_on_import("jax", _ON_JAX)
+if os.environ.get("VRAMFIT_CHECKPOINTS"):
+    for _module, _function in {
+        "orbax.checkpoint": "install_in_orbax",
+        "orbax.checkpoint.experimental.v1": "install_in_orbax_v1",
+        "flax.training.checkpoints": "install_in_flax",
+    }.items():
+        _call_on_import(_module, [f"vramfit._dryrun_checkpoints.{_function}"])
 if os.environ.get("VRAMFIT_EXPLAIN"):
     _explain_failure()
 if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):

@@ -30,6 +30,8 @@ pub(super) struct RunPaths<'a> {
     pub(super) trace: &'a Path,
     /// The folder of the run.
     pub(super) scratch: &'a Path,
+    /// Where the program's checkpoints go instead of its own directories.
+    pub(super) checkpoints: &'a Path,
     pub(super) autotune_results: Option<&'a Path>,
     pub(super) plugin: &'a PluginPaths,
 }
@@ -70,6 +72,7 @@ impl EnvDelta {
         };
         delta.set_vramfit("VRAMFIT_SHARED", name);
         delta.set_vramfit("VRAMFIT_SHARED_FILE", file);
+        delta.set("VRAMFIT_CHECKPOINTS", paths.checkpoints);
         let host = spec.host.as_ref();
         delta.set_vramfit("VRAMFIT_HOSTS", host.map(|host| host.count.to_string()));
         delta.set_vramfit("VRAMFIT_HOST", host.map(|host| host.index.to_string()));
@@ -223,6 +226,7 @@ mod tests {
         let paths = RunPaths {
             trace: Path::new("/tmp/t.trace"),
             scratch: Path::new("/tmp/run"),
+            checkpoints: Path::new("/tmp/run/checkpoints"),
             autotune_results,
             plugin: &PluginPaths {
                 plugin: "/p/_native.so".into(),
@@ -264,6 +268,7 @@ mod tests {
             ("VRAMFIT_GPU_COUNT", "2"),
             ("VRAMFIT_TRACE", "/tmp/t.trace"),
             ("VRAMFIT_COMPILER_LOG", "/tmp/run"),
+            ("VRAMFIT_CHECKPOINTS", "/tmp/run/checkpoints"),
             ("VRAMFIT_PLUGIN", "/p/_native.so"),
             ("VRAMFIT_STEPS", "3"),
             ("VRAMFIT_STEP", "train_step"),

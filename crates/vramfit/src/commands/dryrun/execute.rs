@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use vramfit_core::Result;
 use vramfit_core::settings::Version;
+use vramfit_core::{Error, Result};
 
 use super::env::{EnvDelta, RunPaths};
 use super::outcome::{self, FinishedRun};
@@ -65,11 +65,15 @@ pub(super) fn run_program(
         .map(|text| write_autotune_results(scratch.path(), text))
         .transpose()?;
 
+    // Hosts save to the same path, as Orbax requires of them.
+    let folder = spec.host.as_ref().map(|host| host.folder.as_path());
+    let checkpoints = folder.unwrap_or(scratch.path()).join("checkpoints");
     let mut delta = EnvDelta::for_dryrun(
         spec,
         &RunPaths {
             trace: &trace,
             scratch: scratch.path(),
+            checkpoints: &checkpoints,
             autotune_results: autotune_results.as_deref(),
             plugin: &plugin,
         },
@@ -113,6 +117,9 @@ pub(super) fn run_program(
         }
     })?;
     compiler_log::print_remaining(scratch.path(), log, output);
+    if checkpoints.exists() {
+        remove_checkpoints(&checkpoints, log.is_none(), output)?;
+    }
     let trace_failure = trace_failure::read(scratch.path());
     Ok(FinishedRun {
         exit,
@@ -123,6 +130,18 @@ pub(super) fn run_program(
         trace_failure,
         _scratch: scratch,
     })
+}
+
+/// Removes the checkpoints that a program saved: the next host, or the next run, begins without them.
+fn remove_checkpoints(folder: &Path, is_shown: bool, output: &mut Output) -> Result<()> {
+    if is_shown {
+        output.info(
+            "note: the program's checkpoint directories were read but not changed; checkpoints that it saved in this \
+             dry run hold placeholders and are removed",
+        );
+    }
+    std::fs::remove_dir_all(folder)
+        .map_err(|error| Error::io(format!("cannot remove `{}`", folder.display())).cause(error))
 }
 
 /// Opens the file that both streams of a program go to.
