@@ -3,17 +3,20 @@
 import hashlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import clean_environment
 from hosts import run_hosts
+
+from vramfit._dryrun_checkpoints import _MAX_COPIED_BYTES
 
 TRAINING = """
 import os, sys
 import jax, jax.numpy as jnp
 import orbax.checkpoint as ocp
 directory = os.path.abspath(sys.argv[1])
-state = {"weight": jnp.ones((512, 1024))}
+state = {"weight": jax.random.normal(jax.random.key(0), (512, 1024))}
 options = ocp.CheckpointManagerOptions(max_to_keep=2)
 with ocp.CheckpointManager(directory, options=options) as manager:
     start, latest = 0, manager.latest_step()
@@ -66,7 +69,8 @@ def test_each_dry_run_begins_where_the_program_would(tmp_path):
 def test_real_checkpoints_are_restored_and_never_deleted(tmp_path):
     run(tmp_path, TRAINING, "checkpoints", dryrun=False)
     before = contents(tmp_path / "checkpoints")
-    assert any("/2/" in name for name in before)
+    sizes = [Path(name).stat().st_size for name in before]
+    assert min(sizes) < _MAX_COPIED_BYTES < max(sizes)
     for _ in range(2):
         assert run(tmp_path, TRAINING, "checkpoints").stdout.splitlines() == ["steps 3 [4, 5]"]
         assert contents(tmp_path / "checkpoints") == before
@@ -141,7 +145,7 @@ def test_each_host_saves_and_restores_its_part(tmp_path):
     program = TRAINING.replace(
         "directory =", "jax.distributed.initialize()\ndirectory =", 1
     ).replace(
-        'state = {"weight": jnp.ones((512, 1024))}',
+        'state = {"weight": jax.random.normal(jax.random.key(0), (512, 1024))}',
         "from jax.sharding import Mesh, NamedSharding, PartitionSpec as P\n"
         "everywhere = NamedSharding(Mesh(jax.devices(), 'x'), P('x'))\n"
         "init = lambda: {'weight': jnp.ones((512, 1024)), 'count': jnp.zeros(())}\n"
