@@ -222,6 +222,20 @@ gather = jax.jit(lambda x: x, out_shardings=replicated)
 )
 
 
+def test_a_transfer_to_other_hosts_is_refused_with_a_reason(tmp_path):
+    program = SHARDED + (
+        "stages = [NamedSharding(Mesh(np.array(jax.devices())[[i, i + 1]], 'x'), P('x'))"
+        " for i in (0, 2)]\n"
+        "first = jax.jit(lambda: jnp.ones((8, 8)), out_shardings=stages[0])()\n"
+        "jax.device_put(first, stages[1])\n"
+    )
+    run = run_hosts(tmp_path, program, "--host", 0)
+    assert run.code == 2
+    message = run.host(0)["error"]["message"]
+    assert "cannot transfer arrays between hosts" in message
+    assert "from hosts [0] to hosts [1]" in message
+
+
 def test_a_program_that_one_host_alone_executes_is_a_deadlock(tmp_path):
     run = run_hosts(tmp_path, SHARDED + "if me == 0: gather(array)\n")
     (mismatch,) = run.answer["hosts"]["mismatches"]

@@ -19,12 +19,13 @@ def _exchange() -> HostExchange:
 
 
 def install_in_distributed(jax: ModuleType) -> None:
-    """Replace the coordination service that `jax.distributed` connects to."""
-    from jax._src import distributed
+    """Replace the coordination service that `jax.distributed` connects to; refuse transfers."""
+    from jax._src import dispatch, distributed
 
-    from vramfit._hosts._initialization import install
+    from vramfit._hosts import _initialization, _transfers
 
-    install(distributed, _exchange())
+    _initialization.install(distributed, _exchange())
+    _transfers.install(dispatch)
 
 
 def install_in_multihost_utils(multihost_utils: ModuleType) -> None:
