@@ -164,3 +164,9 @@ def test_the_compilation_cache_is_filled_and_used(tmp_path):
     assert first["hits"] == 0
     assert second["hits"] >= 2
     assert first["peak"] == second["peak"]
+    key_on_a_gpu = """
+        from jax._src import cache_key
+        jax.devices()
+        cache_key.custom_hook = lambda: ""
+        """
+    assert on_gpu(key_on_a_gpu + lines, **settings)["hits"] == 0, "a GPU must not load these"

@@ -59,6 +59,7 @@ def install(real: Any) -> None:
         _save_rejected_settings()
         raise  # JAX logs it, and goes on without this plugin
     _ask_for_call_sites(jax)
+    _use_own_cache_keys()
 
 
 def _finish() -> None:
@@ -107,6 +108,17 @@ def _skip_hardware_check() -> None:
     from jax._src import hardware_utils
 
     hardware_utils.has_visible_nvidia_gpu = lambda: True
+
+
+def _use_own_cache_keys() -> None:
+    """Keep programs of dry runs apart from those of a GPU, in a cache that the user has set.
+
+    They are compiled without autotuning, and a GPU could not load them.
+    """
+    from jax._src import cache_key
+
+    users_hook = cache_key.custom_hook
+    cache_key.custom_hook = lambda: f"{users_hook()} vramfit"
 
 
 def _ask_for_call_sites(jax: ModuleType) -> None:
