@@ -9,7 +9,7 @@ import pytest
 from conftest import clean_environment
 from hosts import run_hosts
 
-from vramfit._dryrun_checkpoints import _MAX_COPIED_BYTES
+from vramfit._dryrun_checkpoints._copy import _MAX_COPIED_BYTES
 
 TRAINING = """
 import os, sys
@@ -25,8 +25,9 @@ with ocp.CheckpointManager(directory, options=options) as manager:
         state = manager.restore(latest, args=ocp.args.StandardRestore(abstract))
         start = latest + 1
     step = jax.jit(lambda state: jax.tree.map(lambda x: x * 2, state))
+    others = globals().get("others", {})
     for number in range(start, start + 3):
-        state = step(state)
+        state = step(state) | others
         manager.save(number, args=ocp.args.StandardSave(state))
     manager.wait_until_finished()
     print("steps", start, manager.all_steps(), flush=True)
@@ -106,6 +107,57 @@ def test_real_checkpoints_are_restored_and_never_deleted(tmp_path):
             """,
             id="flax",
         ),
+        pytest.param(
+            """
+            import flax
+            from flax.training import checkpoints
+            flax.config.update("flax_use_orbax_checkpointing", False)
+            checkpoints.save_checkpoint("saved", state, step=7, keep=1)
+            restored = checkpoints.restore_checkpoint(directory + "/checkpoint_7", state)
+            """,
+            id="flax-msgpack",
+        ),
+        pytest.param(
+            """
+            ocp.v1.partial.save(directory + "/1", state)
+            ocp.v1.partial.finalize(directory + "/1")
+            restored = ocp.v1.load(directory + "/1", jax.tree.map(abstract, state))
+            """,
+            id="v1-partial",
+        ),
+        pytest.param(
+            """
+            from etils import epath
+            path, handler = epath.Path(directory) / "1", ocp.PyTreeCheckpointHandler()
+            handler.save(path, args=ocp.args.PyTreeSave(state))
+            handler.finalize(path)
+            restored = handler.restore(path)
+            """,
+            id="handler",
+        ),
+        pytest.param(
+            """
+            with ocp.CheckpointManager(directory) as manager:
+                manager.save(3, args=ocp.args.StandardSave(state))
+            assert ocp.utils.checkpoint_steps(directory) == [3]
+            steps = ocp.checkpoint_utils.checkpoints_iterator(
+                directory, timeout=1, timeout_fn=lambda: True
+            )
+            assert list(steps) == [3]
+            with ocp.StandardCheckpointer() as checkpointer:
+                abstracts = jax.tree.map(abstract, state)
+                restored = checkpointer.restore(directory + "/3/default", abstracts)
+            """,
+            id="steps",
+        ),
+        pytest.param(
+            """
+            import pickle
+            pickle.loads(pickle.dumps(ocp.v1.save_pytree))(directory + "/1", state)
+            restored = pickle.loads(pickle.dumps(ocp.v1.load_pytree))(directory + "/1")
+            """,
+            id="pickled",
+        ),
     ],
 )
 def test_what_was_saved_can_be_restored_in_the_same_run(tmp_path, body):
@@ -150,15 +202,28 @@ def test_each_host_saves_and_restores_its_part(tmp_path):
         "everywhere = NamedSharding(Mesh(jax.devices(), 'x'), P('x'))\n"
         "init = lambda: {'weight': jnp.ones((512, 1024)), 'count': jnp.zeros(())}\n"
         "shardings = {'weight': everywhere, 'count': NamedSharding(everywhere.mesh, P())}\n"
-        "state = jax.jit(init, out_shardings=shardings)()",
+        "import numpy as np\n"
+        "others = {'step': 7, 'rate': 0.5, 'array': np.ones(4)}\n"
+        "state = jax.jit(init, out_shardings=shardings)() | others",
     )
     program += (
         "    abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, state)\n"
         "    again = manager.restore(None, args=ocp.args.StandardRestore(abstract))\n"
         "    assert again['weight'].sharding == everywhere\n"
+        "    assert again['step'] == 7 and again['array'].tolist() == [1.0] * 4\n"
     )
     run = run_hosts(tmp_path, program, "--host", "all", arguments=[tmp_path / "checkpoints"])
     assert run.code == 0, run.err[-3000:]
     assert run.out.splitlines() == ["steps 0 [1, 2]"]
     assert run.answer["hosts"]["mismatches"] == []
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_an_error_names_the_line_of_the_program(tmp_path):
+    program = (
+        "import jax.numpy as jnp, orbax.checkpoint as ocp\n"
+        "jnp.ones(8)\n"
+        f"ocp.StandardCheckpointer().restore('{tmp_path}/missing')\n"
+    )
+    run = run_hosts(tmp_path, program, hosts=1)
+    assert "FileNotFoundError at program.py:3 (<module>)" in " ".join(run.err.split())

@@ -7,8 +7,6 @@ import sys
 from types import CodeType
 
 _HOME = os.path.dirname(__file__)
-# Directories whose functions stand between the user's lines and JAX.
-_OWN = (_HOME, os.path.join(_HOME, "_plan"))
 # IPython's names of the cells of a notebook: without a kernel, and in Colab.
 _CELL = "<ipython-input-"
 _foreign_cells: dict[str, int] = {}
@@ -21,7 +19,8 @@ def is_library(file: str) -> bool:
         or "/dist-packages/" in file
         or "/lib/python3" in file
         or (file.startswith("<") and not file.startswith(_CELL))
-        or os.path.dirname(file) in _OWN
+        or os.path.dirname(file) == _HOME
+        or file.startswith(os.path.join(_HOME, "_"))
     )
 
 

@@ -56,6 +56,22 @@ def install_in_merge(module: ModuleType) -> None:
         module._validate_params = accept_params  # type: ignore[attr-defined]
 
 
+def install_in_type_handlers(type_handlers: ModuleType) -> None:
+    """Let each host write what is no `jax.Array`: NumPy arrays, numbers and strings."""
+    install_in_merge(type_handlers)
+    multihost = getattr(type_handlers, "multihost", None)
+    if multihost is None:
+        return
+    as_host_0 = ModuleType(multihost.__name__)
+    vars(as_host_0).update(vars(multihost))
+    as_host_0.process_index = lambda: 0  # type: ignore[attr-defined]
+    type_handlers.multihost = as_host_0  # type: ignore[attr-defined]
+    if hasattr(type_handlers, "_is_host_for_primary_replica"):
+        type_handlers._is_host_for_primary_replica = lambda replica: (  # type: ignore[attr-defined]
+            multihost.process_index() in replica
+        )
+
+
 def install_in_types(types: ModuleType) -> None:
     """Let a host restore a checkpoint that lacks the data which other hosts write: as zeros."""
     if not hasattr(types, "ParamInfo"):

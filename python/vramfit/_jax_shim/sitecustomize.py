@@ -82,7 +82,7 @@ if os.environ.get("VRAMFIT_HOSTS"):
         f"{_ORBAX}.multihost.multihost": "install_in_multihost",
         f"{_ORBAX}.serialization.ocdbt_utils": "install_in_merge",
         f"{_ORBAX}.serialization.serialization": "install_in_serialization",
-        f"{_ORBAX}.serialization.type_handlers": "install_in_merge",
+        f"{_ORBAX}.serialization.type_handlers": "install_in_type_handlers",
         f"{_ORBAX}.serialization.types": "install_in_types",
         "orbax.checkpoint.experimental.v1._src.synchronization.multihost": "install_in_multihost",
     }.items():

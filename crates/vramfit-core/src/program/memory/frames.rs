@@ -148,11 +148,13 @@ pub fn is_notebook_cell(file: &str) -> bool {
     file.contains("/ipykernel_") || file.contains("ipython-input-")
 }
 
-/// Returns whether a source file belongs to an installed package or to Python itself.
+/// Returns whether a source file belongs to an installed package, to Python itself or to what vramfit puts between
+/// a program and JAX.
 pub fn is_library(file: &str) -> bool {
     file.contains("/site-packages/")
         || file.contains("/dist-packages/")
         || file.contains("/lib/python3")
+        || file.contains("/vramfit/_")
         || (file.starts_with('<') && !is_notebook_cell(file))
         || file.is_empty()
 }

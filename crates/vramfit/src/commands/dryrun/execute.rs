@@ -26,6 +26,10 @@ use crate::status::Status;
 /// A trace is rarely larger; where not even that can be written, the run need not start.
 const MIN_TRACE_SPACE: usize = 256 << 10;
 
+/// Says where the checkpoints of the program went.
+const CHECKPOINTS_NOTE: &str = "note: the program's checkpoint directories were read but not changed; checkpoints that \
+    it saved in this dry run hold placeholders and are removed";
+
 /// The release to assume of a program whose Python is unknown.
 const LATEST_TESTED: Version = Version::new(0, 10, 2);
 
@@ -118,7 +122,12 @@ pub(super) fn run_program(
     })?;
     compiler_log::print_remaining(scratch.path(), log, output);
     if checkpoints.exists() {
-        remove_checkpoints(&checkpoints, log.is_none(), output)?;
+        if log.is_none() {
+            output.info(CHECKPOINTS_NOTE);
+        }
+        if spec.host.is_some() {
+            remove_checkpoints(&checkpoints)?;
+        }
     }
     let trace_failure = trace_failure::read(scratch.path());
     Ok(FinishedRun {
@@ -132,14 +141,9 @@ pub(super) fn run_program(
     })
 }
 
-/// Removes the checkpoints that a program saved: the next host, or the next run, begins without them.
-fn remove_checkpoints(folder: &Path, is_shown: bool, output: &mut Output) -> Result<()> {
-    if is_shown {
-        output.info(
-            "note: the program's checkpoint directories were read but not changed; checkpoints that it saved in this \
-             dry run hold placeholders and are removed",
-        );
-    }
+/// Removes the checkpoints that a host saved: the next one begins without them. Those of other runs go with
+/// the folder of the run.
+fn remove_checkpoints(folder: &Path) -> Result<()> {
     std::fs::remove_dir_all(folder)
         .map_err(|error| Error::io(format!("cannot remove `{}`", folder.display())).cause(error))
 }
