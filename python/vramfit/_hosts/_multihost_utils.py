@@ -45,7 +45,7 @@ def _without_reads(function: Any) -> Any:
     return call
 
 
-def _reads_of_result(is_known: bool) -> contextlib.AbstractContextManager[None]:
+def _record_reads_unless(is_known: bool) -> contextlib.AbstractContextManager[None]:
     """Return a context in which a result is read: what is known already takes its place."""
     return _native.UnrecordedReads() if is_known else contextlib.nullcontext()
 
@@ -61,8 +61,8 @@ def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: boo
     own = [numpy.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     if sends:
         exchange.publish("broadcast", call, b"".join(leaf.tobytes() for leaf in own))
-    sent = None if sends else _arrays(exchange.read_any("broadcast", call), own)
-    with _reads_of_result(sends or sent is not None):
+    sent = None if sends else _decode_arrays(exchange.read_any("broadcast", call), own)
+    with _record_reads_unless(sends or sent is not None):
         result = broadcast(tree, is_source)
     leaves, structure = jax.tree.flatten(result)
     values = own if sent is None else sent
@@ -73,7 +73,7 @@ def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: boo
     return jax.tree.unflatten(structure, replaced)
 
 
-def _arrays(sent: bytes | None, own: list[Any]) -> list[Any] | None:
+def _decode_arrays(sent: bytes | None, own: list[Any]) -> list[Any] | None:
     """Return what was sent as arrays like `own`; None if it is nothing, or of another size."""
     import numpy
 
@@ -98,9 +98,9 @@ def _gather(gather: Any, exchange: HostExchange, inp: Any, tiled: bool) -> Any:
     own = numpy.asarray(inp)
     exchange.publish("allgather", call, own.tobytes())
     read = (exchange.read(host, "allgather", call) for host in range(exchange.count))
-    sent = [_arrays(value, [own]) for value in read]
+    sent = [_decode_arrays(value, [own]) for value in read]
     sent[exchange.index] = [own]
-    with _reads_of_result(all(arrays is not None for arrays in sent)):
+    with _record_reads_unless(all(arrays is not None for arrays in sent)):
         result = gather(inp, tiled)
     parts = [own if arrays is None else arrays[0] for arrays in sent]
     return numpy.stack(parts).astype(result.dtype).reshape(result.shape)

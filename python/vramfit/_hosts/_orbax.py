@@ -39,14 +39,14 @@ def install_in_serialization(serialization: ModuleType) -> None:
     serialization.async_serialize_from_host = serialize_as_primary  # type: ignore[attr-defined]
 
 
-def install_in_metadata(array_metadata_store: ModuleType) -> None:
+def install_in_array_metadata_store(array_metadata_store: ModuleType) -> None:
     """Let a host complete a checkpoint that lacks the metadata which other hosts write."""
     validator = getattr(array_metadata_store, "Validator", None)
     if validator is not None and hasattr(validator, "_validate_process_count"):
         validator._validate_process_count = lambda *_, **__: None
 
 
-def install_in_merge(module: ModuleType) -> None:
+def install_in_ocdbt_utils(module: ModuleType) -> None:
     """Let a host complete a checkpoint that lacks the arrays of which other hosts write all."""
 
     async def accept_params(*_: Any, **__: Any) -> None:
@@ -58,7 +58,7 @@ def install_in_merge(module: ModuleType) -> None:
 
 def install_in_type_handlers(type_handlers: ModuleType) -> None:
     """Let each host write what is no `jax.Array`: NumPy arrays, numbers and strings."""
-    install_in_merge(type_handlers)
+    install_in_ocdbt_utils(type_handlers)  # Orbax 0.11 has its functions here
     multihost = getattr(type_handlers, "multihost", None)
     if multihost is None:
         return

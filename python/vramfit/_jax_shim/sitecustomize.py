@@ -59,43 +59,41 @@ def _explain_failure() -> None:
     runpy.run_path(os.path.join(_HERE, "explain_failure.py"))["watch"]()
 
 
-def _call_on_import(module: str, functions: list[str]) -> None:
-    """Call functions with a module of JAX when that is imported."""
+def _call_on_import(functions: dict[str, list[str]]) -> None:
+    """Call functions with the modules that they are listed under, when these are imported."""
     import runpy
 
     finder = runpy.run_path(os.path.join(_HERE, "module_finder.py"))["ModuleFinder"]
-    sys.meta_path.insert(0, finder(module, functions))
+    sys.meta_path.insert(0, finder(functions))
 
 
-_ON_JAX = []
+_ON_IMPORT: dict[str, list[str]] = {}
 if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
-    _ON_JAX.append("vramfit._plan._apply.install")
+    _ON_IMPORT["jax"] = ["vramfit._plan._apply.install"]
 if os.environ.get("VRAMFIT_HOSTS"):
-    _ON_JAX.append("vramfit._hosts.install_in_distributed")
-    _call_on_import(
-        "jax.experimental.multihost_utils", ["vramfit._hosts.install_in_multihost_utils"]
-    )
+    _ON_IMPORT.setdefault("jax", []).append("vramfit._hosts.install_in_distributed")
+    _ON_IMPORT["jax.experimental.multihost_utils"] = ["vramfit._hosts.install_in_multihost_utils"]
     _ORBAX = "orbax.checkpoint._src"
     for _module, _function in {
         f"{_ORBAX}.futures.signaling_client": "install_in_signaling_client",
-        f"{_ORBAX}.metadata.array_metadata_store": "install_in_metadata",
+        f"{_ORBAX}.metadata.array_metadata_store": "install_in_array_metadata_store",
         f"{_ORBAX}.multihost.multihost": "install_in_multihost",
-        f"{_ORBAX}.serialization.ocdbt_utils": "install_in_merge",
+        f"{_ORBAX}.serialization.ocdbt_utils": "install_in_ocdbt_utils",
         f"{_ORBAX}.serialization.serialization": "install_in_serialization",
         f"{_ORBAX}.serialization.type_handlers": "install_in_type_handlers",
         f"{_ORBAX}.serialization.types": "install_in_types",
         "orbax.checkpoint.experimental.v1._src.synchronization.multihost": "install_in_multihost",
     }.items():
-        _call_on_import(_module, [f"vramfit._hosts._orbax.{_function}"])
-if _ON_JAX:
-    _call_on_import("jax", _ON_JAX)
+        _ON_IMPORT[_module] = [f"vramfit._hosts._orbax.{_function}"]
 if os.environ.get("VRAMFIT_CHECKPOINTS"):
     for _module, _function in {
         "orbax.checkpoint": "install_in_orbax",
         "orbax.checkpoint.experimental.v1": "install_in_orbax_v1",
         "flax.training.checkpoints": "install_in_flax",
     }.items():
-        _call_on_import(_module, [f"vramfit._dryrun_checkpoints.{_function}"])
+        _ON_IMPORT[_module] = [f"vramfit._dryrun_checkpoints.{_function}"]
+if _ON_IMPORT:
+    _call_on_import(_ON_IMPORT)
 if os.environ.get("VRAMFIT_EXPLAIN"):
     _explain_failure()
 if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):
