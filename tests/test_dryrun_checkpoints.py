@@ -16,6 +16,7 @@ import os, sys
 import jax, jax.numpy as jnp
 import orbax.checkpoint as ocp
 directory = os.path.abspath(sys.argv[1])
+others = {}
 state = {"weight": jax.random.normal(jax.random.key(0), (512, 1024))}
 options = ocp.CheckpointManagerOptions(max_to_keep=2)
 with ocp.CheckpointManager(directory, options=options) as manager:
@@ -25,7 +26,6 @@ with ocp.CheckpointManager(directory, options=options) as manager:
         state = manager.restore(latest, args=ocp.args.StandardRestore(abstract))
         start = latest + 1
     step = jax.jit(lambda state: jax.tree.map(lambda x: x * 2, state))
-    others = globals().get("others", {})
     for number in range(start, start + 3):
         state = step(state) | others
         manager.save(number, args=ocp.args.StandardSave(state))
@@ -53,7 +53,7 @@ def run(folder, program, *arguments, dryrun=True):
     return done
 
 
-def contents(folder):
+def hash_files(folder):
     """Return the files below a directory with hashes of what is in them."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
@@ -69,12 +69,12 @@ def test_each_dry_run_begins_where_the_program_would(tmp_path):
 
 def test_real_checkpoints_are_restored_and_never_deleted(tmp_path):
     run(tmp_path, TRAINING, "checkpoints", dryrun=False)
-    before = contents(tmp_path / "checkpoints")
+    before = hash_files(tmp_path / "checkpoints")
     sizes = [Path(name).stat().st_size for name in before]
     assert min(sizes) < _MAX_COPIED_BYTES < max(sizes)
     for _ in range(2):
         assert run(tmp_path, TRAINING, "checkpoints").stdout.splitlines() == ["steps 3 [4, 5]"]
-        assert contents(tmp_path / "checkpoints") == before
+        assert hash_files(tmp_path / "checkpoints") == before
 
 
 @pytest.mark.parametrize(

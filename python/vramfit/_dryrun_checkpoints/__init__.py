@@ -29,15 +29,19 @@ _WRITING = ("save", "delete", "finalize", "checkpoints_iterator", "wait_for_new_
 def install_in_orbax(orbax: ModuleType) -> None:
     """Give private directories to the classes and functions of `orbax.checkpoint`."""
     directories = _directories()
-    _replace(orbax.CheckpointManager, "__init__", directories.for_writing)
-    _replace(orbax.CheckpointManager, "restore", directories.for_reading)
+    _replace(orbax.CheckpointManager, "__init__", directories.resolve_for_writing)
+    _replace(orbax.CheckpointManager, "restore", directories.resolve_for_reading)
     for name, owner in list(vars(orbax).items()):
-        if not inspect.isclass(owner):
+        if not inspect.isclass(owner) or not name.endswith(("Checkpointer", "CheckpointHandler")):
             continue
-        if name.endswith("Checkpointer"):
-            _replace_methods(owner, save=directories.for_writing)
-        elif name.endswith("CheckpointHandler"):
-            _replace_methods(owner, save=directories.for_overwriting)
+        for method in {"save", "restore", "metadata", "finalize"} & vars(owner).keys():
+            # A handler removes nothing before it saves, as a checkpointer does.
+            overwrites = method == "save" and name.endswith("CheckpointHandler")
+            _replace(
+                owner,
+                method,
+                directories.resolve_for_overwriting if overwrites else _resolve_for(method),
+            )
     for module in (orbax.utils, orbax.checkpoint_utils, getattr(orbax.path, "step", None)):
         if module is not None:
             _replace_functions(module)
@@ -54,15 +58,15 @@ def install_in_flax(checkpoints: ModuleType) -> None:
     """Give private directories to the functions of `flax.training.checkpoints`."""
     directories = _directories()
 
-    def choose(directory: Any) -> Any:
+    def resolve(directory: Any) -> Any:
         # Its own format may have a relative directory; Orbax rejects one.
         if isinstance(directory, (str, os.PathLike)) and not _uses_orbax():
             directory = os.path.abspath(directory)
-        return directories.for_writing(directory)
+        return directories.resolve_for_writing(directory)
 
     for name, function in list(vars(checkpoints).items()):
         if inspect.isfunction(function) and "ckpt_dir" in inspect.signature(function).parameters:
-            _replace(checkpoints, name, choose)
+            _replace(checkpoints, name, resolve)
 
 
 @functools.cache
@@ -76,25 +80,21 @@ def _uses_orbax() -> bool:
     return bool(flax.config.flax_use_orbax_checkpointing)
 
 
-def _replace_methods(owner: type, save: Callable[[Any], Any]) -> None:
-    for name in ("save", "restore", "metadata", "finalize"):
-        if name in vars(owner):
-            is_writing = name.startswith(_WRITING)
-            _replace(owner, name, save if is_writing else _directories().for_reading)
+def _resolve_for(function: str) -> Callable[[Any], Any]:
+    """Return what finds the private directory for a function of this name."""
+    directories = _directories()
+    is_writing = function.startswith(_WRITING)
+    return directories.resolve_for_writing if is_writing else directories.resolve_for_reading
 
 
 def _replace_functions(module: ModuleType) -> None:
-    directories = _directories()
     for name, function in list(vars(module).items()):
         if inspect.isfunction(function) and not name.startswith("_"):
-            is_writing = name.startswith(_WRITING)
-            _replace(
-                module, name, directories.for_writing if is_writing else directories.for_reading
-            )
+            _replace(module, name, _resolve_for(name))
 
 
-def _replace(owner: Any, name: str, choose: Callable[[Any], Any]) -> None:
-    """Have a function called with other directories, chosen by those that it is given."""
+def _replace(owner: Any, name: str, resolve: Callable[[Any], Any]) -> None:
+    """Have a function called with the directories that those it is given resolve to."""
     function = getattr(owner, name)
     parameters = list(inspect.signature(function).parameters)
     positions = [index for index, known in enumerate(parameters) if known in _PARAMETERS]
@@ -105,12 +105,12 @@ def _replace(owner: Any, name: str, choose: Callable[[Any], Any]) -> None:
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        chosen = [
-            choose(argument) if index in positions else argument
+        resolved = [
+            resolve(argument) if index in positions else argument
             for index, argument in enumerate(arguments)
         ]
-        named |= {key: choose(named[key]) for key in _PARAMETERS if key in named}
-        return function(*chosen, **named)
+        named |= {key: resolve(named[key]) for key in _PARAMETERS if key in named}
+        return function(*resolved, **named)
 
     setattr(owner, name, call)
     # It is pickled by the name that it has in the module that defines it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import stat
@@ -34,45 +35,38 @@ def is_checkpoint(directory: Path) -> bool:
     return any((directory / name).exists() for name in _CHECKPOINT_FILES)
 
 
-def is_step(name: str) -> bool:
+def is_checkpoint_name(name: str) -> bool:
     """Say whether an entry of a directory may be a checkpoint, or Orbax's metadata of several."""
     return name[-1:].isdigit() or name.startswith("_") or "checkpoint" in name or name == "metadata"
 
 
-def copy_entries(
-    source: Path, target: Path, *, takes_all: bool, is_left_out: Callable[[str], bool]
-) -> None:
-    """Add to a directory what another one has: small files, and links to large ones.
+@dataclasses.dataclass(frozen=True)
+class CheckpointCopier:
+    """Adds to a directory what another one has: small files, and links to large ones.
 
-    Args:
-        source: The directory, or a file.
+    Attributes:
+        source: The directory, or a file; without links in its path.
         target: Where it goes. What is there already stays.
         takes_all: Whether entries are copied that cannot be checkpoints.
-        is_left_out: Says of a real path whether it is not copied.
+        is_excluded: Says of a path below the source whether it is not copied.
     """
-    _Copy(source, target, takes_all=takes_all, is_left_out=is_left_out).run()
 
+    source: Path
+    target: Path
+    takes_all: bool
+    is_excluded: Callable[[str], bool]
 
-class _Copy:
-    def __init__(
-        self, source: Path, target: Path, *, takes_all: bool, is_left_out: Callable[[str], bool]
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._takes_all = takes_all
-        self._is_left_out = is_left_out
-        self._open: list[str] = []
+    def copy(self) -> None:
+        """Copy; files that vanish or cannot be read are left out."""
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        self._copy(str(self.source), self.target, ())
 
-    def run(self) -> None:
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._copy(str(self._source), self._target)
-
-    def _copy(self, real: str, target: Path) -> None:
-        """Copy what a real path names; files that vanish or cannot be read are left out."""
+    def _copy(self, real: str, target: Path, parents: tuple[str, ...]) -> None:
         with contextlib.suppress(FileNotFoundError, PermissionError):
             status = os.stat(real)
             if stat.S_ISDIR(status.st_mode):
-                self._copy_directory(real, target, status)
+                if real not in parents:  # as for a link to a directory that it is in
+                    self._copy_directory(real, target, status, (*parents, real))
             elif stat.S_ISREG(status.st_mode) and not os.path.lexists(target):
                 name = os.path.basename(real)
                 if status.st_size <= _MAX_COPIED_BYTES or name.startswith(_METADATA):
@@ -80,32 +74,31 @@ class _Copy:
                 else:
                     target.symlink_to(real)
 
-    def _copy_directory(self, real: str, target: Path, status: os.stat_result) -> None:
-        if real in self._open:  # a link to a directory that it is in
-            return
+    def _copy_directory(
+        self, real: str, target: Path, status: os.stat_result, parents: tuple[str, ...]
+    ) -> None:
         target.mkdir(exist_ok=True)
-        self._open.append(real)
+        takes_all = self.takes_all or real != str(self.source)
         with contextlib.suppress(PermissionError):
             for entry in os.scandir(real):
-                path = os.path.join(real, entry.name)
-                is_top = real == str(self._source)
-                if is_top and not (self._takes_all or is_step(entry.name)):
+                if not (takes_all or is_checkpoint_name(entry.name)):
                     continue
-                if self._is_left_out(path):
+                if self.is_excluded(entry.path):
                     continue
-                counterpart = self._counterpart(path) if entry.is_symlink() else None
-                if counterpart is None:
-                    self._copy(os.path.realpath(path), target / entry.name)
-                elif not os.path.lexists(target / entry.name):
-                    (target / entry.name).symlink_to(os.path.relpath(counterpart, target))
-        self._open.pop()
+                copy = target / entry.name
+                linked = self._find_linked_copy(entry.path) if entry.is_symlink() else None
+                if linked is None:
+                    self._copy(os.path.realpath(entry.path), copy, parents)
+                elif not os.path.lexists(copy):
+                    copy.symlink_to(os.path.relpath(linked, target))
         target.chmod(stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
         os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
-    def _counterpart(self, link: str) -> Path | None:
-        """Return where the copy of what a link names is; None if that is elsewhere."""
+    def _find_linked_copy(self, link: str) -> Path | None:
+        """Return where the copy is of what a link names; None if there is none."""
         path = Path(os.path.realpath(link))
-        if path == self._source or not path.is_relative_to(self._source):
+        if path == self.source or not path.is_relative_to(self.source):
             return None
-        relative = path.relative_to(self._source)
-        return self._target / relative if self._takes_all or is_step(relative.parts[0]) else None
+        relative = path.relative_to(self.source)
+        is_copied = self.takes_all or is_checkpoint_name(relative.parts[0])
+        return self.target / relative if is_copied else None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from vramfit._dryrun_checkpoints._copy import copy_entries, is_checkpoint, is_step
+from vramfit._dryrun_checkpoints._copy import CheckpointCopier, is_checkpoint, is_checkpoint_name
 
 _WHOLE = "whole"
 """Everything below a directory has its private counterpart."""
@@ -26,7 +26,7 @@ class PrivateDirectories:
         self._folder = Path(os.path.realpath(folder))
         self._marks = self._folder / ".copied"
 
-    def for_writing(self, directory: Any) -> Any:
+    def resolve_for_writing(self, directory: Any) -> Any:
         """Return the private directory in which a checkpoint is saved, listed or deleted.
 
         Args:
@@ -40,11 +40,11 @@ class PrivateDirectories:
             if not self._is_private(real):
                 self._copy(real, private)
             private.parent.mkdir(parents=True, exist_ok=True)
-        return _like(directory, private)
+        return _convert_path(directory, private)
 
-    def for_overwriting(self, directory: Any) -> Any:
+    def resolve_for_overwriting(self, directory: Any) -> Any:
         """Return the private directory to whose files Orbax writes without removing them first."""
-        private = self.for_writing(directory)
+        private = self.resolve_for_writing(directory)
         if private is not directory:
             for folder, _, names in os.walk(private):
                 for path in (os.path.join(folder, name) for name in names):
@@ -52,12 +52,12 @@ class PrivateDirectories:
                         os.unlink(path)
         return private
 
-    def for_reading(self, directory: Any) -> Any:
+    def resolve_for_reading(self, directory: Any) -> Any:
         """Return from where a checkpoint is read: from the private directory where there is one."""
         real = self._real_path(directory)
         if real is None or not self._is_private(real):
             return directory
-        return _like(directory, self._private_path(real))
+        return _convert_path(directory, self._private_path(real))
 
     def _real_path(self, directory: Any) -> str | None:
         """Return what identifies a directory; None for what is private already, or no directory."""
@@ -78,14 +78,14 @@ class PrivateDirectories:
 
     def _is_private(self, real: str) -> bool:
         """Say whether a directory, or one that it is in, has its private counterpart."""
-        if self._mark(real).exists():
+        if self._mark_file(real).exists():
             return True
         parent = os.path.dirname(real)
         while parent and parent != os.path.dirname(parent):
             with contextlib.suppress(FileNotFoundError):
-                if self._mark(parent).read_text() == _WHOLE:
+                if self._mark_file(parent).read_text() == _WHOLE:
                     return True
-                return is_step(real.removeprefix(parent).lstrip("/").split("/")[0])
+                return is_checkpoint_name(real.removeprefix(parent).lstrip("/").split("/")[0])
             parent = os.path.dirname(parent)
         return False
 
@@ -95,17 +95,17 @@ class PrivateDirectories:
         if not _is_remote(real) and os.path.lexists(real):
             if source.is_dir() and not is_checkpoint(source):
                 kind = _STEPS
-            copy_entries(
+            CheckpointCopier(
                 source,
                 private,
                 takes_all=kind == _WHOLE,
-                is_left_out=lambda path: (
-                    self._mark(path).exists() or self._folder.is_relative_to(path)
+                is_excluded=lambda path: (
+                    self._mark_file(path).exists() or self._folder.is_relative_to(path)
                 ),
-            )
-        self._mark(real).write_text(kind)
+            ).copy()
+        self._mark_file(real).write_text(kind)
 
-    def _mark(self, real: str) -> Path:
+    def _mark_file(self, real: str) -> Path:
         name = hashlib.sha1(real.encode("utf-8", "surrogateescape"), usedforsecurity=False)
         return self._marks / name.hexdigest()
 
@@ -121,7 +121,7 @@ def _is_remote(path: Any) -> bool:
     return "://" in str(path)
 
 
-def _like(given: Any, private: Path) -> Any:
+def _convert_path(given: Any, private: Path) -> Any:
     """Return a path of the type that was given, `epath.Path` among them."""
     if isinstance(given, str):
         return str(private)
