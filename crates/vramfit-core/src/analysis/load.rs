@@ -115,17 +115,20 @@ pub fn load_summary_until(trace: &Path, last: u64, wrap: WrapEvents<'_>) -> Resu
 /// # Errors
 /// Those of [`load_summary`].
 pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
-    let mut summary = summarize_events(&mut *open(path, wrap)?, last)?;
+    let mut summary = summarize_events(&mut *open_trace(path, wrap)?, last)?;
     if summary.others_at_failure.is_some() {
-        summary.fits_alone = Some(is_met_alone(&mut *open(path, wrap)?)?);
+        summary.fits_alone = Some(is_met_alone(&mut *open_trace(path, wrap)?)?);
     } else if summary.out_of_memory().is_some() {
         // A request that failed may succeed where the driver reports a higher total.
-        summary.total_range = replay_at_max_total(&mut *open(path, wrap)?)?;
+        summary.total_range = replay_at_max_total(&mut *open_trace(path, wrap)?)?;
     }
     Ok(summary)
 }
 
-pub(super) fn open<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn EventSource + 'a>> {
+pub(super) fn open_trace<'a>(
+    path: &Path,
+    wrap: WrapEvents<'a>,
+) -> Result<Box<dyn EventSource + 'a>> {
     let file = File::open(path).map_err(|error| {
         let message = format!("cannot read the trace `{}`", path.display());
         Error::io(message).cause(error)

@@ -31,7 +31,7 @@ impl Program {
     }
 }
 
-fn begins_as_collective(text: &str) -> bool {
+fn is_collective_name(text: &str) -> bool {
     COLLECTIVES.iter().any(|name| text.starts_with(name))
 }
 
@@ -39,8 +39,7 @@ fn begins_as_collective(text: &str) -> bool {
 pub(super) fn is_collective(instruction: &HloInstructionProto) -> bool {
     // What a generic asynchronous instruction does is in its name and in the computation that it calls.
     let is_async = instruction.opcode.starts_with("async-");
-    begins_as_collective(&instruction.opcode)
-        || (is_async && begins_as_collective(&instruction.name))
+    is_collective_name(&instruction.opcode) || (is_async && is_collective_name(&instruction.name))
 }
 
 /// Returns the different ways in which the collectives of a module group its `devices`: XLA makes a communicator
@@ -51,7 +50,7 @@ pub(super) fn device_groups(module: &HloModuleProto, devices: usize) -> Vec<Devi
     }
     let instructions = module.computations.iter().flat_map(|it| &it.instructions);
     let collectives = instructions.filter(|instruction| {
-        begins_as_collective(&instruction.opcode) && !instruction.opcode.ends_with("-done")
+        is_collective_name(&instruction.opcode) && !instruction.opcode.ends_with("-done")
     });
     let different: BTreeSet<DeviceGroups> = collectives
         .map(|instruction| groups_of(instruction, devices))

@@ -12,7 +12,7 @@ use vramfit_core::report::render_findings;
 use vramfit_core::settings::{NAME_GPU_HINT, Options, Target, Version, resolve};
 use vramfit_core::{Error, Result};
 
-use super::dryrun::parse_host_count;
+use super::dryrun::host_count_parser;
 use super::policy::PolicyArgs;
 use crate::files;
 use crate::output::Output;
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     policy: PolicyArgs,
     /// Write a job of N hosts, each with the GPUs of --gpu (formats slurm and kubernetes)
-    #[arg(long, value_name = "N", value_parser = parse_host_count())]
+    #[arg(long, value_name = "N", value_parser = host_count_parser())]
     hosts: Option<u32>,
     /// Also set this variable; can be given several times
     #[arg(long, value_name = "NAME=VALUE")]

@@ -12,7 +12,7 @@
 //! | `mismatch.rs` | programs that one host executes and another does not |
 //! | `summary.rs` | all hosts together |
 
-/// More hosts than a program is run on.
+/// The most hosts that a dry run may have.
 pub const MAX_HOSTS: u32 = 4096;
 
 mod grouping;

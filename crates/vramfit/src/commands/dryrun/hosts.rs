@@ -13,7 +13,7 @@ use vramfit_core::{Error, Result};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct HostArgs {
     /// Run the program as one of N hosts, each with the GPUs of --gpu
-    #[arg(long, value_name = "N", value_parser = parse_host_count())]
+    #[arg(long, value_name = "N", value_parser = host_count_parser())]
     hosts: Option<u32>,
     /// Which hosts to run: `7`, `0-3,31` or `all` [default: the first, the last, and each that differs]
     #[arg(long, value_name = "LIST", requires = "hosts")]
@@ -24,7 +24,7 @@ pub(crate) struct HostArgs {
 }
 
 /// Returns the parser of `--hosts`.
-pub(crate) fn parse_host_count() -> RangedI64ValueParser<u32> {
+pub(crate) fn host_count_parser() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(MAX_HOSTS))
 }
 

@@ -21,7 +21,7 @@ mod trace_failure;
 pub(crate) use compile_cache::{CompileCache, cache_home, remove_oldest};
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
-pub(crate) use hosts::{HostArgs, HostsSpec, parse_host_count};
+pub(crate) use hosts::{HostArgs, HostsSpec, host_count_parser};
 pub(crate) use measure::{MeasuredRun, measure, with_output_tail};
 pub(crate) use result_files::ResultFiles;
 pub(crate) use spec::{DryrunSpec, SettingsSpec, check_calibration, parse_steps, read_plan};
