@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const EXIT_CODE: u8 = 2;
 
 /// Shorthand for results of this crate and its siblings.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What sort of thing went wrong. The id of a kind never changes once published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,10 +10,10 @@ use super::dump::{FreeChunks, dump};
 use super::free_set::{Entry, FreeSet};
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
-use super::pool::{BfcOptions, BfcPool, UNIT, round_request, round_up};
+use super::pool::{BfcOptions, BfcPool, UNIT, round_request};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::PoolEnd;
-use super::{AllocError, Allocator, DeviceMemory, PoolSpace, Stats};
+use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, Stats};
 use crate::error::Result;
 
 /// One classic BFC pool.
@@ -86,7 +86,7 @@ impl Bfc {
     }
 
     /// Takes one more region from the GPU and says whether that worked.
-    fn grow(&mut self, rounded: u64, alignment: u64) -> std::result::Result<bool, AllocError> {
+    fn grow(&mut self, rounded: u64, alignment: u64) -> AllocResult<bool> {
         let Some(handle) = self.pool.grow(rounded, alignment, ChunkTag::Lower)? else {
             return Ok(false);
         };
@@ -162,12 +162,7 @@ impl Allocator for Bfc {
         &mut self.pool
     }
 
-    fn allocate(
-        &mut self,
-        bytes: u64,
-        alignment: u64,
-        _space: PoolSpace,
-    ) -> std::result::Result<u64, AllocError> {
+    fn allocate(&mut self, bytes: u64, alignment: u64, _space: PoolSpace) -> AllocResult<u64> {
         if bytes == 0 {
             return Ok(NULL);
         }
@@ -211,14 +206,9 @@ impl Allocator for Bfc {
     fn out_of_memory_log(&self, bytes: u64, _space: PoolSpace) -> Vec<LogRecord> {
         let free = FreeChunks {
             end: PoolEnd::Lower,
-            binned: self.free.at_least(0).map(Entry::handle).collect(),
+            binned: self.free.iter().map(Entry::handle).collect(),
             gap: None,
         };
-        dump(
-            &self.pool,
-            &free,
-            bytes,
-            round_up(bytes).unwrap_or(u64::MAX),
-        )
+        dump(&self.pool, &free, bytes)
     }
 }

@@ -3,9 +3,9 @@
 use super::bfc::Bfc;
 use super::collective::SplitCollectivePool;
 use super::config::PoolOptions;
-use super::cuda_async::CudaAsync;
+use super::cuda_async::build_cuda_async;
 use super::kind::AllocatorKind;
-use super::platform::Platform;
+use super::platform::build_platform;
 use super::pool::BfcOptions;
 use super::regions::{Backpedal, SharedDeviceMemory};
 use super::spatial::Spatial;
@@ -26,9 +26,9 @@ pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Al
             return Box::new(Spatial::on_device(pool, spatial_policy(options), device));
         }
         AllocatorKind::Bfc => Box::new(Bfc::on_device(pool, device.clone())),
-        AllocatorKind::CudaAsync => Box::new(CudaAsync::new(options, device.clone())),
+        AllocatorKind::CudaAsync => Box::new(build_cuda_async(options, device.clone())),
         AllocatorKind::Platform | AllocatorKind::Address => {
-            return Box::new(Platform::new(options, device));
+            return Box::new(build_platform(options, device));
         }
         AllocatorKind::Vmm => return Box::new(Vmm::new(options, device)),
     };
@@ -69,37 +69,38 @@ fn spatial_policy(options: &PoolOptions) -> SpatialPolicy {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::take;
     use super::super::{Fidelity, PoolSpace, SimulatedDeviceMemory};
     use super::*;
     use crate::error::ErrorKind;
 
     const GIB: u64 = 1 << 30;
 
-    #[test]
-    fn the_pool_is_taken_at_the_first_request() {
-        let options = PoolOptions {
+    /// A client of a GPU of 80 GiB.
+    fn client() -> PoolOptions {
+        PoolOptions {
             total_memory_bytes: 80 * GIB,
             ..PoolOptions::default()
-        };
-        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
+        }
+    }
+
+    fn on_gpu(options: &PoolOptions, free_bytes: u64) -> Box<dyn Allocator> {
+        build(options, Box::new(SimulatedDeviceMemory::new(free_bytes)))
+    }
+
+    #[test]
+    fn the_pool_is_taken_at_the_first_request() {
+        let mut allocator = on_gpu(&client(), 79 * GIB);
         assert_eq!(allocator.stats().pool_bytes, Some(0));
-        allocator
-            .allocate(4, 64, PoolSpace::Default)
-            .expect("an empty device has room");
+        take(&mut *allocator, 4);
         assert_eq!(allocator.stats().pool_bytes, Some(60 * GIB));
         assert_eq!(allocator.stats().bytes_in_use, 256);
     }
 
     #[test]
     fn a_partly_taken_gpu_gives_a_smaller_pool_without_a_word() {
-        let options = PoolOptions {
-            total_memory_bytes: 80 * GIB,
-            ..PoolOptions::default()
-        };
-        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(50 * GIB)));
-        allocator
-            .allocate(4, 64, PoolSpace::Default)
-            .expect("there is room for this");
+        let mut allocator = on_gpu(&client(), 50 * GIB);
+        take(&mut *allocator, 4);
         let stats = allocator.stats();
         let pool = stats.pool_bytes.expect("BFC reports its pool");
         assert_eq!(stats.bytes_limit, Some(60 * GIB));
@@ -109,15 +110,12 @@ mod tests {
     #[test]
     fn one_pool_serves_both_spaces_in_0_11() {
         let options = PoolOptions {
-            total_memory_bytes: 80 * GIB,
             jax_version: (0, 11, 0),
-            ..PoolOptions::default()
+            ..client()
         };
         let place = |options: &PoolOptions| {
-            let mut allocator = build(options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
-            let default = allocator
-                .allocate(1, 64, PoolSpace::Default)
-                .expect("there is room");
+            let mut allocator = on_gpu(options, 79 * GIB);
+            let default = take(&mut *allocator, 1);
             let collective = allocator
                 .allocate(1, 64, PoolSpace::Collective)
                 .expect("there is room");
@@ -128,20 +126,14 @@ mod tests {
         assert_eq!(collective % (2 << 20), 0);
         assert_eq!(stats.num_allocs, 2);
         assert_eq!(stats.largest_free_block_bytes, 60 * GIB - 256 - (2 << 20));
-        for apart in [
-            PoolOptions {
-                preallocate: false,
-                ..options.clone()
-            },
-            PoolOptions {
-                spatial_partitioning: false,
-                ..options.clone()
-            },
-            PoolOptions {
-                jax_version: (0, 10, 2),
-                ..options.clone()
-            },
-        ] {
+        let changes: [fn(&mut PoolOptions); 3] = [
+            |client| client.preallocate = false,
+            |client| client.spatial_partitioning = false,
+            |client| client.jax_version = (0, 10, 2),
+        ];
+        for change in changes {
+            let mut apart = options.clone();
+            change(&mut apart);
             assert_eq!(place(&apart).2.num_allocs, 1, "{apart:?}");
         }
     }
@@ -150,12 +142,11 @@ mod tests {
     fn a_cap_lets_the_pool_grow_where_the_release_does_that() {
         let pool_after = |jax_version, memory_cap, requests: &[u64]| {
             let options = PoolOptions {
-                total_memory_bytes: 80 * GIB,
                 memory_cap,
                 jax_version,
-                ..PoolOptions::default()
+                ..client()
             };
-            let mut pool = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
+            let mut pool = on_gpu(&options, 79 * GIB);
             let failed = requests
                 .iter()
                 .position(|&gib| pool.allocate(gib * GIB, 64, PoolSpace::Default).is_err());
@@ -197,7 +188,7 @@ mod tests {
                 jax_version,
                 ..PoolOptions::default()
             };
-            build(&options, Box::new(SimulatedDeviceMemory::new(GIB))).fidelity()
+            on_gpu(&options, GIB).fidelity()
         };
         for version in [(0, 4, 38), (0, 10, 2), (0, 11, 0), (0, 12, 9)] {
             assert_eq!(
@@ -216,7 +207,7 @@ mod tests {
             ..PoolOptions::default()
         };
         assert!(matches!(
-            build(&growing, Box::new(SimulatedDeviceMemory::new(GIB))).fidelity(),
+            on_gpu(&growing, GIB).fidelity(),
             Fidelity::Model(_)
         ));
         for kind in [
@@ -235,15 +226,9 @@ mod tests {
     #[test]
     fn cleared_statistics_begin_with_what_is_in_use() {
         for kind in [AllocatorKind::Bfc, AllocatorKind::CudaAsync] {
-            let options = PoolOptions {
-                kind,
-                total_memory_bytes: 80 * GIB,
-                ..PoolOptions::default()
-            };
-            let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
-            let mut take = |bytes| allocator.allocate(bytes, 64, PoolSpace::Default);
-            take(1 << 20).expect("there is room");
-            let large = take(GIB).expect("there is room");
+            let mut allocator = on_gpu(&PoolOptions { kind, ..client() }, 79 * GIB);
+            take(&mut *allocator, 1 << 20);
+            let large = take(&mut *allocator, GIB);
             allocator.free(large).expect("it was allocated");
             let before = allocator.stats();
             assert_eq!(before.peak_bytes_in_use, GIB + (1 << 20));
@@ -260,14 +245,10 @@ mod tests {
 
     #[test]
     fn collective_memory_has_its_own_pool() {
-        let options = PoolOptions {
-            total_memory_bytes: 80 * GIB,
-            ..PoolOptions::default()
-        };
-        let mut allocator = build(&options, Box::new(SimulatedDeviceMemory::new(79 * GIB)));
-        let address = allocator
-            .allocate(1 << 20, 64, PoolSpace::Collective)
-            .expect("an empty device has room");
+        let options = client();
+        let mut allocator = on_gpu(&options, 79 * GIB);
+        let mut take = |bytes| allocator.allocate(bytes, 64, PoolSpace::Collective);
+        let address = take(1 << 20).expect("an empty device has room");
         assert_eq!(allocator.stats().num_allocs, 0, "JAX does not count it");
         assert_eq!(allocator.stats().pool_bytes, Some(0));
         allocator.free(address).expect("it was allocated");

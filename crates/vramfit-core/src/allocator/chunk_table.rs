@@ -74,7 +74,24 @@ impl ChunkTable {
         }
     }
 
-    fn occupy(&mut self, mut slot: ChunkSlot) -> ChunkHandle {
+    /// Adds a free chunk between two others.
+    fn occupy(
+        &mut self,
+        (address, size): (u64, u64),
+        tag: ChunkTag,
+        prev: ChunkHandle,
+        next: ChunkHandle,
+    ) -> ChunkHandle {
+        let mut slot = ChunkSlot {
+            address,
+            size,
+            requested: 0,
+            prev,
+            next,
+            label: 0,
+            tag,
+            in_use: false,
+        };
         if self.unused == ChunkHandle::NONE {
             let handle = ChunkHandle(self.slots.len() as u32);
             self.slots.push(slot);
@@ -96,17 +113,7 @@ impl ChunkTable {
         tag: ChunkTag,
         prev: ChunkHandle,
     ) -> ChunkHandle {
-        let slot = ChunkSlot {
-            address,
-            size,
-            requested: 0,
-            prev,
-            next: ChunkHandle::NONE,
-            label: 0,
-            tag,
-            in_use: false,
-        };
-        let handle = self.occupy(slot);
+        let handle = self.occupy((address, size), tag, prev, ChunkHandle::NONE);
         if prev != ChunkHandle::NONE {
             self[prev].next = handle;
         }
@@ -117,16 +124,8 @@ impl ChunkTable {
     /// with the same tag.
     pub(super) fn split(&mut self, handle: ChunkHandle, size: u64) -> ChunkHandle {
         let whole = self[handle];
-        let rest = self.occupy(ChunkSlot {
-            address: whole.address + size,
-            size: whole.size - size,
-            requested: 0,
-            prev: handle,
-            next: whole.next,
-            label: 0,
-            tag: whole.tag,
-            in_use: false,
-        });
+        let behind = (whole.address + size, whole.size - size);
+        let rest = self.occupy(behind, whole.tag, handle, whole.next);
         let first = &mut self[handle];
         first.size = size;
         first.next = rest;

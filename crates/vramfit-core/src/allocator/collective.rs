@@ -6,7 +6,7 @@
 use super::bfc::Bfc;
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
-use super::{AllocError, Allocator, Chunk, PoolSpace, State, Stats};
+use super::{AllocResult, Allocator, Chunk, PoolSpace, State, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a GPU.
@@ -24,12 +24,7 @@ impl Allocator for SplitCollectivePool {
         self.default.live_set_mut()
     }
 
-    fn allocate(
-        &mut self,
-        bytes: u64,
-        alignment: u64,
-        space: PoolSpace,
-    ) -> std::result::Result<u64, AllocError> {
+    fn allocate(&mut self, bytes: u64, alignment: u64, space: PoolSpace) -> AllocResult<u64> {
         match space {
             PoolSpace::Default => self.default.allocate(bytes, alignment, space),
             PoolSpace::Collective => self.collective.allocate(bytes, alignment, space),

@@ -184,36 +184,18 @@ mod tests {
         };
         assert_eq!(growing.start_bytes(), Some(60 * GIB + PAGE_BYTES));
         assert_eq!(growing.limit_bytes(), 72 * GIB);
-        for fixed in [
-            PoolOptions {
-                jax_version: (0, 12, 0),
-                ..growing.clone()
-            },
-            PoolOptions {
-                preallocate: false,
-                ..growing.clone()
-            },
-            PoolOptions {
-                spatial_partitioning: false,
-                ..growing.clone()
-            },
-            PoolOptions {
-                kind: AllocatorKind::CudaAsync,
-                ..growing.clone()
-            },
-            PoolOptions {
-                kind: AllocatorKind::Vmm,
-                ..growing.clone()
-            },
-            PoolOptions {
-                unified_memory: true,
-                ..growing.clone()
-            },
-            PoolOptions {
-                memory_cap: Some(0.75),
-                ..growing.clone()
-            },
-        ] {
+        let changes: [fn(&mut PoolOptions); 7] = [
+            |client| client.jax_version = (0, 12, 0),
+            |client| client.preallocate = false,
+            |client| client.spatial_partitioning = false,
+            |client| client.kind = AllocatorKind::CudaAsync,
+            |client| client.kind = AllocatorKind::Vmm,
+            |client| client.unified_memory = true,
+            |client| client.memory_cap = Some(0.75),
+        ];
+        for change in changes {
+            let mut fixed = growing.clone();
+            change(&mut fixed);
             let uncapped = PoolOptions {
                 memory_cap: None,
                 ..fixed.clone()

@@ -1,48 +1,51 @@
-//! A heap of the driver with the live allocations in it: what allocators without a pool of their own are
-//! made of.
+//! An allocator without a pool of its own: each request goes to a heap of the driver and is counted.
 
 use super::cuda_malloc::CudaMalloc;
 use super::live_allocations::LiveAllocations;
-use super::{AllocError, DeviceMemory, State};
+use super::live_set::LiveSet;
+use super::message::{direct_out_of_memory_text, out_of_memory_text};
+use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, State, Stats};
 use crate::error::Result;
 
 /// Hands requests on to the driver, and counts them.
 #[derive(Debug)]
-pub(super) struct CountedHeap<M> {
-    heap: CudaMalloc<M>,
+pub(super) struct CountedHeap<M: DeviceMemory> {
+    pub(super) heap: CudaMalloc<M>,
     pub(super) allocations: LiveAllocations,
+    /// The limit in the statistics; `None` where `Device.memory_stats()` returns `None`.
+    pub(super) limit_bytes: Option<u64>,
+    /// The GPU that the text of a refused request names; `None` where it is the text of a pool.
+    pub(super) ordinal_in_text: Option<u32>,
 }
 
-impl<M: DeviceMemory> CountedHeap<M> {
-    pub(super) fn new(memory: M, allocations: LiveAllocations) -> Self {
-        CountedHeap {
-            heap: CudaMalloc::new(memory),
-            allocations,
+impl<M: DeviceMemory> Drop for CountedHeap<M> {
+    fn drop(&mut self) {
+        for (address, cost) in self.allocations.drain() {
+            self.heap.free(address, cost);
         }
     }
+}
 
-    /// Allocates; a request of 0 bytes gets the null address, and is not counted.
-    pub(super) fn allocate(
-        &mut self,
-        bytes: u64,
-        alignment: u64,
-    ) -> std::result::Result<u64, AllocError> {
+impl<M: DeviceMemory> Allocator for CountedHeap<M> {
+    fn live_set(&self) -> &dyn LiveSet {
+        &self.allocations
+    }
+
+    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
+        &mut self.allocations
+    }
+
+    fn allocate(&mut self, bytes: u64, alignment: u64, _space: PoolSpace) -> AllocResult<u64> {
         if bytes == 0 {
             return Ok(0);
         }
-        let (address, cost) = self
-            .heap
-            .allocate(bytes, alignment)
-            .ok_or(AllocError::OutOfMemory)?;
+        let found = self.heap.allocate(bytes, alignment);
+        let (address, cost) = found.ok_or(AllocError::OutOfMemory)?;
         self.allocations.insert(address, bytes, cost);
         Ok(address)
     }
 
-    /// Frees an allocation.
-    ///
-    /// # Errors
-    /// `internal` when there is none at the address.
-    pub(super) fn free(&mut self, address: u64) -> Result<()> {
+    fn free(&mut self, address: u64) -> Result<()> {
         if address != 0 {
             let cost = self.allocations.remove(address)?;
             self.heap.free(address, cost);
@@ -50,15 +53,22 @@ impl<M: DeviceMemory> CountedHeap<M> {
         Ok(())
     }
 
-    /// Frees all allocations.
-    pub(super) fn free_all(&mut self) {
-        for (address, cost) in self.allocations.drain() {
-            self.heap.free(address, cost);
+    fn stats(&self) -> Stats {
+        self.allocations.stats(self.limit_bytes)
+    }
+
+    fn reports_stats(&self) -> bool {
+        self.limit_bytes.is_some()
+    }
+
+    fn out_of_memory_message(&self, bytes: u64) -> String {
+        match self.ordinal_in_text {
+            Some(ordinal) => direct_out_of_memory_text(bytes, ordinal),
+            None => out_of_memory_text(bytes, self.allocations.jax_version()),
         }
     }
 
-    pub(super) fn write_state(&self, state: &mut State) {
-        use super::live_set::LiveSet;
+    fn write_state(&self, state: &mut State) {
         self.heap.write_state(state);
         self.allocations.write_state(state);
     }

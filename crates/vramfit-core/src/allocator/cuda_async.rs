@@ -7,60 +7,53 @@
 
 use super::config::PoolOptions;
 use super::counted_heap::CountedHeap;
+use super::cuda_malloc::CudaMalloc;
 use super::device_memory::{SimulatedDeviceMemory, whole_pages};
 use super::live_allocations::LiveAllocations;
-use super::live_set::LiveSet;
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, State, Stats};
-use crate::error::Result;
+use super::{DeviceMemory, Fidelity, Region, State};
 
 const FIDELITY: Fidelity = Fidelity::Model(
     "limit, preallocation and statistics follow XLA; where the CUDA driver places buffers, \
      and what it keeps, is a model",
 );
 
-/// The pool of one GPU.
-#[derive(Debug)]
-pub(super) struct CudaAsync {
-    limit_bytes: u64,
-    heap: CountedHeap<PagePool>,
-}
-
-impl CudaAsync {
-    pub(super) fn new(options: &PoolOptions, device: SharedDeviceMemory) -> Self {
-        // The threshold, and with it the limit that is reported, is 0 without preallocation.
-        let threshold = if options.preallocate {
-            options.limit_bytes()
-        } else {
-            0
-        };
-        let mut pool = PagePool::new(device, threshold);
-        let prealloc = if options.cuda_async_prealloc == -1 || options.preallocate {
-            threshold
-        } else {
-            u64::try_from(options.cuda_async_prealloc).unwrap_or(0)
-        };
-        // One allocation, freed at once. A refusal is logged and otherwise ignored.
-        if let Some(region) = pool.allocate(1, prealloc) {
-            pool.free(region);
-        }
-        CudaAsync {
-            limit_bytes: threshold,
-            heap: CountedHeap::new(
-                pool,
-                LiveAllocations::new(
-                    format!("gpu_async_{}", options.ordinal),
-                    options.jax_version,
-                    FIDELITY,
-                ),
-            ),
-        }
+/// Makes the pool of one GPU.
+pub(super) fn build_cuda_async(
+    options: &PoolOptions,
+    device: SharedDeviceMemory,
+) -> CountedHeap<PagePool> {
+    // The threshold, and with it the limit that is reported, is 0 without preallocation.
+    let threshold = if options.preallocate {
+        options.limit_bytes()
+    } else {
+        0
+    };
+    let mut pool = PagePool::new(device, threshold);
+    let prealloc = if options.cuda_async_prealloc == -1 || options.preallocate {
+        threshold
+    } else {
+        u64::try_from(options.cuda_async_prealloc).unwrap_or(0)
+    };
+    // One allocation, freed at once. A refusal is logged and otherwise ignored.
+    if let Some(region) = pool.allocate(1, prealloc) {
+        pool.free(region);
+    }
+    CountedHeap {
+        heap: CudaMalloc::new(pool),
+        allocations: LiveAllocations::new(
+            format!("gpu_async_{}", options.ordinal),
+            options.jax_version,
+            FIDELITY,
+        ),
+        limit_bytes: Some(threshold),
+        ordinal_in_text: None,
     }
 }
 
 /// Pages reserved from the GPU, mapped wherever they are needed.
 #[derive(Debug)]
-struct PagePool {
+pub(super) struct PagePool {
     device: SharedDeviceMemory,
     addresses: SimulatedDeviceMemory,
     /// What was reserved from the GPU; the pages in it are interchangeable.
@@ -145,45 +138,20 @@ impl Drop for PagePool {
     }
 }
 
-impl Allocator for CudaAsync {
-    fn live_set(&self) -> &dyn LiveSet {
-        &self.heap.allocations
-    }
-
-    fn live_set_mut(&mut self) -> &mut dyn LiveSet {
-        &mut self.heap.allocations
-    }
-
-    fn allocate(
-        &mut self,
-        bytes: u64,
-        alignment: u64,
-        _space: PoolSpace,
-    ) -> std::result::Result<u64, AllocError> {
-        self.heap.allocate(bytes, alignment)
-    }
-
-    fn free(&mut self, address: u64) -> Result<()> {
-        self.heap.free(address)
-    }
-
-    fn stats(&self) -> Stats {
-        self.heap.allocations.stats(Some(self.limit_bytes))
-    }
-
-    fn write_state(&self, state: &mut State) {
-        self.heap.write_state(state);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::device_memory::PAGE_BYTES;
+    use super::super::testing::take;
+    use super::super::{Allocator, PoolSpace};
     use super::*;
 
     const GIB: u64 = 1 << 30;
 
-    fn pool(preallocate: bool, variable: i64, free_bytes: u64) -> (CudaAsync, SharedDeviceMemory) {
+    fn pool(
+        preallocate: bool,
+        variable: i64,
+        free_bytes: u64,
+    ) -> (CountedHeap<PagePool>, SharedDeviceMemory) {
         let options = PoolOptions {
             total_memory_bytes: 80 * GIB,
             preallocate,
@@ -191,7 +159,7 @@ mod tests {
             ..PoolOptions::default()
         };
         let device = SharedDeviceMemory::new(Box::new(SimulatedDeviceMemory::new(free_bytes)));
-        (CudaAsync::new(&options, device.clone()), device)
+        (build_cuda_async(&options, device.clone()), device)
     }
 
     #[test]
@@ -213,9 +181,7 @@ mod tests {
             let (mut pool, device) = pool(false, variable, 79 * GIB);
             assert_eq!(device.free_bytes(), 79 * GIB);
             assert_eq!(pool.stats().bytes_limit, Some(0));
-            let address = pool
-                .allocate(3 * GIB, 64, PoolSpace::Default)
-                .expect("there is room");
+            let address = take(&mut pool, 3 * GIB);
             assert_eq!(device.free_bytes(), 76 * GIB);
             pool.free(address).expect("it was allocated");
             assert_eq!(device.free_bytes(), 79 * GIB);
@@ -225,36 +191,28 @@ mod tests {
     #[test]
     fn the_threshold_is_not_a_cap() {
         let (mut pool, device) = pool(true, 0, 79 * GIB);
-        let address = pool
-            .allocate(70 * GIB, 64, PoolSpace::Default)
-            .expect("the device has room");
+        let address = take(&mut pool, 70 * GIB);
         assert_eq!(device.free_bytes(), 9 * GIB);
-        assert_eq!(
-            pool.allocate(10 * GIB, 64, PoolSpace::Default),
-            Err(AllocError::OutOfMemory)
-        );
+        let refused = pool.allocate(10 * GIB, 64, PoolSpace::Default);
+        assert_eq!(refused, Err(super::super::AllocError::OutOfMemory));
         pool.free(address).expect("it was allocated");
-        assert_eq!(
-            device.free_bytes(),
-            19 * GIB,
-            "what is above the threshold returns"
-        );
+        let free_bytes = device.free_bytes();
+        assert_eq!(free_bytes, 19 * GIB, "what is above the threshold returns");
     }
 
     #[test]
     fn a_gpu_without_room_for_the_preallocation_leaves_the_pool_empty() {
         let (mut pool, device) = pool(true, 0, 50 * GIB);
         assert_eq!(device.free_bytes(), 50 * GIB);
-        pool.allocate(40 * GIB, 64, PoolSpace::Default)
-            .expect("it grows as needed");
+        // It grows as needed.
+        take(&mut pool, 40 * GIB);
     }
 
     #[test]
     fn requested_bytes_are_counted_and_small_buffers_share_pages() {
         let (mut pool, device) = pool(false, 0, 79 * GIB);
         for _ in 0..10 {
-            pool.allocate(1000, 64, PoolSpace::Default)
-                .expect("there is room");
+            take(&mut pool, 1000);
         }
         assert_eq!(pool.stats().bytes_in_use, 10_000);
         assert_eq!(device.free_bytes(), 79 * GIB - PAGE_BYTES);
@@ -263,16 +221,11 @@ mod tests {
     #[test]
     fn holes_never_keep_a_large_buffer_out() {
         let (mut pool, _gpu) = pool(false, 0, 8 * GIB);
-        let pieces: Vec<u64> = (0..8)
-            .map(|_| {
-                pool.allocate(GIB, 64, PoolSpace::Default)
-                    .expect("there is room")
-            })
-            .collect();
+        let pieces = [(); 8].map(|()| take(&mut pool, GIB));
         for address in pieces.iter().step_by(2) {
             pool.free(*address).expect("it was allocated");
         }
-        pool.allocate(4 * GIB, 64, PoolSpace::Default)
-            .expect("4 GiB are free, if not in a row");
+        // 4 GiB are free, if not in a row.
+        take(&mut pool, 4 * GIB);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::device_memory::{PAGE_BYTES, whole_pages};
+use super::device_memory::{PAGE_BYTES, insert_range, whole_pages};
 use super::{DeviceMemory, Region, State};
 
 /// Requests up to this size share pages.
@@ -80,18 +80,7 @@ impl<M: DeviceMemory> CudaMalloc<M> {
             });
             return;
         };
-        let (mut begin, mut size) = (address, cost);
-        if let Some(after) = free.remove(&(begin + size)) {
-            size += after;
-        }
-        if let Some((&before, &length)) = free.range(..begin).next_back()
-            && before + length == begin
-        {
-            begin = before;
-            size += length;
-        }
-        free.insert(begin, size);
-        if size == PAGE_BYTES {
+        if insert_range(free, address, cost) == PAGE_BYTES {
             self.shared.remove(&page);
             self.memory.free(Region {
                 address: page,

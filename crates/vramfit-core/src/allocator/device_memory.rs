@@ -54,6 +54,22 @@ pub(super) fn whole_pages(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(PAGE_BYTES)
 }
 
+/// Adds a range to others by address, joined with those next to it, and returns its size then.
+pub(super) fn insert_range(ranges: &mut BTreeMap<u64, u64>, begin: u64, size: u64) -> u64 {
+    let (mut begin, mut size) = (begin, size);
+    if let Some(after) = ranges.remove(&(begin + size)) {
+        size += after;
+    }
+    if let Some((&before, &length)) = ranges.range(..begin).next_back()
+        && before + length == begin
+    {
+        begin = before;
+        size += length;
+    }
+    ranges.insert(begin, size);
+    size
+}
+
 impl DeviceMemory for SimulatedDeviceMemory {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let cost = whole_pages(bytes)?;
@@ -91,17 +107,7 @@ impl DeviceMemory for SimulatedDeviceMemory {
             return;
         };
         self.free_bytes += cost;
-        let (mut address, mut width) = (region.address, cost + PAGE_BYTES);
-        if let Some(after) = self.returned.remove(&(address + width)) {
-            width += after;
-        }
-        if let Some((&before, &size)) = self.returned.range(..address).next_back()
-            && before + size == address
-        {
-            address = before;
-            width += size;
-        }
-        self.returned.insert(address, width);
+        insert_range(&mut self.returned, region.address, cost + PAGE_BYTES);
     }
 
     fn free_bytes(&self) -> u64 {

@@ -9,9 +9,10 @@ use std::fmt::Write as _;
 
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
 use super::config::JaxVersion;
+use super::live_set::LiveSet;
 use super::log_record::{LogRecord, info, warning};
 use super::message::human_readable_bytes;
-use super::pool::{BINS, BfcPool, bin_of};
+use super::pool::{BINS, BfcPool, bin_of, round_up};
 use super::spatial_policy::PoolEnd;
 
 /// The wordings.
@@ -68,7 +69,8 @@ pub fn refusal_warning(name: &str, bytes: u64, end: PoolEnd, jax: JaxVersion) ->
 }
 
 /// Returns the whole dump, from the header to the map.
-pub(super) fn dump(pool: &BfcPool, free: &FreeChunks, bytes: u64, rounded: u64) -> Vec<LogRecord> {
+pub(super) fn dump(pool: &BfcPool, free: &FreeChunks, bytes: u64) -> Vec<LogRecord> {
+    let rounded = round_up(bytes).unwrap_or(u64::MAX);
     let style = style(pool.options.jax_version);
     let mut records = vec![header(pool, free.end, bytes, rounded, style)];
     records.push(info(format!("BFCAllocator dump for {}", pool.options.name)));
@@ -259,7 +261,7 @@ fn pool_lines(pool: &BfcPool, free: &FreeChunks, rounded: u64, style: LogStyle) 
                 "Allocator memory summary: rounded request {}, total free in pool {}, largest free \
                  chunk usable by {word} end {}, unallocated bytes {}, pool size {}, pool limit {}",
                 show(rounded),
-                show(taken - pool.bytes_in_use()),
+                show(taken - pool.usage().bytes_in_use),
                 show(own.max(gap)),
                 show(left),
                 show(taken),

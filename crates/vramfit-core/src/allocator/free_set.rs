@@ -212,18 +212,7 @@ impl FreeSet {
 
     /// Takes the smallest chunk of at least `size`, the lowest address first among equals.
     pub(super) fn take_best_fit(&mut self, size: u64) -> Option<Entry> {
-        let index = class_of(size);
-        if self.is_occupied(index)
-            && let Some(entry) = self.classes[index].take_from(Entry::at_least(size), |_| true)
-        {
-            self.clear_if_empty(index);
-            return Some(entry);
-        }
-        // Everything in a higher class is large enough.
-        let next = self.next_occupied(index + 1)?;
-        let entry = self.classes[next].take_from(Entry::at_least(size), |_| true);
-        self.clear_if_empty(next);
-        entry
+        self.take_first_fit(size, |_| true)
     }
 
     /// Takes the first chunk of at least `size`, in the order of the set, that fits.
@@ -244,18 +233,15 @@ impl FreeSet {
         }
     }
 
-    /// Returns the chunks of at least `size` in order.
-    pub(super) fn at_least(&self, size: u64) -> impl Iterator<Item = Entry> + '_ {
-        let mut next = self.next_occupied(class_of(size));
+    /// Returns all chunks in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Entry> {
+        let mut next = self.next_occupied(0);
         let classes = std::iter::from_fn(move || {
             let index = next?;
             next = self.next_occupied(index + 1);
             Some(&self.classes[index])
         });
-        classes
-            .flat_map(Class::iter)
-            .copied()
-            .skip_while(move |entry| entry.size() < size)
+        classes.flat_map(Class::iter).copied()
     }
 
     /// Returns the largest free chunk's size.
@@ -263,10 +249,6 @@ impl FreeSet {
         let word = (0..WORDS).rev().find(|&word| self.occupied[word] != 0)?;
         let index = word * 64 + 63 - self.occupied[word].leading_zeros() as usize;
         self.classes[index].largest()
-    }
-
-    fn is_occupied(&self, index: usize) -> bool {
-        self.occupied[index / 64] & (1 << (index % 64)) != 0
     }
 
     fn clear_if_empty(&mut self, index: usize) {
@@ -331,11 +313,7 @@ mod tests {
         }
         let mut left: Vec<u64> = (5_000..10_000).map(key).collect();
         left.sort_unstable();
-        assert!(
-            set.at_least(4000)
-                .map(|entry| entry.key())
-                .eq(left.iter().copied())
-        );
+        assert!(set.iter().map(|entry| entry.key()).eq(left.iter().copied()));
         for key in left {
             assert_eq!(set.take_best_fit(4000).map(|entry| entry.key()), Some(key));
         }
@@ -349,8 +327,8 @@ mod tests {
         for (size, key) in [(1 << 30, 0), (256, 1 << 40), (5120, 512), (4864, 1024)] {
             set.insert(Entry::new(size, key, ChunkHandle(0)));
         }
-        let sizes: Vec<u64> = set.at_least(300).map(|entry| entry.size()).collect();
-        assert_eq!(sizes, [4864, 5120, 1 << 30]);
+        let sizes: Vec<u64> = set.iter().map(|entry| entry.size()).collect();
+        assert_eq!(sizes, [256, 4864, 5120, 1 << 30]);
         assert_eq!(set.largest(), Some(1 << 30));
         assert!(!set.remove(Entry::new(5120, 256, ChunkHandle(0))));
         assert_eq!(

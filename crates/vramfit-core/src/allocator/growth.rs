@@ -10,15 +10,11 @@ use super::preallocation::preallocated_bytes;
 use super::regions::{FIRST_REGION_BYTES, Regions, smaller_request};
 use super::spatial::Spatial;
 use super::spatial_policy::PoolEnd;
-use super::{AllocError, DeviceMemory, Region, round_up};
+use super::{AllocError, AllocResult, DeviceMemory, Region, round_up};
 
 impl Spatial {
     /// Takes the first region of a pool that is extended later.
-    pub(super) fn take_start(
-        &mut self,
-        alignment: u64,
-        start_bytes: u64,
-    ) -> Result<(), AllocError> {
+    pub(super) fn take_start(&mut self, alignment: u64, start_bytes: u64) -> AllocResult<()> {
         let region = self.pool.regions.take_start(alignment, start_bytes);
         let region = region.ok_or(AllocError::OutOfMemory)?;
         self.lower_end_limit = Some(region.address + region.bytes);
@@ -27,12 +23,7 @@ impl Spatial {
     }
 
     /// Extends the pool for a request that fits nowhere. Only the upper end does so.
-    pub(super) fn extend(
-        &mut self,
-        end: PoolEnd,
-        rounded: u64,
-        alignment: u64,
-    ) -> Result<(), AllocError> {
+    pub(super) fn extend(&mut self, end: PoolEnd, rounded: u64, alignment: u64) -> AllocResult<()> {
         let region = self.pool.regions.list.first();
         let Some(region) = region.filter(|_| end == PoolEnd::Upper) else {
             return Err(AllocError::OutOfMemory);

@@ -17,10 +17,7 @@ pub(super) struct LiveAllocations {
     fidelity: Fidelity,
     by_address: BTreeMap<u64, Allocation>,
     label: Option<Arc<str>>,
-    num_allocs: u64,
-    bytes_in_use: u64,
-    peak_bytes_in_use: u64,
-    largest_alloc_size: u64,
+    usage: Stats,
 }
 
 #[derive(Debug)]
@@ -38,10 +35,7 @@ impl LiveAllocations {
             fidelity,
             by_address: BTreeMap::new(),
             label: None,
-            num_allocs: 0,
-            bytes_in_use: 0,
-            peak_bytes_in_use: 0,
-            largest_alloc_size: 0,
+            usage: Stats::default(),
         }
     }
 
@@ -55,10 +49,7 @@ impl LiveAllocations {
                 label: self.label.clone(),
             },
         );
-        self.num_allocs += 1;
-        self.bytes_in_use += requested;
-        self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
-        self.largest_alloc_size = self.largest_alloc_size.max(requested);
+        self.usage.count_allocation(requested);
     }
 
     /// Removes an allocation and returns what it took from the GPU.
@@ -69,13 +60,13 @@ impl LiveAllocations {
                 format!("`{}` has no allocation at address {address:#x}", self.name),
             ));
         };
-        self.bytes_in_use -= allocation.requested;
+        self.usage.bytes_in_use -= allocation.requested;
         Ok(allocation.cost)
     }
 
     /// Removes everything and returns addresses and costs.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (u64, u64)> {
-        self.bytes_in_use = 0;
+        self.usage.bytes_in_use = 0;
         std::mem::take(&mut self.by_address)
             .into_iter()
             .map(|(address, allocation)| (address, allocation.cost))
@@ -84,12 +75,8 @@ impl LiveAllocations {
     /// Returns the statistics in the sense of these allocators: no rounding is counted.
     pub(super) fn stats(&self, bytes_limit: Option<u64>) -> Stats {
         Stats {
-            num_allocs: self.num_allocs,
-            bytes_in_use: self.bytes_in_use,
-            peak_bytes_in_use: self.peak_bytes_in_use,
-            largest_alloc_size: self.largest_alloc_size,
             bytes_limit,
-            ..Stats::default()
+            ..self.usage
         }
     }
 }
@@ -103,8 +90,12 @@ impl LiveSet for LiveAllocations {
         self.jax_version
     }
 
-    fn peak_bytes(&self) -> u64 {
-        self.peak_bytes_in_use
+    fn usage(&self) -> &Stats {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Stats {
+        &mut self.usage
     }
 
     fn set_label(&mut self, text: Option<&str>) {
@@ -116,25 +107,11 @@ impl LiveSet for LiveAllocations {
     }
 
     fn write_state(&self, state: &mut State) {
-        state.add_all([
-            self.bytes_in_use,
-            self.peak_bytes_in_use,
-            self.largest_alloc_size,
-            self.by_address.len() as u64,
-        ]);
+        self.usage.write_state(state);
+        state.add(self.by_address.len() as u64);
         for (address, allocation) in &self.by_address {
             state.add_all([*address, allocation.requested, allocation.cost]);
         }
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        self.num_allocs += count;
-    }
-
-    fn clear_stats(&mut self) {
-        self.num_allocs = 0;
-        self.peak_bytes_in_use = self.bytes_in_use;
-        self.largest_alloc_size = 0;
     }
 
     fn chunks(&self) -> Vec<Chunk> {

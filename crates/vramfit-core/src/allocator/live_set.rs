@@ -1,7 +1,7 @@
 //! What every allocator does alike, over the allocations that are live.
 
 use super::config::JaxVersion;
-use super::{Chunk, Fidelity, Region, State};
+use super::{Chunk, Fidelity, Region, State, Stats};
 
 /// The live allocations of an allocator. [`super::Allocator`] has its default methods from them.
 pub trait LiveSet {
@@ -11,8 +11,11 @@ pub trait LiveSet {
     /// Returns the release of JAX whose texts are wanted.
     fn jax_version(&self) -> JaxVersion;
 
-    /// Returns the maximum of the bytes in use so far.
-    fn peak_bytes(&self) -> u64;
+    /// Returns what is counted at every allocation; figures of the pool and limits are not in it.
+    fn usage(&self) -> &Stats;
+
+    /// Returns the same, to be changed.
+    fn usage_mut(&mut self) -> &mut Stats;
 
     /// Returns the chunks in address order, free ones included where they are kept.
     fn chunks(&self) -> Vec<Chunk>;
@@ -27,12 +30,6 @@ pub trait LiveSet {
 
     /// Adds the live allocations, and the statistics but for the number of allocations.
     fn write_state(&self, state: &mut State);
-
-    /// Raises the number of allocations as if so many had come and gone.
-    fn add_allocations(&mut self, count: u64);
-
-    /// Makes the statistics begin again: no allocations, and a peak of what is in use.
-    fn clear_stats(&mut self);
 
     /// Says how far the answers can be trusted.
     fn fidelity(&self) -> Fidelity;

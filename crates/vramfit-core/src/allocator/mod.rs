@@ -80,6 +80,8 @@ mod reserved_range;
 mod spatial;
 mod spatial_policy;
 mod state;
+#[cfg(test)]
+mod testing;
 mod vmm;
 
 use std::sync::Arc;
@@ -187,6 +189,25 @@ pub struct Stats {
     pub peak_pool_bytes: Option<u64>,
 }
 
+impl Stats {
+    /// Counts an allocation of so many bytes.
+    fn count_allocation(&mut self, bytes: u64) {
+        self.num_allocs += 1;
+        self.bytes_in_use += bytes;
+        self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
+        self.largest_alloc_size = self.largest_alloc_size.max(bytes);
+    }
+
+    /// Adds the counts that later answers depend on, which is all but the number of allocations.
+    fn write_state(&self, state: &mut State) {
+        state.add_all([
+            self.bytes_in_use,
+            self.peak_bytes_in_use,
+            self.largest_alloc_size,
+        ]);
+    }
+}
+
 /// A request that could not be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllocError {
@@ -206,6 +227,9 @@ impl std::fmt::Display for AllocError {
 }
 
 impl std::error::Error for AllocError {}
+
+/// Shorthand for results of requests.
+pub type AllocResult<T> = Result<T, AllocError>;
 
 /// How far an allocator's answers can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,12 +273,7 @@ pub trait Allocator: Send {
     ///
     /// # Errors
     /// A [`AllocError`] when the real allocator would not have succeeded.
-    fn allocate(
-        &mut self,
-        bytes: u64,
-        alignment: u64,
-        space: PoolSpace,
-    ) -> std::result::Result<u64, AllocError>;
+    fn allocate(&mut self, bytes: u64, alignment: u64, space: PoolSpace) -> AllocResult<u64>;
 
     /// Frees what was allocated at `address`.
     ///
@@ -267,7 +286,7 @@ pub trait Allocator: Send {
 
     /// Returns the most that was given out so far, as [`Stats::peak_bytes_in_use`], at no cost.
     fn peak_bytes(&self) -> u64 {
-        self.live_set().peak_bytes()
+        self.live_set().usage().peak_bytes_in_use
     }
 
     /// Returns the largest free block inside the pool, whether or not [`Allocator::stats`] shows
@@ -326,13 +345,16 @@ pub trait Allocator: Send {
 
     /// Raises [`Stats::num_allocs`] as if so many allocations had come and gone.
     fn add_allocations(&mut self, count: u64) {
-        self.live_set_mut().add_allocations(count);
+        self.live_set_mut().usage_mut().num_allocs += count;
     }
 
     /// Makes the statistics of the default memory space begin again, as `ClearStats` of XLA's allocators does: no
     /// allocations so far, none that was the largest, and the bytes in use as the peak. The pool's own peak stays.
     fn clear_stats(&mut self) {
-        self.live_set_mut().clear_stats();
+        let usage = self.live_set_mut().usage_mut();
+        usage.num_allocs = 0;
+        usage.peak_bytes_in_use = usage.bytes_in_use;
+        usage.largest_alloc_size = 0;
     }
 
     /// Says how far the answers can be trusted.

@@ -11,7 +11,7 @@ use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTable, ChunkTag};
 use super::config::JaxVersion;
 use super::live_set::LiveSet;
 use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
-use super::{AllocError, Chunk, Fidelity, Region, State, Stats};
+use super::{AllocError, AllocResult, Chunk, Fidelity, Region, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -29,10 +29,7 @@ pub(super) fn round_up(bytes: u64) -> Option<u64> {
 
 /// Rounds a request up to what the pool hands out: its size, and its alignment to a power of two.
 #[inline]
-pub(super) fn round_request(
-    bytes: u64,
-    alignment: u64,
-) -> std::result::Result<(u64, u64), AllocError> {
+pub(super) fn round_request(bytes: u64, alignment: u64) -> AllocResult<(u64, u64)> {
     round_up(bytes)
         .zip(alignment.max(UNIT).checked_next_power_of_two())
         .ok_or(AllocError::OutOfMemory)
@@ -94,10 +91,7 @@ pub(super) struct BfcPool {
     in_use: AddressMap,
     labels: Labels,
     split_surplus: i64,
-    num_allocs: u64,
-    bytes_in_use: u64,
-    peak_bytes_in_use: u64,
-    largest_alloc_size: u64,
+    usage: Stats,
 }
 
 impl BfcPool {
@@ -107,23 +101,14 @@ impl BfcPool {
         } else {
             128 << 20
         };
-        let regions = Regions::new(
-            device,
-            options.limit_bytes,
-            options.grows,
-            options.backpedal,
-        );
         BfcPool {
+            regions: Regions::new(device, &options),
             options,
             chunks: ChunkTable::new(),
-            regions,
             in_use: AddressMap::new(),
             labels: Labels::default(),
             split_surplus,
-            num_allocs: 0,
-            bytes_in_use: 0,
-            peak_bytes_in_use: 0,
-            largest_alloc_size: 0,
+            usage: Stats::default(),
         }
     }
 
@@ -133,7 +118,7 @@ impl BfcPool {
         rounded: u64,
         alignment: u64,
         tag: ChunkTag,
-    ) -> std::result::Result<Option<ChunkHandle>, AllocError> {
+    ) -> AllocResult<Option<ChunkHandle>> {
         let region = self.regions.grow(alignment, rounded)?;
         Ok(region.map(|region| self.add_region(region, tag)))
     }
@@ -173,10 +158,7 @@ impl BfcPool {
         slot.in_use = true;
         slot.label = label;
         let ChunkSlot { address, size, .. } = *slot;
-        self.num_allocs += 1;
-        self.bytes_in_use += size;
-        self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
-        self.largest_alloc_size = self.largest_alloc_size.max(size);
+        self.usage.count_allocation(size);
         self.in_use.insert(&self.chunks, handle);
         address
     }
@@ -194,7 +176,7 @@ impl BfcPool {
         };
         let slot = &mut self.chunks[handle];
         slot.in_use = false;
-        self.bytes_in_use -= slot.size;
+        self.usage.bytes_in_use -= slot.size;
         Ok(handle)
     }
 
@@ -212,22 +194,10 @@ impl BfcPool {
         }
     }
 
-    /// Returns the sizes of the chunks in use.
-    pub(super) fn bytes_in_use(&self) -> u64 {
-        self.bytes_in_use
-    }
-
     /// Returns the statistics; the caller knows the largest free chunk.
     pub(super) fn stats(&self, largest_free_block_bytes: u64) -> Stats {
         Stats {
-            num_allocs: self.num_allocs,
-            bytes_in_use: self.bytes_in_use,
-            peak_bytes_in_use: self.peak_bytes_in_use,
-            largest_alloc_size: self.largest_alloc_size,
             bytes_limit: Some(self.regions.limit_bytes),
-            bytes_reserved: 0,
-            peak_bytes_reserved: 0,
-            bytes_reservable_limit: None,
             largest_free_block_bytes: if self.options.reports_largest_free_block {
                 largest_free_block_bytes
             } else {
@@ -235,6 +205,7 @@ impl BfcPool {
             },
             pool_bytes: Some(self.regions.pool_bytes),
             peak_pool_bytes: Some(self.regions.peak_pool_bytes),
+            ..self.usage
         }
     }
 }
@@ -248,8 +219,12 @@ impl LiveSet for BfcPool {
         self.options.jax_version
     }
 
-    fn peak_bytes(&self) -> u64 {
-        self.peak_bytes_in_use
+    fn usage(&self) -> &Stats {
+        &self.usage
+    }
+
+    fn usage_mut(&mut self) -> &mut Stats {
+        &mut self.usage
     }
 
     fn chunks(&self) -> Vec<Chunk> {
@@ -282,11 +257,7 @@ impl LiveSet for BfcPool {
 
     /// Which free chunks there are follows from all chunks.
     fn write_state(&self, state: &mut State) {
-        state.add_all([
-            self.bytes_in_use,
-            self.peak_bytes_in_use,
-            self.largest_alloc_size,
-        ]);
+        self.usage.write_state(state);
         self.regions.write_state(state);
         for region in &self.regions.list {
             // A region ends with its bytes, so no length is needed.
@@ -296,16 +267,6 @@ impl LiveSet for BfcPool {
                 state.add_all([slot.size, requested, kind]);
             }
         }
-    }
-
-    fn add_allocations(&mut self, count: u64) {
-        self.num_allocs += count;
-    }
-
-    fn clear_stats(&mut self) {
-        self.num_allocs = 0;
-        self.peak_bytes_in_use = self.bytes_in_use;
-        self.largest_alloc_size = 0;
     }
 
     fn fidelity(&self) -> Fidelity {

@@ -23,7 +23,8 @@ pub const fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{PoolOptions, PoolSpace, SimulatedDeviceMemory, build};
+    use super::super::testing::take;
+    use super::super::{PoolOptions, SimulatedDeviceMemory, build};
     use super::*;
     use crate::gpu;
 
@@ -42,9 +43,7 @@ mod tests {
     /// Returns `bytes_limit` and `pool_bytes` after the first request on a GPU with so much free memory.
     fn figures(options: &PoolOptions, free_bytes: u64) -> (u64, u64) {
         let mut allocator = build(options, Box::new(SimulatedDeviceMemory::new(free_bytes)));
-        allocator
-            .allocate(4, 64, PoolSpace::Default)
-            .expect("there is room for four bytes");
+        take(&mut *allocator, 4);
         let stats = allocator.stats();
         let limit = stats.bytes_limit.expect("the pool has a limit");
         (limit, stats.pool_bytes.expect("the pool is told"))

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk_table::ChunkHandle;
 use super::free_set::Entry;
-use super::pool::UNIT;
+use super::pool::{BfcOptions, UNIT};
 use super::preallocation::preallocated_bytes;
-use super::{AllocError, DeviceMemory, Region, State, round_up};
+use super::{AllocError, AllocResult, DeviceMemory, Region, State, round_up};
 
 /// The GPU, as several pools of one device share it.
 #[derive(Clone)]
@@ -113,13 +113,9 @@ pub(super) fn smaller_request(bytes: u64, unit: u64) -> u64 {
 
 impl Regions {
     /// Prepares a pool that has nothing yet.
-    pub(super) fn new(
-        device: SharedDeviceMemory,
-        limit_bytes: u64,
-        grows: bool,
-        backpedal: Backpedal,
-    ) -> Self {
-        let first = if grows {
+    pub(super) fn new(device: SharedDeviceMemory, options: &BfcOptions) -> Self {
+        let limit_bytes = options.limit_bytes;
+        let first = if options.grows {
             limit_bytes.min(FIRST_REGION_BYTES)
         } else {
             limit_bytes
@@ -133,18 +129,14 @@ impl Regions {
             pool_bytes: 0,
             peak_pool_bytes: 0,
             next_region_bytes: round_up(first).unwrap_or(u64::MAX),
-            backpedal,
+            backpedal: options.backpedal,
         }
     }
 
     /// Asks the GPU for a region that holds at least `rounded` bytes.
     ///
     /// `Ok(None)` when the limit or the GPU does not allow it.
-    pub(super) fn grow(
-        &mut self,
-        alignment: u64,
-        rounded: u64,
-    ) -> Result<Option<Region>, AllocError> {
+    pub(super) fn grow(&mut self, alignment: u64, rounded: u64) -> AllocResult<Option<Region>> {
         // A GPU may grant more than was asked for, so a pool can exceed its limit. XLA subtracts
         // without a sign; the available bytes then seem huge.
         let available = preallocated_bytes(self.limit_bytes.wrapping_sub(self.pool_bytes));
@@ -185,7 +177,7 @@ impl Regions {
         alignment: u64,
         mut bytes: u64,
         rounded: u64,
-    ) -> Result<Option<Region>, AllocError> {
+    ) -> AllocResult<Option<Region>> {
         let mut device = self.device.lock();
         loop {
             // No GPU has more than a chunk can describe.

@@ -14,11 +14,11 @@ use super::dump::{FreeChunks, dump};
 use super::free_set::{Entry, FreeSet};
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
-use super::pool::{BfcOptions, BfcPool, round_request, round_up};
+use super::pool::{BfcOptions, BfcPool, round_request};
 use super::regions::SharedDeviceMemory;
 use super::reserved_range::ReservedRange;
 use super::spatial_policy::{PoolEnd, SpatialPolicy, SplitRule};
-use super::{AllocError, Allocator, DeviceMemory, PoolSpace, State, Stats};
+use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, State, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA GPUs.
@@ -74,12 +74,7 @@ impl Spatial {
     ///
     /// # Errors
     /// As [`Allocator::allocate`].
-    pub fn allocate_at(
-        &mut self,
-        end: PoolEnd,
-        bytes: u64,
-        alignment: u64,
-    ) -> std::result::Result<u64, AllocError> {
+    pub fn allocate_at(&mut self, end: PoolEnd, bytes: u64, alignment: u64) -> AllocResult<u64> {
         if let Some(text) = &self.fatal {
             return Err(AllocError::Fatal(text.clone()));
         }
@@ -100,7 +95,7 @@ impl Spatial {
             (ChunkTag::Upper, &self.upper),
         ] {
             let tag = if by_tag { tag } else { ChunkTag::Lower };
-            binned.extend(set.at_least(0).map(|entry| (entry.size(), tag, entry)));
+            binned.extend(set.iter().map(|entry| (entry.size(), tag, entry)));
         }
         binned.sort();
         let free = FreeChunks {
@@ -111,12 +106,7 @@ impl Spatial {
                 .collect(),
             gap: self.gap,
         };
-        dump(
-            &self.pool,
-            &free,
-            bytes,
-            round_up(bytes).unwrap_or(u64::MAX),
-        )
+        dump(&self.pool, &free, bytes)
     }
 
     fn end_of(&self, space: PoolSpace) -> PoolEnd {
@@ -127,12 +117,7 @@ impl Spatial {
         }
     }
 
-    fn find_or_grow(
-        &mut self,
-        end: PoolEnd,
-        bytes: u64,
-        alignment: u64,
-    ) -> std::result::Result<u64, AllocError> {
+    fn find_or_grow(&mut self, end: PoolEnd, bytes: u64, alignment: u64) -> AllocResult<u64> {
         if bytes == 0 {
             return Ok(0);
         }
@@ -142,27 +127,28 @@ impl Spatial {
         {
             self.take_start(alignment, start_bytes)?;
         }
-        if let Some(found) = self.take(end, rounded, alignment) {
-            return self.place(end, found, rounded, bytes, alignment);
-        }
+        let found = match self.take(end, rounded, alignment) {
+            Some(found) => found,
+            None => {
+                self.grow(end, rounded, alignment)?;
+                let found = self.take(end, rounded, alignment);
+                found.ok_or(AllocError::OutOfMemory)?
+            }
+        };
+        self.place(end, found, rounded, bytes, alignment)
+    }
+
+    /// Takes more memory from the GPU for a request that fits nowhere.
+    fn grow(&mut self, end: PoolEnd, rounded: u64, alignment: u64) -> AllocResult<()> {
         if self.pool.options.start_bytes.is_some() {
-            self.extend(end, rounded, alignment)?;
-            let found = self.take(end, rounded, alignment);
-            let found = found.ok_or(AllocError::OutOfMemory)?;
-            return self.place(end, found, rounded, bytes, alignment);
+            return self.extend(end, rounded, alignment);
         }
         if self.policy.single_region && !self.pool.regions.list.is_empty() {
             return Err(AllocError::OutOfMemory);
         }
         // A second region can only be had when the GPU refused the whole pool at first.
-        let Some(handle) = self.pool.grow(rounded, alignment, ChunkTag::Gap)? else {
-            return Err(AllocError::OutOfMemory);
-        };
-        self.coalesce(handle)?;
-        match self.take(end, rounded, alignment) {
-            Some(found) => self.place(end, found, rounded, bytes, alignment),
-            None => Err(AllocError::OutOfMemory),
-        }
+        let handle = self.pool.grow(rounded, alignment, ChunkTag::Gap)?;
+        self.coalesce(handle.ok_or(AllocError::OutOfMemory)?)
     }
 
     /// Takes the free chunk for a request: the smallest own hole that fits, else the gap.
@@ -197,7 +183,7 @@ impl Spatial {
         rounded: u64,
         bytes: u64,
         alignment: u64,
-    ) -> std::result::Result<u64, AllocError> {
+    ) -> AllocResult<u64> {
         let chosen = match end {
             PoolEnd::Lower => self.place_lower(handle, rounded, alignment)?,
             PoolEnd::Upper => self.place_upper(handle, rounded, alignment)?,
@@ -210,7 +196,7 @@ impl Spatial {
         mut handle: ChunkHandle,
         rounded: u64,
         alignment: u64,
-    ) -> std::result::Result<ChunkHandle, AllocError> {
+    ) -> AllocResult<ChunkHandle> {
         let ChunkSlot { address, tag, .. } = self.pool.chunks[handle];
         let padding = padding(address, alignment);
         if padding > 0 {
@@ -231,7 +217,7 @@ impl Spatial {
         mut handle: ChunkHandle,
         rounded: u64,
         alignment: u64,
-    ) -> std::result::Result<ChunkHandle, AllocError> {
+    ) -> AllocResult<ChunkHandle> {
         let ChunkSlot {
             address, size, tag, ..
         } = self.pool.chunks[handle];
@@ -265,7 +251,7 @@ impl Spatial {
         handle: ChunkHandle,
         rounded: u64,
         rule: SplitRule,
-    ) -> std::result::Result<(), AllocError> {
+    ) -> AllocResult<()> {
         let size = self.pool.chunks[handle].size;
         let split = match rule {
             SplitRule::Exact => size > rounded,
@@ -296,7 +282,7 @@ impl Spatial {
     }
 
     /// Enters a free chunk where its tag says.
-    fn insert(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
+    fn insert(&mut self, handle: ChunkHandle) -> AllocResult<()> {
         let entry = self.entry(handle);
         match self.pool.chunks[handle].tag {
             ChunkTag::Lower => self.lower.insert(entry),
@@ -325,7 +311,7 @@ impl Spatial {
     }
 
     /// Joins a free chunk with free neighbors and enters the result.
-    pub(super) fn coalesce(&mut self, handle: ChunkHandle) -> std::result::Result<(), AllocError> {
+    pub(super) fn coalesce(&mut self, handle: ChunkHandle) -> AllocResult<()> {
         let ChunkSlot { next, prev, .. } = self.pool.chunks[handle];
         let mut joined = handle;
         if next != ChunkHandle::NONE && !self.pool.chunks[next].in_use {
@@ -370,12 +356,7 @@ impl Allocator for Spatial {
         &mut self.pool
     }
 
-    fn allocate(
-        &mut self,
-        bytes: u64,
-        alignment: u64,
-        space: PoolSpace,
-    ) -> std::result::Result<u64, AllocError> {
+    fn allocate(&mut self, bytes: u64, alignment: u64, space: PoolSpace) -> AllocResult<u64> {
         let alignment = match space {
             PoolSpace::Default => alignment,
             PoolSpace::Collective => alignment.max(COLLECTIVE_ALIGNMENT),

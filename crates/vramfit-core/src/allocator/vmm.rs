@@ -4,7 +4,7 @@
 //! so there is no fragmentation, only rounding. A freed buffer waits for the stream before its pages
 //! return; the model takes it to wait until someone needs them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::config::{JaxVersion, PoolOptions};
 use super::device_memory::{PAGE_BYTES, whole_pages};
@@ -12,7 +12,9 @@ use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
 use super::regions::SharedDeviceMemory;
-use super::{AllocError, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, State, Stats};
+use super::{
+    AllocError, AllocResult, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, State, Stats,
+};
 use crate::error::Result;
 
 const FIDELITY: Fidelity = Fidelity::Model(
@@ -28,7 +30,6 @@ pub(super) struct Vmm {
     device: SharedDeviceMemory,
     /// Pages of live and of waiting buffers.
     mapped_bytes: u64,
-    live: BTreeMap<u64, Region>,
     /// Freed buffers whose pages have not returned, oldest first.
     waiting: VecDeque<Region>,
     allocations: LiveAllocations,
@@ -41,7 +42,6 @@ impl Vmm {
             jax_version: options.jax_version,
             device,
             mapped_bytes: 0,
-            live: BTreeMap::new(),
             waiting: VecDeque::new(),
             allocations: LiveAllocations::new(
                 format!("GPU_{}_vmm", options.ordinal),
@@ -83,29 +83,21 @@ impl Allocator for Vmm {
         &mut self.allocations
     }
 
-    fn allocate(
-        &mut self,
-        bytes: u64,
-        _alignment: u64,
-        _space: PoolSpace,
-    ) -> std::result::Result<u64, AllocError> {
+    fn allocate(&mut self, bytes: u64, _alignment: u64, _space: PoolSpace) -> AllocResult<u64> {
         if bytes == 0 {
             return Ok(0);
         }
         let pages = whole_pages(bytes).ok_or(AllocError::OutOfMemory)?;
         let same = self.waiting.iter().position(|region| region.bytes == pages);
-        let region = match same.and_then(|index| self.waiting.remove(index)) {
-            Some(region) => region,
-            None => match self.map(pages) {
-                Some(region) => region,
-                None => {
-                    self.wait_for(pages);
-                    self.map(pages).ok_or(AllocError::OutOfMemory)?
-                }
-            },
-        };
-        self.live.insert(region.address, region);
-        self.allocations.insert(region.address, bytes, pages);
+        let region = same
+            .and_then(|index| self.waiting.remove(index))
+            .or_else(|| self.map(pages))
+            .or_else(|| {
+                self.wait_for(pages);
+                self.map(pages)
+            })
+            .ok_or(AllocError::OutOfMemory)?;
+        self.allocations.insert(region.address, bytes, region.bytes);
         Ok(region.address)
     }
 
@@ -113,8 +105,8 @@ impl Allocator for Vmm {
         if address == 0 {
             return Ok(());
         }
-        self.allocations.remove(address)?;
-        self.waiting.extend(self.live.remove(&address));
+        let bytes = self.allocations.remove(address)?;
+        self.waiting.push_back(Region { address, bytes });
         Ok(())
     }
 
@@ -148,11 +140,9 @@ impl Allocator for Vmm {
 
 impl Drop for Vmm {
     fn drop(&mut self) {
-        for region in self
-            .waiting
-            .drain(..)
-            .chain(std::mem::take(&mut self.live).into_values())
-        {
+        let live = self.allocations.drain();
+        let live = live.map(|(address, bytes)| Region { address, bytes });
+        for region in self.waiting.drain(..).chain(live) {
             self.device.free(region);
         }
     }
@@ -161,6 +151,7 @@ impl Drop for Vmm {
 #[cfg(test)]
 mod tests {
     use super::super::SimulatedDeviceMemory;
+    use super::super::testing::take;
     use super::*;
 
     fn vmm(budget_pages: u64, gpu_pages: u64) -> Vmm {
@@ -179,8 +170,7 @@ mod tests {
     fn every_buffer_takes_whole_pages() {
         let mut vmm = vmm(3, 100);
         for _ in 0..3 {
-            vmm.allocate(1, 64, PoolSpace::Default)
-                .expect("within the budget");
+            take(&mut vmm, 1);
         }
         assert_eq!(
             vmm.allocate(1, 64, PoolSpace::Default),
@@ -203,8 +193,7 @@ mod tests {
     #[test]
     fn the_gpu_can_refuse_what_the_budget_allows() {
         let mut vmm = vmm(3, 1);
-        vmm.allocate(1, 64, PoolSpace::Default)
-            .expect("one page is there");
+        take(&mut vmm, 1);
         assert!(vmm.allocate(1, 64, PoolSpace::Default).is_err());
         assert_eq!(
             vmm.out_of_memory_message(1),
@@ -215,27 +204,20 @@ mod tests {
     #[test]
     fn a_waiting_buffer_of_the_same_size_is_used_again() {
         let mut vmm = vmm(4, 100);
-        let first = vmm
-            .allocate(PAGE_BYTES, 64, PoolSpace::Default)
-            .expect("within the budget");
+        let first = take(&mut vmm, PAGE_BYTES);
         vmm.free(first).expect("it was allocated");
-        assert_eq!(vmm.allocate(1, 64, PoolSpace::Default), Ok(first));
+        assert_eq!(take(&mut vmm, 1), first);
     }
 
     #[test]
     fn waiting_pages_return_when_they_are_needed() {
         let mut vmm = vmm(4, 100);
-        let pieces: Vec<u64> = (0..4)
-            .map(|_| {
-                vmm.allocate(1, 64, PoolSpace::Default)
-                    .expect("within the budget")
-            })
-            .collect();
+        let pieces = [(); 4].map(|()| take(&mut vmm, 1));
         for address in &pieces[..3] {
             vmm.free(*address).expect("it was allocated");
         }
-        vmm.allocate(3 * PAGE_BYTES, 64, PoolSpace::Default)
-            .expect("three pages were waiting");
+        // Three pages were waiting.
+        take(&mut vmm, 3 * PAGE_BYTES);
         assert!(vmm.allocate(1, 64, PoolSpace::Default).is_err());
     }
 }

@@ -224,7 +224,7 @@ impl TraceAnalyzer {
     }
 
     /// Takes in an event about a program.
-    fn on_program_event(&mut self, event: &Event) -> std::result::Result<(), ErrorText> {
+    fn on_program_event(&mut self, event: &Event) -> Result<(), ErrorText> {
         match *event {
             Event::Program {
                 program,
@@ -348,7 +348,7 @@ impl TraceAnalyzer {
         self.check_consistent(Err(what))
     }
 
-    fn check_consistent<T>(&self, result: std::result::Result<T, ErrorText>) -> Result<T> {
+    fn check_consistent<T>(&self, result: Result<T, ErrorText>) -> Result<T> {
         result.map_err(|what| corrupt_trace(self.replay.events(), what))
     }
 }
