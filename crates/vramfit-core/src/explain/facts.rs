@@ -1,10 +1,9 @@
 //! What every cause is judged by: the events of a log, the request that failed first, its figures.
 
-use super::cause::{Cause, CauseId, Confidence, Evidence};
-use super::causes::not_memory;
+use super::cause::{Cause, CauseId, Evidence};
+use super::causes::{Judgement, not_memory};
 use super::figures::Figures;
 use super::log::{Event, Log};
-use super::message::Message;
 use super::request::Request;
 
 /// Lines that a cause shows.
@@ -100,10 +99,9 @@ impl<'a> Facts<'a> {
         quotes
     }
 
-    /// Quotes the first message that a function picks.
-    pub(super) fn quote_first(&self, is: impl Fn(&Message) -> bool) -> Vec<Evidence> {
-        let first = self.log.events.iter().find(|event| is(&event.message));
-        first.map(|event| self.quote(event)).into_iter().collect()
+    /// Quotes an event, and that of the request that failed first.
+    pub(super) fn quote_with_request(&self, event: &Event) -> Vec<Evidence> {
+        self.quote_all([Some(event), self.request_event()].into_iter().flatten())
     }
 
     fn source(&self, index: usize) -> Option<String> {
@@ -115,18 +113,12 @@ impl<'a> Facts<'a> {
     }
 
     /// Makes a cause with the usual words for it.
-    pub(super) fn cause(
-        &self,
-        id: CauseId,
-        confidence: Confidence,
-        summary: impl Into<String>,
-        evidence: Vec<Evidence>,
-    ) -> Cause {
+    pub(super) fn cause(&self, id: CauseId, judgement: Judgement) -> Cause {
         Cause {
             id,
-            confidence,
-            summary: summary.into(),
-            evidence,
+            confidence: judgement.confidence,
+            summary: judgement.summary,
+            evidence: judgement.evidence,
             falsified_by: id.falsified_by().to_owned(),
             next_command: self.next_command(id),
         }

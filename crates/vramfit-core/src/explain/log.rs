@@ -314,6 +314,16 @@ impl Log {
             .find_map(|event| Some((event, of(&event.message)?)))
     }
 
+    /// Returns the first event of some kind.
+    pub(super) fn first(&self, is: impl Fn(&Message) -> bool) -> Option<&Event> {
+        self.events.iter().find(|event| is(&event.message))
+    }
+
+    /// Says whether it has an event of some kind.
+    pub(super) fn has(&self, is: impl Fn(&Message) -> bool) -> bool {
+        self.first(is).is_some()
+    }
+
     /// Returns all events of some kind.
     pub(super) fn all<'a>(
         &'a self,

@@ -223,16 +223,15 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
 }
 
 fn notes(log: &Log) -> Vec<String> {
-    let has = |is: fn(&Message) -> bool| log.events.iter().any(|event| is(&event.message));
     let mut notes = Vec::new();
-    if has(|message| matches!(message, Message::AllocatorHint)) {
+    if log.has(|message| *message == Message::AllocatorHint) {
         notes.push(
             "the advice in the log, `TF_GPU_ALLOCATOR=cuda_malloc_async`, has no effect: no release of JAX's \
              CUDA plugin reads it; the setting is `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async`"
                 .to_owned(),
         );
     }
-    if has(|message| matches!(message, Message::PeerFailure)) && log.has_memory_failure() {
+    if log.has(|message| *message == Message::PeerFailure) && log.has_memory_failure() {
         notes.push(
             "errors about other processes that are gone or do not answer follow from the failure above"
                 .to_owned(),

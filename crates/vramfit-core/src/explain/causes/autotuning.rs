@@ -1,26 +1,22 @@
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use super::Judgement;
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
 use crate::explain::message::Message;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
-    let tried = || {
-        facts
-            .log
-            .all(|message| matches!(message, Message::Autotuning { .. }))
-    };
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
+    let is_autotuning = |message: &Message| matches!(message, Message::Autotuning { .. });
+    let tried = || facts.log.all(is_autotuning);
     let first = tried().next()?;
     // A candidate that is left out is no failure, where the program goes on.
     if facts.requests.is_empty() && facts.goes_on_after(tried().last()?) {
         return None;
     }
     let is_memory = |event: &&Event| {
-        matches!(
-            event.message,
-            Message::Autotuning {
-                out_of_memory: true
+        event.message
+            == Message::Autotuning {
+                out_of_memory: true,
             }
-        )
     };
     let for_memory = tried().filter(is_memory).count();
     let other = tried().count() - for_memory;
@@ -45,8 +41,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
         }
     };
     let memory_first = tried().filter(is_memory).chain(tried());
-    Some(facts.cause(
-        CauseId::Autotuning,
+    Some(Judgement::new(
         confidence,
         summary,
         facts.quote_all(memory_first),

@@ -1,9 +1,10 @@
+use super::Judgement;
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     by_dump(facts)
         .or_else(|| by_statistics(facts))
         .or_else(|| by_map(facts))
@@ -12,7 +13,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
 }
 
 /// The dump shows that free memory suffices, and that no free block does.
-fn by_dump(facts: &Facts<'_>) -> Option<Cause> {
+fn by_dump(facts: &Facts<'_>) -> Option<Judgement> {
     let dump = facts.log.dump()?;
     let rounded = facts.rounded_bytes()?;
     let free = dump.free_bytes()?;
@@ -43,21 +44,17 @@ fn by_dump(facts: &Facts<'_>) -> Option<Cause> {
         Bytes(free),
         Bytes(rounded),
     );
-    Some(facts.cause(
-        CauseId::Fragmentation,
-        confidence,
-        summary,
-        facts.quote_request(),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_request()))
+}
+
+fn is_free_memory_dumped(facts: &Facts<'_>) -> bool {
+    let dump = facts.log.dump();
+    dump.is_some_and(|dump| dump.free_bytes().is_some())
 }
 
 /// `memory_stats()`, as the program printed it, leaves room for the request.
-fn by_statistics(facts: &Facts<'_>) -> Option<Cause> {
-    if facts
-        .log
-        .dump()
-        .is_some_and(|dump| dump.free_bytes().is_some())
-    {
+fn by_statistics(facts: &Facts<'_>) -> Option<Judgement> {
+    if is_free_memory_dumped(facts) {
         return None;
     }
     let figures = &facts.figures;
@@ -80,22 +77,13 @@ fn by_statistics(facts: &Facts<'_>) -> Option<Cause> {
         .request_event()
         .into_iter()
         .chain(facts.log.all(stats));
-    Some(facts.cause(
-        CauseId::Fragmentation,
-        Confidence::Likely,
-        summary,
-        facts.quote_all(lines),
-    ))
+    Some(Judgement::likely(summary, facts.quote_all(lines)))
 }
 
 /// The map of 100 characters shows many free cells in short runs. Its cells hide small gaps, so what it
 /// shows as free is certainly free.
-fn by_map(facts: &Facts<'_>) -> Option<Cause> {
-    if facts
-        .log
-        .dump()
-        .is_some_and(|dump| dump.free_bytes().is_some())
-    {
+fn by_map(facts: &Facts<'_>) -> Option<Judgement> {
+    if is_free_memory_dumped(facts) {
         return None;
     }
     let map = facts.log.map()?;
@@ -106,11 +94,10 @@ fn by_map(facts: &Facts<'_>) -> Option<Cause> {
         .map(str::len)
         .max()
         .unwrap_or(0) as u64;
-    let pool = facts
-        .figures
-        .pool_bytes
-        .or(facts.figures.limit_bytes)
-        .or_else(|| estimated_pool(facts));
+    let figures = &facts.figures;
+    let default_pool = || Some(figures.gpu_total_bytes? / 4 * 3);
+    let pool = figures.pool_bytes.or(figures.limit_bytes);
+    let pool = pool.or_else(default_pool);
     let (confidence, comparison) = match pool {
         Some(pool) => {
             let cell = pool / 100;
@@ -131,22 +118,11 @@ fn by_map(facts: &Facts<'_>) -> Option<Cause> {
     let summary = format!(
         "the map of the pool shows {free} % free{comparison}, in pieces of at most {longest} %"
     );
-    Some(facts.cause(
-        CauseId::Fragmentation,
-        confidence,
-        summary,
-        facts.quote_request(),
-    ))
-}
-
-/// The pool that a GPU of this size has by default.
-fn estimated_pool(facts: &Facts<'_>) -> Option<u64> {
-    let total = facts.figures.gpu_total_bytes?;
-    Some(total / 4 * 3)
+    Some(Judgement::new(confidence, summary, facts.quote_request()))
 }
 
 /// A dry run has measured it.
-fn by_dryrun(facts: &Facts<'_>) -> Option<Cause> {
+fn by_dryrun(facts: &Facts<'_>) -> Option<Judgement> {
     let is = |message: &Message| {
         matches!(
             message,
@@ -156,34 +132,23 @@ fn by_dryrun(facts: &Facts<'_>) -> Option<Cause> {
             }
         )
     };
-    let evidence = facts.quote_first(is);
-    (!evidence.is_empty()).then(|| {
-        facts.cause(
-            CauseId::Fragmentation,
-            Confidence::Likely,
-            "a dry run has measured that free memory suffices, and that no free block does",
-            evidence,
-        )
-    })
+    Some(Judgement::likely(
+        "a dry run has measured that free memory suffices, and that no free block does",
+        vec![facts.quote(facts.log.first(is)?)],
+    ))
 }
 
 /// The reporter says so.
-fn by_report(facts: &Facts<'_>) -> Option<Cause> {
+fn by_report(facts: &Facts<'_>) -> Option<Judgement> {
     let named = |message: &Message| matches!(message, Message::FragmentationNamed);
-    let said = facts.log.all(named).next()?;
+    let said = facts.log.first(named)?;
     facts.request()?;
     // What the dump shows of the pool is better than what somebody says of it.
-    if facts
-        .log
-        .dump()
-        .is_some_and(|dump| dump.free_bytes().is_some())
-    {
+    if is_free_memory_dumped(facts) {
         return None;
     }
     let lines = [facts.request_event(), Some(said)].into_iter().flatten();
-    Some(facts.cause(
-        CauseId::Fragmentation,
-        Confidence::Possible,
+    Some(Judgement::possible(
         "the report calls it fragmentation; no figure of the pool in the log confirms or denies it",
         facts.quote_all(lines),
     ))

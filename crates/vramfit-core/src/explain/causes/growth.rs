@@ -1,7 +1,8 @@
+use super::Judgement;
 use std::collections::BTreeMap;
 
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::{Message, StatName};
 
@@ -14,7 +15,7 @@ const MANY_STEPS: u64 = 100;
 /// Blocks of one size that are no layers of a model.
 const MIN_EQUAL_CHUNKS: u64 = 400;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     facts.request()?;
     leak(facts)
         .or_else(|| rising_statistics(facts))
@@ -22,7 +23,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
 }
 
 /// A recorded run shows what stays allocated after each step.
-fn leak(facts: &Facts<'_>) -> Option<Cause> {
+fn leak(facts: &Facts<'_>) -> Option<Judgement> {
     let (event, (bytes, site)) = facts.log.find(|message| match message {
         Message::Leak {
             bytes_per_step,
@@ -34,17 +35,11 @@ fn leak(facts: &Facts<'_>) -> Option<Cause> {
         "{} more stay allocated after each step, made at {site}",
         Bytes(bytes)
     );
-    let lines = std::iter::once(event).chain(facts.request_event());
-    Some(facts.cause(
-        CauseId::Growth,
-        Confidence::Likely,
-        summary,
-        facts.quote_all(lines),
-    ))
+    Some(Judgement::likely(summary, facts.quote_with_request(event)))
 }
 
 /// The program printed how much is in use, and that rose.
-fn rising_statistics(facts: &Facts<'_>) -> Option<Cause> {
+fn rising_statistics(facts: &Facts<'_>) -> Option<Judgement> {
     let series = facts.log.stat(StatName::BytesInUse)?;
     let rises = series.count >= MIN_VALUES
         && series.falls * 4 <= series.rises
@@ -58,18 +53,11 @@ fn rising_statistics(facts: &Facts<'_>) -> Option<Cause> {
     );
     let stats = |message: &Message| matches!(message, Message::MemoryStat { .. });
     let lines = facts.log.all(stats).take(2).chain(facts.request_event());
-    rises.then(|| {
-        facts.cause(
-            CauseId::Growth,
-            Confidence::Likely,
-            summary,
-            facts.quote_all(lines),
-        )
-    })
+    rises.then(|| Judgement::likely(summary, facts.quote_all(lines)))
 }
 
 /// The program had run many steps, so it did not fail for what one step needs.
-fn after_many_steps(facts: &Facts<'_>) -> Option<Cause> {
+fn after_many_steps(facts: &Facts<'_>) -> Option<Judgement> {
     let event = facts.request_event()?;
     let steps = facts.steps_before_failure();
     let equal = equal_chunks(facts);
@@ -83,26 +71,18 @@ fn after_many_steps(facts: &Facts<'_>) -> Option<Cause> {
     } else {
         Confidence::Possible
     };
-    let when = match steps {
-        0 => String::new(),
-        _ => format!(
+    let when = (steps > 0).then(|| {
+        format!(
             "the request failed after some {steps} steps: a step of fixed shapes reaches its peak the first \
              time, so something was added since"
-        ),
-    };
+        )
+    });
     let what = equal
         .map(|(count, bytes)| format!("{count} of the blocks in use have {} each", Bytes(bytes)));
-    let summary: Vec<String> = [Some(when), what]
-        .into_iter()
-        .flatten()
-        .filter(|it| !it.is_empty())
-        .collect();
-    let first = facts.log.steps.first.clone();
-    let evidence = first
-        .into_iter()
-        .chain(facts.quote_request().into_iter().take(1));
-    Some(facts.cause(
-        CauseId::Growth,
+    let summary: Vec<String> = when.into_iter().chain(what).collect();
+    let first = facts.log.steps.first.iter().cloned();
+    let evidence = first.chain(facts.quote_request().into_iter().take(1));
+    Some(Judgement::new(
         confidence,
         summary.join("; "),
         evidence.collect(),

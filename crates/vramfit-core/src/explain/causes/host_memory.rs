@@ -1,40 +1,23 @@
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use super::Judgement;
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::{HostFailure, Message};
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
-    let is_host = |message: &Message| {
-        matches!(
-            message,
-            Message::Host { .. }
-                | Message::DriverRefusal {
-                    pinned_host: true,
-                    ..
-                }
-        )
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
+    let is_host = |message: &Message| match message {
+        Message::Host { .. } => true,
+        Message::DriverRefusal { pinned_host, .. } => *pinned_host,
+        _ => false,
     };
-    let first = facts
-        .log
-        .events
-        .iter()
-        .find(|event| is_host(&event.message))?;
-    let refused = |message: &Message| {
-        matches!(
-            message,
-            Message::Host {
-                how: HostFailure::PinnedRefused,
-                ..
-            }
-        )
-    };
-    // XLA copies without pinned memory then.
-    if refused(&first.message) && facts.goes_on_after(first) {
-        return None;
-    }
+    let first = facts.log.first(is_host)?;
     let how = match first.message {
         Message::Host { how, .. } => how,
         _ => HostFailure::PinnedPool,
     };
+    // XLA copies without pinned memory then.
+    if how == HostFailure::PinnedRefused && facts.goes_on_after(first) {
+        return None;
+    }
     let summary = match how {
         HostFailure::Python => "an allocation of host memory failed in Python or NumPy",
         HostFailure::Cpp => "a C++ library could not allocate host memory",
@@ -67,15 +50,9 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
         | HostFailure::Killed
         | HostFailure::PinnedPool => Confidence::Sure,
     };
-    let all = facts
-        .log
-        .events
-        .iter()
-        .filter(|event| is_host(&event.message));
-    Some(facts.cause(
-        CauseId::HostMemory,
+    Some(Judgement::new(
         confidence,
         summary,
-        facts.quote_all(all),
+        facts.quote_all(facts.log.all(is_host)),
     ))
 }

@@ -1,16 +1,17 @@
+use super::Judgement;
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     refused_growth(facts)
         .or_else(|| refused_region(facts))
         .or_else(|| async_below_total(facts))
 }
 
 /// The pool may grow by enough, and yet the request failed: the driver had less.
-fn refused_growth(facts: &Facts<'_>) -> Option<Cause> {
+fn refused_growth(facts: &Facts<'_>) -> Option<Judgement> {
     let dump = facts.log.dump()?;
     let rounded = facts.rounded_bytes()?;
     let left = dump.unallocated_bytes()?;
@@ -24,18 +25,13 @@ fn refused_growth(facts: &Facts<'_>) -> Option<Cause> {
         Bytes(left),
         Bytes(rounded),
     );
-    Some(facts.cause(
-        CauseId::MemoryTakenLater,
-        Confidence::Sure,
-        summary,
-        facts.quote_request(),
-    ))
+    Some(Judgement::sure(summary, facts.quote_request()))
 }
 
 /// The driver refused a region to a pool that was there before.
-fn refused_region(facts: &Facts<'_>) -> Option<Cause> {
+fn refused_region(facts: &Facts<'_>) -> Option<Judgement> {
     let (event, size) = facts.log.driver_refusals().next()?;
-    let grows = facts.log.events.iter().any(|event| match &event.message {
+    let grows = facts.log.has(|message| match message {
         Message::PoolPlanned { preallocated, .. } => !preallocated,
         Message::Setting { name, value } => {
             *name == "XLA_PYTHON_CLIENT_PREALLOCATE" && matches!(value.as_str(), "false" | "0")
@@ -57,16 +53,14 @@ fn refused_region(facts: &Facts<'_>) -> Option<Cause> {
          had started, or the GPU is full",
         Bytes(size.bytes)
     );
-    let evidence = facts.quote_all([Some(event), facts.request_event()].into_iter().flatten());
-    Some(facts.cause(CauseId::MemoryTakenLater, confidence, summary, evidence))
+    let evidence = facts.quote_with_request(event);
+    Some(Judgement::new(confidence, summary, evidence))
 }
 
 /// CUDA's own pool failed, and the driver's figures show that others hold what is missing.
-fn async_below_total(facts: &Facts<'_>) -> Option<Cause> {
-    let is_async = facts
-        .log
-        .all(|message| matches!(message, Message::AsyncRefusal { .. }))
-        .next()?;
+fn async_below_total(facts: &Facts<'_>) -> Option<Judgement> {
+    let is_async = |message: &Message| matches!(message, Message::AsyncRefusal { .. });
+    let refusal = facts.log.first(is_async)?;
     let total = facts.figures.gpu_total_bytes?;
     let free = facts.figures.gpu_free_bytes?;
     let in_use = facts.log.pool_stats()?.in_use?.bytes;
@@ -83,11 +77,6 @@ fn async_below_total(facts: &Facts<'_>) -> Option<Cause> {
             Bytes(others),
             Bytes(in_use)
         );
-        facts.cause(
-            CauseId::MemoryTakenLater,
-            Confidence::Likely,
-            summary,
-            vec![facts.quote(is_async)],
-        )
+        Judgement::likely(summary, vec![facts.quote(refusal)])
     })
 }

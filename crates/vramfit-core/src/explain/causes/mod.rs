@@ -20,29 +20,61 @@ mod wrong_setting;
 
 use std::cmp::Reverse;
 
-use super::cause::{Cause, CauseId};
+use super::cause::{Cause, CauseId, Confidence, Evidence};
 use super::facts::Facts;
 use super::message::{DriverCall, Message, Reason};
 
+/// How certain a cause is, and why.
+pub(super) struct Judgement {
+    pub(super) confidence: Confidence,
+    pub(super) summary: String,
+    pub(super) evidence: Vec<Evidence>,
+}
+
+impl Judgement {
+    fn new(confidence: Confidence, summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Judgement {
+            confidence,
+            summary: summary.into(),
+            evidence,
+        }
+    }
+
+    fn sure(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Judgement::new(Confidence::Sure, summary, evidence)
+    }
+
+    fn likely(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Judgement::new(Confidence::Likely, summary, evidence)
+    }
+
+    fn possible(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Judgement::new(Confidence::Possible, summary, evidence)
+    }
+}
+
 /// Finds the causes, the likeliest first; of equally likely ones the most specific.
 pub(super) fn find(facts: &Facts<'_>) -> Vec<Cause> {
-    let specific = [
-        tpu::find,
-        request_larger_than_gpu::find,
-        address_space::find,
-        host_memory::find,
-        wrong_setting::find,
-        pool_not_obtained::find,
-        memory_taken_later::find,
-        fragmentation::find,
-        outside_pool::find,
-        autotuning::find,
-        recompilation::find,
-        growth::find,
-    ];
-    let mut causes: Vec<Cause> = specific.iter().filter_map(|find| find(facts)).collect();
-    causes.extend(pool_too_small::find(facts, &causes));
-    causes.extend(not_memory::find(facts, &causes));
+    let mut causes = Vec::new();
+    for id in CauseId::ALL {
+        let judgement = match id {
+            CauseId::Tpu => tpu::find(facts),
+            CauseId::RequestLargerThanGpu => request_larger_than_gpu::find(facts),
+            CauseId::AddressSpace => address_space::find(facts),
+            CauseId::HostMemory => host_memory::find(facts),
+            CauseId::WrongSetting => wrong_setting::find(facts),
+            CauseId::PoolNotObtained => pool_not_obtained::find(facts),
+            CauseId::MemoryTakenLater => memory_taken_later::find(facts),
+            CauseId::Fragmentation => fragmentation::find(facts),
+            CauseId::OutsidePool => outside_pool::find(facts),
+            CauseId::Autotuning => autotuning::find(facts),
+            CauseId::Recompilation => recompilation::find(facts),
+            CauseId::Growth => growth::find(facts),
+            CauseId::PoolTooSmall => pool_too_small::find(facts, &causes),
+            CauseId::NotMemory => not_memory::find(facts, &causes),
+        };
+        causes.extend(judgement.map(|judgement| facts.cause(id, judgement)));
+    }
     causes.sort_by_key(|cause| (Reverse(cause.confidence), cause.id));
     causes
 }

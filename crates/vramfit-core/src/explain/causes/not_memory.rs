@@ -1,5 +1,5 @@
-use super::is_gpu_memory_failure;
 use super::outside_pool::{PLENTY_BYTES, fails_otherwise, free_at_failure};
+use super::{Judgement, is_gpu_memory_failure};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
@@ -11,17 +11,13 @@ const MOSTLY_FREE: f64 = 0.5;
 const MOSTLY_FREE_BYTES: u64 = 2 << 30;
 
 /// `others` are the causes that were found.
-pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
-    let failed = facts
-        .log
-        .events
-        .iter()
-        .any(|event| is_gpu_memory_failure(&event.message));
+pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
+    let failed = facts.log.has(is_gpu_memory_failure);
     let elsewhere = others
         .iter()
         .any(|cause| !matches!(cause.id, CauseId::OutsidePool | CauseId::WrongSetting));
     let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
-    let only_dumped = facts.log.all(is_dump).next().is_some();
+    let only_dumped = facts.log.has(is_dump);
     if failed || elsewhere || (!facts.log.buffers.is_empty() && !only_dumped) {
         return None;
     }
@@ -30,24 +26,21 @@ pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         .or_else(|| only_warnings(facts))
 }
 
+fn is_library(message: &Message) -> bool {
+    matches!(message, Message::Library { .. })
+}
+
 /// A library failed beside plenty of free memory.
-fn free_memory(facts: &Facts<'_>) -> Option<Cause> {
-    let library = facts
-        .log
-        .all(|message| matches!(message, Message::Library { .. }))
-        .next()?;
+fn free_memory(facts: &Facts<'_>) -> Option<Judgement> {
+    let library = facts.log.first(is_library)?;
     if fails_otherwise(facts, library) {
-        return Some(facts.cause(
-            CauseId::NotMemory,
-            Confidence::Likely,
+        return Some(Judgement::likely(
             "the library names another reason than memory",
             vec![facts.quote(library)],
         ));
     }
     let Some(free) = free_at_failure(facts) else {
-        return Some(facts.cause(
-            CauseId::NotMemory,
-            Confidence::Possible,
+        return Some(Judgement::possible(
             "the library may also be missing, of another version, or not match the driver",
             vec![facts.quote(library)],
         ));
@@ -68,16 +61,11 @@ fn free_memory(facts: &Facts<'_>) -> Option<Cause> {
     );
     let memory = |message: &Message| matches!(message, Message::GpuMemory { .. });
     let lines = std::iter::once(library).chain(facts.log.all(memory));
-    Some(facts.cause(
-        CauseId::NotMemory,
-        confidence,
-        summary,
-        facts.quote_all(lines),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_all(lines)))
 }
 
 /// The program failed with an error that is not about memory.
-fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let event = decisive_error(facts)?;
     let (confidence, summary) = match &event.message {
         Message::DonationError => (
@@ -126,8 +114,7 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
     } else {
         confidence
     };
-    Some(facts.cause(
-        CauseId::NotMemory,
+    Some(Judgement::new(
         confidence,
         summary,
         vec![facts.quote(event)],
@@ -149,7 +136,7 @@ fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
     let traceback = |message: &Message| matches!(message, Message::Traceback);
     NAMING
         .into_iter()
-        .find_map(|is| facts.log.all(is).next())
+        .find_map(|is| facts.log.first(is))
         .or_else(|| facts.log.all(named).last())
         .or_else(|| facts.log.all(traceback).last())
 }
@@ -173,13 +160,11 @@ pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
     match decisive_error(facts).map(|event| &event.message) {
         Some(Message::DonationError | Message::SharedMemory) => false,
         // The last exception decides: what a program has caught before is no longer of interest.
-        Some(Message::Exception { subject, .. }) if *subject == Subject::Program => facts
-            .log
-            .all(|message| matches!(message, Message::Library { .. }))
-            .next()
-            .is_some(),
+        Some(Message::Exception { subject, .. }) if *subject == Subject::Program => {
+            facts.log.has(is_library)
+        }
         Some(message) if is(message) || matches!(message, Message::Abort) => true,
-        _ => facts.log.all(is).next().is_some(),
+        _ => facts.log.has(is),
     }
 }
 
@@ -189,7 +174,7 @@ pub(in crate::explain) fn is_about_peer(facts: &Facts<'_>) -> bool {
 }
 
 /// Warnings about memory, and no failure.
-fn only_warnings(facts: &Facts<'_>) -> Option<Cause> {
+fn only_warnings(facts: &Facts<'_>) -> Option<Judgement> {
     let is_warning = |message: &Message| {
         matches!(
             message,
@@ -204,17 +189,14 @@ fn only_warnings(facts: &Facts<'_>) -> Option<Cause> {
     };
     let warnings: Vec<_> = facts.log.all(is_warning).collect();
     let fits = |message: &Message| matches!(message, Message::Dryrun { fits: true, .. });
-    let fitted = facts.log.all(fits).next();
-    let dumped = |message: &Message| matches!(message, Message::DumpedProgram { .. });
-    let dumped = facts
-        .log
-        .all(dumped)
-        .next()
-        .filter(|_| facts.figures.gpu_total_bytes.is_some());
+    let fitted = facts.log.first(fits);
+    let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
+    let dumped = facts.log.first(is_dump);
+    let dumped = dumped.filter(|_| facts.figures.gpu_total_bytes.is_some());
     if let Some(event) = dumped {
         let summary = "each of the dumped programs fits into the GPU's pool by itself";
         let lines = vec![facts.quote(event)];
-        return Some(facts.cause(CauseId::NotMemory, Confidence::Likely, summary, lines));
+        return Some(Judgement::likely(summary, lines));
     }
     if warnings.is_empty() && fitted.is_none() {
         return None;
@@ -222,15 +204,10 @@ fn only_warnings(facts: &Facts<'_>) -> Option<Cause> {
     if let (Some(fitted), true) = (fitted, warnings.is_empty()) {
         let summary = "every request of the run was met";
         let lines = vec![facts.quote(fitted)];
-        return Some(facts.cause(CauseId::NotMemory, Confidence::Likely, summary, lines));
+        return Some(Judgement::likely(summary, lines));
     }
     let summary =
         "the log has warnings about memory, which runs that succeed print, too; no request failed";
     let lines = warnings.into_iter().chain(fitted);
-    Some(facts.cause(
-        CauseId::NotMemory,
-        Confidence::Likely,
-        summary,
-        facts.quote_all(lines),
-    ))
+    Some(Judgement::likely(summary, facts.quote_all(lines)))
 }

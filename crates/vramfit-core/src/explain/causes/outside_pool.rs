@@ -1,14 +1,14 @@
-use super::is_driver_call;
+use super::{Judgement, is_driver_call};
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
-use crate::explain::message::{DriverCall, Library, Message, Reason};
+use crate::explain::message::{DriverCall, Message, Reason};
 
 /// A library that does not start with this much free has another reason.
 pub(super) const PLENTY_BYTES: u64 = 512 << 20;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let event = first_failure(facts)?;
     let (what, names_memory) = match &event.message {
         Message::Library { library, reason } => (library.label(), *reason == Reason::Memory),
@@ -44,16 +44,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
     };
     let summary =
         format!("{subject}{left}: the pool leaves too little of the GPU to what is outside of it");
-    let lines = facts
-        .log
-        .events
-        .iter()
-        .filter(|event| is_outside(&event.message));
-    Some(facts.cause(
-        CauseId::OutsidePool,
+    Some(Judgement::new(
         confidence,
         summary,
-        facts.quote_all(lines),
+        facts.quote_all(facts.log.all(is_outside)),
     ))
 }
 
@@ -93,26 +87,21 @@ pub(super) fn fails_otherwise(facts: &Facts<'_>, event: &Event) -> bool {
     let Message::Library { library, .. } = event.message else {
         return false;
     };
-    let names = |of: Library, reason: Reason| {
-        let is = move |message: &Message| {
-            *message
-                == Message::Library {
-                    library: of,
-                    reason,
-                }
-        };
-        facts.log.all(is).next().is_some()
+    let names = |reason: Reason| {
+        let named = Message::Library { library, reason };
+        facts.log.has(|message| *message == named)
     };
-    names(library, Reason::Other) && !names(library, Reason::Memory)
+    names(Reason::Other) && !names(Reason::Memory)
 }
 
 /// Returns the GPU's free memory when a library failed, where the log tells.
 pub(super) fn free_at_failure(facts: &Facts<'_>) -> Option<u64> {
     let told = facts
         .log
-        .messages()
-        .filter_map(|(_, message)| match message {
-            Message::GpuMemory { free, .. } => Some(*free),
+        .events
+        .iter()
+        .filter_map(|event| match event.message {
+            Message::GpuMemory { free, .. } => Some(free),
             _ => None,
         });
     // What was free after the program had ended says nothing.

@@ -1,6 +1,6 @@
-use super::is_driver_call;
+use super::{Judgement, is_driver_call};
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
 use crate::explain::message::{DriverCall, Message};
@@ -12,7 +12,7 @@ const MIN_POOL_BYTES: u64 = 1 << 30;
 const BACKPEDAL_FACTOR: f64 = 0.9;
 const BACKPEDAL_TOLERANCE: f64 = 0.01;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     short_pool(facts)
         .or_else(|| refused_pool(facts))
         .or_else(|| refused_context(facts))
@@ -21,7 +21,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
 }
 
 /// The dump shows a pool that should have its whole limit and has less.
-fn short_pool(facts: &Facts<'_>) -> Option<Cause> {
+fn short_pool(facts: &Facts<'_>) -> Option<Judgement> {
     let dump = facts.log.dump()?;
     let (limit, pool) = (dump.limit()?, dump.pool_bytes()?);
     let in_use = dump.in_use_bytes()?;
@@ -51,17 +51,12 @@ fn short_pool(facts: &Facts<'_>) -> Option<Cause> {
         Bytes(limit.bytes),
         Bytes(missing),
     );
-    Some(facts.cause(
-        CauseId::PoolNotObtained,
-        confidence,
-        summary,
-        facts.quote_request(),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_request()))
 }
 
 /// The driver refused the pool itself: one size after the other, each nine tenths of the one before, or one
 /// size far above what was requested later.
-fn refused_pool(facts: &Facts<'_>) -> Option<Cause> {
+fn refused_pool(facts: &Facts<'_>) -> Option<Judgement> {
     let refusals: Vec<(&Event, Size)> = facts.log.driver_refusals().collect();
     let &(first, size) = refusals.first()?;
     if size.bytes < MIN_POOL_BYTES {
@@ -91,16 +86,11 @@ fn refused_pool(facts: &Facts<'_>) -> Option<Cause> {
     if !earlier || !at_start || !(is_planned || is_limit || is_series || is_larger) {
         return None;
     }
-    let grows = facts.log.events.iter().any(|event| {
-        matches!(
-            event.message,
-            Message::PoolPlanned {
-                preallocated: false,
-                ..
-            }
-        )
-    });
-    if grows {
+    let grows = |message: &Message| match message {
+        Message::PoolPlanned { preallocated, .. } => !preallocated,
+        _ => false,
+    };
+    if facts.log.has(grows) {
         return None;
     }
     let confidence = match is_planned || is_limit {
@@ -112,31 +102,23 @@ fn refused_pool(facts: &Facts<'_>) -> Option<Cause> {
          with a smaller pool and still shows the full limit",
         Bytes(size.bytes)
     );
-    let evidence = facts.quote_all(refusals.iter().map(|(event, _)| *event));
-    let evidence: Vec<Evidence> = evidence
-        .into_iter()
-        .chain(facts.quote_request().into_iter().take(1))
-        .collect();
-    Some(facts.cause(CauseId::PoolNotObtained, confidence, summary, evidence))
+    let mut evidence = facts.quote_all(refusals.iter().map(|(event, _)| *event));
+    evidence.extend(facts.quote_request().into_iter().take(1));
+    Some(Judgement::new(confidence, summary, evidence))
 }
 
 /// The process could not even create its context.
-fn refused_context(facts: &Facts<'_>) -> Option<Cause> {
+fn refused_context(facts: &Facts<'_>) -> Option<Judgement> {
     let is = |message: &Message| is_driver_call(message, &[DriverCall::Context]);
-    let evidence = facts.quote_first(is);
-    (!evidence.is_empty()).then(|| {
-        facts.cause(
-            CauseId::PoolNotObtained,
-            Confidence::Likely,
-            "the driver had no memory for the CUDA context of the process, so other processes use nearly \
-             all of the GPU",
-            evidence,
-        )
-    })
+    Some(Judgement::likely(
+        "the driver had no memory for the CUDA context of the process, so other processes use nearly all of \
+         the GPU",
+        vec![facts.quote(facts.log.first(is)?)],
+    ))
 }
 
 /// A request that is small for any GPU fails in a pool of which nothing is known.
-fn small_request(facts: &Facts<'_>) -> Option<Cause> {
+fn small_request(facts: &Facts<'_>) -> Option<Judgement> {
     const MAX_SMALL_BYTES: u64 = 64 << 20;
     let request = facts.request()?;
     let unknown = facts.figures.pool_bytes.is_none() && facts.log.map().is_none();
@@ -146,17 +128,14 @@ fn small_request(facts: &Facts<'_>) -> Option<Cause> {
              GPU's memory",
             Bytes(request.size.bytes)
         );
-        facts.cause(
-            CauseId::PoolNotObtained,
-            Confidence::Possible,
-            summary,
+        Judgement::possible(summary,
             facts.quote_request(),
         )
     })
 }
 
 /// Only the driver's refusal is in the log.
-fn lone_refusal(facts: &Facts<'_>) -> Option<Cause> {
+fn lone_refusal(facts: &Facts<'_>) -> Option<Judgement> {
     let (event, size) = facts.log.driver_refusals().next()?;
     let is_alone = facts.requests.is_empty() && facts.log.dump().is_none();
     (is_alone && event.steps_before == 0).then(|| {
@@ -166,10 +145,7 @@ fn lone_refusal(facts: &Facts<'_>) -> Option<Cause> {
             Bytes(size.bytes)
         );
         let evidence = vec![facts.quote(event)];
-        facts.cause(
-            CauseId::PoolNotObtained,
-            Confidence::Possible,
-            summary,
+        Judgement::possible(summary,
             evidence,
         )
     })

@@ -1,6 +1,6 @@
-use super::has;
+use super::{Judgement, has};
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence, Evidence};
+use crate::explain::cause::{Cause, CauseId, Confidence};
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 use crate::explain::request::{Request, RequestKind};
@@ -9,7 +9,7 @@ use crate::explain::request::{Request, RequestKind};
 const SLOP_PERCENT: i64 = 95;
 
 /// `others` are the causes that were found.
-pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     by_dump(facts, others)
         .or_else(|| arguments_exceed_limit(facts))
         .or_else(|| beyond_the_budget(facts))
@@ -22,7 +22,7 @@ pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
 }
 
 /// The dump shows that free memory, and what the pool may still take, do not suffice.
-fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let dump = facts.log.dump()?;
     let rounded = facts.rounded_bytes()?;
     let limit = dump.limit()?;
@@ -57,16 +57,11 @@ fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         Bytes(limit.bytes),
         Bytes(in_use),
     );
-    Some(facts.cause(
-        CauseId::PoolTooSmall,
-        confidence,
-        summary,
-        facts.quote_request(),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_request()))
 }
 
 /// The compiler says that arguments and outputs alone exceed what the pool may have.
-fn arguments_exceed_limit(facts: &Facts<'_>) -> Option<Cause> {
+fn arguments_exceed_limit(facts: &Facts<'_>) -> Option<Judgement> {
     let (event, (arguments, limit)) = facts.log.find(|message| match message {
         Message::ArgumentsExceedLimit { arguments, limit } => Some((*arguments, *limit)),
         _ => None,
@@ -77,17 +72,11 @@ fn arguments_exceed_limit(facts: &Facts<'_>) -> Option<Cause> {
         "arguments and outputs of the program take {}, more than the limit{than} by themselves",
         Bytes(arguments)
     );
-    let lines = [Some(event), facts.request_event()].into_iter().flatten();
-    Some(facts.cause(
-        CauseId::PoolTooSmall,
-        Confidence::Sure,
-        summary,
-        facts.quote_all(lines),
-    ))
+    Some(Judgement::sure(summary, facts.quote_with_request(event)))
 }
 
 /// XLA could not rematerialize the program into its budget, and the block it needs is larger than all of that.
-fn beyond_the_budget(facts: &Facts<'_>) -> Option<Cause> {
+fn beyond_the_budget(facts: &Facts<'_>) -> Option<Judgement> {
     let rounded = i64::try_from(facts.rounded_bytes()?).ok()?;
     let (event, (target, reached)) = facts.log.find(|message| match message {
         Message::Rematerialization { target, reached } => Some((*target, *reached)),
@@ -106,17 +95,15 @@ fn beyond_the_budget(facts: &Facts<'_>) -> Option<Cause> {
         Bytes(target.max(0).unsigned_abs()),
         Bytes(rounded.unsigned_abs()),
     );
-    let lines = [Some(event), facts.request_event()].into_iter().flatten();
-    Some(facts.cause(
-        CauseId::PoolTooSmall,
+    Some(Judgement::new(
         confidence,
         summary,
-        facts.quote_all(lines),
+        facts.quote_with_request(event),
     ))
 }
 
 /// A dry run has measured it.
-fn by_dryrun(facts: &Facts<'_>) -> Option<Cause> {
+fn by_dryrun(facts: &Facts<'_>) -> Option<Judgement> {
     let (event, (short, program)) = facts.log.find(|message| match message {
         Message::Dryrun {
             fits: false,
@@ -129,16 +116,11 @@ fn by_dryrun(facts: &Facts<'_>) -> Option<Cause> {
     let short = short.map_or(String::new(), |size| format!(" by {}", Bytes(size.bytes)));
     let program = program.map_or(String::new(), |name| format!(" in `{name}`"));
     let summary = format!("a dry run has measured that the pool is too small{short}{program}");
-    Some(facts.cause(
-        CauseId::PoolTooSmall,
-        Confidence::Likely,
-        summary,
-        vec![facts.quote(event)],
-    ))
+    Some(Judgement::likely(summary, vec![facts.quote(event)]))
 }
 
 /// What XLA has dumped of a program exceeds what the pool of the GPU has by default.
-fn by_dumped_program(facts: &Facts<'_>) -> Option<Cause> {
+fn by_dumped_program(facts: &Facts<'_>) -> Option<Judgement> {
     let total = facts.figures.gpu_total_bytes?;
     let limit = facts.figures.limit_bytes.unwrap_or(total / 4 * 3);
     let (event, need) = facts.log.find(|message| match message {
@@ -150,16 +132,11 @@ fn by_dumped_program(facts: &Facts<'_>) -> Option<Cause> {
         Bytes(need.total.bytes),
         Bytes(limit)
     );
-    Some(facts.cause(
-        CauseId::PoolTooSmall,
-        Confidence::Sure,
-        summary,
-        vec![facts.quote(event)],
-    ))
+    Some(Judgement::sure(summary, vec![facts.quote(event)]))
 }
 
 /// Only the request is known.
-fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let of_pool = |request: &&Request| request.kind == RequestKind::Pool;
     let of_pool = facts.requests.iter().find(of_pool);
     // Without a pool none is too small.
@@ -208,12 +185,13 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         Bytes(request.size.bytes)
     );
     let mut evidence = facts.quote_request();
-    evidence.extend(need_evidence(facts));
-    Some(facts.cause(CauseId::PoolTooSmall, confidence, summary, evidence))
+    let need = facts.log.program_need();
+    evidence.extend(need.map(|(event, _)| facts.quote(event)));
+    Some(Judgement::new(confidence, summary, evidence))
 }
 
 /// Only the list of the largest buffers is there, which XLA prints when a program finds no memory.
-fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let largest = facts
         .log
         .buffers
@@ -221,7 +199,7 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         .min_by_key(|buffer| std::cmp::Reverse(buffer.size.bytes));
     let need = facts.log.program_need();
     let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
-    let only_dumped = facts.log.all(is_dump).next().is_some();
+    let only_dumped = facts.log.has(is_dump);
     if only_dumped || facts.request().is_some() || has(others, CauseId::Tpu) {
         return None;
     }
@@ -245,13 +223,13 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         Some((event, _)) => vec![facts.quote(event)],
         None => facts.log.first_buffer.iter().cloned().collect(),
     };
-    Some(facts.cause(CauseId::PoolTooSmall, Confidence::Likely, summary, evidence))
+    Some(Judgement::likely(summary, evidence))
 }
 
 /// Only the map of the pool is there, which XLA writes when a request fails.
-fn by_memory_map(facts: &Facts<'_>) -> Option<Cause> {
+fn by_memory_map(facts: &Facts<'_>) -> Option<Judgement> {
     let is_map = |message: &Message| matches!(message, Message::MemoryMap);
-    let event = facts.log.all(is_map).next()?;
+    let event = facts.log.first(is_map)?;
     let fits = &facts.figures.fits;
     let summary = format!(
         "the request that failed is not in the map: it was larger than the largest free block, {}, of {} free \
@@ -260,16 +238,11 @@ fn by_memory_map(facts: &Facts<'_>) -> Option<Cause> {
         Bytes(fits.without_fragmentation?)
     );
     let evidence = vec![facts.quote(event)];
-    Some(facts.cause(
-        CauseId::PoolTooSmall,
-        Confidence::Possible,
-        summary,
-        evidence,
-    ))
+    Some(Judgement::possible(summary, evidence))
 }
 
 /// Only the dump of a pool is there, which XLA logs when a request fails.
-fn by_dump_alone(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
+fn by_dump_alone(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let dump = facts.log.dump()?;
     let (in_use, limit) = (dump.in_use_bytes()?, dump.limit()?);
     let refused = facts.log.driver_refusals().next().is_some();
@@ -282,15 +255,5 @@ fn by_dump_alone(facts: &Facts<'_>, others: &[Cause]) -> Option<Cause> {
         Bytes(in_use),
         Bytes(limit.bytes)
     );
-    Some(facts.cause(
-        CauseId::PoolTooSmall,
-        Confidence::Possible,
-        summary,
-        vec![evidence],
-    ))
-}
-
-fn need_evidence(facts: &Facts<'_>) -> Option<Evidence> {
-    let (event, _) = facts.log.program_need()?;
-    Some(facts.quote(event))
+    Some(Judgement::possible(summary, vec![evidence]))
 }

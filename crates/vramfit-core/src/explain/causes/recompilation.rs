@@ -1,5 +1,5 @@
-use super::is_gpu_memory_failure;
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use super::{Judgement, is_gpu_memory_failure};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
@@ -7,7 +7,7 @@ use crate::explain::message::Message;
 const MIN_COMPILATIONS: u64 = 8;
 const MANY_COMPILATIONS: u64 = 20;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let (program, counter) = facts
         .log
         .compilations
@@ -16,7 +16,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
     let is_failure = |message: &Message| {
         is_gpu_memory_failure(message) || matches!(message, Message::Host { .. })
     };
-    let failed = facts.log.all(is_failure).next().is_some();
+    let failed = facts.log.has(is_failure);
     if counter.count < MIN_COMPILATIONS || !failed {
         return None;
     }
@@ -31,10 +31,5 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
     );
     let evidence = counter.first.iter().cloned();
     let evidence = evidence.chain(facts.quote_request().into_iter().take(1));
-    Some(facts.cause(
-        CauseId::Recompilation,
-        confidence,
-        summary,
-        evidence.collect(),
-    ))
+    Some(Judgement::new(confidence, summary, evidence.collect()))
 }

@@ -1,5 +1,6 @@
+use super::Judgement;
 use crate::bytes::Bytes;
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 use crate::explain::request::{Request, RequestKind};
@@ -10,7 +11,7 @@ const CATALOGUE_MARGIN: f64 = 1.5;
 /// Few GPUs have more.
 const RARE_GPU_BYTES: u64 = 140 << 30;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let largest = facts
         .requests
         .iter()
@@ -19,8 +20,8 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
     let event = &facts.log.events[largest.event];
     let what = Bytes(largest.size.bytes);
     // With unified memory a program may use more than the GPU has, at the speed of the host's link.
-    let unified = facts.log.events.iter().any(|event| {
-        matches!(&event.message, Message::Setting { name, .. } if *name == "TF_FORCE_UNIFIED_MEMORY")
+    let unified = facts.log.has(|message| {
+        matches!(message, Message::Setting { name, .. } if *name == "TF_FORCE_UNIFIED_MEMORY")
     });
     let confidence = if unified {
         confidence.min(Confidence::Likely)
@@ -30,8 +31,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
     let summary = format!(
         "one request of {what} is larger than {comparison}, so no setting of the pool helps"
     );
-    Some(facts.cause(
-        CauseId::RequestLargerThanGpu,
+    Some(Judgement::new(
         confidence,
         summary,
         vec![facts.quote(event)],

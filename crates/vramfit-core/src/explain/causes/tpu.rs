@@ -1,8 +1,8 @@
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use super::Judgement;
 use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let is_failure = |message: &Message| {
         matches!(
             message,
@@ -11,15 +11,10 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
             }
         )
     };
-    let evidence = facts.quote_first(is_failure);
-    let failed = !evidence.is_empty();
-    failed.then(|| {
-        facts.cause(
-            CauseId::Tpu,
-            Confidence::Sure,
-            "a TPU's memory (HBM) is too small for the program; vramfit models NVIDIA GPUs only, but a dry \
-             run still shows which arrays take most",
-            evidence,
-        )
-    })
+    let event = facts.log.first(is_failure)?;
+    Some(Judgement::sure(
+        "a TPU's memory (HBM) is too small for the program; vramfit models NVIDIA GPUs only, but a dry run \
+         still shows which arrays take most",
+        vec![facts.quote(event)],
+    ))
 }

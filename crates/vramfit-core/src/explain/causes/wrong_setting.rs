@@ -1,24 +1,22 @@
+use super::Judgement;
 use std::collections::BTreeMap;
 
-use crate::explain::cause::{Cause, CauseId, Confidence};
+use crate::explain::cause::Confidence;
 use crate::explain::facts::Facts;
 use crate::explain::log::Event;
 use crate::explain::message::Message;
 use crate::lint::{Finding, LintInput, Severity, lint};
 use crate::settings::Version;
 
-pub(super) fn find(facts: &Facts<'_>) -> Option<Cause> {
+pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     rejected(facts).or_else(|| misread(facts))
 }
 
 /// A setting that JAX, XLA or the plugin says it does not accept.
-fn rejected(facts: &Facts<'_>) -> Option<Cause> {
+fn rejected(facts: &Facts<'_>) -> Option<Judgement> {
     let is = |message: &Message| matches!(message, Message::SettingRejected);
-    let first = facts.log.events.iter().find(|event| is(&event.message))?;
-    let fell_back = facts
-        .log
-        .all(|message| matches!(message, Message::CpuFallback))
-        .next();
+    let first = facts.log.first(is)?;
+    let fell_back = facts.log.first(|message| *message == Message::CpuFallback);
     let effect = match fell_back {
         Some(_) => "; JAX continued on the CPU",
         None => "",
@@ -29,11 +27,11 @@ fn rejected(facts: &Facts<'_>) -> Option<Cause> {
     };
     let evidence = facts.quote_all(facts.log.all(is).chain(fell_back));
     let summary = format!("JAX, XLA or the plugin rejected a setting{effect}");
-    Some(facts.cause(CauseId::WrongSetting, confidence, summary, evidence))
+    Some(Judgement::new(confidence, summary, evidence))
 }
 
 /// A setting that the log shows, and that does nothing or something else than meant.
-fn misread(facts: &Facts<'_>) -> Option<Cause> {
+fn misread(facts: &Facts<'_>) -> Option<Judgement> {
     let set: Vec<(&Event, &str, &str)> = facts
         .log
         .messages()
@@ -74,10 +72,5 @@ fn misread(facts: &Facts<'_>) -> Option<Cause> {
         return None;
     }
     let summary = format!("{}; {}", finding.message, finding.fix);
-    Some(facts.cause(
-        CauseId::WrongSetting,
-        Confidence::Possible,
-        summary,
-        evidence,
-    ))
+    Some(Judgement::possible(summary, evidence))
 }

@@ -32,31 +32,21 @@ pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
         )
         .with_log_bytes(gained),
     ];
-    let has = |is: fn(&Message) -> bool| facts.log.events.iter().any(|event| is(&event.message));
-    if has(|message| {
-        matches!(
-            message,
-            Message::DriverOutOfMemory {
-                call: DriverCall::Graph
-            }
-        )
-    }) {
+    let graph = Message::DriverOutOfMemory {
+        call: DriverCall::Graph,
+    };
+    if facts.log.has(|message| *message == graph) {
         remedies.push(Remedy::new(
             "disable-graphs",
             "do not use CUDA graphs",
             format!("XLA_FLAGS=--xla_gpu_enable_command_buffer= {command}"),
         ));
     }
-    let is_nccl = |message: &Message| {
-        matches!(
-            message,
-            Message::Library {
-                library: Library::Nccl,
-                ..
-            }
-        )
+    let is_nccl = |message: &Message| match message {
+        Message::Library { library, .. } => *library == Library::Nccl,
+        _ => false,
     };
-    if has(is_nccl) {
+    if facts.log.has(is_nccl) {
         remedies.push(Remedy::new(
             "smaller-nccl-buffers",
             "let NCCL use smaller buffers and fewer channels",
@@ -73,27 +63,18 @@ pub(super) fn host_memory(facts: &Facts<'_>) -> Vec<Remedy> {
         "read data in batches instead of loading it whole, and give the job more memory",
         "vramfit data inspect FILE.h5",
     )];
-    let pinned = facts.log.events.iter().any(|event| {
-        matches!(
-            event.message,
-            Message::Host {
-                how: HostFailure::PinnedPool,
-                ..
-            } | Message::DriverRefusal {
-                pinned_host: true,
-                ..
-            }
-        )
-    });
-    if pinned {
-        remedies.insert(
-            0,
-            Remedy::new(
-                "raise-pinned-limit",
-                "allow a larger pool of pinned memory, or offload less",
-                format!("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=128 {command}"),
-            ),
+    let is_pinned = |message: &Message| match message {
+        Message::Host { how, .. } => *how == HostFailure::PinnedPool,
+        Message::DriverRefusal { pinned_host, .. } => *pinned_host,
+        _ => false,
+    };
+    if facts.log.has(is_pinned) {
+        let raise = Remedy::new(
+            "raise-pinned-limit",
+            "allow a larger pool of pinned memory, or offload less",
+            format!("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=128 {command}"),
         );
+        remedies.insert(0, raise);
     }
     remedies
 }
