@@ -82,7 +82,6 @@ struct Decoders {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pipeline {
     filters: Vec<Filter>,
-    names: Vec<String>,
 }
 
 impl Pipeline {
@@ -95,13 +94,7 @@ impl Pipeline {
         let filters = steps.iter().map(|step| Filter::new(step, element));
         Ok(Pipeline {
             filters: filters.collect::<Result<_>>()?,
-            names: steps.iter().map(describe).collect(),
         })
-    }
-
-    /// Returns the names of the filters, in the order in which they were applied.
-    pub fn names(&self) -> &[String] {
-        &self.names
     }
 
     /// Whether chunks are stored without filters.

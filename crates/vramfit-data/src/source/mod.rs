@@ -119,11 +119,6 @@ impl Source {
         }
     }
 
-    /// Whether bytes can be had without a system call, as [`Source::view`].
-    pub fn is_mapped(&self) -> bool {
-        !matches!(self.bytes, Bytes::File(_))
-    }
-
     /// Fills `out` with the bytes from `offset` on.
     ///
     /// # Errors
