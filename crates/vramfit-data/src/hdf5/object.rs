@@ -35,7 +35,7 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
         let target = &links[found].target;
         if !matches!(target, Target::Object(_)) {
             links_left = links_left.checked_sub(1).ok_or_else(|| {
-                container.source().damaged(
+                container.damaged(
                     here,
                     format_args!("`{path}` resolves through more than {MAX_LINKS} links"),
                 )

@@ -32,9 +32,7 @@ pub(super) fn links(
     for id in ids {
         let (address, bytes) = heap.object(container, &id)?;
         if links.len() == MAX_MEMBERS {
-            return Err(container
-                .source()
-                .damaged(address, "a group has too many members"));
+            return Err(container.damaged(address, "a group has too many members"));
         }
         links.push(link::read(&mut Cursor::new(container, &bytes, address))?);
     }
