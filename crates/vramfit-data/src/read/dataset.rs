@@ -7,6 +7,7 @@ use vramfit_core::{Error, Result};
 
 use super::virtual_source::{self, VirtualSource};
 use crate::filter::Pipeline;
+use crate::hdf5::dataspace::checked_product;
 use crate::hdf5::description::Description;
 use crate::hdf5::layout::Layout;
 use crate::hdf5::{ChunkTable, Container, Datatype, Grid, object, virtual_map};
@@ -122,9 +123,7 @@ impl Dataset {
         }
         let shape = space.shape;
         let size = datatype.size();
-        let elements = shape
-            .iter()
-            .try_fold(1_u64, |all, &one| all.checked_mul(one));
+        let elements = checked_product(1, &shape);
         let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
         let Some(bytes) = bytes.filter(|&bytes| bytes <= i64::MAX as u64) else {
             return Err(Error::unsupported_feature(

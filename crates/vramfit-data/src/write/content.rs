@@ -6,6 +6,7 @@ use vramfit_core::{Bytes, Error, Result};
 use super::datatype::EncodedDatatype;
 use super::number::Number;
 use super::value::{Attribute, InlineObject};
+use crate::hdf5::dataspace::checked_product;
 
 /// How chunks are compressed. Bytes of equal significance are grouped first, as HDF5's shuffle filter
 /// does, unless [`Dataset::shuffle`] says no: it costs little and makes numbers compress better.
@@ -180,12 +181,7 @@ impl Dataset {
         if self.shape.is_empty() || self.shape.len() > 32 {
             return refuse(format!("it has {} dimensions", self.shape.len()));
         }
-        let bytes = self
-            .shape
-            .iter()
-            .try_fold(self.datatype.size() as u64, |bytes, &n| {
-                bytes.checked_mul(n)
-            });
+        let bytes = checked_product(self.datatype.size() as u64, &self.shape);
         if bytes.is_none_or(|bytes| bytes > 1 << 60) {
             return refuse("its size exceeds the limit of 2^60 bytes".into());
         }
