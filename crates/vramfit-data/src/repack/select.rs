@@ -8,6 +8,7 @@ use vramfit_core::{Error, Result};
 use super::Omission;
 use super::manifest::{FileManifest, StreamedDataset};
 use crate::hdf5::Container;
+use crate::hdf5::path::{hint_contents, is_descendant};
 use crate::write::{Link, Target};
 
 /// Keeps what is at or below one of the paths, and the groups on the way there.
@@ -50,14 +51,6 @@ pub(super) fn select(
     Ok(())
 }
 
-/// Whether a path is another one, or below it.
-fn is_descendant(path: &str, outer: &str) -> bool {
-    match path.strip_prefix(outer) {
-        Some(rest) => outer.is_empty() || rest.is_empty() || rest.starts_with('/'),
-        None => false,
-    }
-}
-
 fn ensure_exists(
     file: &Path,
     container: &Container,
@@ -88,15 +81,7 @@ fn ensure_exists(
         false => format!("`{}` contains no `/{path}`", file.display()),
     };
     let error = Error::invalid_argument(message);
-    let names: Vec<String> = manifest
-        .datasets()
-        .take(8)
-        .map(|path| format!("`/{}`", path.escape_debug()))
-        .collect();
-    Err(match names.is_empty() {
-        true => error,
-        false => error.hint(format!("it contains {}", names.join(", "))),
-    })
+    Err(hint_contents(error, manifest.datasets()))
 }
 
 fn link_only(path: &str, to: &str) -> Error {
