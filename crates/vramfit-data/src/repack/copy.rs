@@ -41,7 +41,12 @@ pub struct Progress {
 /// is noticed early.
 const SYNC_INTERVAL: Bytes = Bytes(256 << 20);
 
-pub(super) fn copy(
+/// Writes the new file as planned, verifies it, and publishes it. Returns its size.
+///
+/// # Errors
+/// `io` when the file exists or the disk refuses; `file-changed` when the old file was changed meanwhile;
+/// `internal` when the new file does not hold what the old one does, which takes a bug or a bad disk.
+pub fn repack(
     plan: &RepackPlan,
     target: &Path,
     options: OutputOptions,
