@@ -216,14 +216,9 @@ fn old_storage(source: &SourceDataset, streamed: &StreamedDataset) -> StorageInf
 }
 
 fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageInfo {
-    let Storage::Chunked { rows, compression } = dataset.storage else {
-        return StorageInfo {
-            layout: "contiguous",
-            chunk: None,
-            filters: Vec::new(),
-            bytes,
-            is_estimate: false,
-        };
+    let (layout, compression) = match dataset.storage {
+        Storage::Contiguous => ("contiguous", Compression::None),
+        Storage::Chunked { compression, .. } => ("chunked", compression),
     };
     let name = match compression {
         Compression::None => None,
@@ -233,10 +228,9 @@ fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageInfo {
     };
     let shuffle = (name.is_some() && dataset.shuffle).then(|| "shuffle".to_owned());
     let checksums = dataset.checksums.then(|| "fletcher32".to_owned());
-    let rest = dataset.shape[1..].iter().map(|&length| length.max(1));
     StorageInfo {
-        layout: "chunked",
-        chunk: Some(std::iter::once(rows).chain(rest).collect()),
+        layout,
+        chunk: dataset.chunk(),
         filters: shuffle.into_iter().chain(name).chain(checksums).collect(),
         bytes,
         is_estimate: compression != Compression::None,
