@@ -6,7 +6,7 @@
 
 use super::byte_reader::ByteReader;
 use super::byte_unshuffle::{assemble, of_size};
-use super::{DecodeError, lz4, zstd};
+use super::{DecodeError, frame_output, grow_to, lz4, zstd};
 
 /// Bytes that go through the steps of unshuffling together, where elements are not large: they stay in the processor's
 /// first cache.
@@ -39,12 +39,7 @@ pub(super) fn decode(
             (length, frame.be_u32()? as usize / size)
         }
     };
-    let Some(out) = out.get_mut(..length) else {
-        return Err(DecodeError::damaged(format!(
-            "its header gives {length} bytes, expected {}",
-            out.len()
-        )));
-    };
+    let out = frame_output(out, length)?;
     let block = match block {
         0 => default_block(size),
         block => block,
@@ -64,15 +59,12 @@ pub(super) fn decode(
             _ => {
                 let compressed = frame.be_u32()? as usize;
                 let bytes = frame.take(compressed)?;
-                if planes.len() < place.len() {
-                    planes.resize(place.len(), 0);
-                }
-                let planes = &mut planes[..place.len()];
+                let planes = grow_to(planes, place.len());
                 if codec == Codec::Lz4 {
                     lz4::raw(bytes, planes)?;
                 } else if unpacker.decode(bytes, planes)? != planes.len() {
                     return Err(DecodeError::damaged(
-                        "a zstd block decodes to too few bytes".to_owned(),
+                        "a zstd block decodes to too few bytes",
                     ));
                 }
                 unshuffle(planes, place, size);

@@ -4,7 +4,7 @@
 use super::bitshuffle;
 use super::byte_reader::ByteReader;
 use super::deflate::DeflateDecoder;
-use super::{DecodeError, lz4, shuffle, zstd};
+use super::{DecodeError, frame_output, grow_to, lz4, shuffle, zstd};
 
 const HEADER: usize = 16;
 /// What the flags say.
@@ -59,18 +59,13 @@ pub(super) fn decode(
             input.len()
         )));
     }
-    let Some(out) = out.get_mut(..length) else {
-        return Err(DecodeError::damaged(format!(
-            "its header gives {length} bytes, expected {}",
-            out.len()
-        )));
-    };
+    let out = frame_output(out, length)?;
     if flags & STORED != 0 {
         out.copy_from_slice(frame.take(length)?);
         return Ok(length);
     }
     if block == 0 && length > 0 {
-        return Err(DecodeError::damaged("its block size is 0".to_owned()));
+        return Err(DecodeError::damaged("its block size is 0"));
     }
     let codec = match flags >> 5 {
         0 => Codec::BloscLz,
@@ -96,10 +91,7 @@ pub(super) fn decode(
             unpack(streams, place, parts, codec, deflate, unpacker)?;
             continue;
         }
-        if shuffled.len() < place.len() {
-            shuffled.resize(place.len(), 0);
-        }
-        let shuffled = &mut shuffled[..place.len()];
+        let shuffled = grow_to(shuffled, place.len());
         unpack(streams, shuffled, parts, codec, deflate, unpacker)?;
         if bytes {
             shuffle::decode(shuffled, place, size)?;

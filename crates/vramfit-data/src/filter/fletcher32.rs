@@ -8,9 +8,7 @@ pub(super) const LENGTH: usize = 4;
 /// Verifies the checksum, passes the bytes on, and returns how many there are.
 pub(super) fn decode(input: &[u8], out: &mut [u8]) -> Result<usize, DecodeError> {
     let Some((bytes, stored)) = input.split_last_chunk::<LENGTH>() else {
-        return Err(DecodeError::damaged(
-            "it is too short for a checksum".to_owned(),
-        ));
+        return Err(DecodeError::damaged("it is too short for a checksum"));
     };
     let Some(out) = out.get_mut(..bytes.len()) else {
         return Err(DecodeError::damaged(format!(

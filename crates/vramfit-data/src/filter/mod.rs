@@ -82,7 +82,6 @@ struct Decoders {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pipeline {
     filters: Vec<Filter>,
-    names: Vec<String>,
 }
 
 impl Pipeline {
@@ -95,13 +94,7 @@ impl Pipeline {
         let filters = steps.iter().map(|step| Filter::new(step, element));
         Ok(Pipeline {
             filters: filters.collect::<Result<_>>()?,
-            names: steps.iter().map(describe).collect(),
         })
-    }
-
-    /// Returns the names of the filters, in the order in which they were applied.
-    pub fn names(&self) -> &[String] {
-        &self.names
     }
 
     /// Whether chunks are stored without filters.
@@ -132,9 +125,7 @@ impl Pipeline {
         lengths[0] = Some(out.len());
         for (_, filter) in applied.by_ref() {
             let (Some(step), Some(&before)) = (steps.get_mut(count), lengths.get(count)) else {
-                return Err(DecodeError::damaged(
-                    "it has more than 32 filters".to_owned(),
-                ));
+                return Err(DecodeError::damaged("it has more than 32 filters"));
             };
             *step = Some(filter);
             count += 1;
@@ -196,11 +187,8 @@ impl ScratchBuffers<'_> {
                 let made = filter.decode(input, out, self.decoders)?;
                 return exactly(made, out.len());
             }
-            let room = lengths[place].unwrap_or(most);
-            if to.len() < room {
-                to.resize(room, 0);
-            }
-            let made = filter.decode(input, &mut to[..room], self.decoders)?;
+            let room = grow_to(to, lengths[place].unwrap_or(most));
+            let made = filter.decode(input, room, self.decoders)?;
             if let Some(expected) = lengths[place] {
                 exactly(made, expected)?;
             }
@@ -209,6 +197,24 @@ impl ScratchBuffers<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the beginning of a buffer, which is made longer if need be.
+pub(crate) fn grow_to(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
+    &mut buffer[..length]
+}
+
+/// Returns the part of `out` that a frame fills, as its header says.
+fn frame_output(out: &mut [u8], length: usize) -> std::result::Result<&mut [u8], DecodeError> {
+    let expected = out.len();
+    out.get_mut(..length).ok_or_else(|| {
+        DecodeError::damaged(format!(
+            "its header gives {length} bytes, expected {expected}"
+        ))
+    })
 }
 
 fn exactly(made: usize, expected: usize) -> std::result::Result<(), DecodeError> {

@@ -79,7 +79,7 @@ impl ScaleOffset {
             return Ok(out.len());
         }
         if packed.len() < (self.count * bits as usize).div_ceil(8) {
-            return Err(DecodeError::damaged("it is truncated".to_owned()));
+            return Err(DecodeError::damaged("it is truncated"));
         }
         // The largest code stands for what was never written.
         let missing = (1_u64 << bits) - 1;

@@ -16,7 +16,7 @@ use vramfit_core::{Bytes, Result};
 pub use options::{CLASSES, GenerateOptions, Kind};
 
 use crate::write::{
-    self, Content, Dataset, Number, Progress, Storage, Value, WriteOptions, WriteTask, estimate,
+    self, Content, Dataset, Number, Progress, Value, WriteOptions, WriteTask, estimate,
 };
 
 /// What was made.
@@ -128,12 +128,6 @@ impl GeneratedData {
 
     /// Returns the rows of a chunk, or `None` where rows are not in chunks.
     pub fn chunk_rows(&self) -> Option<u64> {
-        self.content
-            .datasets
-            .iter()
-            .find_map(|dataset| match dataset.storage {
-                Storage::Chunked { rows, .. } => Some(rows),
-                Storage::Contiguous => None,
-            })
+        self.content.datasets.iter().find_map(Dataset::chunk_rows)
     }
 }

@@ -2,12 +2,11 @@
 
 use vramfit_core::{Error, Result};
 
-use super::bounded_reader::BoundedReader;
 use super::container::Container;
 use super::cursor::Cursor;
-use super::dataspace::Dataspace;
+use super::dataspace::{Dataspace, checked_product};
 use super::element_storage::DatatypeMessage;
-use super::group::dense_attributes;
+use super::group::dense;
 use super::header::{self, Header, kind};
 
 /// An attribute as the file has it.
@@ -59,20 +58,12 @@ fn each(header: &Header, mut work: impl FnMut(Result<Cursor<'_>>) -> Result<()>)
     let Some(message) = header.find(kind::ATTRIBUTE_INFO) else {
         return Ok(());
     };
-    let mut cursor = header.cursor(message);
-    cursor.version(&[0], "an attribute info message")?;
-    if cursor.u8()? & 1 != 0 {
-        cursor.skip(2)?;
-    }
-    let (heap, index) = (cursor.address()?, cursor.address()?);
-    if let (Some(heap), Some(index)) = (heap, index) {
-        let container = cursor.container();
-        let mut blocks = BoundedReader::new(container);
-        for found in dense_attributes(&mut blocks, heap, index)? {
-            match found {
-                Ok((address, bytes)) => work(Ok(Cursor::new(container, &bytes, address)))?,
-                Err(error) => work(Err(error))?,
-            }
+    let cursor = header.cursor(message);
+    let container = cursor.container();
+    for found in dense::ATTRIBUTES.objects(cursor)? {
+        match found {
+            Ok((address, bytes)) => work(Ok(Cursor::new(container, &bytes, address)))?,
+            Err(error) => work(Err(error))?,
         }
     }
     Ok(())
@@ -117,7 +108,7 @@ fn read(mut cursor: Cursor<'_>) -> Result<Attribute> {
     let space = part(space, flags & 2 != 0, kind::DATASPACE, Dataspace::read)?;
     let elements = match space.is_null {
         true => Some(0),
-        false => (space.shape.iter()).try_fold(1_u64, |all, &one| all.checked_mul(one)),
+        false => checked_product(1, &space.shape),
     };
     let bytes = elements
         .and_then(|elements| elements.checked_mul(datatype.parsed.size() as u64))

@@ -11,18 +11,11 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
         a = a.wrapping_add(word(block, 0));
         b = b.wrapping_add(word(block, 4));
         c = c.wrapping_add(word(block, 8));
-        a = a.wrapping_sub(c) ^ c.rotate_left(4);
-        c = c.wrapping_add(b);
-        b = b.wrapping_sub(a) ^ a.rotate_left(6);
-        a = a.wrapping_add(c);
-        c = c.wrapping_sub(b) ^ b.rotate_left(8);
-        b = b.wrapping_add(a);
-        a = a.wrapping_sub(c) ^ c.rotate_left(16);
-        c = c.wrapping_add(b);
-        b = b.wrapping_sub(a) ^ a.rotate_left(19);
-        a = a.wrapping_add(c);
-        c = c.wrapping_sub(b) ^ b.rotate_left(4);
-        b = b.wrapping_add(a);
+        // After six steps each number is in its place again.
+        for bits in [4, 6, 8, 16, 19, 4] {
+            let mixed = a.wrapping_sub(c) ^ c.rotate_left(bits);
+            (a, b, c) = (b, c.wrapping_add(b), mixed);
+        }
     }
     if rest.is_empty() {
         return c;
@@ -30,13 +23,11 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     a = a.wrapping_add(word(rest, 0));
     b = b.wrapping_add(word(rest, 4));
     c = c.wrapping_add(word(rest, 8));
-    c = (c ^ b).wrapping_sub(b.rotate_left(14));
-    a = (a ^ c).wrapping_sub(c.rotate_left(11));
-    b = (b ^ a).wrapping_sub(a.rotate_left(25));
-    c = (c ^ b).wrapping_sub(b.rotate_left(16));
-    a = (a ^ c).wrapping_sub(c.rotate_left(4));
-    b = (b ^ a).wrapping_sub(a.rotate_left(14));
-    (c ^ b).wrapping_sub(b.rotate_left(24))
+    for bits in [14, 11, 25, 16, 4, 14, 24] {
+        let mixed = (c ^ b).wrapping_sub(b.rotate_left(bits));
+        (a, b, c) = (b, mixed, a);
+    }
+    b
 }
 
 /// Returns four bytes as a number; those behind the end count as zero.

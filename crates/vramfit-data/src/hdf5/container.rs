@@ -70,9 +70,7 @@ impl Container {
                 )));
             }
             None => {
-                return Err(container
-                    .source
-                    .damaged(base + 8, "the superblock is truncated"));
+                return Err(container.damaged(base + 8, "the superblock is truncated"));
             }
         };
         unclosed::must_be_closed(&container.source, bytes[8], flags)?;
@@ -109,6 +107,11 @@ impl Container {
         Ok(())
     }
 
+    /// Returns what is wrong with the file's content at `offset`, as an error.
+    pub(crate) fn damaged(&self, offset: u64, what: impl std::fmt::Display) -> Error {
+        self.source.damaged(offset, what)
+    }
+
     /// Returns where address zero is.
     pub(crate) fn base(&self) -> u64 {
         self.base
@@ -132,9 +135,7 @@ impl Container {
     fn set_widths(&mut self, addresses: u8, lengths: u8, at: u64) -> Result<()> {
         for width in [addresses, lengths] {
             if !matches!(width, 2 | 4 | 8) {
-                return Err(self
-                    .source
-                    .damaged(at, format_args!("addresses of {width} bytes")));
+                return Err(self.damaged(at, format_args!("addresses of {width} bytes")));
             }
         }
         self.address_width = addresses.into();

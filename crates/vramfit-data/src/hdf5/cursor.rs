@@ -58,13 +58,9 @@ impl<'a> Cursor<'a> {
         if self.take(4)? == expected {
             return Ok(());
         }
-        Err(self.container.source().damaged(
-            at,
-            format_args!(
-                "the signature `{}` is missing",
-                String::from_utf8_lossy(expected)
-            ),
-        ))
+        let expected = String::from_utf8_lossy(expected);
+        let what = format_args!("the signature `{expected}` is missing");
+        Err(self.container.damaged(at, what))
     }
 
     /// Passes over a version that must be one of those known.
@@ -160,10 +156,8 @@ impl<'a> Cursor<'a> {
         if stored == computed {
             return Ok(());
         }
-        Err(self.container.source().damaged(
-            self.start,
-            format_args!("the checksum is {stored:#010x}, expected {computed:#010x}"),
-        ))
+        let what = format_args!("the checksum is {stored:#010x}, expected {computed:#010x}");
+        Err(self.container.damaged(self.start, what))
     }
 
     /// Returns how many bytes are left.
@@ -183,6 +177,6 @@ impl<'a> Cursor<'a> {
 
     /// Returns an error that something is wrong just here.
     pub(crate) fn damaged(&self, what: impl std::fmt::Display) -> Error {
-        self.container.source().damaged(self.offset(), what)
+        self.container.damaged(self.offset(), what)
     }
 }

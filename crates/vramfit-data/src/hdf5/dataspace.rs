@@ -7,6 +7,12 @@ use super::cursor::Cursor;
 /// The most axes that the format allows.
 pub(crate) const MAX_AXES: usize = 32;
 
+/// Returns the product of some lengths, times `unit`, if it has 64 bits.
+pub(crate) fn checked_product(unit: u64, lengths: &[u64]) -> Option<u64> {
+    let mut lengths = lengths.iter();
+    lengths.try_fold(unit, |all, &one| all.checked_mul(one))
+}
+
 /// The shape of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dataspace {

@@ -115,11 +115,7 @@ impl FractalHeap {
             let object = bytes.get(at..at.checked_add(length)?)?;
             Some((address + at as u64, object.to_vec()))
         });
-        found.ok_or_else(|| {
-            container
-                .source()
-                .damaged(self.address, "a heap object lies outside its heap")
-        })
+        found.ok_or_else(|| container.damaged(self.address, "a heap object lies outside its heap"))
     }
 
     /// Reads the blocks below an indirect one. It has rows of blocks: those of the first two rows are
@@ -133,11 +129,7 @@ impl FractalHeap {
         let container = blocks.container();
         let mut open = vec![(root, 0, rows)];
         while let Some((address, mut start, rows)) = open.pop() {
-            let too_large = || {
-                container
-                    .source()
-                    .damaged(address, "a heap exceeds 2^64 bytes")
-            };
+            let too_large = || container.damaged(address, "a heap exceeds 2^64 bytes");
             let width = container.address_width() as u64;
             let length = rows
                 .checked_mul(self.columns * width)
@@ -192,9 +184,9 @@ impl FractalHeap {
             // The checksum is that of the block with zeros in its place.
             bytes[at..at + 4].fill(0);
             if checksum(&bytes) != stored {
-                return Err(container
-                    .source()
-                    .damaged(address, "the checksum of a heap block does not match"));
+                return Err(
+                    container.damaged(address, "the checksum of a heap block does not match")
+                );
             }
         }
         self.direct.insert(start, (address, bytes));

@@ -48,9 +48,9 @@ impl<'a> GlobalHeap<'a> {
         });
         match found {
             Some((offset, bytes)) => Ok((address + offset, bytes)),
-            None => Err(container
-                .source()
-                .damaged(address, format_args!("heap object {number} does not exist"))),
+            None => {
+                Err(container.damaged(address, format_args!("heap object {number} does not exist")))
+            }
         }
     }
 

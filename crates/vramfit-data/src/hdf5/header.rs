@@ -60,9 +60,7 @@ pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message,
         Some(found) if other.messages[found].flags & SHARED == 0 => {
             Ok((other.messages.swap_remove(found), container))
         }
-        _ => Err(container
-            .source()
-            .damaged(address, format_args!("message {kind:#x} is missing"))),
+        _ => Err(container.damaged(address, format_args!("message {kind:#x} is missing"))),
     }
 }
 
@@ -152,7 +150,6 @@ impl Header {
     /// Returns an error that a message is missing.
     pub(crate) fn without(&self, what: &str) -> Error {
         self.container
-            .source()
             .damaged(self.address, format_args!("the object has no {what}"))
     }
 

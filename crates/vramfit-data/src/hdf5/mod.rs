@@ -15,7 +15,7 @@
 //! | `element_storage` | whether elements refer to other parts of the file |
 //! | `index/` | chunk indexes, in all six forms |
 //! | `virtual_map` | what virtual datasets are made of |
-//! | `object`, `tree` | finding an object by its path, and listing them all |
+//! | `object`, `path`, `tree` | finding an object by its path, and listing them all |
 
 pub(crate) mod attribute;
 pub(crate) mod bounded_reader;
@@ -37,6 +37,7 @@ pub(crate) mod header;
 pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod object;
+pub(crate) mod path;
 pub(crate) mod pipeline;
 pub(crate) mod tree;
 mod unclosed;

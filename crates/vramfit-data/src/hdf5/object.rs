@@ -8,6 +8,7 @@ use vramfit_core::{Error, Result};
 use super::container::Container;
 use super::group::{self, Target};
 use super::header::Header;
+use super::path::list_names;
 use crate::source::{Access, Source};
 
 /// As many links as a path may lead through, like a path of the file system.
@@ -35,7 +36,7 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
         let target = &links[found].target;
         if !matches!(target, Target::Object(_)) {
             links_left = links_left.checked_sub(1).ok_or_else(|| {
-                container.source().damaged(
+                container.damaged(
                     here,
                     format_args!("`{path}` resolves through more than {MAX_LINKS} links"),
                 )
@@ -79,12 +80,9 @@ fn nothing(container: &Container, path: &str, name: &str, links: &[group::Link])
         true => format!("`{file}` contains no `{path}`"),
         false => format!("`{file}` contains no `{path}`: `{name}` does not exist"),
     });
-    let mut there = links.iter().map(|link| format!("`{}`", link.name));
-    let named: Vec<_> = there.by_ref().take(8).collect();
-    match (named.is_empty(), there.count()) {
-        (true, _) => error,
-        (false, 0) => error.hint(format!("available: {}", named.join(", "))),
-        (false, more) => error.hint(format!("available: {} and {more} more", named.join(", "))),
+    match list_names(links.iter().map(|link| &*link.name), 8) {
+        None => error,
+        Some(names) => error.hint(format!("available: {names}")),
     }
 }
 

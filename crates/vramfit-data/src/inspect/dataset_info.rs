@@ -6,6 +6,7 @@ use vramfit_core::{Bytes, Error};
 use super::preview::Preview;
 use super::sample::Statistics;
 use crate::filter;
+use crate::hdf5::dataspace::checked_product;
 use crate::hdf5::{Container, DatasetSummary, Datatype};
 use crate::read::{Dataset, RowOptions, RowReader, Storage};
 
@@ -67,13 +68,8 @@ pub(super) fn read(
     path: &str,
     summary: DatasetSummary,
 ) -> (DatasetInfo, Option<Problem>, Option<RowReader>) {
-    let product = |lengths: &[u64]| {
-        let size = summary.datatype.size() as u64;
-        let mut lengths = lengths.iter();
-        lengths
-            .try_fold(size, |all, &one| all.checked_mul(one))
-            .map(Bytes)
-    };
+    let size = summary.datatype.size() as u64;
+    let product = |lengths: &[u64]| checked_product(size, lengths).map(Bytes);
     let mut info = DatasetInfo {
         dtype: summary.datatype.describe(),
         memory_bytes: product(&summary.shape),

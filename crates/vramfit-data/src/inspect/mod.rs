@@ -15,6 +15,7 @@ use std::path::Path;
 use serde::Serialize;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use crate::hdf5::path::{hint_contents, is_descendant};
 use crate::hdf5::{Container, Content, Node, tree};
 use crate::read::RowReader;
 
@@ -112,28 +113,22 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
         let entry = &mut entries[open.entry];
         let found = labels::find_order(&open.rows, &entry.path);
         findings.extend(keep_problem(entry, found)?.flatten());
-    }
-    for finding in &mut findings {
-        finding.command = findings::command(path, finding.id);
-    }
-    if let Some(rows) = options.sample {
-        for open in &readable {
-            let entry = &mut entries[open.entry];
-            let statistics = sample::statistics(&open.rows, rows, options.seed);
+        if let Some(wanted) = options.sample {
+            let statistics = sample::statistics(&open.rows, wanted, options.seed);
             let statistics = keep_problem(entry, statistics)?.flatten();
             if let Some(info) = &mut entry.dataset {
                 info.sample = statistics;
             }
         }
-    }
-    if let Some(wanted) = options.rows {
-        for open in &readable {
-            let entry = &mut entries[open.entry];
+        if let Some(wanted) = options.rows {
             let rows = keep_problem(entry, preview::preview(&open.rows, wanted))?.flatten();
             if let Some(info) = &mut entry.dataset {
                 info.rows = rows;
             }
         }
+    }
+    for finding in &mut findings {
+        finding.command = findings::command(path, finding.id);
     }
     let measured = match (options.measure, plan::groups(&readable).first()) {
         (true, Some(group)) => {
@@ -146,12 +141,7 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
     Ok(FileReport {
         measured,
         file_bytes: Bytes(container.source().length()),
-        memory_bytes: Bytes(
-            readable
-                .iter()
-                .map(|open| open.rows.dataset().bytes())
-                .sum(),
-        ),
+        memory_bytes: Bytes(plan::bytes(&readable)),
         entries,
         streaming,
         findings,
@@ -190,27 +180,14 @@ fn select(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
     {
         let error =
             Error::invalid_argument(format!("`{}` contains no `{missing}`", file.display()));
-        let names: Vec<String> = nodes
+        let datasets = nodes
             .iter()
-            .filter(|node| matches!(node.content, Content::Dataset(_)))
-            .take(8)
-            .map(|node| format!("`{}`", node.path.escape_debug()))
-            .collect();
-        return Err(if names.is_empty() {
-            error
-        } else {
-            error.hint(format!("it contains {}", names.join(", ")))
-        });
+            .filter(|node| matches!(node.content, Content::Dataset(_)));
+        return Err(hint_contents(error, datasets.map(|node| &*node.path)));
     }
-    let below = |inner: &str, outer: &str| {
-        outer == "/"
-            || inner == outer
-            || inner
-                .strip_prefix(outer)
-                .is_some_and(|rest| rest.starts_with('/'))
-    };
     let is_selected = |node: &Node| {
-        (wanted.iter()).any(|path| below(&node.path, path) || below(path, &node.path))
+        (wanted.iter())
+            .any(|path| is_descendant(&node.path, path) || is_descendant(path, &node.path))
     };
     Ok(nodes.into_iter().filter(is_selected).collect())
 }

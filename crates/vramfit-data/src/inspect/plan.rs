@@ -51,12 +51,14 @@ pub(super) fn groups(readable: &[OpenDataset]) -> Vec<Vec<&OpenDataset>> {
         groups.entry(open.rows.len()).or_default().push(open);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
-    groups.sort_by_key(|group| std::cmp::Reverse(bytes(group)));
+    groups.sort_by_key(|group| std::cmp::Reverse(bytes(group.iter().copied())));
     groups
 }
 
-fn bytes(group: &[&OpenDataset]) -> u64 {
-    group.iter().map(|open| open.rows.dataset().bytes()).sum()
+/// Returns the size in memory of datasets.
+pub(super) fn bytes<'a>(datasets: impl IntoIterator<Item = &'a OpenDataset>) -> u64 {
+    let datasets = datasets.into_iter();
+    datasets.map(|open| open.rows.dataset().bytes()).sum()
 }
 
 /// Plans the streaming of the largest group.
@@ -75,7 +77,7 @@ pub(super) fn plan(
             .map(|open| entries[open.entry].path.clone())
             .collect(),
         rows,
-        memory_bytes: Bytes(bytes(group)),
+        memory_bytes: Bytes(bytes(group.iter().copied())),
         budget_bytes: budget,
         engine: None,
         block_rows: None,

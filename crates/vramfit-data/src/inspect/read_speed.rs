@@ -57,18 +57,17 @@ pub(super) fn measure(group: &[&OpenDataset], block_rows: Option<u64>) -> Result
     let key = MixKey::new(&[rows, row_bytes]);
     let mut buffers: Vec<Vec<u8>> = group.iter().map(|_| Vec::new()).collect();
 
-    let mut read_block = |step: u64| {
-        let start = below(key.at(step), rows.div_ceil(block)) * block;
-        let range = start..(start + block).min(rows);
+    let mut gather_buffers = buffers.clone();
+
+    let mut read_from = |start: u64, count: u64| {
+        let count = count.min(rows - start);
         for (open, buffer) in group.iter().zip(&mut buffers) {
-            buffer.resize(
-                (range.end - range.start) as usize * open.rows.row_bytes(),
-                0,
-            );
-            open.rows.read(range.clone(), buffer)?;
+            buffer.resize(count as usize * open.rows.row_bytes(), 0);
+            open.rows.read(start..start + count, buffer)?;
         }
-        Ok(range.end - range.start)
+        Ok(count)
     };
+    let mut read_block = |step| read_from(below(key.at(step), rows.div_ceil(block)) * block, block);
     let blocks = run_trial("blocks", block, row_bytes, &mut read_block)?;
 
     let batch = fitting(BATCH_ROWS);
@@ -76,7 +75,7 @@ pub(super) fn measure(group: &[&OpenDataset], block_rows: Option<u64>) -> Result
         let chosen: Vec<u64> = (0..batch)
             .map(|row| below(key.at(!(step * batch + row)), rows))
             .collect();
-        for (open, buffer) in group.iter().zip(&mut buffers) {
+        for (open, buffer) in group.iter().zip(&mut gather_buffers) {
             buffer.resize(batch as usize * open.rows.row_bytes(), 0);
             open.rows.gather(&chosen, buffer)?;
         }
@@ -84,18 +83,8 @@ pub(super) fn measure(group: &[&OpenDataset], block_rows: Option<u64>) -> Result
     };
     let single = run_trial("rows", 1, row_bytes, &mut read_single)?;
 
-    let mut read_sequential = |step: u64| {
-        let start = step % rows.div_ceil(default_rows) * default_rows;
-        let range = start..(start + default_rows).min(rows);
-        for (open, buffer) in group.iter().zip(&mut buffers) {
-            buffer.resize(
-                (range.end - range.start) as usize * open.rows.row_bytes(),
-                0,
-            );
-            open.rows.read(range.clone(), buffer)?;
-        }
-        Ok(range.end - range.start)
-    };
+    let blocks_of_file = rows.div_ceil(default_rows);
+    let mut read_sequential = |step| read_from(step % blocks_of_file * default_rows, default_rows);
     let sequential = run_trial("sequential", default_rows, row_bytes, &mut read_sequential)?;
     Ok(vec![blocks, single, sequential])
 }

@@ -46,7 +46,7 @@ pub struct LabelCount {
 }
 
 /// Statistics of the sampled rows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Statistics {
     /// Rows that were read.
     pub rows: u64,
@@ -103,20 +103,18 @@ pub(super) fn statistics(rows: &RowReader, count: u64, seed: u64) -> Result<Opti
 
 #[derive(Default)]
 struct Accumulator {
-    values: u64,
+    /// As far as they are known while numbers are added.
+    statistics: Statistics,
     finite: u64,
     sum: f64,
-    min: Option<f64>,
-    max: Option<f64>,
-    nan: u64,
-    infinite: u64,
     counts: BTreeMap<i128, u64>,
     has_many_values: bool,
 }
 
 impl Accumulator {
     fn add(&mut self, value: Value) {
-        self.values += 1;
+        let statistics = &mut self.statistics;
+        statistics.values += 1;
         let number = match value {
             Value::Integer(integer) => {
                 if !self.has_many_values {
@@ -125,32 +123,28 @@ impl Accumulator {
                 }
                 integer as f64
             }
-            Value::Real(number) if number.is_nan() => return self.nan += 1,
-            Value::Real(number) if number.is_infinite() => return self.infinite += 1,
+            Value::Real(number) if number.is_nan() => return statistics.nan += 1,
+            Value::Real(number) if number.is_infinite() => return statistics.infinite += 1,
             Value::Real(number) => number,
         };
         self.finite += 1;
         self.sum += number;
-        self.min = Some(self.min.map_or(number, |min| min.min(number)));
-        self.max = Some(self.max.map_or(number, |max| max.max(number)));
+        statistics.min = Some(statistics.min.map_or(number, |min| min.min(number)));
+        statistics.max = Some(statistics.max.map_or(number, |max| max.max(number)));
     }
 
     fn statistics(self, rows: u64, is_label: bool) -> Statistics {
         let labels = is_label && !self.has_many_values && !self.counts.is_empty();
         Statistics {
             rows,
-            values: self.values,
-            min: self.min,
-            max: self.max,
             mean: (self.finite > 0).then(|| self.sum / self.finite as f64),
-            nan: self.nan,
-            infinite: self.infinite,
             labels: labels.then(|| {
                 let counts = self.counts.into_iter();
                 counts
                     .map(|(value, rows)| LabelCount { value, rows })
                     .collect()
             }),
+            ..self.statistics
         }
     }
 }

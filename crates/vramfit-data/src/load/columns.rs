@@ -201,22 +201,20 @@ fn open_column(
         threads: 1,
     };
     let rows = RowReader::new(dataset, &options)?;
+    let name = wanted.name.clone();
+    let refuse = |what: String| {
+        Err(Error::invalid_argument(what)
+            .hint("choose another dataset; `vramfit data inspect` lists those of a file"))
+    };
     if rows.is_empty() {
-        return Err(
-            Error::invalid_argument(format!("dataset `{}` has no rows", wanted.name))
-                .hint("choose another dataset; `vramfit data inspect` lists those of a file"),
-        );
+        return refuse(format!("dataset `{name}` has no rows"));
     }
     if rows.row_bytes() == 0 {
-        return Err(Error::invalid_argument(format!(
-            "the rows of dataset `{}` have no elements",
-            wanted.name
-        ))
-        .hint("choose another dataset; `vramfit data inspect` lists those of a file"));
+        return refuse(format!("the rows of dataset `{name}` have no elements"));
     }
     Ok(Column {
         rows,
-        name: wanted.name.clone(),
+        name,
         stored_as,
     })
 }
@@ -239,22 +237,19 @@ fn narrowed(scalar: Scalar) -> Scalar {
 }
 
 fn ensure_same_length(columns: &[Column]) -> Result<()> {
-    let Some((first, others)) = columns.split_first() else {
+    let first = &columns[0];
+    let differs = |other: &&Column| other.rows.len() != first.rows.len();
+    let Some(other) = columns.iter().find(differs) else {
         return Ok(());
     };
-    for other in others {
-        if other.rows.len() != first.rows.len() {
-            return Err(Error::invalid_argument(format!(
-                "datasets must have the same number of rows: `{}` has {}, but `{}` has {}",
-                first.name,
-                first.rows.len(),
-                other.name,
-                other.rows.len()
-            ))
-            .hint("choose datasets with the same number of rows"));
-        }
-    }
-    Ok(())
+    Err(Error::invalid_argument(format!(
+        "datasets must have the same number of rows: `{}` has {}, but `{}` has {}",
+        first.name,
+        first.rows.len(),
+        other.name,
+        other.rows.len()
+    ))
+    .hint("choose datasets with the same number of rows"))
 }
 
 /// Suggests the dataset with the most similar path.

@@ -7,7 +7,7 @@ use vramfit_core::{Error, Result};
 use super::dataset::{Dataset, Storage};
 use super::row_reader::RowReader;
 use super::runs::{Run, find_runs, run_start};
-use crate::filter::{self, DecodeError, Scratch};
+use crate::filter::{self, DecodeError, Scratch, grow_to};
 use crate::hdf5::{Chunk, Grid};
 
 /// Rows nearer to each other than this are read together with what is between them.
@@ -288,18 +288,10 @@ impl RowReader {
             let length = (rows.end - rows.start) * row_bytes;
             return self.bytes(address, length, stored).map(Some);
         }
-        let whole = column.grid.chunk_bytes() as usize;
-        if decoded.len() < whole {
-            decoded.resize(whole, 0);
-        }
+        let decoded = grow_to(decoded, column.grid.chunk_bytes() as usize);
         let bytes = self.bytes(chunk.address, chunk.size, stored)?;
         let filters = self.dataset.filters();
-        let done = filters.decode(
-            bytes,
-            chunk.filter_mask,
-            &mut decoded[..whole],
-            &mut between,
-        );
+        let done = filters.decode(bytes, chunk.filter_mask, decoded, &mut between);
         done.map_err(|fault| self.bad_chunk(chunk, &fault))?;
         let wanted = (rows.start * row_bytes) as usize..(rows.end * row_bytes) as usize;
         Ok(Some(&decoded[wanted]))
@@ -344,12 +336,9 @@ impl RowReader {
         if let Some(view) = source.view(address, length)? {
             return Ok(view);
         }
-        let length = length as usize;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        source.read_at(address, &mut buffer[..length])?;
-        Ok(&buffer[..length])
+        let buffer = grow_to(buffer, length as usize);
+        source.read_at(address, buffer)?;
+        Ok(buffer)
     }
 
     fn source(&self) -> &crate::source::Source {

@@ -7,6 +7,7 @@ use vramfit_core::{Error, Result};
 
 use super::virtual_source::{self, VirtualSource};
 use crate::filter::Pipeline;
+use crate::hdf5::dataspace::checked_product;
 use crate::hdf5::description::Description;
 use crate::hdf5::layout::Layout;
 use crate::hdf5::{ChunkTable, Container, Datatype, Grid, object, virtual_map};
@@ -21,7 +22,6 @@ pub struct Dataset {
     container: Container,
     path: String,
     shape: Vec<u64>,
-    max_shape: Vec<u64>,
     datatype: Datatype,
     filters: Pipeline,
     fill: Option<Vec<u8>>,
@@ -121,11 +121,9 @@ impl Dataset {
         if space.is_null {
             return Err(Error::invalid_argument("it has no values"));
         }
-        let (shape, max_shape) = (space.shape, space.max_shape);
+        let shape = space.shape;
         let size = datatype.size();
-        let elements = shape
-            .iter()
-            .try_fold(1_u64, |all, &one| all.checked_mul(one));
+        let elements = checked_product(1, &shape);
         let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
         let Some(bytes) = bytes.filter(|&bytes| bytes <= i64::MAX as u64) else {
             return Err(Error::unsupported_feature(
@@ -135,9 +133,9 @@ impl Dataset {
         let (filters, storage) = match layout {
             Layout::Compact(content) => {
                 if (content.len() as u64) < bytes {
-                    return Err(container
-                        .source()
-                        .damaged(0, "compact data is shorter than the shape requires"));
+                    return Err(
+                        container.damaged(0, "compact data is shorter than the shape requires")
+                    );
                 }
                 (Pipeline::default(), Storage::Compact(content.into()))
             }
@@ -150,10 +148,9 @@ impl Dataset {
             Layout::Chunked(chunked) => {
                 if chunked.chunk.len() != shape.len() || chunked.element != size as u64 {
                     return Err(container
-                        .source()
                         .damaged(0, "the chunk size does not match the shape and datatype"));
                 }
-                let grid = Grid::new(&shape, &max_shape, &chunked.chunk, chunked.element);
+                let grid = Grid::new(&shape, &space.max_shape, &chunked.chunk, chunked.element);
                 let grid = grid.ok_or_else(|| {
                     Error::unsupported_feature("more than 2^64 chunks are not supported")
                 })?;
@@ -189,7 +186,6 @@ impl Dataset {
             container,
             path: path.to_owned(),
             shape,
-            max_shape,
             fill,
             datatype,
             filters,
@@ -210,11 +206,6 @@ impl Dataset {
     /// Returns the length of each axis; none for a single value.
     pub fn shape(&self) -> &[u64] {
         &self.shape
-    }
-
-    /// Returns how long each axis may become; `u64::MAX` without limit.
-    pub fn max_shape(&self) -> &[u64] {
-        &self.max_shape
     }
 
     /// Returns the datatype.

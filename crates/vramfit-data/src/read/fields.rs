@@ -2,6 +2,7 @@
 
 use vramfit_core::{Error, Result};
 
+use crate::hdf5::path::list_names;
 use crate::hdf5::{Datatype, Field, Numbers};
 
 /// How many fields are listed in a hint.
@@ -48,16 +49,6 @@ pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
     }
 }
 
-/// Lists the names of fields, of many only the first.
 fn list_fields(fields: &[Field]) -> Option<String> {
-    let names: Vec<_> = fields
-        .iter()
-        .take(MAX_LISTED)
-        .map(|field| format!("`{}`", field.name))
-        .collect();
-    match (names.is_empty(), fields.len().saturating_sub(MAX_LISTED)) {
-        (true, _) => None,
-        (false, 0) => Some(names.join(", ")),
-        (false, more) => Some(format!("{} and {more} more", names.join(", "))),
-    }
+    list_names(fields.iter().map(|field| &*field.name), MAX_LISTED)
 }

@@ -12,6 +12,7 @@ use super::overflow;
 use super::virtual_source::VirtualSource;
 use crate::filter::Scratch;
 use crate::hdf5::Scalar;
+use crate::hdf5::dataspace::checked_product;
 
 /// What is read at once where the file itself has no bands.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -99,9 +100,7 @@ impl RowReader {
         let Some((_, row_shape)) = dataset.shape().split_first() else {
             return Err(Error::invalid_argument("it is a scalar and has no rows"));
         };
-        let elements = row_shape
-            .iter()
-            .try_fold(1_u64, |all, &one| all.checked_mul(one));
+        let elements = checked_product(1, row_shape);
         let too_large =
             || Error::unsupported_feature("the size of a row exceeds the address space");
         let row_elements = elements.and_then(|elements| usize::try_from(elements).ok());

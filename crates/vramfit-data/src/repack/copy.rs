@@ -14,7 +14,7 @@ use super::plan::RepackPlan;
 use crate::digest::digest;
 use crate::hdf5::Container;
 use crate::read::{Dataset as SourceDataset, RowReader};
-use crate::source::{Access, FileFingerprint, Source};
+use crate::source::{Access, FileFingerprint, Source, read_metadata};
 use crate::write::{self, Content, Dataset, Piece, Sections, Storage, WriteTask, write_sections};
 
 /// What is being done.
@@ -41,7 +41,12 @@ pub struct Progress {
 /// is noticed early.
 const SYNC_INTERVAL: Bytes = Bytes(256 << 20);
 
-pub(super) fn copy(
+/// Writes the new file as planned, verifies it, and publishes it. Returns its size.
+///
+/// # Errors
+/// `io` when the file exists or the disk refuses; `file-changed` when the old file was changed meanwhile;
+/// `internal` when the new file does not hold what the old one does, which takes a bug or a bad disk.
+pub fn repack(
     plan: &RepackPlan,
     target: &Path,
     options: OutputOptions,
@@ -67,9 +72,7 @@ pub(super) fn copy(
         Ok(())
     };
     let like = match options.in_place {
-        true => Some(
-            std::fs::metadata(&plan.source).map_err(|error| cannot_read(&plan.source, &error))?,
-        ),
+        true => Some(read_metadata(&plan.source)?),
         false => None,
     };
     let task = WriteTask {
@@ -123,21 +126,19 @@ impl Pieces {
     fn of(plan: &RepackPlan) -> Self {
         let (mut all, mut first, mut before) = (Vec::new(), Vec::new(), vec![0]);
         let mut bytes = 0;
-        for (at, (dataset, pass)) in
-            (plan.content.datasets.iter().zip(&plan.memory_plan.passes)).enumerate()
-        {
-            first.push((all.len(), pass.rows));
+        for (dataset, section) in plan.content.datasets.iter().zip(&plan.sections) {
+            first.push((all.len(), section.piece_rows));
             let row_bytes = dataset.row_bytes();
             if row_bytes == 0 {
                 continue;
             }
             let mut start = 0;
             while start < dataset.rows() {
-                let end = (start + pass.rows).min(dataset.rows());
+                let end = (start + section.piece_rows).min(dataset.rows());
                 bytes += (end - start) * row_bytes;
                 before.push(bytes);
                 all.push(Piece {
-                    datasets: at..at + 1,
+                    datasets: section.datasets.clone(),
                     rows: start..end,
                 });
                 start = end;
@@ -191,10 +192,8 @@ fn compare(
             read.map_err(|error| differs(plan, &error))?;
             if digest(&bytes) != pieces.digests[place].load(Ordering::Relaxed) {
                 let path = &plan.content.datasets[piece.datasets.start].path;
-                return Err(differs(
-                    plan,
-                    &format!("rows {:?} of `/{path}` differ", piece.rows),
-                ));
+                let what = format!("rows {:?} of `/{path}` differ", piece.rows);
+                return Err(differs(plan, &what));
             }
             show(done.fetch_add(length as u64, Ordering::Relaxed) + length as u64);
         }
@@ -218,16 +217,10 @@ fn compare_structure(plan: &RepackPlan, new: &Container) -> Result<()> {
     if let Some((path, error)) = found.refused.first() {
         return Err(differs(plan, &format!("`/{path}`: {error}")));
     }
+    let streamed = found.streamed.into_iter();
     let mut found = Content {
-        datasets: found
-            .streamed
-            .into_iter()
-            .map(|streamed| streamed.dataset)
-            .collect(),
-        inline: found.inline,
-        groups: found.groups,
-        links: found.links,
-        attributes: Vec::new(),
+        datasets: streamed.map(|streamed| streamed.dataset).collect(),
+        ..found.content
     };
     let mut wanted = plan.content.clone();
     for content in [&mut found, &mut wanted] {
@@ -255,27 +248,14 @@ fn ensure_unchanged(plan: &RepackPlan) -> Result<()> {
     if FileFingerprint::of(&plan.source)? == plan.fingerprint {
         return Ok(());
     }
-    Err(Error::new(
-        ErrorKind::FileChanged,
-        format!(
-            "`{}` changed while it was being read",
-            plan.source.display()
-        ),
-    )
-    .hint("wait until the program that writes it has finished, and try again"))
+    let path = plan.source.display();
+    let what = format!("`{path}` changed while it was being read");
+    Err(Error::new(ErrorKind::FileChanged, what)
+        .hint("wait until the program that writes it has finished, and try again"))
 }
 
 fn differs(plan: &RepackPlan, what: &dyn std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        format!(
-            "the copy of `{}` differs from what was read, and was deleted",
-            plan.source.display()
-        ),
-    )
-    .cause(what)
-}
-
-fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
-    Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
+    let path = plan.source.display();
+    let message = format!("the copy of `{path}` differs from what was read, and was deleted");
+    Error::new(ErrorKind::Internal, message).cause(what)
 }

@@ -4,7 +4,7 @@
 use vramfit_core::{Bytes, Error, Result};
 
 use crate::read::{Dataset as SourceDataset, Storage as Stored};
-use crate::write::{Dataset, Storage};
+use crate::write::Dataset;
 
 /// What is read at once where nothing asks for more.
 const USUAL_BYTES: u64 = 8 << 20;
@@ -113,10 +113,7 @@ fn whole_mebibytes(bytes: Bytes) -> String {
 
 fn shape(open: &SourceDataset, dataset: &Dataset) -> Shape {
     let (band_rows, decoded) = band(open);
-    let chunk_rows = match dataset.storage {
-        Storage::Chunked { rows, .. } => rows,
-        Storage::Contiguous => 1,
-    };
+    let chunk_rows = dataset.chunk_rows().unwrap_or(1);
     let row_bytes = dataset.row_bytes();
     Shape {
         row_bytes,

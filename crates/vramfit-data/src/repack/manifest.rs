@@ -14,7 +14,8 @@ use crate::hdf5::header::{Header, kind};
 use crate::hdf5::{Container, FilterStep, attribute};
 use crate::read::{Dataset as SourceDataset, RowReader};
 use crate::write::{
-    Attribute, Data, Dataset, Group, InlineKind, InlineObject, Link, RawValue, Storage, Target,
+    Attribute, Content, Data, Dataset, Group, InlineKind, InlineObject, Link, RawValue, Storage,
+    Target,
 };
 
 /// The maximum depth of nested groups.
@@ -26,9 +27,8 @@ const MAX_OBJECTS: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct FileManifest {
     pub(super) streamed: Vec<StreamedDataset>,
-    pub(super) inline: Vec<InlineObject>,
-    pub(super) groups: Vec<Group>,
-    pub(super) links: Vec<Link>,
+    /// Everything but those.
+    pub(super) content: Content,
     /// What cannot be copied, other than datasets.
     pub(super) omissions: Vec<Omission>,
     /// Datasets that cannot be copied, and other objects that cannot be read.
@@ -59,15 +59,10 @@ impl FileManifest {
             seen: HashMap::from([(container.root(), String::new())]),
             manifest: FileManifest::default(),
         };
-        if container.base() > 0 {
-            walk.omit(
-                "",
-                format!(
-                    "the first {} bytes of the file, a user block",
-                    container.base()
-                ),
-                "a user block is not HDF5 data".to_owned(),
-            );
+        let base = container.base();
+        if base > 0 {
+            let what = format!("the first {base} bytes of the file, a user block");
+            walk.omit("", what, "a user block is not HDF5 data");
         }
         walk.group("", &root, 0)?;
         Ok(walk.manifest)
@@ -76,7 +71,7 @@ impl FileManifest {
     /// Returns the paths of all datasets.
     pub(super) fn datasets(&self) -> impl Iterator<Item = &str> {
         let is_dataset = |object: &&InlineObject| matches!(object.what, InlineKind::Dataset(_));
-        let inline = self.inline.iter().filter(is_dataset);
+        let inline = self.content.inline.iter().filter(is_dataset);
         let streamed = self.streamed.iter().map(|dataset| &dataset.dataset.path);
         streamed
             .chain(inline.map(|object| &object.path))
@@ -102,7 +97,7 @@ impl Walk<'_> {
         order.sort();
         let names = order.into_iter().map(|(_, name)| name).collect();
         let is_ordered = !links.is_empty() && links.iter().all(|link| link.order.is_some());
-        self.manifest.groups.push(Group {
+        self.manifest.content.groups.push(Group {
             path: path.to_owned(),
             attributes,
             order: is_ordered.then_some(names),
@@ -114,10 +109,8 @@ impl Walk<'_> {
             };
             // A name that is not UTF-8 was read with a replacement character.
             if link.name.contains(char::REPLACEMENT_CHARACTER) || link.name.is_empty() {
-                self.refuse(
-                    &path,
-                    Error::unsupported_feature("its name is not valid UTF-8"),
-                );
+                let error = Error::unsupported_feature("its name is not valid UTF-8");
+                self.refuse(&path, error);
                 continue;
             }
             if self.seen.len() >= MAX_OBJECTS {
@@ -130,11 +123,8 @@ impl Walk<'_> {
                 LinkTarget::External { file, path } => Target::External { file, path },
                 LinkTarget::Unknown(kind) => {
                     let what = format!("the link `/{path}`");
-                    self.omit(
-                        &path,
-                        what,
-                        format!("links of type {kind} are user-defined"),
-                    );
+                    let reason = format!("links of type {kind} are user-defined");
+                    self.omit(&path, what, &reason);
                     continue;
                 }
                 LinkTarget::Object(address) => match self.seen.get(&address) {
@@ -148,7 +138,7 @@ impl Walk<'_> {
                     }
                 },
             };
-            self.manifest.links.push(Link { path, target });
+            self.manifest.content.links.push(Link { path, target });
         }
         Ok(())
     }
@@ -174,7 +164,7 @@ impl Walk<'_> {
             return Err(elsewhere(&datatype));
         }
         let attributes = self.attributes(path, &header);
-        self.manifest.inline.push(InlineObject {
+        self.manifest.content.inline.push(InlineObject {
             path: path.to_owned(),
             what: InlineKind::Type(encode_datatype(&datatype)),
             attributes,
@@ -200,7 +190,7 @@ impl Walk<'_> {
         };
         if space.is_null {
             let value = self.values.value(&datatype, None, Vec::new())?;
-            self.manifest.inline.push(inline_dataset(value));
+            self.manifest.content.inline.push(inline_dataset(value));
             return Ok(());
         }
         let can_grow = space.max_shape != space.shape;
@@ -208,8 +198,7 @@ impl Walk<'_> {
         let is_varying = matches!(datatype.storage, ElementStorage::GlobalHeap { .. });
         if is_varying && can_grow {
             let what = format!("the maximum shape of `/{path}`");
-            let reason =
-                "elements of variable length are copied with their current values".to_owned();
+            let reason = "elements of variable length are copied with their current values";
             self.omit(path, what, reason);
         }
         if space.shape.is_empty() || is_varying || is_empty && !can_grow {
@@ -218,7 +207,7 @@ impl Walk<'_> {
                 false => elements(self.container, path)?,
             };
             let value = self.values.value(&datatype, Some(space.shape), elements)?;
-            self.manifest.inline.push(inline_dataset(value));
+            self.manifest.content.inline.push(inline_dataset(value));
             return Ok(());
         }
         // Whatever prevents reading its rows is reported now.
@@ -252,11 +241,7 @@ impl Walk<'_> {
         let all = match attribute::all(header) {
             Ok(all) => all,
             Err(error) => {
-                self.omit(
-                    path,
-                    "all attributes".to_owned(),
-                    error.message().to_owned(),
-                );
+                self.omit(path, "all attributes".to_owned(), error.message());
                 return Vec::new();
             }
         };
@@ -278,18 +263,18 @@ impl Walk<'_> {
                 Ok(value) => attributes.push((name, crate::write::Value::Raw(value))),
                 Err(error) => {
                     let what = format!("the attribute `{name}` of `/{path}`");
-                    self.omit(path, what, error.message().to_owned());
+                    self.omit(path, what, error.message());
                 }
             }
         }
         attributes
     }
 
-    fn omit(&mut self, path: &str, what: String, reason: String) {
+    fn omit(&mut self, path: &str, what: String, reason: &str) {
         self.manifest.omissions.push(Omission {
             path: format!("/{path}"),
             what,
-            reason,
+            reason: reason.to_owned(),
         });
     }
 

@@ -12,12 +12,10 @@ mod plan;
 mod select;
 mod value;
 
-use std::path::Path;
-
 use serde::Serialize;
-use vramfit_core::{Bytes, Result};
+use vramfit_core::Bytes;
 
-pub use copy::{Phase, Progress};
+pub use copy::{Phase, Progress, repack};
 pub use plan::{RepackPlan, Step, StorageInfo, plan};
 
 use crate::write::Compression;
@@ -79,18 +77,4 @@ pub struct OutputOptions {
     pub force: bool,
     /// The new file replaces the old one, with the same permissions.
     pub in_place: bool,
-}
-
-/// Writes the new file as planned, verifies it, and publishes it. Returns its size.
-///
-/// # Errors
-/// `io` when the file exists or the disk refuses; `file-changed` when the old file was changed meanwhile;
-/// `internal` when the new file does not hold what the old one does, which takes a bug or a bad disk.
-pub fn repack(
-    plan: &RepackPlan,
-    target: &Path,
-    options: OutputOptions,
-    progress: &mut (dyn FnMut(Progress) + Send),
-) -> Result<Bytes> {
-    copy::copy(plan, target, options, progress)
 }

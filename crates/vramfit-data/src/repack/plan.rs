@@ -25,7 +25,6 @@ pub struct RepackPlan {
     /// The path in the old file of each dataset of the content.
     pub(super) from: Vec<String>,
     pub(super) sections: Vec<Section>,
-    pub(super) memory_plan: MemoryPlan,
     /// The old and new storage of each dataset whose rows are copied, by path.
     pub steps: Vec<Step>,
     /// Scalars, strings and named datatypes, which are copied unchanged.
@@ -102,19 +101,20 @@ pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
     select::select(path, &container, &mut manifest, &options.datasets)?;
     must_be_copied(path, &manifest)?;
     let opened = |streamed: &StreamedDataset| SourceDataset::open_in(&container, &streamed.from);
-    let sources: Vec<SourceDataset> = manifest
-        .streamed
-        .iter()
-        .map(opened)
-        .collect::<Result<_>>()?;
+    let sources = manifest.streamed.iter().map(opened);
+    let sources: Vec<SourceDataset> = sources.collect::<Result<_>>()?;
     let at_once = copy_pass::bytes_per_thread(options.memory);
     let notes = layout::decide(options, &sources, &mut manifest.streamed, at_once)?;
     let datasets = manifest.streamed.iter().map(|streamed| &streamed.dataset);
     let pairs: Vec<_> = sources.iter().zip(datasets).collect();
-    let memory_plan = copy_pass::plan_memory(&pairs, options.threads, options.memory)?;
+    let MemoryPlan {
+        threads,
+        passes,
+        memory,
+    } = copy_pass::plan_memory(&pairs, options.threads, options.memory)?;
     let mut steps = Vec::new();
     for ((streamed, source), (pass, note)) in
-        (manifest.streamed.iter().zip(&sources)).zip(memory_plan.passes.iter().zip(notes))
+        (manifest.streamed.iter().zip(&sources)).zip(passes.iter().zip(notes))
     {
         let dataset = &streamed.dataset;
         steps.push(Step {
@@ -131,54 +131,34 @@ pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
             note,
         });
     }
-    let sections = memory_plan.passes.iter().enumerate();
-    let sections = sections.map(|(at, pass)| Section {
+    let sections = passes.iter().enumerate().map(|(at, pass)| Section {
         datasets: at..at + 1,
         piece_rows: pass.rows,
     });
-    let content = Content {
-        inline: manifest.inline,
-        groups: manifest.groups,
-        links: manifest.links,
-        attributes: Vec::new(),
-        datasets: Vec::new(),
-    };
+    let content = manifest.content;
     let (front, of_chunk) = write::overhead(&content);
-    let chunks: u64 = manifest
-        .streamed
-        .iter()
-        .map(|streamed| streamed.dataset.chunks())
-        .sum();
-    let rows: u64 = steps
-        .iter()
-        .map(|step| step.new.bytes.0.next_multiple_of(4096))
-        .sum();
+    let (from, datasets): (Vec<String>, Vec<Dataset>) = (manifest.streamed.into_iter())
+        .map(|streamed| (streamed.from, streamed.dataset))
+        .unzip();
+    let chunks: u64 = datasets.iter().map(Dataset::chunks).sum();
+    let rows = (steps.iter()).map(|step| step.new.bytes.0.next_multiple_of(4096));
     Ok(RepackPlan {
         source: path.to_owned(),
         fingerprint,
         sections: sections.collect(),
-        from: manifest
-            .streamed
-            .iter()
-            .map(|streamed| streamed.from.clone())
-            .collect(),
+        from,
         small_objects: content.inline.len(),
         omissions: manifest.omissions,
         old_bytes: Bytes(container.source().length()),
-        new_bytes: Bytes(front.0 + rows + chunks * of_chunk.0),
+        new_bytes: Bytes(front.0 + rows.sum::<u64>() + chunks * of_chunk.0),
         is_estimate: steps.iter().any(|step| step.new.is_estimate),
-        memory: memory_plan.memory,
-        threads: memory_plan.threads,
+        memory,
+        threads,
         content: Content {
-            datasets: manifest
-                .streamed
-                .into_iter()
-                .map(|streamed| streamed.dataset)
-                .collect(),
+            datasets,
             ..content
         },
         steps,
-        memory_plan,
         container,
     })
 }
@@ -236,14 +216,9 @@ fn old_storage(source: &SourceDataset, streamed: &StreamedDataset) -> StorageInf
 }
 
 fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageInfo {
-    let Storage::Chunked { rows, compression } = dataset.storage else {
-        return StorageInfo {
-            layout: "contiguous",
-            chunk: None,
-            filters: Vec::new(),
-            bytes,
-            is_estimate: false,
-        };
+    let (layout, compression) = match dataset.storage {
+        Storage::Contiguous => ("contiguous", Compression::None),
+        Storage::Chunked { compression, .. } => ("chunked", compression),
     };
     let name = match compression {
         Compression::None => None,
@@ -253,10 +228,9 @@ fn new_storage(dataset: &Dataset, bytes: Bytes) -> StorageInfo {
     };
     let shuffle = (name.is_some() && dataset.shuffle).then(|| "shuffle".to_owned());
     let checksums = dataset.checksums.then(|| "fletcher32".to_owned());
-    let rest = dataset.shape[1..].iter().map(|&length| length.max(1));
     StorageInfo {
-        layout: "chunked",
-        chunk: Some(std::iter::once(rows).chain(rest).collect()),
+        layout,
+        chunk: dataset.chunk(),
         filters: shuffle.into_iter().chain(name).chain(checksums).collect(),
         bytes,
         is_estimate: compression != Compression::None,

@@ -8,6 +8,7 @@ use vramfit_core::{Error, Result};
 use super::Omission;
 use super::manifest::{FileManifest, StreamedDataset};
 use crate::hdf5::Container;
+use crate::hdf5::path::{hint_contents, is_descendant};
 use crate::write::{Link, Target};
 
 /// Keeps what is at or below one of the paths, and the groups on the way there.
@@ -34,12 +35,15 @@ pub(super) fn select(
     manifest
         .streamed
         .retain(|streamed| kept(&streamed.dataset.path));
-    manifest.inline.retain(|object| kept(&object.path));
-    manifest.links.retain(|link| kept(&link.path));
+    manifest.content.inline.retain(|object| kept(&object.path));
+    manifest.content.links.retain(|link| kept(&link.path));
     manifest.refused.retain(|(path, _)| kept(path));
-    manifest.groups.retain(|group| on_the_way(&group.path));
+    manifest
+        .content
+        .groups
+        .retain(|group| on_the_way(&group.path));
     // The order of members is that of all of them.
-    for group in &mut manifest.groups {
+    for group in &mut manifest.content.groups {
         if !kept(&group.path) {
             group.order = None;
         }
@@ -50,28 +54,21 @@ pub(super) fn select(
     Ok(())
 }
 
-/// Whether a path is another one, or below it.
-fn is_descendant(path: &str, outer: &str) -> bool {
-    match path.strip_prefix(outer) {
-        Some(rest) => outer.is_empty() || rest.is_empty() || rest.starts_with('/'),
-        None => false,
-    }
-}
-
 fn ensure_exists(
     file: &Path,
     container: &Container,
     manifest: &FileManifest,
     path: &str,
 ) -> Result<()> {
+    let content = &manifest.content;
     let mut paths = (manifest.datasets())
-        .chain(manifest.inline.iter().map(|object| object.path.as_str()))
-        .chain(manifest.groups.iter().map(|group| group.path.as_str()))
+        .chain(content.inline.iter().map(|object| object.path.as_str()))
+        .chain(content.groups.iter().map(|group| group.path.as_str()))
         .chain(manifest.refused.iter().map(|(path, _)| path.as_str()));
     if paths.any(|other| other == path) {
         return Ok(());
     }
-    if let Some(link) = manifest.links.iter().find(|link| link.path == path) {
+    if let Some(link) = content.links.iter().find(|link| link.path == path) {
         return match &link.target {
             Target::Object(_) => Ok(()),
             Target::Soft(to) => Err(link_only(path, to)),
@@ -88,15 +85,7 @@ fn ensure_exists(
         false => format!("`{}` contains no `/{path}`", file.display()),
     };
     let error = Error::invalid_argument(message);
-    let names: Vec<String> = manifest
-        .datasets()
-        .take(8)
-        .map(|path| format!("`/{}`", path.escape_debug()))
-        .collect();
-    Err(match names.is_empty() {
-        true => error,
-        false => error.hint(format!("it contains {}", names.join(", "))),
-    })
+    Err(hint_contents(error, manifest.datasets()))
 }
 
 fn link_only(path: &str, to: &str) -> Error {
@@ -106,14 +95,11 @@ fn link_only(path: &str, to: &str) -> Error {
 
 /// Where only a further name of an object is kept, that becomes its name.
 fn keep_target(manifest: &mut FileManifest, kept: &dyn Fn(&str) -> bool) {
-    let groups: HashSet<&str> = manifest
-        .groups
-        .iter()
-        .map(|group| group.path.as_str())
-        .collect();
+    let groups = manifest.content.groups.iter();
+    let groups: HashSet<&str> = groups.map(|group| group.path.as_str()).collect();
     let mut names: HashMap<String, String> = HashMap::new();
     let mut lost = Vec::new();
-    for link in &manifest.links {
+    for link in &manifest.content.links {
         let Target::Object(to) = &link.target else {
             continue;
         };
@@ -131,7 +117,7 @@ fn keep_target(manifest: &mut FileManifest, kept: &dyn Fn(&str) -> bool) {
         names.entry(to.clone()).or_insert_with(|| link.path.clone());
     }
     drop(groups);
-    manifest.links.retain(|link| {
+    manifest.content.links.retain(|link| {
         lost.iter()
             .all(|omission| omission.path != format!("/{}", link.path))
     });
@@ -139,15 +125,15 @@ fn keep_target(manifest: &mut FileManifest, kept: &dyn Fn(&str) -> bool) {
     for StreamedDataset { dataset, .. } in &mut manifest.streamed {
         rename(&mut dataset.path, &names);
     }
-    for object in &mut manifest.inline {
+    for object in &mut manifest.content.inline {
         rename(&mut object.path, &names);
     }
     let is_name = |link: &Link| match &link.target {
         Target::Object(to) => names.get(to) != Some(&link.path),
         _ => true,
     };
-    manifest.links.retain(is_name);
-    for link in &mut manifest.links {
+    manifest.content.links.retain(is_name);
+    for link in &mut manifest.content.links {
         if let Target::Object(to) = &mut link.target {
             rename(to, &names);
         }

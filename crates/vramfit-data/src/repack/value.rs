@@ -85,8 +85,9 @@ impl<'a> Values<'a> {
         let (at, bytes) = self.heap.object(address, number)?;
         let bytes = length.and_then(|length| bytes.get(..length));
         let Some(bytes) = bytes.map(<[u8]>::to_vec) else {
-            let source = self.container.source();
-            return Err(source.damaged(at, "a string exceeds its heap object"));
+            return Err(self
+                .container
+                .damaged(at, "a string exceeds its heap object"));
         };
         self.take(bytes.len() as u64)?;
         Ok(Some(VarLenElement { count, bytes }))

@@ -3,7 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use vramfit_core::{Error, Result};
+use vramfit_core::Result;
+
+use super::read_metadata;
 
 /// A file's identity at one moment. Two that are equal mean the same content, unless somebody wrote
 /// to the file and then set its time back.
@@ -26,9 +28,7 @@ impl FileFingerprint {
     ///
     /// `io` when it cannot be asked for.
     pub fn of(path: &Path) -> Result<FileFingerprint> {
-        let metadata = std::fs::metadata(path).map_err(|error| {
-            Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
-        })?;
+        let metadata = read_metadata(path)?;
         Ok(FileFingerprint {
             length: metadata.len(),
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000

@@ -9,7 +9,7 @@ mod lock;
 mod mapping;
 mod sample;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -56,10 +56,7 @@ impl Source {
     ///
     /// `io` when it cannot be opened or is not a regular file.
     pub fn open(path: &Path, access: Access) -> Result<Source> {
-        let failed = |error: std::io::Error| {
-            Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
-        };
-        let must_be_regular = |metadata: &std::fs::Metadata| {
+        let must_be_regular = |metadata: &Metadata| {
             if metadata.is_file() {
                 return Ok(());
             }
@@ -70,11 +67,11 @@ impl Source {
             })
         };
         // Before it is opened, because opening a pipe waits for its writer, and opening a device may do anything.
-        must_be_regular(&std::fs::metadata(path).map_err(failed)?)?;
+        must_be_regular(&read_metadata(path)?)?;
         let mut options = File::options();
         let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let file = file.map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
+        let file = file.map_err(|error| cannot_read(path, &error))?;
+        let metadata = file.metadata().map_err(|error| cannot_read(path, &error))?;
         must_be_regular(&metadata)?;
         let length = metadata.len();
         let bytes = match access {
@@ -117,11 +114,6 @@ impl Source {
             // A mapping holds the lock of readers.
             Bytes::Mapped(_) | Bytes::Memory(_) => Writer::Nobody,
         }
-    }
-
-    /// Whether bytes can be had without a system call, as [`Source::view`].
-    pub fn is_mapped(&self) -> bool {
-        !matches!(self.bytes, Bytes::File(_))
     }
 
     /// Fills `out` with the bytes from `offset` on.
@@ -203,6 +195,15 @@ impl Source {
         let start = usize::try_from(offset).ok()?;
         all.get(start..start.checked_add(length)?)
     }
+}
+
+/// Returns what the file system says of a file.
+pub(crate) fn read_metadata(path: &Path) -> Result<Metadata> {
+    std::fs::metadata(path).map_err(|error| cannot_read(path, &error))
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format!("cannot read the file `{}`", path.display())).cause(error)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl AtomicFile {
     /// # Errors
     /// `io` when the path exists, when another process is writing to it, or the disk fails.
     pub(super) fn open(path: &Path, options: WriteOptions) -> Result<Self> {
-        let target = std::path::absolute(path).map_err(|error| cannot("write", path, &error))?;
+        let target = std::path::absolute(path).map_err(|error| cannot_write(path, &error))?;
         let folder = folder(&target)?;
         if target.exists() && !options.force {
             return Err(Error::io(format!(
@@ -88,7 +88,7 @@ impl AtomicFile {
         // Changing the owner may not be permitted; then it remains ours, as with every editor.
         let _ = std::os::unix::fs::fchown(&self.file, Some(other.uid()), Some(other.gid()));
         let set = self.file.set_permissions(other.permissions());
-        set.map_err(|error| cannot("write", &self.target, &error))
+        set.map_err(|error| cannot_write(&self.target, &error))
     }
 
     /// Returns an error where the disk has less free space than the file needs.
@@ -125,7 +125,7 @@ impl AtomicFile {
                 let name = hidden(&self.target, "new");
                 match std::fs::remove_file(&name) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(cannot("write", &self.target, &error));
+                        return Err(cannot_write(&self.target, &error));
                     }
                     _ => {}
                 }
@@ -153,7 +153,7 @@ impl AtomicFile {
                     false => "move it away and add `--resume`",
                 })
             }
-            _ => cannot("write", &self.target, &error),
+            _ => cannot_write(&self.target, &error),
         })?;
         self.is_placed = true;
         // The name is on the disk when its directory is synced.
@@ -165,7 +165,7 @@ impl AtomicFile {
             false => std::fs::remove_file(&self.journal),
         };
         let done = synced.and(removed);
-        done.map_err(|error| cannot("write", &self.target, &error))
+        done.map_err(|error| cannot_write(&self.target, &error))
     }
 
     /// Removes the unfinished file and its journal.
@@ -181,7 +181,7 @@ impl AtomicFile {
 
     /// Returns the error of a failed write, with a hint where the disk is full.
     pub(super) fn failed(&self, error: &std::io::Error) -> Error {
-        let failure = cannot("write", &self.target, error);
+        let failure = cannot_write(&self.target, error);
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 failure.hint(match self.options.once {
@@ -224,7 +224,7 @@ fn create_hidden(path: &Path, name: &Path) -> Result<File> {
     options.read(true).write(true).create(true).truncate(false);
     let file = options
         .open(name)
-        .map_err(|error| cannot("write", path, &error))?;
+        .map_err(|error| cannot_write(path, &error))?;
     let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     // A process that finished in between has moved the file that was opened here.
     let moved = || {
@@ -275,14 +275,21 @@ fn hidden(target: &Path, ending: &str) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// Returns an error about a file operation.
-pub(super) fn cannot(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Error {
-    Error::io(format!("cannot {what} `{}`", path.display())).cause(error)
+pub(super) fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format!("cannot write `{}`", path.display())).cause(error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn once(force: bool) -> WriteOptions {
+        WriteOptions {
+            force,
+            once: true,
+            ..WriteOptions::default()
+        }
+    }
 
     /// An unfinished file where files without a name are not supported.
     fn named(target: &Path, force: bool) -> AtomicFile {
@@ -293,11 +300,7 @@ mod tests {
             target: target.to_owned(),
             journal: hidden(target, "journal"),
             is_known: false,
-            options: WriteOptions {
-                force,
-                once: true,
-                ..WriteOptions::default()
-            },
+            options: once(force),
             is_placed: false,
         }
     }
@@ -342,11 +345,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("x.h5");
         std::fs::write(&target, "old").unwrap();
-        let once = |force| WriteOptions {
-            force,
-            once: true,
-            ..WriteOptions::default()
-        };
         assert!(AtomicFile::open(&target, once(false)).is_err());
         let mut output = AtomicFile::open(&target, once(true)).unwrap();
         std::io::Write::write_all(&mut &output.file, b"new").unwrap();

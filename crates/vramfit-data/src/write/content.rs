@@ -6,6 +6,7 @@ use vramfit_core::{Bytes, Error, Result};
 use super::datatype::EncodedDatatype;
 use super::number::Number;
 use super::value::{Attribute, InlineObject};
+use crate::hdf5::dataspace::checked_product;
 
 /// How chunks are compressed. Bytes of equal significance are grouped first, as HDF5's shuffle filter
 /// does, unless [`Dataset::shuffle`] says no: it costs little and makes numbers compress better.
@@ -126,11 +127,17 @@ impl Dataset {
         }
     }
 
+    /// Returns how many rows a chunk has; `None` in contiguous storage.
+    pub(crate) fn chunk_rows(&self) -> Option<u64> {
+        match self.storage {
+            Storage::Contiguous => None,
+            Storage::Chunked { rows, .. } => Some(rows),
+        }
+    }
+
     /// Returns the lengths of a chunk, of which none may be zero.
-    pub(super) fn chunk(&self) -> Option<Vec<u64>> {
-        let Storage::Chunked { rows, .. } = self.storage else {
-            return None;
-        };
+    pub(crate) fn chunk(&self) -> Option<Vec<u64>> {
+        let rows = self.chunk_rows()?;
         let rest = self.shape[1..].iter().map(|&length| length.max(1));
         Some(std::iter::once(rows).chain(rest).collect())
     }
@@ -157,10 +164,8 @@ impl Dataset {
 
     /// Returns how many chunks there are; none in contiguous storage.
     pub fn chunks(&self) -> u64 {
-        match self.storage {
-            Storage::Contiguous => 0,
-            Storage::Chunked { rows, .. } => self.rows().div_ceil(rows),
-        }
+        self.chunk_rows()
+            .map_or(0, |rows| self.rows().div_ceil(rows))
     }
 
     /// Rejects what HDF5 or this writer cannot store.
@@ -180,12 +185,7 @@ impl Dataset {
         if self.shape.is_empty() || self.shape.len() > 32 {
             return refuse(format!("it has {} dimensions", self.shape.len()));
         }
-        let bytes = self
-            .shape
-            .iter()
-            .try_fold(self.datatype.size() as u64, |bytes, &n| {
-                bytes.checked_mul(n)
-            });
+        let bytes = checked_product(self.datatype.size() as u64, &self.shape);
         if bytes.is_none_or(|bytes| bytes > 1 << 60) {
             return refuse("its size exceeds the limit of 2^60 bytes".into());
         }
@@ -199,7 +199,7 @@ impl Dataset {
         if self.storage == Storage::Contiguous && self.can_grow() {
             return refuse("its shape can grow, which requires chunked storage".into());
         }
-        if let Storage::Chunked { rows, .. } = self.storage {
+        if let Some(rows) = self.chunk_rows() {
             let limit = u64::from(u32::MAX);
             let chunk = rows.saturating_mul(self.row_bytes());
             if rows == 0 || rows > self.rows().max(1) {

@@ -9,7 +9,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::{Error, Result};
+use vramfit_core::Result;
+
+use super::atomic_file::cannot_write;
 
 /// The version of the journal and of the data it describes. An attempt with another version is restarted.
 const SCHEMA: u32 = 1;
@@ -50,9 +52,8 @@ impl Journal {
         };
         let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
         let mut journal = Journal { file };
-        journal
-            .line(&heading)
-            .map_err(|error| cannot_write(path, &error))?;
+        let written = journal.add(&heading);
+        written.map_err(|error| cannot_write(path, &error))?;
         Ok(journal)
     }
 
@@ -94,21 +95,13 @@ impl Journal {
         Ok(Some((Journal { file }, done)))
     }
 
-    /// Notes that the pieces up to `entry` are on the disk. The caller has synchronized them.
-    pub(super) fn add(&mut self, entry: &Entry) -> std::io::Result<()> {
-        self.line(entry)
-    }
-
-    fn line(&mut self, value: &impl Serialize) -> std::io::Result<()> {
+    /// Adds a line: the heading, or an [`Entry`] whose pieces the caller has synchronized.
+    pub(super) fn add(&mut self, value: &impl Serialize) -> std::io::Result<()> {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
         self.file.write_all(&line)?;
         self.file.sync_data()
     }
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
-    Error::io(format!("cannot write `{}`", path.display())).cause(error)
 }
 
 #[cfg(test)]

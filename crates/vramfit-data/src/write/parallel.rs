@@ -12,8 +12,8 @@ use vramfit_core::{Bytes, Error, Result};
 
 use super::content::{Compression, Content, Dataset, Storage};
 use super::pipeline::{EncodedChunk, Pipeline};
-use super::queue::{Queue, StopOnDrop, StopOnPanic};
-use super::section::{Piece, PieceOrder, Section};
+use super::queue::{Queue, StopOnDrop};
+use super::section::{Piece, PieceOrder, Section, UNEQUAL_CHUNKS, UNEQUAL_ROWS};
 use super::writer::{WriteOptions, Writer};
 
 /// Makes the rows of a piece: for each dataset, in its order, the bytes of the rows, appended to an
@@ -140,23 +140,25 @@ pub fn write_sections(
             let (queue, order, datasets) = (&queue, &order, &datasets);
             let source = sections.source;
             scope.spawn(move || {
-                let _stop = StopOnPanic(queue);
+                // The writer must not wait for a thread that panicked.
+                let stop = StopOnDrop(queue);
                 let mut raw = Vec::new();
                 // Those of one section at a time: a compressor can need megabytes.
                 let mut section = 0..0;
                 let mut pipelines = Vec::new();
                 while let Some((number, mut stored)) = queue.take() {
                     let piece = order.piece(number);
-                    let made = match section == piece.datasets {
-                        true => Ok(()),
-                        false => all(&datasets[piece.datasets.clone()]).map(|made| {
-                            (section, pipelines) = (piece.datasets.clone(), made);
-                        }),
+                    let mut make = || {
+                        if section != piece.datasets {
+                            pipelines = all(&datasets[piece.datasets.clone()])?;
+                            section = piece.datasets.clone();
+                        }
+                        fill(&piece, source, &mut pipelines, &mut raw, &mut stored)
                     };
-                    let made = made
-                        .and_then(|()| fill(&piece, source, &mut pipelines, &mut raw, &mut stored));
+                    let made = make();
                     queue.put(number, made.map(|()| stored));
                 }
+                std::mem::forget(stop);
             });
         }
         for number in first..order.pieces() {
@@ -215,24 +217,18 @@ pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
         &mut raw,
         &mut stored,
     )?;
-    let sizes = content
-        .datasets
-        .iter()
-        .zip(&stored)
-        .map(|(dataset, first)| {
-            let chunks = dataset.chunks();
-            match dataset.storage {
-                Storage::Contiguous => dataset.bytes(),
-                Storage::Chunked {
-                    compression: Compression::None,
-                    ..
-                } => chunks * (first.bytes.len() as u64 + INDEX_BYTES),
-                Storage::Chunked { .. } => {
-                    chunks
-                        * (first.bytes.len() as u64 + first.bytes.len() as u64 / 20 + INDEX_BYTES)
-                }
-            }
-        });
+    let datasets = content.datasets.iter().zip(&stored);
+    let sizes = datasets.map(|(dataset, first)| {
+        let Storage::Chunked { compression, .. } = dataset.storage else {
+            return dataset.bytes();
+        };
+        let bytes = first.bytes.len() as u64;
+        let spare = match compression {
+            Compression::None => 0,
+            _ => bytes / 20,
+        };
+        dataset.chunks() * (bytes + spare + INDEX_BYTES)
+    });
     let metadata_bytes = 1 << 16;
     Ok(Bytes(sizes.sum::<u64>() + metadata_bytes))
 }
@@ -245,25 +241,13 @@ fn pieces(content: &Content) -> Result<(u64, u64)> {
     };
     content.check()?;
     let rows = first.rows();
-    if content
-        .datasets
-        .iter()
-        .any(|dataset| dataset.rows() != rows)
-    {
-        return refuse("datasets that are written together must have the same number of rows");
+    if content.datasets.iter().any(|one| one.rows() != rows) {
+        return refuse(UNEQUAL_ROWS);
     }
-    let mut chunk_rows = content
-        .datasets
-        .iter()
-        .filter_map(|dataset| match dataset.storage {
-            Storage::Chunked { rows, .. } => Some(rows),
-            Storage::Contiguous => None,
-        });
+    let mut chunk_rows = content.datasets.iter().filter_map(Dataset::chunk_rows);
     let piece = match chunk_rows.next() {
         Some(rows) if chunk_rows.all(|other| other == rows) => rows,
-        Some(_) => {
-            return refuse("chunks that are written together must have the same number of rows");
-        }
+        Some(_) => return refuse(UNEQUAL_CHUNKS),
         None => {
             let row_bytes: u64 = content.datasets.iter().map(|d| d.row_bytes()).sum();
             (PIECE_BYTES / row_bytes.max(1)).clamp(1, rows.max(1))

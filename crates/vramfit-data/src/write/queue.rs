@@ -113,14 +113,3 @@ impl Drop for StopOnDrop<'_> {
         self.0.stop();
     }
 }
-
-/// The writer does not wait for a thread that panicked.
-pub(super) struct StopOnPanic<'a>(pub(super) &'a Queue);
-
-impl Drop for StopOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stop();
-        }
-    }
-}

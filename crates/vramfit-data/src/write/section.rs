@@ -24,6 +24,11 @@ pub struct Piece {
     pub rows: Range<u64>,
 }
 
+pub(super) const UNEQUAL_ROWS: &str =
+    "datasets that are written together must have the same number of rows";
+pub(super) const UNEQUAL_CHUNKS: &str =
+    "chunks that are written together must have the same number of rows";
+
 /// Where every piece of a file is.
 #[derive(Clone, Debug)]
 pub(super) struct PieceOrder {
@@ -42,27 +47,21 @@ impl PieceOrder {
         let mut numbered = Vec::new();
         for section in sections {
             let datasets = content.datasets.get(section.datasets.clone());
-            let Some((first, others)) = datasets.and_then(<[Dataset]>::split_first) else {
+            let datasets = datasets.unwrap_or_default();
+            let Some(rows) = datasets.first().map(Dataset::rows) else {
                 return Err(Error::invalid_argument("a section contains no dataset"));
             };
-            let rows = first.rows();
-            if others.iter().any(|dataset| dataset.rows() != rows) {
-                return Err(Error::invalid_argument(
-                    "datasets that are written together must have the same number of rows",
-                ));
+            if datasets.iter().any(|dataset| dataset.rows() != rows) {
+                return Err(Error::invalid_argument(UNEQUAL_ROWS));
             }
-            for dataset in std::iter::once(first).chain(others) {
+            for dataset in datasets {
                 if let Storage::Chunked { rows, .. } = dataset.storage
                     && !section.piece_rows.is_multiple_of(rows)
                 {
-                    return Err(Error::invalid_argument(
-                        "chunks that are written together must have the same number of rows",
-                    ));
+                    return Err(Error::invalid_argument(UNEQUAL_CHUNKS));
                 }
             }
-            let bytes: u64 = (content.datasets[section.datasets.clone()].iter())
-                .map(Dataset::bytes)
-                .sum();
+            let bytes: u64 = datasets.iter().map(Dataset::bytes).sum();
             numbered.push((section.clone(), rows, pieces));
             // Where there is nothing to write there is no piece.
             pieces += rows.div_ceil(section.piece_rows.max(1)) * u64::from(bytes > 0);

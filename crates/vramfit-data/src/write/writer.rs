@@ -10,7 +10,7 @@ use std::path::Path;
 use vramfit_core::{Bytes, Error, Result};
 
 use super::atomic_file::AtomicFile;
-use super::content::{Content, Storage};
+use super::content::Content;
 use super::index::{Chunk, tree};
 use super::journal::{Entry, Journal};
 use super::metadata_block::{self, Offsets};
@@ -234,7 +234,7 @@ impl Writer {
         for number in 0..self.done.pieces.min(order.pieces()) {
             let piece = order.piece(number);
             for at in piece.datasets {
-                let Storage::Chunked { rows, .. } = self.content.datasets[at].storage else {
+                let Some(rows) = self.content.datasets[at].chunk_rows() else {
                     continue;
                 };
                 let chunks = (piece.rows.end - piece.rows.start).div_ceil(rows);

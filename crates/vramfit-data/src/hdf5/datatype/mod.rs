@@ -8,7 +8,8 @@ mod read;
 use vramfit_core::Result;
 
 use super::cursor::Cursor;
-pub(crate) use read::{MAX_TYPE_DEPTH, bytes_for, descend, read_name};
+use super::element_storage::ElementStorage;
+pub(crate) use read::bytes_for;
 
 /// A number type of a file or an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,7 +185,6 @@ impl Datatype {
     }
 
     /// Returns a description: `float32`, `(3,) float32`, `record of 3 fields`, `variable-length strings`.
-    /// length`.
     pub fn describe(&self) -> String {
         match self {
             Datatype::Numbers { numbers, .. } => numbers.describe(),
@@ -197,10 +197,15 @@ impl Datatype {
 
     /// Reads the message.
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Datatype> {
-        let element = read::read_type(cursor, MAX_TYPE_DEPTH)?;
-        if element.size() == 0 {
+        Datatype::read_with_storage(cursor).map(|(datatype, _)| datatype)
+    }
+
+    /// Reads the message, and how the elements are stored.
+    pub(super) fn read_with_storage(cursor: &mut Cursor<'_>) -> Result<(Datatype, ElementStorage)> {
+        let (datatype, storage) = read::read_type(cursor, read::MAX_TYPE_DEPTH)?;
+        if datatype.size() == 0 {
             return Err(cursor.damaged("the size of a datatype is zero"));
         }
-        Ok(element)
+        Ok((datatype, storage))
     }
 }

@@ -6,15 +6,23 @@ use vramfit_core::{Error, Result};
 use super::{Axis, Datatype, Field, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;
 use crate::hdf5::dataspace::MAX_AXES;
+use crate::hdf5::element_storage::ElementStorage;
 
 /// A record in a record in a record … no deeper than this.
-pub(crate) const MAX_TYPE_DEPTH: usize = 8;
+pub(super) const MAX_TYPE_DEPTH: usize = 8;
 /// More fields than any record that trains a model has.
 const MAX_FIELDS: usize = 4096;
 
-/// Reads a type and all that are in it.
-pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
-    let depth = descend(depth)?;
+/// Reads a type and all that are in it, at most `depth` levels, and how its elements are stored.
+pub(super) fn read_type(
+    cursor: &mut Cursor<'_>,
+    depth: usize,
+) -> Result<(Datatype, ElementStorage)> {
+    let depth = depth.checked_sub(1).ok_or_else(|| {
+        Error::unsupported_feature(format!(
+            "datatypes nested more than {MAX_TYPE_DEPTH} levels deep are not supported"
+        ))
+    })?;
     let first = cursor.u8()?;
     let (version, class) = (first >> 4, first & 0xf);
     if !(1..=5).contains(&version) {
@@ -22,52 +30,63 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatyp
     }
     let bits = cursor.uint(3)? as u32;
     let size = cursor.u32()? as usize;
-    let other = |what: &str| {
-        Ok(Datatype::Other {
-            size,
-            what: what.to_owned(),
-        })
+    let other = |what: &str| Datatype::Other {
+        size,
+        what: what.to_owned(),
     };
-    match class {
-        0 => read_integer(cursor, bits, size),
-        1 => read_float(cursor, bits, size),
+    let mut storage = ElementStorage::Inline;
+    let datatype = match class {
+        0 => read_integer(cursor, bits, size)?,
+        1 => read_float(cursor, bits, size)?,
         2 => {
             cursor.skip(2)?;
             other("times")
         }
         3 => other("fixed-length strings"),
         // Bits without a meaning as a number, such as the `bool` of PyTables: unsigned, as h5py has them.
-        4 => read_integer(cursor, bits & 1, size),
+        4 => read_integer(cursor, bits & 1, size)?,
         5 => {
             // The tag that says what the bytes are, padded.
             cursor.skip((bits & 0xff) as usize)?;
             other("opaque bytes")
         }
-        6 => read_record(cursor, version, bits as usize & 0xffff, size, depth),
-        7 => other("references"),
-        8 => read_enumeration(cursor, version, bits as usize & 0xffff, size, depth),
+        6 => return read_record(cursor, version, bits as usize & 0xffff, size, depth),
+        7 => {
+            // References of HDF5 1.12 and later are told in the bits, too; nothing follows.
+            storage = ElementStorage::FileAddress;
+            other("references")
+        }
+        8 => return read_enumeration(cursor, version, bits as usize & 0xffff, size, depth),
         9 => {
             // What the characters or the elements of the sequence are.
-            read_type(cursor, depth)?;
-            match bits & 0xf {
-                1 => other("variable-length strings"),
-                _ => other("variable-length sequences"),
-            }
+            let (base, inside) = read_type(cursor, depth)?;
+            storage = match inside {
+                ElementStorage::Inline => ElementStorage::GlobalHeap { unit: base.size() },
+                _ => ElementStorage::FileAddress,
+            };
+            other(match bits & 0xf {
+                1 => "variable-length strings",
+                _ => "variable-length sequences",
+            })
         }
         10 => {
             let lengths = read_array_shape(cursor, version)?;
-            let base = read_type(cursor, depth)?;
-            make_array(cursor, base, &lengths, Some(size))
+            let (base, inside) = read_type(cursor, depth)?;
+            storage = inside.nested();
+            make_array(cursor, base, &lengths, Some(size))?
         }
         11 => {
-            read_type(cursor, depth)?;
+            storage = read_type(cursor, depth)?.1.nested();
             other("complex numbers")
         }
         // Where it ends is not known, so nothing behind it could be read.
-        class => Err(Error::unsupported_feature(format!(
-            "datatype class {class} is not supported"
-        ))),
-    }
+        class => {
+            return Err(Error::unsupported_feature(format!(
+                "datatype class {class} is not supported"
+            )));
+        }
+    };
+    Ok((datatype, storage))
 }
 
 fn make_number(number: Number) -> Datatype {
@@ -221,7 +240,7 @@ fn read_record(
     count: usize,
     size: usize,
     depth: usize,
-) -> Result<Datatype> {
+) -> Result<(Datatype, ElementStorage)> {
     let too_many = |count: usize| {
         Error::unsupported_feature(format!(
             "a record of {count} fields exceeds the limit of {MAX_FIELDS}"
@@ -231,6 +250,7 @@ fn read_record(
         return Err(too_many(count));
     }
     let (mut fields, mut others) = (Vec::new(), Vec::new());
+    let mut storage = ElementStorage::Inline;
     for _ in 0..count {
         let name = read_name(cursor, version)?;
         let offset = match version {
@@ -242,7 +262,10 @@ fn read_record(
             1 => read_member_shape(cursor)?,
             _ => Vec::new(),
         };
-        let base = read_type(cursor, depth)?;
+        let (base, inside) = read_type(cursor, depth)?;
+        if inside != ElementStorage::Inline {
+            storage = ElementStorage::FileAddress;
+        }
         let element = make_array(cursor, base, &lengths, None)?;
         let end = offset.checked_add(element.size());
         if end.is_none_or(|end| end > size) {
@@ -278,11 +301,12 @@ fn read_record(
             return Err(too_many(fields.len() + others.len()));
         }
     }
-    Ok(Datatype::Record {
+    let record = Datatype::Record {
         size,
         fields,
         others,
-    })
+    };
+    Ok((record, storage))
 }
 
 /// Reads what the first version of a record says of each field: up to four axes of an array.
@@ -310,8 +334,8 @@ fn read_enumeration(
     count: usize,
     size: usize,
     depth: usize,
-) -> Result<Datatype> {
-    let base = read_type(cursor, depth)?;
+) -> Result<(Datatype, ElementStorage)> {
+    let (base, storage) = read_type(cursor, depth)?;
     if base.size() != size {
         return Err(cursor.damaged("the size of an enumeration does not match its base type"));
     }
@@ -321,32 +345,24 @@ fn read_enumeration(
         is_bool &= ["FALSE", "TRUE"].get(place) == Some(&name.as_str());
     }
     is_bool &= cursor.take(count * size)? == [0, 1];
-    match base {
-        Datatype::Numbers { numbers, .. } if numbers.axes.is_empty() => Ok(match is_bool {
+    let datatype = match base {
+        Datatype::Numbers { numbers, .. } if numbers.axes.is_empty() => match is_bool {
             true => make_number(Number {
                 scalar: Scalar::Bool,
                 big_endian: false,
             }),
             false => make_number(numbers.number),
-        }),
-        base => Ok(Datatype::Other {
+        },
+        base => Datatype::Other {
             size,
             what: format!("enumerations of {}", base.describe()),
-        }),
-    }
-}
-
-/// Returns how many more types may be inside the one that begins here.
-pub(crate) fn descend(depth: usize) -> Result<usize> {
-    depth.checked_sub(1).ok_or_else(|| {
-        Error::unsupported_feature(format!(
-            "datatypes nested more than {MAX_TYPE_DEPTH} levels deep are not supported"
-        ))
-    })
+        },
+    };
+    Ok((datatype, storage))
 }
 
 /// Reads the name of a field or of a number; older versions fill it up to a multiple of 8 bytes.
-pub(crate) fn read_name(cursor: &mut Cursor<'_>, version: u8) -> Result<String> {
+fn read_name(cursor: &mut Cursor<'_>, version: u8) -> Result<String> {
     let begin = cursor.offset();
     let name = cursor.terminated_text()?;
     if version < 3 {

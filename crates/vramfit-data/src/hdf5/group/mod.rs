@@ -1,15 +1,13 @@
 //! Groups: names and where they lead. A file has them in one of three forms.
 
-mod dense;
+pub(super) mod dense;
 mod link;
 mod symbols;
 
 use vramfit_core::Result;
 
-use super::bounded_reader::BoundedReader;
+use super::cursor::Cursor;
 use super::header::{Header, kind};
-
-pub(crate) use dense::attributes as dense_attributes;
 
 /// More members than are looked at in one group.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
@@ -58,19 +56,14 @@ pub(crate) fn links(header: &Header) -> Result<Vec<Link>> {
         links.push(link::read(&mut header.cursor(message))?);
     }
     if let Some(message) = header.find(kind::LINK_INFO) {
-        let mut cursor = header.cursor(message);
-        cursor.version(&[0], "a link info message")?;
-        if cursor.u8()? & 1 != 0 {
-            cursor.skip(8)?;
-        }
-        let (heap, index) = (cursor.address()?, cursor.address()?);
-        if let (Some(heap), Some(index)) = (heap, index) {
-            dense::links(
-                &mut BoundedReader::new(cursor.container()),
-                heap,
-                index,
-                &mut links,
-            )?;
+        let cursor = header.cursor(message);
+        let container = cursor.container();
+        for found in dense::LINKS.objects(cursor)? {
+            let (address, bytes) = found?;
+            if links.len() == MAX_MEMBERS {
+                return Err(container.damaged(address, "a group has too many members"));
+            }
+            links.push(link::read(&mut Cursor::new(container, &bytes, address))?);
         }
     }
     links.sort_by(|a, b| a.name.cmp(&b.name));

@@ -1,5 +1,7 @@
 //! The chunks of a shape: how many there are along each axis, and how they are numbered.
 
+use crate::hdf5::dataspace::checked_product;
+
 /// How a shape is cut into chunks.
 ///
 /// Chunks have an *index*, by the shape as it is now, and a *number*, by the shape as large as it may
@@ -25,10 +27,6 @@ impl Grid {
                 .map(|(length, chunk)| length.div_ceil(*chunk))
                 .collect()
         };
-        let product = |lengths: &[u64]| {
-            let mut lengths = lengths.iter();
-            lengths.try_fold(1_u64, |all, &one| all.checked_mul(one))
-        };
         let lengths = cut(shape);
         let unlimited = max.iter().position(|&length| length == u64::MAX);
         let unlimited = unlimited.unwrap_or(0);
@@ -38,8 +36,8 @@ impl Grid {
         }
         Some(Grid {
             chunk: chunk.to_vec(),
-            chunk_bytes: product(chunk)?.checked_mul(element)?,
-            count: product(&lengths)?,
+            chunk_bytes: checked_product(1, chunk)?.checked_mul(element)?,
+            count: checked_product(1, &lengths)?,
             lengths,
             max_lengths,
             unlimited,

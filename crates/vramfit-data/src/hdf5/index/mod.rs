@@ -119,12 +119,7 @@ impl ChunkTable {
             Index::ExtensibleArray => extensible_array::read(&mut reading, address)?,
             Index::Single(filtered) => {
                 let (size, filter_mask) = filtered.unwrap_or((reading.grid.chunk_bytes(), 0));
-                reading.keep(Chunk {
-                    index: 0,
-                    address,
-                    size,
-                    filter_mask,
-                })?;
+                reading.keep(Some(0), address, size, filter_mask)?;
             }
             Index::Implicit => {
                 let grid = reading.grid;
@@ -132,8 +127,7 @@ impl ChunkTable {
                 let length =
                     last.and_then(|last| last.checked_add(1)?.checked_mul(grid.chunk_bytes()));
                 let length = length.ok_or_else(|| {
-                    let source = container.source();
-                    source.damaged(address, "the number of chunks is out of range")
+                    container.damaged(address, "the number of chunks is out of range")
                 })?;
                 if grid.count() > 0 {
                     container.source().check(address, length)?;
@@ -149,7 +143,7 @@ impl ChunkTable {
             .windows(2)
             .find(|pair| pair[0].index == pair[1].index)
         {
-            return Err(container.source().damaged(
+            return Err(container.damaged(
                 pair[1].address,
                 format_args!("chunk {} occurs twice", pair[1].index),
             ));
@@ -173,18 +167,30 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Keeps a chunk, if the file really has it.
-    fn keep(&mut self, chunk: Chunk) -> Result<()> {
-        let source = self.container.source();
-        source.check(chunk.address, chunk.size)?;
+    /// Keeps a chunk, if the file really has it. One without an index, outside of the shape, is left over from
+    /// before the shape shrank.
+    fn keep(
+        &mut self,
+        index: Option<u64>,
+        address: u64,
+        size: u64,
+        filter_mask: u32,
+    ) -> Result<()> {
+        let Some(index) = index else {
+            return Ok(());
+        };
+        self.container.source().check(address, size)?;
         let whole = self.grid.chunk_bytes();
-        if !self.has_filters && chunk.size != whole {
-            return Err(source.damaged(
-                chunk.address,
-                format_args!("a chunk has {} bytes, expected {whole}", chunk.size),
-            ));
+        if !self.has_filters && size != whole {
+            let what = format_args!("a chunk has {size} bytes, expected {whole}");
+            return Err(self.container.damaged(address, what));
         }
-        self.chunks.push(chunk);
+        self.chunks.push(Chunk {
+            index,
+            address,
+            size,
+            filter_mask,
+        });
         Ok(())
     }
 
@@ -202,16 +208,7 @@ impl Reading<'_> {
             size = element.uint(width)?;
             filter_mask = element.u32()?;
         }
-        // Chunks outside of the shape are left over from before it shrank.
-        match self.grid.index_of(number) {
-            Some(index) => self.keep(Chunk {
-                index,
-                address,
-                size,
-                filter_mask,
-            }),
-            None => Ok(()),
-        }
+        self.keep(self.grid.index_of(number), address, size, filter_mask)
     }
 
     /// Checks the entry size of an array against its kind, and its kind against the dataset.

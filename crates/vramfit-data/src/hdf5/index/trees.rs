@@ -2,7 +2,7 @@
 
 use vramfit_core::Result;
 
-use super::{Chunk, Reading};
+use super::Reading;
 use crate::hdf5::bounded_reader::BoundedReader;
 use crate::hdf5::btree1::{self, Node};
 use crate::hdf5::btree2;
@@ -36,15 +36,7 @@ pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
                 }
                 place.push(begin / length);
             }
-            match reading.grid.index_at(place) {
-                Some(index) => reading.keep(Chunk {
-                    index,
-                    address: leaf.child,
-                    size,
-                    filter_mask,
-                }),
-                None => Ok(()),
-            }
+            reading.keep(reading.grid.index_at(place), leaf.child, size, filter_mask)
         },
     )
 }
@@ -62,14 +54,6 @@ pub(super) fn read_second(reading: &mut Reading<'_>, header: u64) -> Result<()> 
             filter_mask = record.u32()?;
         }
         let place: Vec<u64> = (0..axes).map(|_| record.u64()).collect::<Result<_>>()?;
-        match reading.grid.index_at(place) {
-            Some(index) => reading.keep(Chunk {
-                index,
-                address,
-                size,
-                filter_mask,
-            }),
-            None => Ok(()),
-        }
+        reading.keep(reading.grid.index_at(place), address, size, filter_mask)
     })
 }
