@@ -17,11 +17,12 @@ use crate::pjrt::abi::buffer::{
     BufferElementTypeArgs, BufferGetMemoryLayoutArgs, BufferIncreaseExternalReferenceCountArgs,
     BufferIsDeletedArgs, BufferIsOnCpuArgs, BufferMemoryArgs, BufferMemoryLayout,
     BufferMemoryLayoutTiled, BufferOnDeviceSizeInBytesArgs,
-    BufferOpaqueDeviceMemoryDataPointerArgs, BufferReadyEventArgs, BufferUnpaddedDimensionsArgs,
-    BufferUnsafePointerArgs, LayoutUnion,
+    BufferOpaqueDeviceMemoryDataPointerArgs, BufferReadyEventArgs, BufferUnsafePointerArgs,
+    LayoutUnion,
 };
 use crate::pjrt::abi::{self, Buffer as RawBuffer};
 use crate::pjrt::event;
+use crate::pjrt::pointers::{self, list_parts};
 use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::Block;
 
@@ -98,7 +99,7 @@ impl Buffer {
     }
 
     pub(crate) fn into_raw(self) -> *mut RawBuffer {
-        Box::into_raw(Box::new(self)).cast()
+        pointers::into_handle(self)
     }
 
     fn content(&self) -> std::sync::MutexGuard<'_, BufferContent> {
@@ -144,17 +145,11 @@ impl Buffer {
 /// # Safety
 /// `raw` came from [`Buffer::into_raw`] and is not destroyed.
 pub(crate) unsafe fn from_raw<'a>(raw: *mut RawBuffer) -> PjrtResult<&'a Buffer> {
-    raw.cast::<Buffer>()
-        .cast_const()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no buffer"))
+    pointers::object(raw, "no buffer")
 }
 
 pub(crate) unsafe fn destroy(args: &mut BufferDestroyArgs) -> PjrtResult {
-    if !args.buffer.is_null() {
-        drop(Box::from_raw(args.buffer.cast::<Buffer>()));
-    }
-    Ok(())
+    pointers::destroy::<Buffer, _>(args.buffer)
 }
 
 pub(crate) unsafe fn delete(args: &mut BufferDeleteArgs) -> PjrtResult {
@@ -173,16 +168,7 @@ pub(crate) unsafe fn element_type(args: &mut BufferElementTypeArgs) -> PjrtResul
 }
 
 pub(crate) unsafe fn dimensions(args: &mut BufferDimensionsArgs) -> PjrtResult {
-    let dims = &from_raw(args.buffer)?.shape.dims;
-    args.dims = dims.as_ptr();
-    args.num_dims = dims.len();
-    Ok(())
-}
-
-pub(crate) unsafe fn unpadded_dimensions(args: &mut BufferUnpaddedDimensionsArgs) -> PjrtResult {
-    let dims = &from_raw(args.buffer)?.shape.dims;
-    args.unpadded_dims = dims.as_ptr();
-    args.num_dims = dims.len();
+    (args.dims, args.num_dims) = list_parts(&from_raw(args.buffer)?.shape.dims);
     Ok(())
 }
 
@@ -196,11 +182,10 @@ pub(crate) unsafe fn dynamic_dimensions(
 }
 
 pub(crate) unsafe fn memory_layout(args: &mut BufferGetMemoryLayoutArgs) -> PjrtResult {
-    let order = &from_raw(args.buffer)?.shape.minor_to_major;
     let mut layout: BufferMemoryLayout = crate::pjrt::cuda_plugin::zeroed_struct();
     let mut tiled: BufferMemoryLayoutTiled = crate::pjrt::cuda_plugin::zeroed_struct();
-    tiled.minor_to_major = order.as_ptr();
-    tiled.minor_to_major_size = order.len();
+    (tiled.minor_to_major, tiled.minor_to_major_size) =
+        list_parts(&from_raw(args.buffer)?.shape.minor_to_major);
     layout.value = LayoutUnion { tiled };
     args.layout = layout;
     Ok(())

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::{ptr, slice};
 
 use vramfit_core::gpu::Gpu;
 
@@ -19,6 +19,7 @@ use crate::pjrt::abi::device::{
     DeviceLocalHardwareIdArgs, DeviceMemoryStatsArgs,
 };
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::pointers::{self, list_parts, text_parts};
 use crate::pjrt::status::{PjrtResult, Status};
 
 /// One virtual GPU.
@@ -119,20 +120,13 @@ unsafe fn attributes(
     let mut args: DeviceDescriptionAttributesArgs = zeroed_struct();
     args.device_description = description;
     cuda_plugin::get()?.call("PJRT_DeviceDescription_Attributes", &mut args)?;
-    let mut attributes = if args.num_attributes == 0 {
-        Vec::new()
-    } else {
-        slice::from_raw_parts(args.attributes, args.num_attributes).to_vec()
-    };
+    let mut attributes = pointers::list(args.attributes, args.num_attributes).to_vec();
     let (major, minor) = gpu.compute_capability;
     let mut add = |name: &'static str, set: &dyn Fn(&mut NamedValue)| {
-        let known = attributes.iter().any(|value| {
-            slice::from_raw_parts(value.name.cast::<u8>(), value.name_size) == name.as_bytes()
-        });
-        if !known {
+        let mut known = attributes.iter();
+        if !known.any(|value| pointers::text(value.name, value.name_size) == name) {
             let mut value: NamedValue = zeroed_struct();
-            value.name = name.as_ptr().cast();
-            value.name_size = name.len();
+            (value.name, value.name_size) = text_parts(name);
             set(&mut value);
             attributes.push(value);
         }
@@ -163,10 +157,7 @@ unsafe fn attributes(
 }
 
 unsafe fn require_device<'a>(device: *mut abi::Device) -> PjrtResult<&'a Device> {
-    device
-        .cast::<Device>()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no device"))
+    pointers::object(device, "no device")
 }
 
 /// Returns the device of a handle.
@@ -203,8 +194,7 @@ pub(crate) unsafe fn description_attributes(
     else {
         return cuda_plugin::get()?.forward("PJRT_DeviceDescription_Attributes", args);
     };
-    args.attributes = device.attributes.as_ptr();
-    args.num_attributes = device.attributes.len();
+    (args.attributes, args.num_attributes) = list_parts(&device.attributes);
     Ok(())
 }
 
@@ -217,8 +207,7 @@ pub(crate) unsafe fn description_debug_string(
     else {
         return cuda_plugin::get()?.forward("PJRT_DeviceDescription_DebugString", args);
     };
-    args.debug_string = device.debug_string.as_ptr().cast();
-    args.debug_string_size = device.debug_string.len();
+    (args.debug_string, args.debug_string_size) = text_parts(&device.debug_string);
     Ok(())
 }
 
@@ -229,8 +218,7 @@ pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringA
     else {
         return cuda_plugin::get()?.forward("PJRT_DeviceDescription_ToString", args);
     };
-    args.to_string = device.to_string.as_ptr().cast();
-    args.to_string_size = device.to_string.len();
+    (args.to_string, args.to_string_size) = text_parts(&device.to_string);
     Ok(())
 }
 
@@ -241,8 +229,7 @@ pub(crate) unsafe fn get_description(args: &mut DeviceGetDescriptionArgs) -> Pjr
 
 pub(crate) unsafe fn get_attributes(args: &mut DeviceGetAttributesArgs) -> PjrtResult {
     let device = require_device(args.device)?;
-    args.attributes = device.attributes.as_ptr();
-    args.num_attributes = device.attributes.len();
+    (args.attributes, args.num_attributes) = list_parts(&device.attributes);
     // The list lives as long as the device; nothing is to be freed.
     args.device_attributes = ptr::null_mut();
     args.attributes_deleter = Some(no_op_deleter);
@@ -269,8 +256,7 @@ pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesAr
         .memory_pointers
         .get()
         .map_or(&[][..], |all| all);
-    args.memories = pointers.as_ptr();
-    args.num_memories = pointers.len();
+    (args.memories, args.num_memories) = list_parts(pointers);
     Ok(())
 }
 

@@ -9,7 +9,6 @@
 //! from the pool. When an allocation fails, what the same call allocated before is leaked, because
 //! XLA has released its ownership by then. That is simulated, too.
 
-use std::slice;
 use std::sync::{Arc, PoisonError};
 
 use vramfit_core::program::{BufferClass, Program, ScratchNeed};
@@ -24,6 +23,7 @@ use crate::device::virtual_device::Device;
 use crate::execute::step_detector::StepArgument;
 use crate::pjrt::abi::Buffer as RawBuffer;
 use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::machine_session::{AllocationRequest, Block, Session};
 
@@ -57,10 +57,9 @@ impl<'a> DeviceCall<'a> {
         non_donatable: &[i64],
     ) -> PjrtResult<Self> {
         let program = &loaded.compiled.program;
-        let raw: &[*mut RawBuffer] = if args.num_args == 0 {
-            &[]
-        } else {
-            slice::from_raw_parts(args.argument_lists.add(row).read(), args.num_args)
+        let raw: &[*mut RawBuffer] = match args.num_args {
+            0 => &[],
+            count => pointers::list(args.argument_lists.add(row).read(), count),
         };
         if raw.len() != program.parameters.len() {
             return Err(Status::invalid_argument(format!(

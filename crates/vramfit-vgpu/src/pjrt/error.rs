@@ -12,6 +12,7 @@ use crate::pjrt::abi::error::{
 };
 use crate::pjrt::abi::{Error, ErrorFunctions};
 use crate::pjrt::cuda_plugin;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
 
 #[repr(C)]
@@ -35,11 +36,10 @@ unsafe impl Sync for ErrorFunctions {}
 
 /// Makes an error object, to be freed by `PJRT_Error_Destroy`.
 pub(crate) fn into_raw(status: Status) -> *mut Error {
-    Box::into_raw(Box::new(ErrorObject {
+    pointers::into_handle(ErrorObject {
         functions: &raw const FUNCTIONS,
         status,
-    }))
-    .cast()
+    })
 }
 
 /// Converts an error of either kind and frees it.
@@ -70,9 +70,7 @@ unsafe extern "C" fn own_destroy(error: *mut Error) {
 }
 
 unsafe extern "C" fn own_message(error: *const Error, text: *mut *const c_char, size: *mut usize) {
-    let message = status(error).message();
-    *text = message.as_ptr().cast();
-    *size = message.len();
+    (*text, *size) = pointers::text_parts(status(error).message());
 }
 
 unsafe extern "C" fn own_code(error: *const Error) -> c_int {

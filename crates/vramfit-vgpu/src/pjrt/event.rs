@@ -2,7 +2,6 @@
 //! events that JAX creates itself wait to be set.
 
 use std::ffi::c_void;
-use std::slice;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::pjrt::abi::error::{
@@ -11,6 +10,7 @@ use crate::pjrt::abi::error::{
 };
 use crate::pjrt::abi::{Event, EventOnReadyCallback};
 use crate::pjrt::error;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
 
 struct EventObject {
@@ -31,11 +31,7 @@ unsafe impl Send for UserArgument {}
 
 /// Makes an event that is ready, with success or an error.
 pub(crate) fn ready(result: PjrtResult) -> *mut Event {
-    let object = EventObject {
-        state: Mutex::new(EventState::Ready(result)),
-        changed: Condvar::new(),
-    };
-    Box::into_raw(Box::new(object)).cast()
+    EventObject::new_handle(EventState::Ready(result))
 }
 
 unsafe fn object<'a>(event: *mut Event) -> &'a EventObject {
@@ -43,6 +39,13 @@ unsafe fn object<'a>(event: *mut Event) -> &'a EventObject {
 }
 
 impl EventObject {
+    fn new_handle(state: EventState) -> *mut Event {
+        pointers::into_handle(EventObject {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, EventState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,10 +63,7 @@ fn error_pointer(result: PjrtResult) -> *mut crate::pjrt::abi::Error {
 }
 
 pub(crate) unsafe fn destroy(args: &mut EventDestroyArgs) -> PjrtResult {
-    if !args.event.is_null() {
-        drop(Box::from_raw(args.event.cast::<EventObject>()));
-    }
-    Ok(())
+    pointers::destroy::<EventObject, _>(args.event)
 }
 
 pub(crate) unsafe fn is_ready(args: &mut EventIsReadyArgs) -> PjrtResult {
@@ -108,12 +108,7 @@ pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
 }
 
 pub(crate) unsafe fn create(args: &mut EventCreateArgs) -> PjrtResult {
-    let state = Mutex::new(EventState::Waiting(Vec::new()));
-    args.event = Box::into_raw(Box::new(EventObject {
-        state,
-        changed: Condvar::new(),
-    }))
-    .cast();
+    args.event = EventObject::new_handle(EventState::Waiting(Vec::new()));
     Ok(())
 }
 
@@ -121,11 +116,8 @@ pub(crate) unsafe fn set(args: &mut EventSetArgs) -> PjrtResult {
     let result = if args.error_code == 0 {
         Ok(())
     } else {
-        let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
-        Err(Status::with_code(
-            args.error_code,
-            String::from_utf8_lossy(text),
-        ))
+        let text = pointers::text(args.error_message, args.error_message_size);
+        Err(Status::with_code(args.error_code, text))
     };
     let event = object(args.event);
     let before = std::mem::replace(&mut *event.state(), EventState::Ready(result.clone()));

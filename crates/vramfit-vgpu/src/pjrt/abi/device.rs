@@ -102,15 +102,11 @@ args! {
         memory: *mut Memory,
         kind_id: c_int,
     }
+    // Also the arguments of `PJRT_Memory_ToString`, whose text has another name.
     sized struct MemoryDebugStringArgs {
         memory: *mut Memory,
         debug_string: *const c_char,
         debug_string_size: usize,
-    }
-    sized struct MemoryToStringArgs {
-        memory: *mut Memory,
-        to_string: *const c_char,
-        to_string_size: usize,
     }
     sized struct MemoryAddressableByDevicesArgs {
         memory: *mut Memory,
