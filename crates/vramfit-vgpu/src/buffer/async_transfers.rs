@@ -1,6 +1,6 @@
 //! Asynchronous transfers from the host: buffers are created first and filled in parts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use vramfit_core::program::{MemorySpace, Shape};
 use vramfit_core::trace::Purpose;
@@ -10,6 +10,7 @@ use crate::buffer::host_data::HostData;
 use crate::buffer::host_transfers::{allocate, element_type, set_layout, target_memory};
 use crate::buffer::value::Value;
 use crate::device::memory::{Memory, MemoryKind};
+use crate::lock;
 use crate::pjrt::abi::AsyncHostToDeviceTransferManager;
 use crate::pjrt::abi::buffer::ShapeSpec;
 use crate::pjrt::abi::transfer::{
@@ -102,10 +103,7 @@ pub(crate) unsafe fn transfer_data(
     if end > size {
         return Err(outside());
     }
-    let mut state = transfer
-        .state
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut state = lock(&transfer.state);
     state.bytes.resize(size, 0);
     let piece = pointers::list(args.data.cast::<u8>(), length);
     state.bytes[start..end].copy_from_slice(piece);
@@ -120,10 +118,7 @@ pub(crate) unsafe fn retrieve(
 ) -> PjrtResult {
     let manager = manager(args.transfer_manager)?;
     let transfer = manager.transfer(args.buffer_index)?;
-    let mut state = transfer
-        .state
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut state = lock(&transfer.state);
     let shape = Arc::clone(&transfer.shape);
     let buffer = if let Some(error) = &state.error {
         Buffer::new_error(shape, manager.memory, error.clone())
@@ -170,10 +165,7 @@ pub(crate) unsafe fn set_error(
 ) -> PjrtResult {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
     let text = pointers::text(args.error_message, args.error_message_size);
-    let mut state = transfer
-        .state
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut state = lock(&transfer.state);
     state.error = Some(Status::with_code(args.error_code, text));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use vramfit_core::program::Shape;
 
@@ -11,6 +11,7 @@ use crate::buffer::host_reads::read_value;
 use crate::buffer::origin::Origin;
 use crate::buffer::value::Value;
 use crate::device::memory::{Memory, MemoryKind};
+use crate::lock;
 use crate::pjrt::abi::buffer::{
     BufferDecreaseExternalReferenceCountArgs, BufferDeleteArgs, BufferDestroyArgs,
     BufferDeviceArgs, BufferDimensionsArgs, BufferDynamicDimensionIndicesArgs,
@@ -102,10 +103,6 @@ impl Buffer {
         pointers::into_handle(self)
     }
 
-    fn content(&self) -> std::sync::MutexGuard<'_, BufferContent> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns memory and value for somebody who reads the array.
     ///
     /// # Errors
@@ -119,7 +116,7 @@ impl Buffer {
     }
 
     fn unread_storage(&self) -> PjrtResult<Arc<Storage>> {
-        match &*self.content() {
+        match &*lock(&self.content) {
             BufferContent::Live(storage) => Ok(Arc::clone(storage)),
             BufferContent::Error(error) => Err(error.clone()),
             BufferContent::Deleted => Err(Status::invalid_argument(
@@ -130,13 +127,13 @@ impl Buffer {
 
     /// Deletes the array and frees its memory.
     pub(crate) fn delete(&self) {
-        let before = std::mem::replace(&mut *self.content(), BufferContent::Deleted);
+        let before = std::mem::replace(&mut *lock(&self.content), BufferContent::Deleted);
         // Dropped here, after the lock is released: the last owner of a block locks the machine.
         drop(before);
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
-        matches!(*self.content(), BufferContent::Deleted)
+        matches!(*lock(&self.content), BufferContent::Deleted)
     }
 }
 

@@ -5,7 +5,7 @@
 //! never are. What is large, or takes long to compute, stays unknown; reading it is counted and
 //! reported.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use vramfit_core::program::{Program, Shape};
 use vramfit_core::trace::Event;
@@ -14,6 +14,7 @@ use crate::buffer::host_data::{ComputedArray, HostData};
 use crate::compile::compiled::CompiledProgram;
 use crate::device::machine;
 use crate::hooks::{self, Evaluation, HostInput};
+use crate::lock;
 use crate::pjrt::status::{PjrtResult, Status};
 
 /// Above this many bytes of inputs, outputs or temporaries a program is not evaluated.
@@ -340,13 +341,9 @@ impl LazyCall {
             }
             let _ = self.outputs.set(eval_result);
             // Otherwise dropping a value would recurse through all values that it was computed from.
-            self.lock_inputs().clear();
+            lock(&self.inputs).clear();
         }
         self.outputs.get().unwrap_or(&EvalResult::Unknown)
-    }
-
-    fn lock_inputs(&self) -> MutexGuard<'_, Vec<Value>> {
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) -> Option<Evaluation> {
@@ -365,7 +362,7 @@ impl LazyCall {
         }
         let zeros = |shape: &Shape| HostData::untracked(vec![0; shape.host_bytes() as usize]);
         // Not locked while they are computed; another thread may finish first.
-        let values = self.lock_inputs().clone();
+        let values = lock(&self.inputs).clone();
         if values.len() != self.program.evaluated_devices * program.parameters.len() {
             return None;
         }

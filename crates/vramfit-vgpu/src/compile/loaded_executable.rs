@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use vramfit_core::trace::{Event as LogEvent, Note, PartitionedProgram, ProgramSizes};
 
@@ -15,6 +15,7 @@ use crate::compile::serialized::SerializedProgram;
 use crate::device::client::{self, Client};
 use crate::device::virtual_device::Device;
 use crate::hooks;
+use crate::lock;
 use crate::pjrt::abi::executable::{
     ClientCompileArgs, ClientLoadArgs, CompileArgs, ExecutableDeserializeAndLoadArgs,
     LoadedExecutableAddressableDeviceLogicalIdsArgs, LoadedExecutableAddressableDevicesArgs,
@@ -140,10 +141,7 @@ impl LoadedExecutable {
             return;
         }
         let constants = non_pool_bytes(&self.compiled.program.sizes);
-        let mut constants_loaded = self
-            .constants_loaded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut constants_loaded = lock(&self.constants_loaded);
         let mut session = self.client.machine.session();
         for (&ordinal, loaded) in self.ordinals.iter().zip(constants_loaded.iter_mut()) {
             if std::mem::take(loaded) && constants > 0 {

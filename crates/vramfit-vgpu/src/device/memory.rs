@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::device::virtual_device::Device;
+use crate::lock;
 use crate::pjrt::abi::device::{
     MemoryAddressableByDevicesArgs, MemoryDebugStringArgs, MemoryIdArgs, MemoryKindArgs,
     MemoryKindIdArgs,
@@ -124,11 +125,8 @@ unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) ->
     let Ok(memory) = require_memory(raw) else {
         return ptr::null_mut();
     };
-    let data = memory
-        .user_data
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    data.get(&(key as usize))
+    lock(&memory.user_data)
+        .get(&(key as usize))
         .map_or(ptr::null_mut(), |entry| entry.data)
 }
 
@@ -141,13 +139,7 @@ unsafe extern "C" fn set_user_data(
     let Ok(memory) = require_memory(raw) else {
         return;
     };
-    let before = {
-        let mut all = memory
-            .user_data
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        all.insert(key as usize, UserData { data, destroy })
-    };
+    let before = lock(&memory.user_data).insert(key as usize, UserData { data, destroy });
     if let Some(UserData {
         data,
         destroy: Some(destroy),

@@ -9,7 +9,7 @@
 //! from the pool. When an allocation fails, what the same call allocated before is leaked, because
 //! XLA has released its ownership by then. That is simulated, too.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use vramfit_core::program::{BufferClass, Program, ScratchNeed};
 use vramfit_core::trace::{Purpose, TextId};
@@ -21,6 +21,7 @@ use crate::compile::compiled::{CompiledProgram, memory_kind_of};
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::virtual_device::Device;
 use crate::execute::step_detector::StepArgument;
+use crate::lock;
 use crate::pjrt::abi::Buffer as RawBuffer;
 use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;
 use crate::pjrt::pointers;
@@ -241,11 +242,7 @@ impl<'a> DeviceCall<'a> {
 
     /// Loads the module on first use, with its constants.
     fn load_constants(&self, session: &mut Session) {
-        let mut constants_loaded = self
-            .loaded
-            .constants_loaded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut constants_loaded = lock(&self.loaded.constants_loaded);
         if !std::mem::replace(&mut constants_loaded[self.index], true) {
             // So that the trace has the first call of each program, however the process ends.
             session.flush_at_end();

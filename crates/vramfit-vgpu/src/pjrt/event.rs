@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::lock;
 use crate::pjrt::abi::error::{
     EventAwaitArgs, EventCreateArgs, EventDestroyArgs, EventErrorArgs, EventIsReadyArgs,
     EventOnReadyArgs, EventSetArgs,
@@ -46,12 +47,8 @@ impl EventObject {
         })
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, EventState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn result(&self) -> Option<PjrtResult> {
-        match &*self.state() {
+        match &*lock(&self.state) {
             EventState::Ready(result) => Some(result.clone()),
             EventState::Waiting(_) => None,
         }
@@ -77,7 +74,7 @@ pub(crate) unsafe fn error(args: &mut EventErrorArgs) -> PjrtResult {
 
 pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> PjrtResult {
     let event = object(args.event);
-    let mut state = event.state();
+    let mut state = lock(&event.state);
     loop {
         if let EventState::Ready(result) = &*state {
             return result.clone();
@@ -93,7 +90,7 @@ pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
     let callback = args
         .callback
         .ok_or_else(|| Status::internal("no callback was provided"))?;
-    let mut state = object(args.event).state();
+    let mut state = lock(&object(args.event).state);
     let result = match &mut *state {
         EventState::Ready(result) => result.clone(),
         EventState::Waiting(callbacks) => {
@@ -120,7 +117,7 @@ pub(crate) unsafe fn set(args: &mut EventSetArgs) -> PjrtResult {
         Err(Status::with_code(args.error_code, text))
     };
     let event = object(args.event);
-    let before = std::mem::replace(&mut *event.state(), EventState::Ready(result.clone()));
+    let before = std::mem::replace(&mut *lock(&event.state), EventState::Ready(result.clone()));
     event.changed.notify_all();
     if let EventState::Waiting(callbacks) = before {
         for (callback, argument) in callbacks {

@@ -2,7 +2,7 @@
 
 use std::io::{Error, Result};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use super::api_wrapper::ClientInfo;
 use super::config::PublishConfig;
 use super::stats_file::StatsFile;
 use super::{VirtualGpu, folder, header};
+use crate::lock;
 use crate::pjrt::abi;
 use crate::pjrt::abi::device::DeviceMemoryStatsArgs;
 use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
@@ -85,10 +86,6 @@ impl Sampler {
         lock(state).stop = true;
         changed.notify_all();
     }
-}
-
-fn lock(state: &Mutex<SamplerState>) -> MutexGuard<'_, SamplerState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The body of the thread: poll, write, wait.

@@ -2,8 +2,8 @@
 //! the order of the allocations.
 
 use std::io;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
@@ -16,6 +16,7 @@ use vramfit_core::trace::{
 use crate::compile::stderr_capture::Warning;
 use crate::device::machine::{DevicePool, Machine, MachineState, is_forked};
 use crate::device::shared_gpu::SharedGpu;
+use crate::lock;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::log;
 use crate::session::trace_failure;
@@ -211,15 +212,8 @@ impl Session {
 
     fn take_driver_calls(&mut self, device: u32) {
         self.note_other_processes(device);
-        let calls = {
-            let pool = &self.state.pools[device as usize];
-            std::mem::take(
-                &mut *pool
-                    .driver_calls
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner),
-            )
-        };
+        let pool = &self.state.pools[device as usize];
+        let calls = std::mem::take(&mut *lock(&pool.driver_calls));
         for call in calls {
             let region = call.granted.unwrap_or(Region {
                 address: 0,
