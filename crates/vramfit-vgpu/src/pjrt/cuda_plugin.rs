@@ -141,14 +141,6 @@ impl CudaPlugin {
         }
     }
 
-    /// Forwards a call whose object belongs to the CUDA plugin.
-    ///
-    /// # Safety
-    /// As for [`CudaPlugin::call`].
-    pub(crate) unsafe fn forward<T>(&self, name: &str, args: &mut T) -> PjrtResult {
-        self.call(name, args)
-    }
-
     /// Converts an error of the CUDA plugin and frees it.
     ///
     /// # Safety

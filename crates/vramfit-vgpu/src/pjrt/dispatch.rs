@@ -43,11 +43,12 @@ macro_rules! entry_point {
 }
 pub(crate) use entry_point;
 
-/// Functions of the CUDA plugin that only take objects of its own: the plugin itself, topologies,
-/// and execute contexts (into which the FFI extension writes, so they must be its objects).
+/// Functions of the CUDA plugin that only take objects of its own: the plugin itself, topologies, descriptions
+/// of devices, and execute contexts (into which the FFI extension writes, so they must be its objects).
 const FORWARDED: &[&str] = &[
     "PJRT_Plugin_",
     "PJRT_TopologyDescription_",
+    "PJRT_DeviceDescription_",
     "PJRT_ExecuteContext_",
 ];
 
@@ -112,10 +113,7 @@ table! {
     "PJRT_Client_DmaMap" => client::dma_map,
     "PJRT_Client_DmaUnmap" => client::dma_unmap,
     "PJRT_TopologyDescription_Create" => topology::create,
-    "PJRT_DeviceDescription_Id" => virtual_device::description_id,
-    "PJRT_DeviceDescription_ProcessIndex" => virtual_device::description_process_index,
     "PJRT_DeviceDescription_Attributes" => virtual_device::description_attributes,
-    "PJRT_DeviceDescription_Kind" => virtual_device::description_kind,
     "PJRT_DeviceDescription_DebugString" => virtual_device::description_debug_string,
     "PJRT_DeviceDescription_ToString" => virtual_device::description_to_string,
     "PJRT_Device_GetDescription" => virtual_device::get_description,

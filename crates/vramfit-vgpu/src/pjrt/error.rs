@@ -96,7 +96,7 @@ pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> PjrtResult {
         );
         Ok(())
     } else {
-        cuda_plugin::get()?.forward("PJRT_Error_Message", args)
+        cuda_plugin::get()?.call("PJRT_Error_Message", args)
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) unsafe fn get_code(args: &mut ErrorGetCodeArgs) -> PjrtResult {
         args.code = own_code(args.error);
         Ok(())
     } else {
-        cuda_plugin::get()?.forward("PJRT_Error_GetCode", args)
+        cuda_plugin::get()?.call("PJRT_Error_GetCode", args)
     }
 }
 
@@ -113,6 +113,6 @@ pub(crate) unsafe fn for_each_payload(args: &mut ErrorForEachPayloadArgs) -> Pjr
     if is_own(args.error) {
         Ok(())
     } else {
-        cuda_plugin::get()?.forward("PJRT_Error_ForEachPayload", args)
+        cuda_plugin::get()?.call("PJRT_Error_ForEachPayload", args)
     }
 }

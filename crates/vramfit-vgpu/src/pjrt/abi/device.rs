@@ -10,10 +10,6 @@ args! {
         device_description: *mut DeviceDescription,
         id: c_int,
     }
-    sized struct DeviceDescriptionProcessIndexArgs {
-        device_description: *mut DeviceDescription,
-        process_index: c_int,
-    }
     sized struct DeviceDescriptionAttributesArgs {
         device_description: *mut DeviceDescription,
         num_attributes: usize,
