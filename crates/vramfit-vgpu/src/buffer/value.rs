@@ -208,12 +208,12 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
             &program.program,
             MAX_TINY_BYTES / program.evaluated_devices as u64,
         );
-    if !program.can_evaluate() || (is_too_deep && !program.has_side_effects()) {
+    if !program.can_evaluate() || (is_too_deep && !program.has_side_effects) {
         run_callbacks(program, all_devices);
         return Ok(vec![Value::Unknown; count]);
     }
     let lazy_call = LazyCall::new(program, inputs, depth);
-    if depth >= MAX_DEPTH || program.has_side_effects() {
+    if depth >= MAX_DEPTH || program.has_side_effects {
         match lazy_call.eval_result() {
             EvalResult::Known(_) => {}
             EvalResult::Raised(error) => return Err(error.clone()),
@@ -231,7 +231,7 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
 /// Returns the values of a call with unknown arguments: unknown, except for predicates.
 fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Vec<Value> {
     let count = program.evaluated_devices * program.program.outputs.len();
-    if !program.is_predicate() {
+    if !program.is_predicate {
         return vec![Value::Unknown; count];
     }
     let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
@@ -250,7 +250,7 @@ fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
     let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
         return;
     };
-    if !program.has_side_effects() || program.code.is_empty() {
+    if !program.has_side_effects || program.code.is_empty() {
         return;
     }
     let done = hooks.run_callbacks(program.number, &program.code, devices);
@@ -348,7 +348,7 @@ impl LazyCall {
 
     fn run(&self) -> Option<Evaluation> {
         let program = &self.program.program;
-        let is_predicate = self.program.is_predicate();
+        let is_predicate = self.program.is_predicate;
         if !self.program.can_evaluate() && !is_predicate {
             return None;
         }

@@ -137,20 +137,17 @@ pub(crate) unsafe fn compile(
                 if let Some(memory) = &mut memory {
                     memory.rename_sites(call_site::name_notebook_cell);
                 }
-                for need in &mut program.scratch {
-                    if let Some(name) = call_site::name_notebook_cell(&need.site) {
-                        need.site = name;
-                    }
-                }
                 let machine = machine::get();
                 let mut time = machine.and_then(|machine| {
                     let environment = &machine.environment;
                     let calibration = environment.calibration.as_ref();
                     program.time(dump.as_deref(), &environment.gpu, calibration)
                 });
-                for operation in time.iter_mut().flat_map(|time| &mut time.operations) {
-                    if let Some(name) = call_site::name_notebook_cell(&operation.site) {
-                        operation.site = name;
+                let scratch = program.scratch.iter_mut().map(|need| &mut need.site);
+                let operations = time.iter_mut().flat_map(|time| &mut time.operations);
+                for site in scratch.chain(operations.map(|operation| &mut operation.site)) {
+                    if let Some(name) = call_site::name_notebook_cell(site) {
+                        *site = name;
                     }
                 }
                 let code = if source.format == b"mlir" {

@@ -95,8 +95,8 @@ impl LoadedExecutable {
                 client, &compiled,
             )));
         }
-        session.record_memory(compiled.number, &compiled.memory);
-        session.record_time(compiled.number, compiled.time.as_ref());
+        session.record_memory(compiled.number, &compiled.diagnostics.memory);
+        session.record_time(compiled.number, compiled.diagnostics.time.as_ref());
         for need in &compiled.program.scratch {
             let event = LogEvent::Scratch {
                 program: compiled.number,
@@ -110,7 +110,7 @@ impl LoadedExecutable {
             };
             session.record(&event);
         }
-        for warning in &compiled.warnings {
+        for warning in &compiled.diagnostics.warnings {
             session.record_warning(&compiled.program.name, warning);
         }
         if let Some(variant) = variant {

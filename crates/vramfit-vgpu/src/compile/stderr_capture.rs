@@ -16,6 +16,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use prost::Message;
+
 use crate::lock;
 
 /// How often the log is forwarded, and so how late a line may appear on the terminal.
@@ -32,9 +34,11 @@ const MEMORY_SOURCES: &[&str] = &[
 ];
 
 /// A warning: the source file of XLA that logged it, and its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct Warning {
+    #[prost(string, tag = "1")]
     pub(crate) source: String,
+    #[prost(string, tag = "2")]
     pub(crate) text: String,
 }
 

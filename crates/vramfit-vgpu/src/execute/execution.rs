@@ -58,7 +58,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         program: loaded.compiled.number,
         name: &loaded.compiled.program.name,
         needed_bytes: loaded.compiled.program.sizes.needed_bytes(),
-        backward: loaded.compiled.has_backward(),
+        backward: loaded.compiled.has_backward,
         arguments: &arguments,
     };
     let decision =
