@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use serde_json::{Value, json};
 use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::generate::{GenerateOptions, GeneratedData, Kind, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
@@ -98,30 +99,6 @@ enum CompressionName {
     None,
     Gzip,
     Zstd,
-}
-
-#[derive(Serialize)]
-struct GenerateOutput<'a> {
-    schema: u32,
-    file: String,
-    kind: &'static str,
-    samples: u64,
-    resumed_samples: u64,
-    seed: u64,
-    datasets: Vec<DatasetOutput<'a>>,
-    compression: CompressionName,
-    chunk_rows: Option<u64>,
-    memory_bytes: Bytes,
-    file_bytes: Bytes,
-    loss: &'static str,
-    best_loss: f64,
-}
-
-#[derive(Serialize)]
-struct DatasetOutput<'a> {
-    name: &'a str,
-    dtype: &'a str,
-    shape: &'a [u64],
 }
 
 impl Args {
@@ -305,32 +282,32 @@ fn render_summary(args: &Args, summary: &GeneratedData) -> String {
     text
 }
 
-fn output_of<'a>(
+fn output_of(
     args: &Args,
     request: &GenerateOptions,
-    summary: &'a GeneratedData,
+    summary: &GeneratedData,
     resumed_samples: u64,
-) -> GenerateOutput<'a> {
-    let datasets = summary.content.datasets.iter();
-    GenerateOutput {
-        schema: 1,
-        file: args.file.display().to_string(),
-        kind: request.kind.name(),
-        samples: request.samples,
-        resumed_samples,
-        seed: request.seed,
-        datasets: datasets
-            .map(|dataset| DatasetOutput {
-                name: &dataset.path,
-                dtype: dataset.datatype.name(),
-                shape: &dataset.shape,
-            })
-            .collect(),
-        compression: args.compression,
-        chunk_rows: summary.chunk_rows(),
-        memory_bytes: summary.raw_bytes(),
-        file_bytes: summary.bytes,
-        loss: summary.loss,
-        best_loss: summary.best_loss,
-    }
+) -> Value {
+    let datasets = summary.content.datasets.iter().map(|dataset| {
+        json!({
+            "name": dataset.path,
+            "dtype": dataset.datatype.name(),
+            "shape": dataset.shape,
+        })
+    });
+    json!({
+        "schema": 1,
+        "file": args.file.display().to_string(),
+        "kind": request.kind.name(),
+        "samples": request.samples,
+        "resumed_samples": resumed_samples,
+        "seed": request.seed,
+        "datasets": datasets.collect::<Vec<_>>(),
+        "compression": args.compression,
+        "chunk_rows": summary.chunk_rows(),
+        "memory_bytes": summary.raw_bytes(),
+        "file_bytes": summary.bytes,
+        "loss": summary.loss,
+        "best_loss": summary.best_loss,
+    })
 }

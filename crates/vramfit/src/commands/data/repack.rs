@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use rustix::fs::{FlockOperation, flock};
-use serde::Serialize;
+use serde_json::json;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::repack::{
-    Chunk, Omission, OutputOptions, Phase, RepackOptions, RepackPlan, Shuffle, Step, plan, repack,
+    Chunk, OutputOptions, Phase, RepackOptions, RepackPlan, Shuffle, plan, repack,
 };
 use vramfit_data::write::Compression;
 
@@ -84,23 +84,6 @@ enum ShuffleName {
     Auto,
     Always,
     Never,
-}
-
-#[derive(Serialize)]
-struct RepackOutput<'a> {
-    schema: u32,
-    input: String,
-    output: Option<String>,
-    written: bool,
-    datasets: &'a [Step],
-    small_objects: usize,
-    omitted: &'a [Omission],
-    old_bytes: Bytes,
-    /// The size of the new file, estimated before it is written.
-    new_bytes: Bytes,
-    new_bytes_are_estimated: bool,
-    memory_bytes: Bytes,
-    threads: usize,
 }
 
 impl Args {
@@ -279,45 +262,33 @@ fn print_output(
     written: Option<(&Path, Bytes)>,
     output: &mut Output,
 ) -> Result<Status> {
+    // The file is named as the user did.
+    let named = args.output.as_deref().filter(|_| !args.in_place);
     if !args.json {
-        let text = match written {
-            Some((_, bytes)) => {
-                let shown = if args.in_place {
-                    None
-                } else {
-                    args.output.as_deref()
-                };
-                repack_text::render_result(plan, shown.unwrap_or(&args.input), bytes)
-            }
-            None => repack_text::render_plan(plan),
-        };
         match written {
-            Some(_) => output.info(&text),
-            None => output.text(&text)?,
+            Some((_, bytes)) => {
+                let file = named.unwrap_or(&args.input);
+                output.info(&repack_text::render_result(plan, file, bytes));
+            }
+            None => output.text(&repack_text::render_plan(plan))?,
         }
         return Ok(Status::Yes);
     }
-    output.json(&RepackOutput {
-        schema: 1,
-        input: args.input.display().to_string(),
-        output: written.map(|(path, _)| {
-            let shown = if args.in_place {
-                None
-            } else {
-                args.output.as_deref()
-            };
-            shown.unwrap_or(path).display().to_string()
-        }),
-        written: written.is_some(),
-        datasets: &plan.steps,
-        small_objects: plan.small_objects,
-        omitted: &plan.omissions,
-        old_bytes: plan.old_bytes,
-        new_bytes: written.map_or(plan.new_bytes, |(_, bytes)| bytes),
-        new_bytes_are_estimated: written.is_none() && plan.is_estimate,
-        memory_bytes: plan.memory,
-        threads: plan.threads,
-    })?;
+    output.json(&json!({
+        "schema": 1,
+        "input": args.input.display().to_string(),
+        "output": written.map(|(path, _)| named.unwrap_or(path).display().to_string()),
+        "written": written.is_some(),
+        "datasets": plan.steps,
+        "small_objects": plan.small_objects,
+        "omitted": plan.omissions,
+        "old_bytes": plan.old_bytes,
+        // Estimated before the file is written.
+        "new_bytes": written.map_or(plan.new_bytes, |(_, bytes)| bytes),
+        "new_bytes_are_estimated": written.is_none() && plan.is_estimate,
+        "memory_bytes": plan.memory,
+        "threads": plan.threads,
+    }))?;
     Ok(Status::Yes)
 }
 

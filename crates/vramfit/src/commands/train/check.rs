@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde_json::json;
 use vramfit_core::Result;
 use vramfit_core::train::Config;
 
@@ -11,15 +11,6 @@ use super::memory::MemoryEstimate;
 use crate::commands::data::grouped;
 use crate::output::Output;
 use crate::status::Status;
-
-#[derive(Serialize)]
-struct CheckOutput<'a> {
-    schema: u32,
-    config: &'a Config,
-    data: &'a DatasetInfo,
-    memory: Option<&'a MemoryEstimate>,
-    warnings: &'a [String],
-}
 
 /// Reports the plan.
 pub(super) fn report(
@@ -32,13 +23,13 @@ pub(super) fn report(
     output: &mut Output,
 ) -> Result<Status> {
     if json {
-        output.json(&CheckOutput {
-            schema: 1,
-            config,
-            data: info,
-            memory,
-            warnings,
-        })?;
+        output.json(&json!({
+            "schema": 1,
+            "config": config,
+            "data": info,
+            "memory": memory,
+            "warnings": warnings,
+        }))?;
     } else {
         let mut all = lines(config, info);
         all.extend(memory.map_or_else(Vec::new, MemoryEstimate::lines));
