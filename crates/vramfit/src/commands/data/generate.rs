@@ -78,7 +78,7 @@ pub(crate) struct Args {
     force: bool,
     /// Print one JSON object about the file
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -102,10 +102,6 @@ enum CompressionName {
 }
 
 impl Args {
-    pub(super) fn prints_json(&self) -> bool {
-        self.json
-    }
-
     fn options(&self) -> Result<GenerateOptions> {
         let mut sizes = SizeArgs::new(self);
         let kind = match self.kind {

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     force: bool,
     /// Print one JSON object about the result
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,10 +87,6 @@ enum ShuffleName {
 }
 
 impl Args {
-    pub(super) fn prints_json(&self) -> bool {
-        self.json
-    }
-
     fn options(&self) -> Result<RepackOptions> {
         let refuse = |what: &str| Error::invalid_argument(what);
         let compression = match (self.compression, self.level) {

@@ -40,7 +40,7 @@ Exit codes:
 pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// Run only the five training checks
     #[arg(long)]
     train: bool,
@@ -61,12 +61,6 @@ pub(crate) struct Args {
 enum Required {
     /// A real GPU, not a virtual one
     Gpu,
-}
-
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        self.json
-    }
 }
 
 /// Runs `vramfit doctor`.

@@ -15,6 +15,7 @@ use vramfit_core::{Bytes, Error, Result};
 use super::hosts::{HostSpec, HostsSpec};
 use super::result_files::ResultFiles;
 use crate::environment::{unicode_variables, variable};
+use crate::files::cannot_read;
 
 /// What a dry run is to do.
 #[derive(Clone, Debug)]
@@ -317,10 +318,7 @@ pub(crate) fn check_calibration(path: &Path, gpu: &Gpu) -> Result<PathBuf> {
 /// `io` when the file cannot be read, `invalid-file` when it has no results for that model.
 pub(super) fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|error| {
-        let message = format!("cannot read `{}`", path.display());
-        Error::io(message)
-            .cause(error)
-            .hint("check the path; it is relative to the current directory")
+        cannot_read(path, error).hint("check the path; it is relative to the current directory")
     })?;
     gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
 }

@@ -1,8 +1,6 @@
 //! Applies remedies, and states what they bring: in replays of a recorded run, or in dry runs of the program.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use vramfit_core::allocator::AllocatorKind;
@@ -10,12 +8,12 @@ use vramfit_core::analysis::{self, Comparison, RunSummary, Settings};
 use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::{GpuBudgets, Options};
-use vramfit_core::trace::Reader;
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
 use crate::commands::plan::{Gain, measure_gains};
 use crate::context::Context;
+use crate::files::open_trace;
 use crate::output::Output;
 
 /// A setting that is tried.
@@ -108,12 +106,8 @@ pub(super) fn apply_in_replay(
             options: candidate.options,
             occupied_bytes: candidate.alone.then_some(0),
         };
-        let shown = trace.display();
-        let file = File::open(trace)
-            .map_err(|error| Error::io(format!("cannot read the trace `{shown}`")).cause(error))?;
-        let mut reader = Reader::new(BufReader::new(file))?;
         // A setting that the release or the GPU does not have is no remedy.
-        let Ok(comparison) = analysis::compare(&mut reader, &settings) else {
+        let Ok(comparison) = analysis::compare(&mut open_trace(trace)?, &settings) else {
             continue;
         };
         if let Some(effect) = effect_of_replay(&comparison) {

@@ -60,7 +60,7 @@ pub(crate) struct Args {
     verify: bool,
     /// Print one JSON object per step
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// What allocates the memory.
@@ -70,12 +70,6 @@ enum HoldBackend {
     Driver,
     /// JAX: arrays in its pool
     Jax,
-}
-
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        self.json
-    }
 }
 
 /// Runs `vramfit hold`.
