@@ -9,7 +9,7 @@ use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::generate::{GenerateOptions, GeneratedData, Kind, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 
-use super::numbers::{grouped, parse_count};
+use super::numbers::{grouped, grouped_list, parse_count, thread_count};
 use crate::output::Output;
 use crate::status::Status;
 
@@ -145,15 +145,6 @@ impl Args {
         request.check()?;
         Ok(request)
     }
-
-    fn threads(&self) -> Result<usize> {
-        match self.threads {
-            Some(0) => Err(Error::invalid_argument("`--threads` must be at least 1")
-                .hint("omit it for one thread per core")),
-            Some(threads) => Ok(threads.min(1024)),
-            None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
-        }
-    }
 }
 
 /// The sizes given on the command line, each of which applies to some kinds only.
@@ -217,7 +208,7 @@ fn parse_number(text: &str) -> Result<Number> {
 /// Runs `vramfit data generate`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = args.options()?;
-    let threads = args.threads()?;
+    let threads = thread_count(args.threads)?;
     let options = WriteOptions {
         force: args.force,
         resume: args.resume,
@@ -253,12 +244,11 @@ fn render_summary(args: &Args, summary: &GeneratedData) -> String {
     let width = datasets.iter().map(|d| d.path.len()).max().unwrap_or(0);
     let mut text = String::new();
     for dataset in datasets {
-        let shape: Vec<String> = dataset.shape.iter().map(|&n| grouped(n)).collect();
         text.push_str(&format!(
             "{:width$}  {} [{}]\n",
             dataset.path,
             dataset.datatype.name(),
-            shape.join(", ")
+            grouped_list(&dataset.shape)
         ));
     }
     let stored = match summary.chunk_rows() {

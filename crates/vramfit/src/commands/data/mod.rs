@@ -10,7 +10,7 @@ mod numbers;
 mod repack;
 mod repack_text;
 
-pub(super) use numbers::grouped;
+pub(super) use numbers::{grouped, grouped_list};
 
 use clap::Subcommand;
 use vramfit_core::Result;

@@ -11,7 +11,7 @@ use vramfit_data::repack::{
 };
 use vramfit_data::write::Compression;
 
-use super::numbers::parse_count;
+use super::numbers::{parse_count, thread_count};
 use super::repack_text;
 use crate::output::Output;
 use crate::status::Status;
@@ -117,14 +117,6 @@ impl Args {
             (None, Some(bytes)) => Chunk::Bytes(bytes),
             (None, None) => Chunk::Default,
         };
-        let threads = match self.threads {
-            Some(0) => {
-                return Err(refuse("`--threads` must be at least 1")
-                    .hint("omit it for one thread per core"));
-            }
-            Some(threads) => threads.min(1024),
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        };
         Ok(RepackOptions {
             datasets: self.datasets.clone(),
             chunk,
@@ -135,7 +127,7 @@ impl Args {
                 ShuffleName::Never => Shuffle::Never,
             },
             memory: self.memory,
-            threads,
+            threads: thread_count(self.threads)?,
         })
     }
 

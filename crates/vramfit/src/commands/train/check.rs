@@ -8,7 +8,7 @@ use vramfit_core::train::Config;
 
 use super::datasets::{Column, DatasetInfo};
 use super::memory::MemoryEstimate;
-use crate::commands::data::grouped;
+use crate::commands::data::{grouped, grouped_list};
 use crate::output::Output;
 use crate::status::Status;
 
@@ -98,12 +98,11 @@ fn model(config: &Config) -> String {
 }
 
 fn column(column: &Column) -> String {
-    let shape: Vec<String> = column.shape.iter().map(|size| grouped(*size)).collect();
     let mut text = format!(
         "{}  {} [{}]",
         column.dataset,
         column.dtype,
-        shape.join(", ")
+        grouped_list(&column.shape)
     );
     if column.dtype != column.batch_dtype {
         text += &format!(", converted to {}", column.batch_dtype);
