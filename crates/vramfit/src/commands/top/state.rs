@@ -44,7 +44,7 @@ const MAX_PAST: usize = 600;
 const PAGE: usize = 10;
 
 /// The state of the screen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) snapshot: Snapshot,
     /// What is watched, where it is not this machine.
@@ -68,20 +68,10 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(source: Option<String>, interval_text: String, color: bool) -> Self {
         State {
-            snapshot: Snapshot::default(),
             source,
             interval_text,
-            filter: String::new(),
-            is_editing: false,
-            only_jax: false,
-            order: SortOrder::Gpu,
-            shows_details: false,
-            shows_help: false,
-            has_ended: false,
             color,
-            past: VecDeque::new(),
-            paused_back: None,
-            selected: 0,
+            ..State::default()
         }
     }
 
