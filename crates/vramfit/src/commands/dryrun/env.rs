@@ -15,6 +15,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use super::hosts::HostSpec;
 use super::plugin_paths::PluginPaths;
 use super::spec::{Callbacks, DryrunSpec, Fill, Sharing};
+use crate::python::prepend_python_path;
 
 /// How many frames of Python's stack JAX records with each operation; negative for all.
 const STACK_LIMIT: &str = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT";
@@ -94,11 +95,8 @@ impl EnvDelta {
         delta.set_vramfit("VRAMFIT_CALIBRATION", spec.calibration.as_deref());
 
         // The first directory that has `jax_plugins.xla_cudaXX` is used.
-        let mut path = OsString::from(&paths.plugin.shim);
-        if let Some(users) = non_empty("PYTHONPATH") {
-            path.push(":");
-            path.push(users);
-        }
+        let users = variable("PYTHONPATH");
+        let path = prepend_python_path(paths.plugin.shim.clone(), users);
         delta.set("PYTHONPATH", path);
 
         if spec.attribution && non_empty(STACK_LIMIT).is_none() {

@@ -203,12 +203,11 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let (range, lists) = vary::split(&args.vary, &args.command)?;
     if range.is_some() && (args.html.is_some() || args.svg.is_some()) {
         let message = "a range in `--vary` has no page and no picture";
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
+        return Err(Error::invalid_argument(message)
             .hint("omit `--html` and `--svg`, or search a list of values"));
     }
     if range.is_some() && (!lists.is_empty() || gpus.len() > 1) {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
+        return Err(Error::invalid_argument(
             "a range in `--vary` goes with one GPU and no other `--vary`",
         )
         .hint("search the largest value for one GPU at a time"));
