@@ -14,7 +14,6 @@ use crate::lock;
 use crate::pjrt::abi::AsyncHostToDeviceTransferManager;
 use crate::pjrt::abi::buffer::ShapeSpec;
 use crate::pjrt::abi::transfer::{
-    AsyncHostToDeviceTransferManagerAddMetadataArgs,
     AsyncHostToDeviceTransferManagerBufferCountArgs,
     AsyncHostToDeviceTransferManagerBufferSizeArgs, AsyncHostToDeviceTransferManagerDestroyArgs,
     AsyncHostToDeviceTransferManagerDeviceArgs, AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
@@ -167,11 +166,5 @@ pub(crate) unsafe fn set_error(
     let text = pointers::text(args.error_message, args.error_message_size);
     let mut state = lock(&transfer.state);
     state.error = Some(Status::with_code(args.error_code, text));
-    Ok(())
-}
-
-pub(crate) unsafe fn add_metadata(
-    _: &mut AsyncHostToDeviceTransferManagerAddMetadataArgs,
-) -> PjrtResult {
     Ok(())
 }

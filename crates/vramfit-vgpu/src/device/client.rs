@@ -14,16 +14,15 @@ use crate::device::virtual_device::Device;
 use crate::environment::Environment;
 use crate::pjrt::abi::client::{
     ClientAddressableDevicesArgs, ClientAddressableMemoriesArgs, ClientCreateArgs,
-    ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs, ClientDmaMapArgs,
-    ClientDmaUnmapArgs, ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs,
-    ClientPlatformNameArgs, ClientPlatformVersionArgs, ClientProcessIndexArgs,
-    ClientTopologyDescriptionArgs, ClientUpdateGlobalProcessInfoArgs, NamedValue,
+    ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs,
+    ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs, ClientPlatformNameArgs,
+    ClientPlatformVersionArgs, ClientProcessIndexArgs, ClientTopologyDescriptionArgs, NamedValue,
     TopologyDescriptionGetDeviceDescriptionsArgs,
 };
 use crate::pjrt::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
 use crate::pjrt::pointers::{self, into_handle, list_parts, text_parts};
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// A client. It lives as long as the process: buffers and executables may outlive JAX's handle.
 pub(crate) struct Client {
@@ -67,10 +66,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
         environment.visible_gpus = select_visible(&environment.visible_gpus, &visible);
     }
     if environment.visible_gpus.is_empty() {
-        return Err(Status::new(
-            StatusCode::FailedPrecondition,
-            "No visible GPU devices.",
-        ));
+        return Err(Status::failed_precondition("No visible GPU devices."));
     }
     let header = header(&environment, &options, process);
     let machine = machine::get_or_create(&environment, &options, &header)?;
@@ -350,19 +346,6 @@ pub(crate) unsafe fn default_device_assignment(
     for id in 0..requested {
         args.default_assignment.add(id).write(id as c_int);
     }
-    Ok(())
-}
-
-pub(crate) unsafe fn update_process_info(_: &mut ClientUpdateGlobalProcessInfoArgs) -> PjrtResult {
-    Ok(())
-}
-
-/// Nothing is copied by hardware here, so registering host memory for it changes nothing.
-pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> PjrtResult {
-    Ok(())
-}
-
-pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> PjrtResult {
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use crate::device::gpu_memory::{self, GpuMemoryError};
 use crate::device::shared_gpu::SharedGpu;
 use crate::environment::Environment;
 use crate::lock;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::Session;
 use crate::session::trace_failure;
 
@@ -97,8 +97,7 @@ pub(crate) fn get_or_create(
         .get()
         .ok_or_else(|| Status::internal("no machine was created"))?;
     if machine.options != *options {
-        return Err(Status::new(
-            StatusCode::FailedPrecondition,
+        return Err(Status::failed_precondition(
             "vramfit: a second client requests other memory settings than the first; \
              start one process for each",
         ));

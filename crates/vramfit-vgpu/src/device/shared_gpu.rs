@@ -10,7 +10,7 @@ use vramfit_core::trace::{Note, OtherProcess};
 
 use super::ledger::{LockedLedger, ledger_error};
 use crate::lock;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::process::start_ticks;
 use crate::session::log;
 
@@ -86,14 +86,11 @@ impl SharedGpuState {
             machine.clone_into(&mut ledger.usage.machine);
         }
         if ledger.usage.machine != machine {
-            return Err(Status::new(
-                StatusCode::FailedPrecondition,
-                format!(
-                    "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), but `{machine}` \
+            return Err(Status::failed_precondition(format!(
+                "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), but `{machine}` \
                      was requested; use another name for them",
-                    ledger.usage.machine
-                ),
-            ));
+                ledger.usage.machine
+            )));
         }
         // A full disk is reported when there is something to write; the program continues.
         let _ = ledger.write();

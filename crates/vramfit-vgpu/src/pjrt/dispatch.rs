@@ -24,6 +24,8 @@ pub(crate) enum Dispatch {
     Handle(unsafe fn(*mut c_void) -> PjrtResult),
     /// By the CUDA plugin: no object of this crate is involved.
     Forward(Function),
+    /// Successfully, without doing anything.
+    Accept,
     /// Not at all: a virtual GPU, or this release of the plugin, does not have the function.
     Missing,
 }
@@ -52,19 +54,27 @@ const FORWARDED: &[&str] = &[
     "PJRT_ExecuteContext_",
 ];
 
+/// Functions without an effect here. Nothing is copied by hardware, so registering host memory for it changes
+/// nothing.
+const ACCEPTED: &[&str] = &[
+    "PJRT_Client_UpdateGlobalProcessInfo",
+    "PJRT_Client_DmaMap",
+    "PJRT_Client_DmaUnmap",
+    "PJRT_AsyncHostToDeviceTransferManager_AddMetadata",
+];
+
 /// Returns how calls of this function are handled.
 pub(crate) fn dispatch_of(name: &str, plugin: &CudaPlugin) -> Dispatch {
-    if plugin.function(name).is_none() {
+    let Some(function) = plugin.function(name) else {
         return Dispatch::Missing;
-    }
-    if let Some(function) = override_of(name) {
-        return Dispatch::Handle(function);
-    }
-    match plugin.function(name) {
-        Some(function) if FORWARDED.iter().any(|prefix| name.starts_with(prefix)) => {
+    };
+    match override_of(name) {
+        Some(function) => Dispatch::Handle(function),
+        None if ACCEPTED.contains(&name) => Dispatch::Accept,
+        None if FORWARDED.iter().any(|prefix| name.starts_with(prefix)) => {
             Dispatch::Forward(function)
         }
-        _ => Dispatch::Missing,
+        None => Dispatch::Missing,
     }
 }
 
@@ -109,9 +119,6 @@ table! {
     "PJRT_Client_AddressableMemories" => client::addressable_memories,
     "PJRT_Client_TopologyDescription" => client::topology,
     "PJRT_Client_DefaultDeviceAssignment" => client::default_device_assignment,
-    "PJRT_Client_UpdateGlobalProcessInfo" => client::update_process_info,
-    "PJRT_Client_DmaMap" => client::dma_map,
-    "PJRT_Client_DmaUnmap" => client::dma_unmap,
     "PJRT_TopologyDescription_Create" => topology::create,
     "PJRT_DeviceDescription_Attributes" => virtual_device::description_attributes,
     "PJRT_DeviceDescription_DebugString" => virtual_device::description_debug_string,
@@ -192,5 +199,4 @@ table! {
     "PJRT_AsyncHostToDeviceTransferManager_BufferCount" => async_transfers::buffer_count,
     "PJRT_AsyncHostToDeviceTransferManager_BufferSize" => async_transfers::buffer_size,
     "PJRT_AsyncHostToDeviceTransferManager_SetBufferError" => async_transfers::set_error,
-    "PJRT_AsyncHostToDeviceTransferManager_AddMetadata" => async_transfers::add_metadata,
 }
