@@ -3,9 +3,8 @@
 use std::ptr;
 use std::sync::Arc;
 
-use vramfit_core::allocator::PoolSpace;
 use vramfit_core::program::{ElementType, Shape};
-use vramfit_core::trace::{Purpose, TextId};
+use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::host_data::HostData;
@@ -41,17 +40,8 @@ pub(crate) fn allocate(
     if memory.kind == MemoryKind::PinnedHost || bytes == 0 {
         return Ok(None);
     }
-    let mut session = machine()?.session();
-    let request = AllocationRequest {
-        device: memory.device.ordinal()?,
-        bytes,
-        space: PoolSpace::Default,
-        purpose,
-        slot: 0,
-        site: TextId(0),
-    };
-    let block = session.allocate(&request)?;
-    drop(session);
+    let request = AllocationRequest::new(memory.device.ordinal()?, bytes, purpose);
+    let block = machine()?.session().allocate(&request)?;
     Ok(Some(Arc::new(block)))
 }
 

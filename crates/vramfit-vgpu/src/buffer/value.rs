@@ -202,6 +202,10 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
         run_callbacks(program, all_devices);
         return Ok(placeholder_outputs(program, inputs));
     }
+    let unknown_outputs = || {
+        run_callbacks(program, all_devices);
+        Ok(vec![Value::Unknown; count])
+    };
     let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
     let is_too_deep = depth >= MAX_DEPTH
         && !fits(
@@ -209,18 +213,14 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
             MAX_TINY_BYTES / program.evaluated_devices as u64,
         );
     if !program.can_evaluate() || (is_too_deep && !program.has_side_effects) {
-        run_callbacks(program, all_devices);
-        return Ok(vec![Value::Unknown; count]);
+        return unknown_outputs();
     }
     let lazy_call = LazyCall::new(program, inputs, depth);
     if depth >= MAX_DEPTH || program.has_side_effects {
         match lazy_call.eval_result() {
             EvalResult::Known(_) => {}
             EvalResult::Raised(error) => return Err(error.clone()),
-            EvalResult::Unknown => {
-                run_callbacks(program, all_devices);
-                return Ok(vec![Value::Unknown; count]);
-            }
+            EvalResult::Unknown => return unknown_outputs(),
         }
     }
     Ok((0..count)

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use vramfit_core::program::{BufferClass, Program, ScratchNeed};
-use vramfit_core::trace::{Purpose, TextId};
+use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::origin::Origin;
@@ -165,7 +165,6 @@ impl<'a> DeviceCall<'a> {
                 space: step.space,
                 purpose: step.purpose,
                 slot: step.slot,
-                site: TextId(0),
             };
             let block = match session.allocate(&request) {
                 Ok(block) => block,
@@ -184,14 +183,8 @@ impl<'a> DeviceCall<'a> {
         }
         let mut copied_outputs = Vec::with_capacity(self.copied_outputs.len());
         for &output in &self.copied_outputs {
-            let request = AllocationRequest {
-                device: self.ordinal(),
-                bytes: self.compiled.output_shapes[output].bytes(),
-                space: vramfit_core::allocator::PoolSpace::Default,
-                purpose: Purpose::Copy,
-                slot: 0,
-                site: TextId(0),
-            };
+            let bytes = self.compiled.output_shapes[output].bytes();
+            let request = AllocationRequest::new(self.ordinal(), bytes, Purpose::Copy);
             match session.allocate(&request) {
                 Ok(block) => copied_outputs.push((output, Arc::new(block))),
                 Err(error) => {
@@ -222,12 +215,8 @@ impl<'a> DeviceCall<'a> {
     fn allocate_scratch(&self, session: &mut Session) -> PjrtResult {
         for step in &self.compiled.scratch {
             let request = AllocationRequest {
-                device: self.ordinal(),
-                bytes: step.bytes,
-                space: vramfit_core::allocator::PoolSpace::Default,
-                purpose: Purpose::Scratch,
                 slot: step.need,
-                site: TextId(0),
+                ..AllocationRequest::new(self.ordinal(), step.bytes, Purpose::Scratch)
             };
             match session.allocate(&request) {
                 Ok(block) => session.release(block),

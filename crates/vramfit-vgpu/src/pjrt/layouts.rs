@@ -181,21 +181,22 @@ pub(crate) unsafe fn buffer_layout(args: &mut BufferLayoutArgs) -> PjrtResult {
 
 pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
-    let list = executable
-        .layouts
-        .outputs
-        .get_or_init(|| LayoutList::new(&executable.compiled.program.outputs));
-    args.count = list.0.len();
-    args.layouts = list.0.as_ptr().cast_mut();
-    Ok(())
+    let shapes = &executable.compiled.program.outputs;
+    set_layouts(args, &executable.layouts.outputs, shapes)
 }
 
 pub(crate) unsafe fn parameters(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
-    let list = executable
-        .layouts
-        .parameters
-        .get_or_init(|| LayoutList::new(&executable.compiled.program.parameters));
+    let shapes = &executable.compiled.program.parameters;
+    set_layouts(args, &executable.layouts.parameters, shapes)
+}
+
+fn set_layouts(
+    args: &mut ExecutableLayoutsArgs,
+    cached: &OnceLock<LayoutList>,
+    shapes: &[Shape],
+) -> PjrtResult {
+    let list = cached.get_or_init(|| LayoutList::new(shapes));
     args.count = list.0.len();
     args.layouts = list.0.as_ptr().cast_mut();
     Ok(())

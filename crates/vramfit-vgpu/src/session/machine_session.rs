@@ -34,7 +34,19 @@ pub(crate) struct AllocationRequest {
     pub(crate) space: PoolSpace,
     pub(crate) purpose: Purpose,
     pub(crate) slot: u32,
-    pub(crate) site: TextId,
+}
+
+impl AllocationRequest {
+    /// Returns a request for a block of the default pool that belongs to no slot of a program.
+    pub(crate) fn new(device: u32, bytes: u64, purpose: Purpose) -> Self {
+        AllocationRequest {
+            device,
+            bytes,
+            space: PoolSpace::Default,
+            purpose,
+            slot: 0,
+        }
+    }
 }
 
 /// A block of device memory; freed on drop.
@@ -114,7 +126,7 @@ impl Session {
             space: request.space,
             purpose: request.purpose,
             slot: request.slot,
-            site: request.site,
+            site: TextId(0),
         });
         let number = self.state.allocations;
         self.state.allocations += 1;
