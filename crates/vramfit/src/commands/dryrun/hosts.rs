@@ -138,14 +138,6 @@ pub(crate) struct HostSpec {
 }
 
 impl HostSpec {
-    pub(super) fn launcher_name(&self) -> Option<&'static str> {
-        Some(match self.launcher? {
-            Launcher::Slurm => "slurm",
-            Launcher::Openmpi => "openmpi",
-            Launcher::Kubernetes => "kubernetes",
-        })
-    }
-
     /// Returns the variables that the launcher sets for a process; without one, those that people set by hand.
     pub(super) fn launcher_variables(&self) -> Vec<(&'static str, String)> {
         let (index, count) = (self.index.to_string(), self.count.to_string());

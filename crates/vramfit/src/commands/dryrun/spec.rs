@@ -132,18 +132,6 @@ pub(crate) enum Fill {
     Random,
 }
 
-impl Fill {
-    /// Returns the name as the plugin reads it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Fill::Zeros => "zeros",
-            Fill::Ones => "ones",
-            Fill::Nan => "nan",
-            Fill::Random => "random",
-        }
-    }
-}
-
 /// What to do with host callbacks whose arguments were not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Callbacks {

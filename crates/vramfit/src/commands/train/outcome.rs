@@ -48,7 +48,7 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
     if ran && run.is_primary && run.json {
         output.json(&json!({
             "schema": 1,
-            "outcome": label(outcome.kind),
+            "outcome": outcome.kind,
             "directory": run.directory,
             "result": outcome.result,
         }))?;
@@ -152,15 +152,4 @@ fn report_crash(ended: child::ExitReason, file: &str, output: &mut Output) -> Re
         child::ExitReason::Signal(_) => Status::Child(ended.shell_code()),
         child::ExitReason::Code(_) => Status::No,
     })
-}
-
-fn label(kind: OutcomeKind) -> &'static str {
-    match kind {
-        OutcomeKind::Finished => "finished",
-        OutcomeKind::Early => "early",
-        OutcomeKind::Nan => "nan",
-        OutcomeKind::Signal => "signal",
-        OutcomeKind::OutOfMemory => "out-of-memory",
-        OutcomeKind::Rejected => "rejected",
-    }
 }
