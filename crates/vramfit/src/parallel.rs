@@ -1,7 +1,9 @@
 //! Work that is done several pieces at a time.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Does the work of each item, at most `jobs` at the same time, and returns the results in the order of the
 /// items. Items for which `work` returns `None` have no result.
@@ -32,6 +34,17 @@ pub(crate) fn map_parallel<T: Send, R: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Waits for a message; without a timeout until there is one.
+pub(crate) fn receive_within<T>(
+    receiver: &Receiver<T>,
+    timeout: Option<Duration>,
+) -> Result<T, RecvTimeoutError> {
+    match timeout {
+        Some(timeout) => receiver.recv_timeout(timeout),
+        None => Ok(receiver.recv()?),
+    }
 }
 
 #[cfg(test)]

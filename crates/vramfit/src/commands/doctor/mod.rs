@@ -93,9 +93,5 @@ pub(crate) fn run(
         output.doctor_report(&lines)?;
         output.text(&format!("{}\n", doctor::summary(&report)))?;
     }
-    Ok(if report.passed() {
-        Status::Yes
-    } else {
-        Status::No
-    })
+    Ok(Status::from_answer(Some(report.passed())))
 }

@@ -30,42 +30,47 @@ struct Candidate {
 /// Returns the settings that are worth trying.
 fn candidates() -> [Candidate; 4] {
     let fraction = FitFigures::RAISED_FRACTION;
+    let unchanged = Options::default();
+    let setting = |id, text, options_text, options| Candidate {
+        id,
+        text,
+        options_text,
+        options,
+        alone: false,
+    };
     [
-        Candidate {
-            id: "raise-fraction",
-            text: "give the pool 92 % of the GPU",
-            options_text: format!("--fraction {fraction}"),
-            options: Options {
+        setting(
+            "raise-fraction",
+            "give the pool 92 % of the GPU",
+            format!("--fraction {fraction}"),
+            Options {
                 fraction: Some(fraction),
-                ..Options::default()
+                ..unchanged
             },
-            alone: false,
-        },
-        Candidate {
-            id: "cuda-async",
-            text: "use CUDA's allocator, in which free memory need not be contiguous",
-            options_text: "--allocator cuda_async".to_owned(),
-            options: Options {
+        ),
+        setting(
+            "cuda-async",
+            "use CUDA's allocator, in which free memory need not be contiguous",
+            "--allocator cuda_async".to_owned(),
+            Options {
                 allocator: Some(AllocatorKind::CudaAsync),
-                ..Options::default()
+                ..unchanged
             },
-            alone: false,
-        },
-        Candidate {
-            id: "preallocate",
-            text: "preallocate the pool",
-            options_text: "--preallocate".to_owned(),
-            options: Options {
+        ),
+        setting(
+            "preallocate",
+            "preallocate the pool",
+            "--preallocate".to_owned(),
+            Options {
                 preallocate: Some(true),
-                ..Options::default()
+                ..unchanged
             },
-            alone: false,
-        },
+        ),
         Candidate {
             id: "free-gpu",
             text: "end the other processes on the GPU",
             options_text: String::new(),
-            options: Options::default(),
+            options: unchanged,
             alone: true,
         },
     ]
