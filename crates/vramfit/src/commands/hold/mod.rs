@@ -17,7 +17,7 @@ use vramfit_core::{Bytes, Error, Result};
 
 use self::amount::Amount;
 use self::backend::Backend;
-use self::progress::{HoldReporter, InsufficientMemory};
+use self::progress::HoldReporter;
 use self::stop::{StopReason, StopSignals};
 use crate::context::Context;
 use crate::output::Output;
@@ -112,7 +112,7 @@ fn hold(
             backend.allocate(requested)?;
         }
         let processes = backend.other_processes();
-        reporter.on_insufficient(&InsufficientMemory::new(requested, &memory, processes))?;
+        reporter.on_insufficient(requested, &memory, &processes)?;
         return Ok(Status::No);
     }
     reporter.on_start(requested, &memory)?;

@@ -9,51 +9,6 @@ use vramfit_core::{Bytes, Result};
 use super::backend::{MemoryStatus, OtherProcess, Verification};
 use crate::output::Output;
 
-/// Less memory is free than was requested.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct InsufficientMemory {
-    gpu: u32,
-    #[serde(skip)]
-    source: &'static str,
-    requested_bytes: u64,
-    free_bytes: u64,
-    total_bytes: Option<u64>,
-    other_processes: Vec<OtherProcess>,
-}
-
-impl InsufficientMemory {
-    pub(super) fn new(
-        requested_bytes: u64,
-        memory: &MemoryStatus,
-        other_processes: Vec<OtherProcess>,
-    ) -> Self {
-        InsufficientMemory {
-            gpu: memory.gpu,
-            source: memory.source,
-            requested_bytes,
-            free_bytes: memory.free_bytes,
-            total_bytes: memory.total_bytes,
-            other_processes,
-        }
-    }
-
-    fn render(&self) -> String {
-        let total = self.total_bytes.map_or(String::new(), |total| {
-            format!(" of {} usable memory", Bytes(total))
-        });
-        let mut text = format!(
-            "cannot allocate {}: {} has {} free{total}",
-            Bytes(self.requested_bytes),
-            self.source,
-            Bytes(self.free_bytes),
-        );
-        for process in &self.other_processes {
-            text.push_str(&format!("\n  {}", process_line(process)));
-        }
-        text
-    }
-}
-
 /// Describes a process in one line.
 fn process_line(process: &OtherProcess) -> String {
     let used = bytes_or_unknown(process.used_bytes);
@@ -90,11 +45,36 @@ impl<'a> HoldReporter<'a> {
         HoldReporter { output, json }
     }
 
-    pub(super) fn on_insufficient(&mut self, error: &InsufficientMemory) -> Result<()> {
+    /// Reports that less memory is free than was requested, and what uses the rest.
+    pub(super) fn on_insufficient(
+        &mut self,
+        requested_bytes: u64,
+        memory: &MemoryStatus,
+        other_processes: &[OtherProcess],
+    ) -> Result<()> {
         if self.json {
-            return self.write_event("insufficient_memory", error);
+            let insufficient = json!({
+                "gpu": memory.gpu,
+                "requested_bytes": requested_bytes,
+                "free_bytes": memory.free_bytes,
+                "total_bytes": memory.total_bytes,
+                "other_processes": other_processes,
+            });
+            return self.write_event("insufficient_memory", insufficient);
         }
-        self.output.text(&format!("{}\n", error.render()))
+        let total = memory.total_bytes.map_or(String::new(), |total| {
+            format!(" of {} usable memory", Bytes(total))
+        });
+        let mut text = format!(
+            "cannot allocate {}: {} has {} free{total}\n",
+            Bytes(requested_bytes),
+            memory.source,
+            Bytes(memory.free_bytes),
+        );
+        for process in other_processes {
+            text.push_str(&format!("  {}\n", process_line(process)));
+        }
+        self.output.text(&text)
     }
 
     /// Reports the memory before the first step.
