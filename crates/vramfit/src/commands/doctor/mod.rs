@@ -14,7 +14,6 @@ use clap::ValueEnum;
 use vramfit_core::Result;
 use vramfit_core::doctor::{self, DoctorOutput, DoctorReport};
 
-use self::gather::GatherOptions;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -63,6 +62,12 @@ enum Required {
     Gpu,
 }
 
+impl Args {
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
 /// Runs `vramfit doctor`.
 pub(crate) fn run(
     args: &Args,
@@ -70,14 +75,7 @@ pub(crate) fn run(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
-    let options = GatherOptions {
-        training: args.train,
-        preallocate: !args.no_preallocate,
-        require_gpu: args.require == Some(Required::Gpu),
-        timeout: Duration::from_secs(args.timeout),
-        python_is_named,
-    };
-    let info = gather::gather(&options, context)?;
+    let info = gather::gather(args, python_is_named, context)?;
     for line in &info.probe.log {
         output.verbose(&format!("log: {line}"));
     }
