@@ -158,11 +158,10 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     };
 
     let scratch = ScratchFolder::create()?;
-    let cache = (!args.no_cache).then(CompileCache::open).flatten();
     let measuring = Measuring::new(
         &config.directory,
         scratch.path(),
-        cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
+        CompileCache::open_or_temporary(!args.no_cache, &scratch),
         args.timeout,
         context,
     );

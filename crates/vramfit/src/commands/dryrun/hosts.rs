@@ -55,22 +55,11 @@ impl HostArgs {
 }
 
 /// The hosts of a dry run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct HostsSpec {
     pub(crate) count: u32,
     pub(crate) selection: HostSelection,
     pub(crate) launcher: Option<Launcher>,
-}
-
-impl HostsSpec {
-    /// Returns so many hosts, everything else being the default.
-    pub(crate) fn new(count: u32) -> Self {
-        HostsSpec {
-            count,
-            selection: HostSelection::default(),
-            launcher: None,
-        }
-    }
 }
 
 /// Which hosts are run.

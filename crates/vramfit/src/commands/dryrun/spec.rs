@@ -91,6 +91,16 @@ pub(crate) struct SettingsSpec {
 }
 
 impl SettingsSpec {
+    /// Returns options for the pool of a GPU that nobody else uses; the environment is taken as it is.
+    pub(crate) fn new(options: Options, gpu: &Gpu) -> Self {
+        SettingsSpec {
+            options,
+            gpu_budgets: GpuBudgets::TotalOnly(gpu.total_memory_bytes),
+            repair: false,
+            report_findings: false,
+        }
+    }
+
     /// Resolves them for the environment of this process; `None` where there is nothing to do.
     ///
     /// # Errors
@@ -145,18 +155,13 @@ impl DryrunSpec {
     /// Returns the spec of a dry run of a command, everything else being the default.
     pub(crate) fn new(gpus: GpuSelection, command: Vec<OsString>) -> Self {
         DryrunSpec {
+            settings: SettingsSpec::new(Options::default(), &gpus.gpu),
             gpus,
             total: None,
             occupied: None,
             sharing: Sharing::Run,
             hosts: None,
             host: None,
-            settings: SettingsSpec {
-                options: Options::default(),
-                gpu_budgets: GpuBudgets::Unknown,
-                repair: false,
-                report_findings: false,
-            },
             steps: None,
             step: None,
             autotune_range: false,

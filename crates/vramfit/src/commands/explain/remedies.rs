@@ -7,7 +7,7 @@ use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::analysis::{self, Comparison, RunSummary, Settings};
 use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::{GpuBudgets, Options};
+use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
@@ -182,14 +182,11 @@ pub(super) struct Program<'a> {
 impl Program<'_> {
     /// Makes a dry run with some options.
     fn measure(&self, options: Options, context: &Context, output: &Output) -> Result<MeasuredRun> {
-        let total_bytes = self.gpus.gpu.total_memory_bytes;
         let spec = DryrunSpec {
             occupied: self.occupied,
             settings: SettingsSpec {
-                options,
-                gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
                 repair: true,
-                report_findings: false,
+                ..SettingsSpec::new(options, &self.gpus.gpu)
             },
             steps: Some(STEPS),
             ..DryrunSpec::new(self.gpus.clone(), self.command.to_vec())

@@ -22,7 +22,7 @@ use serde_json::Value;
 use vramfit_core::duration::parse_duration;
 use vramfit_core::gpu::{Gpu, GpuSelection};
 use vramfit_core::search::{MAX_FRACTION, Moves, Offload};
-use vramfit_core::settings::{GpuBudgets, Options, Version};
+use vramfit_core::settings::{Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 pub(crate) use self::fit::find_fitting_plan;
@@ -218,18 +218,12 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     let calibration = args.calibration.as_deref();
     let calibration = calibration.map(|path| check_calibration(path, &first.gpu));
-    let settings = SettingsSpec {
-        options: Options::from(&args.pool),
-        gpu_budgets: GpuBudgets::TotalOnly(first.gpu.total_memory_bytes),
-        repair: false,
-        report_findings: false,
-    };
+    let settings = SettingsSpec::new(Options::from(&args.pool), &first.gpu);
     settings.resolve(Version::MAX)?;
     let scratch = ScratchFolder::create()?;
-    let cache = (!args.no_cache).then(CompileCache::open).flatten();
     let trial = TrialSpec {
         time_limit: args.trial_timeout,
-        cache: cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
+        cache: CompileCache::open_or_temporary(!args.no_cache, &scratch),
         occupied: args.occupied,
         gpus: first,
         hosts: args.hosts.to_spec()?,
