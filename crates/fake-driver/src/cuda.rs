@@ -146,26 +146,26 @@ const ERRORS: &[(Code, &CStr, &CStr)] = &[
     (999, c"CUDA_ERROR_UNKNOWN", c"unknown error"),
 ];
 
+/// Writes the name or the text of an error.
+unsafe fn write_error_text(
+    code: Code,
+    to: *mut *const c_char,
+    text: fn(&(Code, &'static CStr, &'static CStr)) -> &'static CStr,
+) -> Code {
+    let known = ERRORS.iter().find(|(known, ..)| *known == code);
+    known
+        .and_then(|error| write_out(to, text(error).as_ptr()))
+        .unwrap_or(INVALID_VALUE)
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorName(code: Code, to: *mut *const c_char) -> Code {
-    match ERRORS.iter().find(|(known, ..)| *known == code) {
-        Some((_, name, _)) => {
-            to.write(name.as_ptr());
-            SUCCESS
-        }
-        None => INVALID_VALUE,
-    }
+    write_error_text(code, to, |(_, name, _)| name)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuGetErrorString(code: Code, to: *mut *const c_char) -> Code {
-    match ERRORS.iter().find(|(known, ..)| *known == code) {
-        Some((.., text)) => {
-            to.write(text.as_ptr());
-            SUCCESS
-        }
-        None => INVALID_VALUE,
-    }
+    write_error_text(code, to, |(_, _, text)| text)
 }
 
 #[unsafe(no_mangle)]

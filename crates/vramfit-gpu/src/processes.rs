@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_uint;
+use std::iter::repeat;
 
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
@@ -26,8 +27,18 @@ pub(crate) fn list_processes(
     device: &Device<'_>,
     unknown: &mut UnavailableReadings,
 ) -> Vec<Process> {
-    let compute = unknown.ok_or_note("compute processes", compute(nvml, device));
-    let graphics = match graphics(nvml, device) {
+    let lib = nvml.lib();
+    let compute = read(
+        device,
+        &lib.nvmlDeviceGetComputeRunningProcesses_v3,
+        &lib.nvmlDeviceGetComputeRunningProcesses_v2,
+    );
+    let compute = unknown.ok_or_note("compute processes", compute);
+    let graphics = match read(
+        device,
+        &lib.nvmlDeviceGetGraphicsRunningProcesses_v3,
+        &lib.nvmlDeviceGetGraphicsRunningProcesses_v2,
+    ) {
         // What a MIG slice answers, which has no graphics.
         Err(NvmlError::NotSupported) => None,
         known => unknown.ok_or_note("graphics processes", known),
@@ -57,32 +68,24 @@ fn unresolved_reason(pids: &[String]) -> String {
     )
 }
 
-fn compute(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
-    let lib = nvml.lib();
-    match read(device, &lib.nvmlDeviceGetComputeRunningProcesses_v3) {
-        Err(error) if is_unknown_function(&error) => {
-            read(device, &lib.nvmlDeviceGetComputeRunningProcesses_v2)
-        }
-        known => known,
-    }
-}
-
-fn graphics(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
-    let lib = nvml.lib();
-    match read(device, &lib.nvmlDeviceGetGraphicsRunningProcesses_v3) {
-        Err(error) if is_unknown_function(&error) => {
-            read(device, &lib.nvmlDeviceGetGraphicsRunningProcesses_v2)
-        }
-        known => known,
-    }
-}
-
 /// A function that fills a list: capacity in, length out, and the buffer.
 type ListFn =
     unsafe extern "C" fn(nvmlDevice_t, *mut c_uint, *mut nvmlProcessInfo_t) -> nvmlReturn_t;
 
-/// Reads a list. `nvml_wrapper` would call twice, first for the length; each call takes milliseconds.
+/// Reads a list with the newest function that the driver has.
 fn read(
+    device: &Device<'_>,
+    newest: &Result<ListFn, libloading::Error>,
+    older: &Result<ListFn, libloading::Error>,
+) -> Result<Vec<ProcessInfo>, NvmlError> {
+    match read_with(device, newest) {
+        Err(error) if is_unknown_function(&error) => read_with(device, older),
+        known => known,
+    }
+}
+
+/// Reads a list. `nvml_wrapper` would call twice, first for the length; each call takes milliseconds.
+fn read_with(
     device: &Device<'_>,
     function: &Result<ListFn, libloading::Error>,
 ) -> Result<Vec<ProcessInfo>, NvmlError> {
@@ -109,15 +112,9 @@ fn read(
 /// Merges both lists into one entry per process.
 fn merge(compute: Vec<ProcessInfo>, graphics: Vec<ProcessInfo>) -> Vec<Process> {
     let mut by_pid: BTreeMap<u32, Process> = BTreeMap::new();
-    let both = compute
-        .into_iter()
-        .map(|info| (info, ProcessKind::Compute))
-        .chain(
-            graphics
-                .into_iter()
-                .map(|info| (info, ProcessKind::Graphics)),
-        );
-    for (info, kind) in both {
+    let compute = compute.into_iter().zip(repeat(ProcessKind::Compute));
+    let graphics = graphics.into_iter().zip(repeat(ProcessKind::Graphics));
+    for (info, kind) in compute.chain(graphics) {
         let used = match info.used_gpu_memory {
             UsedGpuMemory::Used(bytes) => Some(bytes),
             UsedGpuMemory::Unavailable => None,

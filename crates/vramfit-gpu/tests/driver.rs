@@ -1,7 +1,7 @@
 //! GPU memory through the CUDA driver library, with a fake driver.
 
-use fake_driver::{Description, FakeDriver};
-use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig};
+use fake_driver::{Description, FakeDriver, memory, t4};
+use vramfit_core::host::{Host, HostGpu, Mig};
 use vramfit_gpu::{Driver, DriverUnavailable, MemoryInfo, Mismatch, Sampler};
 
 const GIB: u64 = 1 << 30;
@@ -11,14 +11,7 @@ fn gpu(index: u32, uuid: &str) -> HostGpu {
     HostGpu {
         index,
         uuid: uuid.to_owned(),
-        name: "Tesla T4".to_owned(),
-        memory: Some(GpuMemory {
-            total_bytes: 16 * GIB,
-            reserved_bytes: Some(GIB / 2),
-            used_bytes: 0,
-            free_bytes: 16 * GIB - GIB / 2,
-        }),
-        ..HostGpu::default()
+        ..t4(memory(16 * GIB, GIB / 2, 0))
     }
 }
 

@@ -117,26 +117,25 @@ impl Environment {
             machine_gpus,
             visible_gpus: visible_gpus(&sharing, machine_gpus, list.as_deref())?,
             sharing,
-            unlimited: non_empty_var("VRAMFIT_UNLIMITED").is_some_and(|value| value != "0"),
+            unlimited: flag("VRAMFIT_UNLIMITED").unwrap_or(false),
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
             requested_limit_bytes: parse_bytes("VRAMFIT_LIMIT")?,
             occupied_bytes: parse_bytes("VRAMFIT_OCCUPIED")?.unwrap_or(0),
             steps: parse_number("VRAMFIT_STEPS")?,
             step_name: non_empty_var("VRAMFIT_STEP"),
             fill: parse_fill(non_empty_var("VRAMFIT_FILL").as_deref())?,
-            computes_values: non_empty_var("VRAMFIT_VALUES").is_none_or(|value| value != "0"),
+            computes_values: flag("VRAMFIT_VALUES").unwrap_or(true),
             context_bytes,
             upload_cap_bytes: parse_bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(DEFAULT_UPLOAD_CAP),
-            autotune_range: non_empty_var("VRAMFIT_AUTOTUNE_RANGE")
-                .is_some_and(|value| value != "0"),
+            autotune_range: flag("VRAMFIT_AUTOTUNE_RANGE").unwrap_or(false),
             autotune_results: non_empty_var("VRAMFIT_AUTOTUNE_RESULTS"),
             calibration: env::var_os("VRAMFIT_CALIBRATION")
                 .filter(|path| !path.is_empty())
                 .map(|path| Calibration::read(Path::new(&path), &gpu))
                 .transpose()?,
             compiler_log: env::var_os("VRAMFIT_COMPILER_LOG").map(PathBuf::from),
-            attribution: non_empty_var("VRAMFIT_ATTRIBUTION").is_none_or(|value| value != "0"),
-            print_calls: non_empty_var("VRAMFIT_PJRT_CALLS").is_some_and(|value| value != "0"),
+            attribution: flag("VRAMFIT_ATTRIBUTION").unwrap_or(true),
+            print_calls: flag("VRAMFIT_PJRT_CALLS").unwrap_or(false),
             gpu,
         })
     }
@@ -144,6 +143,10 @@ impl Environment {
 
 fn non_empty_var(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn flag(name: &str) -> Option<bool> {
+    non_empty_var(name).map(|value| value != "0")
 }
 
 fn parse_number(name: &str) -> Result<Option<u64>> {

@@ -27,7 +27,7 @@
 )]
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vramfit_core::trace::{Note, UncaughtError};
 
@@ -56,6 +56,11 @@ pub use pjrt::table::calls;
 pub use publisher::set_jax_version;
 pub use session::run_settings::record as note_settings;
 pub use session::shutdown::{extra_steps, park_other_threads, wake_main_thread};
+
+/// Locks a mutex, also one that was locked during a panic: a panic is reported to JAX as an error of one call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Whether the real plugin's table is passed through, and no GPU is simulated.
 static PASSTHROUGH: OnceLock<bool> = OnceLock::new();

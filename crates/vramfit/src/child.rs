@@ -61,31 +61,21 @@ impl ExitReason {
 /// `command-not-found` when there is none, or when it may not be executed.
 pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
     let shown = program.to_string_lossy();
+    let not_found = |message: String| Error::new(ErrorKind::CommandNotFound, message);
     if program.as_encoded_bytes().contains(&b'/') {
         let path = Path::new(program);
         if is_executable(path) {
             return Ok(path.to_owned());
         }
         return Err(if path.is_dir() {
-            Error::new(
-                ErrorKind::CommandNotFound,
-                format!("`{shown}` is a directory"),
-            )
-            .hint("name the program to run, such as `python train.py`")
+            not_found(format!("`{shown}` is a directory"))
+                .hint("name the program to run, such as `python train.py`")
         } else if path.exists() {
-            Error::new(
-                ErrorKind::CommandNotFound,
-                format!("`{shown}` is not executable"),
-            )
-            .hint(format!(
+            not_found(format!("`{shown}` is not executable")).hint(format!(
                 "start it with its interpreter, or run `chmod +x {shown}`"
             ))
         } else {
-            Error::new(
-                ErrorKind::CommandNotFound,
-                format!("`{shown}` does not exist"),
-            )
-            .hint("check the path; it is relative to the current directory")
+            does_not_exist(&shown)
         });
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -93,18 +83,23 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
         .map(|folder| folder.join(program))
         .find(|file| is_executable(file))
         .ok_or_else(|| {
-            let error = Error::new(
-                ErrorKind::CommandNotFound,
-                format!("command `{shown}` is in none of the directories of `PATH`"),
-            );
-            if Path::new(program).exists() {
-                error.hint(format!(
-                    "to run the file of that name here, write `./{shown}`"
-                ))
-            } else {
-                error.hint("write the command as without vramfit, such as `python train.py`")
-            }
+            let error = not_found(format!(
+                "command `{shown}` is in none of the directories of `PATH`"
+            ));
+            error.hint(match Path::new(program).exists() {
+                true => format!("to run the file of that name here, write `./{shown}`"),
+                false => "write the command as without vramfit, such as `python train.py`".into(),
+            })
         })
+}
+
+/// The error for a program that is named by a path where there is none.
+pub(crate) fn does_not_exist(shown: &str) -> Error {
+    Error::new(
+        ErrorKind::CommandNotFound,
+        format!("`{shown}` does not exist"),
+    )
+    .hint("check the path; it is relative to the current directory")
 }
 
 /// Starts the command with our own standard streams and waits until it ended, or kills it when its time is up.
@@ -138,16 +133,14 @@ pub(crate) fn run(
     let handle = signals.handle();
     let forwarder = std::thread::spawn(move || {
         for signal in &mut signals {
-            // Ctrl-C and Ctrl-\ come from the terminal, which signals the child itself.
-            if signal == SIGTERM || signal == SIGHUP {
-                let signal = if signal == SIGTERM {
-                    Signal::TERM
-                } else {
-                    Signal::HUP
-                };
-                // It may have ended this moment; its number stays reserved until `wait` below.
-                let _ = kill_process(pid, signal);
-            }
+            let signal = match signal {
+                SIGTERM => Signal::TERM,
+                SIGHUP => Signal::HUP,
+                // Ctrl-C and Ctrl-\ come from the terminal, which signals the child itself.
+                _ => continue,
+            };
+            // It may have ended this moment; its number stays reserved until `wait` below.
+            let _ = kill_process(pid, signal);
         }
     });
     let (ended, waiting) = mpsc::channel::<()>();

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 use crate::child;
 use crate::context::Context;
@@ -38,12 +38,7 @@ pub(crate) fn split_program(
         return Ok((child::resolve_command(program)?, words.collect()));
     }
     if !located.is_file() {
-        let shown = first.to_string_lossy();
-        return Err(Error::new(
-            ErrorKind::CommandNotFound,
-            format!("`{shown}` does not exist"),
-        )
-        .hint("check the path; it is relative to the current directory"));
+        return Err(child::does_not_exist(&first.to_string_lossy()));
     }
     let python = context.python.clone().unwrap_or_default();
     let arguments = std::iter::once(first).chain(words).collect();

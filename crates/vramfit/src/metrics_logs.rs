@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use vramfit_core::train::MetricsLog;
 use vramfit_core::{Error, Result};
 
+use crate::files::cannot_read;
+
 const FILE_NAME: &str = "metrics.jsonl";
 
 /// Returns the metrics log at a path: the file itself, or that in a directory; none for other files.
@@ -22,9 +24,7 @@ pub(crate) fn find(path: &Path) -> Option<PathBuf> {
 pub(crate) fn read(path: &Path) -> Result<MetricsLog> {
     let shown = path.display();
     let bytes = std::fs::read(path).map_err(|error| {
-        Error::io(format!("cannot read `{shown}`"))
-            .cause(error)
-            .hint("pass the directory of a run of `vramfit train`")
+        cannot_read(path, error).hint("pass the directory of a run of `vramfit train`")
     })?;
     // Something else may have written to it; unknown lines are skipped.
     let log = MetricsLog::read(&String::from_utf8_lossy(&bytes));

@@ -13,6 +13,7 @@ use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 use vramfit_core::doctor::{self, Line};
 use vramfit_core::{Error, Result};
 
@@ -25,7 +26,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default().bold();
 const DIM: Style = Style::new().dimmed();
 
 /// What the global options say about the output.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutputOptions {
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
@@ -80,21 +81,6 @@ impl Progress {
     }
 }
 
-/// An error as `--json` shows it.
-#[derive(Serialize)]
-struct JsonError<'a> {
-    schema: u32,
-    error: JsonErrorBody<'a>,
-}
-
-#[derive(Serialize)]
-struct JsonErrorBody<'a> {
-    id: &'static str,
-    message: &'a str,
-    cause: Option<&'a str>,
-    hint: Option<&'a str>,
-}
-
 impl Output {
     pub(crate) fn new(options: OutputOptions) -> Self {
         Output {
@@ -109,14 +95,10 @@ impl Output {
 
     /// Returns an output for errors in the options themselves.
     pub(crate) fn plain(color: ColorChoice) -> Self {
-        Output {
-            quiet: false,
-            verbose: false,
-            color: wants_color(color, std::io::stderr().is_terminal()),
-            color_of_data: false,
-            json: false,
-            ascii: ascii::is_wanted(|name| std::env::var_os(name)),
-        }
+        Output::new(OutputOptions {
+            color,
+            ..OutputOptions::default()
+        })
     }
 
     /// Returns an output that prints only errors, for a command that another one runs.
@@ -215,11 +197,6 @@ impl Output {
         self.verbose
     }
 
-    /// Writes what the program wrote to its own standard error, as it is.
-    pub(crate) fn child_stderr(&mut self, text: &[u8]) {
-        write_to_stderr(text);
-    }
-
     /// Prints a message that `--quiet` suppresses.
     pub(crate) fn info(&mut self, text: &str) {
         if !self.quiet {
@@ -237,17 +214,16 @@ impl Output {
     /// Prints an error.
     pub(crate) fn error(&mut self, error: &Error) {
         if self.json {
-            let body = JsonErrorBody {
-                id: error.kind().id(),
-                message: error.message(),
-                cause: error.cause_text(),
-                hint: error.hint_text(),
-            };
-            let line = serde_json::to_string(&JsonError {
-                schema: 1,
-                error: body,
+            let line = json!({
+                "schema": 1,
+                "error": {
+                    "id": error.kind().id(),
+                    "message": error.message(),
+                    "cause": error.cause_text(),
+                    "hint": error.hint_text(),
+                },
             });
-            write_stderr(&line.expect("an error is four strings"));
+            write_stderr(&line.to_string());
             return;
         }
         let head = self.paint(RED, &format!("error[{}]", error.kind().id()));
@@ -258,53 +234,41 @@ impl Output {
                 cause.trim_end().replace('\n', "\n         ")
             ));
         }
-        self.add_hint(&mut text, error.hint_text());
+        if let Some(hint) = error.hint_text() {
+            text.push_str(&format!("\n{}: {hint}", self.paint(CYAN, "hint")));
+        }
         self.write_stderr(&text);
     }
 
     /// Returns a progress bar; shown on a terminal only, and never together with JSON or `--quiet`.
     /// `unit` is what is counted.
     pub(crate) fn progress_bar(&self, unit: &'static str) -> Progress {
-        let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
-        Progress {
-            bar: wanted.then(|| {
-                let template = format!(
-                    "{{percent:>3}} % [{{bar:32}}] {{human_pos}} of {{human_len}} {unit}  \
-                     {{rate}}  {{eta}} left"
-                );
-                // ASCII, like every drawing in the terminal.
-                let style = ProgressStyle::with_template(&template)
-                    .expect("the template is ours")
-                    .with_key(
-                        "rate",
-                        |state: &ProgressState, text: &mut dyn fmt::Write| {
-                            // What cannot be written to a bar is not worth an error.
-                            let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
-                        },
-                    )
-                    .progress_chars("##-");
-                let target = ProgressDrawTarget::stderr_with_hz(8);
-                ProgressBar::with_draw_target(None, target).with_style(style)
-            }),
-        }
+        self.progress(&format!(
+            "{{percent:>3}} % [{{bar:32}}] {{human_pos}} of {{human_len}} {unit}  {{rate}}  {{eta}} left"
+        ))
     }
 
     /// Returns a line that counts towards an unknown total; shown as [`Progress`] is.
     pub(crate) fn count(&self, unit: &'static str) -> Progress {
+        self.progress(&format!("{{human_pos}} {unit} read in {{elapsed}}"))
+    }
+
+    fn progress(&self, template: &str) -> Progress {
         let wanted = !self.quiet && !self.json && std::io::stderr().is_terminal();
+        let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
+            // What cannot be written to a bar is not worth an error.
+            let _ = write!(text, "{}/s", HumanCount(state.per_sec() as u64));
+        };
         Progress {
             bar: wanted.then(|| {
-                let template = format!("{{human_pos}} {unit} read in {{elapsed}}");
-                let style = ProgressStyle::with_template(&template).expect("the template is ours");
+                // ASCII, like every drawing in the terminal.
+                let style = ProgressStyle::with_template(template)
+                    .expect("the template is ours")
+                    .with_key("rate", rate)
+                    .progress_chars("##-");
                 let target = ProgressDrawTarget::stderr_with_hz(8);
                 ProgressBar::with_draw_target(None, target).with_style(style)
             }),
-        }
-    }
-
-    fn add_hint(&self, text: &mut String, hint: Option<&str>) {
-        if let Some(hint) = hint {
-            text.push_str(&format!("\n{}: {hint}", self.paint(CYAN, "hint")));
         }
     }
 

@@ -1,11 +1,34 @@
 //! Work that is done several pieces at a time.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::output::Output;
+
+/// As [`map_parallel`], for dry runs, with a progress bar.
+pub(crate) fn map_dry_runs<T: Send, R: Send>(
+    items: Vec<T>,
+    jobs: usize,
+    output: &Output,
+    work: impl Fn(T) -> Option<R> + Sync,
+) -> Vec<R> {
+    let bar = output.progress_bar("dry runs");
+    let (total, done) = (items.len() as u64, AtomicU64::new(0));
+    let results = map_parallel(items, jobs, |item| {
+        let result = work(item)?;
+        bar.show(done.fetch_add(1, Ordering::Relaxed) + 1, 0, total);
+        Some(result)
+    });
+    bar.remove();
+    results
+}
 
 /// Does the work of each item, at most `jobs` at the same time, and returns the results in the order of the
 /// items. Items for which `work` returns `None` have no result.
-pub(crate) fn map_parallel<T: Send, R: Send>(
+fn map_parallel<T: Send, R: Send>(
     items: Vec<T>,
     jobs: usize,
     work: impl Fn(T) -> Option<R> + Sync,
@@ -32,6 +55,17 @@ pub(crate) fn map_parallel<T: Send, R: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Waits for a message; without a timeout until there is one.
+pub(crate) fn receive_within<T>(
+    receiver: &Receiver<T>,
+    timeout: Option<Duration>,
+) -> Result<T, RecvTimeoutError> {
+    match timeout {
+        Some(timeout) => receiver.recv_timeout(timeout),
+        None => Ok(receiver.recv()?),
+    }
 }
 
 #[cfg(test)]

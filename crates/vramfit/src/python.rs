@@ -18,6 +18,9 @@ use crate::python_child::PythonChild;
 /// The script that prints what is installed; see its own first lines.
 const PROBE: &str = concat!(include_str!("packages.py"), include_str!("probe.py"));
 
+/// The oldest Python that the extension module can be loaded into: it is built for this stable interface.
+pub(crate) const MIN_PYTHON: (u32, u32) = (3, 11);
+
 /// A healthy interpreter answers within a tenth of a second; a wrapper that waits for something
 /// must not delay the user's program, which is then started without knowing.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -141,6 +144,16 @@ pub(crate) fn query(
         child.kill();
     }
     installed
+}
+
+/// Returns the user's `PYTHONPATH` with a directory in front, of whose modules the first is used.
+pub(crate) fn prepend_python_path(directory: PathBuf, users: Option<OsString>) -> OsString {
+    let mut path = directory.into_os_string();
+    if let Some(users) = users.filter(|users| !users.is_empty()) {
+        path.push(":");
+        path.push(users);
+    }
+    path
 }
 
 fn is_python(program: &Path) -> bool {

@@ -13,6 +13,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use vramfit_core::{Error, ErrorKind, Result};
 
+use crate::parallel::receive_within;
+
 /// An error that a child reports, with the fields of an [`Error`].
 #[derive(Debug, Deserialize)]
 pub(crate) struct PythonFailure {
@@ -114,13 +116,7 @@ impl PythonChild {
 
     /// Waits for the next event; without a timeout until there is one.
     pub(crate) fn receive(&mut self, timeout: Option<Duration>) -> ChildEvent {
-        let received = match timeout {
-            Some(timeout) => self.events.recv_timeout(timeout),
-            None => self
-                .events
-                .recv()
-                .map_err(|_| RecvTimeoutError::Disconnected),
-        };
+        let received = receive_within(&self.events, timeout);
         received.unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => ChildEvent::TimedOut,
             RecvTimeoutError::Disconnected => ChildEvent::Closed,

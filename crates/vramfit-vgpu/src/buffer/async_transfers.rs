@@ -1,7 +1,6 @@
 //! Asynchronous transfers from the host: buffers are created first and filled in parts.
 
-use std::slice;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use vramfit_core::program::{MemorySpace, Shape};
 use vramfit_core::trace::Purpose;
@@ -9,13 +8,12 @@ use vramfit_core::trace::Purpose;
 use crate::buffer::device_buffer::{Buffer, Storage};
 use crate::buffer::host_data::HostData;
 use crate::buffer::host_transfers::{allocate, element_type, set_layout, target_memory};
-use crate::buffer::strides::copy_list;
 use crate::buffer::value::Value;
 use crate::device::memory::{Memory, MemoryKind};
+use crate::lock;
 use crate::pjrt::abi::AsyncHostToDeviceTransferManager;
 use crate::pjrt::abi::buffer::ShapeSpec;
 use crate::pjrt::abi::transfer::{
-    AsyncHostToDeviceTransferManagerAddMetadataArgs,
     AsyncHostToDeviceTransferManagerBufferCountArgs,
     AsyncHostToDeviceTransferManagerBufferSizeArgs, AsyncHostToDeviceTransferManagerDestroyArgs,
     AsyncHostToDeviceTransferManagerDeviceArgs, AsyncHostToDeviceTransferManagerRetrieveBufferArgs,
@@ -23,6 +21,7 @@ use crate::pjrt::abi::transfer::{
     AsyncHostToDeviceTransferManagerTransferDataArgs, ClientCreateBuffersForAsyncHostToDeviceArgs,
 };
 use crate::pjrt::event;
+use crate::pjrt::pointers::{self, into_handle};
 use crate::pjrt::status::{PjrtResult, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::machine_session::Block;
@@ -46,10 +45,7 @@ struct TransferState {
 unsafe fn manager<'a>(
     raw: *mut AsyncHostToDeviceTransferManager,
 ) -> PjrtResult<&'a TransferManager> {
-    raw.cast::<TransferManager>()
-        .cast_const()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no transfer"))
+    pointers::object(raw, "no transfer")
 }
 
 impl TransferManager {
@@ -67,8 +63,8 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
     for index in 0..args.num_shape_specs {
         let spec: ShapeSpec = read_sized(args.shape_specs.add(index))
             .ok_or_else(|| Status::internal("no shape for a transfer"))?;
-        let dims = copy_list(spec.dims, spec.num_dims);
-        let mut shape = Shape::dense(element_type(spec.element_type)?, &dims);
+        let dims = pointers::list(spec.dims, spec.num_dims);
+        let mut shape = Shape::dense(element_type(spec.element_type)?, dims);
         if memory.kind == MemoryKind::PinnedHost {
             shape.space = MemorySpace::Host;
         }
@@ -86,17 +82,12 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
             shape: Arc::new(shape),
         });
     }
-    args.transfer_manager = Box::into_raw(Box::new(TransferManager { memory, transfers })).cast();
+    args.transfer_manager = into_handle(TransferManager { memory, transfers });
     Ok(())
 }
 
 pub(crate) unsafe fn destroy(args: &mut AsyncHostToDeviceTransferManagerDestroyArgs) -> PjrtResult {
-    if !args.transfer_manager.is_null() {
-        drop(Box::from_raw(
-            args.transfer_manager.cast::<TransferManager>(),
-        ));
-    }
-    Ok(())
+    pointers::destroy::<TransferManager, _>(args.transfer_manager)
 }
 
 pub(crate) unsafe fn transfer_data(
@@ -111,15 +102,10 @@ pub(crate) unsafe fn transfer_data(
     if end > size {
         return Err(outside());
     }
-    let mut state = transfer
-        .state
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut state = lock(&transfer.state);
     state.bytes.resize(size, 0);
-    if length > 0 {
-        let piece = slice::from_raw_parts(args.data.cast::<u8>(), length);
-        state.bytes[start..end].copy_from_slice(piece);
-    }
+    let piece = pointers::list(args.data.cast::<u8>(), length);
+    state.bytes[start..end].copy_from_slice(piece);
     args.done_with_h2d_transfer = event::ready(Ok(()));
     Ok(())
 }
@@ -131,10 +117,7 @@ pub(crate) unsafe fn retrieve(
 ) -> PjrtResult {
     let manager = manager(args.transfer_manager)?;
     let transfer = manager.transfer(args.buffer_index)?;
-    let mut state = transfer
-        .state
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut state = lock(&transfer.state);
     let shape = Arc::clone(&transfer.shape);
     let buffer = if let Some(error) = &state.error {
         Buffer::new_error(shape, manager.memory, error.clone())
@@ -180,20 +163,8 @@ pub(crate) unsafe fn set_error(
     args: &mut AsyncHostToDeviceTransferManagerSetBufferErrorArgs,
 ) -> PjrtResult {
     let transfer = manager(args.transfer_manager)?.transfer(args.buffer_index)?;
-    let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
-    let mut state = transfer
-        .state
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    state.error = Some(Status::with_code(
-        args.error_code,
-        String::from_utf8_lossy(text),
-    ));
-    Ok(())
-}
-
-pub(crate) unsafe fn add_metadata(
-    _: &mut AsyncHostToDeviceTransferManagerAddMetadataArgs,
-) -> PjrtResult {
+    let text = pointers::text(args.error_message, args.error_message_size);
+    let mut state = lock(&transfer.state);
+    state.error = Some(Status::with_code(args.error_code, text));
     Ok(())
 }

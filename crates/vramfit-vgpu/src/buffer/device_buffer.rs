@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use vramfit_core::program::Shape;
 
@@ -11,17 +11,19 @@ use crate::buffer::host_reads::read_value;
 use crate::buffer::origin::Origin;
 use crate::buffer::value::Value;
 use crate::device::memory::{Memory, MemoryKind};
+use crate::lock;
 use crate::pjrt::abi::buffer::{
     BufferDecreaseExternalReferenceCountArgs, BufferDeleteArgs, BufferDestroyArgs,
     BufferDeviceArgs, BufferDimensionsArgs, BufferDynamicDimensionIndicesArgs,
     BufferElementTypeArgs, BufferGetMemoryLayoutArgs, BufferIncreaseExternalReferenceCountArgs,
     BufferIsDeletedArgs, BufferIsOnCpuArgs, BufferMemoryArgs, BufferMemoryLayout,
     BufferMemoryLayoutTiled, BufferOnDeviceSizeInBytesArgs,
-    BufferOpaqueDeviceMemoryDataPointerArgs, BufferReadyEventArgs, BufferUnpaddedDimensionsArgs,
-    BufferUnsafePointerArgs, LayoutUnion,
+    BufferOpaqueDeviceMemoryDataPointerArgs, BufferReadyEventArgs, BufferUnsafePointerArgs,
+    LayoutUnion,
 };
 use crate::pjrt::abi::{self, Buffer as RawBuffer};
 use crate::pjrt::event;
+use crate::pjrt::pointers::{self, list_parts};
 use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::Block;
 
@@ -98,11 +100,7 @@ impl Buffer {
     }
 
     pub(crate) fn into_raw(self) -> *mut RawBuffer {
-        Box::into_raw(Box::new(self)).cast()
-    }
-
-    fn content(&self) -> std::sync::MutexGuard<'_, BufferContent> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        pointers::into_handle(self)
     }
 
     /// Returns memory and value for somebody who reads the array.
@@ -118,7 +116,7 @@ impl Buffer {
     }
 
     fn unread_storage(&self) -> PjrtResult<Arc<Storage>> {
-        match &*self.content() {
+        match &*lock(&self.content) {
             BufferContent::Live(storage) => Ok(Arc::clone(storage)),
             BufferContent::Error(error) => Err(error.clone()),
             BufferContent::Deleted => Err(Status::invalid_argument(
@@ -129,13 +127,13 @@ impl Buffer {
 
     /// Deletes the array and frees its memory.
     pub(crate) fn delete(&self) {
-        let before = std::mem::replace(&mut *self.content(), BufferContent::Deleted);
+        let before = std::mem::replace(&mut *lock(&self.content), BufferContent::Deleted);
         // Dropped here, after the lock is released: the last owner of a block locks the machine.
         drop(before);
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
-        matches!(*self.content(), BufferContent::Deleted)
+        matches!(*lock(&self.content), BufferContent::Deleted)
     }
 }
 
@@ -144,17 +142,11 @@ impl Buffer {
 /// # Safety
 /// `raw` came from [`Buffer::into_raw`] and is not destroyed.
 pub(crate) unsafe fn from_raw<'a>(raw: *mut RawBuffer) -> PjrtResult<&'a Buffer> {
-    raw.cast::<Buffer>()
-        .cast_const()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no buffer"))
+    pointers::object(raw, "no buffer")
 }
 
 pub(crate) unsafe fn destroy(args: &mut BufferDestroyArgs) -> PjrtResult {
-    if !args.buffer.is_null() {
-        drop(Box::from_raw(args.buffer.cast::<Buffer>()));
-    }
-    Ok(())
+    pointers::destroy::<Buffer, _>(args.buffer)
 }
 
 pub(crate) unsafe fn delete(args: &mut BufferDeleteArgs) -> PjrtResult {
@@ -173,16 +165,7 @@ pub(crate) unsafe fn element_type(args: &mut BufferElementTypeArgs) -> PjrtResul
 }
 
 pub(crate) unsafe fn dimensions(args: &mut BufferDimensionsArgs) -> PjrtResult {
-    let dims = &from_raw(args.buffer)?.shape.dims;
-    args.dims = dims.as_ptr();
-    args.num_dims = dims.len();
-    Ok(())
-}
-
-pub(crate) unsafe fn unpadded_dimensions(args: &mut BufferUnpaddedDimensionsArgs) -> PjrtResult {
-    let dims = &from_raw(args.buffer)?.shape.dims;
-    args.unpadded_dims = dims.as_ptr();
-    args.num_dims = dims.len();
+    (args.dims, args.num_dims) = list_parts(&from_raw(args.buffer)?.shape.dims);
     Ok(())
 }
 
@@ -196,11 +179,10 @@ pub(crate) unsafe fn dynamic_dimensions(
 }
 
 pub(crate) unsafe fn memory_layout(args: &mut BufferGetMemoryLayoutArgs) -> PjrtResult {
-    let order = &from_raw(args.buffer)?.shape.minor_to_major;
     let mut layout: BufferMemoryLayout = crate::pjrt::cuda_plugin::zeroed_struct();
     let mut tiled: BufferMemoryLayoutTiled = crate::pjrt::cuda_plugin::zeroed_struct();
-    tiled.minor_to_major = order.as_ptr();
-    tiled.minor_to_major_size = order.len();
+    (tiled.minor_to_major, tiled.minor_to_major_size) =
+        list_parts(&from_raw(args.buffer)?.shape.minor_to_major);
     layout.value = LayoutUnion { tiled };
     args.layout = layout;
     Ok(())

@@ -1,16 +1,15 @@
 //! Transfers of arrays from the host, to the host, and between memories.
 
+use std::ptr;
 use std::sync::Arc;
-use std::{ptr, slice};
 
-use vramfit_core::allocator::PoolSpace;
 use vramfit_core::program::{ElementType, Shape};
-use vramfit_core::trace::{Purpose, TextId};
+use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::host_data::HostData;
 use crate::buffer::host_reads::read_value;
-use crate::buffer::strides::{copy_list, copy_strided, layout_strides, row_major_strides};
+use crate::buffer::strides::{copy_strided, layout_strides, row_major_strides};
 use crate::buffer::value::Value;
 use crate::device::machine::{self, Machine};
 use crate::device::memory::{self, Memory, MemoryKind};
@@ -21,6 +20,7 @@ use crate::pjrt::abi::buffer::{
     ClientCreateUninitializedBufferArgs,
 };
 use crate::pjrt::event;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::{AllocationRequest, Block};
 
@@ -40,17 +40,8 @@ pub(crate) fn allocate(
     if memory.kind == MemoryKind::PinnedHost || bytes == 0 {
         return Ok(None);
     }
-    let mut session = machine()?.session();
-    let request = AllocationRequest {
-        device: memory.device.ordinal()?,
-        bytes,
-        space: PoolSpace::Default,
-        purpose,
-        slot: 0,
-        site: TextId(0),
-    };
-    let block = session.allocate(&request)?;
-    drop(session);
+    let request = AllocationRequest::new(memory.device.ordinal()?, bytes, purpose);
+    let block = machine()?.session().allocate(&request)?;
     Ok(Some(Arc::new(block)))
 }
 
@@ -80,8 +71,8 @@ fn keeps_contents(size: u64) -> bool {
 
 pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
-    let dims = copy_list(args.dims, args.num_dims);
-    let mut shape = Shape::dense(element_type(args.r#type)?, &dims);
+    let dims = pointers::list(args.dims, args.num_dims);
+    let mut shape = Shape::dense(element_type(args.r#type)?, dims);
     if memory.kind == MemoryKind::PinnedHost {
         shape.space = vramfit_core::program::MemorySpace::Host;
     }
@@ -92,18 +83,18 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Pjr
     let value = if keeps_contents(shape.host_bytes()) {
         let element = shape.element_type.bytes();
         let from = if args.num_byte_strides == 0 {
-            row_major_strides(&dims, element)
+            row_major_strides(dims, element)
         } else {
-            copy_list(args.byte_strides, args.num_byte_strides)
+            pointers::list(args.byte_strides, args.num_byte_strides).to_vec()
         };
         let mut bytes = vec![0; shape.host_bytes() as usize];
-        let to = row_major_strides(&dims, element);
+        let to = row_major_strides(dims, element);
         copy_strided(
             args.data.cast(),
             &from,
             bytes.as_mut_ptr(),
             &to,
-            &dims,
+            dims,
             element,
         );
         Value::Known(HostData::from_upload(bytes))
@@ -132,8 +123,8 @@ pub(crate) unsafe fn set_layout(
 
 pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
-    let dims = copy_list(args.shape_dims, args.shape_num_dims);
-    let mut shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
+    let dims = pointers::list(args.shape_dims, args.shape_num_dims);
+    let mut shape = Shape::dense(element_type(args.shape_element_type)?, dims);
     if let Some(layout) = args.shape_layout.as_ref() {
         set_layout(&mut shape, layout)?;
     }
@@ -145,10 +136,10 @@ pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArg
 
 pub(crate) unsafe fn error_buffer(args: &mut ClientCreateErrorBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, ptr::null_mut())?;
-    let dims = copy_list(args.shape_dims, args.shape_num_dims);
-    let shape = Shape::dense(element_type(args.shape_element_type)?, &dims);
-    let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
-    let error = Status::with_code(args.error_code, String::from_utf8_lossy(text));
+    let dims = pointers::list(args.shape_dims, args.shape_num_dims);
+    let shape = Shape::dense(element_type(args.shape_element_type)?, dims);
+    let text = pointers::text(args.error_message, args.error_message_size);
+    let error = Status::with_code(args.error_code, text);
     args.buffer = Buffer::new_error(Arc::new(shape), memory, error).into_raw();
     Ok(())
 }
@@ -235,10 +226,8 @@ pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> PjrtResult 
 /// Returns a buffer of the same memory with another type and shape of equal size.
 pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.buffer)?;
-    let mut shape = Shape::dense(
-        element_type(args.element_type)?,
-        &copy_list(args.dims, args.num_dims),
-    );
+    let dims = pointers::list(args.dims, args.num_dims);
+    let mut shape = Shape::dense(element_type(args.element_type)?, dims);
     if let Some(layout) = args.device_layout.as_ref() {
         set_layout(&mut shape, layout)?;
     }

@@ -5,6 +5,7 @@ use std::ptr;
 use vramfit_core::program::Shape;
 
 use crate::pjrt::abi::buffer::BufferMemoryLayout;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
 
 /// Byte strides of a dense array whose dimensions vary in this order, fastest first.
@@ -53,7 +54,7 @@ pub(crate) unsafe fn layout_strides(
         if layout.r#type == STRIDES {
             let strides = layout.value.strides;
             return if strides.num_byte_strides == rank {
-                Ok(copy_list(strides.byte_strides, rank))
+                Ok(pointers::list(strides.byte_strides, rank).to_vec())
             } else {
                 Err(rank_error())
             };
@@ -65,25 +66,12 @@ pub(crate) unsafe fn layout_strides(
         if tiled.minor_to_major_size != rank {
             return Err(rank_error());
         }
-        let order = copy_list(tiled.minor_to_major, rank);
         Ok(minor_to_major_strides(
-            &order,
+            pointers::list(tiled.minor_to_major, rank),
             &shape.dims,
             shape.element_type.bytes(),
         ))
     }
-}
-
-/// Reads a list that may be null when it is empty.
-///
-/// # Safety
-/// `pointer` leads to `count` numbers unless `count` is 0.
-pub(crate) unsafe fn copy_list(pointer: *const i64, count: usize) -> Vec<i64> {
-    if count == 0 {
-        return Vec::new();
-    }
-    // SAFETY: promised by the caller.
-    unsafe { std::slice::from_raw_parts(pointer, count) }.to_vec()
 }
 
 /// Copies an array from strided memory to strided memory.

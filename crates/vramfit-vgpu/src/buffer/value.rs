@@ -5,7 +5,7 @@
 //! never are. What is large, or takes long to compute, stays unknown; reading it is counted and
 //! reported.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use vramfit_core::program::{Program, Shape};
 use vramfit_core::trace::Event;
@@ -14,6 +14,7 @@ use crate::buffer::host_data::{ComputedArray, HostData};
 use crate::compile::compiled::CompiledProgram;
 use crate::device::machine;
 use crate::hooks::{self, Evaluation, HostInput};
+use crate::lock;
 use crate::pjrt::status::{PjrtResult, Status};
 
 /// Above this many bytes of inputs, outputs or temporaries a program is not evaluated.
@@ -201,25 +202,25 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
         run_callbacks(program, all_devices);
         return Ok(placeholder_outputs(program, inputs));
     }
+    let unknown_outputs = || {
+        run_callbacks(program, all_devices);
+        Ok(vec![Value::Unknown; count])
+    };
     let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
     let is_too_deep = depth >= MAX_DEPTH
         && !fits(
             &program.program,
             MAX_TINY_BYTES / program.evaluated_devices as u64,
         );
-    if !program.can_evaluate() || (is_too_deep && !program.has_side_effects()) {
-        run_callbacks(program, all_devices);
-        return Ok(vec![Value::Unknown; count]);
+    if !program.can_evaluate() || (is_too_deep && !program.has_side_effects) {
+        return unknown_outputs();
     }
     let lazy_call = LazyCall::new(program, inputs, depth);
-    if depth >= MAX_DEPTH || program.has_side_effects() {
+    if depth >= MAX_DEPTH || program.has_side_effects {
         match lazy_call.eval_result() {
             EvalResult::Known(_) => {}
             EvalResult::Raised(error) => return Err(error.clone()),
-            EvalResult::Unknown => {
-                run_callbacks(program, all_devices);
-                return Ok(vec![Value::Unknown; count]);
-            }
+            EvalResult::Unknown => return unknown_outputs(),
         }
     }
     Ok((0..count)
@@ -230,7 +231,7 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
 /// Returns the values of a call with unknown arguments: unknown, except for predicates.
 fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Vec<Value> {
     let count = program.evaluated_devices * program.program.outputs.len();
-    if !program.is_predicate() {
+    if !program.is_predicate {
         return vec![Value::Unknown; count];
     }
     let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
@@ -249,7 +250,7 @@ fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
     let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
         return;
     };
-    if !program.has_side_effects() || program.code.is_empty() {
+    if !program.has_side_effects || program.code.is_empty() {
         return;
     }
     let done = hooks.run_callbacks(program.number, &program.code, devices);
@@ -340,18 +341,14 @@ impl LazyCall {
             }
             let _ = self.outputs.set(eval_result);
             // Otherwise dropping a value would recurse through all values that it was computed from.
-            self.lock_inputs().clear();
+            lock(&self.inputs).clear();
         }
         self.outputs.get().unwrap_or(&EvalResult::Unknown)
     }
 
-    fn lock_inputs(&self) -> MutexGuard<'_, Vec<Value>> {
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn run(&self) -> Option<Evaluation> {
         let program = &self.program.program;
-        let is_predicate = self.program.is_predicate();
+        let is_predicate = self.program.is_predicate;
         if !self.program.can_evaluate() && !is_predicate {
             return None;
         }
@@ -365,7 +362,7 @@ impl LazyCall {
         }
         let zeros = |shape: &Shape| HostData::untracked(vec![0; shape.host_bytes() as usize]);
         // Not locked while they are computed; another thread may finish first.
-        let values = self.lock_inputs().clone();
+        let values = lock(&self.inputs).clone();
         if values.len() != self.program.evaluated_devices * program.parameters.len() {
             return None;
         }

@@ -33,12 +33,7 @@ pub(crate) struct CompiledProgram {
     pub(crate) options: Vec<u8>,
     /// Which compile attempt succeeded; empty for the first.
     pub(crate) compile_attempt: String,
-    /// What occupies its memory, encoded for the trace; empty if not known.
-    pub(crate) memory: Vec<u8>,
-    /// How long an execution takes, if that is known.
-    pub(crate) time: Option<ProgramTime>,
-    /// The compiler's warnings about memory.
-    pub(crate) warnings: Vec<Warning>,
+    pub(crate) diagnostics: CompileDiagnostics,
     /// What one execution allocates, in order.
     pub(crate) allocation_steps: Vec<AllocationStep>,
     /// Scratch memory that an execution takes for library routines, each freed before the next.
@@ -57,15 +52,22 @@ pub(crate) struct CompiledProgram {
     can_evaluate: AtomicBool,
     /// Whether Python knows how to run it.
     is_described: AtomicBool,
-    is_predicate: bool,
-    has_side_effects: bool,
-    has_backward: bool,
+    /// Whether all outputs are booleans about its arguments.
+    pub(crate) is_predicate: bool,
+    /// Whether it calls back into Python, so that it must run when it is called.
+    pub(crate) has_side_effects: bool,
+    /// Whether it has a backward pass, so whether it computes gradients.
+    pub(crate) has_backward: bool,
 }
 
-/// What the compiler's output says of a program beside how to run it; as in [`CompiledProgram`].
+/// What the compiler's output says of a program beside how to run it.
+#[derive(Debug)]
 pub(crate) struct CompileDiagnostics {
+    /// What occupies its memory, encoded for the trace; empty if not known.
     pub(crate) memory: Vec<u8>,
+    /// How long an execution takes, if that is known.
     pub(crate) time: Option<ProgramTime>,
+    /// The compiler's warnings about memory.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -178,13 +180,8 @@ impl CompiledProgram {
         serialized: Vec<u8>,
         options: Vec<u8>,
         compile_attempt: String,
-        findings: CompileDiagnostics,
+        diagnostics: CompileDiagnostics,
     ) -> Arc<Self> {
-        let CompileDiagnostics {
-            memory,
-            time,
-            warnings,
-        } = findings;
         let evaluated_devices = evaluated_devices(&program);
         let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
         let can_evaluate =
@@ -210,9 +207,7 @@ impl CompiledProgram {
             serialized,
             options,
             compile_attempt,
-            memory,
-            time,
-            warnings,
+            diagnostics,
         })
     }
 
@@ -265,21 +260,6 @@ impl CompiledProgram {
     /// Marks the program as one that cannot be evaluated.
     pub(crate) fn disable_evaluation(&self) {
         self.can_evaluate.store(false, Ordering::Relaxed);
-    }
-
-    /// Returns whether all outputs of the program are booleans about its arguments.
-    pub(crate) fn is_predicate(&self) -> bool {
-        self.is_predicate
-    }
-
-    /// Returns whether the program has a backward pass, so whether it computes gradients.
-    pub(crate) fn has_backward(&self) -> bool {
-        self.has_backward
-    }
-
-    /// Returns whether the program calls back into Python, so that it must run when it is called.
-    pub(crate) fn has_side_effects(&self) -> bool {
-        self.has_side_effects
     }
 }
 

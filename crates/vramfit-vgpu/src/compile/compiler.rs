@@ -9,9 +9,8 @@
 //! The second attempt also measures what the compiler's default choices leave open: on a GPU the
 //! autotuner may choose cuBLAS where they say Triton.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::path::Path;
-use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,6 +28,7 @@ use crate::pjrt::abi::executable::{
 };
 use crate::pjrt::abi::{Executable, TopologyDescription};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
@@ -100,16 +100,9 @@ impl ProgramSource {
     pub(crate) unsafe fn read(program: *const RawProgram) -> PjrtResult<Self> {
         let program: RawProgram =
             read_sized(program).ok_or_else(|| Status::internal("no program to compile"))?;
-        let bytes = |pointer: *const c_char, size: usize| {
-            if size == 0 {
-                Vec::new()
-            } else {
-                slice::from_raw_parts(pointer.cast::<u8>(), size).to_vec()
-            }
-        };
         Ok(ProgramSource {
-            code: bytes(program.code, program.code_size),
-            format: bytes(program.format, program.format_size),
+            code: pointers::bytes(program.code, program.code_size),
+            format: pointers::bytes(program.format, program.format_size),
         })
     }
 }
@@ -144,20 +137,17 @@ pub(crate) unsafe fn compile(
                 if let Some(memory) = &mut memory {
                     memory.rename_sites(call_site::name_notebook_cell);
                 }
-                for need in &mut program.scratch {
-                    if let Some(name) = call_site::name_notebook_cell(&need.site) {
-                        need.site = name;
-                    }
-                }
                 let machine = machine::get();
                 let mut time = machine.and_then(|machine| {
                     let environment = &machine.environment;
                     let calibration = environment.calibration.as_ref();
                     program.time(dump.as_deref(), &environment.gpu, calibration)
                 });
-                for operation in time.iter_mut().flat_map(|time| &mut time.operations) {
-                    if let Some(name) = call_site::name_notebook_cell(&operation.site) {
-                        operation.site = name;
+                let scratch = program.scratch.iter_mut().map(|need| &mut need.site);
+                let operations = time.iter_mut().flat_map(|time| &mut time.operations);
+                for site in scratch.chain(operations.map(|operation| &mut operation.site)) {
+                    if let Some(name) = call_site::name_notebook_cell(site) {
+                        *site = name;
                     }
                 }
                 let code = if source.format == b"mlir" {
@@ -351,11 +341,7 @@ unsafe fn serialize(executable: *mut Executable) -> PjrtResult<Vec<u8>> {
     let mut args: ExecutableSerializeArgs = zeroed_struct();
     args.executable = executable;
     cuda_plugin::get()?.call("PJRT_Executable_Serialize", &mut args)?;
-    let bytes = slice::from_raw_parts(
-        args.serialized_bytes.cast::<u8>(),
-        args.serialized_bytes_size,
-    )
-    .to_vec();
+    let bytes = pointers::bytes(args.serialized_bytes, args.serialized_bytes_size);
     if let Some(delete) = args.serialized_executable_deleter {
         delete(args.serialized_executable.cast::<c_void>());
     }

@@ -19,6 +19,7 @@ use crate::pjrt::abi::executable::{
     ExecutableSizeOfGeneratedCodeInBytesArgs, Program as RawProgram,
 };
 use crate::pjrt::layouts;
+use crate::pjrt::pointers::{self, list_parts, text_parts};
 use crate::pjrt::status::{PjrtResult, Status};
 
 /// A compiled program that is not loaded.
@@ -33,32 +34,24 @@ pub(crate) struct Executable {
 /// # Safety
 /// `raw` came from this file and is not destroyed.
 pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> PjrtResult<&'a Executable> {
-    raw.cast::<Executable>()
-        .cast_const()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no executable"))
+    pointers::object(raw, "no executable")
 }
 
 /// Makes a handle; the caller destroys it.
 pub(crate) fn new_handle(compiled: Arc<CompiledProgram>) -> *mut abi::Executable {
-    let executable = Executable {
+    pointers::into_handle(Executable {
         compiled,
         layouts: layouts::LayoutLists::default(),
-    };
-    Box::into_raw(Box::new(executable)).cast()
+    })
 }
 
 pub(crate) unsafe fn destroy(args: &mut ExecutableDestroyArgs) -> PjrtResult {
-    if !args.executable.is_null() {
-        drop(Box::from_raw(args.executable.cast::<Executable>()));
-    }
-    Ok(())
+    pointers::destroy::<Executable, _>(args.executable)
 }
 
 pub(crate) unsafe fn name(args: &mut ExecutableNameArgs) -> PjrtResult {
     let name = &from_raw(args.executable)?.compiled.program.name;
-    args.executable_name = name.as_ptr().cast();
-    args.executable_name_size = name.len();
+    (args.executable_name, args.executable_name_size) = text_parts(name);
     Ok(())
 }
 
@@ -92,15 +85,13 @@ pub(crate) unsafe fn cost_analysis(args: &mut ExecutableGetCostAnalysisArgs) -> 
         .compiled
         .costs()
         .ok_or_else(|| Status::unimplemented("cost analysis"))?;
-    args.num_properties = costs.values.len();
-    args.properties = costs.values.as_ptr();
+    (args.properties, args.num_properties) = list_parts(&costs.values);
     Ok(())
 }
 
 pub(crate) unsafe fn output_memory_kinds(args: &mut ExecutableOutputMemoryKindsArgs) -> PjrtResult {
     let kinds = &from_raw(args.executable)?.compiled.info.output_kinds;
-    args.num_outputs = kinds.pointers.len();
-    args.memory_kinds = kinds.pointers.as_ptr();
+    (args.memory_kinds, args.num_outputs) = list_parts(&kinds.pointers);
     args.memory_kind_sizes = kinds.sizes.as_ptr();
     Ok(())
 }
@@ -109,8 +100,7 @@ pub(crate) unsafe fn parameter_memory_kinds(
     args: &mut ExecutableParameterMemoryKindsArgs,
 ) -> PjrtResult {
     let kinds = &from_raw(args.executable)?.compiled.info.parameter_kinds;
-    args.num_parameters = kinds.pointers.len();
-    args.memory_kinds = kinds.pointers.as_ptr();
+    (args.memory_kinds, args.num_parameters) = list_parts(&kinds.pointers);
     args.memory_kind_sizes = kinds.sizes.as_ptr();
     Ok(())
 }
@@ -124,9 +114,8 @@ pub(crate) unsafe fn output_types(args: &mut ExecutableOutputElementTypesArgs) -
 
 pub(crate) unsafe fn output_dimensions(args: &mut ExecutableOutputDimensionsArgs) -> PjrtResult {
     let info = &from_raw(args.executable)?.compiled.info;
-    args.num_outputs = info.output_dim_counts.len();
     args.dims = info.output_dims.as_ptr();
-    args.dim_sizes = info.output_dim_counts.as_ptr();
+    (args.dim_sizes, args.num_outputs) = list_parts(&info.output_dim_counts);
     Ok(())
 }
 
@@ -139,8 +128,7 @@ pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs
         .program
         .as_mut()
         .ok_or_else(|| Status::internal("no program to fill"))?;
-    program.format = OPTIMIZED_FORMAT.as_ptr().cast();
-    program.format_size = OPTIMIZED_FORMAT.len();
+    (program.format, program.format_size) = text_parts(OPTIMIZED_FORMAT);
     if program.code.is_null() {
         program.code_size = module.len();
     } else if program.code_size < module.len() {
@@ -169,27 +157,31 @@ pub(crate) fn leak_bytes(bytes: Vec<u8>) -> (*const c_char, usize, *mut c_void) 
 pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> PjrtResult {
     let compiled = &from_raw(args.executable.cast_mut())?.compiled;
     let serialized = SerializedProgram::from_compiled(compiled).encode_to_vec();
-    let (pointer, size, owner) = leak_bytes(serialized);
-    args.serialized_bytes = pointer;
-    args.serialized_bytes_size = size;
-    args.serialized_executable = owner;
+    (
+        args.serialized_bytes,
+        args.serialized_bytes_size,
+        args.serialized_executable,
+    ) = leak_bytes(serialized);
     args.serialized_executable_deleter = Some(drop_bytes);
     Ok(())
 }
 
 pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs) -> PjrtResult {
-    let (pointer, size, owner) = leak_bytes(from_raw(args.executable)?.compiled.options.clone());
-    args.serialized_bytes = pointer;
-    args.serialized_bytes_size = size;
-    args.serialized_compile_options = owner;
+    (
+        args.serialized_bytes,
+        args.serialized_bytes_size,
+        args.serialized_compile_options,
+    ) = leak_bytes(from_raw(args.executable)?.compiled.options.clone());
     args.serialized_compile_options_deleter = Some(drop_bytes);
     Ok(())
 }
 
 pub(crate) unsafe fn fingerprint(args: &mut ExecutableFingerprintArgs) -> PjrtResult {
     let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
-    args.executable_fingerprint = fingerprint.as_ptr().cast();
-    args.executable_fingerprint_size = fingerprint.len();
+    (
+        args.executable_fingerprint,
+        args.executable_fingerprint_size,
+    ) = text_parts(fingerprint);
     Ok(())
 }
 

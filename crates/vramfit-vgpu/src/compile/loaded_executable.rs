@@ -1,10 +1,10 @@
 //! Programs that JAX compiles, loads and unloads. What it asks about a compiled program is in
 //! [`executable`].
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use vramfit_core::trace::{Event as LogEvent, Note, PartitionedProgram, ProgramSizes};
 
@@ -15,6 +15,7 @@ use crate::compile::serialized::SerializedProgram;
 use crate::device::client::{self, Client};
 use crate::device::virtual_device::Device;
 use crate::hooks;
+use crate::lock;
 use crate::pjrt::abi::executable::{
     ClientCompileArgs, ClientLoadArgs, CompileArgs, ExecutableDeserializeAndLoadArgs,
     LoadedExecutableAddressableDeviceLogicalIdsArgs, LoadedExecutableAddressableDevicesArgs,
@@ -23,7 +24,8 @@ use crate::pjrt::abi::executable::{
     LoadedExecutableIsDeletedArgs, LogicalDeviceIds,
 };
 use crate::pjrt::abi::{self, Device as RawDevice};
-use crate::pjrt::status::{PjrtResult, Status};
+use crate::pjrt::pointers::{self, into_handle, list_parts, text_parts};
+use crate::pjrt::status::PjrtResult;
 
 /// A program that can be executed.
 pub(crate) struct LoadedExecutable {
@@ -93,8 +95,8 @@ impl LoadedExecutable {
                 client, &compiled,
             )));
         }
-        session.record_memory(compiled.number, &compiled.memory);
-        session.record_time(compiled.number, compiled.time.as_ref());
+        session.record_memory(compiled.number, &compiled.diagnostics.memory);
+        session.record_time(compiled.number, compiled.diagnostics.time.as_ref());
         for need in &compiled.program.scratch {
             let event = LogEvent::Scratch {
                 program: compiled.number,
@@ -108,7 +110,7 @@ impl LoadedExecutable {
             };
             session.record(&event);
         }
-        for warning in &compiled.warnings {
+        for warning in &compiled.diagnostics.warnings {
             session.record_warning(&compiled.program.name, warning);
         }
         if let Some(variant) = variant {
@@ -133,20 +135,13 @@ impl LoadedExecutable {
         })
     }
 
-    fn into_raw(self) -> *mut abi::LoadedExecutable {
-        Box::into_raw(Box::new(self)).cast()
-    }
-
     /// Frees what the program occupies on its devices.
     fn unload(&self) {
         if self.deleted.swap(true, Ordering::Relaxed) {
             return;
         }
         let constants = non_pool_bytes(&self.compiled.program.sizes);
-        let mut constants_loaded = self
-            .constants_loaded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut constants_loaded = lock(&self.constants_loaded);
         let mut session = self.client.machine.session();
         for (&ordinal, loaded) in self.ordinals.iter().zip(constants_loaded.iter_mut()) {
             if std::mem::take(loaded) && constants > 0 {
@@ -204,23 +199,12 @@ impl Drop for LoadedExecutable {
 pub(crate) unsafe fn from_raw<'a>(
     raw: *mut abi::LoadedExecutable,
 ) -> PjrtResult<&'a LoadedExecutable> {
-    raw.cast::<LoadedExecutable>()
-        .cast_const()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no executable"))
-}
-
-unsafe fn copy_bytes(pointer: *const c_char, size: usize) -> Vec<u8> {
-    if size == 0 || pointer.is_null() {
-        Vec::new()
-    } else {
-        std::slice::from_raw_parts(pointer.cast::<u8>(), size).to_vec()
-    }
+    pointers::object(raw, "no executable")
 }
 
 pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> PjrtResult {
     let source = ProgramSource::read(args.program)?;
-    let options = copy_bytes(args.compile_options, args.compile_options_size);
+    let options = pointers::bytes(args.compile_options, args.compile_options_size);
     args.executable = new_handle(compiler::compile(args.topology, &source, &options)?);
     Ok(())
 }
@@ -228,16 +212,16 @@ pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> PjrtResult 
 pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> PjrtResult {
     let client = client::from_raw(args.client)?;
     let source = ProgramSource::read(args.program)?;
-    let options = copy_bytes(args.compile_options, args.compile_options_size);
+    let options = pointers::bytes(args.compile_options, args.compile_options_size);
     let compiled = compiler::compile(client.topology, &source, &options)?;
-    args.executable = LoadedExecutable::new(client, compiled, false)?.into_raw();
+    args.executable = into_handle(LoadedExecutable::new(client, compiled, false)?);
     Ok(())
 }
 
 pub(crate) unsafe fn client_load(args: &mut ClientLoadArgs) -> PjrtResult {
     let client = client::from_raw(args.client)?;
     let compiled = Arc::clone(&executable::from_raw(args.executable)?.compiled);
-    args.loaded_executable = LoadedExecutable::new(client, compiled, true)?.into_raw();
+    args.loaded_executable = into_handle(LoadedExecutable::new(client, compiled, true)?);
     Ok(())
 }
 
@@ -245,22 +229,19 @@ pub(crate) unsafe fn deserialize_and_load(
     args: &mut ExecutableDeserializeAndLoadArgs,
 ) -> PjrtResult {
     let client = client::from_raw(args.client)?;
-    let serialized = copy_bytes(args.serialized_executable, args.serialized_executable_size);
-    let overridden = copy_bytes(
+    let serialized = pointers::bytes(args.serialized_executable, args.serialized_executable_size);
+    let overridden = pointers::bytes(
         args.overridden_serialized_compile_options,
         args.overridden_serialized_compile_options_size,
     );
     let options = (!overridden.is_empty()).then_some(overridden);
     let compiled = SerializedProgram::parse(&serialized)?.into_compiled(options)?;
-    args.loaded_executable = LoadedExecutable::new(client, compiled, true)?.into_raw();
+    args.loaded_executable = into_handle(LoadedExecutable::new(client, compiled, true)?);
     Ok(())
 }
 
 pub(crate) unsafe fn destroy(args: &mut LoadedExecutableDestroyArgs) -> PjrtResult {
-    if !args.executable.is_null() {
-        drop(Box::from_raw(args.executable.cast::<LoadedExecutable>()));
-    }
-    Ok(())
+    pointers::destroy::<LoadedExecutable, _>(args.executable)
 }
 
 /// Returns a new handle each time; the caller destroys it.
@@ -272,9 +253,8 @@ pub(crate) unsafe fn get_executable(args: &mut LoadedExecutableGetExecutableArgs
 pub(crate) unsafe fn addressable_devices(
     args: &mut LoadedExecutableAddressableDevicesArgs,
 ) -> PjrtResult {
-    let pointers = &from_raw(args.executable)?.device_pointers;
-    args.addressable_devices = pointers.as_ptr();
-    args.num_addressable_devices = pointers.len();
+    (args.addressable_devices, args.num_addressable_devices) =
+        list_parts(&from_raw(args.executable)?.device_pointers);
     Ok(())
 }
 
@@ -315,7 +295,9 @@ pub(crate) unsafe fn is_deleted(args: &mut LoadedExecutableIsDeletedArgs) -> Pjr
 
 pub(crate) unsafe fn fingerprint(args: &mut LoadedExecutableFingerprintArgs) -> PjrtResult {
     let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
-    args.executable_fingerprint = fingerprint.as_ptr().cast();
-    args.executable_fingerprint_size = fingerprint.len();
+    (
+        args.executable_fingerprint,
+        args.executable_fingerprint_size,
+    ) = text_parts(fingerprint);
     Ok(())
 }

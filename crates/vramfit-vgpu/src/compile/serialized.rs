@@ -32,37 +32,24 @@ pub(crate) struct SerializedProgram {
     memory: Vec<u8>,
     /// The compiler's warnings about memory.
     #[prost(message, repeated, tag = "7")]
-    warnings: Vec<SerializedWarning>,
+    warnings: Vec<Warning>,
     /// How long an execution takes; empty if not known.
     #[prost(bytes = "vec", tag = "8")]
     time: Vec<u8>,
 }
 
-/// A warning of the compiler.
-#[derive(Clone, PartialEq, Message)]
-struct SerializedWarning {
-    #[prost(string, tag = "1")]
-    source: String,
-    #[prost(string, tag = "2")]
-    text: String,
-}
-
 impl SerializedProgram {
     pub(crate) fn from_compiled(compiled: &CompiledProgram) -> Self {
+        let diagnostics = &compiled.diagnostics;
         SerializedProgram {
             schema: SCHEMA,
             serialized: compiled.serialized.clone(),
             options: compiled.options.clone(),
             code: compiled.code.clone(),
             compile_attempt: compiled.compile_attempt.clone(),
-            memory: compiled.memory.clone(),
-            warnings: compiled
-                .warnings
-                .iter()
-                .cloned()
-                .map(|Warning { source, text }| SerializedWarning { source, text })
-                .collect(),
-            time: compiled
+            memory: diagnostics.memory.clone(),
+            warnings: diagnostics.warnings.clone(),
+            time: diagnostics
                 .time
                 .as_ref()
                 .map(ProgramTime::to_stored)
@@ -101,11 +88,7 @@ impl SerializedProgram {
             CompileDiagnostics {
                 memory: self.memory,
                 time: ProgramTime::from_stored(&self.time),
-                warnings: self
-                    .warnings
-                    .into_iter()
-                    .map(|SerializedWarning { source, text }| Warning { source, text })
-                    .collect(),
+                warnings: self.warnings,
             },
         ))
     }

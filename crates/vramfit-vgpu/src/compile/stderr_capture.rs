@@ -11,10 +11,14 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use prost::Message;
+
+use crate::lock;
 
 /// How often the log is forwarded, and so how late a line may appear on the terminal.
 const FORWARD_INTERVAL: Duration = Duration::from_millis(20);
@@ -30,9 +34,11 @@ const MEMORY_SOURCES: &[&str] = &[
 ];
 
 /// A warning: the source file of XLA that logged it, and its text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Message)]
 pub(crate) struct Warning {
+    #[prost(string, tag = "1")]
     pub(crate) source: String,
+    #[prost(string, tag = "2")]
     pub(crate) text: String,
 }
 
@@ -57,11 +63,6 @@ struct StderrCapture {
 
 static CAPTURE: Mutex<Option<StderrCapture>> = Mutex::new(None);
 
-fn lock_capture() -> MutexGuard<'static, Option<StderrCapture>> {
-    // A panic while it was locked has lost a line of the log at worst.
-    CAPTURE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs `work`, and returns its result with the compiler's warnings about memory meanwhile.
 pub(crate) fn capture_memory_warnings<T>(
     folder: Option<&Path>,
@@ -79,7 +80,7 @@ struct CaptureScope(u64);
 
 impl CaptureScope {
     fn start(folder: &Path) -> Option<Self> {
-        let mut capture = lock_capture();
+        let mut capture = lock(&CAPTURE);
         if capture.is_none() {
             *capture = Some(StderrCapture::new(folder)?);
         }
@@ -100,7 +101,7 @@ impl CaptureScope {
     }
 
     fn stop(&self) -> Vec<Warning> {
-        let mut capture = lock_capture();
+        let mut capture = lock(&CAPTURE);
         let Some(capture) = capture.as_mut() else {
             return Vec::new();
         };
@@ -162,7 +163,7 @@ impl StderrCapture {
             .name("vramfit-compiler-log".to_owned())
             .spawn(move || {
                 while ticks.recv_timeout(FORWARD_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                    if let Some(capture) = lock_capture().as_mut() {
+                    if let Some(capture) = lock(&CAPTURE).as_mut() {
                         capture.forward();
                     }
                 }

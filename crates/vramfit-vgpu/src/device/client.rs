@@ -1,8 +1,7 @@
 //! The client: creates the machine and its devices from the options that JAX passes.
 
 use std::collections::BTreeSet;
-use std::ffi::{c_char, c_int};
-use std::slice;
+use std::ffi::c_int;
 
 use vramfit_core::allocator::{AllocatorKind, PoolOptions};
 use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
@@ -15,15 +14,15 @@ use crate::device::virtual_device::Device;
 use crate::environment::Environment;
 use crate::pjrt::abi::client::{
     ClientAddressableDevicesArgs, ClientAddressableMemoriesArgs, ClientCreateArgs,
-    ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs, ClientDmaMapArgs,
-    ClientDmaUnmapArgs, ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs,
-    ClientPlatformNameArgs, ClientPlatformVersionArgs, ClientProcessIndexArgs,
-    ClientTopologyDescriptionArgs, ClientUpdateGlobalProcessInfoArgs, NamedValue,
+    ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs,
+    ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs, ClientPlatformNameArgs,
+    ClientPlatformVersionArgs, ClientProcessIndexArgs, ClientTopologyDescriptionArgs, NamedValue,
     TopologyDescriptionGetDeviceDescriptionsArgs,
 };
 use crate::pjrt::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::pjrt::pointers::{self, into_handle, list_parts, text_parts};
+use crate::pjrt::status::{PjrtResult, Status};
 
 /// A client. It lives as long as the process: buffers and executables may outlive JAX's handle.
 pub(crate) struct Client {
@@ -57,11 +56,7 @@ unsafe impl Sync for Client {}
 /// # Safety
 /// `client` came from [`create`].
 pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> PjrtResult<&'static Client> {
-    client
-        .cast::<Client>()
-        .cast_const()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no client"))
+    pointers::object(client, "no client")
 }
 
 pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
@@ -71,10 +66,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
         environment.visible_gpus = select_visible(&environment.visible_gpus, &visible);
     }
     if environment.visible_gpus.is_empty() {
-        return Err(Status::new(
-            StatusCode::FailedPrecondition,
-            "No visible GPU devices.",
-        ));
+        return Err(Status::failed_precondition("No visible GPU devices."));
     }
     let header = header(&environment, &options, process);
     let machine = machine::get_or_create(&environment, &options, &header)?;
@@ -97,7 +89,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
         addressable_pointers,
         memory_pointers,
     };
-    args.client = Box::into_raw(Box::new(client)).cast();
+    args.client = into_handle(client);
     Ok(())
 }
 
@@ -115,11 +107,7 @@ unsafe fn pool_options(
     args: &ClientCreateArgs,
     environment: &Environment,
 ) -> PjrtResult<(PoolOptions, Option<Vec<i64>>, ProcessInfo)> {
-    let named = if args.num_options == 0 {
-        &[]
-    } else {
-        slice::from_raw_parts(args.create_options, args.num_options)
-    };
+    let named = pointers::list(args.create_options, args.num_options);
     let named: Vec<(String, Value)> = named.iter().map(|value| named_value(value)).collect();
     let minor = cuda_plugin::get()?.minor_version();
     let client = ClientOptions::from_named_values(&named, minor.unsigned_abs())
@@ -161,17 +149,11 @@ unsafe fn pool_options(
 
 /// Converts an option of the C API.
 pub(crate) unsafe fn named_value(value: &NamedValue) -> (String, Value) {
-    let bytes = |pointer: *const c_char, size: usize| {
-        String::from_utf8_lossy(slice::from_raw_parts(pointer.cast::<u8>(), size)).into_owned()
-    };
-    let name = bytes(value.name, value.name_size);
+    let name = pointers::text(value.name, value.name_size);
     let value = match value.r#type {
-        0 => Value::String(bytes(value.value.string, value.value_size)),
+        0 => Value::String(pointers::text(value.value.string, value.value_size)),
         1 => Value::Int64(value.value.int64),
-        2 if value.value_size == 0 => Value::Int64List(Vec::new()),
-        2 => Value::Int64List(
-            slice::from_raw_parts(value.value.int64_list, value.value_size).to_vec(),
-        ),
+        2 => Value::Int64List(pointers::list(value.value.int64_list, value.value_size).to_vec()),
         3 => Value::Float(value.value.float),
         _ => Value::Bool(value.value.bool),
     };
@@ -234,7 +216,7 @@ unsafe fn create_devices(
     let mut args: TopologyDescriptionGetDeviceDescriptionsArgs = zeroed_struct();
     args.topology = topology;
     cuda_plugin::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
-    let descriptions = slice::from_raw_parts(args.descriptions, args.num_descriptions);
+    let descriptions = pointers::list(args.descriptions, args.num_descriptions);
     // Ids are consecutive over the processes, each with as many GPUs as this one.
     let own = machine.environment.devices();
     let first = process.index * own;
@@ -267,8 +249,7 @@ pub(crate) unsafe fn destroy(args: &mut ClientDestroyArgs) -> PjrtResult {
 const PLATFORM: &str = "cuda";
 
 pub(crate) unsafe fn platform_name(args: &mut ClientPlatformNameArgs) -> PjrtResult {
-    args.platform_name = PLATFORM.as_ptr().cast();
-    args.platform_name_size = PLATFORM.len();
+    (args.platform_name, args.platform_name_size) = text_parts(PLATFORM);
     Ok(())
 }
 
@@ -279,29 +260,27 @@ pub(crate) unsafe fn process_index(args: &mut ClientProcessIndexArgs) -> PjrtRes
 
 pub(crate) unsafe fn version(args: &mut ClientPlatformVersionArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
-    args.platform_version = client.platform_version.as_ptr().cast();
-    args.platform_version_size = client.platform_version.len();
+    (args.platform_version, args.platform_version_size) = text_parts(&client.platform_version);
     Ok(())
 }
 
 pub(crate) unsafe fn devices(args: &mut ClientDevicesArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
-    args.devices = client.device_pointers.as_ptr();
-    args.num_devices = client.device_pointers.len();
+    (args.devices, args.num_devices) = list_parts(&client.device_pointers);
     Ok(())
 }
 
 pub(crate) unsafe fn addressable_devices(args: &mut ClientAddressableDevicesArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
-    args.addressable_devices = client.addressable_pointers.as_ptr();
-    args.num_addressable_devices = client.addressable_pointers.len();
+    (args.addressable_devices, args.num_addressable_devices) =
+        list_parts(&client.addressable_pointers);
     Ok(())
 }
 
 pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesArgs) -> PjrtResult {
     let client = from_raw(args.client)?;
-    args.addressable_memories = client.memory_pointers.as_ptr();
-    args.num_addressable_memories = client.memory_pointers.len();
+    (args.addressable_memories, args.num_addressable_memories) =
+        list_parts(&client.memory_pointers);
     Ok(())
 }
 
@@ -367,19 +346,6 @@ pub(crate) unsafe fn default_device_assignment(
     for id in 0..requested {
         args.default_assignment.add(id).write(id as c_int);
     }
-    Ok(())
-}
-
-pub(crate) unsafe fn update_process_info(_: &mut ClientUpdateGlobalProcessInfoArgs) -> PjrtResult {
-    Ok(())
-}
-
-/// Nothing is copied by hardware here, so registering host memory for it changes nothing.
-pub(crate) unsafe fn dma_map(_: &mut ClientDmaMapArgs) -> PjrtResult {
-    Ok(())
-}
-
-pub(crate) unsafe fn dma_unmap(_: &mut ClientDmaUnmapArgs) -> PjrtResult {
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use vramfit_core::trace::Note;
 
 use super::shared_gpu::{SharedGpu, SharedGpuState};
 use crate::environment::Environment;
-use crate::pjrt::status::{Status, StatusCode};
+use crate::pjrt::status::Status;
 
 /// The memory of one GPU.
 pub(crate) struct GpuMemory {
@@ -60,7 +60,7 @@ pub(crate) fn open_gpu_memory(
         );
         return Err(GpuMemoryError::NoContext(
             notes,
-            Status::new(StatusCode::FailedPrecondition, text),
+            Status::failed_precondition(text),
         ));
     }
     let shared = SharedGpu::new(state);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use vramfit_core::allocator::{
@@ -16,7 +16,8 @@ use vramfit_core::trace::{Header, Writer};
 use crate::device::gpu_memory::{self, GpuMemoryError};
 use crate::device::shared_gpu::SharedGpu;
 use crate::environment::Environment;
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::lock;
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::Session;
 use crate::session::trace_failure;
 
@@ -96,8 +97,7 @@ pub(crate) fn get_or_create(
         .get()
         .ok_or_else(|| Status::internal("no machine was created"))?;
     if machine.options != *options {
-        return Err(Status::new(
-            StatusCode::FailedPrecondition,
+        return Err(Status::failed_precondition(
             "vramfit: a second client requests other memory settings than the first; \
              start one process for each",
         ));
@@ -178,8 +178,7 @@ impl Machine {
 
     /// Locks the machine.
     pub(crate) fn session(&'static self) -> Session {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Session::new(self, state)
+        Session::new(self, lock(&self.state))
     }
 }
 
@@ -253,8 +252,7 @@ impl DeviceMemory for RecordedMemory {
             let pages = region.bytes.next_multiple_of(PAGE_BYTES);
             self.driver_bytes.fetch_add(pages, Ordering::Relaxed);
         }
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.push(DriverCall {
+        lock(&self.calls).push(DriverCall {
             requested_bytes: bytes,
             granted,
         });

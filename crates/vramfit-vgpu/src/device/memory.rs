@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::device::virtual_device::Device;
+use crate::lock;
 use crate::pjrt::abi::device::{
     MemoryAddressableByDevicesArgs, MemoryDebugStringArgs, MemoryIdArgs, MemoryKindArgs,
-    MemoryKindIdArgs, MemoryToStringArgs,
+    MemoryKindIdArgs,
 };
 use crate::pjrt::abi::{self, MemoryFunctions};
-use crate::pjrt::status::{PjrtResult, Status};
+use crate::pjrt::pointers::{self, list_parts, text_parts};
+use crate::pjrt::status::PjrtResult;
 
 /// One memory space of a device. Its first word is read by JAX (since API 0.109), so the order of the
 /// fields matters.
@@ -86,10 +88,7 @@ pub(crate) unsafe fn from_raw(raw: *mut abi::Memory) -> Option<&'static Memory> 
 }
 
 unsafe fn require_memory<'a>(memory: *mut abi::Memory) -> PjrtResult<&'a Memory> {
-    memory
-        .cast::<Memory>()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no memory"))
+    pointers::object(memory, "no memory")
 }
 
 pub(crate) unsafe fn id(args: &mut MemoryIdArgs) -> PjrtResult {
@@ -98,9 +97,7 @@ pub(crate) unsafe fn id(args: &mut MemoryIdArgs) -> PjrtResult {
 }
 
 pub(crate) unsafe fn kind(args: &mut MemoryKindArgs) -> PjrtResult {
-    let name = require_memory(args.memory)?.kind.name();
-    args.kind = name.as_ptr().cast();
-    args.kind_size = name.len();
+    (args.kind, args.kind_size) = text_parts(require_memory(args.memory)?.kind.name());
     Ok(())
 }
 
@@ -115,22 +112,12 @@ pub(crate) unsafe fn kind_id(args: &mut MemoryKindIdArgs) -> PjrtResult {
 
 pub(crate) unsafe fn debug_string(args: &mut MemoryDebugStringArgs) -> PjrtResult {
     let memory = require_memory(args.memory)?;
-    args.debug_string = memory.debug_string.as_ptr().cast();
-    args.debug_string_size = memory.debug_string.len();
-    Ok(())
-}
-
-pub(crate) unsafe fn to_string(args: &mut MemoryToStringArgs) -> PjrtResult {
-    let memory = require_memory(args.memory)?;
-    args.to_string = memory.debug_string.as_ptr().cast();
-    args.to_string_size = memory.debug_string.len();
+    (args.debug_string, args.debug_string_size) = text_parts(&memory.debug_string);
     Ok(())
 }
 
 pub(crate) unsafe fn devices(args: &mut MemoryAddressableByDevicesArgs) -> PjrtResult {
-    let memory = require_memory(args.memory)?;
-    args.devices = memory.device_pointer.as_ptr();
-    args.num_devices = 1;
+    (args.devices, args.num_devices) = list_parts(&require_memory(args.memory)?.device_pointer);
     Ok(())
 }
 
@@ -138,11 +125,8 @@ unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) ->
     let Ok(memory) = require_memory(raw) else {
         return ptr::null_mut();
     };
-    let data = memory
-        .user_data
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    data.get(&(key as usize))
+    lock(&memory.user_data)
+        .get(&(key as usize))
         .map_or(ptr::null_mut(), |entry| entry.data)
 }
 
@@ -155,13 +139,7 @@ unsafe extern "C" fn set_user_data(
     let Ok(memory) = require_memory(raw) else {
         return;
     };
-    let before = {
-        let mut all = memory
-            .user_data
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        all.insert(key as usize, UserData { data, destroy })
-    };
+    let before = lock(&memory.user_data).insert(key as usize, UserData { data, destroy });
     if let Some(UserData {
         data,
         destroy: Some(destroy),

@@ -2,14 +2,15 @@
 //! and what others use is noted in the trace.
 
 use std::fs::{self, File};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use vramfit_core::allocator::{DeviceMemory, PAGE_BYTES, Region, SimulatedDeviceMemory};
 use vramfit_core::shared_gpus::{Holding, SharedGpuUsage};
 use vramfit_core::trace::{Note, OtherProcess};
 
 use super::ledger::{LockedLedger, ledger_error};
-use crate::pjrt::status::{PjrtResult, Status, StatusCode};
+use crate::lock;
+use crate::pjrt::status::{PjrtResult, Status};
 use crate::process::start_ticks;
 use crate::session::log;
 
@@ -85,14 +86,11 @@ impl SharedGpuState {
             machine.clone_into(&mut ledger.usage.machine);
         }
         if ledger.usage.machine != machine {
-            return Err(Status::new(
-                StatusCode::FailedPrecondition,
-                format!(
-                    "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), but `{machine}` \
+            return Err(Status::failed_precondition(format!(
+                "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), but `{machine}` \
                      was requested; use another name for them",
-                    ledger.usage.machine
-                ),
-            ));
+                ledger.usage.machine
+            )));
         }
         // A full disk is reported when there is something to write; the program continues.
         let _ = ledger.write();
@@ -204,26 +202,22 @@ impl SharedGpu {
 
     /// Returns a note of what other processes were last seen to use, if it has changed.
     pub(crate) fn unwritten_note(&self) -> Option<Note> {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         (!state.is_note_written && state.notes_written < MAX_NOTES).then(|| state.others_note())
     }
 
     /// Reads what other processes use now, and returns a note of it if it has changed.
     pub(crate) fn refresh(&self) -> Option<Note> {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         state.refresh();
         (!state.is_note_written).then(|| state.others_note())
-    }
-
-    fn state(&self) -> MutexGuard<'_, SharedGpuState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl DeviceMemory for SharedGpu {
     fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
         let cost = bytes.checked_next_multiple_of(PAGE_BYTES)?;
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         if bytes == 0 || !state.reserve(cost) {
             return None;
         }
@@ -235,13 +229,13 @@ impl DeviceMemory for SharedGpu {
     }
 
     fn free(&mut self, region: Region) {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         state.addresses.free(region);
         state.release(region.bytes.next_multiple_of(PAGE_BYTES));
     }
 
     fn free_bytes(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = lock(&self.0);
         state.refresh();
         let (process, gpu) = (std::process::id(), state.gpu);
         let used = LockedLedger::new(&mut state.file).map_or(u64::MAX, |ledger| {

@@ -89,10 +89,10 @@ fn named_path(name: &str) -> PjrtResult<PathBuf> {
     // In a directory that is writable for everyone, a folder of another user cannot be trusted.
     let owner = fs::metadata(&folder).map_err(|error| open_error(&error))?;
     if owner.uid() != user {
-        return Err(Status::new(
-            StatusCode::FailedPrecondition,
-            format!("vramfit: `{}` belongs to another user", folder.display()),
-        ));
+        return Err(Status::failed_precondition(format!(
+            "vramfit: `{}` belongs to another user",
+            folder.display()
+        )));
     }
     Ok(folder.join(name))
 }

@@ -1,6 +1,6 @@
 //! Topologies: descriptions of the GPUs that the real plugin compiles for. They are its objects.
 
-use std::{ptr, slice};
+use std::ptr;
 
 use vramfit_core::gpu::target_config_text;
 
@@ -9,6 +9,7 @@ use crate::environment::Environment;
 use crate::pjrt::abi::TopologyDescription;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue, TopologyDescriptionCreateArgs};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::pointers::{self, list_parts, text_parts};
 use crate::pjrt::status::PjrtResult;
 
 /// Creates a topology of the virtual GPUs with the real plugin, which needs no GPU for it.
@@ -23,16 +24,14 @@ pub(crate) unsafe fn create_for_gpu(
         string_option("topology", &shape),
     ];
     let mut args: TopologyDescriptionCreateArgs = zeroed_struct();
-    args.create_options = options.as_ptr();
-    args.num_options = options.len();
+    (args.create_options, args.num_options) = list_parts(&options);
     cuda_plugin::get()?.call("PJRT_TopologyDescription_Create", &mut args)?;
     Ok(args.topology)
 }
 
 fn string_option(name: &'static str, value: &str) -> NamedValue {
     let mut option: NamedValue = zeroed_struct();
-    option.name = name.as_ptr().cast();
-    option.name_size = name.len();
+    (option.name, option.name_size) = text_parts(name);
     option.value = NamedUnion {
         string: value.as_ptr().cast(),
     };
@@ -43,11 +42,7 @@ fn string_option(name: &'static str, value: &str) -> NamedValue {
 /// Creates a topology without a client. The real plugin would search for a GPU if none is
 /// described; so the virtual one is described.
 pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> PjrtResult {
-    let provided = if args.num_options == 0 {
-        &[]
-    } else {
-        slice::from_raw_parts(args.create_options, args.num_options)
-    };
+    let provided = pointers::list(args.create_options, args.num_options);
     let has = |name: &str| provided.iter().any(|option| named_value(option).0 == name);
     let (has_target, has_shape) = (has("target_config"), has("topology"));
     let environment = Environment::read()?;
@@ -60,8 +55,7 @@ pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> PjrtRes
     if !has_shape {
         options.push(string_option("topology", &shape));
     }
-    args.create_options = options.as_ptr();
-    args.num_options = options.len();
+    (args.create_options, args.num_options) = list_parts(&options);
     let result = cuda_plugin::get()?.call("PJRT_TopologyDescription_Create", args);
     args.create_options = ptr::null();
     args.num_options = 0;

@@ -2,23 +2,24 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::{ptr, slice};
+use std::ptr;
+use std::sync::{LazyLock, Mutex, OnceLock};
 
 use vramfit_core::gpu::Gpu;
 
 use crate::device::machine;
 use crate::device::memory::{Memory, MemoryKind};
+use crate::lock;
 use crate::pjrt::abi;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue};
 use crate::pjrt::abi::device::{
     DeviceAddressableMemoriesArgs, DeviceClearMemoryStatsArgs, DeviceDefaultMemoryArgs,
-    DeviceDescriptionAttributesArgs, DeviceDescriptionDebugStringArgs, DeviceDescriptionIdArgs,
-    DeviceDescriptionKindArgs, DeviceDescriptionProcessIndexArgs, DeviceDescriptionToStringArgs,
-    DeviceGetAttributesArgs, DeviceGetDescriptionArgs, DeviceIsAddressableArgs,
-    DeviceLocalHardwareIdArgs, DeviceMemoryStatsArgs,
+    DeviceDescriptionAttributesArgs, DeviceDescriptionDebugStringArgs,
+    DeviceDescriptionToStringArgs, DeviceGetAttributesArgs, DeviceGetDescriptionArgs,
+    DeviceIsAddressableArgs, DeviceLocalHardwareIdArgs, DeviceMemoryStatsArgs,
 };
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
+use crate::pjrt::pointers::{self, list_parts, text_parts};
 use crate::pjrt::status::{PjrtResult, Status};
 
 /// One virtual GPU.
@@ -43,13 +44,12 @@ unsafe impl Sync for Device {}
 
 /// Devices by the address of their description, to distinguish these from descriptions of topologies that
 /// JAX created without a client.
-static DEVICES_BY_DESCRIPTION: OnceLock<Mutex<HashMap<usize, &'static Device>>> = OnceLock::new();
+static DEVICES_BY_DESCRIPTION: LazyLock<Mutex<HashMap<usize, &'static Device>>> =
+    LazyLock::new(Mutex::default);
 
-fn devices_by_description() -> std::sync::MutexGuard<'static, HashMap<usize, &'static Device>> {
-    DEVICES_BY_DESCRIPTION
-        .get_or_init(Mutex::default)
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+fn described_device(description: *const abi::DeviceDescription) -> Option<&'static Device> {
+    let devices = lock(&DEVICES_BY_DESCRIPTION);
+    devices.get(&(description as usize)).copied()
 }
 
 impl Device {
@@ -78,7 +78,7 @@ impl Device {
         let pointers = [Memory::raw(&memories[0]), Memory::raw(&memories[1])];
         let _ = device.memories.set(memories);
         let _ = device.memory_pointers.set(pointers);
-        devices_by_description().insert(description as usize, device);
+        lock(&DEVICES_BY_DESCRIPTION).insert(description as usize, device);
         Ok(device)
     }
 
@@ -119,20 +119,13 @@ unsafe fn attributes(
     let mut args: DeviceDescriptionAttributesArgs = zeroed_struct();
     args.device_description = description;
     cuda_plugin::get()?.call("PJRT_DeviceDescription_Attributes", &mut args)?;
-    let mut attributes = if args.num_attributes == 0 {
-        Vec::new()
-    } else {
-        slice::from_raw_parts(args.attributes, args.num_attributes).to_vec()
-    };
+    let mut attributes = pointers::list(args.attributes, args.num_attributes).to_vec();
     let (major, minor) = gpu.compute_capability;
     let mut add = |name: &'static str, set: &dyn Fn(&mut NamedValue)| {
-        let known = attributes.iter().any(|value| {
-            slice::from_raw_parts(value.name.cast::<u8>(), value.name_size) == name.as_bytes()
-        });
-        if !known {
+        let mut known = attributes.iter();
+        if !known.any(|value| pointers::text(value.name, value.name_size) == name) {
             let mut value: NamedValue = zeroed_struct();
-            value.name = name.as_ptr().cast();
-            value.name_size = name.len();
+            (value.name, value.name_size) = text_parts(name);
             set(&mut value);
             attributes.push(value);
         }
@@ -163,10 +156,7 @@ unsafe fn attributes(
 }
 
 unsafe fn require_device<'a>(device: *mut abi::Device) -> PjrtResult<&'a Device> {
-    device
-        .cast::<Device>()
-        .as_ref()
-        .ok_or_else(|| Status::internal("no device"))
+    pointers::object(device, "no device")
 }
 
 /// Returns the device of a handle.
@@ -177,60 +167,34 @@ pub(crate) unsafe fn from_raw(raw: *mut abi::Device) -> Option<&'static Device> 
     raw.cast::<Device>().cast_const().as_ref()
 }
 
-// Descriptions: ids, kinds and attributes are the real ones; both strings are those of the CUDA
+// Descriptions: ids and kinds are the real ones, attributes are added; both strings are those of the CUDA
 // client's devices.
-
-pub(crate) unsafe fn description_id(args: &mut DeviceDescriptionIdArgs) -> PjrtResult {
-    cuda_plugin::get()?.forward("PJRT_DeviceDescription_Id", args)
-}
-
-pub(crate) unsafe fn description_process_index(
-    args: &mut DeviceDescriptionProcessIndexArgs,
-) -> PjrtResult {
-    cuda_plugin::get()?.forward("PJRT_DeviceDescription_ProcessIndex", args)
-}
-
-pub(crate) unsafe fn description_kind(args: &mut DeviceDescriptionKindArgs) -> PjrtResult {
-    cuda_plugin::get()?.forward("PJRT_DeviceDescription_Kind", args)
-}
 
 pub(crate) unsafe fn description_attributes(
     args: &mut DeviceDescriptionAttributesArgs,
 ) -> PjrtResult {
-    let Some(device) = devices_by_description()
-        .get(&(args.device_description as usize))
-        .copied()
-    else {
-        return cuda_plugin::get()?.forward("PJRT_DeviceDescription_Attributes", args);
+    let Some(device) = described_device(args.device_description) else {
+        return cuda_plugin::get()?.call("PJRT_DeviceDescription_Attributes", args);
     };
-    args.attributes = device.attributes.as_ptr();
-    args.num_attributes = device.attributes.len();
+    (args.attributes, args.num_attributes) = list_parts(&device.attributes);
     Ok(())
 }
 
 pub(crate) unsafe fn description_debug_string(
     args: &mut DeviceDescriptionDebugStringArgs,
 ) -> PjrtResult {
-    let Some(device) = devices_by_description()
-        .get(&(args.device_description as usize))
-        .copied()
-    else {
-        return cuda_plugin::get()?.forward("PJRT_DeviceDescription_DebugString", args);
+    let Some(device) = described_device(args.device_description) else {
+        return cuda_plugin::get()?.call("PJRT_DeviceDescription_DebugString", args);
     };
-    args.debug_string = device.debug_string.as_ptr().cast();
-    args.debug_string_size = device.debug_string.len();
+    (args.debug_string, args.debug_string_size) = text_parts(&device.debug_string);
     Ok(())
 }
 
 pub(crate) unsafe fn description_to_string(args: &mut DeviceDescriptionToStringArgs) -> PjrtResult {
-    let Some(device) = devices_by_description()
-        .get(&(args.device_description as usize))
-        .copied()
-    else {
-        return cuda_plugin::get()?.forward("PJRT_DeviceDescription_ToString", args);
+    let Some(device) = described_device(args.device_description) else {
+        return cuda_plugin::get()?.call("PJRT_DeviceDescription_ToString", args);
     };
-    args.to_string = device.to_string.as_ptr().cast();
-    args.to_string_size = device.to_string.len();
+    (args.to_string, args.to_string_size) = text_parts(&device.to_string);
     Ok(())
 }
 
@@ -241,8 +205,7 @@ pub(crate) unsafe fn get_description(args: &mut DeviceGetDescriptionArgs) -> Pjr
 
 pub(crate) unsafe fn get_attributes(args: &mut DeviceGetAttributesArgs) -> PjrtResult {
     let device = require_device(args.device)?;
-    args.attributes = device.attributes.as_ptr();
-    args.num_attributes = device.attributes.len();
+    (args.attributes, args.num_attributes) = list_parts(&device.attributes);
     // The list lives as long as the device; nothing is to be freed.
     args.device_attributes = ptr::null_mut();
     args.attributes_deleter = Some(no_op_deleter);
@@ -269,8 +232,7 @@ pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesAr
         .memory_pointers
         .get()
         .map_or(&[][..], |all| all);
-    args.memories = pointers.as_ptr();
-    args.num_memories = pointers.len();
+    (args.memories, args.num_memories) = list_parts(pointers);
     Ok(())
 }
 
@@ -289,28 +251,28 @@ pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> PjrtResul
         Status::unimplemented("memory statistics of this allocator")
     })?;
     let signed = |bytes: u64| bytes.min(i64::MAX as u64) as i64;
+    let reported = |bytes: Option<u64>| (signed(bytes.unwrap_or(0)), bytes.is_some());
     args.bytes_in_use = signed(stats.bytes_in_use);
-    args.peak_bytes_in_use = signed(stats.peak_bytes_in_use);
-    args.peak_bytes_in_use_is_set = true;
-    args.num_allocs = signed(stats.num_allocs);
-    args.num_allocs_is_set = true;
-    args.largest_alloc_size = signed(stats.largest_alloc_size);
-    args.largest_alloc_size_is_set = true;
-    let limit = machine.reported_limit_bytes.or(stats.bytes_limit);
-    args.bytes_limit = signed(limit.unwrap_or(0));
-    args.bytes_limit_is_set = limit.is_some();
-    args.bytes_reserved = signed(stats.bytes_reserved);
-    args.bytes_reserved_is_set = true;
-    args.peak_bytes_reserved = signed(stats.peak_bytes_reserved);
-    args.peak_bytes_reserved_is_set = true;
-    args.bytes_reservable_limit = signed(stats.bytes_reservable_limit.unwrap_or(0));
-    args.bytes_reservable_limit_is_set = stats.bytes_reservable_limit.is_some();
-    args.largest_free_block_bytes = signed(stats.largest_free_block_bytes);
-    args.largest_free_block_bytes_is_set = true;
-    args.pool_bytes = signed(stats.pool_bytes.unwrap_or(0));
-    args.pool_bytes_is_set = stats.pool_bytes.is_some();
-    args.peak_pool_bytes = signed(stats.peak_pool_bytes.unwrap_or(0));
-    args.peak_pool_bytes_is_set = stats.peak_pool_bytes.is_some();
+    (args.peak_bytes_in_use, args.peak_bytes_in_use_is_set) =
+        reported(Some(stats.peak_bytes_in_use));
+    (args.num_allocs, args.num_allocs_is_set) = reported(Some(stats.num_allocs));
+    (args.largest_alloc_size, args.largest_alloc_size_is_set) =
+        reported(Some(stats.largest_alloc_size));
+    (args.bytes_limit, args.bytes_limit_is_set) =
+        reported(machine.reported_limit_bytes.or(stats.bytes_limit));
+    (args.bytes_reserved, args.bytes_reserved_is_set) = reported(Some(stats.bytes_reserved));
+    (args.peak_bytes_reserved, args.peak_bytes_reserved_is_set) =
+        reported(Some(stats.peak_bytes_reserved));
+    (
+        args.bytes_reservable_limit,
+        args.bytes_reservable_limit_is_set,
+    ) = reported(stats.bytes_reservable_limit);
+    (
+        args.largest_free_block_bytes,
+        args.largest_free_block_bytes_is_set,
+    ) = reported(Some(stats.largest_free_block_bytes));
+    (args.pool_bytes, args.pool_bytes_is_set) = reported(stats.pool_bytes);
+    (args.peak_pool_bytes, args.peak_pool_bytes_is_set) = reported(stats.peak_pool_bytes);
     Ok(())
 }
 

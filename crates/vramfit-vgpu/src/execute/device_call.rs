@@ -9,11 +9,10 @@
 //! from the pool. When an allocation fails, what the same call allocated before is leaked, because
 //! XLA has released its ownership by then. That is simulated, too.
 
-use std::slice;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use vramfit_core::program::{BufferClass, Program, ScratchNeed};
-use vramfit_core::trace::{Purpose, TextId};
+use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::origin::Origin;
@@ -22,8 +21,10 @@ use crate::compile::compiled::{CompiledProgram, memory_kind_of};
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::virtual_device::Device;
 use crate::execute::step_detector::StepArgument;
+use crate::lock;
 use crate::pjrt::abi::Buffer as RawBuffer;
 use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::machine_session::{AllocationRequest, Block, Session};
 
@@ -57,10 +58,9 @@ impl<'a> DeviceCall<'a> {
         non_donatable: &[i64],
     ) -> PjrtResult<Self> {
         let program = &loaded.compiled.program;
-        let raw: &[*mut RawBuffer] = if args.num_args == 0 {
-            &[]
-        } else {
-            slice::from_raw_parts(args.argument_lists.add(row).read(), args.num_args)
+        let raw: &[*mut RawBuffer] = match args.num_args {
+            0 => &[],
+            count => pointers::list(args.argument_lists.add(row).read(), count),
         };
         if raw.len() != program.parameters.len() {
             return Err(Status::invalid_argument(format!(
@@ -165,7 +165,6 @@ impl<'a> DeviceCall<'a> {
                 space: step.space,
                 purpose: step.purpose,
                 slot: step.slot,
-                site: TextId(0),
             };
             let block = match session.allocate(&request) {
                 Ok(block) => block,
@@ -184,14 +183,8 @@ impl<'a> DeviceCall<'a> {
         }
         let mut copied_outputs = Vec::with_capacity(self.copied_outputs.len());
         for &output in &self.copied_outputs {
-            let request = AllocationRequest {
-                device: self.ordinal(),
-                bytes: self.compiled.output_shapes[output].bytes(),
-                space: vramfit_core::allocator::PoolSpace::Default,
-                purpose: Purpose::Copy,
-                slot: 0,
-                site: TextId(0),
-            };
+            let bytes = self.compiled.output_shapes[output].bytes();
+            let request = AllocationRequest::new(self.ordinal(), bytes, Purpose::Copy);
             match session.allocate(&request) {
                 Ok(block) => copied_outputs.push((output, Arc::new(block))),
                 Err(error) => {
@@ -222,12 +215,8 @@ impl<'a> DeviceCall<'a> {
     fn allocate_scratch(&self, session: &mut Session) -> PjrtResult {
         for step in &self.compiled.scratch {
             let request = AllocationRequest {
-                device: self.ordinal(),
-                bytes: step.bytes,
-                space: vramfit_core::allocator::PoolSpace::Default,
-                purpose: Purpose::Scratch,
                 slot: step.need,
-                site: TextId(0),
+                ..AllocationRequest::new(self.ordinal(), step.bytes, Purpose::Scratch)
             };
             match session.allocate(&request) {
                 Ok(block) => session.release(block),
@@ -242,11 +231,7 @@ impl<'a> DeviceCall<'a> {
 
     /// Loads the module on first use, with its constants.
     fn load_constants(&self, session: &mut Session) {
-        let mut constants_loaded = self
-            .loaded
-            .constants_loaded
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut constants_loaded = lock(&self.loaded.constants_loaded);
         if !std::mem::replace(&mut constants_loaded[self.index], true) {
             // So that the trace has the first call of each program, however the process ends.
             session.flush_at_end();

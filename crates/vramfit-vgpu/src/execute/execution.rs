@@ -14,6 +14,7 @@ use crate::execute::step_detector;
 use crate::execute::step_detector::StepOptions;
 use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
 use crate::pjrt::event;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
 use crate::pjrt::table::read_sized;
 use crate::session::call_site;
@@ -28,7 +29,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     }
     let options: ExecuteOptions = read_sized(args.options)
         .unwrap_or_else(crate::pjrt::cuda_plugin::zeroed_struct::<ExecuteOptions>);
-    let non_donatable = crate::buffer::strides::copy_list(
+    let non_donatable = pointers::list(
         options.non_donatable_input_indices,
         options.num_non_donatable_input_indices,
     );
@@ -37,7 +38,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         .iter()
         .enumerate()
         .map(|(row, &(index, device))| {
-            DeviceCall::new(loaded, args, row, index, device, &non_donatable)
+            DeviceCall::new(loaded, args, row, index, device, non_donatable)
         })
         .collect::<PjrtResult<_>>()?;
 
@@ -57,7 +58,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         program: loaded.compiled.number,
         name: &loaded.compiled.program.name,
         needed_bytes: loaded.compiled.program.sizes.needed_bytes(),
-        backward: loaded.compiled.has_backward(),
+        backward: loaded.compiled.has_backward,
         arguments: &arguments,
     };
     let decision =

@@ -19,13 +19,14 @@
 //! that reports agree on which program is the step.
 
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
 use vramfit_core::trace::{Note, is_program_named};
 
 use crate::buffer::origin::Origin;
 use crate::hooks;
+use crate::lock;
 use crate::session::shutdown;
 
 /// A program that is about to be executed, as its first device sees it.
@@ -311,16 +312,14 @@ pub(crate) fn on_execution(
     options: &StepOptions<'_>,
     in_use_bytes: impl FnOnce() -> u64,
 ) -> StepDecision {
-    let mut detector = DETECTOR.lock().unwrap_or_else(PoisonError::into_inner);
-    detector
+    lock(&DETECTOR)
         .get_or_insert_default()
         .on_execution(execution, options, in_use_bytes)
 }
 
 /// Retracts that the run is finished: the last step ran out of memory, and the program may continue.
 pub(crate) fn retract_finish() {
-    let mut detector = DETECTOR.lock().unwrap_or_else(PoisonError::into_inner);
-    detector.get_or_insert_default().finished = None;
+    lock(&DETECTOR).get_or_insert_default().finished = None;
 }
 
 /// When the steps are done, asks Python to end the run, and reports to it each extra step that the

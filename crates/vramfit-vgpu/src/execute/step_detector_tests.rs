@@ -5,6 +5,7 @@ use super::*;
 const MIB: u64 = 1 << 20;
 
 /// A script that is being run: arrays by name, programs by number.
+#[derive(Default)]
 struct Script {
     detector: StepDetector,
     steps: Option<u64>,
@@ -16,16 +17,16 @@ struct Script {
 }
 
 impl Script {
-    fn new(steps: u64) -> Script {
-        Script {
-            detector: StepDetector::default(),
+    /// Makes a script that has uploaded arrays.
+    fn new(steps: u64, uploads: &[(&'static str, u64)]) -> Script {
+        let mut script = Script {
             steps: Some(steps),
-            name: None,
-            arrays: FxHashMap::default(),
-            run_progress: RunProgress::Continue,
-            cut_at: None,
-            notes: Vec::new(),
+            ..Script::default()
+        };
+        for (name, bytes) in uploads {
+            script.upload(name, *bytes);
         }
+        script
     }
 
     fn upload(&mut self, name: &'static str, bytes: u64) {
@@ -79,6 +80,16 @@ impl Script {
     }
 }
 
+/// Returns with which call of a program the run is finished.
+fn finishing_call(
+    script: &mut Script,
+    program: (u32, bool, u64),
+    takes: &[&'static str],
+    returns: &[(&'static str, u64)],
+) -> Option<u64> {
+    (1..999).find(|_| script.run(program, takes, returns))
+}
+
 const VALIDATE: (u32, bool, u64) = (1, false, 900 * MIB);
 const TRAIN: (u32, bool, u64) = (2, true, 500 * MIB);
 const UPDATE: (u32, bool, u64) = (3, false, 300 * MIB);
@@ -88,8 +99,7 @@ const ROLLOUT: (u32, bool, u64) = (4, false, 50 * MIB);
 fn a_validation_before_training_is_not_the_step() {
     // As nanoGPT: 20 batches of validation, larger than the step, then training.
     for steps in [2, 3, 7] {
-        let mut script = Script::new(steps);
-        script.upload("params", 100 * MIB);
+        let mut script = Script::new(steps, &[("params", 100 * MIB)]);
         for _ in 0..20 {
             script.upload("batch", MIB);
             assert!(!script.run(VALIDATE, &["params", "batch"], &[("loss", 4)]));
@@ -110,9 +120,7 @@ fn a_validation_before_training_is_not_the_step() {
 
 #[test]
 fn a_rollout_before_its_update_is_not_the_step() {
-    let mut script = Script::new(3);
-    script.upload("params", 4 * MIB);
-    script.upload("state", 300 * MIB);
+    let mut script = Script::new(3, &[("params", 4 * MIB), ("state", 300 * MIB)]);
     for _ in 0..3 {
         for _ in 0..1000 {
             let finished = script.run(ROLLOUT, &["params", "state"], &[("state", 300 * MIB)]);
@@ -130,9 +138,7 @@ fn a_rollout_before_its_update_is_not_the_step() {
 
 #[test]
 fn an_environment_in_a_program_without_its_policy_is_not_the_step() {
-    let mut script = Script::new(3);
-    script.upload("params", 4 * MIB);
-    script.upload("state", 300 * MIB);
+    let mut script = Script::new(3, &[("params", 4 * MIB), ("state", 300 * MIB)]);
     for _ in 0..1000 {
         script.run((5, false, MIB), &["params", "state"], &[("action", 4096)]);
         let finished = script.run(ROLLOUT, &["state", "action"], &[("state", 300 * MIB)]);
@@ -145,9 +151,7 @@ fn an_environment_in_a_program_without_its_policy_is_not_the_step() {
 
 #[test]
 fn a_recurrent_evaluation_and_a_sampler_are_not_the_step() {
-    let mut script = Script::new(3);
-    script.upload("params", 4 * MIB);
-    script.upload("cache", 100 * MIB);
+    let mut script = Script::new(3, &[("params", 4 * MIB), ("cache", 100 * MIB)]);
     for _ in 0..1000 {
         let finished = script.run(
             ROLLOUT,
@@ -160,9 +164,7 @@ fn a_recurrent_evaluation_and_a_sampler_are_not_the_step() {
 
 #[test]
 fn gradients_and_update_in_two_programs_count_as_a_step() {
-    let mut script = Script::new(3);
-    script.upload("params", 100 * MIB);
-    script.upload("moments", 200 * MIB);
+    let mut script = Script::new(3, &[("params", 100 * MIB), ("moments", 200 * MIB)]);
     let round = |script: &mut Script| {
         let finished = script.run(TRAIN, &["params"], &[("grads", 100 * MIB)]);
         let arguments = ["params", "moments", "grads"];
@@ -179,8 +181,7 @@ fn gradients_and_update_in_two_programs_count_as_a_step() {
 #[test]
 fn accumulated_gradients_do_not_end_the_run_before_their_update() {
     // Eight calls before the optimizer has run at all; the parameters return to the ninth.
-    let mut script = Script::new(3);
-    script.upload("params", 100 * MIB);
+    let mut script = Script::new(3, &[("params", 100 * MIB)]);
     let mut calls = 0;
     'run: loop {
         for _ in 0..8 {
@@ -198,40 +199,46 @@ fn accumulated_gradients_do_not_end_the_run_before_their_update() {
 
 #[test]
 fn training_adapters_of_a_frozen_model_counts_as_a_step() {
-    let mut script = Script::new(3);
-    script.upload("base", 1000 * MIB);
-    script.upload("adapters", MIB);
-    let round =
-        |script: &mut Script| script.run(TRAIN, &["base", "adapters"], &[("adapters", MIB)]);
-    assert_eq!((1..999).find(|_| round(&mut script)), Some(3));
+    let mut script = Script::new(3, &[("base", 1000 * MIB), ("adapters", MIB)]);
+    let call = finishing_call(
+        &mut script,
+        TRAIN,
+        &["base", "adapters"],
+        &[("adapters", MIB)],
+    );
+    assert_eq!(call, Some(3));
 }
 
 #[test]
 fn repeated_updates_from_the_same_batch_count_as_steps() {
     // As PPO: several updates from one rollout, which is far larger than the parameters.
-    let mut script = Script::new(3);
-    script.upload("params", MIB);
-    script.upload("rollout", 500 * MIB);
-    let round = |script: &mut Script| script.run(TRAIN, &["params", "rollout"], &[("params", MIB)]);
-    assert_eq!((1..999).find(|_| round(&mut script)), Some(3));
+    let mut script = Script::new(3, &[("params", MIB), ("rollout", 500 * MIB)]);
+    let call = finishing_call(
+        &mut script,
+        TRAIN,
+        &["params", "rollout"],
+        &[("params", MIB)],
+    );
+    assert_eq!(call, Some(3));
 }
 
 #[test]
 fn gradients_accumulated_in_one_program_need_more_calls() {
     // The sum returns while parameters of the same sizes wait for their update.
-    let mut script = Script::new(3);
-    script.upload("params", 100 * MIB);
-    script.upload("sum", 100 * MIB);
-    let round = |script: &mut Script| script.run(TRAIN, &["params", "sum"], &[("sum", 100 * MIB)]);
-    assert_eq!((1..999).find(|_| round(&mut script)), Some(90));
+    let mut script = Script::new(3, &[("params", 100 * MIB), ("sum", 100 * MIB)]);
+    let call = finishing_call(
+        &mut script,
+        TRAIN,
+        &["params", "sum"],
+        &[("sum", 100 * MIB)],
+    );
+    assert_eq!(call, Some(90));
 }
 
 #[test]
 fn a_returned_key_is_not_state() {
     // The norm of the gradients over a data set, before training.
-    let mut script = Script::new(2);
-    script.upload("params", 4096);
-    script.upload("key", 16);
+    let mut script = Script::new(2, &[("params", 4096), ("key", 16)]);
     for _ in 0..1000 {
         let finished = script.run(TRAIN, &["params", "key"], &[("key", 16), ("norm", 4)]);
         assert!(!finished);
@@ -240,32 +247,26 @@ fn a_returned_key_is_not_state() {
 
 #[test]
 fn a_program_without_a_backward_pass_counts_if_it_covers_all_live_memory() {
-    let mut script = Script::new(3);
-    script.upload("w", 4 * MIB);
-    script.upload("x", 4 * MIB);
-    let round = |script: &mut Script| {
-        let returns = [("w", 4 * MIB), ("x", 4 * MIB)];
-        script.run((9, false, 9 * MIB), &["w", "x"], &returns)
-    };
-    assert_eq!((1..99).find(|_| round(&mut script)), Some(3));
+    let mut script = Script::new(3, &[("w", 4 * MIB), ("x", 4 * MIB)]);
+    let returns = [("w", 4 * MIB), ("x", 4 * MIB)];
+    let call = finishing_call(&mut script, (9, false, 9 * MIB), &["w", "x"], &returns);
+    assert_eq!(call, Some(3));
 }
 
 #[test]
 fn a_loop_over_keys_at_the_beginning_does_not_end_the_run() {
-    let mut script = Script::new(3);
-    script.upload("key", 16);
+    let mut script = Script::new(3, &[("key", 16)]);
     for _ in 0..250 {
         assert!(!script.run((0, false, 48), &["key"], &[("key", 16)]));
     }
     script.upload("params", 100 * MIB);
-    let train = |script: &mut Script| script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
-    assert_eq!((1..99).find(|_| train(&mut script)), Some(3));
+    let call = finishing_call(&mut script, TRAIN, &["params"], &[("params", 100 * MIB)]);
+    assert_eq!(call, Some(3));
 }
 
 #[test]
 fn the_run_is_not_finished_while_new_programs_are_executed_between_steps() {
-    let mut script = Script::new(2);
-    script.upload("params", 100 * MIB);
+    let mut script = Script::new(2, &[("params", 100 * MIB)]);
     for new in 100..150 {
         script.upload("batch", MIB);
         script.run((new, false, MIB), &["batch"], &[("batch", MIB)]);
@@ -275,17 +276,15 @@ fn the_run_is_not_finished_while_new_programs_are_executed_between_steps() {
 
 #[test]
 fn one_step_cannot_be_detected_so_two_are_run() {
-    let mut script = Script::new(1);
-    script.upload("params", 100 * MIB);
-    let round = |script: &mut Script| script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
-    assert_eq!((1..9).find(|_| round(&mut script)), Some(2));
+    let mut script = Script::new(1, &[("params", 100 * MIB)]);
+    let call = finishing_call(&mut script, TRAIN, &["params"], &[("params", 100 * MIB)]);
+    assert_eq!(call, Some(2));
 }
 
 #[test]
 fn a_named_program_needs_no_evidence_and_no_other_program_counts() {
-    let mut script = Script::new(2);
+    let mut script = Script::new(2, &[("params", 100 * MIB)]);
     script.name = Some("seven");
-    script.upload("params", 100 * MIB);
     for _ in 0..9 {
         assert!(!script.run(TRAIN, &["params"], &[("params", 100 * MIB)]));
     }
@@ -296,8 +295,7 @@ fn a_named_program_needs_no_evidence_and_no_other_program_counts() {
 
 #[test]
 fn after_the_end_only_programs_as_large_as_the_step_are_extra_steps() {
-    let mut script = Script::new(2);
-    script.upload("params", 100 * MIB);
+    let mut script = Script::new(2, &[("params", 100 * MIB)]);
     script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
     assert!(script.run(TRAIN, &["params"], &[("params", 100 * MIB)]));
     // An evaluation, although it is larger; the step once more, and the step recompiled.
@@ -311,8 +309,7 @@ fn after_the_end_only_programs_as_large_as_the_step_are_extra_steps() {
 
 #[test]
 fn evidence_for_the_step_is_noted_once() {
-    let mut script = Script::new(9);
-    script.upload("params", 100 * MIB);
+    let mut script = Script::new(9, &[("params", 100 * MIB)]);
     for _ in 0..5 {
         script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
     }
@@ -332,8 +329,7 @@ fn evidence_for_the_step_is_noted_once() {
 #[test]
 fn operations_on_a_few_numbers_are_not_evidence_of_a_step() {
     // An eager `key & mask`: it returns all live memory.
-    let mut script = Script::new(3);
-    script.upload("bits", 1024);
+    let mut script = Script::new(3, &[("bits", 1024)]);
     let notes = |script: &Script| script.notes.len() - 1;
     for calls in 1..=200 {
         script.run((0, false, 3072), &["bits"], &[("bits", 1024)]);

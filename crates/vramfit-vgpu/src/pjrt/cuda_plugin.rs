@@ -10,6 +10,7 @@ use std::{ptr, slice};
 use crate::pjrt::abi::error::{ErrorDestroyArgs, ErrorGetCodeArgs, ErrorMessageArgs};
 use crate::pjrt::abi::{ApiHeader, Error, Function};
 use crate::pjrt::names::NAMES;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// A loaded plugin with its table of functions.
@@ -140,14 +141,6 @@ impl CudaPlugin {
         }
     }
 
-    /// Forwards a call whose object belongs to the CUDA plugin.
-    ///
-    /// # Safety
-    /// As for [`CudaPlugin::call`].
-    pub(crate) unsafe fn forward<T>(&self, name: &str, args: &mut T) -> PjrtResult {
-        self.call(name, args)
-    }
-
     /// Converts an error of the CUDA plugin and frees it.
     ///
     /// # Safety
@@ -167,12 +160,7 @@ impl CudaPlugin {
         };
         call("PJRT_Error_Message", (&raw mut message).cast());
         call("PJRT_Error_GetCode", (&raw mut code).cast());
-        let text = if message.message.is_null() {
-            String::new()
-        } else {
-            let bytes = slice::from_raw_parts(message.message.cast::<u8>(), message.message_size);
-            String::from_utf8_lossy(bytes).into_owned()
-        };
+        let text = pointers::text(message.message, message.message_size);
         call("PJRT_Error_Destroy", (&raw mut destroy).cast());
         Status::with_code(code.code, text)
     }
@@ -195,15 +183,10 @@ pub(crate) fn cuda_version() -> Option<i64> {
     // SAFETY: the attributes live as long as the process, and field and type go together.
     unsafe {
         get().ok()?.call("PJRT_Plugin_Attributes", &mut args).ok()?;
-        slice::from_raw_parts(args.attributes, args.num_attributes)
-            .iter()
-            .find_map(|value| {
-                let name = slice::from_raw_parts(value.name.cast::<u8>(), value.name_size);
-                if name == b"cuda_version" && value.r#type == 1 {
-                    Some(value.value.int64)
-                } else {
-                    None
-                }
-            })
+        let mut attributes = pointers::list(args.attributes, args.num_attributes).iter();
+        let version = attributes.find(|value| {
+            value.r#type == 1 && pointers::text(value.name, value.name_size) == "cuda_version"
+        });
+        version.map(|value| value.value.int64)
     }
 }

@@ -24,6 +24,8 @@ pub(crate) enum Dispatch {
     Handle(unsafe fn(*mut c_void) -> PjrtResult),
     /// By the CUDA plugin: no object of this crate is involved.
     Forward(Function),
+    /// Successfully, without doing anything.
+    Accept,
     /// Not at all: a virtual GPU, or this release of the plugin, does not have the function.
     Missing,
 }
@@ -43,27 +45,36 @@ macro_rules! entry_point {
 }
 pub(crate) use entry_point;
 
-/// Functions of the CUDA plugin that only take objects of its own: the plugin itself, topologies,
-/// and execute contexts (into which the FFI extension writes, so they must be its objects).
+/// Functions of the CUDA plugin that only take objects of its own: the plugin itself, topologies, descriptions
+/// of devices, and execute contexts (into which the FFI extension writes, so they must be its objects).
 const FORWARDED: &[&str] = &[
     "PJRT_Plugin_",
     "PJRT_TopologyDescription_",
+    "PJRT_DeviceDescription_",
     "PJRT_ExecuteContext_",
+];
+
+/// Functions without an effect here. Nothing is copied by hardware, so registering host memory for it changes
+/// nothing.
+const ACCEPTED: &[&str] = &[
+    "PJRT_Client_UpdateGlobalProcessInfo",
+    "PJRT_Client_DmaMap",
+    "PJRT_Client_DmaUnmap",
+    "PJRT_AsyncHostToDeviceTransferManager_AddMetadata",
 ];
 
 /// Returns how calls of this function are handled.
 pub(crate) fn dispatch_of(name: &str, plugin: &CudaPlugin) -> Dispatch {
-    if plugin.function(name).is_none() {
+    let Some(function) = plugin.function(name) else {
         return Dispatch::Missing;
-    }
-    if let Some(function) = override_of(name) {
-        return Dispatch::Handle(function);
-    }
-    match plugin.function(name) {
-        Some(function) if FORWARDED.iter().any(|prefix| name.starts_with(prefix)) => {
+    };
+    match override_of(name) {
+        Some(function) => Dispatch::Handle(function),
+        None if ACCEPTED.contains(&name) => Dispatch::Accept,
+        None if FORWARDED.iter().any(|prefix| name.starts_with(prefix)) => {
             Dispatch::Forward(function)
         }
-        _ => Dispatch::Missing,
+        None => Dispatch::Missing,
     }
 }
 
@@ -108,14 +119,8 @@ table! {
     "PJRT_Client_AddressableMemories" => client::addressable_memories,
     "PJRT_Client_TopologyDescription" => client::topology,
     "PJRT_Client_DefaultDeviceAssignment" => client::default_device_assignment,
-    "PJRT_Client_UpdateGlobalProcessInfo" => client::update_process_info,
-    "PJRT_Client_DmaMap" => client::dma_map,
-    "PJRT_Client_DmaUnmap" => client::dma_unmap,
     "PJRT_TopologyDescription_Create" => topology::create,
-    "PJRT_DeviceDescription_Id" => virtual_device::description_id,
-    "PJRT_DeviceDescription_ProcessIndex" => virtual_device::description_process_index,
     "PJRT_DeviceDescription_Attributes" => virtual_device::description_attributes,
-    "PJRT_DeviceDescription_Kind" => virtual_device::description_kind,
     "PJRT_DeviceDescription_DebugString" => virtual_device::description_debug_string,
     "PJRT_DeviceDescription_ToString" => virtual_device::description_to_string,
     "PJRT_Device_GetDescription" => virtual_device::get_description,
@@ -130,7 +135,7 @@ table! {
     "PJRT_Memory_Kind" => memory::kind,
     "PJRT_Memory_Kind_Id" => memory::kind_id,
     "PJRT_Memory_DebugString" => memory::debug_string,
-    "PJRT_Memory_ToString" => memory::to_string,
+    "PJRT_Memory_ToString" => memory::debug_string,
     "PJRT_Memory_AddressableByDevices" => memory::devices,
     "PJRT_Compile" => loaded_executable::compile_for_topology,
     "PJRT_Client_Compile" => loaded_executable::client_compile,
@@ -167,7 +172,7 @@ table! {
     "PJRT_Buffer_Destroy" => device_buffer::destroy,
     "PJRT_Buffer_ElementType" => device_buffer::element_type,
     "PJRT_Buffer_Dimensions" => device_buffer::dimensions,
-    "PJRT_Buffer_UnpaddedDimensions" => device_buffer::unpadded_dimensions,
+    "PJRT_Buffer_UnpaddedDimensions" => device_buffer::dimensions,
     "PJRT_Buffer_DynamicDimensionIndices" => device_buffer::dynamic_dimensions,
     "PJRT_Buffer_GetMemoryLayout" => device_buffer::memory_layout,
     "PJRT_Buffer_OnDeviceSizeInBytes" => device_buffer::on_device_size,
@@ -194,5 +199,4 @@ table! {
     "PJRT_AsyncHostToDeviceTransferManager_BufferCount" => async_transfers::buffer_count,
     "PJRT_AsyncHostToDeviceTransferManager_BufferSize" => async_transfers::buffer_size,
     "PJRT_AsyncHostToDeviceTransferManager_SetBufferError" => async_transfers::set_error,
-    "PJRT_AsyncHostToDeviceTransferManager_AddMetadata" => async_transfers::add_metadata,
 }

@@ -12,6 +12,7 @@ use crate::pjrt::abi::error::{
 };
 use crate::pjrt::abi::{Error, ErrorFunctions};
 use crate::pjrt::cuda_plugin;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
 
 #[repr(C)]
@@ -35,11 +36,10 @@ unsafe impl Sync for ErrorFunctions {}
 
 /// Makes an error object, to be freed by `PJRT_Error_Destroy`.
 pub(crate) fn into_raw(status: Status) -> *mut Error {
-    Box::into_raw(Box::new(ErrorObject {
+    pointers::into_handle(ErrorObject {
         functions: &raw const FUNCTIONS,
         status,
-    }))
-    .cast()
+    })
 }
 
 /// Converts an error of either kind and frees it.
@@ -70,9 +70,7 @@ unsafe extern "C" fn own_destroy(error: *mut Error) {
 }
 
 unsafe extern "C" fn own_message(error: *const Error, text: *mut *const c_char, size: *mut usize) {
-    let message = status(error).message();
-    *text = message.as_ptr().cast();
-    *size = message.len();
+    (*text, *size) = pointers::text_parts(status(error).message());
 }
 
 unsafe extern "C" fn own_code(error: *const Error) -> c_int {
@@ -98,7 +96,7 @@ pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> PjrtResult {
         );
         Ok(())
     } else {
-        cuda_plugin::get()?.forward("PJRT_Error_Message", args)
+        cuda_plugin::get()?.call("PJRT_Error_Message", args)
     }
 }
 
@@ -107,7 +105,7 @@ pub(crate) unsafe fn get_code(args: &mut ErrorGetCodeArgs) -> PjrtResult {
         args.code = own_code(args.error);
         Ok(())
     } else {
-        cuda_plugin::get()?.forward("PJRT_Error_GetCode", args)
+        cuda_plugin::get()?.call("PJRT_Error_GetCode", args)
     }
 }
 
@@ -115,6 +113,6 @@ pub(crate) unsafe fn for_each_payload(args: &mut ErrorForEachPayloadArgs) -> Pjr
     if is_own(args.error) {
         Ok(())
     } else {
-        cuda_plugin::get()?.forward("PJRT_Error_ForEachPayload", args)
+        cuda_plugin::get()?.call("PJRT_Error_ForEachPayload", args)
     }
 }

@@ -2,15 +2,16 @@
 //! events that JAX creates itself wait to be set.
 
 use std::ffi::c_void;
-use std::slice;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use crate::lock;
 use crate::pjrt::abi::error::{
     EventAwaitArgs, EventCreateArgs, EventDestroyArgs, EventErrorArgs, EventIsReadyArgs,
     EventOnReadyArgs, EventSetArgs,
 };
 use crate::pjrt::abi::{Event, EventOnReadyCallback};
 use crate::pjrt::error;
+use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
 
 struct EventObject {
@@ -31,11 +32,7 @@ unsafe impl Send for UserArgument {}
 
 /// Makes an event that is ready, with success or an error.
 pub(crate) fn ready(result: PjrtResult) -> *mut Event {
-    let object = EventObject {
-        state: Mutex::new(EventState::Ready(result)),
-        changed: Condvar::new(),
-    };
-    Box::into_raw(Box::new(object)).cast()
+    EventObject::new_handle(EventState::Ready(result))
 }
 
 unsafe fn object<'a>(event: *mut Event) -> &'a EventObject {
@@ -43,12 +40,15 @@ unsafe fn object<'a>(event: *mut Event) -> &'a EventObject {
 }
 
 impl EventObject {
-    fn state(&self) -> std::sync::MutexGuard<'_, EventState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new_handle(state: EventState) -> *mut Event {
+        pointers::into_handle(EventObject {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
     }
 
     fn result(&self) -> Option<PjrtResult> {
-        match &*self.state() {
+        match &*lock(&self.state) {
             EventState::Ready(result) => Some(result.clone()),
             EventState::Waiting(_) => None,
         }
@@ -60,10 +60,7 @@ fn error_pointer(result: PjrtResult) -> *mut crate::pjrt::abi::Error {
 }
 
 pub(crate) unsafe fn destroy(args: &mut EventDestroyArgs) -> PjrtResult {
-    if !args.event.is_null() {
-        drop(Box::from_raw(args.event.cast::<EventObject>()));
-    }
-    Ok(())
+    pointers::destroy::<EventObject, _>(args.event)
 }
 
 pub(crate) unsafe fn is_ready(args: &mut EventIsReadyArgs) -> PjrtResult {
@@ -77,7 +74,7 @@ pub(crate) unsafe fn error(args: &mut EventErrorArgs) -> PjrtResult {
 
 pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> PjrtResult {
     let event = object(args.event);
-    let mut state = event.state();
+    let mut state = lock(&event.state);
     loop {
         if let EventState::Ready(result) = &*state {
             return result.clone();
@@ -93,7 +90,7 @@ pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
     let callback = args
         .callback
         .ok_or_else(|| Status::internal("no callback was provided"))?;
-    let mut state = object(args.event).state();
+    let mut state = lock(&object(args.event).state);
     let result = match &mut *state {
         EventState::Ready(result) => result.clone(),
         EventState::Waiting(callbacks) => {
@@ -108,12 +105,7 @@ pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
 }
 
 pub(crate) unsafe fn create(args: &mut EventCreateArgs) -> PjrtResult {
-    let state = Mutex::new(EventState::Waiting(Vec::new()));
-    args.event = Box::into_raw(Box::new(EventObject {
-        state,
-        changed: Condvar::new(),
-    }))
-    .cast();
+    args.event = EventObject::new_handle(EventState::Waiting(Vec::new()));
     Ok(())
 }
 
@@ -121,14 +113,11 @@ pub(crate) unsafe fn set(args: &mut EventSetArgs) -> PjrtResult {
     let result = if args.error_code == 0 {
         Ok(())
     } else {
-        let text = slice::from_raw_parts(args.error_message.cast::<u8>(), args.error_message_size);
-        Err(Status::with_code(
-            args.error_code,
-            String::from_utf8_lossy(text),
-        ))
+        let text = pointers::text(args.error_message, args.error_message_size);
+        Err(Status::with_code(args.error_code, text))
     };
     let event = object(args.event);
-    let before = std::mem::replace(&mut *event.state(), EventState::Ready(result.clone()));
+    let before = std::mem::replace(&mut *lock(&event.state), EventState::Ready(result.clone()));
     event.changed.notify_all();
     if let EventState::Waiting(callbacks) = before {
         for (callback, argument) in callbacks {

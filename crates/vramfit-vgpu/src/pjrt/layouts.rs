@@ -3,7 +3,7 @@
 //! The layouts of this crate and of the CUDA plugin are of the same topology, so that JAX can compare
 //! them; those of this crate have a tag as their first word.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -20,6 +20,7 @@ use crate::pjrt::abi::extension::{
 use crate::pjrt::cuda_plugin;
 use crate::pjrt::cuda_plugin::zeroed_struct;
 use crate::pjrt::error;
+use crate::pjrt::pointers::{self, text_parts};
 use crate::pjrt::status::{PjrtResult, Status};
 
 /// Its address marks the layouts of this crate.
@@ -28,7 +29,7 @@ static OWN_TAG: u8 = 0;
 #[repr(C)]
 struct Layout {
     tag: *const u8,
-    serialized: Vec<u8>,
+    serialized: String,
 }
 
 /// Layouts of an executable's parameters and outputs; they live as long as its handle.
@@ -61,12 +62,10 @@ impl Drop for LayoutList {
 }
 
 fn from_shape(shape: &Shape) -> *mut MemoryLayout {
-    let serialized = shape.layout_text().into_bytes();
-    Box::into_raw(Box::new(Layout {
+    pointers::into_handle(Layout {
         tag: &raw const OWN_TAG,
-        serialized,
-    }))
-    .cast()
+        serialized: shape.layout_text(),
+    })
 }
 
 unsafe fn is_own(layout: *mut MemoryLayout) -> bool {
@@ -145,9 +144,8 @@ pub(crate) unsafe fn serialize(args: &mut LayoutSerializeArgs) -> PjrtResult {
             ptr::from_mut(args).cast(),
         ));
     }
-    let bytes = &(*args.layout.cast::<Layout>()).serialized;
-    args.serialized_bytes = bytes.as_ptr().cast::<c_char>();
-    args.serialized_bytes_size = bytes.len();
+    let text = &(*args.layout.cast::<Layout>()).serialized;
+    (args.serialized_bytes, args.serialized_bytes_size) = text_parts(text);
     // The bytes belong to the layout and go with it.
     args.serialized_layout = ptr::null_mut();
     args.serialized_layout_deleter = Some(no_op_deleter);
@@ -170,9 +168,9 @@ pub(crate) unsafe fn client_default(args: &mut ClientDefaultLayoutArgs) -> PjrtR
         // Fails for types without a layout, such as tokens; the dense one is right for those.
         drop(cuda_plugin::get()?.take_error(error));
     }
-    let dims = crate::buffer::strides::copy_list(args.dims, args.num_dims);
+    let dims = pointers::list(args.dims, args.num_dims);
     let element = ElementType::from_pjrt(args.r#type).unwrap_or_default();
-    args.layout = from_shape(&Shape::dense(element, &dims));
+    args.layout = from_shape(&Shape::dense(element, dims));
     Ok(())
 }
 
@@ -183,21 +181,22 @@ pub(crate) unsafe fn buffer_layout(args: &mut BufferLayoutArgs) -> PjrtResult {
 
 pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
-    let list = executable
-        .layouts
-        .outputs
-        .get_or_init(|| LayoutList::new(&executable.compiled.program.outputs));
-    args.count = list.0.len();
-    args.layouts = list.0.as_ptr().cast_mut();
-    Ok(())
+    let shapes = &executable.compiled.program.outputs;
+    set_layouts(args, &executable.layouts.outputs, shapes)
 }
 
 pub(crate) unsafe fn parameters(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
-    let list = executable
-        .layouts
-        .parameters
-        .get_or_init(|| LayoutList::new(&executable.compiled.program.parameters));
+    let shapes = &executable.compiled.program.parameters;
+    set_layouts(args, &executable.layouts.parameters, shapes)
+}
+
+fn set_layouts(
+    args: &mut ExecutableLayoutsArgs,
+    cached: &OnceLock<LayoutList>,
+    shapes: &[Shape],
+) -> PjrtResult {
+    let list = cached.get_or_init(|| LayoutList::new(shapes));
     args.count = list.0.len();
     args.layouts = list.0.as_ptr().cast_mut();
     Ok(())

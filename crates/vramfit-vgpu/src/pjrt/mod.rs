@@ -9,6 +9,7 @@
 //! | `extensions` | the chain of extensions behind the table |
 //! | `layouts`, `shardings` | the two extensions that are replaced |
 //! | `cuda_plugin` | the real CUDA plugin: loading it and calling it |
+//! | `pointers` | handles, lists and texts |
 //! | `error`, `event`, `status` | error objects, events, and what a function can fail with |
 
 pub(crate) mod abi;
@@ -19,6 +20,7 @@ pub(crate) mod event;
 mod extensions;
 pub(crate) mod layouts;
 pub(crate) mod names;
+pub(crate) mod pointers;
 mod shardings;
 pub(crate) mod status;
 pub(crate) mod table;

@@ -23,16 +23,10 @@ fn set_shardings(args: &mut ExecutableShardingsArgs, count: usize, shardings: &C
     args.count = count;
     // Null means that the program is not partitioned. It is also right for a program without outputs:
     // JAX rejects an empty list as inconsistent.
-    let known = count > 0 && shardings.pointers.len() == count;
-    args.shardings = if known {
-        shardings.pointers.as_ptr()
-    } else {
-        ptr::null()
-    };
-    args.sharding_sizes = if known {
-        shardings.sizes.as_ptr()
-    } else {
-        ptr::null()
+    let is_known = count > 0 && shardings.pointers.len() == count;
+    (args.shardings, args.sharding_sizes) = match is_known {
+        true => (shardings.pointers.as_ptr(), shardings.sizes.as_ptr()),
+        false => (ptr::null(), ptr::null()),
     };
 }
 

@@ -54,6 +54,11 @@ impl Status {
         Status::new(StatusCode::Internal, message)
     }
 
+    /// Makes a failure for a call that the present state does not allow.
+    pub(crate) fn failed_precondition(message: impl Into<String>) -> Self {
+        Status::new(StatusCode::FailedPrecondition, message)
+    }
+
     /// Makes a failure for something that the virtual GPU does not have.
     pub(crate) fn unimplemented(what: &str) -> Self {
         Status::new(

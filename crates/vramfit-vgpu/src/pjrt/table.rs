@@ -97,6 +97,7 @@ unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Er
                 )))
             })
         }
+        Some(Dispatch::Accept) => Ok(()),
         Some(Dispatch::Missing) | None => Err(Status::unimplemented(
             NAMES.get(SLOT).unwrap_or(&"a function newer than 0.112"),
         )),

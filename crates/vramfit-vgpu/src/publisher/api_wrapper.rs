@@ -14,6 +14,7 @@ use crate::pjrt::abi::client::{ClientCreateArgs, ClientDestroyArgs};
 use crate::pjrt::abi::{self, ApiHeader, Error, Function};
 use crate::pjrt::cuda_plugin::CudaPlugin;
 use crate::pjrt::names::NAMES;
+use crate::pjrt::pointers;
 use crate::pjrt::table::read_sized;
 
 const CREATE: &str = "PJRT_Client_Create";
@@ -152,10 +153,7 @@ unsafe fn read_settings(args: &ClientCreateArgs) -> vramfit_core::published::Cli
         visible_devices: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
         ..Default::default()
     };
-    if args.num_options == 0 || args.create_options.is_null() {
-        return client_info;
-    }
-    for option in slice::from_raw_parts(args.create_options, args.num_options) {
+    for option in pointers::list(args.create_options, args.num_options) {
         match named_value(option) {
             (name, Value::String(kind)) if name == "allocator" => {
                 client_info.allocator = Some(kind);

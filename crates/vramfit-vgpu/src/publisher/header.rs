@@ -1,7 +1,5 @@
 //! The header of a statistics file: this process, its client's settings, its devices.
 
-use std::slice;
-
 use vramfit_core::published::{PublishedDevice, StatsHeader};
 
 use super::api_wrapper::ClientInfo;
@@ -14,6 +12,7 @@ use crate::pjrt::abi::device::{
     DeviceLocalHardwareIdArgs,
 };
 use crate::pjrt::cuda_plugin::{CudaPlugin, zeroed_struct};
+use crate::pjrt::pointers;
 use crate::pjrt::status::PjrtResult;
 
 /// Long enough to distinguish one run from another.
@@ -30,10 +29,8 @@ pub(super) unsafe fn devices(
     let mut args: ClientAddressableDevicesArgs = zeroed_struct();
     args.client = client;
     plugin.call("PJRT_Client_AddressableDevices", &mut args)?;
-    if args.num_addressable_devices == 0 {
-        return Ok(Vec::new());
-    }
-    Ok(slice::from_raw_parts(args.addressable_devices, args.num_addressable_devices).to_vec())
+    let devices = pointers::list(args.addressable_devices, args.num_addressable_devices);
+    Ok(devices.to_vec())
 }
 
 /// Returns the header of a statistics file.
@@ -106,10 +103,11 @@ unsafe fn describe(
     }
     let mut kind: DeviceDescriptionKindArgs = zeroed_struct();
     kind.device_description = description.device_description;
-    let named = plugin.call("PJRT_DeviceDescription_Kind", &mut kind);
-    if named.is_ok() && !kind.device_kind.is_null() {
-        let text = slice::from_raw_parts(kind.device_kind.cast::<u8>(), kind.device_kind_size);
-        found.kind = String::from_utf8_lossy(text).into_owned();
+    if plugin
+        .call("PJRT_DeviceDescription_Kind", &mut kind)
+        .is_ok()
+    {
+        found.kind = pointers::text(kind.device_kind, kind.device_kind_size);
     }
     found
 }

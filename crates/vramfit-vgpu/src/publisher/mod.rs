@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
+use crate::lock;
 use crate::pjrt::abi;
 use crate::pjrt::cuda_plugin::CudaPlugin;
 use config::PublishConfig;
@@ -126,8 +127,7 @@ pub(crate) fn finish() {
 }
 
 fn take_published(predicate: impl Fn(&PublishedClient) -> bool) -> Vec<PublishedClient> {
-    let mut clients = CLIENTS.lock().unwrap_or_else(|lock| lock.into_inner());
-    clients
+    lock(&CLIENTS)
         .extract_if(.., |published| predicate(published))
         .collect()
 }

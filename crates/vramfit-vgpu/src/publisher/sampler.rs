@@ -2,7 +2,7 @@
 
 use std::io::{Error, Result};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,11 @@ use crate::pjrt::status::StatusCode;
 
 /// A thread that samples one client.
 pub(super) struct Sampler {
-    state: Arc<(Mutex<SamplerState>, Condvar)>,
+    /// Dropped to stop the thread.
+    stop: Sender<()>,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
     thread: JoinHandle<()>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct SamplerState {
-    stop: bool,
-    ended: bool,
 }
 
 impl Sampler {
@@ -53,52 +50,42 @@ impl Sampler {
             virtual_gpu,
             fills_largest_free,
         };
-        let state = Arc::new((Mutex::default(), Condvar::new()));
-        let shared = Arc::clone(&state);
+        let (stop, stopped) = channel();
+        let (running, ended) = channel();
         let interval = config.interval;
         let thread = with_signals_blocked(|| {
             thread::Builder::new()
                 .name("vramfit-publish".to_owned())
-                .spawn(move || run(&poller, stats_file, &shared, interval))
+                .spawn(move || {
+                    run(&poller, stats_file, &stopped, interval);
+                    drop(running);
+                })
         })?;
-        Ok((Sampler { state, thread }, path))
+        let sampler = Sampler {
+            stop,
+            ended,
+            thread,
+        };
+        Ok((sampler, path))
     }
 
     /// Stops the thread and waits for its end.
     pub(super) fn stop(self) {
-        self.request_stop();
+        drop(self.stop);
         let _ = self.thread.join();
     }
 
     /// Stops the thread, but waits no longer than `timeout` for its end.
     pub(super) fn stop_within(self, timeout: Duration) {
-        self.request_stop();
-        let (state, changed) = &*self.state;
-        let waited = changed.wait_timeout_while(lock(state), timeout, |state| !state.ended);
-        if waited.is_ok_and(|(state, _)| state.ended) {
+        drop(self.stop);
+        if self.ended.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected) {
             let _ = self.thread.join();
         }
     }
-
-    fn request_stop(&self) {
-        let (state, changed) = &*self.state;
-        lock(state).stop = true;
-        changed.notify_all();
-    }
-}
-
-fn lock(state: &Mutex<SamplerState>) -> MutexGuard<'_, SamplerState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The body of the thread: poll, write, wait.
-fn run(
-    poller: &Poller,
-    mut stats_file: StatsFile,
-    shared: &(Mutex<SamplerState>, Condvar),
-    interval: Duration,
-) {
-    let (state, changed) = shared;
+fn run(poller: &Poller, mut stats_file: StatsFile, stopped: &Receiver<()>, interval: Duration) {
     let mut live = LiveStats::default();
     let mut next = Instant::now();
     loop {
@@ -112,14 +99,10 @@ fn run(
         // At a steady rate; polls that a slow one has delayed are skipped.
         next = (next + interval).max(Instant::now());
         let remaining = next.saturating_duration_since(Instant::now());
-        let waited = changed.wait_timeout_while(lock(state), remaining, |state| !state.stop);
-        if waited.map_or(true, |(state, _)| state.stop) {
-            break;
+        if stopped.recv_timeout(remaining) != Err(RecvTimeoutError::Timeout) {
+            return;
         }
     }
-    drop(stats_file);
-    lock(state).ended = true;
-    changed.notify_all();
 }
 
 /// Reads the statistics of a client's devices.

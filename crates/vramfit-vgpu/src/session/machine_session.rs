@@ -2,8 +2,8 @@
 //! the order of the allocations.
 
 use std::io;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
@@ -16,6 +16,7 @@ use vramfit_core::trace::{
 use crate::compile::stderr_capture::Warning;
 use crate::device::machine::{DevicePool, Machine, MachineState, is_forked};
 use crate::device::shared_gpu::SharedGpu;
+use crate::lock;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 use crate::session::log;
 use crate::session::trace_failure;
@@ -33,7 +34,19 @@ pub(crate) struct AllocationRequest {
     pub(crate) space: PoolSpace,
     pub(crate) purpose: Purpose,
     pub(crate) slot: u32,
-    pub(crate) site: TextId,
+}
+
+impl AllocationRequest {
+    /// Returns a request for a block of the default pool that belongs to no slot of a program.
+    pub(crate) fn new(device: u32, bytes: u64, purpose: Purpose) -> Self {
+        AllocationRequest {
+            device,
+            bytes,
+            space: PoolSpace::Default,
+            purpose,
+            slot: 0,
+        }
+    }
 }
 
 /// A block of device memory; freed on drop.
@@ -113,7 +126,7 @@ impl Session {
             space: request.space,
             purpose: request.purpose,
             slot: request.slot,
-            site: request.site,
+            site: TextId(0),
         });
         let number = self.state.allocations;
         self.state.allocations += 1;
@@ -211,15 +224,8 @@ impl Session {
 
     fn take_driver_calls(&mut self, device: u32) {
         self.note_other_processes(device);
-        let calls = {
-            let pool = &self.state.pools[device as usize];
-            std::mem::take(
-                &mut *pool
-                    .driver_calls
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner),
-            )
-        };
+        let pool = &self.state.pools[device as usize];
+        let calls = std::mem::take(&mut *lock(&pool.driver_calls));
         for call in calls {
             let region = call.granted.unwrap_or(Region {
                 address: 0,

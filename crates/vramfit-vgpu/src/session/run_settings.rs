@@ -1,11 +1,12 @@
 //! The settings of the run, which Python passes to the plugin. They may arrive before there is a
 //! machine with a trace, and again whenever the program changes them.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use vramfit_core::trace::RunEnvironment;
 
 use crate::device::machine;
+use crate::lock;
 
 /// The latest settings.
 static LATEST: Mutex<Option<RunEnvironment>> = Mutex::new(None);
@@ -19,13 +20,10 @@ pub fn record(settings: RunEnvironment) {
     if let Some(machine) = machine::get() {
         machine.session().record_settings(&settings);
     }
-    *LATEST.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
+    *lock(&LATEST) = Some(settings);
 }
 
 /// Returns the latest settings.
 pub(crate) fn latest() -> Option<RunEnvironment> {
-    LATEST
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+    lock(&LATEST).clone()
 }

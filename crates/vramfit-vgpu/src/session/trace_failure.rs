@@ -36,15 +36,14 @@ mod tests {
 
     #[test]
     fn the_reason_is_written_into_the_existing_file_only() {
-        let folder = std::env::temp_dir().join(format!("vramfit-failure-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        write_reason(&folder, "nobody asked");
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path();
+        write_reason(folder, "nobody asked");
         assert!(!folder.join(FILE_NAME).exists(), "no file is created");
         std::fs::write(folder.join(FILE_NAME), [0; FILE_BYTES]).expect("written");
-        write_reason(&folder, &"x".repeat(2 * FILE_BYTES));
+        write_reason(folder, &"x".repeat(2 * FILE_BYTES));
         let file = std::fs::read(folder.join(FILE_NAME)).expect("read");
         assert_eq!(file.len(), FILE_BYTES);
         assert_eq!(file[FILE_BYTES - 2..], [b'x', 0]);
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

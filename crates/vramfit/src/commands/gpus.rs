@@ -1,7 +1,7 @@
 //! `vramfit gpus`: the catalogue of GPUs, with the memory that drivers really report.
 
 use clap::Subcommand;
-use serde::Serialize;
+use serde_json::json;
 use vramfit_core::gpu::{self, Certainty, Gpu, Platform};
 use vramfit_core::{Bytes, Result};
 
@@ -55,18 +55,6 @@ impl Args {
     }
 }
 
-#[derive(Serialize)]
-struct GpuListOutput<'a> {
-    schema: u32,
-    gpus: &'a [Gpu],
-}
-
-#[derive(Serialize)]
-struct GpuOutput<'a> {
-    schema: u32,
-    gpu: &'a Gpu,
-}
-
 /// Runs `vramfit gpus`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let json = args.prints_json();
@@ -75,18 +63,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         None => args.name.as_ref(),
     };
     match name {
-        None if json => output.json(&GpuListOutput {
-            schema: 1,
-            gpus: gpu::all(),
-        })?,
+        None if json => output.json(&json!({"schema": 1, "gpus": gpu::all()}))?,
         None => output.text(&render_table(gpu::all()))?,
         Some(name) => {
             let gpu = gpu::find(name)?;
             if json {
-                output.json(&GpuOutput {
-                    schema: 1,
-                    gpu: &gpu,
-                })?;
+                output.json(&json!({"schema": 1, "gpu": gpu}))?;
             } else {
                 output.text(&render_details(&gpu))?;
             }

@@ -133,20 +133,18 @@ impl PolicyArgs {
     /// Returns the options about the pool as they are written on a command line.
     pub(crate) fn pool_options_text(&self) -> String {
         let pool = &self.pool;
-        let mut words = Vec::new();
-        words.extend(
+        let allocator = pool.allocator.map(|kind| kind.name());
+        let words = [
             pool.fraction
                 .map(|fraction| format!("--fraction {fraction}")),
-        );
-        words.extend(pool.limit.map(|limit| format!("--limit {limit}")));
-        words.extend(self.processes.map(|count| format!("--processes {count}")));
-        words.extend(self.keep_free.map(|bytes| format!("--keep-free {bytes}")));
-        words.extend(
-            pool.allocator
-                .map(|kind| format!("--allocator {}", kind.name())),
-        );
-        words.extend(self.preallocate.then(|| "--preallocate".to_owned()));
-        words.extend(pool.no_preallocate.then(|| "--no-preallocate".to_owned()));
+            pool.limit.map(|limit| format!("--limit {limit}")),
+            self.processes.map(|count| format!("--processes {count}")),
+            self.keep_free.map(|bytes| format!("--keep-free {bytes}")),
+            allocator.map(|name| format!("--allocator {name}")),
+            self.preallocate.then(|| "--preallocate".to_owned()),
+            pool.no_preallocate.then(|| "--no-preallocate".to_owned()),
+        ];
+        let words: Vec<String> = words.into_iter().flatten().collect();
         words.join(" ")
     }
 }

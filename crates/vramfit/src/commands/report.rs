@@ -63,9 +63,9 @@ impl Args {
 
 /// Runs `vramfit report`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let free = |path: &Option<PathBuf>| match path {
-        Some(path) => writable(path, args.force).map(Some),
-        None => Ok(None),
+    let free = |path: &Option<PathBuf>| {
+        let path = path.as_deref();
+        path.map(|path| writable(path, args.force)).transpose()
     };
     let json = match args.prints_json() {
         true => None,

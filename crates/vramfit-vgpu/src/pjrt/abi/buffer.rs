@@ -80,14 +80,10 @@ args! {
         buffer: *mut Buffer,
         r#type: c_int,
     }
+    // Also the arguments of `PJRT_Buffer_UnpaddedDimensions`, whose list has another name.
     sized struct BufferDimensionsArgs {
         buffer: *mut Buffer,
         dims: *const i64,
-        num_dims: usize,
-    }
-    sized struct BufferUnpaddedDimensionsArgs {
-        buffer: *mut Buffer,
-        unpadded_dims: *const i64,
         num_dims: usize,
     }
     sized struct BufferDynamicDimensionIndicesArgs {

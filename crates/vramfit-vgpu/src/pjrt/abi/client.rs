@@ -91,20 +91,6 @@ args! {
         default_assignment_size: usize,
         default_assignment: *mut c_int,
     }
-    sized struct ClientUpdateGlobalProcessInfoArgs {
-        client: *mut Client,
-        process_infos: *mut c_void,
-        num_process_infos: usize,
-    }
-    sized struct ClientDmaMapArgs {
-        client: *mut Client,
-        data: *mut c_void,
-        size: usize,
-    }
-    sized struct ClientDmaUnmapArgs {
-        client: *mut Client,
-        data: *mut c_void,
-    }
     sized struct TopologyDescriptionCreateArgs {
         topology_name: *const c_char,
         topology_name_size: usize,

@@ -10,10 +10,6 @@ args! {
         device_description: *mut DeviceDescription,
         id: c_int,
     }
-    sized struct DeviceDescriptionProcessIndexArgs {
-        device_description: *mut DeviceDescription,
-        process_index: c_int,
-    }
     sized struct DeviceDescriptionAttributesArgs {
         device_description: *mut DeviceDescription,
         num_attributes: usize,
@@ -102,15 +98,11 @@ args! {
         memory: *mut Memory,
         kind_id: c_int,
     }
+    // Also the arguments of `PJRT_Memory_ToString`, whose text has another name.
     sized struct MemoryDebugStringArgs {
         memory: *mut Memory,
         debug_string: *const c_char,
         debug_string_size: usize,
-    }
-    sized struct MemoryToStringArgs {
-        memory: *mut Memory,
-        to_string: *const c_char,
-        to_string_size: usize,
     }
     sized struct MemoryAddressableByDevicesArgs {
         memory: *mut Memory,

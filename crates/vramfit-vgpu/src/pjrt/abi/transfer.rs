@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use super::buffer::{BufferMemoryLayout, ShapeSpec};
-use super::client::NamedValue;
 use super::{AsyncHostToDeviceTransferManager, Buffer, Client, Device, Event, Memory};
 
 args! {
@@ -52,10 +51,5 @@ args! {
         error_code: c_int,
         error_message: *const c_char,
         error_message_size: usize,
-    }
-    sized struct AsyncHostToDeviceTransferManagerAddMetadataArgs {
-        transfer_manager: *mut AsyncHostToDeviceTransferManager,
-        transfer_metadata: *const NamedValue,
-        num_metadata: usize,
     }
 }

@@ -8,6 +8,7 @@ use vramfit_core::{Error, Result};
 
 use super::git::Repository;
 use super::shown_path;
+use crate::files::cannot_read;
 
 /// The files that may have entries, in the order in which they are looked for.
 const FILES: [&str; 2] = ["vramfit.toml", "pyproject.toml"];
@@ -53,14 +54,11 @@ impl ConfigFile {
     /// Reads a file; `None` where it has no table for entries.
     fn read(path: &Path) -> Result<Option<ConfigFile>> {
         let named = shown_path(path);
-        let shown = named.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::io(format!("cannot read `{shown}`")).cause(error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| cannot_read(named, error))?;
         let Some(config) = CheckConfig::read(named, &text)? else {
             return Ok(None);
         };
-        let absolute = std::path::absolute(path)
-            .map_err(|error| Error::io(format!("cannot read `{shown}`")).cause(error))?;
+        let absolute = std::path::absolute(path).map_err(|error| cannot_read(named, error))?;
         let directory = absolute.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(Some(ConfigFile {
             config,

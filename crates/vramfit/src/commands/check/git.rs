@@ -41,17 +41,11 @@ pub(super) fn short(commit: &str) -> &str {
 impl Repository {
     /// Returns the repository that a directory is in; `None` where it is in none, or git is not installed.
     pub(super) fn find(directory: &Path) -> Option<Self> {
-        let mut command = Command::new("git");
-        command.arg("-C").arg(directory);
-        let top = command
-            .args(["rev-parse", "--show-toplevel"])
-            .output()
-            .ok()?;
-        let root = String::from_utf8(top.stdout).ok()?;
-        let root = top
-            .status
-            .success()
-            .then(|| PathBuf::from(root.trim_end()))?;
+        let here = Repository {
+            root: directory.to_owned(),
+        };
+        let top = here.git(&["rev-parse", "--show-toplevel"]).ok()?;
+        let root = PathBuf::from(top.trim_end());
         Some(Repository { root })
     }
 

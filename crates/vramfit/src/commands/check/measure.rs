@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::SIGINT;
 use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::{GpuBudgets, Options};
+use vramfit_core::settings::Options;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::environment::{cleared_variables, program_variables};
@@ -20,7 +20,7 @@ use crate::commands::dryrun::{
 };
 use crate::context::Context;
 use crate::output::Output;
-use crate::parallel::map_parallel;
+use crate::parallel::map_dry_runs;
 use crate::python::{find_interpreter, query};
 
 /// What all dry runs of a check have in common.
@@ -91,15 +91,9 @@ impl<'a> Measuring<'a> {
             .iter()
             .flat_map(|entry| entry.gpus.iter().map(|gpus| (*entry, gpus)));
         let rows: Vec<_> = rows.collect();
-        let bar = output.progress_bar("dry runs");
-        let (total, done) = (rows.len() as u64, AtomicUsize::new(0));
-        let measured = map_parallel(rows, jobs, |(entry, gpus)| {
-            let row = self.measure_row(entry, gpus, lock, output);
-            bar.show(done.fetch_add(1, Ordering::Relaxed) as u64 + 1, 0, total);
-            Some(row)
-        });
-        bar.remove();
-        measured
+        map_dry_runs(rows, jobs, output, |(entry, gpus)| {
+            Some(self.measure_row(entry, gpus, lock, output))
+        })
     }
 
     fn measure_row(
@@ -195,21 +189,21 @@ impl<'a> Measuring<'a> {
                 arguments,
             } => (self.function_command(function, arguments), None, None),
         };
+        let hosts = entry.hosts.map(|count| HostsSpec {
+            count,
+            ..HostsSpec::default()
+        });
+        let options = Options {
+            fraction: entry.fraction,
+            ..Options::default()
+        };
         let spec = DryrunSpec {
             steps,
             step,
             directory: Some(directory.to_owned()),
             variables: program_variables(entry, directory, directory != self.directory),
-            settings: SettingsSpec {
-                options: Options {
-                    fraction: entry.fraction,
-                    ..Options::default()
-                },
-                gpu_budgets: GpuBudgets::TotalOnly(gpus.gpu.total_memory_bytes),
-                repair: false,
-                report_findings: false,
-            },
-            hosts: entry.hosts.map(HostsSpec::new),
+            settings: SettingsSpec::new(options, &gpus.gpu),
+            hosts,
             time_limit: Some(time_limit),
             results: ResultFiles {
                 trace: Some(trace.to_owned()),
@@ -226,10 +220,13 @@ impl<'a> Measuring<'a> {
     /// Returns the command that calls a function once.
     fn function_command(&self, function: &str, arguments: &serde_json::Value) -> Vec<OsString> {
         let python = self.context.python.clone().unwrap_or_default();
-        let module = ["-m", "vramfit._run_function"].map(OsString::from);
-        let call = [function.to_owned(), arguments.to_string()].map(OsString::from);
-        let python = std::iter::once(python.into_os_string());
-        python.chain(module).chain(call).collect()
+        vec![
+            python.into_os_string(),
+            "-m".into(),
+            "vramfit._run_function".into(),
+            function.into(),
+            arguments.to_string().into(),
+        ]
     }
 
     /// Returns the version of the CUDA plugin that the program uses, such as `cuda13-0.10.2`.

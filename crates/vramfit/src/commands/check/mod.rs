@@ -13,7 +13,7 @@ mod row;
 mod trace_store;
 mod update;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -29,7 +29,7 @@ use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
 use super::dryrun::CompileCache;
 use crate::context::Context;
-use crate::files::{cannot_write, is_standard_output, writable, write};
+use crate::files::{cannot_read, cannot_write, is_standard_output, writable, write};
 use crate::output::Output;
 use crate::scratch::ScratchFolder;
 use crate::status::Status;
@@ -158,11 +158,10 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     };
 
     let scratch = ScratchFolder::create()?;
-    let cache = (!args.no_cache).then(CompileCache::open).flatten();
     let measuring = Measuring::new(
         &config.directory,
         scratch.path(),
-        cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
+        CompileCache::open_or_temporary(!args.no_cache, &scratch),
         args.timeout,
         context,
     );
@@ -229,7 +228,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 }
 
 /// Reads the lock file. One that is about to be replaced may be missing, or have lines that cannot be used.
-fn read_lock(path: &std::path::Path, update: bool, output: &mut Output) -> Result<Lock> {
+fn read_lock(path: &Path, update: bool, output: &mut Output) -> Result<Lock> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && update => {
@@ -245,10 +244,7 @@ fn read_lock(path: &std::path::Path, update: bool, output: &mut Output) -> Resul
                  `vramfit check --no-lock`",
             ));
         }
-        Err(error) => {
-            let shown = shown_path(path).display();
-            return Err(Error::io(format!("cannot read `{shown}`")).cause(error));
-        }
+        Err(error) => return Err(cannot_read(shown_path(path), error)),
     };
     if !update {
         return Lock::parse(&text);
@@ -261,7 +257,7 @@ fn read_lock(path: &std::path::Path, update: bool, output: &mut Output) -> Resul
 }
 
 /// Returns a path relative to the current directory, if it lies there.
-fn shown_path(path: &std::path::Path) -> &std::path::Path {
+fn shown_path(path: &Path) -> &Path {
     let current = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(current).unwrap_or(path)
 }
@@ -315,7 +311,7 @@ fn pretty(value: &Value) -> String {
 }
 
 /// Adds to a file that others write to, too.
-fn append(path: &std::path::Path, text: &str) -> Result<()> {
+fn append(path: &Path, text: &str) -> Result<()> {
     let file = std::fs::File::options()
         .append(true)
         .create(true)

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     threads: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Runs per backend: the median of fewer is not reliable.
@@ -123,10 +123,6 @@ struct BenchOutput<'a> {
 }
 
 impl Args {
-    pub(super) fn prints_json(&self) -> bool {
-        self.json
-    }
-
     /// Decides what to read.
     fn options(&self) -> Result<BenchOptions> {
         let invalid = |what: String| Error::invalid_argument(what);

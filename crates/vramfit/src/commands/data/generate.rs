@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use serde_json::{Value, json};
 use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::generate::{GenerateOptions, GeneratedData, Kind, generate};
 use vramfit_data::write::{Compression, Number, WriteOptions};
 
-use super::numbers::{grouped, parse_count};
+use super::numbers::{grouped, grouped_list, parse_count, thread_count};
 use crate::output::Output;
 use crate::status::Status;
 
@@ -77,7 +78,7 @@ pub(crate) struct Args {
     force: bool,
     /// Print one JSON object about the file
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -100,35 +101,7 @@ enum CompressionName {
     Zstd,
 }
 
-#[derive(Serialize)]
-struct GenerateOutput<'a> {
-    schema: u32,
-    file: String,
-    kind: &'static str,
-    samples: u64,
-    resumed_samples: u64,
-    seed: u64,
-    datasets: Vec<DatasetOutput<'a>>,
-    compression: CompressionName,
-    chunk_rows: Option<u64>,
-    memory_bytes: Bytes,
-    file_bytes: Bytes,
-    loss: &'static str,
-    best_loss: f64,
-}
-
-#[derive(Serialize)]
-struct DatasetOutput<'a> {
-    name: &'a str,
-    dtype: &'a str,
-    shape: &'a [u64],
-}
-
 impl Args {
-    pub(super) fn prints_json(&self) -> bool {
-        self.json
-    }
-
     fn options(&self) -> Result<GenerateOptions> {
         let mut sizes = SizeArgs::new(self);
         let kind = match self.kind {
@@ -171,15 +144,6 @@ impl Args {
         };
         request.check()?;
         Ok(request)
-    }
-
-    fn threads(&self) -> Result<usize> {
-        match self.threads {
-            Some(0) => Err(Error::invalid_argument("`--threads` must be at least 1")
-                .hint("omit it for one thread per core")),
-            Some(threads) => Ok(threads.min(1024)),
-            None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
-        }
     }
 }
 
@@ -244,7 +208,7 @@ fn parse_number(text: &str) -> Result<Number> {
 /// Runs `vramfit data generate`.
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = args.options()?;
-    let threads = args.threads()?;
+    let threads = thread_count(args.threads)?;
     let options = WriteOptions {
         force: args.force,
         resume: args.resume,
@@ -280,12 +244,11 @@ fn render_summary(args: &Args, summary: &GeneratedData) -> String {
     let width = datasets.iter().map(|d| d.path.len()).max().unwrap_or(0);
     let mut text = String::new();
     for dataset in datasets {
-        let shape: Vec<String> = dataset.shape.iter().map(|&n| grouped(n)).collect();
         text.push_str(&format!(
             "{:width$}  {} [{}]\n",
             dataset.path,
             dataset.datatype.name(),
-            shape.join(", ")
+            grouped_list(&dataset.shape)
         ));
     }
     let stored = match summary.chunk_rows() {
@@ -305,32 +268,32 @@ fn render_summary(args: &Args, summary: &GeneratedData) -> String {
     text
 }
 
-fn output_of<'a>(
+fn output_of(
     args: &Args,
     request: &GenerateOptions,
-    summary: &'a GeneratedData,
+    summary: &GeneratedData,
     resumed_samples: u64,
-) -> GenerateOutput<'a> {
-    let datasets = summary.content.datasets.iter();
-    GenerateOutput {
-        schema: 1,
-        file: args.file.display().to_string(),
-        kind: request.kind.name(),
-        samples: request.samples,
-        resumed_samples,
-        seed: request.seed,
-        datasets: datasets
-            .map(|dataset| DatasetOutput {
-                name: &dataset.path,
-                dtype: dataset.datatype.name(),
-                shape: &dataset.shape,
-            })
-            .collect(),
-        compression: args.compression,
-        chunk_rows: summary.chunk_rows(),
-        memory_bytes: summary.raw_bytes(),
-        file_bytes: summary.bytes,
-        loss: summary.loss,
-        best_loss: summary.best_loss,
-    }
+) -> Value {
+    let datasets = summary.content.datasets.iter().map(|dataset| {
+        json!({
+            "name": dataset.path,
+            "dtype": dataset.datatype.name(),
+            "shape": dataset.shape,
+        })
+    });
+    json!({
+        "schema": 1,
+        "file": args.file.display().to_string(),
+        "kind": request.kind.name(),
+        "samples": request.samples,
+        "resumed_samples": resumed_samples,
+        "seed": request.seed,
+        "datasets": datasets.collect::<Vec<_>>(),
+        "compression": args.compression,
+        "chunk_rows": summary.chunk_rows(),
+        "memory_bytes": summary.raw_bytes(),
+        "file_bytes": summary.bytes,
+        "loss": summary.loss,
+        "best_loss": summary.best_loss,
+    })
 }

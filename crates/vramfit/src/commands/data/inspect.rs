@@ -44,7 +44,7 @@ pub(crate) struct Args {
     measure: bool,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Serialize)]
@@ -53,12 +53,6 @@ struct InspectOutput<'a> {
     file: String,
     #[serde(flatten)]
     report: &'a FileReport,
-}
-
-impl Args {
-    pub(super) fn prints_json(&self) -> bool {
-        self.json
-    }
 }
 
 /// Runs `vramfit data inspect`.

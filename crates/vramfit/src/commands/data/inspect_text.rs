@@ -7,7 +7,7 @@ use vramfit_data::inspect::{
 };
 
 use super::inspect_rows::write_rows;
-use super::numbers::{grouped, shown};
+use super::numbers::{describe_chunks, grouped, grouped_list, shown};
 
 /// Attributes that are listed per object.
 const MAX_ATTRIBUTES: usize = 6;
@@ -134,16 +134,14 @@ fn columns(entry: &Entry) -> [String; 3] {
     let Some(info) = &entry.dataset else {
         return Default::default();
     };
-    let shape: Vec<String> = info.shape.iter().map(|&n| grouped(n)).collect();
     let sizes = match (info.memory_bytes, info.stored_bytes) {
-        (Some(memory), Some(stored)) if memory == stored => format!("{memory}"),
-        (Some(memory), Some(stored)) => format!("{memory} ({stored} on disk)"),
-        (Some(memory), None) => format!("{memory}"),
+        (Some(memory), Some(stored)) if memory != stored => format!("{memory} ({stored} on disk)"),
+        (Some(memory), _) => memory.to_string(),
         (None, _) => "size unknown".to_owned(),
     };
-    let kind = match shape.is_empty() {
-        true => format!("{}, scalar", info.dtype),
-        false => format!("{} [{}]", info.dtype, shape.join(", ")),
+    let kind = match &info.shape[..] {
+        [] => format!("{}, scalar", info.dtype),
+        shape => format!("{} [{}]", info.dtype, grouped_list(shape)),
     };
     [kind, sizes, storage(info)]
 }
@@ -152,20 +150,8 @@ fn storage(info: &DatasetInfo) -> String {
     let Some(chunk) = &info.chunk else {
         return info.layout.to_owned();
     };
-    // Chunks of whole rows are the usual case; others are shown in full.
-    let whole = chunk
-        .iter()
-        .zip(&info.shape)
-        .skip(1)
-        .all(|(chunk, length)| chunk >= length);
     let each = info.chunk_bytes.unwrap_or_default();
-    let mut text = match (whole, chunk.first()) {
-        (true, Some(rows)) => format!("chunks of {} rows, {each}", grouped(*rows)),
-        _ => {
-            let lengths: Vec<String> = chunk.iter().map(|&n| grouped(n)).collect();
-            format!("chunks of [{}], {each}", lengths.join(", "))
-        }
-    };
+    let mut text = format!("{}, {each}", describe_chunks(chunk, &info.shape));
     if !info.filters.is_empty() {
         text.push_str(&format!("; {}", info.filters.join(" + ")));
     }

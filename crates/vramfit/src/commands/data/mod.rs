@@ -10,7 +10,7 @@ mod numbers;
 mod repack;
 mod repack_text;
 
-pub(super) use numbers::grouped;
+pub(super) use numbers::{grouped, grouped_list};
 
 use clap::Subcommand;
 use vramfit_core::Result;
@@ -45,10 +45,10 @@ enum Action {
 impl Args {
     pub(crate) fn prints_json(&self) -> bool {
         match &self.action {
-            Action::Inspect(args) => args.prints_json(),
-            Action::Generate(args) => args.prints_json(),
-            Action::Repack(args) => args.prints_json(),
-            Action::Bench(args) => args.prints_json(),
+            Action::Inspect(args) => args.json,
+            Action::Generate(args) => args.json,
+            Action::Repack(args) => args.json,
+            Action::Bench(args) => args.json,
         }
     }
 }

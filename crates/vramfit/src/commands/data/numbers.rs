@@ -42,6 +42,34 @@ pub(in crate::commands) fn grouped(number: u64) -> String {
     text
 }
 
+/// Formats the lengths of dimensions: `1 000, 64`.
+pub(in crate::commands) fn grouped_list(numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(|&number| grouped(number)).collect();
+    numbers.join(", ")
+}
+
+/// Describes the chunks of a dataset. Whole rows are the usual case; others are shown in full.
+pub(super) fn describe_chunks(chunk: &[u64], shape: &[u64]) -> String {
+    let is_whole = (chunk.iter().zip(shape).skip(1)).all(|(chunk, length)| chunk >= length);
+    match chunk.first() {
+        Some(rows) if is_whole => format!("chunks of {} rows", grouped(*rows)),
+        _ => format!("chunks of [{}]", grouped_list(chunk)),
+    }
+}
+
+/// Checks `--threads`; by default there is one for each core.
+///
+/// # Errors
+/// `invalid-argument` for 0.
+pub(super) fn thread_count(threads: Option<usize>) -> Result<usize, Error> {
+    match threads {
+        Some(0) => Err(Error::invalid_argument("`--threads` must be at least 1")
+            .hint("omit it for one thread per core")),
+        Some(threads) => Ok(threads.min(1024)),
+        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+    }
+}
+
 /// Escapes control characters in a name from a file.
 pub(super) fn shown(name: &str) -> String {
     let mut text = String::new();

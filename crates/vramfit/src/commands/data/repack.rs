@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use rustix::fs::{FlockOperation, flock};
-use serde::Serialize;
+use serde_json::json;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::repack::{
-    Chunk, Omission, OutputOptions, Phase, RepackOptions, RepackPlan, Shuffle, Step, plan, repack,
+    Chunk, OutputOptions, Phase, RepackOptions, RepackPlan, Shuffle, plan, repack,
 };
 use vramfit_data::write::Compression;
 
-use super::numbers::parse_count;
+use super::numbers::{parse_count, thread_count};
 use super::repack_text;
 use crate::output::Output;
 use crate::status::Status;
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     force: bool,
     /// Print one JSON object about the result
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,28 +86,7 @@ enum ShuffleName {
     Never,
 }
 
-#[derive(Serialize)]
-struct RepackOutput<'a> {
-    schema: u32,
-    input: String,
-    output: Option<String>,
-    written: bool,
-    datasets: &'a [Step],
-    small_objects: usize,
-    omitted: &'a [Omission],
-    old_bytes: Bytes,
-    /// The size of the new file, estimated before it is written.
-    new_bytes: Bytes,
-    new_bytes_are_estimated: bool,
-    memory_bytes: Bytes,
-    threads: usize,
-}
-
 impl Args {
-    pub(super) fn prints_json(&self) -> bool {
-        self.json
-    }
-
     fn options(&self) -> Result<RepackOptions> {
         let refuse = |what: &str| Error::invalid_argument(what);
         let compression = match (self.compression, self.level) {
@@ -138,14 +117,6 @@ impl Args {
             (None, Some(bytes)) => Chunk::Bytes(bytes),
             (None, None) => Chunk::Default,
         };
-        let threads = match self.threads {
-            Some(0) => {
-                return Err(refuse("`--threads` must be at least 1")
-                    .hint("omit it for one thread per core"));
-            }
-            Some(threads) => threads.min(1024),
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        };
         Ok(RepackOptions {
             datasets: self.datasets.clone(),
             chunk,
@@ -156,7 +127,7 @@ impl Args {
                 ShuffleName::Never => Shuffle::Never,
             },
             memory: self.memory,
-            threads,
+            threads: thread_count(self.threads)?,
         })
     }
 
@@ -279,45 +250,33 @@ fn print_output(
     written: Option<(&Path, Bytes)>,
     output: &mut Output,
 ) -> Result<Status> {
+    // The file is named as the user did.
+    let named = args.output.as_deref().filter(|_| !args.in_place);
     if !args.json {
-        let text = match written {
-            Some((_, bytes)) => {
-                let shown = if args.in_place {
-                    None
-                } else {
-                    args.output.as_deref()
-                };
-                repack_text::render_result(plan, shown.unwrap_or(&args.input), bytes)
-            }
-            None => repack_text::render_plan(plan),
-        };
         match written {
-            Some(_) => output.info(&text),
-            None => output.text(&text)?,
+            Some((_, bytes)) => {
+                let file = named.unwrap_or(&args.input);
+                output.info(&repack_text::render_result(plan, file, bytes));
+            }
+            None => output.text(&repack_text::render_plan(plan))?,
         }
         return Ok(Status::Yes);
     }
-    output.json(&RepackOutput {
-        schema: 1,
-        input: args.input.display().to_string(),
-        output: written.map(|(path, _)| {
-            let shown = if args.in_place {
-                None
-            } else {
-                args.output.as_deref()
-            };
-            shown.unwrap_or(path).display().to_string()
-        }),
-        written: written.is_some(),
-        datasets: &plan.steps,
-        small_objects: plan.small_objects,
-        omitted: &plan.omissions,
-        old_bytes: plan.old_bytes,
-        new_bytes: written.map_or(plan.new_bytes, |(_, bytes)| bytes),
-        new_bytes_are_estimated: written.is_none() && plan.is_estimate,
-        memory_bytes: plan.memory,
-        threads: plan.threads,
-    })?;
+    output.json(&json!({
+        "schema": 1,
+        "input": args.input.display().to_string(),
+        "output": written.map(|(path, _)| named.unwrap_or(path).display().to_string()),
+        "written": written.is_some(),
+        "datasets": plan.steps,
+        "small_objects": plan.small_objects,
+        "omitted": plan.omissions,
+        "old_bytes": plan.old_bytes,
+        // Estimated before the file is written.
+        "new_bytes": written.map_or(plan.new_bytes, |(_, bytes)| bytes),
+        "new_bytes_are_estimated": written.is_none() && plan.is_estimate,
+        "memory_bytes": plan.memory,
+        "threads": plan.threads,
+    }))?;
     Ok(Status::Yes)
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use vramfit_core::Bytes;
 use vramfit_data::repack::{RepackPlan, Step, StorageInfo};
 
-use super::numbers::{grouped, shown};
+use super::numbers::{describe_chunks, grouped, grouped_list, shown};
 
 /// Renders what would be done.
 pub(super) fn render_plan(plan: &RepackPlan) -> String {
@@ -41,12 +41,11 @@ fn render_cost(plan: &RepackPlan) -> String {
 fn render_steps(plan: &RepackPlan) -> String {
     let mut text = String::new();
     for step in &plan.steps {
-        let shape: Vec<String> = step.shape.iter().map(|&n| grouped(n)).collect();
         text.push_str(&format!(
             "{}  {} [{}]\n",
             shown(&step.path),
             step.dtype,
-            shape.join(", ")
+            grouped_list(&step.shape)
         ));
         text.push_str(&format!("  from  {}\n", storage(step, &step.old)));
         let note = step.note.as_ref().map(|note| format!(" ({note})"));
@@ -80,14 +79,7 @@ fn render_steps(plan: &RepackPlan) -> String {
 fn storage(step: &Step, info: &StorageInfo) -> String {
     let mut text = info.layout.to_owned();
     if let Some(chunk) = &info.chunk {
-        let whole = (chunk.iter().zip(&step.shape).skip(1)).all(|(chunk, length)| chunk >= length);
-        text = match (whole, chunk.first()) {
-            (true, Some(rows)) => format!("chunks of {} rows", grouped(*rows)),
-            _ => {
-                let lengths: Vec<String> = chunk.iter().map(|&n| grouped(n)).collect();
-                format!("chunks of [{}]", lengths.join(", "))
-            }
-        };
+        text = describe_chunks(chunk, &step.shape);
         if !info.filters.is_empty() {
             text.push_str(&format!("; {}", info.filters.join(" + ")));
         }

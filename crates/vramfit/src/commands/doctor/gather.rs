@@ -2,42 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use vramfit_core::doctor::{Driver, Inventory, SystemInfo, VirtualGpu};
 use vramfit_core::host::Host;
 use vramfit_core::{Result, gpu};
 use vramfit_gpu::GpuOverrides;
 
-use super::{driver, probe, query_python};
+use super::{Args, Required, driver, probe, query_python};
 use crate::context::Context;
 use crate::environment::variable;
-
-/// What to check.
-pub(super) struct GatherOptions {
-    /// Whether the probe runs a few training steps.
-    pub(super) training: bool,
-    /// Whether the probe preallocates its pool.
-    pub(super) preallocate: bool,
-    /// Whether a GPU must compute.
-    pub(super) require_gpu: bool,
-    /// For the driver, and for each step of the probe.
-    pub(super) timeout: Duration,
-    /// Whether the user selected the Python.
-    pub(super) python_is_named: bool,
-}
 
 /// Gathers everything: queries the driver and Python at the same time, then probes JAX.
 ///
 /// # Errors
 /// `command-not-found` if Python does not respond, `unknown-gpu` for a virtual GPU that does not exist.
-pub(super) fn gather(options: &GatherOptions, context: &Context) -> Result<SystemInfo> {
+pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> Result<SystemInfo> {
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
     let virtual_gpu = virtual_gpu()?;
     let (driver, inventory) = std::thread::scope(|scope| {
-        let driver = scope.spawn(|| driver::query(options.timeout));
-        let inventory = query_python::inventory(&python, options.timeout);
-        let timed_out = |_| Driver::TimedOut(options.timeout.as_secs());
+        let driver = scope.spawn(|| driver::query(args.timeout()));
+        let inventory = query_python::inventory(&python, args.timeout());
+        let timed_out = |_| Driver::TimedOut(args.timeout().as_secs());
         (driver.join().unwrap_or_else(timed_out), inventory)
     });
     let inventory = inventory?;
@@ -47,7 +32,7 @@ pub(super) fn gather(options: &GatherOptions, context: &Context) -> Result<Syste
             (lossy(name), lossy(value))
         })
         .collect();
-    if !options.preallocate {
+    if args.no_preallocate {
         environment.insert(
             "XLA_PYTHON_CLIENT_PREALLOCATE".to_owned(),
             "false".to_owned(),
@@ -57,9 +42,9 @@ pub(super) fn gather(options: &GatherOptions, context: &Context) -> Result<Syste
     let mut host_during_probe: Option<Host> = None;
     let probe = match inventory.version("jax") {
         None => vramfit_core::doctor::JaxProbe::default(),
-        Some(_) => probe::run(&python, options, || {
+        Some(_) => probe::run(&python, args, || {
             host_during_probe = has_driver
-                .then(|| driver::query_again(options.timeout))
+                .then(|| driver::query_again(args.timeout()))
                 .flatten();
         }),
     };
@@ -72,12 +57,13 @@ pub(super) fn gather(options: &GatherOptions, context: &Context) -> Result<Syste
             Some(_) => None,
             None => query_python::dry_run(&python, context),
         },
-        other_active_environment: other_active_environment(options, &inventory, &environment),
+        other_active_environment: other_active_environment(&inventory, &environment)
+            .filter(|_| !python_is_named),
         environment,
         inventory,
         probe,
         host_during_probe,
-        require_gpu: options.require_gpu,
+        require_gpu: args.require == Some(Required::Gpu),
         virtual_gpu,
     })
 }
@@ -147,12 +133,11 @@ fn find_shadowing_libraries(environment: &BTreeMap<String, String>) -> Vec<Strin
 
 /// Returns the active virtual environment, if it is not that of the Python.
 fn other_active_environment(
-    options: &GatherOptions,
     inventory: &Inventory,
     environment: &BTreeMap<String, String>,
 ) -> Option<String> {
     let active = environment.get("VIRTUAL_ENV")?;
-    if options.python_is_named || active.is_empty() {
+    if active.is_empty() {
         return None;
     }
     // The same folder may be reached by several names.

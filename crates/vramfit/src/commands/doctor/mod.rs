@@ -14,7 +14,6 @@ use clap::ValueEnum;
 use vramfit_core::Result;
 use vramfit_core::doctor::{self, DoctorOutput, DoctorReport};
 
-use self::gather::GatherOptions;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -40,7 +39,7 @@ Exit codes:
 pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
     /// Run only the five training checks
     #[arg(long)]
     train: bool,
@@ -64,8 +63,8 @@ enum Required {
 }
 
 impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        self.json
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
     }
 }
 
@@ -76,14 +75,7 @@ pub(crate) fn run(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
-    let options = GatherOptions {
-        training: args.train,
-        preallocate: !args.no_preallocate,
-        require_gpu: args.require == Some(Required::Gpu),
-        timeout: Duration::from_secs(args.timeout),
-        python_is_named,
-    };
-    let info = gather::gather(&options, context)?;
+    let info = gather::gather(args, python_is_named, context)?;
     for line in &info.probe.log {
         output.verbose(&format!("log: {line}"));
     }
@@ -99,9 +91,5 @@ pub(crate) fn run(
         output.doctor_report(&lines)?;
         output.text(&format!("{}\n", doctor::summary(&report)))?;
     }
-    Ok(if report.passed() {
-        Status::Yes
-    } else {
-        Status::No
-    })
+    Ok(Status::from_answer(Some(report.passed())))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::doctor::{JaxProbe, ProbeExit, ProbeStep};
 
-use super::gather::GatherOptions;
+use super::Args;
 use crate::child::signal_name;
 use crate::python_child::{ChildEvent, PythonChild};
 
@@ -25,17 +25,17 @@ const MAX_LOG_LINE_CHARS: usize = 2000;
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Runs the probe. `measure` is called while it keeps its memory allocated.
-pub(super) fn run(python: &Path, options: &GatherOptions, measure: impl FnOnce()) -> JaxProbe {
+pub(super) fn run(python: &Path, args: &Args, measure: impl FnOnce()) -> JaxProbe {
     let mut probe = JaxProbe::default();
     let mut command = Command::new(python);
     command
         .args(["-c", SCRIPT_READER])
         .arg(SCRIPT.len().to_string())
-        .args(options.training.then_some("train"))
+        .args(args.train.then_some("train"))
         // After a crash in C code, the Python stack is in the log.
         .env("PYTHONFAULTHANDLER", "1")
         .stderr(Stdio::piped());
-    if !options.preallocate {
+    if args.no_preallocate {
         command.env("XLA_PYTHON_CLIENT_PREALLOCATE", "false");
     }
     let mut child = match PythonChild::spawn(&mut command) {
@@ -47,7 +47,7 @@ pub(super) fn run(python: &Path, options: &GatherOptions, measure: impl FnOnce()
     };
     child.send(SCRIPT);
     let mut log = VecDeque::new();
-    let timeout = options.timeout;
+    let timeout = args.timeout();
     let is_hung = follow(&mut child, timeout, &mut probe, &mut log, measure);
     let status = if is_hung {
         child.kill();

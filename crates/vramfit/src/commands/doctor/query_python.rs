@@ -58,11 +58,8 @@ pub(super) fn dry_run(
     let installed = python::query(&interpreter, |command| {
         // The script takes the first directory for that of vramfit's shim.
         if let Some(package) = &context.package {
-            let mut path = package.join("_jax_shim").into_os_string();
-            if let Some(users) = std::env::var_os("PYTHONPATH").filter(|path| !path.is_empty()) {
-                path.push(":");
-                path.push(users);
-            }
+            let users = std::env::var_os("PYTHONPATH");
+            let path = python::prepend_python_path(package.join("_jax_shim"), users);
             command.env("PYTHONPATH", path);
         }
     })?;

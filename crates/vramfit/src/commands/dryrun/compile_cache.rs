@@ -23,11 +23,17 @@ pub(crate) struct CompileCache {
 
 impl CompileCache {
     /// Returns the user's cache, `$XDG_CACHE_HOME/vramfit/compilations`; `None` where it is not writable.
-    pub(crate) fn open() -> Option<Self> {
+    fn open() -> Option<Self> {
         let root = cache_home()?.join("compilations");
         fs::create_dir_all(&root).ok()?;
         remove_oldest(&root, MAX_BYTES);
         Some(CompileCache { root })
+    }
+
+    /// Returns the user's cache if it is wanted and writable, else one that ends with a folder.
+    pub(crate) fn open_or_temporary(is_wanted: bool, folder: &ScratchFolder) -> Self {
+        let users = is_wanted.then(CompileCache::open).flatten();
+        users.unwrap_or_else(|| CompileCache::temporary(folder))
     }
 
     /// Returns one that ends with a folder.

@@ -6,10 +6,7 @@
 use vramfit_core::gpu::Gpu;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::python::{Installed, Interpreter};
-
-/// The oldest Python that the plugin can be loaded into: it is built for this stable interface.
-const MIN_PYTHON: (u32, u32) = (3, 11);
+use crate::python::{Installed, Interpreter, MIN_PYTHON};
 
 /// Rejects an interpreter in which the program could not use the virtual GPU.
 ///
@@ -152,16 +149,8 @@ mod tests {
 
     #[test]
     fn a_complete_environment_is_accepted() {
-        let interpreter = Interpreter {
-            program: "python".into(),
-            options: Vec::new(),
-        };
-        check(
-            &interpreter,
-            &complete(),
-            &gpu::find("h100-80g").expect("known"),
-        )
-        .expect("complete");
+        let gpu = gpu::find("h100-80g").expect("known");
+        check(&Interpreter::bare("python".into()), &complete(), &gpu).expect("complete");
     }
 
     #[test]

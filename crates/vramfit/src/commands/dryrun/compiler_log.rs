@@ -7,10 +7,10 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::output::Output;
+use crate::output::write_to_stderr;
 
 /// Prints the output that remains in the folder, or appends it to the program's log.
-pub(super) fn print_remaining(folder: &Path, log: Option<&Path>, output: &mut Output) {
+pub(super) fn print_remaining(folder: &Path, log: Option<&Path>) {
     let text = remaining(folder);
     let appended = log.map(|path| {
         let file = OpenOptions::new().append(true).open(path);
@@ -18,7 +18,7 @@ pub(super) fn print_remaining(folder: &Path, log: Option<&Path>, output: &mut Ou
     });
     // On the terminal rather than nowhere.
     if !matches!(appended, Some(Ok(()))) {
-        output.child_stderr(&text);
+        write_to_stderr(&text);
     }
 }
 

@@ -9,12 +9,13 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+use clap::ValueEnum;
 use vramfit_core::settings::{PLATFORMS, ResolvedSettings, allows_gpu};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::hosts::HostSpec;
 use super::plugin_paths::PluginPaths;
-use super::spec::{Callbacks, DryrunSpec, Fill, Sharing};
+use super::spec::{Callbacks, DryrunSpec, Sharing};
+use crate::python::prepend_python_path;
 
 /// How many frames of Python's stack JAX records with each operation; negative for all.
 const STACK_LIMIT: &str = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT";
@@ -74,14 +75,15 @@ impl EnvDelta {
         delta.set_vramfit("VRAMFIT_SHARED_FILE", file);
         delta.set("VRAMFIT_CHECKPOINTS", paths.checkpoints);
         let host = spec.host.as_ref();
+        let launcher = host.and_then(|host| host.launcher);
         delta.set_vramfit("VRAMFIT_HOSTS", host.map(|host| host.count.to_string()));
         delta.set_vramfit("VRAMFIT_HOST", host.map(|host| host.index.to_string()));
         delta.set_vramfit("VRAMFIT_HOST_FOLDER", host.map(|host| &host.folder));
-        delta.set_vramfit("VRAMFIT_LAUNCHER", host.and_then(HostSpec::launcher_name));
+        delta.set_vramfit("VRAMFIT_LAUNCHER", launcher.as_ref().map(value_name));
         for (name, value) in host.iter().flat_map(|host| host.launcher_variables()) {
             delta.set(name, value);
         }
-        delta.set_vramfit("VRAMFIT_FILL", spec.fill.map(Fill::name));
+        delta.set_vramfit("VRAMFIT_FILL", spec.fill.as_ref().map(value_name));
         delta.set_vramfit("VRAMFIT_VALUES", flag("0", !spec.values));
         let skips = spec.callbacks == Some(Callbacks::Skip);
         delta.set_vramfit("VRAMFIT_CALLBACKS", flag("skip", skips));
@@ -94,11 +96,8 @@ impl EnvDelta {
         delta.set_vramfit("VRAMFIT_CALIBRATION", spec.calibration.as_deref());
 
         // The first directory that has `jax_plugins.xla_cudaXX` is used.
-        let mut path = OsString::from(&paths.plugin.shim);
-        if let Some(users) = non_empty("PYTHONPATH") {
-            path.push(":");
-            path.push(users);
-        }
+        let users = variable("PYTHONPATH");
+        let path = prepend_python_path(paths.plugin.shim.clone(), users);
         delta.set("PYTHONPATH", path);
 
         if spec.attribution && non_empty(STACK_LIMIT).is_none() {
@@ -187,6 +186,12 @@ impl EnvDelta {
     }
 }
 
+/// Returns the name of a value of an option, as the program reads it, too.
+fn value_name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.expect("none is hidden").get_name().to_owned()
+}
+
 /// Rejects an environment in which the user's own settings disable every GPU.
 ///
 /// # Errors
@@ -209,6 +214,7 @@ pub(super) fn check_platforms(variable: impl Fn(&str) -> Option<OsString>) -> Re
 mod tests {
     use vramfit_core::settings::Assignment;
 
+    use super::super::spec::Fill;
     use super::*;
 
     fn delta_of(edit: impl FnOnce(&mut DryrunSpec), users: &[(&str, &str)]) -> EnvDelta {

@@ -120,7 +120,7 @@ pub(super) fn run_program(
             command.stdin(Stdio::null()).stdout(out).stderr(err);
         }
     })?;
-    compiler_log::print_remaining(scratch.path(), log, output);
+    compiler_log::print_remaining(scratch.path(), log);
     if checkpoints.exists() {
         if log.is_none() {
             output.info(CHECKPOINTS_NOTE);

@@ -55,22 +55,11 @@ impl HostArgs {
 }
 
 /// The hosts of a dry run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct HostsSpec {
     pub(crate) count: u32,
     pub(crate) selection: HostSelection,
     pub(crate) launcher: Option<Launcher>,
-}
-
-impl HostsSpec {
-    /// Returns so many hosts, everything else being the default.
-    pub(crate) fn new(count: u32) -> Self {
-        HostsSpec {
-            count,
-            selection: HostSelection::default(),
-            launcher: None,
-        }
-    }
 }
 
 /// Which hosts are run.
@@ -138,14 +127,6 @@ pub(crate) struct HostSpec {
 }
 
 impl HostSpec {
-    pub(super) fn launcher_name(&self) -> Option<&'static str> {
-        Some(match self.launcher? {
-            Launcher::Slurm => "slurm",
-            Launcher::Openmpi => "openmpi",
-            Launcher::Kubernetes => "kubernetes",
-        })
-    }
-
     /// Returns the variables that the launcher sets for a process; without one, those that people set by hand.
     pub(super) fn launcher_variables(&self) -> Vec<(&'static str, String)> {
         let (index, count) = (self.index.to_string(), self.count.to_string());

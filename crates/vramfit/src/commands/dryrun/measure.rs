@@ -1,13 +1,11 @@
 //! A dry run that is measured and not reported: for commands that make many.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis::hosts::summarize_hosts;
 use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
 use vramfit_core::report::describe_mismatch;
-use vramfit_core::trace::{ProgramExit, Reader};
+use vramfit_core::trace::ProgramExit;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::HostsSpec;
@@ -16,7 +14,7 @@ use super::run_hosts;
 use super::spec::DryrunSpec;
 use crate::child::signal_name;
 use crate::context::Context;
-use crate::files::cannot_write;
+use crate::files::{cannot_write, open_trace};
 use crate::output::Output;
 use crate::scratch::ScratchFolder;
 
@@ -138,12 +136,7 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         compiler_limit_bytes: u64::MAX,
     };
     for path in trace_files(trace) {
-        let file = File::open(&path).map_err(|error| {
-            let message = format!("cannot read the trace `{}`", path.display());
-            Error::new(ErrorKind::Io, message).cause(error)
-        })?;
-        let mut reader = Reader::new(BufReader::new(file))?;
-        let comparison = analysis::compare(&mut reader, &settings)?;
+        let comparison = analysis::compare(&mut open_trace(&path)?, &settings)?;
         run.fits &= !comparison.after.is_refused();
         for device in &comparison.after.devices {
             run.limit_bytes = run.limit_bytes.min(device.capacity_bytes);

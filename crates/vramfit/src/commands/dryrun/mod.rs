@@ -30,7 +30,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::{GpuBudgets, Options, Version};
+use vramfit_core::settings::{Options, Version};
 use vramfit_core::{Bytes, Result};
 
 use self::result_files::writable_trace;
@@ -152,10 +152,8 @@ impl Args {
         let total_bytes = gpus.gpu.total_memory_bytes;
         let (plan, options) = read_plan(self.plan.as_deref(), Options::from(&self.pool))?;
         let settings = SettingsSpec {
-            options,
-            gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
-            repair: false,
             report_findings: !self.prints_json(),
+            ..SettingsSpec::new(options, &gpus.gpu)
         };
         // Which names the program's JAX reads is found out later; whether the pool fits is known now.
         settings.resolve(Version::MAX)?;

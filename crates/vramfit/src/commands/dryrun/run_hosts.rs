@@ -15,7 +15,7 @@ use super::outcome::{self, FinishedRun};
 use super::spec::DryrunSpec;
 use crate::child::ExitReason;
 use crate::context::Context;
-use crate::output::Output;
+use crate::output::{Output, write_to_stderr};
 use crate::scratch::ScratchFolder;
 use crate::status::Status;
 
@@ -114,7 +114,7 @@ pub(super) fn run_hosts(
                 "host {index}: the program {}",
                 run.exit.describe()
             ));
-            output.child_stderr(format!("{tail}\n").as_bytes());
+            write_to_stderr(format!("{tail}\n").as_bytes());
         }
         keep(run, &result, &spec)?;
         runs.push(result);

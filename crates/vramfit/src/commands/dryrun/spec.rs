@@ -15,6 +15,7 @@ use vramfit_core::{Bytes, Error, Result};
 use super::hosts::{HostSpec, HostsSpec};
 use super::result_files::ResultFiles;
 use crate::environment::{unicode_variables, variable};
+use crate::files::cannot_read;
 
 /// What a dry run is to do.
 #[derive(Clone, Debug)]
@@ -90,6 +91,16 @@ pub(crate) struct SettingsSpec {
 }
 
 impl SettingsSpec {
+    /// Returns options for the pool of a GPU that nobody else uses; the environment is taken as it is.
+    pub(crate) fn new(options: Options, gpu: &Gpu) -> Self {
+        SettingsSpec {
+            options,
+            gpu_budgets: GpuBudgets::TotalOnly(gpu.total_memory_bytes),
+            repair: false,
+            report_findings: false,
+        }
+    }
+
     /// Resolves them for the environment of this process; `None` where there is nothing to do.
     ///
     /// # Errors
@@ -131,18 +142,6 @@ pub(crate) enum Fill {
     Random,
 }
 
-impl Fill {
-    /// Returns the name as the plugin reads it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Fill::Zeros => "zeros",
-            Fill::Ones => "ones",
-            Fill::Nan => "nan",
-            Fill::Random => "random",
-        }
-    }
-}
-
 /// What to do with host callbacks whose arguments were not computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Callbacks {
@@ -156,18 +155,13 @@ impl DryrunSpec {
     /// Returns the spec of a dry run of a command, everything else being the default.
     pub(crate) fn new(gpus: GpuSelection, command: Vec<OsString>) -> Self {
         DryrunSpec {
+            settings: SettingsSpec::new(Options::default(), &gpus.gpu),
             gpus,
             total: None,
             occupied: None,
             sharing: Sharing::Run,
             hosts: None,
             host: None,
-            settings: SettingsSpec {
-                options: Options::default(),
-                gpu_budgets: GpuBudgets::Unknown,
-                repair: false,
-                report_findings: false,
-            },
             steps: None,
             step: None,
             autotune_range: false,
@@ -317,10 +311,7 @@ pub(crate) fn check_calibration(path: &Path, gpu: &Gpu) -> Result<PathBuf> {
 /// `io` when the file cannot be read, `invalid-file` when it has no results for that model.
 pub(super) fn read_autotune_results(path: &Path, gpu: &Gpu) -> Result<String> {
     let bytes = std::fs::read(path).map_err(|error| {
-        let message = format!("cannot read `{}`", path.display());
-        Error::io(message)
-            .cause(error)
-            .hint("check the path; it is relative to the current directory")
+        cannot_read(path, error).hint("check the path; it is relative to the current directory")
     })?;
     gpu::fit_autotune_results(&String::from_utf8_lossy(&bytes), gpu)
 }

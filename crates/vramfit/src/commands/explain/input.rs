@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use vramfit_core::explain::{Log, LogScanner};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::files::is_standard_output;
+use crate::files::{cannot_read, is_standard_output};
 use crate::output::Output;
 use crate::trace_progress::load_until;
 
@@ -114,10 +114,6 @@ impl Kind {
             false => Kind::Text,
         })
     }
-}
-
-fn cannot_read(path: &Path, error: std::io::Error) -> Error {
-    Error::io(format!("cannot read `{}`", path.display())).cause(error)
 }
 
 fn open(path: &Path) -> Result<File> {

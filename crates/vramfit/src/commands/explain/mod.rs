@@ -82,11 +82,13 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let json = args.json.as_ref().filter(|_| !args.prints_json());
     let json = json.map(free).transpose()?;
     let html = args.html.as_ref().map(free).transpose()?;
-    let with = args.with.as_deref().map(With::of).transpose()?;
-    let plan = match &with {
-        Some(With::Plan(path)) => Some(path.as_path()),
-        _ => None,
-    };
+    if let Some(path) = args.with.as_deref().filter(|path| !path.is_file()) {
+        let message = format!("`{}` is not a file", path.display());
+        let hint = "name the trace of a dry run, or a plan of `vramfit plan`";
+        return Err(Error::io(message).hint(hint));
+    }
+    let is_plan = |path: &&Path| path.extension().is_some_and(|end| end == "toml");
+    let plan = args.with.as_deref().filter(is_plan);
     if plan.is_some() && args.command.is_empty() {
         return Err(
             Error::invalid_argument("a plan is measured on a program, and none is named")
@@ -104,10 +106,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         "" => "python train.py",
         command => command,
     };
-    let trace = match &with {
-        Some(With::Trace(path)) => Some(path),
-        _ => input.trace.as_ref(),
-    };
+    let trace = args.with.as_deref().filter(|path| !is_plan(path));
+    let trace = trace.or(input.trace.as_deref());
     if let Some(trace) = trace {
         apply_in_replay(&mut explanation, trace, shown)?;
     }
@@ -136,27 +136,6 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         output.info(&format!("written to {}", path.display()));
     }
     Ok(status(&explanation))
-}
-
-/// What remedies are measured with.
-enum With {
-    Trace(PathBuf),
-    Plan(PathBuf),
-}
-
-impl With {
-    fn of(path: &Path) -> Result<With> {
-        if !path.is_file() {
-            let message = format!("`{}` is not a file", path.display());
-            return Err(
-                Error::io(message).hint("name the trace of a dry run, or a plan of `vramfit plan`")
-            );
-        }
-        Ok(match path.extension().is_some_and(|end| end == "toml") {
-            true => With::Plan(path.to_owned()),
-            false => With::Trace(path.to_owned()),
-        })
-    }
 }
 
 /// Returns the GPU of the dry runs.

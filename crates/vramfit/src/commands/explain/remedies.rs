@@ -1,21 +1,19 @@
 //! Applies remedies, and states what they bring: in replays of a recorded run, or in dry runs of the program.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::analysis::{self, Comparison, RunSummary, Settings};
 use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::{GpuBudgets, Options};
-use vramfit_core::trace::Reader;
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_core::settings::Options;
+use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
 use crate::commands::plan::{Gain, measure_gains};
 use crate::context::Context;
+use crate::files::open_trace;
 use crate::output::Output;
 
 /// A setting that is tried.
@@ -32,42 +30,47 @@ struct Candidate {
 /// Returns the settings that are worth trying.
 fn candidates() -> [Candidate; 4] {
     let fraction = FitFigures::RAISED_FRACTION;
+    let unchanged = Options::default();
+    let setting = |id, text, options_text, options| Candidate {
+        id,
+        text,
+        options_text,
+        options,
+        alone: false,
+    };
     [
-        Candidate {
-            id: "raise-fraction",
-            text: "give the pool 92 % of the GPU",
-            options_text: format!("--fraction {fraction}"),
-            options: Options {
+        setting(
+            "raise-fraction",
+            "give the pool 92 % of the GPU",
+            format!("--fraction {fraction}"),
+            Options {
                 fraction: Some(fraction),
-                ..Options::default()
+                ..unchanged
             },
-            alone: false,
-        },
-        Candidate {
-            id: "cuda-async",
-            text: "use CUDA's allocator, in which free memory need not be contiguous",
-            options_text: "--allocator cuda_async".to_owned(),
-            options: Options {
+        ),
+        setting(
+            "cuda-async",
+            "use CUDA's allocator, in which free memory need not be contiguous",
+            "--allocator cuda_async".to_owned(),
+            Options {
                 allocator: Some(AllocatorKind::CudaAsync),
-                ..Options::default()
+                ..unchanged
             },
-            alone: false,
-        },
-        Candidate {
-            id: "preallocate",
-            text: "preallocate the pool",
-            options_text: "--preallocate".to_owned(),
-            options: Options {
+        ),
+        setting(
+            "preallocate",
+            "preallocate the pool",
+            "--preallocate".to_owned(),
+            Options {
                 preallocate: Some(true),
-                ..Options::default()
+                ..unchanged
             },
-            alone: false,
-        },
+        ),
         Candidate {
             id: "free-gpu",
             text: "end the other processes on the GPU",
             options_text: String::new(),
-            options: Options::default(),
+            options: unchanged,
             alone: true,
         },
     ]
@@ -108,12 +111,8 @@ pub(super) fn apply_in_replay(
             options: candidate.options,
             occupied_bytes: candidate.alone.then_some(0),
         };
-        let shown = trace.display();
-        let file = File::open(trace)
-            .map_err(|error| Error::io(format!("cannot read the trace `{shown}`")).cause(error))?;
-        let mut reader = Reader::new(BufReader::new(file))?;
         // A setting that the release or the GPU does not have is no remedy.
-        let Ok(comparison) = analysis::compare(&mut reader, &settings) else {
+        let Ok(comparison) = analysis::compare(&mut open_trace(trace)?, &settings) else {
             continue;
         };
         if let Some(effect) = effect_of_replay(&comparison) {
@@ -183,14 +182,11 @@ pub(super) struct Program<'a> {
 impl Program<'_> {
     /// Makes a dry run with some options.
     fn measure(&self, options: Options, context: &Context, output: &Output) -> Result<MeasuredRun> {
-        let total_bytes = self.gpus.gpu.total_memory_bytes;
         let spec = DryrunSpec {
             occupied: self.occupied,
             settings: SettingsSpec {
-                options,
-                gpu_budgets: GpuBudgets::TotalOnly(total_bytes),
                 repair: true,
-                report_findings: false,
+                ..SettingsSpec::new(options, &self.gpus.gpu)
             },
             steps: Some(STEPS),
             ..DryrunSpec::new(self.gpus.clone(), self.command.to_vec())

@@ -17,7 +17,7 @@ use vramfit_core::{Bytes, Error, Result};
 
 use self::amount::Amount;
 use self::backend::Backend;
-use self::progress::{HoldReporter, InsufficientMemory};
+use self::progress::HoldReporter;
 use self::stop::{StopReason, StopSignals};
 use crate::context::Context;
 use crate::output::Output;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     verify: bool,
     /// Print one JSON object per step
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// What allocates the memory.
@@ -70,12 +70,6 @@ enum HoldBackend {
     Driver,
     /// JAX: arrays in its pool
     Jax,
-}
-
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        self.json
-    }
 }
 
 /// Runs `vramfit hold`.
@@ -118,7 +112,7 @@ fn hold(
             backend.allocate(requested)?;
         }
         let processes = backend.other_processes();
-        reporter.on_insufficient(&InsufficientMemory::new(requested, &memory, processes))?;
+        reporter.on_insufficient(requested, &memory, &processes)?;
         return Ok(Status::No);
     }
     reporter.on_start(requested, &memory)?;

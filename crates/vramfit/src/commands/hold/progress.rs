@@ -3,55 +3,11 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::json;
 use vramfit_core::{Bytes, Result};
 
 use super::backend::{MemoryStatus, OtherProcess, Verification};
 use crate::output::Output;
-
-/// Less memory is free than was requested.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct InsufficientMemory {
-    gpu: u32,
-    #[serde(skip)]
-    source: &'static str,
-    requested_bytes: u64,
-    free_bytes: u64,
-    total_bytes: Option<u64>,
-    other_processes: Vec<OtherProcess>,
-}
-
-impl InsufficientMemory {
-    pub(super) fn new(
-        requested_bytes: u64,
-        memory: &MemoryStatus,
-        other_processes: Vec<OtherProcess>,
-    ) -> Self {
-        InsufficientMemory {
-            gpu: memory.gpu,
-            source: memory.source,
-            requested_bytes,
-            free_bytes: memory.free_bytes,
-            total_bytes: memory.total_bytes,
-            other_processes,
-        }
-    }
-
-    fn render(&self) -> String {
-        let total = self.total_bytes.map_or(String::new(), |total| {
-            format!(" of {} usable memory", Bytes(total))
-        });
-        let mut text = format!(
-            "cannot allocate {}: {} has {} free{total}",
-            Bytes(self.requested_bytes),
-            self.source,
-            Bytes(self.free_bytes),
-        );
-        for process in &self.other_processes {
-            text.push_str(&format!("\n  {}", process_line(process)));
-        }
-        text
-    }
-}
 
 /// Describes a process in one line.
 fn process_line(process: &OtherProcess) -> String {
@@ -77,28 +33,6 @@ struct Event<'a, T: Serialize> {
     details: T,
 }
 
-#[derive(Serialize)]
-struct Start<'a> {
-    gpu: u32,
-    gpu_name: &'a str,
-    requested_bytes: u64,
-    free_bytes: Option<u64>,
-    total_bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Step {
-    allocated_bytes: u64,
-    free_bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct End<'a> {
-    allocated_bytes: u64,
-    requested_bytes: u64,
-    reason: &'a str,
-}
-
 /// Reports events as text or JSON.
 #[derive(Debug)]
 pub(super) struct HoldReporter<'a> {
@@ -111,24 +45,50 @@ impl<'a> HoldReporter<'a> {
         HoldReporter { output, json }
     }
 
-    pub(super) fn on_insufficient(&mut self, error: &InsufficientMemory) -> Result<()> {
+    /// Reports that less memory is free than was requested, and what uses the rest.
+    pub(super) fn on_insufficient(
+        &mut self,
+        requested_bytes: u64,
+        memory: &MemoryStatus,
+        other_processes: &[OtherProcess],
+    ) -> Result<()> {
         if self.json {
-            return self.write_event("insufficient_memory", error);
+            let insufficient = json!({
+                "gpu": memory.gpu,
+                "requested_bytes": requested_bytes,
+                "free_bytes": memory.free_bytes,
+                "total_bytes": memory.total_bytes,
+                "other_processes": other_processes,
+            });
+            return self.write_event("insufficient_memory", insufficient);
         }
-        self.output.text(&format!("{}\n", error.render()))
+        let total = memory.total_bytes.map_or(String::new(), |total| {
+            format!(" of {} usable memory", Bytes(total))
+        });
+        let mut text = format!(
+            "cannot allocate {}: {} has {} free{total}\n",
+            Bytes(requested_bytes),
+            memory.source,
+            Bytes(memory.free_bytes),
+        );
+        for process in other_processes {
+            text.push_str(&format!("  {}\n", process_line(process)));
+        }
+        self.output.text(&text)
     }
 
     /// Reports the memory before the first step.
     pub(super) fn on_start(&mut self, requested_bytes: u64, memory: &MemoryStatus) -> Result<()> {
         if self.json {
             let is_known = memory.total_bytes.is_some();
-            let start = Start {
-                gpu: memory.gpu,
-                gpu_name: &memory.gpu_name,
-                requested_bytes,
-                free_bytes: is_known.then_some(memory.free_bytes),
-                total_bytes: memory.total_bytes,
-            };
+            let free_bytes = is_known.then_some(memory.free_bytes);
+            let start = json!({
+                "gpu": memory.gpu,
+                "gpu_name": memory.gpu_name,
+                "requested_bytes": requested_bytes,
+                "free_bytes": free_bytes,
+                "total_bytes": memory.total_bytes,
+            });
             return self.write_event("start", start);
         }
         let size = memory.total_bytes.map_or(String::new(), |total| {
@@ -146,11 +106,7 @@ impl<'a> HoldReporter<'a> {
 
     pub(super) fn on_step(&mut self, allocated_bytes: u64, free_bytes: Option<u64>) -> Result<()> {
         if self.json {
-            let step = Step {
-                allocated_bytes,
-                free_bytes,
-            };
-            return self.write_event("step", step);
+            return self.write_step("step", allocated_bytes, free_bytes);
         }
         let allocated = Bytes(allocated_bytes).to_string();
         let free = bytes_or_unknown(free_bytes);
@@ -189,11 +145,7 @@ impl<'a> HoldReporter<'a> {
         duration: Option<Duration>,
     ) -> Result<()> {
         if self.json {
-            let step = Step {
-                allocated_bytes,
-                free_bytes: None,
-            };
-            return self.write_event("holding", step);
+            return self.write_step("holding", allocated_bytes, None);
         }
         let until = match duration {
             Some(duration) => format!("for {}s", duration.as_secs_f64()),
@@ -226,6 +178,11 @@ impl<'a> HoldReporter<'a> {
         Ok(())
     }
 
+    fn write_step(&mut self, event: &str, allocated: u64, free: Option<u64>) -> Result<()> {
+        let step = json!({"allocated_bytes": allocated, "free_bytes": free});
+        self.write_event(event, step)
+    }
+
     fn write_end(
         &mut self,
         event: &str,
@@ -233,11 +190,11 @@ impl<'a> HoldReporter<'a> {
         requested_bytes: u64,
         reason: &str,
     ) -> Result<()> {
-        let end = End {
-            allocated_bytes,
-            requested_bytes,
-            reason,
-        };
+        let end = json!({
+            "allocated_bytes": allocated_bytes,
+            "requested_bytes": requested_bytes,
+            "reason": reason,
+        });
         self.write_event(event, end)
     }
 

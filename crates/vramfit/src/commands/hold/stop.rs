@@ -8,6 +8,7 @@ use signal_hook::iterator::Signals;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::is_ignored;
+use crate::parallel::receive_within;
 
 /// Why the memory was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +68,7 @@ impl StopSignals {
 
     /// Waits for a signal, at most for a duration.
     pub(super) fn wait(&self, duration: Option<Duration>) -> StopReason {
-        let received = match duration {
-            Some(duration) => self.received.recv_timeout(duration),
-            None => {
-                let received = self.received.recv();
-                received.map_err(|_| RecvTimeoutError::Disconnected)
-            }
-        };
-        match received {
+        match receive_within(&self.received, duration) {
             Ok(()) => StopReason::Interrupted,
             Err(RecvTimeoutError::Timeout) => StopReason::DurationElapsed,
             Err(RecvTimeoutError::Disconnected) => StopReason::SignalsLost,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::search::{Moves, Plan};
-use vramfit_core::settings::{GpuBudgets, Options};
+use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{self, SearchSpec};
@@ -73,10 +73,8 @@ pub(super) fn default_trial(
 ) -> TrialSpec {
     TrialSpec {
         settings: SettingsSpec {
-            options,
-            gpu_budgets: GpuBudgets::TotalOnly(gpus.gpu.total_memory_bytes),
             repair: true,
-            report_findings: false,
+            ..SettingsSpec::new(options, &gpus.gpu)
         },
         gpus,
         hosts: None,
@@ -85,7 +83,7 @@ pub(super) fn default_trial(
         step: None,
         calibration: None,
         time_limit: DEFAULT_TIME_LIMIT,
-        cache: CompileCache::open().unwrap_or_else(|| CompileCache::temporary(scratch)),
+        cache: CompileCache::open_or_temporary(true, scratch),
         command: command.to_vec(),
     }
 }

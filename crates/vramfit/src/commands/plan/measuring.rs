@@ -1,6 +1,6 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use vramfit_core::search::{CostKind, Moves, Plan, Row, Strategy};
 use vramfit_core::settings::{Version, XlaFlags};
@@ -11,7 +11,7 @@ use super::search::{FoundRow, SearchSpec};
 use super::trial::{Measurement, TrialSpec};
 use crate::context::Context;
 use crate::output::Output;
-use crate::parallel::map_parallel;
+use crate::parallel::map_dry_runs;
 
 /// A search under way.
 pub(super) struct Measuring<'a> {
@@ -138,22 +138,15 @@ impl Measuring<'_> {
         trial: &TrialSpec,
         plans: Vec<Plan>,
     ) -> Vec<(Plan, Result<Measurement>)> {
-        let total = plans.len();
-        self.trials += total;
-        let bar = self.output.progress_bar("dry runs");
+        self.trials += plans.len();
         let quiet = self.output.quiet();
-        let done = AtomicUsize::new(0);
-        let measured = map_parallel(plans, self.spec.jobs, |plan| {
+        map_dry_runs(plans, self.spec.jobs, self.output, |plan| {
             if self.interrupted.load(Ordering::Relaxed) {
                 return None;
             }
             let result = trial.measure(&plan, self.context, &quiet);
-            let count = done.fetch_add(1, Ordering::Relaxed) + 1;
-            bar.show(count as u64, 0, total as u64);
             Some((plan, result))
-        });
-        bar.remove();
-        measured
+        })
     }
 
     /// Measures the program as it is and the rows worth choosing on the other GPUs.

@@ -22,7 +22,7 @@ use serde_json::Value;
 use vramfit_core::duration::parse_duration;
 use vramfit_core::gpu::{Gpu, GpuSelection};
 use vramfit_core::search::{MAX_FRACTION, Moves, Offload};
-use vramfit_core::settings::{GpuBudgets, Options, Version};
+use vramfit_core::settings::{Options, Version};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 pub(crate) use self::fit::find_fitting_plan;
@@ -203,12 +203,11 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let (range, lists) = vary::split(&args.vary, &args.command)?;
     if range.is_some() && (args.html.is_some() || args.svg.is_some()) {
         let message = "a range in `--vary` has no page and no picture";
-        return Err(Error::new(ErrorKind::InvalidArgument, message)
+        return Err(Error::invalid_argument(message)
             .hint("omit `--html` and `--svg`, or search a list of values"));
     }
     if range.is_some() && (!lists.is_empty() || gpus.len() > 1) {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
+        return Err(Error::invalid_argument(
             "a range in `--vary` goes with one GPU and no other `--vary`",
         )
         .hint("search the largest value for one GPU at a time"));
@@ -219,18 +218,12 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     let calibration = args.calibration.as_deref();
     let calibration = calibration.map(|path| check_calibration(path, &first.gpu));
-    let settings = SettingsSpec {
-        options: Options::from(&args.pool),
-        gpu_budgets: GpuBudgets::TotalOnly(first.gpu.total_memory_bytes),
-        repair: false,
-        report_findings: false,
-    };
+    let settings = SettingsSpec::new(Options::from(&args.pool), &first.gpu);
     settings.resolve(Version::MAX)?;
     let scratch = ScratchFolder::create()?;
-    let cache = (!args.no_cache).then(CompileCache::open).flatten();
     let trial = TrialSpec {
         time_limit: args.trial_timeout,
-        cache: cache.unwrap_or_else(|| CompileCache::temporary(&scratch)),
+        cache: CompileCache::open_or_temporary(!args.no_cache, &scratch),
         occupied: args.occupied,
         gpus: first,
         hosts: args.hosts.to_spec()?,

@@ -69,23 +69,12 @@ impl Found {
     }
 
     fn row_json(&self, found: &FoundRow, spec: &SearchSpec) -> Value {
-        let names = gpu_names(spec);
-        let fits: Map<String, Value> = names
-            .iter()
-            .cloned()
-            .zip(found.row.fits.iter().map(|fits| json!(fits)))
-            .collect();
-        let spare: Map<String, Value> = names
-            .iter()
-            .cloned()
-            .zip(
-                found
-                    .limits
-                    .iter()
-                    .zip(&found.peaks)
-                    .map(|(limit, peak)| json!(*limit as i64 - *peak as i64)),
-            )
-            .collect();
+        let by_gpu = |values: Vec<Value>| -> Map<String, Value> {
+            gpu_names(spec).into_iter().zip(values).collect()
+        };
+        let spare = found.limits.iter().zip(&found.peaks);
+        let spare = spare.map(|(limit, peak)| json!(*limit as i64 - *peak as i64));
+        let fits = found.row.fits.iter().map(|fits| json!(fits));
         json!({
             "peak_bytes": found.row.peak_bytes,
             "recomputed_share": found.recomputed_share,
@@ -105,8 +94,8 @@ impl Found {
             "edits": found.row.plan.edits(),
             "plan": self.plan_text(found, spec).ok(),
             "largest": found.largest.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes})).collect::<Vec<_>>(),
-            "fits": fits,
-            "spare_bytes": spare,
+            "fits": by_gpu(fits.collect()),
+            "spare_bytes": by_gpu(spare.collect()),
         })
     }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_core::{Error, Result};
 
 /// What programs call the option that sets the number of samples in a step.
 const BATCH_NAMES: [&str; 4] = ["batch", "batch-size", "global-batch", "global-batch-size"];
@@ -38,7 +38,7 @@ impl FromStr for Variation {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid = |why: &str| {
-            Error::new(ErrorKind::InvalidArgument, format!("`{text}` {why}"))
+            Error::invalid_argument(format!("`{text}` {why}"))
                 .hint("write `--vary batch=1..512` or `--vary dtype=float32,bfloat16`")
         };
         let (name, values) = text
@@ -79,10 +79,9 @@ pub(super) fn split(
         let placeholder = format!("{{{}}}", variation.name);
         let is_used = |word: &OsString| word.to_string_lossy().contains(&placeholder);
         if !command.iter().any(is_used) {
-            return Err(Error::new(
-                ErrorKind::InvalidArgument,
-                format!("the command does not contain `{placeholder}`"),
-            )
+            return Err(Error::invalid_argument(format!(
+                "the command does not contain `{placeholder}`"
+            ))
             .hint(format!(
                 "write it where the value belongs, such as `--{} {placeholder}`",
                 variation.name
@@ -96,11 +95,8 @@ pub(super) fn split(
                 });
             }
             Values::Range(..) => {
-                return Err(Error::new(
-                    ErrorKind::InvalidArgument,
-                    "only one `--vary` can be a range",
-                )
-                .hint("list the values of the others: `--vary layers=12,24`"));
+                return Err(Error::invalid_argument("only one `--vary` can be a range")
+                    .hint("list the values of the others: `--vary layers=12,24`"));
             }
             Values::List(_) => lists.push(variation.clone()),
         }

@@ -6,10 +6,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, Result};
 
-use crate::python::Installed;
-
-/// The oldest Python that the extension module can be loaded into.
-const MIN_PYTHON: (u32, u32) = (3, 11);
+use crate::python::{Installed, MIN_PYTHON, prepend_python_path};
 
 /// Returns the variables to set, none where it would not work: in a Python without JAX or too old for the
 /// extension module, in one that does not read `PYTHONPATH`, or where the user has set `VRAMFIT_PUBLISH`.
@@ -70,16 +67,11 @@ fn find_shim(package: Option<&Path>, installed: Option<&Installed>) -> Option<Pa
 
 /// Returns `PYTHONPATH` with the directory in front, unless it is there already, as inside a dry run.
 fn python_path(shim: PathBuf, users: Option<OsString>) -> Option<(&'static str, OsString)> {
-    let users = users.unwrap_or_default();
-    if std::env::split_paths(&users).next().as_deref() == Some(&*shim) {
-        return None;
-    }
-    let mut path = shim.into_os_string();
-    if !users.is_empty() {
-        path.push(":");
-        path.push(users);
-    }
-    Some(("PYTHONPATH", path))
+    let first = users
+        .as_ref()
+        .and_then(|users| std::env::split_paths(users).next());
+    let is_there = first.as_deref() == Some(&*shim);
+    (!is_there).then(|| ("PYTHONPATH", prepend_python_path(shim, users)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Samples the driver and the published statistics, or replays a recording.
 
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -72,7 +71,8 @@ impl Source {
 
 /// A thread that sends samples at an interval.
 pub(super) struct Collector {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    /// Dropped to stop the thread.
+    stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,8 +83,7 @@ impl Collector {
         interval: Duration,
         events: Sender<Event>,
     ) -> Self {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let stop_signal = Arc::clone(&stop);
+        let (stop, stopped) = channel();
         let thread = thread::spawn(move || {
             let mut next = Instant::now();
             loop {
@@ -99,16 +98,13 @@ impl Collector {
                 });
                 next = (next + interval).max(Instant::now());
                 let rest = next.saturating_duration_since(Instant::now());
-                let (stop, changed) = &*stop_signal;
-                let stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
-                let waited = changed.wait_timeout_while(stop, rest, |stop| !*stop);
-                if sent.is_err() || waited.map_or(true, |(stop, _)| *stop) {
+                if sent.is_err() || stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
         });
         Collector {
-            stop,
+            stop: Some(stop),
             thread: Some(thread),
         }
     }
@@ -116,9 +112,7 @@ impl Collector {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        let (stop, changed) = &*self.stop;
-        *stop.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        changed.notify_all();
+        self.stop = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

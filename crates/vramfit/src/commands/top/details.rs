@@ -12,7 +12,7 @@ const MAX_HISTORY: usize = 60;
 
 /// Returns the lines about the selected process; `None` where none is.
 pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
-    let (gpu, row) = state.selected()?;
+    let (gpu, row) = state.selected_row()?;
     let gpu = &state.snapshot.gpus[gpu];
     let mut lines = vec![
         format!("process {} on {} {}", row.pid, gpu.label, gpu.name),

@@ -68,7 +68,7 @@ pub(crate) struct Args {
     once: bool,
     /// Print one line of JSON per sample
     #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    pub(crate) json: bool,
     /// Print one line of CSV per process and sample
     #[arg(long)]
     csv: bool,
@@ -92,12 +92,6 @@ pub(crate) struct Args {
     /// Show a recording instead of this machine (requires no GPU)
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-}
-
-impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        self.json
-    }
 }
 
 /// An event for the main thread.

@@ -5,12 +5,7 @@ use std::fmt::Write as _;
 use super::snapshot::{GpuRow, ProcessRow, Reading, Snapshot};
 
 type GpuMetric = (&'static str, &'static str, fn(&GpuRow) -> Option<f64>);
-type ProcessMetric = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&ProcessRow) -> Option<f64>,
-);
+type ProcessMetric = (&'static str, &'static str, fn(&ProcessRow) -> Option<f64>);
 
 const GPU_METRICS: &[GpuMetric] = &[
     (
@@ -45,49 +40,41 @@ const GPU_METRICS: &[GpuMetric] = &[
 const PROCESS_METRICS: &[ProcessMetric] = &[
     (
         "vramfit_process_driver_bytes",
-        "gauge",
         "GPU memory used by the process, as reported by the driver.",
         |row| number(&row.driver),
     ),
     (
         "vramfit_pool_reserved_bytes",
-        "gauge",
         "Memory that JAX's pool has reserved from the driver.",
         |row| number(&row.reserved),
     ),
     (
         "vramfit_pool_in_use_bytes",
-        "gauge",
         "Memory of the pool that is in use.",
         |row| number(&row.in_use),
     ),
     (
         "vramfit_pool_peak_bytes",
-        "gauge",
         "Peak memory in use since the process started.",
         |row| number(&row.peak),
     ),
     (
         "vramfit_pool_largest_free_bytes",
-        "gauge",
         "Largest free block of the pool.",
         |row| number(&row.largest_free),
     ),
     (
         "vramfit_pool_limit_bytes",
-        "gauge",
         "Maximum size of the pool.",
         |row| number(&row.limit),
     ),
     (
         "vramfit_pool_allocations_total",
-        "counter",
         "Allocations that the pool has served.",
         |row| row.pool.as_ref()?.allocations.map(|count| count as f64),
     ),
     (
         "vramfit_pool_stale",
-        "gauge",
         "1 if the statistics of the pool are older than two intervals.",
         |row| {
             row.liveness
@@ -107,20 +94,19 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     family(
         &mut out,
         "vramfit_driver_up",
-        "gauge",
         "1 if the NVIDIA driver is available.",
     );
     let _ = writeln!(out, "vramfit_driver_up {has_driver}");
     for (name, help, value) in GPU_METRICS {
-        family(&mut out, name, "gauge", help);
+        family(&mut out, name, help);
         for (position, gpu) in snapshot.gpus.iter().enumerate() {
             if let Some(value) = value(gpu) {
                 let _ = writeln!(out, "{name}{{{}}} {value}", gpu_labels(position, gpu));
             }
         }
     }
-    for (name, kind, help, value) in PROCESS_METRICS {
-        family(&mut out, name, kind, help);
+    for (name, help, value) in PROCESS_METRICS {
+        family(&mut out, name, help);
         for (position, gpu) in snapshot.gpus.iter().enumerate() {
             for row in &gpu.processes {
                 if let Some(value) = value(row) {
@@ -133,7 +119,12 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     out
 }
 
-fn family(out: &mut String, name: &str, kind: &str, help: &str) {
+/// Writes the head of a family. By the convention of Prometheus, the names of counters end in `_total`.
+fn family(out: &mut String, name: &str, help: &str) {
+    let kind = match name.ends_with("_total") {
+        true => "counter",
+        false => "gauge",
+    };
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 

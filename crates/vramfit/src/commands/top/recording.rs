@@ -7,6 +7,7 @@ use std::path::Path;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::sample::{SCHEMA, Sample};
+use crate::files::cannot_read;
 
 /// A recording that is being made.
 pub(super) struct Recorder {
@@ -49,7 +50,7 @@ fn cannot_write(shown: &str, error: std::io::Error) -> Error {
 /// `io` when it cannot be read, `invalid-file` when it is no recording; the line is named.
 pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
     let shown = path.display();
-    let io = |error| Error::io(format!("cannot read `{shown}`")).cause(error);
+    let io = |error| cannot_read(path, error);
     let lines = BufReader::new(File::open(path).map_err(io)?).lines();
     let mut samples = Vec::new();
     for (number, line) in (1..).zip(lines) {
@@ -61,10 +62,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Sample>> {
             );
             Error::invalid_file(message).cause(cause)
         };
-        let sample: Sample = match serde_json::from_str(&line) {
-            Ok(sample) => sample,
-            Err(error) => return Err(invalid(error.to_string())),
-        };
+        let sample: Sample =
+            serde_json::from_str(&line).map_err(|error| invalid(error.to_string()))?;
         if sample.schema != SCHEMA {
             return Err(invalid(format!("unsupported version {}", sample.schema)));
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use vramfit_core::host::{Host, Process};
-use vramfit_core::published::{LiveStats, Liveness, StatsHeader};
+use vramfit_core::published::{DeviceSample, LiveStats, Liveness, PublishedDevice, StatsHeader};
 
 /// The GPUs and processes at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,15 @@ pub(super) struct PublishedStats {
     pub(super) same_namespace: bool,
     /// What `/proc` knows of the process; `None` if it does not exist here.
     pub(super) process: Option<Process>,
+}
+
+impl PublishedStats {
+    /// Returns what is published of a device and of its pool; defaults for one that the process does not have.
+    pub(super) fn device(&self, index: usize) -> (PublishedDevice, DeviceSample) {
+        let device = self.header.devices.get(index).cloned();
+        let sample = self.live.devices.get(index).copied();
+        (device.unwrap_or_default(), sample.unwrap_or_default())
+    }
 }
 
 /// The version of [`Sample`] that is written.

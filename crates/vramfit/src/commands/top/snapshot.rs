@@ -6,7 +6,9 @@
 use serde::Serialize;
 use vramfit_core::Bytes;
 use vramfit_core::host::{HostGpu, Mig, Process};
-use vramfit_core::published::{ClientSettings, DeviceSample, Liveness, StatsHeader, StatsStatus};
+use vramfit_core::published::{
+    ClientSettings, DeviceSample, Liveness, PublishedDevice, StatsHeader, StatsStatus,
+};
 
 use super::device_mapping::{DeviceLocation, map_devices};
 use super::sample::{PublishedStats, Sample};
@@ -240,20 +242,9 @@ fn driver_row(process: &Process) -> ProcessRow {
 /// Adds what a process publishes to its row, or adds a row.
 fn add_published_row(gpu: &mut GpuRow, stats: &PublishedStats, device: usize) {
     let pid = stats.header.pid;
-    let known = gpu.processes.iter_mut();
-    let known = stats
-        .same_namespace
-        .then(|| {
-            known
-                .into_iter()
-                .find(|row| row.pid == pid && row.pool.is_none())
-        })
-        .flatten();
-    match known {
-        Some(row) => {
-            let driver = row.driver.clone();
-            *row = published_row(stats, device, driver);
-        }
+    let mut rows = gpu.processes.iter_mut();
+    match rows.find(|row| stats.same_namespace && row.pid == pid && row.pool.is_none()) {
+        Some(row) => *row = published_row(stats, device, row.driver.clone()),
         None => {
             let driver = Reading::Unknown("the driver does not list this process".to_owned());
             gpu.processes.push(published_row(stats, device, driver));
@@ -263,13 +254,7 @@ fn add_published_row(gpu: &mut GpuRow, stats: &PublishedStats, device: usize) {
 
 /// The GPU of a device that the driver does not list: virtual or unknown.
 fn unmapped_gpu(stats: &PublishedStats, device: usize) -> GpuRow {
-    let device_info = stats
-        .header
-        .devices
-        .get(device)
-        .cloned()
-        .unwrap_or_default();
-    let sample = stats.live.devices.get(device).copied().unwrap_or_default();
+    let (device_info, sample) = stats.device(device);
     let (label, why) = match &stats.header.virtual_gpu {
         Some(gpu) => (format!("virtual {gpu}"), PENDING),
         None => ("unknown GPU".to_owned(), NO_DRIVER),
@@ -300,15 +285,14 @@ fn number_alike(gpus: &mut [GpuRow]) {
 
 fn published_row(stats: &PublishedStats, device: usize, driver: Reading) -> ProcessRow {
     let header = &stats.header;
-    let sample = stats.live.devices.get(device).copied().unwrap_or_default();
+    let (device_info, sample) = stats.device(device);
     let why = match sample.status {
         StatsStatus::Pending => PENDING.to_owned(),
         StatsStatus::Available => NO_POOL_SIZE.to_owned(),
         StatsStatus::Unsupported => NO_STATISTICS.to_owned(),
-        StatsStatus::Failed(code) => format!(
-            "reading the statistics of this allocator failed \
-                                              with code {code}"
-        ),
+        StatsStatus::Failed(code) => {
+            format!("reading the statistics of this allocator failed with code {code}")
+        }
     };
     let process = stats.process.as_ref();
     let command = process.and_then(|process| process.command.clone());
@@ -327,7 +311,7 @@ fn published_row(stats: &PublishedStats, device: usize, driver: Reading) -> Proc
         ),
         limit: Reading::of(sample.limit_bytes, &why),
         liveness: Some(stats.liveness),
-        pool: Some(pool(stats, device, &sample)),
+        pool: Some(pool(stats, device_info, &sample)),
     }
 }
 
@@ -339,20 +323,14 @@ fn largest_free_reason<'a>(header: &StatsHeader, sample: &DeviceSample, why: &'a
     }
 }
 
-fn pool(stats: &PublishedStats, device: usize, sample: &DeviceSample) -> PoolRow {
-    let device_info = stats
-        .header
-        .devices
-        .get(device)
-        .cloned()
-        .unwrap_or_default();
+fn pool(stats: &PublishedStats, device: PublishedDevice, sample: &DeviceSample) -> PoolRow {
     let live = &stats.live;
     let cost = (live.samples > 0).then(|| live.sampling_ns as f64 / live.samples as f64 / 1000.0);
     PoolRow {
         jax: stats.header.jax.clone(),
         plugin_api: stats.header.plugin_api.clone(),
-        device_id: device_info.id,
-        device_kind: device_info.kind,
+        device_id: device.id,
+        device_kind: device.kind,
         client_settings: stats.header.client_settings.clone(),
         allocations: sample.allocations,
         peak_pool_bytes: sample.peak_pool_bytes,

@@ -44,7 +44,7 @@ const MAX_PAST: usize = 600;
 const PAGE: usize = 10;
 
 /// The state of the screen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) snapshot: Snapshot,
     /// What is watched, where it is not this machine.
@@ -61,27 +61,18 @@ pub(super) struct State {
     /// The last samples, the newest last.
     past: VecDeque<Snapshot>,
     /// How many samples before the newest one is shown; `None` unless paused.
-    paused_back: Option<usize>,
-    selected: usize,
+    pub(super) samples_behind: Option<usize>,
+    /// Position of the selected process.
+    pub(super) selected: usize,
 }
 
 impl State {
     pub(super) fn new(source: Option<String>, interval_text: String, color: bool) -> Self {
         State {
-            snapshot: Snapshot::default(),
             source,
             interval_text,
-            filter: String::new(),
-            is_editing: false,
-            only_jax: false,
-            order: SortOrder::Gpu,
-            shows_details: false,
-            shows_help: false,
-            has_ended: false,
             color,
-            past: VecDeque::new(),
-            paused_back: None,
-            selected: 0,
+            ..State::default()
         }
     }
 
@@ -91,16 +82,11 @@ impl State {
         if self.past.len() > MAX_PAST {
             self.past.pop_front();
         }
-        if let Some(back) = &mut self.paused_back {
+        if let Some(back) = &mut self.samples_behind {
             *back = (*back + 1).min(self.past.len() - 1);
         } else if let Some(newest) = self.past.back() {
             self.show(newest.clone());
         }
-    }
-
-    /// Says whether it is paused, and by how many samples the screen is behind.
-    pub(super) fn samples_behind(&self) -> Option<usize> {
-        self.paused_back
     }
 
     /// Returns a reading of a process in the samples up to the one that is shown, the newest last.
@@ -110,7 +96,7 @@ impl State {
         pid: u32,
         reading: fn(&ProcessRow) -> &Reading,
     ) -> Vec<u64> {
-        let shown = self.past.len() - self.paused_back.unwrap_or(0).min(self.past.len());
+        let shown = self.past.len() - self.samples_behind.unwrap_or(0).min(self.past.len());
         let rows = self.past.iter().take(shown).filter_map(|snapshot| {
             let gpu = snapshot.gpus.iter().find(|one| one.label == gpu)?;
             let row = gpu.processes.iter().find(|row| row.pid == pid)?;
@@ -122,7 +108,7 @@ impl State {
     /// Shows an older or newer sample, and pauses.
     fn step(&mut self, back: usize) {
         let back = back.min(self.past.len().saturating_sub(1));
-        self.paused_back = Some(back);
+        self.samples_behind = Some(back);
         if let Some(snapshot) = self.past.get(self.past.len().wrapping_sub(back + 1)) {
             self.show(snapshot.clone());
         }
@@ -167,13 +153,13 @@ impl State {
                 };
             }
             Action::Sort => self.order = self.order.next(),
-            Action::Pause if self.paused_back.is_some() => {
+            Action::Pause if self.samples_behind.is_some() => {
                 self.step(0);
-                self.paused_back = None;
+                self.samples_behind = None;
             }
-            Action::Pause => self.paused_back = Some(0),
-            Action::StepBack => self.step(self.paused_back.unwrap_or(0) + 1),
-            Action::StepForward => self.step(self.paused_back.unwrap_or(0).saturating_sub(1)),
+            Action::Pause => self.samples_behind = Some(0),
+            Action::StepBack => self.step(self.samples_behind.unwrap_or(0) + 1),
+            Action::StepForward => self.step(self.samples_behind.unwrap_or(0).saturating_sub(1)),
             Action::OnlyJax => self.only_jax = !self.only_jax,
             Action::StartFilter => self.is_editing = true,
             Action::Letter(letter) => self.filter.push(letter),
@@ -205,12 +191,8 @@ impl State {
     }
 
     /// Returns the selected process and its GPU.
-    pub(super) fn selected(&self) -> Option<(usize, &ProcessRow)> {
+    pub(super) fn selected_row(&self) -> Option<(usize, &ProcessRow)> {
         self.rows().get(self.selected).copied()
-    }
-
-    pub(super) fn selected_position(&self) -> usize {
-        self.selected
     }
 
     fn matches_filter(&self, row: &ProcessRow) -> bool {
@@ -301,20 +283,17 @@ mod tests {
         state.act(Action::Pause);
         state.update(later(2));
         assert_eq!(
-            (state.snapshot.at_unix_ms, state.samples_behind()),
+            (state.snapshot.at_unix_ms, state.samples_behind),
             (1, Some(1))
         );
         state.act(Action::StepBack);
         assert_eq!(state.snapshot.at_unix_ms, 0);
         state.act(Action::StepBack);
-        assert_eq!(state.samples_behind(), Some(2));
+        assert_eq!(state.samples_behind, Some(2));
         state.act(Action::StepForward);
         assert_eq!(state.snapshot.at_unix_ms, 1);
         state.act(Action::Pause);
-        assert_eq!(
-            (state.snapshot.at_unix_ms, state.samples_behind()),
-            (2, None)
-        );
+        assert_eq!((state.snapshot.at_unix_ms, state.samples_behind), (2, None));
     }
 
     #[test]
@@ -361,15 +340,15 @@ mod tests {
     fn the_selection_stays_inside_and_with_its_process() {
         let mut state = state();
         state.act(Action::Up);
-        assert_eq!(state.selected().map(|(_, row)| row.pid), Some(1));
+        assert_eq!(state.selected_row().map(|(_, row)| row.pid), Some(1));
         state.act(Action::PageDown);
-        assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
+        assert_eq!(state.selected_row().map(|(_, row)| row.pid), Some(3));
         let mut snapshot = state.snapshot.clone();
         snapshot.gpus[0].processes.remove(0);
         state.update(snapshot);
-        assert_eq!(state.selected().map(|(_, row)| row.pid), Some(3));
+        assert_eq!(state.selected_row().map(|(_, row)| row.pid), Some(3));
         state.update(Snapshot::default());
-        assert_eq!(state.selected(), None);
+        assert_eq!(state.selected_row(), None);
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
             push_gpus(&mut body, state, first..*gpu + 1, width);
             gpu_before = Some(*gpu);
         }
-        let is_selected = live && position == state.selected_position();
+        let is_selected = live && position == state.selected;
         if is_selected {
             selected = Some(body.len());
         }
@@ -164,10 +164,10 @@ fn head(state: &State) -> Vec<Line<'static>> {
         count_processes(pids.len()),
         source,
     ];
-    if state.source.is_some() || state.samples_behind().is_some() {
+    if state.source.is_some() || state.samples_behind.is_some() {
         facts.push(time_of_day(snapshot.at_unix_ms));
     }
-    match state.samples_behind() {
+    match state.samples_behind {
         Some(0) => facts.push("paused".to_owned()),
         Some(1) => facts.push("paused, 1 sample behind".to_owned()),
         Some(behind) => facts.push(format!("paused, {behind} samples behind")),

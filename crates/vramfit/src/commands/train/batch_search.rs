@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde_json::json;
 use vramfit_core::analysis::load_summary;
 use vramfit_core::train::{BatchSearch, Config, Trial, largest_batch};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -20,20 +20,6 @@ use crate::status::Status;
 
 /// Each trial compiles the step, which takes seconds.
 const MAX_TRIALS: u32 = 10;
-
-#[derive(Serialize)]
-struct BatchSearchOutput<'a> {
-    schema: u32,
-    gpu: &'a str,
-    fits: bool,
-    batch_size: u64,
-    peak_bytes: u64,
-    limit_bytes: u64,
-    largest_batch: Option<u64>,
-    largest_peak_bytes: Option<u64>,
-    smallest_too_large: Option<u64>,
-    trials: u32,
-}
 
 /// Tries batch sizes, and reports which fit.
 pub(super) fn run(
@@ -66,18 +52,18 @@ pub(super) fn run(
         return Err(Error::new(ErrorKind::Internal, "no batch size was tried"));
     };
     if json {
-        output.json(&BatchSearchOutput {
-            schema: 1,
-            gpu,
-            fits: first.fits,
-            batch_size: wanted,
-            peak_bytes: first.peak_bytes,
-            limit_bytes: first.limit_bytes,
-            largest_batch: search.largest.map(|trial| trial.batch),
-            largest_peak_bytes: search.largest.map(|trial| trial.peak_bytes),
-            smallest_too_large: search.too_large.map(|trial| trial.batch),
-            trials: search.trials,
-        })?;
+        output.json(&json!({
+            "schema": 1,
+            "gpu": gpu,
+            "fits": first.fits,
+            "batch_size": wanted,
+            "peak_bytes": first.peak_bytes,
+            "limit_bytes": first.limit_bytes,
+            "largest_batch": search.largest.map(|trial| trial.batch),
+            "largest_peak_bytes": search.largest.map(|trial| trial.peak_bytes),
+            "smallest_too_large": search.too_large.map(|trial| trial.batch),
+            "trials": search.trials,
+        }))?;
     } else {
         output.text(&summary(gpu, file, &first, &search, rows))?;
     }

@@ -2,24 +2,15 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde_json::json;
 use vramfit_core::Result;
 use vramfit_core::train::Config;
 
 use super::datasets::{Column, DatasetInfo};
 use super::memory::MemoryEstimate;
-use crate::commands::data::grouped;
+use crate::commands::data::{grouped, grouped_list};
 use crate::output::Output;
 use crate::status::Status;
-
-#[derive(Serialize)]
-struct CheckOutput<'a> {
-    schema: u32,
-    config: &'a Config,
-    data: &'a DatasetInfo,
-    memory: Option<&'a MemoryEstimate>,
-    warnings: &'a [String],
-}
 
 /// Reports the plan.
 pub(super) fn report(
@@ -32,13 +23,13 @@ pub(super) fn report(
     output: &mut Output,
 ) -> Result<Status> {
     if json {
-        output.json(&CheckOutput {
-            schema: 1,
-            config,
-            data: info,
-            memory,
-            warnings,
-        })?;
+        output.json(&json!({
+            "schema": 1,
+            "config": config,
+            "data": info,
+            "memory": memory,
+            "warnings": warnings,
+        }))?;
     } else {
         let mut all = lines(config, info);
         all.extend(memory.map_or_else(Vec::new, MemoryEstimate::lines));
@@ -107,12 +98,11 @@ fn model(config: &Config) -> String {
 }
 
 fn column(column: &Column) -> String {
-    let shape: Vec<String> = column.shape.iter().map(|size| grouped(*size)).collect();
     let mut text = format!(
         "{}  {} [{}]",
         column.dataset,
         column.dtype,
-        shape.join(", ")
+        grouped_list(&column.shape)
     );
     if column.dtype != column.batch_dtype {
         text += &format!(", converted to {}", column.batch_dtype);

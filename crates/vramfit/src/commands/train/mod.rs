@@ -22,6 +22,7 @@ use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
 
 use crate::context::Context;
+use crate::files::cannot_read;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -94,7 +95,7 @@ pub(crate) struct Args {
     progress: ProgressMode,
     /// Print one JSON object at the end
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// How progress is shown, as `progress=` of `vramfit.train.fit`.
@@ -112,10 +113,6 @@ pub(crate) enum ProgressMode {
 }
 
 impl Args {
-    pub(crate) fn prints_json(&self) -> bool {
-        self.json
-    }
-
     /// Returns the options that override keys of the file, the last of which wins.
     fn overrides(&self) -> Vec<String> {
         let mut overrides = self.set.clone();
@@ -191,10 +188,7 @@ fn ensure_no_file(config: &Config) -> Result<()> {
 /// Reads the configuration file.
 fn read(file: &Path, overrides: &[String]) -> Result<Config> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        let message = format!("cannot read `{}`", file.display());
-        Error::io(message)
-            .cause(error)
-            .hint("`vramfit train --init train.toml` writes a template")
+        cannot_read(file, error).hint("`vramfit train --init train.toml` writes a template")
     })?;
     Config::read(file, &text, overrides)
 }

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-use serde_json::Value as Json;
+use serde_json::json;
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -28,14 +27,6 @@ pub(super) struct FinishedRun<'a> {
     pub(super) outcome: Option<Outcome>,
 }
 
-#[derive(Serialize)]
-struct TrainOutput<'a> {
-    schema: u32,
-    outcome: &'a str,
-    directory: &'a Path,
-    result: &'a Json,
-}
-
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 const SIGTERM: u8 = 15;
@@ -55,12 +46,12 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
         write_report(run.directory, output)?;
     }
     if ran && run.is_primary && run.json {
-        output.json(&TrainOutput {
-            schema: 1,
-            outcome: label(outcome.kind),
-            directory: run.directory,
-            result: &outcome.result,
-        })?;
+        output.json(&json!({
+            "schema": 1,
+            "outcome": outcome.kind,
+            "directory": run.directory,
+            "result": outcome.result,
+        }))?;
     }
     if let Some(cause) = &outcome.save_error {
         output.error(&save_error(outcome.step, cause, run.directory));
@@ -161,15 +152,4 @@ fn report_crash(ended: child::ExitReason, file: &str, output: &mut Output) -> Re
         child::ExitReason::Signal(_) => Status::Child(ended.shell_code()),
         child::ExitReason::Code(_) => Status::No,
     })
-}
-
-fn label(kind: OutcomeKind) -> &'static str {
-    match kind {
-        OutcomeKind::Finished => "finished",
-        OutcomeKind::Early => "early",
-        OutcomeKind::Nan => "nan",
-        OutcomeKind::Signal => "signal",
-        OutcomeKind::OutOfMemory => "out-of-memory",
-        OutcomeKind::Rejected => "rejected",
-    }
 }

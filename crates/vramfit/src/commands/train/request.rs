@@ -78,7 +78,7 @@ pub(super) struct NonFiniteCause {
 }
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum OutcomeKind {
     /// All epochs are finished.
