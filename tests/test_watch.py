@@ -1,6 +1,7 @@
 """`vramfit.watch` tells what a block does to the memory of JAX's devices, and what it cannot."""
 
 import pytest
+from commands import run_python
 from on_gpu import environment, on_gpu
 
 MIB = 1 << 20
@@ -171,8 +172,5 @@ tell(**told(seen))
 
 @pytest.mark.parametrize("statement", ["import vramfit._watch", "import vramfit; vramfit.watch"])
 def test_s20_it_loads_jax_only_when_it_watches(statement):
-    import subprocess
-    import sys
-
     code = f"{statement}\nimport sys\nassert not {{'jax', 'numpy'}} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+    run_python("-c", code, env=environment(), code=0)
