@@ -12,7 +12,6 @@ XLA_FLAGS=--xla_gpu_autotune_level=0.
 
 import functools
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -21,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
-from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from record_programs import memory_sizes, two_gpus
 
 # What the repository takes for one file.
 MAX_BYTES = 200 << 10
@@ -240,12 +239,7 @@ def record(folder, stem, lowered):
         compiled = lowered.compile(compiler_options=options)
         (module,) = Path(dumped).glob("*gpu_after_optimizations.hlo.pb")
         hlo = module.read_bytes()
-    stats = compiled.memory_analysis()
-    sizes = {
-        key: getattr(stats, key)
-        for key in dir(stats)
-        if key.endswith("_in_bytes") and "peak" not in key and "code" not in key
-    }
+    sizes = memory_sizes(compiled)
     if len(hlo) > MAX_BYTES:
         sys.exit(f"{stem} has {len(hlo)} bytes; make the program smaller")
     (folder / f"{stem}.hlo.pb").write_bytes(hlo)
@@ -259,14 +253,7 @@ def main():
     # Stacks shall name this file by its place in the repository.
     jax.config.update("jax_hlo_source_file_canonicalization_regex", ".*/(?=scripts/)")
     folder.mkdir(parents=True, exist_ok=True)
-    target = subprocess.run(
-        ["cargo", "run", "-q", "-p", "vramfit-core", "--example", "target_config", "h100-80g"],
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    topology = topologies.get_topology_desc(platform="cuda", target_config=target, topology="1x1x2")
-    for name, lower in programs(topology.devices):
+    for name, lower in programs(two_gpus()):
         if wanted and name not in wanted:
             continue
         try:

@@ -73,10 +73,8 @@ def programs(devices):
     yield "sharded", jax.jit(lambda x: (x * 2, x.sum())).lower(array(256, 128, sharding=rows))
 
 
-def main():
-    """Write the files."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
+def two_gpus():
+    """Return two GPUs for which programs can be compiled here."""
     target = subprocess.run(
         ["cargo", "run", "-q", "-p", "vramfit-core", "--example", "target_config", "h100-80g"],
         capture_output=True,
@@ -84,17 +82,29 @@ def main():
         text=True,
     ).stdout
     topology = topologies.get_topology_desc(platform="cuda", target_config=target, topology="1x1x2")
-    for name, lowered in programs(topology.devices):
+    return topology.devices
+
+
+def memory_sizes(compiled):
+    """Return XLA's own figures of a compiled program, by name."""
+    stats = compiled.memory_analysis()
+    return {
+        key: getattr(stats, key)
+        for key in dir(stats)
+        if key.endswith("_in_bytes") and "peak" not in key and "code" not in key
+    }
+
+
+def main():
+    """Write the files."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, lowered in programs(two_gpus()):
         compiled = lowered.compile()
-        stats = compiled.memory_analysis()
         stem = f"jax{jax.__version__}-{name}"
         message = executable_of(compiled.runtime_executable().serialize())
         (folder / f"{stem}.pb").write_bytes(message)
-        expected = {
-            key: getattr(stats, key)
-            for key in dir(stats)
-            if key.endswith("_in_bytes") and "peak" not in key and "code" not in key
-        }
+        expected = memory_sizes(compiled)
         (folder / f"{stem}.json").write_text(json.dumps(expected, indent=1) + "\n")
         print(stem, len(message), expected["temp_size_in_bytes"])
 

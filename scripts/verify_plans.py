@@ -18,17 +18,12 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from verify_check import PROGRAMS as EXAMPLES
+
 ROOT = Path(__file__).resolve().parent.parent
 RUN_PROGRAM = ROOT / "tests" / "plan" / "run_program.py"
 # Budgets for each program.
 BUDGETS = 1000
-SIZES = {
-    "train_gpt": "--layers 3 --width 64 --heads 4 --vocab 256 --sequence 128 --batch 8",
-    "train_vit": "--layers 3 --width 64 --heads 4 --image 64 --patch 16 --classes 10 --batch 8",
-    "train_resnet": "--stages 1 1 --width 16 --image 64 --classes 10 --batch 8",
-    "train_rnn": "--layers 2 --width 64 --length 64 --batch 16",
-    "train_moe": "--experts 4 --width 64 --hidden 128 --tokens 512",
-}
 
 
 def commands():
@@ -43,7 +38,7 @@ def commands():
     for name in listed.stdout.split():
         gpus = "l4x8" if name == "sharded" else "l4"
         yield name, gpus, [sys.executable, RUN_PROGRAM, name]
-    for name, sizes in SIZES.items():
+    for name, sizes in EXAMPLES.items():
         yield name, "l4", [sys.executable, ROOT / "examples" / f"{name}.py", *sizes.split()]
 
 

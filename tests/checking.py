@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 
-from conftest import clean_environment
+from commands import clean_environment, run_command, run_vramfit
 
 PROGRAM = """
 import jax
@@ -54,32 +53,16 @@ class Project:
         return "[[check.entry]]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in keys.items())
 
     def check(self, *options, code=0, env=None):
-        done = subprocess.run(
-            [sys.executable, "-m", "vramfit", "check", *options],
-            cwd=self.folder,
-            env={**self.environment, **(env or {})},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
-        return done
+        env = self.environment | (env or {})
+        return run_vramfit("check", *options, env=env, code=code, cwd=self.folder)
 
     def rows(self, *options, code=0, env=None):
         done = self.check("--json", "-", *options, code=code, env=env)
         return json.loads(done.stdout.splitlines()[-1])["rows"]
 
     def git(self, *arguments, code=0):
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        env = self.environment
+        return run_command("git", *arguments, env=env, code=code, cwd=self.folder).stdout
 
     def commit(self, message):
         self.git("add", "-A")

@@ -2,19 +2,17 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
-from conftest import clean_environment
+from commands import run_vramfit
 
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """What a dry run said."""
+    """What a dry run said; one that was refused has no answer and no page."""
 
-    answer: dict
+    answer: dict | None
     text: str
-    page: str
+    page: str | None
     out: str
     code: int
 
@@ -24,24 +22,16 @@ class Said:
         return {row["site"].split("(")[1].rstrip(")"): row for row in rows}
 
 
-def dryrun_of(folder, lines, *options, gpu="h100-80g", env=None):
-    """Run `lines` on a virtual GPU."""
+def dryrun_of(folder, lines, *options, gpu="h100-80g", arguments=(), **running):
+    """Run `lines` on a virtual GPU, with arguments of its own; for the rest see `run_command`."""
     program, answer, page = folder / "program.py", folder / "answer.json", folder / "page.html"
     program.write_text(lines)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *options]
-    command += ["--json", answer, "--report", page, "--force", program]
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=clean_environment(**(env or {})),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    for file in (answer, page):
+        file.unlink(missing_ok=True)
+    command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", answer, "--report", page]
+    done = run_vramfit(*command, "--force", program, *arguments, **running)
+    if done.returncode == 2 and not answer.exists():
+        return Said(None, done.stderr, None, done.stdout, done.returncode)
     assert answer.exists(), done.stderr[-4000:]
-    return Said(
-        json.loads(answer.read_text()),
-        done.stderr,
-        page.read_text(),
-        done.stdout,
-        done.returncode,
-    )
+    found = json.loads(answer.read_text())
+    return Said(found, done.stderr, page.read_text(), done.stdout, done.returncode)

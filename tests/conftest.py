@@ -3,18 +3,15 @@
 import dataclasses
 import json
 import os
-import re
 import signal
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from commands import ROOT, run_command, run_python
 from fake_driver import FakeDriver, build_library
 from on_gpu import environment
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # Texts are compared as a terminal with UTF-8 gets them, wherever the tests run.
 os.environ["LC_ALL"] = "C.UTF-8"
@@ -28,12 +25,6 @@ def reader_threads():
     return [
         int(task.name) for task in tasks if (task / "comm").read_text().startswith("vramfit-read")
     ]
-
-
-def clean_environment(**more):
-    """Return this process's environment without anything that steers JAX or vramfit."""
-    steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA|NVIDIA)_|PYTHONPATH$")
-    return {k: v for k, v in os.environ.items() if not steering.match(k)} | more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,13 +67,7 @@ def dryrun(tmp_path):
         command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *options]
         command += ["--json", answer, "--trace", trace]
         command += ["--", sys.executable, ROOT / "examples" / script, *arguments]
-        done = subprocess.run(
-            [str(word) for word in command],
-            env=clean_environment(**(env or {})),
-            capture_output=True,
-            check=False,
-            text=True,
-        )
+        done = run_command(*command, env=env)
         assert answer.exists(), f"no answer, exit code {done.returncode}\n{done.stderr[-4000:]}"
         return DryRun(
             json.loads(answer.read_text()), trace, done.returncode, done.stdout, done.stderr
@@ -98,14 +83,7 @@ def derive():
     def run(example, *arguments, limit, devices=1):
         command = [sys.executable, ROOT / "tests" / "derive_expected.py", example]
         command += ["--limit", limit, "--devices", devices, "--", *arguments]
-        done = subprocess.run(
-            [str(word) for word in command],
-            env=clean_environment(JAX_PLATFORMS="cpu"),
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        done = run_command(*command, env={"JAX_PLATFORMS": "cpu"}, code=0)
         return json.loads(done.stdout)
 
     return run
@@ -116,14 +94,7 @@ def on_virtual_gpu():
     """Return a function that runs a script on virtual GPUs and returns what it printed."""
 
     def run(script, *, devices=1, gpu="h100-80g"):
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            env=environment(gpu, count=devices),
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        done = run_python("-c", script, env=environment(gpu, count=devices), code=0)
         return done.stdout.split("\n")[:-1]
 
     return run

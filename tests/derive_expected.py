@@ -27,11 +27,11 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import numpy as np
+from commands import ROOT
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "h100_sxm.target.txtpb"
 
 # One line an allocation: its number, its size, and what it is.

@@ -45,6 +45,20 @@ def case(**options):
     return add
 
 
+def contents(libver=None, **options):
+    """Add a case of a file to which the function writes; its name is that of the function."""
+
+    def add(write):
+        def make(path):
+            with h5py.File(path, "w", libver=libver) as f:
+                write(f)
+
+        CASES.append(Case(write.__name__, make, **options))
+        return make
+
+    return add
+
+
 def numbers(*shape, dtype="f4"):
     """Return values that differ from row to row and compress a little."""
     count = int(np.prod(shape))
@@ -77,18 +91,16 @@ simple("empty_rows", np.zeros((0, 5), "f4"), chunks=(4, 5), maxshape=(None, 5))
 simple("empty_columns", np.zeros((5, 0), "f4"))
 
 
-@case()
-def compact(path):
-    with h5py.File(path, "w") as f:
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        plist.set_layout(h5py.h5d.COMPACT)
-        low_level(f, numbers(6, 5), plist)
+@contents()
+def compact(f):
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.COMPACT)
+    low_level(f, numbers(6, 5), plist)
 
 
-@case()
-def never_written(path):
-    with h5py.File(path, "w") as f:
-        f.create_dataset("x", shape=(10, 3), dtype="i2", fillvalue=-5)
+@contents()
+def never_written(f):
+    f.create_dataset("x", shape=(10, 3), dtype="i2", fillvalue=-5)
 
 
 @case()
@@ -163,30 +175,27 @@ simple(
 simple("latest_single", numbers(37, 5), libver="latest", chunks=(37, 5), compression="gzip")
 
 
-@case()
-def implicit(path):
-    with h5py.File(path, "w", libver="v110") as f:
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        plist.set_chunk((4, 3))
-        plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        low_level(f, numbers(10, 5), plist, maxshape=(12, 9))
+@contents(libver="v110")
+def implicit(f):
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((4, 3))
+    plist.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    low_level(f, numbers(10, 5), plist, maxshape=(12, 9))
 
 
-@case()
-def fixed_array_pages(path):
-    with h5py.File(path, "w", libver="v110") as f:
-        x = f.create_dataset("x", shape=(1050,), dtype="u1", chunks=(1,), fillvalue=9)
-        x[5:40] = integers(35, dtype="u1")
-        x[1040:1050] = 3
+@contents(libver="v110")
+def fixed_array_pages(f):
+    x = f.create_dataset("x", shape=(1050,), dtype="u1", chunks=(1,), fillvalue=9)
+    x[5:40] = integers(35, dtype="u1")
+    x[1040:1050] = 3
 
 
-@case()
-def extensible_array_pages(path):
+@contents(libver="v110")
+def extensible_array_pages(f):
     # The first chunks are in the index block; those around 6000 in a data block that has pages.
-    with h5py.File(path, "w", libver="v110") as f:
-        x = f.create_dataset("x", (12000,), "u1", chunks=(1,), maxshape=(None,), fillvalue=9)
-        for start in (0, 100, 700, 6000, 11990):
-            x[start : start + 10] = integers(10, dtype="u1")
+    x = f.create_dataset("x", (12000,), "u1", chunks=(1,), maxshape=(None,), fillvalue=9)
+    for start in (0, 100, 700, 6000, 11990):
+        x[start : start + 10] = integers(10, dtype="u1")
 
 
 # Chunks that are not all there, or not all alike.
@@ -195,12 +204,11 @@ simple("chunk_longer_than_shape", numbers(5, 3), chunks=(8, 4), maxshape=(None, 
 simple("images", integers(12, 5, 6, 3, dtype="u1"), chunks=(5, 2, 6, 2), compression="gzip")
 
 
-@case()
-def grown(path):
-    with h5py.File(path, "w") as f:
-        x = f.create_dataset("x", data=numbers(7, 3), chunks=(3, 2), maxshape=(None, None))
-        x.resize((11, 5))
-        x[9:11, 4] = 5
+@contents()
+def grown(f):
+    x = f.create_dataset("x", data=numbers(7, 3), chunks=(3, 2), maxshape=(None, None))
+    x.resize((11, 5))
+    x[9:11, 4] = 5
 
 
 @case()
@@ -211,28 +219,26 @@ def shrunk(path):
             x.resize((8, 3))
 
 
-@case()
-def filter_mask(path):
-    with h5py.File(path, "w") as f:
-        x = f.create_dataset(
-            "x", (12, 4), "f4", chunks=(4, 4), shuffle=True, compression="gzip", fletcher32=False
-        )
-        values = numbers(12, 4)
-        x[:4] = values[:4]
-        x.id.write_direct_chunk((4, 0), values[4:8].tobytes(), filter_mask=3)
-        # The shuffle is left out, and the deflate is not.
-        import zlib
+@contents()
+def filter_mask(f):
+    x = f.create_dataset(
+        "x", (12, 4), "f4", chunks=(4, 4), shuffle=True, compression="gzip", fletcher32=False
+    )
+    values = numbers(12, 4)
+    x[:4] = values[:4]
+    x.id.write_direct_chunk((4, 0), values[4:8].tobytes(), filter_mask=3)
+    # The shuffle is left out, and the deflate is not.
+    import zlib
 
-        x.id.write_direct_chunk((8, 0), zlib.compress(values[8:].tobytes()), filter_mask=1)
+    x.id.write_direct_chunk((8, 0), zlib.compress(values[8:].tobytes()), filter_mask=1)
 
 
-@case()
-def unallocated(path):
-    with h5py.File(path, "w") as f:
-        x = f.create_dataset(
-            "x", (20, 6), "f8", chunks=(4, 2), fillvalue=2.5, compression="gzip", shuffle=True
-        )
-        x[5:7, 1:3] = 1
+@contents()
+def unallocated(f):
+    x = f.create_dataset(
+        "x", (20, 6), "f8", chunks=(4, 2), fillvalue=2.5, compression="gzip", shuffle=True
+    )
+    x[5:7, 1:3] = 1
 
 
 # Filters.
@@ -292,20 +298,18 @@ simple(
 simple("scale_offset_float", numbers(37, 5), chunks=(8, 5), refused="scale-offset", scaleoffset=3)
 
 
-@case(refused="nbit")
-def nbit(path):
-    with h5py.File(path, "w") as f:
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        plist.set_chunk((8, 5))
-        plist.set_filter(5, 0, ())
-        low_level(f, integers(37, 5), plist)
+@contents(refused="nbit")
+def nbit(f):
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_chunk((8, 5))
+    plist.set_filter(5, 0, ())
+    low_level(f, integers(37, 5), plist)
 
 
-@case(refused="szip")
-def szip(path):
+@contents(refused="szip")
+def szip(f):
     # The library of this h5py cannot compress so; a chunk that was left alone is enough to refuse.
-    with h5py.File(path, "w") as f:
-        f.create_dataset("x", data=numbers(16, 16), chunks=(8, 16), compression="szip")
+    f.create_dataset("x", data=numbers(16, 16), chunks=(8, 16), compression="szip")
 
 
 # Types.
@@ -320,49 +324,44 @@ for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"):
 simple("type_bool", integers(21, 3) > 50, chunks=(8, 2))
 
 
-@case(dtype="bfloat16")
-def type_bfloat16(path):
-    with h5py.File(path, "w") as f:
-        dtype = h5py.h5t.IEEE_F16LE.copy()
-        dtype.set_fields(15, 7, 8, 0, 7)
-        dtype.set_ebias(127)
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        # The values are exact in bfloat16: the library converts them.
-        space = h5py.h5s.create_simple((21, 3))
-        x = h5py.h5d.create(f.id, b"x", dtype, space, plist)
-        x.write(h5py.h5s.ALL, h5py.h5s.ALL, integers(21, 3, dtype="f4"))
+@contents(dtype="bfloat16")
+def type_bfloat16(f):
+    dtype = h5py.h5t.IEEE_F16LE.copy()
+    dtype.set_fields(15, 7, 8, 0, 7)
+    dtype.set_ebias(127)
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    # The values are exact in bfloat16: the library converts them.
+    space = h5py.h5s.create_simple((21, 3))
+    x = h5py.h5d.create(f.id, b"x", dtype, space, plist)
+    x.write(h5py.h5s.ALL, h5py.h5s.ALL, integers(21, 3, dtype="f4"))
 
 
-@case()
-def bit_field(path):
+@contents()
+def bit_field(f):
     """What PyTables makes of `bool`."""
-    with h5py.File(path, "w") as f:
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        low_level(f, integers(21, 3, dtype="u1") % 2, plist, dtype=h5py.h5t.STD_B8LE)
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    low_level(f, integers(21, 3, dtype="u1") % 2, plist, dtype=h5py.h5t.STD_B8LE)
 
 
-@case()
-def bit_field_big_endian(path):
-    with h5py.File(path, "w") as f:
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        space = h5py.h5s.create_simple((21, 3))
-        x = h5py.h5d.create(f.id, b"x", h5py.h5t.STD_B16BE, space, plist)
-        values = integers(21, 3, dtype="u2") * 600
-        x.write(h5py.h5s.ALL, h5py.h5s.ALL, values, h5py.h5t.NATIVE_B16)
+@contents()
+def bit_field_big_endian(f):
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    space = h5py.h5s.create_simple((21, 3))
+    x = h5py.h5d.create(f.id, b"x", h5py.h5t.STD_B16BE, space, plist)
+    values = integers(21, 3, dtype="u2") * 600
+    x.write(h5py.h5s.ALL, h5py.h5s.ALL, values, h5py.h5t.NATIVE_B16)
 
 
-@case()
-def enumeration(path):
-    with h5py.File(path, "w") as f:
-        kinds = h5py.enum_dtype({"red": 0, "green": 1, "blue": 2}, basetype="i2")
-        f.create_dataset("x", data=integers(21, 3, dtype="i2") % 3, dtype=kinds)
+@contents()
+def enumeration(f):
+    kinds = h5py.enum_dtype({"red": 0, "green": 1, "blue": 2}, basetype="i2")
+    f.create_dataset("x", data=integers(21, 3, dtype="i2") % 3, dtype=kinds)
 
 
-@case()
-def named_type(path):
-    with h5py.File(path, "w") as f:
-        f["type"] = np.dtype("<f8")
-        f.create_dataset("x", data=numbers(21, 3, dtype="f8"), dtype=f["type"])
+@contents()
+def named_type(f):
+    f["type"] = np.dtype("<f8")
+    f.create_dataset("x", data=numbers(21, 3, dtype="f8"), dtype=f["type"])
 
 
 @case()
@@ -418,32 +417,22 @@ def cache_image(path):
 RECORD = np.dtype([("a", "<i2"), ("b", ">f8"), ("c", "u1"), ("name", "S4"), ("v", "f4", (2,))])
 
 
-def write_records(path, **options):
-    """Write records with fields of several kinds."""
-    values = np.zeros((30,), RECORD)
-    values["a"], values["b"], values["c"] = integers(30), numbers(30), integers(30)
-    with h5py.File(path, "w", libver=options.pop("libver", "earliest")) as f:
-        f.create_dataset("x", data=values, chunks=(7,), compression="gzip", shuffle=True)
+def records(name, *, libver="earliest", **options):
+    """Add a case of records with fields of several kinds."""
+
+    def make(path):
+        values = np.zeros((30,), RECORD)
+        values["a"], values["b"], values["c"] = integers(30), numbers(30), integers(30)
+        with h5py.File(path, "w", libver=libver) as f:
+            f.create_dataset("x", data=values, chunks=(7,), compression="gzip", shuffle=True)
+
+    CASES.append(Case(name, make, **options))
 
 
-@case(field="a")
-def record_integer(path):
-    write_records(path)
-
-
-@case(field="b")
-def record_float_big_endian(path):
-    write_records(path, libver="v110")
-
-
-@case(field="name", refused="field `name`: fixed-length strings")
-def record_text(path):
-    write_records(path)
-
-
-@case(field="v")
-def record_array(path):
-    write_records(path)
+records("record_integer", field="a")
+records("record_float_big_endian", field="b", libver="v110")
+records("record_text", field="name", refused="field `name`: fixed-length strings")
+records("record_array", field="v")
 
 
 # What is not understood, or is an array, in front of what is read: each has a length of its own.
@@ -488,15 +477,12 @@ for libver, age in (("earliest", "old"), ("v110", "new"), ("latest", "latest")):
         mixed(f"record_{age}_{field.replace('.', '_')}", field, libver=libver)
 
 
-@case(refused="a field is required", kind="invalid-argument")
-def record_without_field(path):
-    write_records(path)
+records("record_without_field", refused="a field is required", kind="invalid-argument")
 
 
-@case(field="r")
-def complex_real_part(path):
-    with h5py.File(path, "w") as f:
-        f["x"] = (integers(21, 3) + 1j).astype("c8")
+@contents(field="r")
+def complex_real_part(f):
+    f["x"] = (integers(21, 3) + 1j).astype("c8")
 
 
 def refused(name, what, values, dtype=None):
@@ -521,75 +507,65 @@ refused("opaque", "opaque bytes", np.array([b"ab", b"cd"], "V2"))
 refused("times", "opaque bytes", np.arange(3).astype("M8[s]").astype(h5py.opaque_dtype("M8[s]")))
 
 
-@case(refused="references")
-def references(path):
-    with h5py.File(path, "w") as f:
-        f["y"] = 1
-        f.create_dataset("x", data=np.array([f["y"].ref], h5py.ref_dtype))
+@contents(refused="references")
+def references(f):
+    f["y"] = 1
+    f.create_dataset("x", data=np.array([f["y"].ref], h5py.ref_dtype))
 
 
-@case()
-def arrays(path):
-    with h5py.File(path, "w") as f:
-        f.create_dataset("x", (9, 2), np.dtype((">f4", (3,))))
-        f["x"][...] = numbers(9, 2, 3)
+@contents()
+def arrays(f):
+    f.create_dataset("x", (9, 2), np.dtype((">f4", (3,))))
+    f["x"][...] = numbers(9, 2, 3)
 
 
-@case()
-def arrays_filtered(path):
-    with h5py.File(path, "w", libver="v110") as f:
-        options = {"chunks": (4, 1), "compression": "gzip", "shuffle": True}
-        f.create_dataset("x", (9, 2), np.dtype(("<i2", (3, 4))), **options)
-        f["x"][...] = integers(9, 2, 3, 4, dtype="i2")
+@contents(libver="v110")
+def arrays_filtered(f):
+    options = {"chunks": (4, 1), "compression": "gzip", "shuffle": True}
+    f.create_dataset("x", (9, 2), np.dtype(("<i2", (3, 4))), **options)
+    f["x"][...] = integers(9, 2, 3, 4, dtype="i2")
 
 
-@case(refused="arrays of fixed-length strings")
-def arrays_of_text(path):
-    with h5py.File(path, "w") as f:
-        f.create_dataset("x", shape=(4,), dtype=np.dtype(("S3", (3,))))
+@contents(refused="arrays of fixed-length strings")
+def arrays_of_text(f):
+    f.create_dataset("x", shape=(4,), dtype=np.dtype(("S3", (3,))))
 
 
-@case(refused="floating-point numbers of 32 bits")
-def odd_float(path):
-    with h5py.File(path, "w") as f:
-        dtype = h5py.h5t.IEEE_F32LE.copy()
-        dtype.set_ebias(100)
-        h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((3,)))
+@contents(refused="floating-point numbers of 32 bits")
+def odd_float(f):
+    dtype = h5py.h5t.IEEE_F32LE.copy()
+    dtype.set_ebias(100)
+    h5py.h5d.create(f.id, b"x", dtype, h5py.h5s.create_simple((3,)))
 
 
-@case(refused="it is a scalar", kind="invalid-argument")
-def scalar(path):
-    with h5py.File(path, "w") as f:
-        f["x"] = 3.0
+@contents(refused="it is a scalar", kind="invalid-argument")
+def scalar(f):
+    f["x"] = 3.0
 
 
-@case(refused="it has no values", kind="invalid-argument")
-def null(path):
-    with h5py.File(path, "w") as f:
-        f["x"] = h5py.Empty("f4")
+@contents(refused="it has no values", kind="invalid-argument")
+def null(f):
+    f["x"] = h5py.Empty("f4")
 
 
 # Groups and links.
-@case(dataset="/a/b/c/x")
-def nested(path):
-    with h5py.File(path, "w") as f:
-        f["a/b/c/x"] = numbers(7, 2)
+@contents(dataset="/a/b/c/x")
+def nested(f):
+    f["a/b/c/x"] = numbers(7, 2)
 
 
-@case(dataset="g/name_0123")
-def many_members(path):
-    with h5py.File(path, "w") as f:
-        x = f.create_dataset("x", data=numbers(3, 2))
-        for number in range(130):
-            f[f"g/name_{number:04}"] = x
+@contents(dataset="g/name_0123")
+def many_members(f):
+    x = f.create_dataset("x", data=numbers(3, 2))
+    for number in range(130):
+        f[f"g/name_{number:04}"] = x
 
 
-@case(dataset="g/name_0123")
-def many_members_dense(path):
-    with h5py.File(path, "w", libver="v110") as f:
-        x = f.create_dataset("x", data=numbers(3, 2))
-        for number in range(150):
-            f[f"g/name_{number:04}"] = x
+@contents(dataset="g/name_0123", libver="v110")
+def many_members_dense(f):
+    x = f.create_dataset("x", data=numbers(3, 2))
+    for number in range(150):
+        f[f"g/name_{number:04}"] = x
 
 
 @case(dataset="g/b")
@@ -600,34 +576,30 @@ def tracked_order(path):
             g[name] = numbers(3, 2)
 
 
-@case()
-def many_attributes(path):
-    with h5py.File(path, "w", libver="v110") as f:
-        x = f.create_dataset("x", data=numbers(3, 2))
-        for number in range(40):
-            x.attrs[f"attribute_{number:02}"] = number
+@contents(libver="v110")
+def many_attributes(f):
+    x = f.create_dataset("x", data=numbers(3, 2))
+    for number in range(40):
+        x.attrs[f"attribute_{number:02}"] = number
 
 
-@case(dataset="soft")
-def soft_link(path):
-    with h5py.File(path, "w") as f:
-        f["g/x"] = numbers(7, 2)
-        f["g/relative"] = h5py.SoftLink("x")
-        f["soft"] = h5py.SoftLink("/g/relative")
+@contents(dataset="soft")
+def soft_link(f):
+    f["g/x"] = numbers(7, 2)
+    f["g/relative"] = h5py.SoftLink("x")
+    f["soft"] = h5py.SoftLink("/g/relative")
 
 
-@case(dataset="soft")
-def soft_link_new(path):
-    with h5py.File(path, "w", libver="v110") as f:
-        f["g/x"] = numbers(7, 2)
-        f["soft"] = h5py.SoftLink("g/x")
+@contents(dataset="soft", libver="v110")
+def soft_link_new(f):
+    f["g/x"] = numbers(7, 2)
+    f["soft"] = h5py.SoftLink("g/x")
 
 
-@case(dataset="a", refused="more than 40 links", kind="invalid-file")
-def soft_circle(path):
-    with h5py.File(path, "w") as f:
-        f["a"] = h5py.SoftLink("/b")
-        f["b"] = h5py.SoftLink("/a")
+@contents(dataset="a", refused="more than 40 links", kind="invalid-file")
+def soft_circle(f):
+    f["a"] = h5py.SoftLink("/b")
+    f["b"] = h5py.SoftLink("/a")
 
 
 @case(dataset="away/y")
@@ -638,10 +610,9 @@ def external_link(path):
         f["away"] = h5py.ExternalLink("external_link_target.h5", "/g")
 
 
-@case(dataset="away", refused="outside the directory of this file")
-def external_link_elsewhere(path):
-    with h5py.File(path, "w") as f:
-        f["away"] = h5py.ExternalLink("../../secret.h5", "/g")
+@contents(dataset="away", refused="outside the directory of this file")
+def external_link_elsewhere(f):
+    f["away"] = h5py.ExternalLink("../../secret.h5", "/g")
 
 
 @case(refused="external raw data files")
@@ -653,16 +624,14 @@ def external_bytes(path):
         h5py.h5d.create(f.id, b"x", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((5, 3)), plist)
 
 
-@case(dataset="nothing", refused="contains no `nothing`", kind="invalid-argument")
-def missing(path):
-    with h5py.File(path, "w") as f:
-        f["x"] = 1
+@contents(dataset="nothing", refused="contains no `nothing`", kind="invalid-argument")
+def missing(f):
+    f["x"] = 1
 
 
-@case(dataset="g", refused="is not a dataset", kind="invalid-argument")
-def group(path):
-    with h5py.File(path, "w") as f:
-        f.create_group("g")
+@contents(dataset="g", refused="is not a dataset", kind="invalid-argument")
+def group(f):
+    f.create_group("g")
 
 
 # Virtual datasets.
@@ -679,28 +648,22 @@ def virtual_rows(path):
         f.create_virtual_dataset("all", layout, fillvalue=-1)
 
 
-def write_slice(path, libver):
-    """Write a virtual dataset whose one source is a slice of rows."""
-    layout = h5py.VirtualLayout((6, 3), "f4")
-    with h5py.File(path, "w", libver=libver) as f:
-        f["x"] = numbers(9, 3)
-        layout[2:5] = h5py.VirtualSource(".", "x", (9, 3))[4:7]
-        f.create_virtual_dataset("all", layout, fillvalue=7)
+def sliced(name, libver, refused=None):
+    """Add a case of a virtual dataset whose one source is a slice of rows."""
+
+    def make(path):
+        layout = h5py.VirtualLayout((6, 3), "f4")
+        with h5py.File(path, "w", libver=libver) as f:
+            f["x"] = numbers(9, 3)
+            layout[2:5] = h5py.VirtualSource(".", "x", (9, 3))[4:7]
+            f.create_virtual_dataset("all", layout, fillvalue=7)
+
+    CASES.append(Case(name, make, dataset="all", refused=refused))
 
 
-@case(dataset="all")
-def virtual_slice(path):
-    write_slice(path, "v110")
-
-
-@case(dataset="all")
-def virtual_slice_newer(path):
-    write_slice(path, "v112")
-
-
-@case(dataset="all", refused="the version of its mapping is not supported")
-def virtual_slice_latest(path):
-    write_slice(path, "latest")
+sliced("virtual_slice", "v110")
+sliced("virtual_slice_newer", "v112")
+sliced("virtual_slice_latest", "latest", refused="the version of its mapping is not supported")
 
 
 @case(dataset="all", refused="a source covers only a part of each row")

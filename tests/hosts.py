@@ -2,11 +2,10 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from conftest import clean_environment
+from commands import run_command
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "hosts"
 
@@ -40,12 +39,6 @@ def run_hosts(folder, program, *options, hosts=2, gpu="h100-80gx2", arguments=()
     command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, "--hosts", hosts, *options]
     command += ["--full", "--force", "--json", answer, "--", sys.executable, path, *arguments]
     answer.unlink(missing_ok=True)
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=clean_environment(**variables),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_command(*command, env=variables)
     found = json.loads(answer.read_text()) if answer.exists() else None
     return HostsRun(done.returncode, done.stdout, done.stderr, found)

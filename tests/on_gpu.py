@@ -1,14 +1,13 @@
 """Runs a few lines of JAX on the virtual GPU, without the command line in between."""
 
 import json
-import os
-import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent.parent / "python" / "vramfit"
+from commands import ROOT, clean_environment, start_command
+
+PACKAGE = ROOT / "python" / "vramfit"
 GIB = 1 << 30
 
 
@@ -18,15 +17,14 @@ class Failed(AssertionError):
 
 def environment(gpu="h100-80g", count=1, **more):
     """Return an environment in which Python's JAX finds `count` GPUs called `gpu`."""
-    steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA|NVIDIA)_|PYTHONPATH$")
-    kept = {k: v for k, v in os.environ.items() if not steering.match(k)}
-    return kept | {
+    settings = {
         "PYTHONPATH": str(PACKAGE / "_jax_shim"),
         "VRAMFIT_GPU": gpu,
         "VRAMFIT_GPU_COUNT": str(count),
         "JAX_PLATFORMS": "cuda,cpu",
         **{name: str(value) for name, value in more.items()},
     }
+    return clean_environment(**settings)
 
 
 def start(lines, *, python=sys.executable, **settings):
@@ -37,14 +35,8 @@ def start(lines, *, python=sys.executable, **settings):
         "def stats(device=0): return jax.devices()[device].memory_stats()\n"
         + textwrap.dedent(lines)
     )
-    return subprocess.Popen(
-        [python, "-c", program],
-        env=environment(**settings),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    env = environment(**settings)
+    return start_command(python, "-c", program, env=env, stdin=subprocess.PIPE)
 
 
 def finish(process):

@@ -2,13 +2,9 @@
 
 import atexit
 import json
-import subprocess
-import sys
 import tempfile
 
-from conftest import clean_environment
-
-VRAMFIT = [sys.executable, "-m", "vramfit"]
+from commands import run_vramfit
 
 # Compiled programs are kept from one test to the next.
 _cache = tempfile.TemporaryDirectory(prefix="vramfit-cache-")
@@ -41,14 +37,9 @@ print("loss", float(value))
 """
 
 
-def vramfit(*arguments, **env):
-    return subprocess.run(
-        [*VRAMFIT, *map(str, arguments)],
-        env=clean_environment(**({"XDG_CACHE_HOME": _cache.name} | env)),
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+def vramfit(*arguments, code=None, **env):
+    env = {"XDG_CACHE_HOME": _cache.name} | env
+    return run_vramfit(*arguments, env=env, code=code, timeout=600)
 
 
 def peak(done):

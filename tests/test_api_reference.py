@@ -5,7 +5,7 @@ import importlib.util
 import os
 
 import pytest
-from conftest import ROOT
+from commands import ROOT
 
 specification = importlib.util.spec_from_file_location(
     "make_api_reference", ROOT / "scripts/make_api_reference.py"

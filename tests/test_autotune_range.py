@@ -5,13 +5,11 @@ the same GPU without the virtual GPU.
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from cli_dryrun import dryrun_of
+from commands import ROOT, run_command, run_python
 
 GPU = "a100-40g"
 
@@ -59,36 +57,10 @@ for with_triton in (True, False):
 )
 
 
-def environment(**settings):
-    """Return an environment in which nothing steers JAX but `settings`."""
-    steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA)_")
-    return {k: v for k, v in os.environ.items() if not steering.match(k)} | settings
-
-
 def dryrun(tmp_path, *options, **settings):
     """Return the exit code, the answer (or None) and standard error of a dry run of the loop."""
-    program, answer = tmp_path / "loop.py", tmp_path / "answer.json"
-    program.write_text(LOOP)
-    command = [
-        "dryrun",
-        "--full",
-        "--gpu",
-        GPU,
-        "--json",
-        answer,
-        "--force",
-        *options,
-        "--",
-        sys.executable,
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", *command, program],
-        env=environment(**settings),
-        capture_output=True,
-        text=True,
-    )
-    found = json.loads(answer.read_text()) if answer.exists() else None
-    return done.returncode, found, done.stderr
+    said = dryrun_of(tmp_path, LOOP, *options, gpu=GPU, env=settings)
+    return said.code, said.answer, said.text
 
 
 def step_of(answer):
@@ -101,17 +73,15 @@ def step_of(answer):
 def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
     code, answer, err = dryrun(tmp_path, "--autotune-range")
     assert code == 0, err
-    root = Path(__file__).parent.parent
     gpus = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
-    gpus = json.loads(subprocess.run(gpus, cwd=root, check=True, stdout=subprocess.PIPE).stdout)
-    reference = subprocess.run(
-        [sys.executable, "-c", COMPILE],
+    gpus = json.loads(run_command(*gpus, code=0, cwd=ROOT).stdout)
+    reference = run_python(
+        "-c",
+        COMPILE,
+        env={"JAX_PLATFORMS": "cpu", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"},
+        code=0,
         input=gpus[GPU]["target_config"],
-        env=environment(JAX_PLATFORMS="cpu", JAX_SKIP_CUDA_CONSTRAINTS_CHECK="1"),
-        capture_output=True,
-        text=True,
     )
-    assert reference.returncode == 0, reference.stderr[-4000:]
     by_triton, by_cublas = map(int, reference.stdout.split())
     step = step_of(answer)
     assert (step["temp_bytes"], step["variant_temp_bytes"]) == (by_triton, by_cublas)

@@ -2,23 +2,17 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from commands import run_vramfit
 
 
 def workflow(name):
     """Return the text of a workflow."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", "check", "--workflow", name],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_vramfit("check", "--workflow", name, code=0)
     return done.stdout
 
 

@@ -4,13 +4,11 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import venv
 
 import pytest
-
-VRAMFIT = [sys.executable, "-m", "vramfit"]
+from commands import VRAMFIT, run_python, run_vramfit, start_command
 
 FITS = """
 import jax, jax.numpy as jnp
@@ -39,24 +37,9 @@ def program(tmp_path):
     return write
 
 
-def environment(**changes):
-    """Return an environment in which nothing is set for JAX but what a test sets."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("JAX_", "XLA_", "VRAMFIT_")) and name != "PYTHONPATH"
-    }
-    return {**kept, **changes}
-
-
-def dryrun(*args, gpu="t4", stdin="", **changes):
-    return subprocess.run(
-        [*VRAMFIT, "dryrun", "--full", "--gpu", gpu, *args],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=environment(**changes),
-    )
+def dryrun(*args, gpu="t4", stdin="", code=None, **changes):
+    command = ["dryrun", "--full", "--gpu", gpu, *args]
+    return run_vramfit(*command, env=changes, code=code, input=stdin)
 
 
 def error_id(done):
@@ -68,15 +51,13 @@ def error_id(done):
 
 
 def test_a_program_that_fits_keeps_its_output_to_itself(program):
-    done = dryrun(program(FITS))
-    assert done.returncode == 0, done.stderr
+    done = dryrun(program(FITS), code=0)
     assert done.stdout == "done\n"
     assert "fits" in done.stderr
 
 
 def test_a_program_that_does_not_fit_ends_with_1(program):
-    done = dryrun(program(TOO_LARGE))
-    assert done.returncode == 1, done.stderr
+    done = dryrun(program(TOO_LARGE), code=1)
     assert done.stdout == ""
     assert "RESOURCE_EXHAUSTED" in done.stderr
     assert "does not fit" in done.stderr
@@ -85,8 +66,9 @@ def test_a_program_that_does_not_fit_ends_with_1(program):
 def test_what_comes_after_the_program_is_the_programs(program):
     path = program("import sys; print(sys.argv[1:])\n" + FITS)
     for separator in ([], ["--"]):
-        done = dryrun("--quiet", *separator, path, "--gpu", "h100", "--json", "-x", "--", "--force")
-        assert done.returncode == 0, done.stderr
+        done = dryrun(
+            "--quiet", *separator, path, "--gpu", "h100", "--json", "-x", "--", "--force", code=0
+        )
         assert done.stdout.splitlines()[0] == "['--gpu', 'h100', '--json', '-x', '--', '--force']"
 
 
@@ -96,16 +78,14 @@ def test_standard_input_is_the_programs(program):
 
 
 def test_a_program_that_fails_by_itself_leaves_the_answer_open(program):
-    done = dryrun(program(FITS + "import sys; sys.exit(7)"))
-    assert done.returncode == 2
+    done = dryrun(program(FITS + "import sys; sys.exit(7)"), code=2)
     assert done.stderr.startswith("unknown: the program ended with exit code 7 after call 1")
     assert "not because of GPU memory" in done.stderr
     assert "to spare" not in done.stderr
 
 
 def test_json_is_the_last_line_of_standard_output(program):
-    done = dryrun("--json", "-", program(FITS))
-    assert done.returncode == 0, done.stderr
+    done = dryrun("--json", "-", program(FITS), code=0)
     # Of a pipe nobody knows whether the program has ended its last line: a line feed comes first.
     first, empty, last = done.stdout.splitlines()
     assert (first, empty) == ("done", "")
@@ -120,8 +100,7 @@ def test_json_is_the_last_line_of_standard_output(program):
 def test_files_are_written_and_never_overwritten(program, tmp_path):
     answer, trace = tmp_path / "answer.json", tmp_path / "run.trace"
     args = ["--json", str(answer), "--trace", str(trace), program(FITS)]
-    done = dryrun(*args)
-    assert done.returncode == 0, done.stderr
+    done = dryrun(*args, code=0)
     assert json.loads(answer.read_text())["fits"] is True
     assert trace.stat().st_size > 0
     assert str(answer) in done.stderr
@@ -135,15 +114,11 @@ def test_files_are_written_and_never_overwritten(program, tmp_path):
 
 def test_the_page_is_written_at_the_end_and_again_from_the_trace(program, tmp_path):
     page, trace = tmp_path / "report.html", tmp_path / "run.trace"
-    done = dryrun("--report", str(page), "--trace", str(trace), program(TOO_LARGE))
-    assert done.returncode == 1, done.stderr
+    done = dryrun("--report", str(page), "--trace", str(trace), program(TOO_LARGE), code=1)
     assert f"report written to {page}" in done.stderr
     again, table = tmp_path / "again.html", tmp_path / "table.csv"
     command = ["report", "--full", str(trace), "--html", str(again), "--csv", str(table)]
-    told = subprocess.run(
-        [*VRAMFIT, *command], capture_output=True, text=True, env=environment(), check=False
-    )
-    assert told.returncode == 1, told.stderr
+    told = run_vramfit(*command, code=1)
     assert told.stdout.startswith("does not fit: short by ")
     assert again.read_text() == page.read_text()
     assert table.read_text().startswith("name,owner,bytes,")
@@ -161,16 +136,13 @@ def test_nothing_is_left_behind(program, tmp_path):
 
 
 def limit_of(*args, **changes):
-    done = dryrun("--json", "-", *args, **changes)
-    assert done.returncode == 0, done.stderr
+    done = dryrun("--json", "-", *args, **changes, code=0)
     return json.loads(done.stdout.splitlines()[-1])["limit_bytes"]
 
 
 def test_the_users_settings_hold_until_an_option_says_otherwise(program):
     path = program(FITS)
-    listed = subprocess.run(
-        [*VRAMFIT, "gpus", "show", "t4", "--json"], capture_output=True, text=True, check=True
-    )
+    listed = run_vramfit("gpus", "show", "t4", "--json", code=0)
     total = json.loads(listed.stdout)["gpu"]["total_memory_bytes"]
     page = 2 << 20  # to which JAX rounds the limit up since 0.10.2
     assert abs(limit_of(path, XLA_PYTHON_CLIENT_MEM_FRACTION="0.5") - total * 0.5) < page
@@ -204,8 +176,7 @@ try:
 finally:
     print("cleaned up")
 """
-    done = dryrun("--steps", "3", "--json", "-", program(loop))
-    assert done.returncode == 0, done.stderr
+    done = dryrun("--steps", "3", "--json", "-", program(loop), code=0)
     said, empty, answer = done.stdout.splitlines()
     assert (said, empty) == ("cleaned up", "")
     calls = {row["name"]: row["calls"] for row in json.loads(answer)["programs"]}
@@ -242,8 +213,7 @@ def test_a_program_that_only_compiles_is_answered_from_its_plan(program, rows, f
 
 def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(program):
     script = ONLY_COMPILES.replace("ROWS", "65536") + "x = jnp.ones(9)\n"
-    done = dryrun(program(script))
-    assert done.returncode == 1
+    done = dryrun(program(script), code=1)
     assert "does not fit: `jit__lambda`, compiled but not executed, needs" in done.stderr
     # One size was compiled and found too large, another one ran.
     script = ONLY_COMPILES.replace("ROWS", "65536")
@@ -251,21 +221,18 @@ def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(progra
 step = jax.jit(lambda x: jnp.tanh(x) @ x.T)
 step(jnp.ones((1024, 1024)))
 """
-    done = dryrun(program(script))
-    assert done.returncode == 0
+    done = dryrun(program(script), code=0)
     assert "fits: peak" in done.stderr
 
 
 def test_a_program_that_fails_before_the_gpu_gives_no_answer(program):
-    done = dryrun(program("raise SystemExit(1)"))
-    assert done.returncode == 2
+    done = dryrun(program("raise SystemExit(1)"), code=2)
     assert error_id(done) == "gpu-not-used"
     assert "exit code 1" in done.stderr
 
 
 def test_a_launcher_that_drops_the_environment_is_named(program):
-    done = dryrun("env", "-i", sys.executable, program(FITS))
-    assert done.returncode == 2
+    done = dryrun("env", "-i", sys.executable, program(FITS), code=2)
     assert error_id(done) == "gpu-not-used"
     assert "`env` must pass `PYTHONPATH`" in done.stderr
 
@@ -299,16 +266,14 @@ def test_every_process_that_uses_the_gpu_is_seen(program, tmp_path):
         f"{FITS}import subprocess, sys; subprocess.run([sys.executable, {str(worker)!r}])"
     )
     trace = tmp_path / "run.trace"
-    done = dryrun("--trace", str(trace), path)
+    done = dryrun("--trace", str(trace), path, code=1)
     # The program itself fits and ends well; its worker does not fit.
-    assert done.returncode == 1, done.stderr
     assert "2 processes used the GPU\n" in done.stderr
     assert len(list(tmp_path.glob("run.trace*"))) == 2
 
     alone = dryrun("--trace", str(trace), program(FITS))
     assert error_id(alone) == "io"
-    done = dryrun("--force", "--trace", str(trace), program(FITS))
-    assert done.returncode == 0, done.stderr
+    done = dryrun("--force", "--trace", str(trace), program(FITS), code=0)
     assert list(tmp_path.glob("run.trace*")) == [trace]
 
 
@@ -334,15 +299,13 @@ def test_a_python_without_jax_is_refused_before_it_runs(program, tmp_path):
 
 
 def test_a_crash_is_distinguished_from_a_failure(program):
-    done = dryrun(program(FITS + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
-    assert done.returncode == 2
+    done = dryrun(program(FITS + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), code=2)
     assert error_id(done) == "compiler-failed"
     assert "SIGSEGV" in done.stderr
 
 
 def test_a_flag_that_xla_does_not_know_is_a_clear_error(program):
-    done = dryrun(program(FITS), XLA_FLAGS="--xla_no_such_flag=1")
-    assert done.returncode == 2
+    done = dryrun(program(FITS), XLA_FLAGS="--xla_no_such_flag=1", code=2)
     # XLA would end the process, in some versions by a signal and in some by an exit code.
     assert error_id(done) == "invalid-argument"
     assert "remove `--xla_no_such_flag` (rule `flag-not-in-this" in done.stderr
@@ -360,14 +323,8 @@ time.sleep(100)
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_an_interrupted_run_still_gives_its_answer(program, number):
-    process = subprocess.Popen(
-        [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", program(WAITS)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    )
+    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", program(WAITS)]
+    process = start_command(*command, start_new_session=True)
     assert process.stdout.readline() == "done\n"
     # Ctrl-C reaches every process of the terminal's group; a SIGTERM comes to one.
     if number == signal.SIGINT:
@@ -381,11 +338,11 @@ def test_an_interrupted_run_still_gives_its_answer(program, number):
 
 
 def test_a_reader_that_went_away_is_no_failure():
-    process = subprocess.Popen([*VRAMFIT, "gpus"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = start_command(*VRAMFIT, "gpus")
     process.stdout.close()
     stderr = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(), stderr) == (0, b"")
+    assert (process.wait(), stderr) == (0, "")
 
 
 def test_asking_the_python_first_imports_nothing_heavy():
@@ -393,9 +350,7 @@ def test_asking_the_python_first_imports_nothing_heavy():
     scripts = [root / "crates/vramfit/src" / name for name in ("packages.py", "probe.py")]
     question = "".join(script.read_text() for script in scripts)
     check = "print([name for name in ('jax', 'jaxlib', 'numpy') if name in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{question}\n{check}"], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", f"{question}\n{check}", code=0)
     answer, heavy = done.stdout.strip().splitlines()
     assert json.loads(answer)["jax"] is not None
     assert heavy == "[]"

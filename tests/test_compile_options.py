@@ -1,11 +1,7 @@
 """Flags and options for the compiler that the user has set hold, and their errors are shown."""
 
-import json
-import subprocess
-import sys
-
 import pytest
-from conftest import clean_environment
+from cli_dryrun import dryrun_of
 
 # A product of 12,544 rows in attention has no default tiling for Triton: it compiles only by the
 # second attempt. On a GPU the autotuner would choose another kernel.
@@ -26,20 +22,10 @@ NO_TILES = "Couldn't find output tile sizes"
 
 def attempt_of(tmp_path, script, **environment):
     """Return by which attempt `attention` was compiled, and what the program printed."""
-    program, answer = tmp_path / "program.py", tmp_path / "answer.json"
-    program.write_text(ATTENTION + script)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", "h100-80g"]
-    done = subprocess.run(
-        [*command, "--force", "--json", str(answer), str(program)],
-        env=clean_environment(**environment),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    programs = json.loads(answer.read_text())["programs"]
+    said = dryrun_of(tmp_path, ATTENTION + script, env=environment, code=0)
+    programs = said.answer["programs"]
     attempts = [row["compile_attempt"] for row in programs if row["name"] == "jit_attention"]
-    return (attempts or [None])[0], done.stdout
+    return (attempts or [None])[0], said.out
 
 
 PRINT_ERROR = """

@@ -1,13 +1,10 @@
 """What XLA's compiler warns of reaches the user, the answer, and the trace."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from conftest import clean_environment
-
-VRAMFIT = [sys.executable, "-m", "vramfit"]
+from cli_dryrun import dryrun_of
+from commands import run_vramfit
 
 # Keeps an activation of 16 MiB for each layer. `sys.argv[1]` is how often it is compiled.
 TRAIN = """
@@ -31,21 +28,11 @@ for rows in range(int(sys.argv[1])):
 @pytest.fixture
 def dryrun(tmp_path):
     """Run a program on a small pool: `dryrun(TRAIN, "1")` gives its answer and standard error."""
-    script, answer = tmp_path / "program.py", tmp_path / "answer.json"
 
-    def run(program, *arguments, code=1, options=(), **env):
-        script.write_text(program)
-        command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", "--limit", "96MiB", *options]
-        command += ["--json", str(answer), "--force", "--", sys.executable, str(script)]
-        done = subprocess.run(
-            [*command, *arguments],
-            env=clean_environment(**env),
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == code, done.stderr[-4000:]
-        return json.loads(answer.read_text()), done.stderr
+    def run(program, *arguments, options=(), code=1):
+        options = ["--limit", "96MiB", *options]
+        said = dryrun_of(tmp_path, program, *options, gpu="t4", arguments=arguments, code=code)
+        return said.answer, said.text
 
     return run
 
@@ -64,9 +51,7 @@ def test_rematerialization_that_did_not_reach_its_aim_is_reported_and_explained(
     assert explained.startswith("- `jit_loss`: XLA's target for its memory was ")
     assert "(2 times)" in explained.split(" - ")[0].split("programs, per device")[0]
 
-    again = subprocess.run(
-        [*VRAMFIT, "report", str(trace), "--json", "-"], capture_output=True, check=False, text=True
-    )
+    again = run_vramfit("report", trace, "--json", "-")
     assert json.loads(again.stdout)["compiler_warnings"] == warnings
 
 

@@ -1,13 +1,12 @@
 """Numbers that do not fit, and arguments that are wrong: named, with the way out."""
 
 import os
-import subprocess
-import sys
 
 import h5py
 import jax
 import numpy as np
 import pytest
+from commands import run_vramfit
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from vramfit import _errors
@@ -121,9 +120,7 @@ def test_numpy_integers_are_whole_numbers(path):
 def test_pipes_and_devices_are_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):
-        command = [sys.executable, "-m", "vramfit", "data", "inspect", str(path)]
-        done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=20)
-        assert done.returncode == 2
+        done = run_vramfit("data", "inspect", path, code=2, timeout=20)
         assert "is not a regular file" in done.stderr
         assert "hint: " in done.stderr
 

@@ -1,13 +1,13 @@
 """`vramfit data bench` measures what it says it measures, and says what it cannot."""
 
 import json
-import subprocess
 import sys
 
 import grain
 import h5py
 import numpy as np
 import pytest
+from commands import run_vramfit
 
 from vramfit._data_bench import backends, grain_backends, machine, runs
 from vramfit._data_bench.options import BenchOptions
@@ -15,9 +15,8 @@ from vramfit._data_bench.options import BenchOptions
 ROWS = 5000
 
 
-def bench(*words, python=sys.executable):
-    words = [sys.executable, "-m", "vramfit", "--python", python, "data", "bench", *words]
-    return subprocess.run(list(map(str, words)), capture_output=True, check=False, text=True)
+def bench(*words, python=sys.executable, **options):
+    return run_vramfit("--python", python, "data", "bench", *words, **options)
 
 
 @pytest.fixture(name="file")
@@ -102,8 +101,7 @@ def test_what_was_just_read_is_in_the_page_cache(file):
 
 
 def test_the_answer_has_ratios_of_medians(file):
-    done = bench(file, "--seconds", "0.05", "--json", "--batch-size", "64")
-    assert done.returncode == 0, done.stderr
+    done = bench(file, "--seconds", "0.05", "--json", "--batch-size", "64", code=0)
     answer = json.loads(done.stdout)
     assert answer["schema"] == 1
     assert answer["datasets"] == ["/train/x", "/train/y"]
@@ -130,8 +128,7 @@ def test_the_answer_has_ratios_of_medians(file):
 
 
 def test_the_table_names_what_it_depends_on(file):
-    done = bench(file, "--seconds", "0.05", "--datasets", "/train/y")
-    assert done.returncode == 0, done.stderr
+    done = bench(file, "--seconds", "0.05", "--datasets", "/train/y", code=0)
     assert "/train/y; 5 000 rows of 8 B, batch size 256" in done.stdout
     for words in [
         "core",
@@ -157,8 +154,7 @@ def test_without_h5py_it_says_what_it_cannot_compare(file, tmp_path):
     start = f'exec {sys.executable} -c "{hide}" "$m" "$@"'
     python.write_text(f"#!/bin/sh\nshift; m=$1; shift; {start}\n")
     python.chmod(0o755)
-    done = bench(file, "--seconds", "0.05", python=python)
-    assert done.returncode == 0, done.stderr
+    done = bench(file, "--seconds", "0.05", python=python, code=0)
     backends = "h5py, blocks shuffled in memory; h5py, lists of random rows; Grain over h5py"
     assert f"Not installed: {backends}. To include it: " in done.stdout
     assert "-m pip install h5py\n" in done.stdout
@@ -174,12 +170,9 @@ def test_what_cannot_be_measured_is_refused(file, tmp_path):
         ([file, "--datasets", "train/x,other"], "cannot be read together"),
         ([file, "--datasets", "train/z"], "contains no `/train/z`"),
     ]:
-        done = bench(*words)
-        assert done.returncode == 2
+        done = bench(*words, code=2)
         assert said in done.stderr
-    done = bench(file, python="/bin/true")
-    assert done.returncode == 2
+    done = bench(file, python="/bin/true", code=2)
     assert "exited unexpectedly" in done.stderr
-    done = bench(file, "--memory", "1KiB")
-    assert done.returncode == 2
+    done = bench(file, "--memory", "1KiB", code=2)
     assert done.stderr.startswith("error[invalid-argument]")

@@ -1,26 +1,24 @@
 """What `vramfit data inspect` says of a file is what h5py says of it (T12, T13)."""
 
 import json
-import subprocess
 import sys
 
 import h5py
 import hdf5plugin
 import numpy as np
 import pytest
+from commands import run_command, run_python, run_vramfit
 
 import vramfit.data
 from vramfit import _errors
 
 
-def data(*words):
-    words = [sys.executable, "-m", "vramfit", "data", *map(str, words)]
-    return subprocess.run(words, capture_output=True, check=False, text=True)
+def data(*words, **options):
+    return run_vramfit("data", *words, **options)
 
 
 def inspect(path, *options):
-    done = data("inspect", path, "--json", *options)
-    assert done.returncode == 0, done.stderr
+    done = data("inspect", path, "--json", *options, code=0)
     answer = json.loads(done.stdout)
     assert answer["schema"] == 1
     assert answer["file_bytes"] == path.stat().st_size
@@ -248,8 +246,7 @@ def test_names_from_a_file_do_nothing_to_the_terminal(tmp_path):
         file["\x1b[31mred\n"] = np.arange(3)
         file["\x1b[31mred\n"].attrs["\x1b]0;title\x07"] = 1
         file["away"] = h5py.ExternalLink("\x1b[2J.h5", "/x")
-    done = data("inspect", path, "--sample", "3")
-    assert done.returncode == 0
+    done = data("inspect", path, "--sample", "3", code=0)
     assert all(letter.isprintable() or letter == "\n" for letter in done.stdout)
     assert "red" in done.stdout
 
@@ -262,8 +259,7 @@ def test_other_kinds_of_files_are_named_with_what_makes_hdf5_of_them(kind, tmp_p
     else:
         np.savez(path, x=np.arange(3), y=np.ones(2))
     for action in ["inspect"], ["repack", "--dry-run"], ["bench"]:
-        done = data(*action, path)
-        assert done.returncode == 2
+        done = data(*action, path, code=2)
         assert done.stderr.startswith("error[unsupported-feature]: ")
     with pytest.raises(_errors.UnsupportedFeatureError) as caught:
         vramfit.data.Loader(path, "x", batch_size=1)
@@ -271,7 +267,7 @@ def test_other_kinds_of_files_are_named_with_what_makes_hdf5_of_them(kind, tmp_p
     assert caught.value.hint in done.stderr
     command = done.stderr.split("convert it: ")[1].split("`")[1]
     command = command.removeprefix("python -c ").strip('"')
-    subprocess.run([sys.executable, "-c", command], check=True)
+    run_python("-c", command, code=0)
     assert by_path(inspect(tmp_path / "x.h5"))["/x"]["dataset"]["shape"] == [3]
 
 
@@ -280,8 +276,7 @@ def test_a_zarr_store_is_named(tmp_path):
     store.mkdir()
     (store / "zarr.json").write_text("{}")
     for action in ["inspect"], ["repack", "--dry-run"], ["bench"]:
-        done = data(*action, store)
-        assert done.returncode == 2
+        done = data(*action, store, code=2)
         assert "is a Zarr store, not an HDF5 file\nhint: " in done.stderr
     with pytest.raises(_errors.UnsupportedFeatureError, match="Zarr"):
         vramfit.data.Loader(store, "x", batch_size=1)
@@ -299,14 +294,8 @@ def test_the_command_that_cures_a_finding_works_when_it_is_pasted(tmp_path):
     assert found.keys() == {"tiny-chunks", "ineffective-compression"}
     for id, command in found.items():
         assert command in data("inspect", path).stdout
-        done = subprocess.run(
-            command.replace("vramfit", f"{sys.executable} -m vramfit", 1) + " --force",
-            shell=True,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
+        line = command.replace("vramfit", f"{sys.executable} -m vramfit", 1) + " --force"
+        run_command("sh", "-c", line, code=0)
         left = {
             finding["id"] for finding in inspect(tmp_path / "it's slow.repacked.h5")["findings"]
         }

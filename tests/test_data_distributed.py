@@ -2,13 +2,12 @@
 
 import json
 import socket
-import subprocess
 import sys
 
 import h5py
 import numpy as np
 import pytest
-from conftest import clean_environment
+from commands import start_command
 
 from vramfit.data import Loader
 
@@ -63,15 +62,13 @@ def run(path, stop=None, stack=None, state=None):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = clean_environment(
-        JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=2"
-    )
+    flags = "--xla_force_host_platform_device_count=2"
+    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     children = []
     for rank in range(PROCESSES):
         arguments = [str(path), port, rank, PROCESSES, stop, stack, state]
         words = [sys.executable, "-c", PROGRAM, json.dumps(arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        children.append(subprocess.Popen(words, env=environment, **pipes))
+        children.append(start_command(*words, env=environment))
     ends = [child.communicate(timeout=100) for child in children]
     for child, (_, errors) in zip(children, ends, strict=True):
         assert child.returncode == 0, errors

@@ -17,6 +17,7 @@ import h5py
 import hdf5plugin  # noqa: F401  registers zstd with h5py
 import numpy as np
 import pytest
+from commands import run_command, run_python, run_vramfit
 
 KINDS = {
     "sequences": ["--length", "20", "--features", "5", "--targets", "3"],
@@ -42,10 +43,7 @@ def command(path, kind, *options):
 
 def generate(path, kind, *options):
     """Generate a file and return its datasets as arrays."""
-    done = subprocess.run(
-        [*command(path, kind, *options), "--json"], capture_output=True, check=False, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_command(*command(path, kind, *options), "--json", code=0)
     answer = json.loads(done.stdout)
     assert answer["file_bytes"] == path.stat().st_size
     with h5py.File(path) as file:
@@ -127,13 +125,7 @@ def test_the_page_shows_what_is_said(tmp_path):
     page = (pathlib.Path(__file__).parent.parent / "docs/commands/data.md").read_text()
     [block] = re.findall(r"^```console\n\$ vramfit (.*?)\n(.*?)\n```", page, re.M | re.S)
     arguments, shown = block
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", *shlex.split(arguments)],
-        cwd=tmp_path,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_vramfit(*shlex.split(arguments), code=0, cwd=tmp_path)
     assert done.stderr.strip() == shown.strip()
     assert done.stdout == ""
 
@@ -194,7 +186,7 @@ def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(compression
     options = ["--samples", "60k", "--compression", compression, "--sync-every", "1MiB"]
     whole, killed = tmp_path / "whole.h5", tmp_path / "killed.h5"
     start = time.monotonic()
-    subprocess.run(command(whole, "sequences", *options), check=True, capture_output=True)
+    run_command(*command(whole, "sequences", *options), code=0)
     usual = time.monotonic() - start
 
     moments = random.Random(4)
@@ -218,9 +210,7 @@ def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(compression
             (tmp_path / ".killed.h5.journal").unlink(missing_ok=True)
             break
     if not killed.exists():
-        subprocess.run(
-            command(killed, "sequences", *options, "--resume"), check=True, capture_output=True
-        )
+        run_command(*command(killed, "sequences", *options, "--resume"), code=0)
     assert kills > 0
     assert killed.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.h5", "whole.h5"]
@@ -233,28 +223,17 @@ def test_a_full_disk_leaves_nothing_under_the_name_and_can_be_resumed(tmp_path):
     # The console script takes the signal of a file's limit, for the sake of the programs it starts;
     # Python by itself ignores it, and writing fails as on a full disk.
     run = "import sys; from vramfit import _native as n; sys.exit(n.run_cli(sys.argv, package='.'"
-    program = [sys.executable, "-c", run + ", plugin=None, python=None))"]
+    program = run + ", plugin=None, python=None))"
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
 
-    done = subprocess.run(
-        [*program, *command(path, "sequences", *options)[3:]],
-        preexec_fn=limit,
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 2
+    words = command(path, "sequences", *options)[3:]
+    done = run_python("-c", program, *words, code=2, preexec_fn=limit)
     assert done.stderr.startswith(f"error[io]: cannot write `{path}`\n")
     assert not path.exists()
 
-    done = subprocess.run(
-        command(path, "sequences", *options, "--resume"),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_command(*command(path, "sequences", *options, "--resume"), code=0)
     assert "rows were already written" in done.stderr
     other = tmp_path / "other.h5"
     generate(other, "sequences", *options)

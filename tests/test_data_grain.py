@@ -3,14 +3,13 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 
 import grain
 import h5py
 import numpy as np
 import pytest
 from absl import flags
+from commands import run_python
 
 from vramfit._errors import FileChangedError, InvalidArgumentError
 from vramfit.data import HDF5IterDataset, HDF5Source, Loader
@@ -226,5 +225,5 @@ try:
 except vramfit._errors.PackageMissingError as error:
     print(error.hint)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run_python("-c", program)
     assert done.stdout == "install it: `pip install 'vramfit[grain]'`\n", done.stderr

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 import time
@@ -16,7 +15,8 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import clean_environment, reader_threads
+from commands import start_command
+from conftest import reader_threads
 
 from vramfit._errors import FileChangedError, InvalidArgumentError, IoError, UnsupportedFeatureError
 from vramfit.data import Loader
@@ -349,10 +349,9 @@ def test_a_second_iterator_invalidates_the_first(train):
         next(first)
 
 
-def run(code, *arguments, env=None, **options):
+def run(code, *arguments, env=None):
     """Run a program beside this one."""
-    words = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.Popen(words, env=clean_environment(**(env or {})), text=True, **options)
+    return start_command(sys.executable, "-c", textwrap.dedent(code), *arguments, env=env)
 
 
 def test_t4_each_device_of_a_mesh_gets_its_rows(train):
@@ -373,7 +372,7 @@ def test_t4_each_device_of_a_mesh_gets_its_rows(train):
         print(len(alone))
     """
     env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    child = run(code, train, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = run(code, train, env=env)
     out, err = child.communicate(timeout=120)
     assert out == "32\n", err
 
@@ -393,7 +392,7 @@ def test_ctrl_c_ends_waiting(train):
         except KeyboardInterrupt:
             print("interrupted", flush=True)
     """
-    child = run(code, train, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = run(code, train)
     assert child.stdout.readline() == "begun\n"
     time.sleep(1)
     child.send_signal(signal.SIGINT)
@@ -446,7 +445,7 @@ def keep_all(path, memory, before=""):
             print(loader._native.max_batches, error.message, "|", error.hint, "|", seconds)
         assert loader.stats.buffer_bytes <= loader._native.max_batches * (37 * 180 + 128)
     """
-    child = run(code, path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = run(code, path)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     return out.strip()
@@ -487,7 +486,7 @@ def test_waiting_for_another_thread_takes_no_time_of_the_processor(tmp_path):
                 break
         print(time.process_time() - begin)
     """
-    child = run(code, path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = run(code, path)
     out, err = child.communicate(timeout=60)
     assert float(out) < 0.5, err
 
@@ -509,7 +508,7 @@ def test_a_forked_copy_says_that_it_has_no_threads(train):
         print(os.waitstatus_to_exitcode(os.wait()[1]))
         print(len(list(map(len, batches))))
     """
-    child = run(code, train, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = run(code, train)
     out, err = child.communicate(timeout=30)
     assert "was created before `fork()`" in out, err
     assert out.splitlines()[-2:] == ["3", "125"], (out, err)
@@ -517,4 +516,4 @@ def test_a_forked_copy_says_that_it_has_no_threads(train):
 
 def test_importing_it_loads_neither_numpy_nor_jax():
     code = "import sys, vramfit.data; print({'jax', 'numpy'} & set(sys.modules))"
-    assert run(code, stdout=subprocess.PIPE).communicate()[0] == "set()\n"
+    assert run(code).communicate()[0] == "set()\n"

@@ -1,13 +1,11 @@
 """The loader keeps its promise about memory where the system enforces it."""
 
 import json
-import subprocess
-import sys
 
 import h5py
 import numpy as np
 import pytest
-from conftest import clean_environment
+from commands import run_python
 
 MIB = 1 << 20
 BUDGET = 16 * MIB
@@ -67,14 +65,9 @@ def test_t2_a_file_of_four_times_the_limit_is_streamed_within_it(tmp_path, layou
             x[start : start + block] = part
             total += int(part.sum(dtype="f8"))
     assert path.stat().st_size >= 4 * (BUDGET + REST)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, path, *map(str, (WIDTH, BUDGET, REST))],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_python(
+        "-c", PROGRAM, path, WIDTH, BUDGET, REST, env={"JAX_PLATFORMS": "cpu"}, code=0
     )
-    assert done.returncode == 0, done.stderr
     baseline, peak, enforced, rows, streamed, plan = json.loads(done.stdout)
     assert enforced, "the limit was no limit"
     assert (rows, streamed) == (ROWS, total)

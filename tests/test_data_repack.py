@@ -15,6 +15,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 import pytest
+from commands import run_command, run_python
 from hdf5_cases import CASES
 
 # Records with references and texts of variable length are read by field, and cannot be copied.
@@ -54,13 +55,12 @@ def command(*words):
 
 
 def data(*words, **options):
-    return subprocess.run(command(*words), capture_output=True, check=False, text=True, **options)
+    return run_command(*command(*words), **options)
 
 
 def repack(*words):
     """Repack a file and return what is said about it."""
-    done = data("repack", *words, "--json")
-    assert done.returncode == 0, done.stderr
+    done = data("repack", *words, "--json", code=0)
     answer = json.loads(done.stdout)
     assert answer["schema"] == 1
     if answer["written"]:
@@ -266,8 +266,7 @@ def test_what_is_left_out_is_named(tmp_path):
     done = data("repack", old, new, "--force")
     assert done.stderr.startswith("omitted: the attribute `REFERENCE_LIST` of `/axis`: ")
     before = old.read_bytes()
-    done = data("repack", old, "--in-place")
-    assert done.returncode == 2
+    done = data("repack", old, "--in-place", code=2)
     assert "would be lost" in done.stderr
     assert old.read_bytes() == before
 
@@ -287,8 +286,7 @@ def test_some_datasets_are_copied_with_their_groups(tmp_path):
         ("soft", "is a link to `/train/x`"),
         ("train/self/x", "is only reachable through a link"),
     ]:
-        done = data("repack", old, tmp_path / "no.h5", "--datasets", path)
-        assert done.returncode == 2
+        done = data("repack", old, tmp_path / "no.h5", "--datasets", path, code=2)
         assert words in done.stderr
         assert "hint: " in done.stderr
 
@@ -376,8 +374,7 @@ def test_the_plan_is_reported_and_nothing_is_written(tmp_path):
     with h5py.File(old, "w") as f:
         f.create_dataset("x", data=np.zeros((1000, 50)), chunks=(1000, 1))
     before = sorted(tmp_path.iterdir())
-    done = data("repack", old, tmp_path / "new.h5", "--dry-run")
-    assert done.returncode == 0
+    done = data("repack", old, tmp_path / "new.h5", "--dry-run", code=0)
     assert "from  chunks of [1 000, 1], " in done.stdout
     assert "to    contiguous, 390.6 KiB" in done.stdout
     answer = repack(old, "--dry-run", "--compression", "gzip")
@@ -441,11 +438,9 @@ def test_in_place_replaces_the_file_and_nothing_else(tmp_path):
     path.chmod(0o640)
     link.symlink_to(path)
     for words in [(path, path), (path, link), (link, path)]:
-        done = data("repack", *words)
-        assert done.returncode == 2
+        done = data("repack", *words, code=2)
         assert "input and output are the same file" in done.stderr
-    done = data("repack", path, kept, "--in-place")
-    assert done.returncode == 2
+    done = data("repack", path, kept, "--in-place", code=2)
     assert "but the output file is" in done.stderr
     assert data("repack", path, "--in-place", "--datasets", "train").returncode == 2
     inode = path.stat().st_ino
@@ -463,8 +458,7 @@ def test_nothing_is_overwritten_by_accident(tmp_path):
     old, new = tmp_path / "old.h5", tmp_path / "new.h5"
     write_everything(old)
     new.write_text("mine")
-    done = data("repack", old, new)
-    assert done.returncode == 2
+    done = data("repack", old, new, code=2)
     assert "exists and will not be overwritten" in done.stderr
     assert new.read_text() == "mine"
     repack(old, new, "--force")
@@ -494,7 +488,7 @@ def test_what_is_stopped_leaves_nothing(how, tmp_path):
     large_file(old)
     words = command("repack", old, new, "--compression", "gzip", "--level", 9)
     start = time.monotonic()
-    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+    run_command(*words, code=0)
     usual = time.monotonic() - start
     new.unlink()
     stopped = 0
@@ -516,20 +510,13 @@ def test_a_full_disk_leaves_nothing(tmp_path):
     old, new = tmp_path / "old.h5", tmp_path / "new.h5"
     large_file(old)
     # As in the tests of `generate`: Python alone ignores the signal of the limit.
-    program = [sys.executable, "-c", RUN]
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))
 
     for words in [(old, new), (old, "--in-place")]:
-        done = subprocess.run(
-            [*program, *command("repack", *words)[3:]],
-            preexec_fn=limit,
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == 2
+        words_after_vramfit = command("repack", *words)[3:]
+        done = run_python("-c", RUN, *words_after_vramfit, code=2, preexec_fn=limit)
         assert done.stderr.startswith(
             f"error[io]: cannot write `{words[1] if words[1] == new else old}`\n"
         )
@@ -543,8 +530,7 @@ def test_a_disk_that_is_too_small_is_reported_beforehand(tmp_path):
     with h5py.File(old, "w") as f:
         # Never written, so it takes nothing; written out it would be 512 PiB.
         f.create_dataset("x", (1 << 47, 512), "f8", chunks=(1 << 12, 512))
-    done = data("repack", old, tmp_path / "new.h5", "--compression", "none")
-    assert done.returncode == 2
+    done = data("repack", old, tmp_path / "new.h5", "--compression", "none", code=2)
     assert "needs 512.0 PiB" in done.stderr
     assert "but the disk has" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["old.h5"]
@@ -555,8 +541,7 @@ def test_a_file_that_was_cut_short_is_reported(tmp_path):
     large_file(old)
     whole = old.read_bytes()
     old.write_bytes(whole[: len(whole) // 2])
-    done = data("repack", old, new)
-    assert done.returncode == 2
+    done = data("repack", old, new, code=2)
     assert done.stderr.startswith("error[invalid-file]: ")
     assert "is truncated" in done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["old.h5"]
@@ -576,20 +561,17 @@ def test_files_that_may_not_be_read_or_written_are_reported(open_folder):
     write_everything(old)
     old.chmod(0o644)
 
-    def as_nobody(*words):
+    def as_nobody(*words, code):
         become = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-        program = [sys.executable, "-c", RUN.replace("sys.exit", become + "sys.exit")]
-        words = [*program, *command("repack", *words)[3:]]
-        return subprocess.run(words, capture_output=True, check=False, text=True)
+        program = RUN.replace("sys.exit", become + "sys.exit")
+        return run_python("-c", program, *command("repack", *words)[3:], code=code)
 
     for words in [(old, new), (old, "--in-place")]:
-        done = as_nobody(*words)
-        assert done.returncode == 2
+        done = as_nobody(*words, code=2)
         assert done.stderr.startswith("error[io]: cannot write `")
         assert "Permission denied" in done.stderr
     old.chmod(0o600)
-    done = as_nobody(old, "/tmp/new.h5")
-    assert done.returncode == 2
+    done = as_nobody(old, "/tmp/new.h5", code=2)
     assert done.stderr.startswith("error[io]: cannot read the file `")
     assert [p.name for p in open_folder.iterdir()] == ["old.h5"]
 
@@ -602,6 +584,5 @@ def test_places_that_take_no_file_are_reported(tmp_path):
         (tmp_path / "no/new.h5", "its directory does not exist"),
         (pathlib.Path("/proc/new.h5"), "error[io]: cannot write `/proc/new.h5`"),
     ]:
-        done = data("repack", old, target)
-        assert done.returncode == 2
+        done = data("repack", old, target, code=2)
         assert words in done.stderr

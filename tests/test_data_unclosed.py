@@ -1,7 +1,6 @@
 """Files that are open for writing, or that their writer did not close, are refused; no others."""
 
 import fcntl
-import os
 import struct
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 import h5py
 import numpy as np
 import pytest
+from commands import run_python, run_vramfit
 
 from vramfit import _errors
 from vramfit.data import Loader
@@ -75,9 +75,7 @@ def test_a_file_whose_writer_was_killed_is_refused(tmp_path, libver, mode):
     # The other cure does what it says.
     cure = caught.value.hint.split("`")[3]
     assert cure.startswith("python -c ")
-    subprocess.run(
-        [sys.executable, *cure.split(" ", 1)[1].replace('"', "").split(" ", 1)], check=True
-    )
+    run_python(*cure.split(" ", 1)[1].replace('"', "").split(" ", 1), code=0)
     with h5py.File(path) as file:
         assert np.array_equal(read(path), file["x"][:])
 
@@ -106,9 +104,7 @@ def test_inspect_and_repack_refuse_it_too(tmp_path):
     with writing(path, "latest"):
         pass
     for words in (["inspect", path], ["repack", path, tmp_path / "y.h5"]):
-        command = [sys.executable, "-m", "vramfit", "data", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, check=False, text=True)
-        assert done.returncode == 2
+        done = run_vramfit("data", *words, code=2)
         assert done.stderr.startswith("error[file-not-closed]: ")
         assert "h5clear -s" in done.stderr
 
@@ -132,11 +128,7 @@ def test_locks_are_left_alone_where_the_user_says_so(tmp_path):
     with open(path, "rb") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         for setting, status in (("FALSE", 0), ("BEST_EFFORT", 1), ("TRUE", 1)):
-            environment = os.environ | {"HDF5_USE_FILE_LOCKING": setting}
-            done = subprocess.run(
-                [sys.executable, "-c", program], env=environment, check=False, capture_output=True
-            )
-            assert done.returncode == status, (setting, done.stderr)
+            run_python("-c", program, env={"HDF5_USE_FILE_LOCKING": setting}, code=status)
 
 
 def test_the_flags_of_old_libraries_are_no_writer(tmp_path):

@@ -2,14 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import browser
 import pytest
+from commands import ROOT, run_vramfit
 
-ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "fixtures" / "traces"
 
 TRAIN = """
@@ -39,16 +36,12 @@ jax.block_until_ready(params)
 """
 
 
-def diff(a, b, *options):
-    command = [sys.executable, "-m", "vramfit", "diff", a, b, *options]
-    return subprocess.run(
-        [str(word) for word in command], capture_output=True, check=False, text=True
-    )
+def diff(a, b, *options, code):
+    return run_vramfit("diff", a, b, *options, code=code)
 
 
 def compared(a, b):
-    done = diff(a.trace, b.trace, "--json", "-")
-    assert done.returncode == 0, done.stderr
+    done = diff(a.trace, b.trace, "--json", "-", code=0)
     told = json.loads(done.stdout)
     assert sum(change["change_bytes"] for change in told["changes"]) == told["difference_bytes"]
     assert sum(owner["change_bytes"] for owner in told["owners"]) == told["difference_bytes"]
@@ -132,7 +125,7 @@ def test_the_page_shows_changes_with_their_sign_and_sorts_by_them(tmp_path):
     program = browser.required()
     runs = [TRACES / f"small_gpt-batch-{batch}.trace" for batch in (8, 16)]
     page = tmp_path / "diff.html"
-    assert diff(*runs, "--html", page).returncode == 0
+    diff(*runs, "--html", page, code=0)
     with browser.Browser(program) as chromium:
         opened = chromium.open(page)
         column = (

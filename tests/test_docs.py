@@ -8,9 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
-
-ROOT = pathlib.Path(__file__).parent.parent
+from commands import ROOT, clean_environment, run_command, run_python, run_vramfit
 
 
 def blocks(page, language):
@@ -29,20 +27,9 @@ def dry_runs(page):
 
 
 def said(arguments, cwd):
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("JAX_", "XLA_", "VRAMFIT_"))
-    }
     # `python` in a page is the one that has vramfit.
-    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", *arguments],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    done = run_vramfit(*arguments, env={"PATH": path}, cwd=cwd)
     # A command has its talk on the one, its data on the other; a page shows both.
     return done.stderr.splitlines() + done.stdout.splitlines()
 
@@ -103,13 +90,7 @@ def test_estimates_come_out_as_written(tmp_path):
     page = "docs/guides/estimates.md"
     program = tmp_path / "guide.py"
     program.write_text("\n".join(blocks(page, "python")))
-    done = subprocess.run(
-        [sys.executable, program],
-        cwd=tmp_path,
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-    )
+    done = run_python(program, env={"JAX_PLATFORMS": "cpu"}, cwd=tmp_path)
     assert done.stdout == "".join(blocks(page, "text")), done.stderr
 
 
@@ -242,9 +223,7 @@ def test_every_variable_that_is_read_is_documented():
     ids=lambda p: p.name,
 )
 def test_files_that_are_named_exist(page):
-    tracked = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    tracked = run_command("git", "ls-files", code=0, cwd=ROOT).stdout.splitlines()
     folders = {f"{folder}/" for path in tracked for folder in pathlib.PurePath(path).parents}
     known = [f"/{name}" for name in (*tracked, *folders)]
     for name in re.findall(r"`([\w./-]+/[\w./-]*|[\w-]+\.(?:rs|py|js))`", page.read_text()):

@@ -8,14 +8,11 @@ for the driver.
 import json
 import os
 import re
-import subprocess
-import sys
 import textwrap
 
 import pytest
-from conftest import ROOT, clean_environment
+from commands import ROOT, VRAMFIT, run_command, run_vramfit
 
-VRAMFIT = [sys.executable, "-m", "vramfit"]
 TRAINING = ["backend", "computation", "transfers", "jit", "readiness"]
 
 
@@ -40,14 +37,7 @@ class Told:
 
 
 def start(command, **environment):
-    return subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        env=clean_environment(**environment),
-        timeout=170,
-        check=False,
-    )
+    return run_command(*command, env=environment, timeout=170)
 
 
 def doctor(*options, **environment):
@@ -265,14 +255,7 @@ def test_libraries_of_another_cuda_are_found(tmp_path):
 def test_files_of_the_user_do_not_get_in_the_way(tmp_path):
     for name in ("json.py", "jax.py", "logging.py"):
         (tmp_path / name).write_text("raise SystemExit('a file of the user was imported')\n")
-    done = subprocess.run(
-        [*VRAMFIT, "doctor", "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=clean_environment(),
-        check=False,
-    )
+    done = run_vramfit("doctor", "--json", cwd=tmp_path)
     told = Told(done)
     assert told.one("jax")["status"] == "pass"
     assert told.one("computation")["status"] in ("pass", "skip")

@@ -1,12 +1,11 @@
 """A dry run reads the checkpoints of a program, and neither changes nor leaves any."""
 
 import hashlib
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from commands import run_command
 from hosts import run_hosts
 
 from vramfit._dryrun_checkpoints._copy import _MAX_COPIED_BYTES
@@ -41,15 +40,7 @@ def run(folder, program, *arguments, dryrun=True):
     if dryrun:
         command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--", *command]
     variables = {} if dryrun else {"JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=clean_environment(**variables),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = run_command(*command, env=variables, code=0, cwd=folder)
     return done
 
 

@@ -16,6 +16,7 @@ import dockerfile_parse
 import kubernetes_validate
 import pytest
 import yaml
+from commands import run_command, run_vramfit
 from compose_spec import PyCompose
 
 PLACES = ["shell", "dockerfile", "compose", "devcontainer", "slurm", "kubernetes", "systemd"]
@@ -87,9 +88,7 @@ def test_shell_lines_set_what_they_say(shell, tmp_path):
 def test_shellcheck_has_nothing_to_say(place, dialect):
     text = write(place, "--gpu=t4", "--limit=8GiB", "--set=A=it's $5", "--", "python", "a b.py")
     checker = pathlib.Path(sys.executable).with_name("shellcheck")
-    done = subprocess.run(
-        [checker, f"--shell={dialect}", "-"], input=text, capture_output=True, text=True
-    )
+    done = run_command(checker, f"--shell={dialect}", "-", input=text)
     # SC2016: a dollar sign in single quotes is meant to stay one.
     told = [line for line in done.stdout.splitlines() if re.search(r"SC\d+", line)]
     assert [line for line in told if "SC2016" not in line and "wiki" not in line] == []
@@ -439,9 +438,7 @@ def test_systemd_has_nothing_to_say_about_the_service(tmp_path):
 
     def verify(text):
         unit.write_text(text)
-        done = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True
-        )
+        done = run_command("systemd-analyze", "verify", "--man=no", unit)
         return [line for line in done.stderr.splitlines() if unit.name in line]
 
     assert verify(text) == []
@@ -452,8 +449,7 @@ def test_systemd_has_nothing_to_say_about_the_service(tmp_path):
 def test_what_is_written_is_what_run_would_set(place):
     options = ["--gpu=rtx-4090", "--processes=2", "--require-gpu", "--no-preallocate"]
     text = write(place, *options)
-    command = [sys.executable, "-m", "vramfit", "run", "--print", "--quiet", *options]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    printed = run_vramfit("run", "--print", "--quiet", *options, code=0).stdout
     for line in printed.splitlines():
         name, value = line.split("=", 1)
         if not name.startswith("VRAMFIT_"):
@@ -462,8 +458,7 @@ def test_what_is_written_is_what_run_would_set(place):
 
 
 def refused(*arguments):
-    command = [sys.executable, "-m", "vramfit", "env", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_vramfit("env", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
 
@@ -483,8 +478,7 @@ def test_an_amount_needs_a_gpu():
 
 
 def test_a_wrong_name_is_reported():
-    command = [sys.executable, "-m", "vramfit", "env", "shell", "--set=XLA_FLAG=--xla_dump_to=x"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_vramfit("env", "shell", "--set=XLA_FLAG=--xla_dump_to=x", code=0)
     assert "misspelled-name" in done.stderr
     assert "XLA_FLAGS" in done.stderr
 

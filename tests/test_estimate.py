@@ -3,8 +3,6 @@
 import functools
 import html
 import json
-import subprocess
-import sys
 import textwrap
 import threading
 
@@ -12,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import clean_environment
+from commands import run_python, run_vramfit
 from jax import export
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
@@ -68,24 +66,7 @@ def test_the_figures_are_those_of_a_program(tmp_path):
     """Peak, fit and time; also of a function of `jax.jit`, whose donated arguments count."""
     program = tmp_path / "train.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "vramfit",
-            "dryrun",
-            "--full",
-            "--gpu",
-            "t4",
-            "--json",
-            "-",
-            "--",
-            program,
-        ],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = run_vramfit("dryrun", "--full", "--gpu", "t4", "--json", "-", "--", program)
     expected = json.loads(done.stdout.splitlines()[-1])
     step = jax.jit(update, donate_argnums=0)
     report = vramfit.estimate(step, WEIGHTS, shape(16384, 512), gpu="t4")
@@ -127,12 +108,7 @@ def test_no_backend_of_the_caller_is_initialized():
     from jax._src import xla_bridge
     print("backends", len(xla_bridge._backends))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", textwrap.dedent(code), env={"JAX_PLATFORMS": "cpu"})
     assert done.stdout == "backends 0\n", done.stderr
 
 

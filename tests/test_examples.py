@@ -10,12 +10,11 @@ import ast
 import itertools
 import re
 import shlex
-import subprocess
 import sys
 
 import jax
 import pytest
-from conftest import ROOT, clean_environment
+from commands import ROOT, run_python, run_vramfit
 from reference_bfc import MIB, Bfc, OutOfMemory, pool_limit, rounded
 from reference_trace_reader import peak_of
 
@@ -50,15 +49,9 @@ def test_every_example_offers_a_laptop_command():
 def test_the_loss_falls_on_a_cpu(example, command):
     start = command.index("python")
     settings = dict(word.split("=", 1) for word in command[:start])
-    done = subprocess.run(
-        [sys.executable, *command[start + 1 :]],
-        cwd=example.parent,
-        env=clean_environment(JAX_PLATFORMS="cpu", **settings),
-        capture_output=True,
-        check=False,
-        text=True,
+    done = run_python(
+        *command[start + 1 :], env={"JAX_PLATFORMS": "cpu", **settings}, code=0, cwd=example.parent
     )
-    assert done.returncode == 0, done.stderr[-4000:]
     losses = [float(value) for value in re.findall(r"loss ([0-9.]+)", done.stdout)]
     if losses:
         assert losses[-1] < 0.9 * losses[0], done.stdout
@@ -482,13 +475,6 @@ def shown_on_the_page():
 )
 def test_the_page_of_the_examples_shows_what_a_dry_run_says(settings, arguments, headline):
     words = [sys.executable if word == "python" else word for word in arguments]
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", *words],
-        cwd=ROOT / "examples",
-        env=clean_environment(**settings),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_vramfit(*words, env=settings, cwd=ROOT / "examples")
     assert headline in done.stderr.splitlines(), done.stderr[-4000:]
     assert done.returncode == (0 if headline.startswith("fits") else 1)

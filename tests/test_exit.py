@@ -1,12 +1,9 @@
 """Programs that end in unusual ways: what they did before is in the answer all the same."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-from conftest import clean_environment
+from commands import run_vramfit
 
 import vramfit
 
@@ -28,24 +25,7 @@ def answer(tmp_path):
     def run(script):
         path = tmp_path / "program.py"
         path.write_text(script)
-        own = ("JAX_", "XLA_", "VRAMFIT_", "PYTHONPATH")
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "vramfit",
-                "dryrun",
-                "--full",
-                "--gpu",
-                "t4",
-                "--json",
-                "-",
-                str(path),
-            ],
-            env={name: value for name, value in os.environ.items() if not name.startswith(own)},
-            capture_output=True,
-            text=True,
-        )
+        done = run_vramfit("dryrun", "--full", "--gpu", "t4", "--json", "-", path)
         return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
     return run
@@ -95,12 +75,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
     program.write_text("import jax.numpy as j\nx=j.ones(9)\nraise ValueError('no data')\n")
     trace, page = tmp_path / "run.trace", tmp_path / "run.html"
     options = ["--gpu", "t4", "--json", "-", "--trace", str(trace), "--report", str(page)]
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", "dryrun", "--full", *options, str(program)],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-    )
+    done = run_vramfit("dryrun", "--full", *options, program)
     told = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, told["fits"], told["verdict"]["fits"]) == (2, None, None)
     (condition,) = told["verdict"]["conditions"]
@@ -120,12 +95,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path):
     assert report.fits is None
     assert report.headline.startswith(f"unknown: {why}")
     for command in (["report", "--full"], ["replay", "--gpu", "t4"]):
-        again = subprocess.run(
-            [sys.executable, "-m", "vramfit", command[0], str(trace), *command[1:]],
-            capture_output=True,
-            text=True,
-        )
-        assert again.returncode == 2, again.stderr
+        again = run_vramfit(command[0], trace, *command[1:], code=2)
         assert "unknown: the program failed with an error of its own" in again.stdout + again.stderr
 
 

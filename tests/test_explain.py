@@ -9,9 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import oom_logs
 import pytest
-from conftest import clean_environment
-
-ROOT = pathlib.Path(__file__).parent.parent
+from commands import ROOT, clean_environment
 
 # Logs are scenarios of a generator that knows nothing of the command.
 SCENARIOS = oom_logs.scenarios()

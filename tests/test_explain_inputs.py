@@ -1,23 +1,15 @@
 """`vramfit explain` also reads the binary map of a pool, and what XLA dumps of programs."""
 
 import json
-import subprocess
 import sys
 
-from conftest import clean_environment
+from commands import run_vramfit
 
 MIB = 1 << 20
 
 
 def explain(*arguments):
-    command = [sys.executable, "-m", "vramfit", "--quiet", "explain", "--json", "-", *arguments]
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_vramfit("--quiet", "explain", "--json", "-", *arguments)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -96,13 +88,8 @@ def test_the_programs_that_xla_has_dumped_are_read(tmp_path):
     )
     dump = tmp_path / "dump"
     flags = f"--xla_dump_to={dump} --xla_dump_hlo_as_proto"
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "h100-80g", "--"]
-    subprocess.run(
-        [*command, sys.executable, program],
-        env=clean_environment(XLA_FLAGS=flags),
-        capture_output=True,
-        check=False,
-    )
+    command = ["dryrun", "--gpu", "h100-80g", "--", sys.executable, program]
+    run_vramfit(*command, env={"XLA_FLAGS": flags})
     # An argument, the result and a temporary at least, of 4 GiB each.
     array = 4 << 30
     code, answer = explain(dump, "--gpu", "t4")

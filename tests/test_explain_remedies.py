@@ -1,11 +1,10 @@
 """What `vramfit explain` says a remedy brings is what a dry run shows that applies it."""
 
 import json
-import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
+from commands import run_vramfit
 
 # An MLP whose step takes 12.0 GiB: more than the 10.9 GiB of a T4's pool, less than the GPU has.
 PROGRAM = """
@@ -34,15 +33,7 @@ TOLERANCE = 0.01
 
 
 def vramfit(*arguments, **options):
-    command = [sys.executable, "-m", "vramfit", "--quiet", *arguments]
-    return subprocess.run(
-        [str(word) for word in command],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-        **options,
-    )
+    return run_vramfit("--quiet", *arguments, **options)
 
 
 def dryrun(*arguments):
@@ -83,8 +74,7 @@ def failed(tmp_path_factory):
 def recompute(folder, command):
     """Return a plan that recomputes activations, with the pool as it is."""
     plan = folder / "plan.toml"
-    done = vramfit("plan", "--gpu", "t4", "--try", "remat", "--out", plan, *command)
-    assert done.returncode == 0, done.stderr
+    vramfit("plan", "--gpu", "t4", "--try", "remat", "--out", plan, *command, code=0)
     return plan
 
 

@@ -4,14 +4,13 @@
 """
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import h5py
 import hdf5plugin  # noqa: F401, filters for h5py
 import pytest
+from commands import run_vramfit
 from test_data_records import leaves
 from test_hdf5 import assert_same, read
 
@@ -93,13 +92,7 @@ def test_every_dataset_is_read_as_h5py_reads_it(path):
         shapes = {f"/{name}": None if d.shape is None else d.shape for name, d in found.items()}
     assert not failures, "\n".join(failures)
 
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", "data", "inspect", str(path), "--json"],
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    done = run_vramfit("data", "inspect", path, "--json", code=0)
     entries = {entry["path"]: entry for entry in json.loads(done.stdout)["entries"]}
     for name, shape in shapes.items():
         entry = entries.get(name)

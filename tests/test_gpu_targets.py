@@ -6,14 +6,9 @@ kill the process that compiles.
 
 import importlib.metadata
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
-
-ROOT = pathlib.Path(__file__).parent.parent
+from commands import ROOT, run_command, run_python
 
 COMPILE = """
 import sys
@@ -39,7 +34,7 @@ print(compiled.memory_analysis().argument_size_in_bytes)
 
 def catalogue():
     command = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
-    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+    return json.loads(run_command(*command, code=0, cwd=ROOT).stdout)
 
 
 def installed_cuda_major():
@@ -59,20 +54,13 @@ GPUS = catalogue()
 @pytest.mark.parametrize("name", GPUS)
 def test_compiles_for_gpu(name):
     gpu = GPUS[name]
-    environment = os.environ | {
+    environment = {
         "JAX_PLATFORMS": "cpu",
         # Releases before 0.9 do not offer the plugin where no CUDA driver is found.
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
     }
-    child = subprocess.run(
-        [sys.executable, "-c", COMPILE],
-        input=gpu["target_config"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    target = gpu["target_config"]
+    child = run_python("-c", COMPILE, env=environment, input=target, timeout=100)
     if gpu[f"supports_cuda_{installed_cuda_major()}"]:
         assert child.returncode == 0, child.stderr[-2000:]
         # Two matrices of 512 x 512 bfloat16.

@@ -1,22 +1,16 @@
 """`vramfit.gpus` gives the same catalogue as `vramfit gpus`."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from commands import run_vramfit
 
 from vramfit import gpus
 from vramfit._errors import InvalidFileError, UnknownGpuError
 
 
 def test_both_languages_give_the_same_gpus():
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", "gpus", "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_vramfit("gpus", "--json", code=0)
     listed = json.loads(done.stdout)["gpus"]
     ours = gpus.all()
     assert [gpu["name"] for gpu in listed] == [gpu.name for gpu in ours]
@@ -56,9 +50,7 @@ def test_gpus_cannot_be_changed():
 
 def test_a_name_alone_shows_that_gpu():
     def shown(*words):
-        done = subprocess.run(
-            [sys.executable, "-m", "vramfit", "gpus", *words], capture_output=True, text=True
-        )
+        done = run_vramfit("gpus", *words)
         return done.returncode, done.stdout
 
     assert shown("h100-80g") == shown("show", "h100-80g")

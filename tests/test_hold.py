@@ -5,23 +5,19 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from commands import VRAMFIT, clean_environment, run_command, run_vramfit
 from fake_driver import gpu
 from on_gpu import environment
 
-VRAMFIT = [sys.executable, "-m", "vramfit"]
 GIB = 1 << 30
 
 
 def hold(*words, env, code=0):
     """Run it with `--json` and return its lines."""
-    command = [*VRAMFIT, "hold", *words, "--json"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr[-4000:]
+    done = run_vramfit("hold", *words, "--json", env=env, code=code)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -34,13 +30,7 @@ def hold_in_dryrun(tmp_path, *words, options=()):
     answer = tmp_path / "answer.json"
     command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", *options, "--json", answer, "--"]
     command += [*VRAMFIT, "hold", *words, "--json"]
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command(*command)
     assert answer.exists(), done.stderr[-4000:]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return lines, json.loads(answer.read_text())
@@ -110,15 +100,8 @@ def test_s14_more_than_the_pool_is_refused_before_anything_is_held():
 
 def test_more_than_the_pool_has_one_answer_in_a_dry_run(tmp_path):
     answer = tmp_path / "answer.json"
-    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", "--json", answer, "--"]
-    done = subprocess.run(
-        [*command, *VRAMFIT, "hold", "500GiB"],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 1, done.stderr
+    command = ["dryrun", "--full", "--gpu", "t4", "--json", answer, "--"]
+    done = run_vramfit(*command, *VRAMFIT, "hold", "500GiB", code=1)
     told = json.loads(answer.read_text())
     assert told["fits"] is False
     assert told["oom"]["requested_bytes"] == 500 * GIB
@@ -128,22 +111,12 @@ def test_more_than_the_pool_has_one_answer_in_a_dry_run(tmp_path):
 
 def test_an_allocator_without_a_count_tells_no_part():
     env = environment("t4", XLA_PYTHON_CLIENT_ALLOCATOR="platform")
-    done = subprocess.run(
-        [*VRAMFIT, "hold", "50%"], env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
+    done = run_vramfit("hold", "50%", env=env, code=2)
     assert "error[invalid-argument]: 50% of JAX's pool is unknown" in done.stderr
 
 
 def test_a_gpu_that_jax_does_not_have_is_refused():
-    done = subprocess.run(
-        [*VRAMFIT, "hold", "1GiB", "--gpu", "3"],
-        env=environment("t4"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
+    done = run_vramfit("hold", "1GiB", "--gpu", "3", env=environment("t4"), code=2)
     assert "error[invalid-argument]: JAX has no GPU 3\nhint: it has 1" in done.stderr
 
 

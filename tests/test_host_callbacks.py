@@ -10,9 +10,13 @@ from jax.experimental import io_callback
 large = jnp.ones((4000, 4000))  # 64 MB: nothing made of it is computed
 """
 
-QUEUE = (
-    SETUP
-    + """
+
+def dryrun(folder, lines, *options):
+    """Run lines after those of `SETUP` on the virtual GPU."""
+    return dryrun_of(folder, SETUP + lines, *options)
+
+
+QUEUE = """
 metrics = queue.Queue()
 
 def send(x): io_callback(metrics.put, None, x.sum(), ordered=True)
@@ -26,11 +30,10 @@ for _ in range(3):
     large = step(large)
     print(float(metrics.get(timeout=100)))
 """
-)
 
 
 def test_a_script_that_waits_for_its_metrics_gets_them(tmp_path):
-    run = dryrun_of(tmp_path, QUEUE)
+    run = dryrun(tmp_path, QUEUE)
     assert (run.out, run.code) == ("0.0\n" * 3, 0)
     row = run.callbacks()["send"]
     assert (row["calls"], row["errors"], row["skipped"]) == (3, 0, 0)
@@ -39,20 +42,18 @@ def test_a_script_that_waits_for_its_metrics_gets_them(tmp_path):
 
 
 def test_made_up_arguments_are_those_asked_for(tmp_path):
-    assert dryrun_of(tmp_path, QUEUE, "--fill", "ones").out == "1.0\n" * 3
+    assert dryrun(tmp_path, QUEUE, "--fill", "ones").out == "1.0\n" * 3
 
 
 def test_callbacks_are_left_out_on_request(tmp_path):
     lines = QUEUE.replace("    print(float(metrics.get(timeout=100)))\n", "")
-    run = dryrun_of(tmp_path, lines + "print(metrics.qsize())", "--callbacks", "skip")
+    run = dryrun(tmp_path, lines + "print(metrics.qsize())", "--callbacks", "skip")
     assert run.out == "0\n"
     row = run.callbacks()["send"]
     assert (row["calls"], row["skipped"], row["skip_reason"]) == (0, 3, "request")
 
 
-KINDS = (
-    SETUP
-    + """
+KINDS = """
 called = []
 
 def note(name): return lambda *values: called.append(name)
@@ -95,11 +96,10 @@ for function in (looped, long, unknown, branch, with_result):
 jax.effects_barrier()
 print(*("".join(called)[:14], *(called.count(name) for name in "abcdefg")))
 """
-)
 
 
 def test_how_often_each_kind_is_called(tmp_path):
-    run = dryrun_of(tmp_path, KINDS)
+    run = dryrun(tmp_path, KINDS)
     # A loop of known length calls its functions in turn, as on a GPU, up to 1,000 times; one of
     # unknown length once; of two branches the one for a false condition.
     assert run.out == "ababababababab 7 7 1000 1 0 1 0\n"
@@ -118,9 +118,7 @@ def test_how_often_each_kind_is_called(tmp_path):
     }
 
 
-ERRORS = (
-    SETUP
-    + """
+ERRORS = """
 def check(value):
     if value == 0:
         raise FloatingPointError("the loss is 0")
@@ -138,11 +136,10 @@ large.block_until_ready()
 jax.effects_barrier()
 print("done")
 """
-)
 
 
 def test_an_error_about_made_up_values_is_reported_and_does_not_end_the_program(tmp_path):
-    run = dryrun_of(tmp_path, ERRORS)
+    run = dryrun(tmp_path, ERRORS)
     assert (run.out, run.code) == ("done\n", 0)
     row = run.callbacks()["watch"]
     assert (row["calls"], row["errors"]) == (2, 2)
@@ -152,8 +149,8 @@ def test_an_error_about_made_up_values_is_reported_and_does_not_end_the_program(
 
 
 def test_debug_print_prints_made_up_values(tmp_path):
-    lines = SETUP + 'jax.jit(lambda x: jax.debug.print("loss {}", x.sum()))(large)\n'
-    assert dryrun_of(tmp_path, lines + "jax.effects_barrier()").out == "loss 0.0\n"
+    lines = 'jax.jit(lambda x: jax.debug.print("loss {}", x.sum()))(large)\n'
+    assert dryrun(tmp_path, lines + "jax.effects_barrier()").out == "loss 0.0\n"
 
 
 ON_EACH_DEVICE = """

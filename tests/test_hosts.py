@@ -1,11 +1,10 @@
 """A dry run of one of many hosts sees the cluster, and waits for nobody."""
 
 import json
-import subprocess
-import sys
 import time
 
 import pytest
+from commands import run_vramfit
 from hosts import EXAMPLES, run_hosts
 
 INITIALIZE = "import jax, jax.numpy as jnp, numpy as np\njax.distributed.initialize()\n"
@@ -298,10 +297,9 @@ def test_arrays_are_made_of_the_parts_of_this_host(tmp_path):
 
 
 def test_the_training_command_runs_on_several_hosts(tmp_path):
-    start = [sys.executable, "-m", "vramfit"]
     options = ["--kind", "sequences", "--samples", "2k", "--length", "16"]
     for command in (["data", "generate", "train.h5", *options], ["train", "--init"]):
-        subprocess.run([*start, *command], cwd=tmp_path, check=True, capture_output=True)
+        run_vramfit(*command, code=0, cwd=tmp_path)
     configuration = tmp_path / "train.toml"
     arguments = ["train", configuration, "--set", "model.kind=mlp", "--epochs", "1"]
     command = EXAMPLES.parents[1] / "python" / "vramfit" / "__main__.py"

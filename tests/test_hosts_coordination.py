@@ -1,11 +1,10 @@
 """The coordination service of a dry run with several hosts answers as jaxlib's own does."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import pytest
+from commands import run_python
 
 from vramfit._hosts._coordination import CoordinationClient
 from vramfit._hosts._exchange import HostExchange
@@ -60,8 +59,7 @@ print(json.dumps([converse(distributed.global_state.client), converse(own)]))
 
 
 def test_a_dry_run_answers_as_jaxlib_does():
-    done = subprocess.run([sys.executable, "-c", CALLS], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = run_python("-c", CALLS, code=0)
     jaxlib, own = json.loads(done.stdout.splitlines()[-1])
     assert own == jaxlib
     assert jaxlib[1] == "ALREADY_EXISTS: key a/1 already exists."

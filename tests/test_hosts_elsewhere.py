@@ -1,11 +1,10 @@
 """Programs whose devices are all those of another host, and hosts that JAX mocks."""
 
 import json
-import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
+from commands import run_vramfit
 from hosts import run_hosts
 
 # Each host makes the calls; only host 1 has the device. The output of one host is shown only.
@@ -81,13 +80,6 @@ print(json.dumps([devices, jax.process_index(), len(jax.local_devices())]))
     [("1x8x1", 1, [0, 1, 2, 3, 4, 5, 6, 7]), ("1x2x2", 2, [0, 0, 1, 1])],
 )
 def test_hosts_that_jax_mocks_have_devices(topology, gpus, devices):
-    command = [sys.executable, "-m", "vramfit", "-q", "dryrun", "--gpu", f"h100-80gx{gpus}", "--"]
-    done = subprocess.run(
-        [*command, sys.executable, "-c", ON_MOCKED_HOSTS, topology],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["-q", "dryrun", "--gpu", f"h100-80gx{gpus}", "--"]
+    done = run_vramfit(*command, sys.executable, "-c", ON_MOCKED_HOSTS, topology, code=0)
     assert json.loads(done.stdout) == [devices, 0, gpus]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
+from commands import start_command
 from hosts import EXAMPLES, run_hosts
 
 F32 = I32 = 4
@@ -78,12 +78,10 @@ def test_two_real_processes_compile_the_same_programs_in_the_same_order(tmp_path
     path, environment = EXAMPLES / f"{program}.py", {"JAX_LOG_COMPILES": "1"}
     named = ["--small", "--coordinator", f"localhost:{port}", "--processes", "2", "--process"]
     processes = [
-        subprocess.Popen(
-            [sys.executable, path, *named, str(process)],
-            env=clean_environment(JAX_PLATFORMS="cpu", **environment),
-            stdout=subprocess.PIPE,
+        start_command(
+            *[sys.executable, path, *named, process],
+            env={"JAX_PLATFORMS": "cpu", **environment},
             stderr=subprocess.STDOUT,
-            text=True,
         )
         for process in range(2)
     ]

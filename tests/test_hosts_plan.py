@@ -1,11 +1,10 @@
 """`plan` and `check` measure the host that decides."""
 
 import json
-import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
+from commands import run_vramfit
 from hosts import EXAMPLES, run_hosts
 
 PROGRAM = EXAMPLES / "pipeline.py"
@@ -22,14 +21,7 @@ def peak_bytes(tmp_path_factory):
 
 
 def vramfit(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", *map(str, arguments)],
-        cwd=folder,
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_vramfit(*arguments, cwd=folder)
     assert done.returncode in (0, 1), done.stderr[-3000:]
     return done
 

@@ -1,10 +1,9 @@
 """`import vramfit` is cheap and harmless: it loads nothing heavy and changes nothing."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from commands import run_python
 
 import vramfit
 
@@ -15,7 +14,7 @@ def loaded_after(statement):
     """Run a statement in a fresh interpreter and say which heavy modules it has loaded."""
     found = f"[name for name in {HEAVY!r} if name in sys.modules]"
     code = f"{statement}\nimport json, sys\nprint(json.dumps({found}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, code=0)
     return json.loads(done.stdout)
 
 
@@ -33,7 +32,7 @@ def test_using_it_never_loads_jax(statement):
 
 def test_import_does_not_change_the_environment():
     code = "import os; before = dict(os.environ); import vramfit; assert before == dict(os.environ)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code, code=0)
 
 
 def test_every_promised_name_is_there():

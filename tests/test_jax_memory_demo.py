@@ -1,11 +1,10 @@
 """The notebook `examples/jax_memory_demo.ipynb` shows what it really prints, on the virtual GPU."""
 
 import json
-import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, clean_environment
+from commands import ROOT, run_vramfit
 
 NOTEBOOK = ROOT / "examples" / "jax_memory_demo.ipynb"
 pytestmark = pytest.mark.timeout(600)
@@ -13,26 +12,8 @@ pytestmark = pytest.mark.timeout(600)
 
 def execute(notebook, answer):
     """Execute a notebook on a virtual T4; return the dry run's answer and standard error."""
-    command = [
-        sys.executable,
-        "-m",
-        "vramfit",
-        "dryrun",
-        "--full",
-        "--gpu",
-        "t4",
-        "--json",
-        answer,
-        "--",
-    ]
-    command += [sys.executable, ROOT / "scripts" / "run_notebook.py", notebook]
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    command = ["dryrun", "--full", "--gpu", "t4", "--json", answer, "--", sys.executable]
+    done = run_vramfit(*command, ROOT / "scripts" / "run_notebook.py", notebook)
     return json.loads(answer.read_text()), done.stderr
 
 

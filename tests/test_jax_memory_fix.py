@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
-from conftest import clean_environment
+from commands import VRAMFIT, run_command, run_python
 
 GIB = 1 << 30
 PAGE = 2 << 20
@@ -26,15 +25,8 @@ def run(program, *, options=None, gpu="t4", code=0, **env):
     """Run a program, on a virtual GPU unless `gpu` is None; return what it told, and errors."""
     command = [sys.executable, "-c", TELL + textwrap.dedent(program)]
     if gpu is not None:
-        command = [
-            *(sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *(options or ())),
-            "--",
-            *command,
-        ]
-    done = subprocess.run(
-        command, env=clean_environment(**env), capture_output=True, check=False, text=True
-    )
-    assert done.returncode == code, done.stdout[-2000:] + done.stderr[-6000:]
+        command = [*VRAMFIT, "dryrun", "--full", "--gpu", gpu, *(options or ()), "--", *command]
+    done = run_command(*command, env=env, code=code)
     told = {}
     for line in done.stdout.splitlines():
         if line.startswith("TOLD "):
@@ -127,13 +119,7 @@ jax.devices()
 def test_s20_an_import_that_comes_too_late_warns_and_names_the_line(tmp_path, module, line):
     script = tmp_path / "late.py"
     script.write_text(LATE.format(module=module) + "import vramfit.jax_memory_fix as fix\n")
-    done = subprocess.run(
-        [sys.executable, script],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
     assert f"{script}:6: VramfitWarning: nothing was set" in done.stderr
     assert f"JAX was imported by {script}:{line}, `import {module}`" in done.stderr
 
@@ -146,13 +132,7 @@ def test_s20_the_line_is_found_in_a_module_of_the_users(tmp_path):
     script.write_text(
         "import os\nimport model\nfrom vramfit.jax_memory_fix import apply_jax_memory_fix\n"
     )
-    done = subprocess.run(
-        [sys.executable, script],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
     assert f"JAX was imported by {script}:2, `import model`" in done.stderr
 
 
@@ -359,14 +339,7 @@ def test_s20_a_function_of_ours_that_imported_jax_says_for_whom(tmp_path):
         "    pass\n"
         "fix.apply_jax_memory_fix(0.5)\n"
     )
-    done = subprocess.run(
-        [sys.executable, script],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 1
+    done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=1)
     assert f"JAX was imported by {script}:3, which calls `watch` of vramfit" in done.stderr
 
 

@@ -1,14 +1,10 @@
 """The totals of a GPU, the limits of its allocators, and what the compiler plans for."""
 
-import json
 import re
-import subprocess
-import sys
 
 import pytest
-from conftest import clean_environment
+from cli_dryrun import dryrun_of
 
-VRAMFIT = [sys.executable, "-m", "vramfit"]
 MIB = 1 << 20
 
 # Needs one array of so many bytes, and nothing else to speak of.
@@ -53,30 +49,10 @@ source = "made up: everything is to be too large for it"
 @pytest.fixture
 def dryrun(tmp_path):
     """Run a program: gives exit code, answer and standard error, with its words on one line."""
-    script, answer = tmp_path / "program.py", tmp_path / "answer.json"
 
     def run(program, gpu, *options, arguments=()):
-        script.write_text(program)
-        command = [
-            *VRAMFIT,
-            "dryrun",
-            "--full",
-            "--gpu",
-            gpu,
-            *options,
-            "--json",
-            answer,
-            "--force",
-            "--",
-        ]
-        done = subprocess.run(
-            [*map(str, command), sys.executable, str(script), *map(str, arguments)],
-            env=clean_environment(),
-            capture_output=True,
-            text=True,
-        )
-        found = json.loads(answer.read_text()) if answer.exists() else None
-        return done.returncode, found, " ".join(done.stderr.split())
+        said = dryrun_of(tmp_path, program, *options, gpu=gpu, arguments=arguments)
+        return said.code, said.answer, " ".join(said.text.split())
 
     return run
 

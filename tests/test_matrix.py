@@ -7,16 +7,13 @@ those that need a newer Python where there is one.
 import json
 import os
 import shlex
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from checking import GROWN, GROWN_LINE, PROGRAM, Project
-from conftest import clean_environment
+from commands import ROOT, run_command, run_vramfit
 from on_gpu import environment
 
-ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "tests" / "matrix").glob("*.py"))
 RELEASES = sorted(path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*"))
 # All others run on one GPU.
@@ -25,13 +22,7 @@ ON_EIGHT_GPUS = ("devices", "sharded_offloading", "sharded_step")
 
 def run(command, script):
     count = 8 if script.stem in ON_EIGHT_GPUS else 1
-    done = subprocess.run(
-        [*command, script],
-        env=environment(count=count),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_command(*command, script, env=environment(count=count), code=0)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
@@ -123,12 +114,6 @@ def test_code_and_toolchain_are_told_apart(release, tmp_path):
 
 def vramfit(*arguments):
     """Run the command line of this Python, and return the JSON that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", *arguments],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    done = run_vramfit(*arguments, timeout=600)
     assert done.stdout, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -3,13 +3,12 @@
 import html
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from conftest import clean_environment
+from commands import run_python
 from fake_driver import gpu
 from planning import LAYERS, peak, vramfit
 
@@ -40,14 +39,9 @@ def test_losses_and_gradients_are_the_same():
 
     They keep nothing, products, every second value, and every second value in host memory.
     """
-    done = subprocess.run(
-        [sys.executable, HERE / "plan" / "same_numbers.py"],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-        timeout=600,
+    done = run_python(
+        HERE / "plan" / "same_numbers.py", env={"JAX_PLATFORMS": "cpu"}, code=0, timeout=600
     )
-    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found) == 16
     for name, each in found.items():
@@ -125,16 +119,16 @@ def test_values_are_offloaded_to_the_host(script, tmp_path):
     assert planned.stdout == plain.stdout != ""
 
     options = ["--try", "remat,offload", "--json", "-", "--host-budget", "100MiB"]
-    done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command)
-    assert done.returncode == 1, done.stdout
+    done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command, code=1)
     assert json.loads(done.stdout.splitlines()[-1])["meets_budget"] is False
 
 
 def test_a_search_that_is_repeated_compiles_nothing(script, tmp_path):
     """The figures are the same, whether programs were compiled or not."""
     command = ["--max-trials", 4, "--json", "-", "--", sys.executable, script(LAYERS), 2048]
-    fresh = vramfit("plan", "--gpu", "t4", "--no-cache", *command, XDG_CACHE_HOME=str(tmp_path))
-    assert fresh.returncode == 0, fresh.stderr
+    fresh = vramfit(
+        "plan", "--gpu", "t4", "--no-cache", *command, XDG_CACHE_HOME=str(tmp_path), code=0
+    )
     assert not (tmp_path / "vramfit" / "compilations").exists()
     for _ in range(2):
         found = vramfit("plan", "--gpu", "t4", *command, XDG_CACHE_HOME=str(tmp_path))
@@ -147,8 +141,7 @@ def test_a_search_that_is_repeated_compiles_nothing(script, tmp_path):
 def test_a_dry_run_that_takes_too_long_is_ended(script):
     program = script("import jax, time; jax.numpy.ones(3); time.sleep(600)", "wait.py")
     options = ["--gpu", "t4", "--trial-timeout", "5s"]
-    done = vramfit("plan", *options, "--", sys.executable, program)
-    assert done.returncode == 2
+    done = vramfit("plan", *options, "--", sys.executable, program, code=2)
     assert "error[time-limit]: the program did not end within 5 s" in done.stderr
 
 
@@ -189,8 +182,7 @@ def test_plans_of_several_batches_are_compared_by_samples(script):
 def test_the_largest_batch_is_proven(script):
     command = ["--", sys.executable, script(LAYERS), "{batch}"]
     options = ["--gpu", "t4", "--limit", "2GiB", "--vary", "batch=64..1000000"]
-    refused = vramfit("plan", *options, "--html", "x.html", *command)
-    assert refused.returncode == 2
+    refused = vramfit("plan", *options, "--html", "x.html", *command, code=2)
     assert "has no page and no picture" in refused.stderr
     done = vramfit("plan", *options, "--json", "-", *command)
     found = json.loads(done.stdout.splitlines()[-1])
@@ -217,8 +209,7 @@ def test_run_finds_a_plan_and_keeps_it(script):
         assert "plan: train.py:9 (loss) in" in done.stderr
 
     program.write_text(program.read_text().replace("x @ w) @ w.T", "x @ w) @ w.T * 2"))
-    changed = vramfit(*fit)
-    assert changed.returncode == 0, changed.stderr
+    changed = vramfit(*fit, code=0)
     assert "dry run of the program as it is" in changed.stderr
 
     occupied = [*fit[:5], "--occupied", "14.45GiB", *fit[5:]]
@@ -241,8 +232,7 @@ def test_run_fits_a_program_on_the_gpu_at_hand(script, fake_driver):
     done = vramfit("run", "--limit", "2MiB", "--fit", *program, **one.environment)
     assert "which exceeds 2.0 MiB on t4" in done.stderr
     two = fake_driver({"gpus": [gpu(), gpu(1, name="NVIDIA L4")]})
-    done = vramfit("run", "--fit", *program, **two.environment)
-    assert done.returncode == 125
+    done = vramfit("run", "--fit", *program, **two.environment, code=125)
     assert "the GPUs are of several models: NVIDIA L4, Tesla T4" in done.stderr
 
 
@@ -269,8 +259,9 @@ def test_a_plan_for_another_program_is_refused(script, tmp_path):
         "fingerprint = 'a'\nstructure = 'b'\nsegments = [[0, 3]]\nsave = 'nothing'\n"
     )
     program = script(LAYERS)
-    done = vramfit("run", "--plan", plan, "--", sys.executable, program, 16, JAX_PLATFORMS="cpu")
-    assert done.returncode == 1
+    done = vramfit(
+        "run", "--plan", plan, "--", sys.executable, program, 16, JAX_PLATFORMS="cpu", code=1
+    )
     assert "does not fit" in done.stderr
     assert "make the plan again" in done.stderr
 
@@ -286,7 +277,6 @@ def test_a_plan_for_another_program_is_refused(script, tmp_path):
 def test_a_file_that_is_no_plan_is_refused(script, tmp_path, text, message):
     plan = tmp_path / "plan.toml"
     plan.write_text(text)
-    done = vramfit("run", "--plan", plan, "--", sys.executable, script(LAYERS), 16)
-    assert done.returncode == 125
+    done = vramfit("run", "--plan", plan, "--", sys.executable, script(LAYERS), 16, code=125)
     assert message in done.stderr
     assert "invalid-file" in done.stderr

@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from commands import start_command
 from on_gpu import environment, finish, start
 from stats_files import await_stats_file, folder, read, stats_files
 
@@ -219,13 +220,8 @@ def test_v7_on_a_gpu_what_is_published_is_what_the_allocator_says(runtime):
     )
     given = environment(XDG_RUNTIME_DIR=runtime, VRAMFIT_PUBLISH="verbose", VRAMFIT_PUBLISH_MS=20)
     del given["VRAMFIT_GPU"], given["VRAMFIT_GPU_COUNT"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", lines],
-        env=given,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, "-c", lines]
+    process = start_command(*command, env=given, stdin=subprocess.PIPE)
     told = json.loads(process.stdout.readline())
     header, live = next_look(await_stats_file(runtime))
     assert header["virtual_gpu"] is None

@@ -1,11 +1,9 @@
 """The pytest plugin, in test files as users write them."""
 
 import re
-import subprocess
-import sys
 
 import pytest
-from conftest import clean_environment
+from commands import run_python
 
 TESTS = """
 import jax
@@ -69,15 +67,8 @@ def run(tmp_path_factory):
     """The failures of the file by test, and the whole output."""
     folder = tmp_path_factory.mktemp("tests")
     (folder / "test_memory.py").write_text(TESTS)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "--strict-markers"],
-        cwd=folder,
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
+    options = ["-p", "no:cacheprovider", "-rA", "--strict-markers"]
+    done = run_python("-m", "pytest", *options, env={"JAX_PLATFORMS": "cpu"}, code=1, cwd=folder)
     return done.stdout
 
 
@@ -119,7 +110,5 @@ def test_a_failure_names_lines(run):
 
 
 def test_the_marker_is_listed():
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--markers"], capture_output=True, text=True, check=False
-    )
+    done = run_python("-m", "pytest", "--markers")
     assert "@pytest.mark.vramfit(gpu, max=None" in done.stdout

@@ -1,25 +1,22 @@
 """The script that records a real GPU works; here the real half is pretended, too."""
 
 import json
-import subprocess
 import sys
 import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
+from commands import ROOT, run_command, run_python
 
-ROOT = Path(__file__).resolve().parent.parent
 
-
-def record(folder, *options):
-    command = [sys.executable, str(ROOT / "scripts" / "record_gpu.py"), "--out", str(folder)]
-    return subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+def record(folder, *options, code):
+    script = ROOT / "scripts" / "record_gpu.py"
+    return run_python(script, "--out", folder, *options, code=code)
 
 
 def test_both_halves_are_recorded_and_compared(tmp_path):
-    done = record(tmp_path, "--pretend", "t4", "--only", "host_memory")
-    assert done.returncode == 0, done.stderr
+    record(tmp_path, "--pretend", "t4", "--only", "host_memory", code=0)
     summary = (tmp_path / "summary.txt").read_text()
     assert "GPU: t4, pretended" in summary
     assert "host_memory: 36 figures are equal, 0 differ" in summary
@@ -42,8 +39,7 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     ],
 )
 def test_mocked_hosts_are_compared_with_those_of_a_dry_run(tmp_path, name):
-    done = record(tmp_path, "--pretend", "t4", "--only", name)
-    assert done.returncode == 0, done.stderr
+    record(tmp_path, "--pretend", "t4", "--only", name, code=0)
     summary = (tmp_path / "summary.txt").read_text()
     # Six steps of six statistics.
     assert f"  {name}: 36 figures are equal, 0 differ" in summary
@@ -59,8 +55,7 @@ def test_mocked_hosts_are_compared_with_those_of_a_dry_run(tmp_path, name):
 
 
 def test_rates_are_written_as_a_calibration(tmp_path):
-    done = record(tmp_path, "--pretend", "l4", "--only", "rates")
-    assert done.returncode == 0, done.stderr
+    record(tmp_path, "--pretend", "l4", "--only", "rates", code=0)
     path = tmp_path / "calibration.toml"
     recorded = tomllib.loads(path.read_text())
     assert recorded["schema"] == 1
@@ -70,16 +65,14 @@ def test_rates_are_written_as_a_calibration(tmp_path):
     # A virtual GPU computes nothing, so its rates are refused.
     options = ["--gpu", "l4", "--calibration", path, "--", "python", "-c", "pass"]
     command = [sys.executable, "-m", "vramfit", "dryrun", *options]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
+    refused = run_command(*command, code=2)
     assert "recorded on a virtual GPU" in refused.stderr
     path.write_text(path.read_text().replace("pretended = true", ""))
-    accepted = subprocess.run(command, capture_output=True, text=True, check=False)
+    accepted = run_command(*command)
     assert "calibration" not in accepted.stderr
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
 def test_without_a_gpu_it_says_so(tmp_path):
-    done = record(tmp_path)
-    assert done.returncode == 1
+    done = record(tmp_path, code=1)
     assert "no NVIDIA GPU here" in done.stderr

@@ -1,11 +1,9 @@
 """A run replayed under other settings comes to what a dry run with those settings comes to."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from conftest import clean_environment
+from commands import run_vramfit
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -14,14 +12,7 @@ SMALL = ("--features", 256, "--width", 512, "--classes", 1000, "--batch", 512, "
 
 def replay(trace, *options):
     """Return the answer and the exit code of `vramfit replay`."""
-    command = [sys.executable, "-m", "vramfit", "replay", trace, *options, "--json", "-"]
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_vramfit("replay", trace, *options, "--json", "-")
     assert done.stdout, done.stderr
     return json.loads(done.stdout), done.returncode
 

@@ -1,11 +1,10 @@
 """`vramfit.dryrun_report` gives what `vramfit report` shows, as Python values."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import run_vramfit
 
 import vramfit
 from vramfit._errors import InvalidFileError, IoError
@@ -15,9 +14,7 @@ TOO_SMALL = TRACES / "train_gpt-t4.trace"
 
 
 def report_command(*arguments):
-    command = [sys.executable, "-m", "vramfit", "report", "--full", str(TOO_SMALL), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, "it does not fit"
+    done = run_vramfit("report", "--full", TOO_SMALL, *arguments, code=1)
     return done.stdout
 
 

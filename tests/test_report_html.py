@@ -1,14 +1,11 @@
 """The HTML report in a real browser: drawn without complaint, used by mouse and keyboard, inert."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import browser
 import pytest
+from commands import ROOT, run_command, run_vramfit
 
-ROOT = Path(__file__).resolve().parent.parent
 TRACES = ROOT / "fixtures" / "traces"
 # What the page opens in: `scripts/bench_report.py` measures it. Far above that, since other work
 # may run beside the tests.
@@ -32,8 +29,7 @@ def pages(tmp_path_factory):
         if not path.exists():
             command = ["cargo", "run", "--quiet", "-p", "vramfit-core"]
             command += ["--example", "sample_report", "--", str(sample)]
-            done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
-            path.write_bytes(done.stdout)
+            path.write_text(run_command(*command, code=0, cwd=ROOT).stdout)
         return path
 
     return page
@@ -309,9 +305,7 @@ def test_100_000_buffers_open_fast_and_only_rows_in_sight_exist(chromium, pages)
 def test_the_page_of_a_real_run(chromium, tmp_path, gpu):
     path = tmp_path / "report.html"
     trace = TRACES / f"train_gpt-{gpu}.trace"
-    command = [sys.executable, "-m", "vramfit", "report", trace, "--html", path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
-    assert done.returncode == (1 if gpu == "t4" else 0), done.stderr
+    done = run_vramfit("report", trace, "--html", path, code=1 if gpu == "t4" else 0, cwd=ROOT)
     page = chromium.open(path)
     answer = done.stdout.splitlines()[0].replace("`", "")
     assert page.run("document.querySelector('h1').textContent").replace("`", "") == answer

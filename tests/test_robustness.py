@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from commands import run_python
 from on_gpu import environment
 
 SMALL = "import jax.numpy as jnp\nprint(jnp.ones((64, 64)).sum().shape)\n"
@@ -55,13 +56,8 @@ def test_the_answer_is_the_last_line_whatever_the_program_left(tmp_path, end):
 
 
 def test_a_trace_that_cannot_be_made_never_ends_the_program(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", SMALL],
-        env={**environment(), "VRAMFIT_TRACE": str(tmp_path / "none" / "run.trace")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    settings = environment(VRAMFIT_TRACE=tmp_path / "none" / "run.trace")
+    done = run_python("-c", SMALL, env=settings, code=0)
     assert "the trace is incomplete: " in done.stderr
 
 
@@ -89,8 +85,7 @@ def test_a_place_without_room_is_refused_before_the_program_starts(tmp_path):
     script.write_text("print('started')")
     trace = tmp_path / "run.trace"
     words = ["dryrun", "--full", "--gpu", "t4", "--trace", trace, "--", sys.executable, script]
-    done = subprocess.run([sys.executable, "-c", command, *words], capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
+    done = run_python("-c", command, *words, code=2)
     assert f"error[io]: cannot write `{trace}`" in done.stderr
     assert done.stdout == ""
 

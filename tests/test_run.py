@@ -7,9 +7,8 @@ import sys
 import uuid
 
 import pytest
-from conftest import clean_environment
+from commands import VRAMFIT, run_vramfit, start_command
 
-VRAMFIT = [sys.executable, "-m", "vramfit"]
 GIB = 1 << 30
 PAGE = 2 << 20
 
@@ -47,41 +46,21 @@ def start(tmp_path):
         runs += 1
         script, answer = tmp_path / f"program-{runs}.py", tmp_path / f"answer-{runs}.json"
         script.write_text(program)
-        command = [
-            *VRAMFIT,
-            "dryrun",
-            "--full",
-            "--gpu",
-            gpu,
-            *options,
-            "--json",
-            str(answer),
-            "--",
-        ]
-        command += [*VRAMFIT, "run", *policy, "--", sys.executable, str(script)]
-        done = subprocess.run(
-            command, env=clean_environment(**env), capture_output=True, check=False, text=True
-        )
-        assert done.returncode == code, done.stderr[-4000:]
+        command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", answer, "--"]
+        command += [*VRAMFIT, "run", *policy, "--", sys.executable, script]
+        done = run_vramfit(*command, env=env, code=code)
         return Started(json.loads(answer.read_text()), told(done.stdout), done.stderr)
 
     return run
 
 
-def run_here(*arguments, **env):
+def run_here(*arguments, code=None, **env):
     """Run `vramfit run` on this machine, without a dry run around it."""
-    return subprocess.run(
-        [*VRAMFIT, "run", *arguments],
-        env=clean_environment(**env),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    return run_vramfit("run", *arguments, env=env, code=code)
 
 
 def total_bytes(gpu):
-    show = [*VRAMFIT, "gpus", "show", gpu, "--json"]
-    listed = subprocess.run(show, capture_output=True, check=True, text=True)
+    listed = run_vramfit("gpus", "show", gpu, "--json", code=0)
     return json.loads(listed.stdout)["gpu"]["total_memory_bytes"]
 
 
@@ -255,14 +234,7 @@ def two_on_one_gpu(tmp_path, *policy):
     processes, pools = [], []
     try:
         for _ in range(2):
-            process = subprocess.Popen(
-                command,
-                env=clean_environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            process = start_command(*command, stdin=subprocess.PIPE)
             processes.append(process)
             pools.append(told(process.stdout.readline()))
     finally:
@@ -366,8 +338,9 @@ def test_a9_preallocation_of_cuda_async(start, tmp_path, amount):
 
 def test_a10_newer_allocators_are_known_by_version(start):
     assert start(TELL, "--allocator", "vmm").answer["settings"]["allocator"] == "vmm"
-    refused = run_here("--allocator", "address", "--", sys.executable, "-c", "print('no')")
-    assert refused.returncode == 125
+    refused = run_here(
+        "--allocator", "address", "--", sys.executable, "-c", "print('no')", code=125
+    )
     assert refused.stdout == ""
     assert "it was added in 0.11.0" in refused.stderr
 

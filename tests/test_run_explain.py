@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
+from commands import VRAMFIT, clean_environment, run_command, run_vramfit
 
-RUN = [sys.executable, "-m", "vramfit", "run"]
+RUN = [*VRAMFIT, "run"]
 ERROR = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 64.00GiB."
 OUT_OF_MEMORY = f"raise RuntimeError({ERROR!r})"
 # What the allocator prints before the error.
@@ -21,15 +21,7 @@ LINE = "vramfit: out of memory: "
 
 
 def run(*arguments, **options):
-    return subprocess.run(
-        [*RUN, *arguments],
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        text=True,
-        **options,
-    )
+    return run_command(*RUN, *arguments, stdin=subprocess.DEVNULL, **options)
 
 
 def python(text):
@@ -41,8 +33,7 @@ def lines_of_ours(stderr):
 
 
 def test_the_diagnosis_is_one_line_after_the_traceback():
-    done = run(*python(OUT_OF_MEMORY))
-    assert done.returncode == 1
+    done = run(*python(OUT_OF_MEMORY), code=1)
     *before, last = done.stderr.splitlines()
     assert before[-1].startswith("RuntimeError: RESOURCE_EXHAUSTED")
     assert last.startswith(LINE)
@@ -94,8 +85,7 @@ def test_the_process_is_the_programs_own_without_explain():
 def test_explain_says_all_of_it_and_passes_the_exit_code_on():
     hook = "lambda *error: (sys.__excepthook__(*error), sys.exit(7))"
     program = f"import sys; print('out'); sys.excepthook = {hook}; {OUT_OF_MEMORY}"
-    done = run("--explain", *python(program))
-    assert done.returncode == 7
+    done = run("--explain", *python(program), code=7)
     assert done.stdout == "out\n"
     assert LINE not in done.stderr, "the line is for those who do not ask for more"
     assert "evidence" in done.stderr.lower()
@@ -105,8 +95,8 @@ def test_explain_says_all_of_it_and_passes_the_exit_code_on():
 
 
 def test_explain_explains_programs_that_are_no_python():
-    done = run("--explain", "--", "sh", "-c", f"echo '{WARNING}' >&2; kill -ABRT $$")
-    assert done.returncode == 128 + signal.SIGABRT
+    lines = f"echo '{WARNING}' >&2; kill -ABRT $$"
+    done = run("--explain", "--", "sh", "-c", lines, code=128 + signal.SIGABRT)
     assert done.stderr.startswith(WARNING)
     assert "2.0 GiB" in done.stderr.removeprefix(WARNING)
 
@@ -145,14 +135,7 @@ def test_a_terminal_stays_a_terminal_with_explain():
 def test_the_error_of_a_real_program_is_explained(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import jax.numpy as jnp\njnp.ones((1 << 34,)).block_until_ready()\n")
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", "t4", "--"]
-    done = subprocess.run(
-        [*command, *RUN, "--", sys.executable, program],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_vramfit("dryrun", "--gpu", "t4", "--", *RUN, "--", sys.executable, program)
     ours = [line for line in done.stderr.splitlines() if line.startswith(LINE)]
     assert len(ours) == 1, done.stderr
     assert "64.0 GiB" in ours[0]

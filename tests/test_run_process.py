@@ -7,20 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from conftest import clean_environment
+from commands import VRAMFIT, clean_environment, run_command, start_command
 
-RUN = [sys.executable, "-m", "vramfit", "run"]
+RUN = [*VRAMFIT, "run"]
 
 
-def run(*arguments, stdin="", **env):
-    return subprocess.run(
-        [*RUN, *arguments],
-        input=stdin,
-        env=clean_environment(**env),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+def run(*arguments, stdin="", code=None, **env):
+    return run_command(*RUN, *arguments, env=env, code=code, input=stdin)
 
 
 @pytest.fixture
@@ -53,13 +46,7 @@ def test_the_program_has_our_process_number_and_every_signal_reaches_it(program)
         # What we were started to ignore (`nohup`) the program ignores as well, see below.
         if signal.getsignal(number) == signal.SIG_IGN:
             continue
-        process = subprocess.Popen(
-            [*RUN, "--", sys.executable, waits],
-            env=clean_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = start_command(*RUN, "--", sys.executable, waits)
         assert int(process.stdout.readline()) == process.pid
         process.send_signal(number)
         _, err = process.communicate()
@@ -77,14 +64,7 @@ def signal_masks(*command):
     A service may ignore some of its own accord, so what a program gets is compared with what it
     would have got without us, never with nothing at all.
     """
-    done = subprocess.run(
-        [*command, *SIGNAL_MASKS],
-        env=clean_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_command(*command, *SIGNAL_MASKS, code=0, stdin=subprocess.DEVNULL)
     return {line.split()[0]: int(line.split()[1], 16) for line in done.stdout.splitlines()}
 
 
@@ -126,8 +106,7 @@ def test_failures_of_ours_have_codes_of_their_own(program):
     assert run("--", data).returncode == 126
     script = program("#!/no/such/interpreter", name="script")
     os.chmod(script, 0o755)
-    refused = run("--", script)
-    assert refused.returncode == 126
+    refused = run("--", script, code=126)
     assert "cannot start" in refused.stderr
     assert run("--gpu", "no-such-gpu", "--limit", "1GiB", "--", "true").returncode == 125
     assert run("--no-such-option", "--", "true").returncode == 125
@@ -146,13 +125,7 @@ def test_printed_settings_are_taken_back_by_a_shell():
     settings = "--gpu t4 --limit 8GiB --remat off --host-devices 2"
     printed = f"{sys.executable} -m vramfit run --print {settings} | tr '\\n' ' '"
     line = f'eval "export $({printed})"; env'
-    done = subprocess.run(
-        ["sh", "-c", line],
-        env=clean_environment(**users),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_command("sh", "-c", line, env=users, code=0)
     seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert seen["XLA_CLIENT_MEM_FRACTION"] == "0.5491468"
     assert seen["JAX_COMPILER_ENABLE_REMAT_PASS"] == "false"
@@ -168,8 +141,7 @@ print("ran on", jax.devices()[0].platform)
 
 
 def test_a_program_that_fits_is_started_after_its_dry_run(program):
-    done = run("--preflight", "t4", "--limit", "8GiB", "--gpu", "t4", program(SMALL))
-    assert done.returncode == 0, done.stderr
+    done = run("--preflight", "t4", "--limit", "8GiB", "--gpu", "t4", program(SMALL), code=0)
     # Once on the virtual GPU, and then for good; there is no GPU here.
     assert done.stdout == "ran on gpu\nran on cpu\n"
     assert "fits" in done.stderr

@@ -2,14 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
-from conftest import clean_environment
-
-VRAMFIT = [sys.executable, "-m", "vramfit"]
+from commands import VRAMFIT, run_python, run_vramfit
 
 USE = "import jax, jax.numpy as jnp\njax.block_until_ready(jnp.ones(8))\n"
 
@@ -34,23 +31,10 @@ def dry(tmp_path):
         script, answer = tmp_path / "train.py", tmp_path / "answer.json"
         page = tmp_path / "report.html"
         script.write_text(textwrap.dedent(program))
-        wanted = [
-            *VRAMFIT,
-            "dryrun",
-            "--full",
-            "--gpu",
-            gpu,
-            "--force",
-            "--json",
-            answer,
-            "--report",
-            page,
-        ]
-        wanted += [*options, "--", *(command or [sys.executable]), script]
+        words = ["dryrun", "--full", "--gpu", gpu, "--force", "--json", answer, "--report", page]
+        words += [*options, "--", *(command or [sys.executable]), script]
         answer.unlink(missing_ok=True)
-        done = subprocess.run(
-            wanted, env=clean_environment(**env), capture_output=True, check=False, text=True
-        )
+        done = run_vramfit(*words, env=env)
         told = json.loads(answer.read_text()) if answer.exists() else None
         return done, told, page
 
@@ -154,13 +138,7 @@ def test_what_a_fraction_leaves_is_judged_in_bytes_of_the_gpu(dry):
 def test_the_report_of_a_kept_trace_has_the_settings(dry, tmp_path):
     trace = tmp_path / "run.trace"
     dry(USE, "--trace", str(trace), XLA_PYTHON_CLIENT_MEM_FRACTION="0.5")
-    report = subprocess.run(
-        [*VRAMFIT, "report", "--full", trace],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    report = run_vramfit("report", "--full", trace)
     text = report.stdout + report.stderr
     assert "settings of this run" in text
     assert "`XLA_PYTHON_CLIENT_MEM_FRACTION=0.5`: the pool may use 7.3 GiB" in joined(text)
@@ -231,13 +209,7 @@ def test_what_ends_without_exit_handlers_has_its_settings_too(dry):
 def test_under_run_it_is_reported_on_standard_error(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(LATE + "print('RAN')\n")
-    done = subprocess.run(
-        [*VRAMFIT, "run", "--", sys.executable, script],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_vramfit("run", "--", sys.executable, script, env={"JAX_PLATFORMS": "cpu"})
     assert done.stdout == "RAN\n", done.stderr
     told = [line for line in done.stderr.splitlines() if "has no effect in this process" in line]
     assert len(told) == 2, done.stderr
@@ -248,13 +220,7 @@ def test_under_run_it_is_reported_on_standard_error(tmp_path):
 def test_after_jax_memory_fix_it_is_a_warning(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import vramfit.jax_memory_fix\n" + LATE)
-    done = subprocess.run(
-        [sys.executable, script],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
     assert f"VramfitWarning: `JAX_ENABLE_X64=1` is set at {script}:4" in done.stderr
     assert f"{script}:7 (main), after the first use of JAX" in done.stderr
 
@@ -266,13 +232,7 @@ def test_jax_memory_fix_notices_what_was_lost_before_it_came():
         import vramfit.jax_memory_fix as fix
         print([note for note in fix.applied.notes if "X64" in note][0])
         """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_python("-c", textwrap.dedent(program), env={"JAX_PLATFORMS": "cpu"}, code=0)
     assert done.stdout.startswith("`JAX_ENABLE_X64=1` was set after JAX was imported")
     assert "VramfitWarning: `JAX_ENABLE_X64=1`" in done.stderr
 
@@ -282,12 +242,8 @@ def test_jax_memory_fix_notices_what_was_lost_before_it_came():
 
 def test_run_refuses_a_limit_that_the_allocator_cannot_keep():
     def run(*options):
-        return subprocess.run(
-            [*VRAMFIT, "run", "--gpu", "t4", *options, "--", sys.executable, "-c", "print('RAN')"],
-            env=clean_environment(**RECIPE),
-            capture_output=True,
-            check=False,
-            text=True,
+        return run_vramfit(
+            "run", "--gpu", "t4", *options, "--", sys.executable, "-c", "print('RAN')", env=RECIPE
         )
 
     done = run()
@@ -313,13 +269,7 @@ def test_the_import_of_jax_memory_fix_says_that_a_choice_is_needed():
             print(error.id)
         print(fix.apply_jax_memory_fix(allocator="bfc").value("XLA_CLIENT_MEM_FRACTION"))
         """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=clean_environment(VRAMFIT_GPU="t4", **RECIPE),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = run_python("-c", textwrap.dedent(program), env={"VRAMFIT_GPU": "t4", **RECIPE}, code=0)
     assert done.stdout.splitlines()[0] == "invalid-argument"
     assert float(done.stdout.splitlines()[1]) == pytest.approx((8 << 30) / 15_642_329_088, rel=1e-6)
     assert "VramfitWarning: nothing was set: " in done.stderr
@@ -330,21 +280,11 @@ def test_the_import_of_jax_memory_fix_says_that_a_choice_is_needed():
 
 
 def test_doctor_finds_no_fault_with_what_run_sets():
-    printed = subprocess.run(
-        [*VRAMFIT, "run", "--print", "--require-gpu", "--fraction", "0.5"],
-        env=clean_environment(),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    printed = run_vramfit("run", "--print", "--require-gpu", "--fraction", "0.5", code=0)
     settings = dict(line.split("=", 1) for line in printed.stdout.splitlines())
     assert settings["JAX_PLATFORM_NAME"] == "cuda"
-    doctor = subprocess.run(
-        [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", "--", *VRAMFIT, "doctor", "--json"],
-        env=clean_environment(**settings),
-        capture_output=True,
-        check=False,
-        text=True,
+    doctor = run_vramfit(
+        "dryrun", "--full", "--gpu", "t4", "--", *VRAMFIT, "doctor", "--json", env=settings
     )
     checks = json.loads(doctor.stdout)["checks"]
     told = [check for check in checks if check["id"] == "settings"]
@@ -355,12 +295,6 @@ def test_doctor_finds_no_fault_with_what_run_sets():
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="this machine has a GPU")
 def test_doctor_says_a_note_without_verbose():
     flag = "--xla_force_host_platform_device_count=1"
-    doctor = subprocess.run(
-        [*VRAMFIT, "doctor"],
-        env=clean_environment(XLA_FLAGS=flag, JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    doctor = run_vramfit("doctor", env={"XLA_FLAGS": flag, "JAX_PLATFORMS": "cpu"})
     assert "note: `XLA_FLAGS`:" in doctor.stdout + doctor.stderr
     assert "it does not affect GPUs" in joined(doctor.stdout + doctor.stderr)

@@ -3,13 +3,8 @@
 What each routine takes is computed here by the formulas of the documentation page.
 """
 
-import json
-import os
-import re
-import subprocess
-import sys
-
 import pytest
+from cli_dryrun import dryrun_of
 
 MIB = 1 << 20
 
@@ -50,24 +45,10 @@ jax.jit(jnp.sort)(jnp.ones(1 << 24))  # LINE
 """
 
 
-def environment():
-    """Return an environment in which nothing steers JAX."""
-    steering = re.compile(r"(JAX|XLA|TF|VRAMFIT|CUDA)_")
-    return {k: v for k, v in os.environ.items() if not steering.match(k)}
-
-
 def dryrun(tmp_path, source, *options):
     """Return the exit code, the answer and standard error of a dry run."""
-    program, answer = tmp_path / "program.py", tmp_path / "answer.json"
-    program.write_text(source)
-    command = ["dryrun", "--full", "--gpu", "a100-40g", "--json", answer, "--force", *options]
-    done = subprocess.run(
-        [sys.executable, "-m", "vramfit", *command, "--", sys.executable, program],
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    return done.returncode, json.loads(answer.read_text()), done.stderr
+    said = dryrun_of(tmp_path, source, *options, gpu="a100-40g")
+    return said.code, said.answer, said.text
 
 
 def line_of(source):

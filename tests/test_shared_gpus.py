@@ -3,12 +3,10 @@
 import json
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 from cli_dryrun import dryrun_of
-from conftest import clean_environment
+from commands import run_vramfit
 from reference_trace_reader import read_notes
 
 GIB, PAGE = 1 << 30, 2 << 20
@@ -131,14 +129,7 @@ def test_a_process_that_another_leaves_too_little_does_not_fit_and_is_named(run,
         assert way_out in text
     assert f"process {child['pid']}" in said.page
     # The report of the kept trace says the same, and an independent reader finds the notes.
-    again = subprocess.run(
-        [sys.executable, "-m", "vramfit", "report", str(trace), "--json", "-"],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert again.returncode == 1
+    again = run_vramfit("report", trace, "--json", "-", code=1)
     told_again = json.loads(again.stdout)
     assert told_again["pid"] == child["pid"]
     assert told_again["oom"] == said.answer["oom"]
@@ -380,21 +371,7 @@ def test_a_process_that_stopped_by_its_own_error_leaves_the_answer_open(run):
 
 
 def test_options_that_contradict_each_other_are_refused():
-    for other in (["--autotune-range"], ["--private"]):
-        command = [
-            sys.executable,
-            "-m",
-            "vramfit",
-            "dryrun",
-            "--full",
-            "--gpu",
-            "t4",
-            "--share-as",
-            "desk",
-        ]
-        command += [*other, "--", "true"]
-        done = subprocess.run(
-            command, env=clean_environment(), capture_output=True, check=False, text=True
-        )
-        assert done.returncode == 2
+    command = ["dryrun", "--full", "--gpu", "t4", "--share-as", "desk"]
+    for other in ("--autotune-range", "--private"):
+        done = run_vramfit(*command, other, "--", "true", code=2)
         assert "cannot be used with" in done.stderr

@@ -1,11 +1,7 @@
 """`--steps N` ends a run whatever the program does about it, and what was printed is kept."""
 
-import json
-import subprocess
-import sys
-
 import pytest
-from conftest import clean_environment
+from cli_dryrun import dryrun_of
 
 MODEL = """
 import atexit, queue, sys, threading, time
@@ -95,21 +91,11 @@ train()
     ids=["joins", "waits", "leaves", "catches", "hangs", "lingers"],
 )
 def test_the_run_ends_after_its_steps(tmp_path, script, said):
-    program, answer = tmp_path / "program.py", tmp_path / "answer.json"
-    program.write_text(MODEL + script)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", "t4", "--steps", "3"]
-    done = subprocess.run(
-        [*command, "--json", str(answer), str(program)],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-    )
-    assert (done.returncode, done.stdout) == (0, said), done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    told = json.loads(answer.read_text())
+    run = dryrun_of(tmp_path, MODEL + script, "--steps", "3", gpu="t4", timeout=120)
+    assert (run.code, run.out) == (0, said), run.text
+    assert "Traceback" not in run.text
+    assert "Exception ignored" not in run.text
+    told = run.answer
     assert told["complete"] is True
     assert told["program_exit"] == {"code": 0, "signal": None}
     (step,) = [row for row in told["programs"] if row["name"] == "jit_train_step"]
@@ -200,29 +186,10 @@ print("trained")
 @pytest.fixture
 def dry_run(tmp_path):
     """Return a function that dry-runs a script: its exit code, answer, output and text."""
-    program, answer = tmp_path / "program.py", tmp_path / "answer.json"
 
     def run(script, *options):
-        program.write_text(script)
-        command = [
-            sys.executable,
-            "-m",
-            "vramfit",
-            "dryrun",
-            "--full",
-            "--gpu",
-            "t4",
-            "--force",
-            *options,
-        ]
-        done = subprocess.run(
-            [*command, "--json", str(answer), str(program)],
-            env=clean_environment(),
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        return done.returncode, json.loads(answer.read_text()), done.stdout, done.stderr
+        said = dryrun_of(tmp_path, script, *options, gpu="t4")
+        return said.code, said.answer, said.out, said.text
 
     return run
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import textwrap
 import time
 import urllib.error
@@ -13,12 +12,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from commands import VRAMFIT, clean_environment, run_command
 from on_gpu import start
 from stats_files import await_stats_file, read
 
 DEMO = Path(__file__).resolve().parent.parent / "fixtures" / "top" / "demo.jsonl"
-VRAMFIT = [sys.executable, "-m", "vramfit", "top"]
+TOP = [*VRAMFIT, "top"]
 HOLD = "x = jnp.ones(1 << 20).block_until_ready(); print('ready', flush=True); input()\n"
 
 
@@ -47,15 +46,8 @@ def surroundings(runtime):
 
 
 def top(runtime, *arguments):
-    done = subprocess.run(
-        [*VRAMFIT, *arguments],
-        env=surroundings(runtime) | {"COLUMNS": "120"},
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    env = surroundings(runtime) | {"COLUMNS": "120"}
+    return run_command(*TOP, *arguments, env=env, code=0).stdout
 
 
 def row_of(board, pid):
@@ -123,7 +115,7 @@ def served(runtime):
     """The address of a server of metrics of the demo's first look."""
     first = runtime / "first.jsonl"
     first.write_text(DEMO.read_text().splitlines()[0] + "\n")
-    command = [*VRAMFIT, "--prometheus", "0", "--interval", "3600", "--replay", str(first)]
+    command = [*TOP, "--prometheus", "0", "--interval", "3600", "--replay", str(first)]
     process = subprocess.Popen(
         command, env=surroundings(runtime), stderr=subprocess.PIPE, text=True
     )
@@ -158,14 +150,8 @@ def test_s17_in_a_real_terminal_keys_work_and_the_terminal_comes_back(runtime):
     socket = str(runtime / "tmux")
 
     def tmux(*arguments):
-        done = subprocess.run(
-            ["tmux", "-S", socket, "-f", "/dev/null", *arguments],
-            env=surroundings(runtime),
-            capture_output=True,
-            check=True,
-            text=True,
-        )
-        return done.stdout
+        command = ["tmux", "-S", socket, "-f", "/dev/null", *arguments]
+        return run_command(*command, env=surroundings(runtime), code=0).stdout
 
     def await_screen(text):
         end = time.monotonic() + 60
@@ -176,7 +162,7 @@ def test_s17_in_a_real_terminal_keys_work_and_the_terminal_comes_back(runtime):
 
     tmux("new-session", "-d", "-x", "120", "-y", "40", "env", "PS1=$ ", "sh")
     try:
-        command = " ".join([*VRAMFIT, "--replay", str(DEMO), "--interval", "3600"])
+        command = " ".join([*TOP, "--replay", str(DEMO), "--interval", "3600"])
         tmux("send-keys", f"echo before; {command}; echo after=$?", "Enter")
         screen = await_screen("train.py --config")
         assert "before" not in screen  # the screen is its own
@@ -204,12 +190,5 @@ def test_s17_wrong_values_are_reported(runtime):
         (["--listen", "127.0.0.1"], "--prometheus"),
         (["--replay", os.devnull], "there is nothing to replay"),
     ]:
-        done = subprocess.run(
-            [*VRAMFIT, *arguments],
-            env=surroundings(runtime),
-            capture_output=True,
-            check=False,
-            text=True,
-        )
-        assert done.returncode == 2
+        done = run_command(*TOP, *arguments, env=surroundings(runtime), code=2)
         assert words in done.stderr

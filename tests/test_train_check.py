@@ -35,8 +35,7 @@ def rows(tmp_path):
 
 
 def check(folder, *words):
-    done = vramfit("train", "train.toml", "--check", "--json", *words, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", "train.toml", "--check", "--json", *words, cwd=folder, code=0)
     return json.loads(done.stdout)
 
 
@@ -74,8 +73,7 @@ def test_what_does_not_fit_is_reported_with_both_figures(rows):
 def test_keys_without_effect_on_a_run_are_reported(rows):
     # 270 rows are 4 batches of 64 in an epoch, 8 in the run.
     write(rows)
-    done = vramfit("train", "train.toml", "--set", "optimizer.accumulate=9", cwd=rows)
-    assert done.returncode == 2
+    done = vramfit("train", "train.toml", "--set", "optimizer.accumulate=9", cwd=rows, code=2)
     assert "`accumulate` is 9, but the run has 8 batches: the parameters would" in done.stderr
     assert "hint: use at most `--set optimizer.accumulate=8`, or more epochs" in done.stderr
     assert not (rows / "run").exists()
@@ -90,20 +88,17 @@ def test_keys_without_effect_on_a_run_are_reported(rows):
         "`stop_after`",
     ]
     assert check(rows)["warnings"] == []
-    done = vramfit("train", "train.toml", *rest, cwd=rows)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", "train.toml", *rest, cwd=rows, code=0)
     assert "warning: `stop_after` is 2, but the run has 2 epochs: it never stops" in done.stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--set=training.steps_per_dispatch=2"]])
 def test_a_model_learns_its_own_inputs(rows, more):
     write(rows, data={"targets": "input_sequences"}, model={"hidden_sizes": [64]})
-    done = vramfit("train", "train.toml", "--epochs", "12", *more, cwd=rows)
-    assert done.returncode == 0, done.stderr
+    vramfit("train", "train.toml", "--epochs", "12", *more, cwd=rows, code=0)
     losses = [line["validation"]["loss"] for line in events(rows, "epoch")]
     assert losses[-1] < 0.9 * losses[0]
-    again = vramfit("train", "train.toml", "--epochs", "13", *more, cwd=rows)
-    assert again.returncode == 0, again.stderr
+    again = vramfit("train", "train.toml", "--epochs", "13", *more, cwd=rows, code=0)
     assert "resuming from step" in again.stderr
 
 

@@ -4,42 +4,27 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
+from commands import ROOT, VRAMFIT, clean_environment, run_python, run_vramfit, start_command
 
 
 def environment(**changes):
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("JAX_", "XLA_", "VRAMFIT_"))
-    }
-    return {**kept, "NO_COLOR": "1", **changes}
+    return clean_environment(NO_COLOR="1", **changes)
 
 
-def vramfit(*arguments, cwd, **changes):
-    return subprocess.run(
-        [sys.executable, "-m", "vramfit", *map(str, arguments)],
-        cwd=cwd,
-        env=environment(**changes),
-        capture_output=True,
-        text=True,
-    )
+def vramfit(*arguments, cwd, code=None, **changes):
+    return run_vramfit(*arguments, env=environment(**changes), code=code, cwd=cwd)
 
 
 def generate(folder, kind="sequences", samples=6000, **options):
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    done = vramfit(
-        "data", "generate", "train.h5", "--kind", kind, "--samples", samples, *words, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["data", "generate", "train.h5", "--kind", kind, "--samples", samples]
+    vramfit(*command, *words, cwd=folder, code=0)
 
 
 def write(folder, **tables):
@@ -60,14 +45,8 @@ def write(folder, **tables):
 def until(folder, beginning, act, **options):
     """Train, act on the line that begins so, and return what was said and the exit code."""
     said = []
-    with subprocess.Popen(
-        [sys.executable, "-m", "vramfit", "train", "train.toml"],
-        cwd=folder,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    ) as running:
+    options = {"env": environment(), "stdout": None} | options
+    with start_command(*VRAMFIT, "train", "train.toml", cwd=folder, **options) as running:
         for line in running.stderr:
             said.append(line)
             if line.startswith(beginning):
@@ -106,8 +85,7 @@ def test_each_model_learns_a_generated_task(sequences, kind, model, epochs, reac
         optimizer={"learning_rate": 0.005, "schedule": "cosine"},
         training={"device": "cpu", "epochs": epochs, "directory": "run"},
     )
-    done = vramfit("train", "train.toml", "--json", cwd=sequences)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", "train.toml", "--json", cwd=sequences, code=0)
     answer = json.loads(done.stdout)
     assert answer["outcome"] == "finished"
     best = answer["result"]["best"]["validation"]["loss"]
@@ -125,8 +103,7 @@ def test_labels_are_classes_and_their_accuracy_is_reported(tmp_path):
         optimizer={"learning_rate": 0.005},
         training={"epochs": 4},
     )
-    done = vramfit("train", "train.toml", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", "train.toml", cwd=tmp_path, code=0)
     assert "cross-entropy over 10 classes" in done.stderr
     assert "cudart" not in done.stderr, "on the CPU nobody asks for CUDA"
     found = events(tmp_path, "epoch")[-1]["validation"]
@@ -146,17 +123,10 @@ def test_losses_are_those_of_a_loop_written_by_hand(sequences):
         optimizer={"name": "adam", "learning_rate": 0.003, "clip": 0.5},
         training={"epochs": 1, "log_every": 1},
     )
-    done = vramfit("train", "train.toml", cwd=sequences)
-    assert done.returncode == 0, done.stderr
+    vramfit("train", "train.toml", cwd=sequences, code=0)
     losses = [line["loss"] for line in events(sequences, "steps")]
     script = ROOT / "tests" / "reference_training.py"
-    by_hand = subprocess.run(
-        [sys.executable, script, sequences / "train.h5"],
-        env=environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-    )
-    assert by_hand.returncode == 0, by_hand.stderr
+    by_hand = run_python(script, sequences / "train.h5", env={"JAX_PLATFORMS": "cpu"}, code=0)
     expected = json.loads(by_hand.stdout)
     assert len(losses) == len(expected) == 84
     # Two programs, whose sums XLA may order differently; 84 steps carry that on.
@@ -173,8 +143,7 @@ def test_a_signal_saves_and_the_same_command_resumes(sequences):
     assert end["stop_reason"] == "signal"
 
     epochs = end["step"] // 84 + 2
-    done = vramfit("train", "train.toml", "--resume", "--epochs", epochs, cwd=sequences)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", "train.toml", "--resume", "--epochs", epochs, cwd=sequences, code=0)
     assert f"resuming from step {end['step']}" in done.stderr
     assert [line["epoch"] for line in events(sequences, "epoch")] == list(range(1, epochs + 1))
     answer = json.loads(vramfit("report", "run", "--json", "-", cwd=sequences).stdout)
@@ -184,23 +153,19 @@ def test_a_signal_saves_and_the_same_command_resumes(sequences):
 
 def test_what_does_not_belong_to_the_checkpoint_is_refused(sequences):
     write(sequences, training={"epochs": 1})
-    nothing = vramfit("train", "train.toml", "--resume", cwd=sequences)
-    assert nothing.returncode == 2
+    nothing = vramfit("train", "train.toml", "--resume", cwd=sequences, code=2)
     assert "error[invalid-argument]: there is no checkpoint to resume from in" in nothing.stderr
     assert not (sequences / "run").exists(), "nothing is made for a run that is refused"
     assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
     other = ("--epochs", 2, "--set", "optimizer.learning_rate=0.1")
-    changed = vramfit("train", "train.toml", *other, cwd=sequences)
-    assert changed.returncode == 2
+    changed = vramfit("train", "train.toml", *other, cwd=sequences, code=2)
     assert "optimizer.learning_rate" in changed.stderr
-    forced = vramfit("train", "train.toml", *other, "--force-resume", cwd=sequences)
-    assert forced.returncode == 0, forced.stderr
+    vramfit("train", "train.toml", *other, "--force-resume", cwd=sequences, code=0)
 
 
 def test_a_loss_that_is_no_number_fails_with_words(sequences):
     write(sequences, optimizer={"name": "sgd", "learning_rate": 1e6}, training={"epochs": 3})
-    done = vramfit("train", "train.toml", cwd=sequences)
-    assert done.returncode == 1
+    done = vramfit("train", "train.toml", cwd=sequences, code=1)
     assert "error[verification-failed]: the loss is NaN or infinite" in done.stderr
     assert (
         "  cause: the data of that step is finite, so the cause is the computation" in done.stderr
@@ -209,15 +174,13 @@ def test_a_loss_that_is_no_number_fails_with_words(sequences):
     assert "there is no checkpoint" in " ".join(done.stderr.split()), (
         "none was made before the loss was NaN"
     )
-    report = vramfit("report", "run", cwd=sequences)
-    assert report.returncode == 1
+    report = vramfit("report", "run", cwd=sequences, code=1)
     assert report.stdout.startswith("the loss became NaN at step")
 
 
 def test_stacks_of_steps_learn_the_same(sequences):
     write(sequences, training={"epochs": 1, "log_every": 4, "steps_per_dispatch": 4})
-    done = vramfit("train", "train.toml", cwd=sequences)
-    assert done.returncode == 0, done.stderr
+    vramfit("train", "train.toml", cwd=sequences, code=0)
     stacked = events(sequences, "epoch")[0]
     write(sequences, training={"epochs": 1, "log_every": 4, "directory": "single"})
     assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
@@ -234,8 +197,7 @@ def test_without_the_packages_the_command_says_what_to_install(sequences):
     # Without its site-packages: vramfit alone, and nothing that training needs.
     bare.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "python"} exec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
-    done = vramfit("--python", bare, "train", "train.toml", cwd=sequences)
-    assert done.returncode == 2
+    done = vramfit("--python", bare, "train", "train.toml", cwd=sequences, code=2)
     assert "error[package-missing]: " in done.stderr
     assert "has no `jax`, `flax`, `optax`, `orbax-checkpoint`" in done.stderr
     assert "-m pip install 'vramfit[train]'" in done.stderr
@@ -281,12 +243,10 @@ def test_dry_runs_find_the_largest_batch_without_reading_data(wide):
 def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wide):
     train = (sys.executable, "-m", "vramfit", "train", "train.toml", "--device", "gpu")
     few = ("--epochs", 1, "--set", "data.batch_size=256")
-    fits = vramfit("dryrun", "--full", "--gpu", "t4", "--", *train, *few, cwd=wide)
-    assert fits.returncode == 0, fits.stderr
+    fits = vramfit("dryrun", "--full", "--gpu", "t4", "--", *train, *few, cwd=wide, code=0)
     assert "unknown on a virtual GPU" in fits.stderr
     much = ("--set", "data.batch_size=1024", "--set", "model.layers=8")
-    full = vramfit("dryrun", "--full", "--gpu", "t4", "--", *train, *much, cwd=wide)
-    assert full.returncode == 1, full.stderr
+    full = vramfit("dryrun", "--full", "--gpu", "t4", "--", *train, *much, cwd=wide, code=1)
     assert "error[insufficient-memory]: out of memory: step 1 on" in full.stderr
     assert "with a batch of 1024 rows; the step needs" in full.stderr
     assert "`vramfit train train.toml --dry-run GPU` finds the largest batch" in full.stderr
@@ -298,18 +258,12 @@ def two_processes(folder, *arguments):
     with socket.socket() as found:
         found.bind(("localhost", 0))
         port = found.getsockname()[1]
+    distributed = environment(JAX_COORDINATOR_ADDRESS=f"localhost:{port}", JAX_NUM_PROCESSES="2")
     both = [
-        subprocess.Popen(
-            [sys.executable, "-m", "vramfit", "train", "train.toml", *arguments],
+        start_command(
+            *[*VRAMFIT, "train", "train.toml", *arguments],
+            env=distributed | {"JAX_PROCESS_ID": str(index)},
             cwd=folder,
-            env=environment(
-                JAX_COORDINATOR_ADDRESS=f"localhost:{port}",
-                JAX_NUM_PROCESSES="2",
-                JAX_PROCESS_ID=str(index),
-            ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
         )
         for index in (0, 1)
     ]
@@ -335,16 +289,16 @@ def test_v9_two_processes_train_one_model_and_one_of_them_tells(sequences):
 
 def test_v9_processes_that_are_half_described_are_refused(sequences):
     write(sequences)
-    done = vramfit("train", "train.toml", cwd=sequences, JAX_COORDINATOR_ADDRESS="localhost:1")
-    assert done.returncode == 2
+    done = vramfit(
+        "train", "train.toml", cwd=sequences, JAX_COORDINATOR_ADDRESS="localhost:1", code=2
+    )
     assert "`JAX_NUM_PROCESSES` is not set" in done.stderr
     assert not (sequences / "run").exists()
 
 
 def test_curves_for_tensorboard_are_written_where_the_file_says_so(sequences):
     write(sequences, training={"tensorboard": True})
-    done = vramfit("train", "train.toml", "--epochs", "1", cwd=sequences)
-    assert done.returncode == 0, done.stderr
+    vramfit("train", "train.toml", "--epochs", "1", cwd=sequences, code=0)
     (file,) = (sequences / "run/tensorboard").iterdir()
     assert b"validation/loss" in file.read_bytes()
 
@@ -352,8 +306,9 @@ def test_curves_for_tensorboard_are_written_where_the_file_says_so(sequences):
 def test_hints_name_what_the_command_has(sequences):
     write(sequences)
     assert vramfit("train", "train.toml", "--epochs", "1", cwd=sequences).returncode == 0
-    other = vramfit("train", "train.toml", "--set", "optimizer.learning_rate=0.1", cwd=sequences)
-    assert other.returncode == 2
+    other = vramfit(
+        "train", "train.toml", "--set", "optimizer.learning_rate=0.1", cwd=sequences, code=2
+    )
     assert "`optimizer.learning_rate` was 0.001 and is 0.1" in other.stderr
     assert "choose another `training.directory`" in other.stderr
     assert "`--force-resume`" in other.stderr
@@ -361,12 +316,10 @@ def test_hints_name_what_the_command_has(sequences):
     assert "start over with `--fresh`" in other.stderr
     for metadata in (sequences / "run/checkpoints").glob("*/run_metadata/metadata"):
         metadata.write_bytes(b"{")
-    unreadable = vramfit("train", "train.toml", cwd=sequences)
-    assert unreadable.returncode == 2
+    unreadable = vramfit("train", "train.toml", cwd=sequences, code=2)
     assert "error[invalid-file]: no checkpoint in `" in unreadable.stderr
     assert "`--fresh` starts over" in unreadable.stderr
-    fresh = vramfit("train", "train.toml", "--epochs", "1", "--fresh", cwd=sequences)
-    assert fresh.returncode == 0, fresh.stderr
+    fresh = vramfit("train", "train.toml", "--epochs", "1", "--fresh", cwd=sequences, code=0)
     assert "run/previous-1`" in fresh.stderr
     assert "resuming" not in fresh.stderr
     assert events(sequences, "start")[0]["step"] == 0
@@ -378,24 +331,22 @@ def test_hints_name_what_the_command_has(sequences):
         "training.directory=three",
         cwd=sequences,
         XLA_FLAGS="--xla_force_host_platform_device_count=3",
+        code=2,
     )
-    assert three.returncode == 2
     assert "64 rows, which cannot be split equally among 3 devices" in three.stderr
     assert "hint: `--set data.batch_size=66`" in three.stderr
 
 
 def test_t8_a_machine_with_the_cuda_plugin_and_no_gpu_prints_no_traceback(sequences):
     write(sequences, training={"device": "cuda?", "epochs": 1})
-    done = vramfit("train", "train.toml", cwd=sequences)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", "train.toml", cwd=sequences, code=0)
     assert "Traceback" not in done.stderr
     assert "note: no GPU is available, using the CPU instead: Unable to load CUDA" in done.stderr
 
 
 def test_t8_where_a_gpu_is_required_the_cause_is_that_of_the_plugin(sequences):
     write(sequences, training={"device": "cuda"})
-    done = vramfit("train", "train.toml", cwd=sequences)
-    assert done.returncode == 2
+    done = vramfit("train", "train.toml", cwd=sequences, code=2)
     assert "Traceback" not in done.stderr
     assert "  cause: Unable to load CUDA" in done.stderr
 
@@ -431,16 +382,14 @@ def test_labels_that_are_no_classes_are_refused_with_their_row(
     write_table(tmp_path / "held-out.h5", bad=validation)
     other = {"validation_path": "held-out.h5"} if validation else {}
     write(tmp_path, data={**TABLE, **data, **other})
-    done = vramfit("train", "train.toml", "--check", cwd=tmp_path)
-    assert done.returncode == 2
+    done = vramfit("train", "train.toml", "--check", cwd=tmp_path, code=2)
     assert message in done.stderr.replace(f"{tmp_path}/", "")
 
 
 def test_a_large_label_that_is_meant_is_taken_when_the_file_says_so(tmp_path):
     write_table(tmp_path / "train.h5", bad=(5, 1999))
     write(tmp_path, data={**TABLE, "classes": 2000})
-    done = vramfit("train", "train.toml", "--check", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", "train.toml", "--check", cwd=tmp_path, code=0)
     assert "cross-entropy over 2000 classes" in done.stdout
 
 
@@ -460,8 +409,7 @@ def test_data_that_is_nan_is_named_by_dataset_and_row(tmp_path, column, dataset)
             "batch_size": 60,
         },
     )
-    done = vramfit("train", "train.toml", cwd=tmp_path)
-    assert done.returncode == 1
+    done = vramfit("train", "train.toml", cwd=tmp_path, code=1)
     cause = f"`{column}` (dataset `{dataset}`) is NaN or infinite in row 417 of the file"
     assert cause in " ".join(done.stderr.split())
     assert "hint: correct or remove these rows" in done.stderr
@@ -472,14 +420,12 @@ def test_a_directory_that_is_the_data_file_is_refused(sequences):
     write(sequences, training={"directory": "train.h5"})
     before = (sequences / "train.h5").read_bytes()
     for words in (["--check"], []):
-        done = vramfit("train", "train.toml", *words, cwd=sequences)
-        assert done.returncode == 2
+        done = vramfit("train", "train.toml", *words, cwd=sequences, code=2)
         assert "train.h5` is the data file of `data.path`" in done.stderr
         assert "hint: choose a directory for checkpoints and metrics" in done.stderr
     inside = vramfit(
-        "train", "train.toml", "--set", "training.directory=train.toml/run", cwd=sequences
+        "train", "train.toml", "--set", "training.directory=train.toml/run", cwd=sequences, code=2
     )
-    assert inside.returncode == 2
     assert "train.toml` is a file" in inside.stderr
     assert (sequences / "train.h5").read_bytes() == before
 

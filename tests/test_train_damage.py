@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import shutil
-import subprocess
 import sys
 import textwrap
 import types
@@ -11,7 +10,7 @@ import types
 import jax
 import numpy as np
 import pytest
-from conftest import clean_environment
+from commands import run_python
 from training import load, same, start, step, write
 
 from vramfit._errors import InvalidFileError
@@ -204,14 +203,7 @@ def test_t7_a_full_disk_leaves_the_last_good_checkpoint(tmp_path):
         print(result.steps, result.save_error, *result.notes, sep="\\n")
     """
     run = tmp_path / "run"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(run)],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = run_python("-c", textwrap.dedent(code), run, env={"JAX_PLATFORMS": "cpu"}, timeout=100)
     steps, save_error, *notes = done.stdout.splitlines()
     assert steps == "8", done.stderr
     assert save_error == "File too large"

@@ -2,13 +2,13 @@
 
 import json
 import socket
-import subprocess
 import sys
 import textwrap
 
 import numpy as np
 import pytest
-from conftest import ROOT, clean_environment
+from cli_dryrun import dryrun_of
+from commands import ROOT, start_command
 from training import evaluate, load, start, step, write
 
 from vramfit._errors import VerificationFailedError
@@ -25,13 +25,9 @@ from vramfit.train import Checkpoints, fit
 
 def begin(code, *arguments, devices=1, **environment):
     flags = f"--xla_force_host_platform_device_count={devices}"
-    return subprocess.Popen(
-        [sys.executable, "-c", HEAD + textwrap.dedent(code), *map(str, arguments)],
-        env=clean_environment(**({"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags} | environment)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags} | environment
+    words = [sys.executable, "-c", HEAD + textwrap.dedent(code), *arguments]
+    return start_command(*words, env=environment)
 
 
 def run(code, *arguments, **options):
@@ -212,33 +208,13 @@ def test_v9_no_process_resumes_from_what_one_cannot_read(train, tmp_path):
 
 
 def dry_run(tmp_path, program, gpu="t4"):
-    script, answer = tmp_path / "program.py", tmp_path / "answer.json"
-    script.write_text(HEAD + textwrap.dedent(program))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "vramfit",
-            "dryrun",
-            "--full",
-            "--gpu",
-            gpu,
-            "--json",
-            answer,
-            script,
-        ],
-        env=clean_environment(VRAMFIT_FILL="nan"),
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    return done, json.loads(answer.read_text())
+    lines = HEAD + textwrap.dedent(program)
+    return dryrun_of(tmp_path, lines, gpu=gpu, env={"VRAMFIT_FILL": "nan"}, timeout=170)
 
 
 def test_v1_training_runs_on_a_virtual_gpu_and_believes_no_value(train, tmp_path):
     run = tmp_path / "run"
-    done, answer = dry_run(
+    said = dry_run(
         tmp_path,
         f"""
         result = fit(step, start(), load({str(train)!r}, split=("train", 0.1)),
@@ -247,17 +223,17 @@ def test_v1_training_runs_on_a_virtual_gpu_and_believes_no_value(train, tmp_path
         print(result.stop_reason, result.steps, result.epochs[0].train, result.peak_device_bytes)
         """,
     )
-    assert done.returncode == 0, done.stderr
-    assert answer["fits"] is True
-    assert answer["unknown_reads"] == []
-    assert done.stdout.startswith("finished 87 None")
-    assert "unknown on a virtual GPU" in done.stderr
-    assert "nothing is written" in done.stderr
+    assert said.code == 0, said.text
+    assert said.answer["fits"] is True
+    assert said.answer["unknown_reads"] == []
+    assert said.out.startswith("finished 87 None")
+    assert "unknown on a virtual GPU" in said.text
+    assert "nothing is written" in said.text
     assert not run.exists()
 
 
 def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
-    done, answer = dry_run(
+    said = dry_run(
         tmp_path,
         f"""
         def large(state, batch):
@@ -269,8 +245,8 @@ def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
         fit(large, start(), load({str(train)!r}), progress="none")
         """,
     )
-    assert answer["fits"] is False
-    text = done.stderr
+    assert said.answer["fits"] is False
+    text = said.text
     told = "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows"
     assert told in text
     assert "the step needs" in text

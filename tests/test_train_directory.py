@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
-from test_train_command import environment, events, generate, write
+from commands import start_command
+from test_train_command import environment, events, generate, until, write
 from training import load, start, step
 from training import write as write_points
 
@@ -46,12 +45,7 @@ lock.acquire()
 print("locked", flush=True)
 time.sleep(100)
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path],
-        env=clean_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
+    with start_command(sys.executable, "-c", code, tmp_path) as holder:
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(DirectoryInUseError, match=f"process {holder.pid},"):
             RunLock(tmp_path).acquire()
@@ -100,18 +94,10 @@ def test_t10_a_killed_command_takes_its_training_along_and_keeps_the_state(tmp_p
     write(tmp_path, training={"epochs": 1000, "log_every": 1})
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-m", "vramfit", "train", "train.toml"],
-        cwd=tmp_path,
-        env=environment(TMPDIR=str(scratch)),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        for line in running.stderr:
-            if line.startswith("Epoch 1/"):
-                running.send_signal(signal.SIGKILL)
-        # The training writes to the same pipe, which ends here because it has ended, too.
-    assert running.returncode == -signal.SIGKILL
+    # The training writes to the same pipe, which ends because it has ended, too.
+    options = {"env": environment(TMPDIR=str(scratch))}
+    _, code = until(tmp_path, "Epoch 1/", lambda running: running.kill(), **options)
+    assert code == -signal.SIGKILL
     ended = events(tmp_path, "end")
     assert [event["stop_reason"] for event in ended] == ["signal"]
     assert (tmp_path / "run/checkpoints" / str(ended[0]["step"])).is_dir()

@@ -1,12 +1,11 @@
 """The same training in five libraries (`examples/fit`): learnt, gone on with, and compared."""
 
 import runpy
-import subprocess
 import sys
 
 import jax
 import pytest
-from conftest import ROOT, clean_environment
+from commands import ROOT, run_vramfit
 from training import same
 
 from vramfit.train import fit
@@ -18,12 +17,7 @@ EXAMPLES = sorted((ROOT / "examples" / "fit").glob("*.py"))
 def table(tmp_path_factory):
     path = tmp_path_factory.mktemp("examples") / "table.h5"
     words = ["data", "generate", path, "--kind", "tabular", "--samples", "20k"]
-    subprocess.run(
-        [sys.executable, "-m", "vramfit", *words],
-        env=clean_environment(),
-        capture_output=True,
-        check=True,
-    )
+    run_vramfit(*words, code=0)
     return path
 
 

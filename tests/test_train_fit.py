@@ -1,14 +1,12 @@
 """`vramfit.train.fit` beside a loop written by hand: the same numbers, step by step."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import clean_environment
+from commands import run_python
 from training import by_hand, evaluate, load, same, start, step, write
 
 from vramfit._errors import InvalidArgumentError, IoError
@@ -172,11 +170,5 @@ def test_importing_it_loads_neither_numpy_nor_jax():
         "import sys, vramfit.train; "
         "print({'jax', 'numpy', 'orbax', 'flax', 'optax'} & set(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python("-c", code, code=0)
     assert done.stdout == "set()\n"

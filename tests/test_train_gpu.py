@@ -1,11 +1,9 @@
 """Training on a real GPU. `make test-gpu` runs these; nowhere else are they run."""
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
-from conftest import ROOT, clean_environment
+from commands import ROOT, run_python
 from training import write
 
 pytestmark = pytest.mark.gpu
@@ -20,14 +18,7 @@ from vramfit.train import fit
 
 
 def run(code, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", HEAD + textwrap.dedent(code), *map(str, arguments)],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
+    return run_python("-c", HEAD + textwrap.dedent(code), *arguments, timeout=170)
 
 
 @pytest.fixture

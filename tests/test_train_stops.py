@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -12,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import ROOT, clean_environment
+from commands import ROOT, run_python, start_command
 from test_train_fit import events
 from training import load, same, start, step, write
 
@@ -26,15 +25,7 @@ def train(tmp_path):
 
 def test_t7_a_run_that_is_killed_ends_as_one_that_is_not():
     # `python scripts/kill_training.py` does it a hundred times.
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "kill_training.py", "--kills", "6"],
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_python(ROOT / "scripts" / "kill_training.py", "--kills", "6", code=0, timeout=170)
     assert "6 kills" in done.stdout
     assert "the same to the last bit" in done.stdout
 
@@ -66,13 +57,8 @@ print(result.stop_reason, result.signal, result.steps, int(result.state), flush=
 
 
 def begin(directory, ready_at=3, more=""):
-    child = subprocess.Popen(
-        [sys.executable, "-c", RUN.format(ready_at=ready_at, more=more), str(directory)],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    lines = RUN.format(ready_at=ready_at, more=more)
+    child = start_command(sys.executable, "-c", lines, directory, env={"JAX_PLATFORMS": "cpu"})
     assert child.stdout.readline() == "ready\n"
     return child
 
@@ -108,15 +94,8 @@ def test_t7_a_second_signal_ends_at_once(tmp_path, number):
 
         fit(lambda s, b: (s, b.mean()), jnp.zeros(()), Batches([np.ones(4)]))
     """
-    child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(int(number))],
-        env=clean_environment(JAX_PLATFORMS="cpu"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert child.returncode == -number
+    words = ["-c", textwrap.dedent(code), int(number)]
+    child = run_python(*words, env={"JAX_PLATFORMS": "cpu"}, code=-number, timeout=60)
     assert child.stdout == ""
 
 

@@ -10,20 +10,17 @@ from test_train_command import vramfit
 
 
 def train(folder, *words, file="train.toml"):
-    done = vramfit("train", file, "--json", *words, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = vramfit("train", file, "--json", *words, cwd=folder, code=0)
     answer = json.loads(done.stdout)
     return answer.get("result") or answer
 
 
 def generate(folder, name, *words):
-    done = vramfit("data", "generate", name, *words, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    vramfit("data", "generate", name, *words, cwd=folder, code=0)
 
 
 def propose(folder, data):
-    done = vramfit("train", "--init", "train.toml", "--data", data, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    vramfit("train", "--init", "train.toml", "--data", data, cwd=folder, code=0)
     return (folder / "train.toml").read_text().splitlines()
 
 
@@ -116,14 +113,12 @@ def test_tokens_out_of_range_are_named(tokens):
     with h5py.File(tokens / "tokens.h5", "r+") as file:
         file["tokens"][1234, 5] = 77
     words = ["train", "train.toml", "--check", "--set", "data.vocabulary=50"]
-    done = vramfit(*words, cwd=tokens)
-    assert done.returncode == 2
+    done = vramfit(*words, cwd=tokens, code=2)
     assert "`tokens` of `tokens.h5` has the token 77 in row 1234, but the 50 tokens" in done.stderr
     assert "correct that row, or set `data.vocabulary` to at least 78" in done.stderr
     with h5py.File(tokens / "tokens.h5", "r+") as file:
         file["tokens"][1234, 5] = 60_000
-    done = vramfit(*words[:3], cwd=tokens)
-    assert done.returncode == 2
+    done = vramfit(*words[:3], cwd=tokens, code=2)
     assert (
         "but only 51 different tokens: a model of 60001 tokens is probably not intended"
         in done.stderr
@@ -143,8 +138,7 @@ def test_what_tokens_cannot_be_is_refused(tokens, settings, said):
     with h5py.File(tokens / "tokens.h5", "r+") as file:
         file["other"] = np.zeros((2000, 3), "f4")
     words = [word for setting in settings for word in ("--set", setting)]
-    done = vramfit("train", "train.toml", "--check", *words, cwd=tokens)
-    assert done.returncode == 2
+    done = vramfit("train", "train.toml", "--check", *words, cwd=tokens, code=2)
     assert said in done.stderr
 
 
@@ -199,7 +193,6 @@ def test_floats_can_be_their_own_targets(tmp_path):
 def test_data_that_nothing_can_be_proposed_for_is_refused(tmp_path):
     with h5py.File(tmp_path / "lone.h5", "w") as file:
         file["x"] = np.zeros((10, 3), "f4")
-    done = vramfit("train", "--init", "train.toml", "--data", "lone.h5", cwd=tmp_path)
-    assert done.returncode == 2
+    done = vramfit("train", "--init", "train.toml", "--data", "lone.h5", cwd=tmp_path, code=2)
     assert "has neither inputs with a dataset named `targets`" in done.stderr
     assert not (tmp_path / "train.toml").exists()

@@ -1,10 +1,6 @@
 """Reads of made-up values: each is counted, and those that become shapes are told."""
 
-import json
-import subprocess
-import sys
-
-from conftest import clean_environment
+from cli_dryrun import dryrun_of
 
 SETUP = """
 import jax, jax.numpy as jnp, numpy as np
@@ -56,18 +52,7 @@ for name in {names}:
 
 def unknown_reads(tmp_path, script):
     """Return what was read, by function, and what the answer does not cover."""
-    program, answer = tmp_path / "program.py", tmp_path / "answer.json"
-    program.write_text(SETUP + script)
-    command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", "h100-80g"]
-    done = subprocess.run(
-        [*command, "--json", str(answer), str(program)],
-        env=clean_environment(),
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(answer.read_text())
+    told = dryrun_of(tmp_path, SETUP + script, code=0).answer
     reads = {row["site"].split("(")[1].rstrip(")"): row for row in told["unknown_reads"]}
     return reads, told["caveats"]
 

@@ -1,6 +1,7 @@
 """`vramfit.watch` tells what a block does to the memory of JAX's devices, and what it cannot."""
 
 import pytest
+from commands import run_python
 from on_gpu import environment, on_gpu
 
 MIB = 1 << 20
@@ -17,16 +18,18 @@ def told(seen):
 """
 
 
+def watch_after_step(lines, **settings):
+    """Run lines after those of `STEP` on the virtual GPU, and return what they tell."""
+    return on_gpu(STEP + lines, **settings)
+
+
 def test_s20_before_after_and_a_new_peak_are_those_of_the_allocator():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step("""
 before = stats()
 with vramfit.watch() as seen:
     w2 = step(w)
 tell(**told(seen), before=before, after=stats())
-"""
-    )
+""")
     [device] = told["devices"]
     assert device["counted"]
     assert device["before"] == told["before"]["bytes_in_use"] == 3 * MIB
@@ -37,17 +40,14 @@ tell(**told(seen), before=before, after=stats())
 
 
 def test_s20_a_peak_that_is_not_new_is_reported_as_a_range():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step("""
 w2 = step(w)
 del w2
 highest = stats()["peak_bytes_in_use"]
 with vramfit.watch() as seen:
     small = jnp.ones((256, 256))
 tell(**told(seen), highest=highest, least=seen.devices[0].peak_at_least)
-"""
-    )
+""")
     [device] = told["devices"]
     assert device["peak"] is None
     assert device["peak_at_most"] == told["highest"]
@@ -56,16 +56,13 @@ tell(**told(seen), highest=highest, least=seen.devices[0].peak_at_least)
 
 
 def test_s20_arrays_are_reported_with_shape_type_line_and_whether_they_are_new():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step("""
 with vramfit.watch() as seen:
     w2 = jnp.zeros((1024, 1024), jnp.bfloat16)
     w3 = jnp.zeros((512, 512))
     del w[0]
 tell(**told(seen))
-"""
-    )
+""")
     # These lines are given to Python as an argument, and lie in no file.
     rows = [(row["shape"], row["dtype"], row["bytes"]) for row in told["arrays"]]
     assert rows == [([512, 512], "float32", 3 * MIB), ([1024, 1024], "bfloat16", 2 * MIB)]
@@ -90,23 +87,19 @@ tell(line=seen.arrays[0].line, count=seen.arrays[0].arrays, kinds=len(seen.array
 
 
 def test_s20_what_is_freed_in_the_block_goes_down():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step("""
 with vramfit.watch() as seen:
     del w
 tell(**told(seen))
-"""
-    )
+""")
     assert told["devices"][0]["after"] == 0
     assert told["arrays"] == []
     assert "(−3.0 MiB)" in told["text"]
 
 
 def test_s20_several_devices_count_each_their_part():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step(
+        """
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 half = NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
 with vramfit.watch() as seen:
@@ -121,41 +114,34 @@ tell(**told(seen))
 
 
 def test_s20_a_decorated_function_is_watched_at_each_call():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step("""
 seen = []
 @vramfit.watch(report=seen.append, top=1)
 def train(w): return step(w)
 other = jnp.ones(8)
 kept = [train(w), train(w)]
 tell(after=[s.devices[0].after for s in seen], text=str(seen[1]))
-"""
-    )
+""")
     assert told["after"] == [6 * MIB + 256, 9 * MIB + 256]
     assert told["text"].splitlines()[-1].endswith("32 B  1 more")
 
 
 def test_s20_a_block_that_runs_out_of_memory_is_reported_and_raises():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step("""
 try:
     with vramfit.watch() as seen:
         kept = jnp.ones(1 << 40, jnp.uint8)
 except Exception as error:
     tell(**told(seen), error=str(error))
-"""
-    )
+""")
     assert "RESOURCE_EXHAUSTED" in told["error"]
     # What was refused is not counted; the number that it was to be filled with may be.
     assert 3 * MIB <= told["devices"][0]["after"] <= 3 * MIB + 256
 
 
 def test_s20_the_cpu_counts_arrays_only_and_says_so():
-    told = on_gpu(
-        STEP
-        + """
+    told = watch_after_step(
+        """
 with vramfit.watch() as seen:
     w2 = step(w)
 tell(**told(seen))
@@ -171,8 +157,5 @@ tell(**told(seen))
 
 @pytest.mark.parametrize("statement", ["import vramfit._watch", "import vramfit; vramfit.watch"])
 def test_s20_it_loads_jax_only_when_it_watches(statement):
-    import subprocess
-    import sys
-
     code = f"{statement}\nimport sys\nassert not {{'jax', 'numpy'}} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+    run_python("-c", code, env=environment(), code=0)

@@ -16,13 +16,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import clean_environment
+from commands import ROOT, run_command, run_python, run_vramfit
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 pytestmark = pytest.mark.wheel
 
-ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "wheel"
 # That of RHEL 8 and its relatives, the oldest system on which the wheels of JAX run.
 OLDEST_GLIBC = (2, 28)
@@ -89,7 +88,7 @@ def isolated(tmp_path_factory):
     words = ["unshare", "--net", *(["--map-root-user"] if os.getuid() else [])]
     words += ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
     try:
-        tried = subprocess.run([*words, "true"], capture_output=True, text=True)
+        tried = run_command(*words, "true")
     except OSError as error:
         pytest.skip(f"the network cannot be taken away here: {error}")
     if tried.returncode != 0:
@@ -107,13 +106,7 @@ def bare(installed, isolated, tmp_path):
     def run(program, *arguments, code=0):
         # Found before the PATH is taken away: `unshare` is not on the one of the program.
         command = ["/usr/bin/env", "-i", *(f"{k}={v}" for k, v in environment.items())]
-        done = subprocess.run(
-            [*isolated, *command, program, *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
+        done = run_command(*isolated, *command, program, *arguments, code=code, cwd=tmp_path)
         return done.stdout
 
     return run
@@ -124,8 +117,7 @@ def test_every_python_from_3_11_on_may_install_it(wheel):
 
 
 def test_auditwheel_agrees_with_the_tag(wheel):
-    command = [Path(sys.executable).parent / "auditwheel", "show", wheel]
-    said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    said = run_command(Path(sys.executable).parent / "auditwheel", "show", wheel, code=0).stdout
     [tag] = re.findall(r'platform tag:\s+"manylinux_(\d+)_(\d+)_x86_64"', said)
     assert tuple(map(int, tag)) <= OLDEST_GLIBC, said
 
@@ -192,14 +184,7 @@ def test_dryrun(bare, tmp_path):
     (tmp_path / "tiny.py").write_text(PROGRAM)
     command = ["dryrun", "--gpu", "t4", "--json", "-", "--"]
     answer = json.loads(bare("vramfit", *command, "python", "tiny.py").splitlines()[-1])
-    here = subprocess.run(
-        [sys.executable, "-m", "vramfit", *command, sys.executable, "tiny.py"],
-        cwd=tmp_path,
-        env=clean_environment(),
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    here = run_vramfit(*command, sys.executable, "tiny.py", code=0, cwd=tmp_path)
     expected = json.loads(here.stdout.splitlines()[-1])
     assert answer["fits"] is True
     assert answer["peak_bytes"] == expected["peak_bytes"]
@@ -208,8 +193,7 @@ def test_dryrun(bare, tmp_path):
 @pytest.mark.parametrize("options", [[], ["--make"]], ids=["installed", "made"])
 def test_a_newer_python_imports_it(options, wheel, tmp_path):
     """The second of them is what `scripts/newer_python.py` makes where no other is installed."""
-    find = [sys.executable, ROOT / "scripts" / "newer_python.py", *options, "3.12"]
-    found = subprocess.run(find, capture_output=True, text=True)
+    found = run_python(ROOT / "scripts" / "newer_python.py", *options, "3.12", env=os.environ)
     if found.returncode != 0 and not os.environ.get("CI"):
         pytest.skip(found.stderr.strip())
     assert found.returncode == 0, found.stderr
@@ -220,4 +204,4 @@ def test_a_newer_python_imports_it(options, wheel, tmp_path):
         (["vramfit", "--version"], f"vramfit {wheel.name.split('-')[1]}\n"),
     ):
         command[0] = bin_folder / command[0]
-        assert subprocess.run(command, capture_output=True, check=True, text=True).stdout == said
+        assert run_command(*command, code=0).stdout == said

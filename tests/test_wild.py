@@ -6,15 +6,14 @@ The programs themselves run with `make wild`.
 import copy
 import sys
 import tomllib
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from commands import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
-import environments  # noqa: E402
-import wild  # noqa: E402
+import environments
+import wild
 
 MANIFEST = tomllib.loads(wild.MANIFEST.read_text())
 PROGRAM = {

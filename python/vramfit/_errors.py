@@ -38,14 +38,10 @@ class VramfitError(Exception):
         return text
 
     def __reduce__(self) -> tuple[object, ...]:
+        from functools import partial
+
         # Exceptions pickle by their positional arguments, which would lose cause and hint.
-        return _restore, (type(self), self.message, self.cause, self.hint)
-
-
-def _restore(
-    kind: type[VramfitError], message: str, cause: str | None, hint: str | None
-) -> VramfitError:
-    return kind(message, cause=cause, hint=hint)
+        return partial(type(self), cause=self.cause, hint=self.hint), (self.message,)
 
 
 class InvalidArgumentError(VramfitError, ValueError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from .driver import DRIVER_OOM
 from .dump import GIB, dump, full_pool
 from .log import Line, OomLog, decisive, log, plain
-from .pool import A100_40G
-from .texts import Version, Writer, out_of_memory, raised, status
+from .pool import A100_40G_POOL
+from .texts import Version, Writer, failed, raised, refused, status
 
 
 def outside_pool() -> list[OomLog]:
@@ -72,7 +72,7 @@ def _cublas() -> list[OomLog]:
     for jax in ((0, 3, 10), (0, 4, 28), (0, 10, 1)):
         name = f"outside-pool/cublas-{jax[0]}.{jax[1]}"
         writer = Writer(jax, name)
-        lines = [*decisive(*cublas_handle(writer)), *raised(jax, status(jax, "INTERNAL", blas))]
+        lines = [*decisive(*cublas_handle(writer)), *failed(jax, "INTERNAL", blas)]
         maybe = "pool-not-obtained memory-taken-later"
         logs.append(log(name, lines, "outside-pool", maybe=maybe))
     return logs
@@ -83,7 +83,7 @@ def _other_libraries() -> list[OomLog]:
     writer = Writer(jax, "libraries")
     plan = "failed to create cuFFT batched plan: CUFFT_ALLOC_FAILED(2)"
     fft = decisive(writer.error("cuda_fft.cc", plan))
-    fft += raised(jax, status(jax, "INTERNAL", "Failed to create FFT plan: plan is null"))
+    fft += failed(jax, "INTERNAL", "Failed to create FFT plan: plan is null")
     solver = "jaxlib/gpu/solver_handle_pool.cc:37: operation gpusolverDnCreate(&handle) failed: "
     solver += "cuSolver allocation failed"
     constant = "Failed to allocate 1409286144 bytes for new constant"
@@ -91,13 +91,13 @@ def _other_libraries() -> list[OomLog]:
         log("outside-pool/cufft-0.4", fft, "outside-pool pool-too-small", maybe="fragmentation"),
         log(
             "outside-pool/cusolver-0.4.30",
-            raised((0, 4, 30), status((0, 4, 30), "INTERNAL", solver), "w, v = jnp.linalg.eigh(a)"),
+            failed((0, 4, 30), "INTERNAL", solver, "w, v = jnp.linalg.eigh(a)"),
             "outside-pool",
             maybe="pool-not-obtained memory-taken-later",
         ),
         log(
             "outside-pool/constant-0.6",
-            raised((0, 6, 2), status((0, 6, 2), "RESOURCE_EXHAUSTED", constant)),
+            failed((0, 6, 2), "RESOURCE_EXHAUSTED", constant),
             "outside-pool pool-too-small",
             maybe="fragmentation",
             requested=1_409_286_144,
@@ -121,14 +121,10 @@ def _nccl() -> list[OomLog]:
     init = nccl("ncclCommInitRank(&comm, nranks, id, rank)", cuda)
     group = nccl("ncclGroupEnd()", "Cuda failure 2 'out of memory'")
     return [
-        log(
-            "outside-pool/nccl-init-0.4",
-            raised(old, status(old, "INTERNAL", place + init)),
-            "outside-pool",
-        ),
+        log("outside-pool/nccl-init-0.4", failed(old, "INTERNAL", place + init), "outside-pool"),
         log(
             "outside-pool/nccl-group-0.10",
-            [*plain(entry), *raised(new, status(new, "INTERNAL", group))],
+            [*plain(entry), *failed(new, "INTERNAL", group)],
             "outside-pool",
         ),
     ]
@@ -198,7 +194,7 @@ def _picked(jax: Version, original: str) -> list[Line]:
     text += "algorithm (which may have suboptimal performance), use "
     text += "XLA_FLAGS=--xla_gpu_strict_conv_algorithm_picker=false.  Please also file a bug for "
     text += "the root cause of failing autotuning."
-    return raised(jax, status(jax, "UNKNOWN", text))
+    return failed(jax, "UNKNOWN", text)
 
 
 def _pickers() -> list[OomLog]:
@@ -233,13 +229,13 @@ def _engines() -> list[OomLog]:
     return [
         log(
             "autotuning/cudnn-engine-0.6",
-            [*plain(CONVOLUTION), *raised(jax, status(jax, "INTERNAL", engine))],
+            [*plain(CONVOLUTION), *failed(jax, "INTERNAL", engine)],
             "autotuning",
             maybe=f"{maybe} outside-pool",
         ),
         log(
             "autotuning/gemm-0.4",
-            raised((0, 4, 31), status((0, 4, 31), "RESOURCE_EXHAUSTED", cause + ordinal)),
+            failed((0, 4, 31), "RESOURCE_EXHAUSTED", cause + ordinal),
             "autotuning",
             maybe=maybe,
             requested=4_563_402_752,
@@ -251,8 +247,8 @@ def _candidates() -> list[OomLog]:
     jax, name, size = (0, 6, 2), "autotuning/candidate-0.6", 6_710_886_400
     writer = Writer(jax, name)
     lines = decisive(writer.warning("gemm_fusion_autotuner.cc", CANDIDATE_FAILED))
-    lines += dump(writer, full_pool(writer, A100_40G * 3 // 4 // 256 * 256, 2 * GIB), size)
-    lines += raised(jax, out_of_memory(jax, size))
+    lines += dump(writer, full_pool(writer, A100_40G_POOL, 2 * GIB), size)
+    lines += refused(jax, size)
     both = "autotuning pool-too-small"
     maybe = "fragmentation"
     return [log(name, lines, both, present="autotuning", maybe=maybe, requested=size)]

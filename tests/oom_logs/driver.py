@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from .dump import GIB, MIB, Chunk, Pool, dump, grown, split
 from .log import OomLog, decisive, log, plain, tells
-from .pool import A100_40G, H100_80G, cuda_async
+from .pool import A100_40G, A100_40G_POOL, H100_80G, cuda_async
 from .texts import (
     Version,
     Writer,
     back_off,
     driver_refusal,
+    failed,
     human,
-    out_of_memory,
-    raised,
-    status,
+    refused,
     steps,
     traceback,
 )
@@ -41,7 +40,7 @@ def _backed_off(jax: Version, limit: int, left: int) -> OomLog:
     writer = Writer(jax, name)
     limit = limit // 256 * 256
     size = 1_744_830_464
-    lines = [*decisive(*back_off(writer, limit, left)), *raised(jax, out_of_memory(jax, size))]
+    lines = [*decisive(*back_off(writer, limit, left)), *refused(jax, size)]
     return log(
         name,
         lines,
@@ -54,16 +53,15 @@ def _backed_off(jax: Version, limit: int, left: int) -> OomLog:
 def _backed_off_with_dump() -> OomLog:
     name = "pool-not-obtained/short-pool-0.8.2"
     writer = Writer((0, 8, 2), name)
-    limit = A100_40G * 3 // 4 // 256 * 256
-    got, size = limit, 2_684_354_560
+    got, size = A100_40G_POOL, 2_684_354_560
     while got > 10 * GIB:
         got = -(-got * 9 // 10 // 256) * 256
     hole = 335_544_320
-    pool = Pool(limit, [[*split(writer, got - hole, 40), Chunk(hole)]])
-    later = [driver_refusal(writer, limit - got)]
-    lines = decisive(*back_off(writer, limit, 10 * GIB))
+    pool = Pool(A100_40G_POOL, [[*split(writer, got - hole, 40), Chunk(hole)]])
+    later = [driver_refusal(writer, A100_40G_POOL - got)]
+    lines = decisive(*back_off(writer, A100_40G_POOL, 10 * GIB))
     lines += [*tells(*later), *dump(writer, pool, size)]
-    lines += raised((0, 8, 2), out_of_memory((0, 8, 2), size))
+    lines += refused((0, 8, 2), size)
     return log(
         name,
         lines,
@@ -82,9 +80,8 @@ def _neighbor_listed() -> OomLog:
         "|    0   N/A  N/A    771204      C   python3                                   27418MiB |",
         "|    0   N/A  N/A    790113      C   ...envs/torch/bin/python                   8022MiB |",
     ]
-    limit = A100_40G * 3 // 4 // 256 * 256
-    lines = [*plain(*rows), *decisive(*back_off(writer, limit, 4_900_000_000))]
-    lines += raised((0, 4, 33), out_of_memory((0, 4, 33), size))
+    lines = [*plain(*rows), *decisive(*back_off(writer, A100_40G_POOL, 4_900_000_000))]
+    lines += refused((0, 4, 33), size)
     return log(name, lines, "pool-not-obtained", maybe="pool-too-small", requested=size)
 
 
@@ -95,7 +92,7 @@ def _nothing_left() -> OomLog:
     size = 4 * MIB
     lines = decisive(*back_off(writer, limit, size))
     call = "table = jnp.zeros((1024, 1024))"
-    lines += raised((0, 4, 25), out_of_memory((0, 4, 25), size), call)
+    lines += refused((0, 4, 25), size, call)
     return log(name, lines, "pool-not-obtained", maybe="outside-pool", requested=size)
 
 
@@ -113,7 +110,7 @@ def _rocm() -> OomLog:
         )
         for size in sizes
     ]
-    lines = [*decisive(*records), *raised((0, 4, 31), out_of_memory((0, 4, 31), 2_214_592_512))]
+    lines = [*decisive(*records), *refused((0, 4, 31), 2_214_592_512)]
     return log(name, lines, "pool-not-obtained", maybe="pool-too-small", requested=2_214_592_512)
 
 
@@ -154,13 +151,12 @@ def memory_taken_later() -> list[OomLog]:
 def _growing(jax: Version, size: int) -> OomLog:
     name = f"memory-taken-later/growing-{'.'.join(map(str, jax))}"
     writer = Writer(jax, name)
-    limit = A100_40G * 3 // 4 // 256 * 256
-    start = f"XLA backend will use up to {limit} bytes on device 0 for BFCAllocator."
-    pool = Pool(limit, grown(writer, 10, 0.08), grows=True)
+    start = f"XLA backend will use up to {A100_40G_POOL} bytes on device 0 for BFCAllocator."
+    pool = Pool(A100_40G_POOL, grown(writer, 10, 0.08), grows=True)
     lines = tells(writer.info("gpu_helpers.cc", start), steps(1, 12, 1))
     lines += decisive(*back_off(writer, 2 * GIB, size))
     lines += dump(writer, pool, size)
-    lines += raised(jax, out_of_memory(jax, size))
+    lines += refused(jax, size)
     return log(
         name,
         lines,
@@ -175,16 +171,14 @@ def _growing_seen_from_outside() -> OomLog:
     name = "memory-taken-later/neighbor-started-0.6"
     writer = Writer((0, 6, 2), name)
     lines = tells(
-        "+ export XLA_PYTHON_CLIENT_PREALLOCATE=false",
-        "+ python train.py",
-        steps(1, 40, 1),
+        "+ export XLA_PYTHON_CLIENT_PREALLOCATE=false", "+ python train.py", steps(1, 40, 1)
     )
     lines += decisive(*back_off(writer, 8 * GIB, 6_442_450_944))
     lines += tells(
         "|    0   N/A  N/A      5210      C   python                                    14240MiB |",
         "|    0   N/A  N/A      9977      C   python                                    24110MiB |",
     )
-    lines += raised((0, 6, 2), out_of_memory((0, 6, 2), 6_442_450_944))
+    lines += refused((0, 6, 2), 6_442_450_944)
     return log(
         name,
         lines,
@@ -199,7 +193,7 @@ def _cuda_async_squeezed() -> OomLog:
     writer = Writer((0, 10, 0), name)
     size = 3_154_116_608
     records = cuda_async(writer, size, 1_526_726_656, H100_80G, 14 * GIB)
-    lines = [*decisive(*records), *raised((0, 10, 0), out_of_memory((0, 10, 0), size))]
+    lines = [*decisive(*records), *refused((0, 10, 0), size)]
     either = "memory-taken-later pool-not-obtained"
     return log(name, lines, either, maybe="pool-too-small", requested=size)
 
@@ -211,7 +205,7 @@ def address_space() -> list[OomLog]:
         "|  N/A   33C    P0    51W / 400W |      4MiB / 40960MiB |      0%      Default |"
     )
     reserve = f"cuMemAddressReserve(&base, size, alignment, 0, 0) failed: {DRIVER_OOM}"
-    vmm = raised((0, 10, 0), status((0, 10, 0), "RESOURCE_EXHAUSTED", reserve))
+    vmm = failed((0, 10, 0), "RESOURCE_EXHAUSTED", reserve)
     writer = Writer((0, 4, 30), "address-space")
     init = decisive(writer.error("cuda_driver.cc", f"failed call to cuInit: {DRIVER_OOM}"))
     shared = "ImportError: libcudnn_engines_precompiled.so.9: failed to map segment from shared "
@@ -247,9 +241,6 @@ def address_space() -> list[OomLog]:
             fallback="host-memory",
         ),
         log(
-            "address-space/pool-0.9",
-            [*limit, *empty, *create],
-            "address-space",
-            fallback=none_free,
+            "address-space/pool-0.9", [*limit, *empty, *create], "address-space", fallback=none_free
         ),
     ]

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from .beside import cubin, cublas_handle, cudnn_handle, dnn_failed
 from .dump import GIB, MIB, Pool, dump, full_pool, warnings, with_holes
 from .log import Line, OomLog, Role, decisive, log, plain
-from .pool import A100_40G, H100_80G, cuda_async, hole_sizes
-from .texts import Version, Writer, back_off, error_class, out_of_memory, raised, status, traceback
-
-LIMIT = A100_40G * 3 // 4 // 256 * 256
+from .pool import A100_40G, A100_40G_POOL, H100_80G, cuda_async, hole_sizes
+from .texts import Version, Writer, back_off, error_class, failed, out_of_memory, raised, traceback
 
 
 @dataclass(frozen=True)
@@ -65,20 +63,20 @@ def _exception(writer: Writer) -> Truth:
 
 def _warned(writer: Writer) -> Truth:
     size = 3_087_007_744
-    pool = full_pool(writer, LIMIT, 268_435_456)
+    pool = full_pool(writer, A100_40G_POOL, 268_435_456)
     lines = warnings(writer, pool, size, Role.DECISIVE)
     return Truth(lines, "pool-too-small", "fragmentation growth", size)
 
 
 def _dumped(writer: Writer) -> Truth:
     size = 2_617_245_696
-    pool = Pool(LIMIT, [with_holes(writer, LIMIT, hole_sizes(writer, size))])
+    pool = Pool(A100_40G_POOL, [with_holes(writer, A100_40G_POOL, hole_sizes(writer, size))])
     lines = dump(writer, pool, size, Role.DECISIVE)
     return Truth(lines, "fragmentation", "", size)
 
 
 def _refused(writer: Writer) -> Truth:
-    lines = decisive(*back_off(writer, LIMIT, 11 * GIB))
+    lines = decisive(*back_off(writer, A100_40G_POOL, 11 * GIB))
     return Truth(lines, "pool-not-obtained", "pool-too-small outside-pool")
 
 
@@ -104,7 +102,7 @@ def _cudnn(writer: Writer) -> End:
 
 def _cublas(writer: Writer) -> End:
     text = "Attempting to perform BLAS operation using StreamExecutor without BLAS support"
-    lines = raised(writer.jax, status(writer.jax, "INTERNAL", text))
+    lines = failed(writer.jax, "INTERNAL", text)
     return End([*plain(*cublas_handle(writer)), *lines], "outside-pool")
 
 
@@ -112,7 +110,7 @@ def _nccl(writer: Writer) -> End:
     text = "NCCL operation ncclGroupEnd() failed: remote process exited or there was a network "
     text += "error. Last NCCL warning(error) log entry (may be unrelated) 'socketProgress: "
     text += "Connection closed by remote peer node03<41877>'."
-    return End(raised(writer.jax, status(writer.jax, "INTERNAL", text)))
+    return End(failed(writer.jax, "INTERNAL", text))
 
 
 def _module(writer: Writer) -> End:
@@ -122,7 +120,7 @@ def _module(writer: Writer) -> End:
 def _capture(writer: Writer) -> End:
     text = "Failed to end stream capture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: operation failed "
     text += "due to a previous error during capture"
-    return End(raised(writer.jax, status(writer.jax, "INTERNAL", text)))
+    return End(failed(writer.jax, "INTERNAL", text))
 
 
 def _heartbeat(writer: Writer) -> End:

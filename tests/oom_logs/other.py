@@ -5,12 +5,13 @@ from __future__ import annotations
 from .beside import CANDIDATE_FAILED, cublas_handle, cudnn_handle, dnn_failed
 from .dump import GIB, Pool, dump, refusal, with_holes
 from .log import Line, OomLog, decisive, log, plain, tells
-from .pool import A100_40G, hole_sizes
+from .pool import A100_40G, A100_40G_POOL, hole_sizes
 from .texts import (
     Writer,
     back_off,
-    out_of_memory,
+    failed,
     raised,
+    refused,
     rematerialization,
     status,
     steps,
@@ -45,10 +46,7 @@ def _python() -> list[OomLog]:
         log("host-memory/bad-alloc", decisive(*bad.split("\n")), "host-memory"),
         log(
             "host-memory/cpu-backend-0.6",
-            [
-                *tells("+ export JAX_PLATFORMS=cpu"),
-                *raised((0, 6, 2), status((0, 6, 2), "RESOURCE_EXHAUSTED", cpu)),
-            ],
+            [*tells("+ export JAX_PLATFORMS=cpu"), *failed((0, 6, 2), "RESOURCE_EXHAUSTED", cpu)],
             "host-memory",
             requested=274_877_906_944,
             fallback="pool-too-small request-larger-than-gpu",
@@ -95,15 +93,9 @@ def _pinned() -> list[OomLog]:
         "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
     )
     return [
+        log("host-memory/pinned-0.6", failed((0, 6, 2), "RESOURCE_EXHAUSTED", text), "host-memory"),
         log(
-            "host-memory/pinned-0.6",
-            raised((0, 6, 2), status((0, 6, 2), "RESOURCE_EXHAUSTED", text)),
-            "host-memory",
-        ),
-        log(
-            "host-memory/pinned-0.10",
-            raised((0, 10, 1), status((0, 10, 1), "RESOURCE_EXHAUSTED", text)),
-            "host-memory",
+            "host-memory/pinned-0.10", failed((0, 10, 1), "RESOURCE_EXHAUSTED", text), "host-memory"
         ),
         log("host-memory/pinned-refused-0.4", decisive(refused), "host-memory"),
     ]
@@ -191,7 +183,7 @@ def _read_by_nobody() -> list[OomLog]:
         name = f"wrong-setting/{variable}-{jax[0]}.{jax[1]}"
         size = 2_818_572_288
         lines = decisive(f"+ export {setting}")
-        lines += [*plain("+ python train.py"), *raised(jax, out_of_memory(jax, size))]
+        lines += [*plain("+ python train.py"), *refused(jax, size)]
         logs.append(
             log(
                 name,
@@ -209,10 +201,9 @@ def _ignored_while_fragmented() -> OomLog:
     name = "wrong-setting/tf-gpu-allocator-fragmented-0.9"
     writer = Writer((0, 9, 1), name)
     size = 3_489_660_928
-    limit = A100_40G * 3 // 4 // 256 * 256
-    pool = Pool(limit, [with_holes(writer, limit, hole_sizes(writer, size))])
+    pool = Pool(A100_40G_POOL, [with_holes(writer, A100_40G_POOL, hole_sizes(writer, size))])
     lines = decisive("+ export TF_GPU_ALLOCATOR=cuda_malloc_async")
-    lines += [*dump(writer, pool, size), *raised((0, 9, 1), out_of_memory((0, 9, 1), size))]
+    lines += [*dump(writer, pool, size), *refused((0, 9, 1), size)]
     return log(
         name,
         lines,
@@ -231,7 +222,7 @@ def _percent() -> list[OomLog]:
     lines += [*plain("+ python train.py"), *tells(*back_off(writer, limit, 39_000_000_000))]
     blas = "Attempting to perform BLAS operation using StreamExecutor without BLAS support"
     lines += plain(*cublas_handle(writer))
-    lines += raised((0, 4, 30), status((0, 4, 30), "INTERNAL", blas))
+    lines += failed((0, 4, 30), "INTERNAL", blas)
     maybe = "pool-not-obtained outside-pool"
     return [
         log(

@@ -21,26 +21,24 @@ from .texts import (
     Writer,
     base_limit,
     buffer_report,
+    failed,
     human,
     out_of_memory,
     raised,
+    refused,
     rematerialization,
     status,
     traceback,
 )
 
 A100_40G, RTX_3060, H100_80G = 42_298_834_944, 12_516_655_104, 85_014_347_776
+# Three quarters, which XLA rounds down to whole blocks.
+A100_40G_POOL = A100_40G * 3 // 4 // 256 * 256
 
 
 def pool_too_small() -> list[OomLog]:
     """Free memory of the pool is less than the request, or nothing else can be said."""
-    return [
-        *_one_liners(),
-        *_reports(),
-        *_full_dumps(),
-        *_without_bfc(),
-        *_compiler(),
-    ]
+    return [*_one_liners(), *_reports(), *_full_dumps(), *_without_bfc(), *_compiler()]
 
 
 def _only_message(name: str, jax: Version, size: int, error: str, exact: bool) -> OomLog:
@@ -83,7 +81,7 @@ def _reports() -> list[OomLog]:
     logs = []
     for jax, size in (((0, 3, 25), 6_979_321_856), ((0, 4, 30), 11_408_506_880)):
         report = buffer_report(2_415_919_104, size, 805_306_368)
-        lines = raised(jax, out_of_memory(jax, size), report=report)
+        lines = refused(jax, size, report=report)
         name = f"pool-too-small/report-{jax[0]}.{jax[1]}"
         logs.append(log(name, lines, "pool-too-small", maybe="fragmentation", requested=size))
     return logs
@@ -99,8 +97,8 @@ def _full_dumps() -> list[OomLog]:
     ):
         name = f"pool-too-small/bfc-dump-{jax[0]}.{jax[1]}"
         writer = Writer(jax, name)
-        pool = full_pool(writer, A100_40G * 3 // 4 // 256 * 256, size // 3 // 1024 * 1024)
-        lines = [*dump(writer, pool, size), *raised(jax, out_of_memory(jax, size))]
+        pool = full_pool(writer, A100_40G_POOL, size // 3 // 1024 * 1024)
+        lines = [*dump(writer, pool, size), *refused(jax, size)]
         logs.append(
             log(name, lines, "pool-too-small", requested=size, fallback="fragmentation growth")
         )
@@ -112,7 +110,7 @@ def _several_gpus() -> OomLog:
     writer = Writer((0, 9, 1), name)
     pool = full_pool(writer, 25_554_419_712, 301_989_888, "GPU_3_bfc")
     size = 1_207_959_552
-    lines = [*dump(writer, pool, size), *raised((0, 9, 1), out_of_memory((0, 9, 1), size))]
+    lines = [*dump(writer, pool, size), *refused((0, 9, 1), size)]
     return log(name, lines, "pool-too-small", requested=size, fallback="fragmentation growth")
 
 
@@ -121,7 +119,7 @@ def _visible_warnings() -> OomLog:
     writer = Writer((0, 7, 2), name)
     size = 2_281_701_376
     lines = warnings(writer, full_pool(writer, 12 * GIB, 64 * MIB), size)
-    lines += raised((0, 7, 2), out_of_memory((0, 7, 2), size))
+    lines += refused((0, 7, 2), size)
     return log(name, lines, "pool-too-small", requested=size, fallback="fragmentation growth")
 
 
@@ -131,7 +129,7 @@ def _after_refusals() -> OomLog:
     size = 5_100_273_664
     harmless = [refusal(writer, n * GIB + 3 * MIB) for n in (2, 4, 8)]
     lines = [*plain(*harmless), *dump(writer, full_pool(writer, 9_387_491_328, 805_306_368), size)]
-    lines += raised((0, 6, 0), out_of_memory((0, 6, 0), size))
+    lines += refused((0, 6, 0), size)
     return log(
         name,
         lines,
@@ -147,7 +145,7 @@ def _without_bfc() -> list[OomLog]:
     direct = "Failed to allocate request for 6.75GiB (7247757312B) on device ordinal 0"
     platform = [
         *plain("+ export XLA_PYTHON_CLIENT_ALLOCATOR=platform", "+ python train.py"),
-        *raised((0, 4, 35), status((0, 4, 35), "RESOURCE_EXHAUSTED", direct)),
+        *failed((0, 4, 35), "RESOURCE_EXHAUSTED", direct),
     ]
     budget = "Not enough PA budget for allocation: pa_allocated=30601641984B, "
     budget += "rounded_size=2147483648B, pa_budget=31724126208B"
@@ -162,7 +160,7 @@ def _without_bfc() -> list[OomLog]:
         _cuda_async_full(),
         log(
             "pool-too-small/vmm-0.10",
-            raised((0, 10, 0), status((0, 10, 0), "RESOURCE_EXHAUSTED", budget)),
+            failed((0, 10, 0), "RESOURCE_EXHAUSTED", budget),
             "pool-too-small",
             maybe="growth",
         ),
@@ -200,7 +198,7 @@ def _cuda_async_full() -> OomLog:
     size = 5_368_709_120
     used = H100_80G - 3 * GIB
     lines = tells(*cuda_async(writer, size, 2_181_038_080, H100_80G, used))
-    lines += raised((0, 9, 2), out_of_memory((0, 9, 2), size))
+    lines += refused((0, 9, 2), size)
     return log(
         name,
         lines,
@@ -222,14 +220,14 @@ def _compiler() -> list[OomLog]:
         name = f"pool-too-small/{sign}-{jax[0]}.{jax[1]}"
         writer = Writer(jax, name)
         warning = rematerialization(writer, target, size + abs(target) // 3, 2 * size)
-        lines = [*plain(warning), *raised(jax, out_of_memory(jax, size))]
+        lines = [*plain(warning), *refused(jax, size)]
         exact = size if jax < (0, 5, 0) else None
         logs.append(log(name, lines, "pool-too-small", maybe="fragmentation", requested=exact))
     for jax in ((0, 6, 2), (0, 11, 0)):
         name = f"pool-too-small/base-limit-{jax[0]}.{jax[1]}"
         writer = Writer(jax, name)
         record = base_limit(writer, 13_421_772_800, RTX_3060 * 3 // 4)
-        lines = [*plain(record), *raised(jax, out_of_memory(jax, 4_563_402_752))]
+        lines = [*plain(record), *refused(jax, 4_563_402_752)]
         maybe = "request-larger-than-gpu fragmentation"
         logs.append(log(name, lines, "pool-too-small", maybe=maybe))
     return [*logs, _compiled_once()]
@@ -245,7 +243,7 @@ def _compiled_once() -> OomLog:
         )
     )
     size = 3_221_225_472
-    lines += raised((0, 4, 33), out_of_memory((0, 4, 33), size))
+    lines += refused((0, 4, 33), size)
     return log(
         "pool-too-small/compiled-once-0.4",
         lines,
@@ -262,12 +260,12 @@ def request_larger_than_gpu() -> list[OomLog]:
     huge = 5_497_558_138_880
     direct = "Failed to allocate request for 1.76TiB (1935140569088B) on device ordinal 2"
     return [
-        log(f"{prefix}/tib-0.10", raised(new, out_of_memory(new, 2_144_047_674_163)), prefix),
-        log(f"{prefix}/pib-0.6", raised((0, 6, 2), out_of_memory((0, 6, 2), 2 << 50)), prefix),
-        log(f"{prefix}/bytes-0.4", raised(old, out_of_memory(old, huge)), prefix, requested=huge),
+        log(f"{prefix}/tib-0.10", refused(new, 2_144_047_674_163), prefix),
+        log(f"{prefix}/pib-0.6", refused((0, 6, 2), 2 << 50), prefix),
+        log(f"{prefix}/bytes-0.4", refused(old, huge), prefix, requested=huge),
         log(
             f"{prefix}/platform-0.5",
-            raised((0, 5, 3), status((0, 5, 3), "RESOURCE_EXHAUSTED", direct)),
+            failed((0, 5, 3), "RESOURCE_EXHAUSTED", direct),
             prefix,
             requested=1_935_140_569_088,
         ),
@@ -285,7 +283,7 @@ def _larger_than_small_card() -> list[OomLog]:
         size = 137_438_953_472
         pool = full_pool(writer, RTX_3060 * 3 // 4 // 256 * 256, 7 * GIB)
         row = "| 30%   41C    P8    12W / 170W |    412MiB / 12288MiB |      0%      Default |"
-        lines = [*tells(row), *dump(writer, pool, size), *raised(jax, out_of_memory(jax, size))]
+        lines = [*tells(row), *dump(writer, pool, size), *refused(jax, size)]
         cause = "request-larger-than-gpu"
         logs.append(
             log(
@@ -305,7 +303,7 @@ def _larger_than_reported_total() -> OomLog:
     writer = Writer((0, 10, 2), name)
     size = 193_273_528_320
     lines = tells(*cuda_async(writer, size, 70_866_960_384, H100_80G, 11 * GIB))
-    lines += raised((0, 10, 2), out_of_memory((0, 10, 2), size))
+    lines += refused((0, 10, 2), size)
     cause = "request-larger-than-gpu"
     return log(
         name, lines, cause, maybe="pool-too-small", requested=size, fallback="pool-too-small"
@@ -315,7 +313,7 @@ def _larger_than_reported_total() -> OomLog:
 def _larger_than_named_card() -> OomLog:
     jax = (0, 9, 0)
     lines = tells("Running on 1 device: NVIDIA GeForce RTX 3060 (12288 MiB)")
-    lines += raised(jax, out_of_memory(jax, 125_980_839_116))
+    lines += refused(jax, 125_980_839_116)
     both = "request-larger-than-gpu pool-too-small"
     return log("request-larger-than-gpu/named-card-0.9", lines, both)
 
@@ -351,15 +349,14 @@ def _fragmented(name: str, writer: Writer, pool: Pool, size: int) -> OomLog:
     largest = max(pool.largest("lower"), pool.gap.size if pool.gap else 0)
     assert largest < size < free, name
     assert pool.limit - pool.size < size, name
-    lines = [*dump(writer, pool, size), *raised(writer.jax, out_of_memory(writer.jax, size))]
+    lines = [*dump(writer, pool, size), *refused(writer.jax, size)]
     return log(name, lines, "fragmentation", requested=size, fallback="pool-too-small growth")
 
 
 def _holes(jax: Version, size: int) -> OomLog:
     name = f"fragmentation/bfc-dump-{'.'.join(map(str, jax))}"
     writer = Writer(jax, name)
-    limit = A100_40G * 3 // 4 // 256 * 256
-    pool = Pool(limit, [with_holes(writer, limit, hole_sizes(writer, size))])
+    pool = Pool(A100_40G_POOL, [with_holes(writer, A100_40G_POOL, hole_sizes(writer, size))])
     return _fragmented(name, writer, pool, size)
 
 
@@ -407,7 +404,6 @@ def _half_empty_map() -> OomLog:
     writer = Writer((0, 9, 2), name)
     size = 3_623_878_656
     pool = Pool(22 * GIB, [with_holes(writer, 22 * GIB, [3 * GIB + MIB] * 4, per_hole=2)])
-    lines = warnings(writer, pool, size)
-    lines += raised((0, 9, 2), out_of_memory((0, 9, 2), size))
+    lines = [*warnings(writer, pool, size), *refused((0, 9, 2), size)]
     both = "fragmentation pool-too-small"
     return log(name, lines, both, requested=size, fallback="growth")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .log import Line, OomLog, decisive, log, plain, tells
-from .texts import Writer, raised, status, steps, traceback
+from .texts import Writer, failed, raised, steps, traceback
 
 
 def reported() -> list[OomLog]:
@@ -42,16 +42,9 @@ def _libraries() -> list[OomLog]:
     writer = Writer((0, 5, 3), "mismatch")
     return [
         # The number is cuFFT's status: 2 is a failed allocation, 11 an invalid device.
-        log(
-            "outside-pool/cufft-status-0.3",
-            _fft((0, 3, 4), 2),
-            "outside-pool",
-        ),
+        log("outside-pool/cufft-status-0.3", _fft((0, 3, 4), 2), "outside-pool"),
         _other("cufft-status-0.2", _fft((0, 2, 9), 11)),
-        _other(
-            "nccl-argument-0.6",
-            [*decisive(invalid), *raised((0, 6, 1), status((0, 6, 1), "INTERNAL", nccl))],
-        ),
+        _other("nccl-argument-0.6", [*decisive(invalid), *failed((0, 6, 1), "INTERNAL", nccl)]),
         _other("cudnn-version-0.5", decisive(writer.error("cuda_dnn.cc", version))),
     ]
 
@@ -71,7 +64,7 @@ def _installation() -> list[OomLog]:
         _other("outdated-library-0.7", traceback(outdated)),
         _other("no-cuda-0.4", [*decisive(unloaded), *plain("found no GPU, exiting")]),
         _other("plugin-module-0.11", [*decisive(module), *traceback(missing)]),
-        _other("toolchain-0.3", raised((0, 3, 15), status((0, 3, 15), "INTERNAL", toolchain))),
+        _other("toolchain-0.3", failed((0, 3, 15), "INTERNAL", toolchain)),
     ]
 
 
@@ -88,7 +81,7 @@ def _driver() -> list[OomLog]:
     ]
     amd = "failed to allocate 1.21G (1299333120 bytes) from device: HIP_ERROR_OutOfMemory"
     return [
-        _other("nvlink-0.9", raised((0, 9, 0), status((0, 9, 0), "INTERNAL", link))),
+        _other("nvlink-0.9", failed((0, 9, 0), "INTERNAL", link)),
         _other("not-ready-0.4", decisive(writer.error("cuda_driver.cc", ready))),
         _other(
             "unified-refused-0.4",

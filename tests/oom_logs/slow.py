@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .dump import GIB, Chunk, Pool, dump, split
 from .log import OomLog, decisive, log, tells
-from .texts import Version, Writer, out_of_memory, raised, status, steps
+from .texts import Version, Writer, failed, out_of_memory, raised, refused, steps
 
 
 def equal_chunks(writer: Writer, limit: int, size: int, count: int) -> Pool:
@@ -27,8 +27,7 @@ def _late_failures() -> list[OomLog]:
     logs = []
     for jax, last, size in (((0, 4, 30), 870, 201_326_592), ((0, 10, 2), 3400, 0)):
         name = f"growth/late-failure-{jax[0]}.{jax[1]}"
-        lines = tells(steps(10, last, 10))
-        lines += raised(jax, out_of_memory(jax, size or 1_245_708_288))
+        lines = [*tells(steps(10, last, 10)), *refused(jax, size or 1_245_708_288)]
         logs.append(
             log(
                 name,
@@ -51,7 +50,7 @@ def _equal_chunks() -> list[OomLog]:
         size = 268_435_456
         lines = tells(steps(100, 1900, 100)) if late else []
         lines += dump(writer, pool, size)
-        lines += raised(jax, out_of_memory(jax, size))
+        lines += refused(jax, size)
         logs.append(
             log(
                 name,
@@ -71,8 +70,7 @@ def _printed_use() -> OomLog:
         f"step {step:>5} | loss {9 / (1 + step / 90):.4f} | bytes_in_use {2**31 + step * 20971520}"
         for step in range(0, 640, 20)
     ]
-    lines = tells(*rows)
-    lines += raised((0, 7, 0), out_of_memory((0, 7, 0), 20_971_520))
+    lines = [*tells(*rows), *refused((0, 7, 0), 20_971_520)]
     return log(
         "growth/printed-use-0.7",
         lines,
@@ -102,10 +100,7 @@ def recompilation() -> list[OomLog]:
         ),
         log(
             "recompilation/cubin-0.10",
-            [
-                *tells(*_compilations(new, 480)),
-                *raised(new, status(new, "RESOURCE_EXHAUSTED", cubin)),
-            ],
+            [*tells(*_compilations(new, 480)), *failed(new, "RESOURCE_EXHAUSTED", cubin)],
             "recompilation outside-pool",
             present="recompilation",
             maybe="growth",
@@ -113,10 +108,7 @@ def recompilation() -> list[OomLog]:
         ),
         log(
             "recompilation/cache-misses-0.7",
-            [
-                *tells(*_cache_misses(190)),
-                *raised((0, 7, 1), out_of_memory((0, 7, 1), 335_544_320)),
-            ],
+            [*tells(*_cache_misses(190)), *refused((0, 7, 1), 335_544_320)],
             "recompilation pool-too-small growth",
             present="recompilation",
             maybe="fragmentation",

@@ -118,6 +118,20 @@ def raised(
     return [*lines, *plain("--------------------", remark)]
 
 
+def refused(
+    jax: Version, size: int, call: str = "state, loss = train_step(state, batch)", report: str = ""
+) -> list[Line]:
+    """Returns the traceback of a request that a pool refused."""
+    return raised(jax, out_of_memory(jax, size), call, report)
+
+
+def failed(
+    jax: Version, code: str, text: str, call: str = "state, loss = train_step(state, batch)"
+) -> list[Line]:
+    """Returns the traceback of an execution that failed with a status."""
+    return raised(jax, status(jax, code, text), call)
+
+
 def buffer_report(parameters: int, temporaries: int, results: int) -> str:
     """Returns the report about a program's buffers that follows some errors."""
     total = parameters + temporaries + results

@@ -46,13 +46,8 @@ def main(path: Path) -> int:
         # Outside of the step: in the first state, or an evaluation.
         if not is_out_of_memory(error):
             raise
-        fields = {
-            "id": InsufficientMemoryError.id,
-            "message": "out of memory",
-            "cause": first_line(error),
-            "hint": None,
-        }
-        outcome = {"outcome": "out-of-memory", "error": fields}
+        failed = InsufficientMemoryError("out of memory", cause=first_line(error))
+        outcome = {"outcome": "out-of-memory", "error": _child.failure(failed)}
     with contextlib.suppress(FileNotFoundError):  # the command is gone, and with it the folder
         path.with_name("outcome.json").write_text(json.dumps(_as_json(outcome)))
     return 0 if outcome["outcome"] in ("finished", "early", "signal") else 1

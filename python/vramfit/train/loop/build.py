@@ -100,7 +100,7 @@ def build_loop(
         options=options,
         config=config,
         state=state,
-        step=compiled,
+        compiled_step=compiled,
         source=source,
         evaluator=evaluator,
         placement=placement,

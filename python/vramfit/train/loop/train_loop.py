@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -37,14 +37,15 @@ from vramfit.train.train_progress import TrainProgress
 _END = object()
 
 
+@dataclass(kw_only=True, eq=False)
 class TrainLoop:
     """One session of a run: from the first step, or a checkpoint, to a reason to stop.
 
-    Args:
+    Attributes:
         options: The options of the run.
         config: The user's values for checkpoints, as JSON has them.
-        state: The state, on the devices.
-        step: The compiled step.
+        state: The state on the devices, after the last step that was dispatched.
+        compiled_step: The user's step.
         source: The batches.
         evaluator: Evaluates the state after each epoch, or None.
         placement: The devices.
@@ -52,43 +53,29 @@ class TrainLoop:
         telemetry: What the run reports to.
         directory: The directory of the run, or None.
         checkpoints: The checkpoints of the run, or None.
-
-    Attributes:
-        state: The state after the last step that was dispatched.
         progress: How far the run has come.
         signals: Requests to stop.
     """
 
-    def __init__(
-        self,
-        *,
-        options: FitOptions,
-        config: Mapping[str, Any] | None,
-        state: Any,
-        step: CompiledStep,
-        source: BatchSource,
-        evaluator: Evaluator | None,
-        placement: Placement,
-        processes: ProcessGroup,
-        telemetry: Telemetry,
-        directory: RunDirectory | None,
-        checkpoints: CheckpointManager | None,
-    ) -> None:
-        self.state = state
-        self.progress = TrainProgress()
-        self.signals = StopSignals()
-        self._options = options
-        self._config = config
-        self._step = step
-        self._source = source
-        self._evaluator = evaluator
-        self._placement = placement
-        self._processes = processes
-        self._telemetry = telemetry
-        self._directory = directory
-        self._checkpoints = checkpoints
+    options: FitOptions
+    config: Mapping[str, Any] | None
+    state: Any
+    compiled_step: CompiledStep
+    source: BatchSource
+    evaluator: Evaluator | None
+    placement: Placement
+    processes: ProcessGroup
+    telemetry: Telemetry
+    directory: RunDirectory | None
+    checkpoints: CheckpointManager | None
+    progress: TrainProgress = field(init=False, default_factory=TrainProgress)
+    signals: StopSignals = field(init=False, default_factory=StopSignals)
+
+    def __post_init__(self) -> None:
         self._metrics = MetricsBuffer(
-            options.log_every, telemetry.timers, values_known=not placement.is_virtual
+            self.options.log_every,
+            self.telemetry.timers,
+            values_known=not self.placement.is_virtual,
         )
         self._resumed_at = 0
         self._saved_step: int | None = None
@@ -103,13 +90,13 @@ class TrainLoop:
             The rest of the epoch that it was saved in; None for a new run.
         """
         restored = restore_requested(
-            self._checkpoints,
+            self.checkpoints,
             self.state,
-            self._config,
-            resume=self._options.resume,
-            force=self._options.force_resume,
-            note=self._telemetry.note,
-            processes=self._processes,
+            self.config,
+            resume=self.options.resume,
+            force=self.options.force_resume,
+            note=self.telemetry.note,
+            processes=self.processes,
         )
         if restored is None:
             return None
@@ -117,14 +104,14 @@ class TrainLoop:
         self._resumed_at = self._saved_step = self.progress.step
         epoch = self.progress.epoch
         resume = partial(
-            self._source.resume,
+            self.source.resume,
             restored.position,
             epoch,
-            force=self._options.force_resume,
-            note=self._telemetry.note,
+            force=self.options.force_resume,
+            note=self.telemetry.note,
         )
-        batches = self._processes.run_on_all(resume)
-        self._telemetry.progress_bar.print(
+        batches = self.processes.run_on_all(resume)
+        self.telemetry.progress_bar.print(
             f"resuming from step {self.progress.step} (epoch {epoch + 1})"
         )
         return batches
@@ -138,31 +125,31 @@ class TrainLoop:
         Raises:
             InsufficientMemoryError: Device memory was not enough.
         """
-        self._telemetry.start(
+        self.telemetry.start(
             self.progress.step,
-            device=self._placement.name,
-            config=self._config,
+            device=self.placement.name,
+            config=self.config,
             versions=versions(),
         )
-        if self._directory is not None:
-            self._directory.is_used = True
+        if self.directory is not None:
+            self.directory.is_used = True
         with self.signals:
             self._stop_reason = self._run_epochs(batches)
-            with self._telemetry.timers.section("checkpoint"):
-                if self._checkpoints is not None:
-                    self._checkpoints.close()
+            with self.telemetry.timers.section("checkpoint"):
+                if self.checkpoints is not None:
+                    self.checkpoints.close()
 
     def finish(self) -> Result:
         """Report the end of the session, and return its result."""
         progress, reason = self.progress, self._stop_reason
         save_error = None
-        if self._checkpoints is not None:
-            if errors := self._checkpoints.error_summary():
-                self._telemetry.notes.append(errors)
+        if self.checkpoints is not None:
+            if errors := self.checkpoints.error_summary():
+                self.telemetry.notes.append(errors)
             if reason != "nan":
-                save_error = self._checkpoints.error(progress.step)
-        timing = self._telemetry.timers.total_timing()
-        host_bytes, device_bytes, unknown = peak_memory(self._placement.devices)
+                save_error = self.checkpoints.error(progress.step)
+        timing = self.telemetry.timers.total_timing()
+        host_bytes, device_bytes, unknown = peak_memory(self.placement.devices)
         result = Result(
             state=self.state,
             epochs=progress.epochs,
@@ -170,18 +157,18 @@ class TrainLoop:
             stop_reason=reason,
             steps=progress.step,
             timing=timing,
-            device=self._placement.name,
+            device=self.placement.name,
             peak_host_bytes=host_bytes,
             peak_device_bytes=device_bytes,
             peak_device_unknown=unknown,
             signal=self.signals.received if reason == "signal" else None,
             elapsed=progress.elapsed + timing.wall,
             resumed_at=self._resumed_at,
-            notes=tuple(self._telemetry.notes),
+            notes=tuple(self.telemetry.notes),
             save_error=save_error,
             nan=self._nan,
         )
-        self._telemetry.log_end(result)
+        self.telemetry.log_end(result)
         return result
 
     def _run_epochs(self, batches: Iterator[Any] | None) -> StopReason:
@@ -190,7 +177,7 @@ class TrainLoop:
         try:
             while (reason := self._reason_to_end()) is None:
                 if batches is None:
-                    batches = self._source.start(self.progress.epoch)
+                    batches = self.source.start(self.progress.epoch)
                 reason, batches = self.run_epoch(batches), None
                 if reason is not None:
                     break
@@ -203,53 +190,53 @@ class TrainLoop:
                 error,
                 step=self.progress.step + 1,
                 rows=self._batch_rows,
-                memory_plan=self._step.memory_plan,
-                device=self._placement.devices[0],
+                memory_plan=self.compiled_step.memory_plan,
+                device=self.placement.devices[0],
             ) from error
         finally:
-            self._source.stop()
+            self.source.stop()
 
     def _reason_to_end(self) -> StopReason | None:
         """Return why no further epoch is started, or None."""
-        if self.progress.epoch >= self._options.epochs:
+        if self.progress.epoch >= self.options.epochs:
             return "finished"
-        patience = self._options.stop_after
+        patience = self.options.stop_after
         if patience is not None and self.progress.epochs_without_improvement >= patience:
             return "early"
         return None
 
     def run_epoch(self, batches: Iterator[Any]) -> StopReason | None:
         """Run an epoch, or the rest of one, and return a reason to stop, if any."""
-        progress, timers = self.progress, self._telemetry.timers
+        progress, timers = self.progress, self.telemetry.timers
         timers.start_epoch()
-        self._telemetry.progress_bar.start_epoch(progress.epoch + 1, progress.steps_of_epoch)
+        self.telemetry.progress_bar.start_epoch(progress.epoch + 1, progress.steps_of_epoch)
         reason = self._run_steps(batches) or self.consume_metrics(self._metrics.flush())
         timers.end_steps()
         if reason is not None:
             return reason
-        if progress.epoch + 1 < self._options.epochs:
+        if progress.epoch + 1 < self.options.epochs:
             # Evaluation and a checkpoint take longer than filling a shuffle window.
-            self._source.read_ahead(progress.epoch + 1)
+            self.source.read_ahead(progress.epoch + 1)
         validation: dict[str, float] | None = None
-        if self._evaluator is not None:
+        if self.evaluator is not None:
             with timers.section("eval"):
-                validation = self._evaluator.run(self.state, self._should_stop_evaluation)
+                validation = self.evaluator.run(self.state, self._should_stop_evaluation)
             if validation is None:
                 return "signal"  # the evaluation is repeated after a resume
         epoch = progress.finish_epoch(validation or None, timers.epoch_timing())
-        if self._checkpoints is not None and epoch.validation is not None:
-            self._checkpoints.record_loss(progress.step, epoch.validation["loss"])
+        if self.checkpoints is not None and epoch.validation is not None:
+            self.checkpoints.record_loss(progress.step, epoch.validation["loss"])
         stop, save = self.poll_requests(log_point=True, wait=True)
         if save or epoch.best:
             reason = self.save_checkpoint()
             epoch = progress.epochs[-1] = replace(epoch, timing=timers.epoch_timing())
         elapsed = progress.elapsed + timers.total_timing().wall
-        self._telemetry.log_epoch(progress.step, epoch, elapsed)
+        self.telemetry.log_epoch(progress.step, epoch, elapsed)
         return reason or ("signal" if stop and self._reason_to_end() is None else None)
 
     def _should_stop_evaluation(self) -> bool:
         # Several processes would stop at different batches.
-        return not self._processes.is_distributed and self.signals.received is not None
+        return not self.processes.is_distributed and self.signals.received is not None
 
     def _run_steps(self, batches: Iterator[Any]) -> StopReason | None:
         """Run the steps of an epoch; return a reason to stop, or None after the last one.
@@ -257,11 +244,11 @@ class TrainLoop:
         Waits for the device only where that is meant to happen.
         """
         progress, metrics_buffer = self.progress, self._metrics
-        seconds, now = self._telemetry.timers.seconds, time.perf_counter
-        update_bar = self._telemetry.progress_bar.update
-        stacked = self._options.steps_per_dispatch
-        rows_left = self._source.rows_left()
-        batch_count = self._source.batches_per_epoch()
+        seconds, now = self.telemetry.timers.seconds, time.perf_counter
+        update_bar = self.telemetry.progress_bar.update
+        stacked = self.options.steps_per_dispatch
+        rows_left = self.source.rows_left()
+        batch_count = self.source.batches_per_epoch()
         total = None if batch_count is None else batch_count * stacked
         in_flight: StepsInFlight | None = None
         waited_before = seconds["data_wait"]
@@ -301,22 +288,22 @@ class TrainLoop:
 
     def step(self, batch: Any, steps: int) -> Mapping[str, Any]:
         """Dispatch a step, or a stack of steps, and return its metrics."""
-        program = self._step
+        program = self.compiled_step
         before = program.count
         if before == 0:
-            self._batch_rows = batch_rows(batch, self._options.steps_per_dispatch)
-            self._telemetry.progress_bar.compiling("training step")
+            self._batch_rows = batch_rows(batch, self.options.steps_per_dispatch)
+            self.telemetry.progress_bar.compiling("training step")
         self.state, metrics = program(self.state, batch)
         if program.count != before:
             compile_seconds = program.take_compile_seconds()
-            self._telemetry.timers.seconds["compile"] += compile_seconds
-            self._telemetry.progress_bar.skip(compile_seconds)
-            check_metrics(metrics, stacked=0 if self._options.steps_per_dispatch == 1 else steps)
+            self.telemetry.timers.seconds["compile"] += compile_seconds
+            self.telemetry.progress_bar.skip(compile_seconds)
+            check_metrics(metrics, stacked=0 if self.options.steps_per_dispatch == 1 else steps)
         return by_name(metrics)
 
     def _max_steps_in_flight(self, batch: Any) -> int:
-        on_cpu = self._placement.devices[0].platform == "cpu"
-        return max_steps_in_flight(batch, on_cpu=on_cpu, max_held=self._source.max_held())
+        on_cpu = self.placement.devices[0].platform == "cpu"
+        return max_steps_in_flight(batch, on_cpu=on_cpu, max_held=self.source.max_held())
 
     def _wait_for_device(self) -> None:
         """Wait for the steps in flight, which count as steps: not as time of a checkpoint."""
@@ -324,8 +311,8 @@ class TrainLoop:
 
         start = time.perf_counter()
         jax.block_until_ready(self.state)
-        self._telemetry.timers.seconds["device_wait"] += time.perf_counter() - start
-        self._telemetry.timers.end_steps()
+        self.telemetry.timers.seconds["device_wait"] += time.perf_counter() - start
+        self.telemetry.timers.end_steps()
 
     def poll_requests(self, *, log_point: bool, wait: bool = False) -> tuple[bool, bool]:
         """Return whether to stop, and whether to save a checkpoint.
@@ -334,11 +321,11 @@ class TrainLoop:
             log_point: Whether this is a log point, where several processes exchange requests.
             wait: Wait for the requests of other processes.
         """
-        if self._processes.is_distributed and not log_point:
+        if self.processes.is_distributed and not log_point:
             return False, False
         stop = self.signals.received is not None
-        save = self._checkpoints is not None and self._checkpoints.should_save(self.progress.step)
-        return self._processes.any(stop, save, wait=wait)
+        save = self.checkpoints is not None and self.checkpoints.should_save(self.progress.step)
+        return self.processes.any(stop, save, wait=wait)
 
     def consume_metrics(self, chunks: list[dict[str, Any]]) -> StopReason | None:
         """Add metrics that were read, and return `nan` if a loss is not finite."""
@@ -347,22 +334,22 @@ class TrainLoop:
             progress.metric_sums.add(chunk)
             losses = chunk["loss"]
             step = progress.step - progress.steps_of_epoch + int(progress.metric_sums.weight)
-            index = first_not_finite(losses) if self._options.stop_on_nan else None
+            index = first_not_finite(losses) if self.options.stop_on_nan else None
             if index is not None:
                 self._report_nan(step - len(losses) + index + 1, float(losses[index]))
                 return "nan"
             means = {name: math.fsum(values) / len(values) for name, values in chunk.items()}
-            self._telemetry.log_metrics(step, progress.epoch + 1, means)
+            self.telemetry.log_metrics(step, progress.epoch + 1, means)
         return None
 
     def _report_nan(self, step: int, loss: float) -> None:
-        progress, stacked = self.progress, self._options.steps_per_dispatch
+        progress, stacked = self.progress, self.options.steps_per_dispatch
         step_of_epoch = step - (progress.step - progress.steps_of_epoch)
         batch, index = divmod(step_of_epoch - 1, stacked)
         step_in_stack = index if stacked > 1 else None
-        self._nan = diagnose(self._source, progress.epoch, batch, step_in_stack)
-        steps = [] if self._checkpoints is None else self._checkpoints.all_steps()
-        self._telemetry.log_nan(
+        self._nan = diagnose(self.source, progress.epoch, batch, step_in_stack)
+        steps = [] if self.checkpoints is None else self.checkpoints.all_steps()
+        self.telemetry.log_nan(
             step=step,
             epoch=progress.epoch + 1,
             step_of_epoch=step_of_epoch,
@@ -373,22 +360,22 @@ class TrainLoop:
 
     def save_checkpoint(self) -> StopReason | None:
         """Start to save a checkpoint; return `nan` instead if the loss is not finite."""
-        progress, manager = self.progress, self._checkpoints
+        progress, manager = self.progress, self.checkpoints
         if manager is None:
             return None
         if self._saved_step == progress.step and manager.error(progress.step) is None:
             return None
-        timers = self._telemetry.timers
+        timers = self.telemetry.timers
         with timers.section("checkpoint"):
             # Reads all losses so far: a state after a NaN is not saved.
             if (reason := self.consume_metrics(self._metrics.flush())) is not None:
                 return reason
-            position = self._source.position(progress.batches_of_epoch)
+            position = self.source.position(progress.batches_of_epoch)
             saved = replace(progress, elapsed=progress.elapsed + timers.total_timing().wall)
-            metadata = build_metadata(saved, position, self._config, self.state)
+            metadata = build_metadata(saved, position, self.config, self.state)
             if manager.save(progress.step, self.state, metadata):
                 self._saved_step = progress.step
-                self._telemetry.log_checkpoint(progress.step, progress.epoch + 1)
+                self.telemetry.log_checkpoint(progress.step, progress.epoch + 1)
         return None
 
 
