@@ -195,6 +195,10 @@ impl Allocator for Bfc {
         Ok(())
     }
 
+    fn obtainable_bytes(&self, gpu_bytes: u64) -> u64 {
+        self.pool.obtainable_bytes(gpu_bytes)
+    }
+
     fn stats(&self) -> Stats {
         self.pool.stats(self.free.largest().unwrap_or(0))
     }

@@ -4,6 +4,7 @@
 //! shows the statistics of the default one only.
 
 use super::bfc::Bfc;
+use super::device_memory::region_page_bytes;
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
 use super::{AllocResult, Allocator, Chunk, PoolSpace, State, Stats};
@@ -46,6 +47,12 @@ impl Allocator for SplitCollectivePool {
 
     fn largest_free_block(&self) -> Option<u64> {
         self.default.largest_free_block()
+    }
+
+    fn obtainable_bytes(&self, gpu_bytes: u64) -> u64 {
+        let collective = region_page_bytes(&self.collective.regions());
+        self.default
+            .obtainable_bytes(gpu_bytes.saturating_sub(collective))
     }
 
     fn chunks(&self) -> Vec<Chunk> {

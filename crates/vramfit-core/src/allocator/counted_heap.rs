@@ -1,6 +1,7 @@
 //! An allocator without a pool of its own: each request goes to a heap of the driver and is counted.
 
 use super::cuda_malloc::CudaMalloc;
+use super::device_memory::free_page_bytes;
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
@@ -55,6 +56,10 @@ impl<M: DeviceMemory> Allocator for CountedHeap<M> {
 
     fn stats(&self) -> Stats {
         self.allocations.stats(self.limit_bytes)
+    }
+
+    fn obtainable_bytes(&self, gpu_bytes: u64) -> u64 {
+        free_page_bytes(gpu_bytes, self.heap.page_bytes())
     }
 
     fn reports_stats(&self) -> bool {

@@ -19,6 +19,8 @@ pub(super) struct CudaMalloc<M> {
     pub(super) memory: M,
     /// Free stretches of shared pages, by page and then by address.
     shared: BTreeMap<u64, BTreeMap<u64, u64>>,
+    /// Whole pages that belong to live requests, shared ones included.
+    page_bytes: u64,
 }
 
 impl<M: DeviceMemory> CudaMalloc<M> {
@@ -26,6 +28,7 @@ impl<M: DeviceMemory> CudaMalloc<M> {
         CudaMalloc {
             memory,
             shared: BTreeMap::new(),
+            page_bytes: 0,
         }
     }
 
@@ -33,10 +36,9 @@ impl<M: DeviceMemory> CudaMalloc<M> {
     pub(super) fn allocate(&mut self, bytes: u64, alignment: u64) -> Option<(u64, u64)> {
         if bytes > SMALL_BYTES || alignment > SMALL_UNIT {
             let cost = whole_pages(bytes)?;
-            return self
-                .memory
-                .allocate(alignment, bytes)
-                .map(|region| (region.address, cost));
+            let region = self.memory.allocate(alignment, bytes)?;
+            self.page_bytes += cost;
+            return Some((region.address, cost));
         }
         let cost = bytes.next_multiple_of(SMALL_UNIT);
         let found = self.shared.iter().find_map(|(&page, free)| {
@@ -47,6 +49,7 @@ impl<M: DeviceMemory> CudaMalloc<M> {
             Some(found) => found,
             None => {
                 let page = self.memory.allocate(PAGE_BYTES, PAGE_BYTES)?.address;
+                self.page_bytes += PAGE_BYTES;
                 (page, page, PAGE_BYTES)
             }
         };
@@ -56,6 +59,11 @@ impl<M: DeviceMemory> CudaMalloc<M> {
             free.insert(address + cost, size - cost);
         }
         Some((address, cost))
+    }
+
+    /// Returns the bytes of the pages that live requests take.
+    pub(super) fn page_bytes(&self) -> u64 {
+        self.page_bytes
     }
 
     /// Adds what later answers depend on.
@@ -74,6 +82,7 @@ impl<M: DeviceMemory> CudaMalloc<M> {
     pub(super) fn free(&mut self, address: u64, cost: u64) {
         let page = address / PAGE_BYTES * PAGE_BYTES;
         let Some(free) = self.shared.get_mut(&page) else {
+            self.page_bytes -= cost;
             self.memory.free(Region {
                 address,
                 bytes: cost,
@@ -82,6 +91,7 @@ impl<M: DeviceMemory> CudaMalloc<M> {
         };
         if insert_range(free, address, cost) == PAGE_BYTES {
             self.shared.remove(&page);
+            self.page_bytes -= PAGE_BYTES;
             self.memory.free(Region {
                 address: page,
                 bytes: PAGE_BYTES,

@@ -54,6 +54,20 @@ pub(super) fn whole_pages(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(PAGE_BYTES)
 }
 
+/// Returns the bytes that can still be obtained in one piece of a GPU of which `gpu_bytes` may be used and
+/// `used_pages` bytes are: whole pages.
+pub(super) fn free_page_bytes(gpu_bytes: u64, used_pages: u64) -> u64 {
+    gpu_bytes.saturating_sub(used_pages) / PAGE_BYTES * PAGE_BYTES
+}
+
+/// Returns the bytes of the pages that regions take.
+pub(super) fn region_page_bytes(regions: &[Region]) -> u64 {
+    let pages = regions
+        .iter()
+        .filter_map(|region| whole_pages(region.bytes));
+    pages.sum()
+}
+
 /// Adds a range to others by address, joined with those next to it, and returns its size then.
 pub(super) fn insert_range(ranges: &mut BTreeMap<u64, u64>, begin: u64, size: u64) -> u64 {
     let (mut begin, mut size) = (begin, size);

@@ -295,6 +295,11 @@ pub trait Allocator: Send {
         Some(self.stats().largest_free_block_bytes).filter(|bytes| *bytes > 0)
     }
 
+    /// Returns the largest request for which it could obtain memory from a GPU that has `gpu_bytes` for
+    /// this process: what neither other processes nor the CUDA context use. The driver gives whole
+    /// pages.
+    fn obtainable_bytes(&self, gpu_bytes: u64) -> u64;
+
     /// Says whether `Device.memory_stats()` shows them; where not, it returns `None` in JAX.
     fn reports_stats(&self) -> bool {
         true

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::address_map::AddressMap;
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTable, ChunkTag};
 use super::config::JaxVersion;
+use super::device_memory::{free_page_bytes, region_page_bytes};
 use super::live_set::LiveSet;
 use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
 use super::{AllocError, AllocResult, Chunk, Fidelity, Region, State, Stats};
@@ -121,6 +122,22 @@ impl BfcPool {
     ) -> AllocResult<Option<ChunkHandle>> {
         let region = self.regions.grow(alignment, rounded)?;
         Ok(region.map(|region| self.add_region(region, tag)))
+    }
+
+    /// Returns the largest request for which the pool could grow, as [`Allocator::obtainable_bytes`].
+    ///
+    /// [`Allocator::obtainable_bytes`]: super::Allocator::obtainable_bytes
+    pub(super) fn obtainable_bytes(&self, gpu_bytes: u64) -> u64 {
+        let free_bytes = free_page_bytes(gpu_bytes, region_page_bytes(&self.regions()));
+        match self.options.start_bytes {
+            // One region that is extended in place.
+            Some(_) => free_bytes.min(
+                self.regions
+                    .limit_bytes
+                    .saturating_sub(self.regions.pool_bytes),
+            ),
+            None => self.regions.obtainable_bytes(free_bytes),
+        }
     }
 
     /// Makes a free chunk of memory that the GPU granted; it is in no set yet.

@@ -186,24 +186,52 @@ impl Regions {
             {
                 return Ok(Some(region));
             }
-            bytes = match self.backpedal {
-                Backpedal::Down => smaller_request(bytes, UNIT),
-                Backpedal::Up | Backpedal::UpForEver => {
-                    let less = round_up(tenth_smaller(bytes)).unwrap_or(u64::MAX);
-                    // Small sizes round back up to themselves.
-                    if less >= bytes && self.backpedal == Backpedal::UpForEver {
-                        return Err(AllocError::Fatal(format!(
-                            "XLA of this version never returns from this request: the GPU denies \
-                             {bytes} bytes, and the next smaller region it tries is {less} bytes"
-                        )));
-                    }
-                    less.min(bytes - UNIT)
-                }
-            };
+            bytes = self.smaller_region(bytes).ok_or_else(|| {
+                AllocError::Fatal(format!(
+                    "XLA of this version never returns from this request: the GPU denies {bytes} \
+                     bytes, and the next smaller region it tries is as large"
+                ))
+            })?;
             if bytes < rounded {
                 return Ok(None);
             }
         }
+    }
+
+    /// Returns what the pool asks for after the GPU refused `bytes`; `None` where XLA asks for the same
+    /// for ever.
+    fn smaller_region(&self, bytes: u64) -> Option<u64> {
+        if self.backpedal == Backpedal::Down {
+            return Some(smaller_request(bytes, UNIT));
+        }
+        let less = round_up(tenth_smaller(bytes)).unwrap_or(u64::MAX);
+        // Small sizes round back up to themselves.
+        (less < bytes || self.backpedal != Backpedal::UpForEver).then(|| less.min(bytes - UNIT))
+    }
+
+    /// Returns the largest request for which the pool could grow if the GPU had `free_bytes`: less than
+    /// that where the sizes that XLA asks for one after the other pass it over.
+    pub(super) fn obtainable_bytes(&self, free_bytes: u64) -> u64 {
+        let available = preallocated_bytes(self.limit_bytes.saturating_sub(self.pool_bytes));
+        let free_bytes = free_bytes.min(Entry::MAX_SIZE);
+        let (mut largest, mut smaller) = (0, 0);
+        let mut next = self.next_region_bytes;
+        while next > 0 {
+            let mut bytes = Some(next.min(available));
+            while let Some(asked) = bytes.filter(|&asked| asked > free_bytes) {
+                bytes = self.smaller_region(asked);
+            }
+            // Requests above `smaller` and up to `next` make the pool ask for `next` first.
+            let request = bytes.unwrap_or(0).min(next);
+            if request > smaller {
+                largest = request;
+            }
+            if next >= available {
+                break;
+            }
+            (smaller, next) = (next, next.saturating_mul(2));
+        }
+        largest
     }
 
     /// Finds the region that ends where `region` begins, if such regions are merged.

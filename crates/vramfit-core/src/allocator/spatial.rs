@@ -392,6 +392,13 @@ impl Allocator for Spatial {
         }
     }
 
+    fn obtainable_bytes(&self, gpu_bytes: u64) -> u64 {
+        match self.policy.single_region && !self.pool.regions.list.is_empty() {
+            true if self.pool.options.start_bytes.is_none() => 0,
+            _ => self.pool.obtainable_bytes(gpu_bytes),
+        }
+    }
+
     fn stats(&self) -> Stats {
         let gap = self.gap.map(|gap| self.pool.chunks[gap].size);
         let largest = self.lower.largest().max(self.upper.largest()).max(gap);

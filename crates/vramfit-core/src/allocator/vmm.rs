@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::config::{JaxVersion, PoolOptions};
-use super::device_memory::{PAGE_BYTES, whole_pages};
+use super::device_memory::{PAGE_BYTES, free_page_bytes, whole_pages};
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
@@ -112,6 +112,12 @@ impl Allocator for Vmm {
 
     fn stats(&self) -> Stats {
         self.allocations.stats(Some(self.budget))
+    }
+
+    fn obtainable_bytes(&self, gpu_bytes: u64) -> u64 {
+        // Pages of freed buffers return when they are needed.
+        let waiting: u64 = self.waiting.iter().map(|region| region.bytes).sum();
+        free_page_bytes(gpu_bytes.min(self.budget), self.mapped_bytes - waiting)
     }
 
     fn reports_stats(&self) -> bool {

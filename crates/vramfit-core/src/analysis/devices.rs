@@ -32,7 +32,6 @@ pub(super) struct DeviceAnalysis {
     timeline: Timeline,
     non_pool_bytes: u64,
     denials: u64,
-    driver_denied: bool,
     /// Regions of the pool, in the order in which the driver granted them.
     regions: Vec<GrantedRegion>,
     /// Every point of the timeline, while a pass of a repeat is observed.
@@ -56,7 +55,6 @@ impl DeviceAnalysis {
             timeline: Timeline::new(devices),
             non_pool_bytes: 0,
             denials: 0,
-            driver_denied: false,
             regions: Vec::new(),
             pass_points: None,
         }
@@ -102,7 +100,6 @@ impl DeviceAnalysis {
     /// Takes in an allocation. Says whether it reached a new peak.
     #[inline]
     pub(super) fn on_allocated(&mut self, replay: &mut Replay) -> bool {
-        self.driver_denied = false;
         self.update_level(replay)
     }
 
@@ -117,16 +114,11 @@ impl DeviceAnalysis {
         self.update_level(replay);
     }
 
-    /// Takes in a request that was denied. Says whether the driver had denied memory for it.
-    pub(super) fn on_denied(&mut self, replay: &mut Replay) -> bool {
+    /// Takes in a request that was denied.
+    pub(super) fn on_denied(&mut self, replay: &mut Replay) {
         // The pool may have grown although the request was denied.
         self.update_level(replay);
         self.denials += 1;
-        std::mem::take(&mut self.driver_denied)
-    }
-
-    pub(super) fn on_driver_call(&mut self, granted_bytes: u64) {
-        self.driver_denied |= granted_bytes == 0;
     }
 
     pub(super) fn on_non_pool_memory(&mut self, bytes: u64) {
@@ -263,7 +255,6 @@ pub(super) struct DeviceSnapshot {
     running_minimum: RunningMinimum,
     non_pool_bytes: u64,
     denials: u64,
-    driver_denied: bool,
     regions: usize,
 }
 
@@ -298,7 +289,6 @@ impl DeviceAnalysis {
             pass_points: _,
             non_pool_bytes,
             denials,
-            driver_denied,
             regions,
         } = self;
         DeviceSnapshot {
@@ -312,7 +302,6 @@ impl DeviceAnalysis {
             running_minimum: running_minimum.clone(),
             non_pool_bytes: *non_pool_bytes,
             denials: *denials,
-            driver_denied: *driver_denied,
             regions: regions.len(),
         }
     }
@@ -339,7 +328,6 @@ impl DeviceAnalysis {
                 .running_minimum
                 .repeats(&self.running_minimum, period)
             && self.non_pool_bytes == before.non_pool_bytes
-            && self.driver_denied == before.driver_denied
             && self.regions.len() == before.regions
     }
 

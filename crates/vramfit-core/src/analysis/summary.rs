@@ -170,12 +170,14 @@ pub struct AllocationFailure {
     pub message: String,
     /// What the pool looked like.
     pub pool: PoolState,
-    /// What the pool could still have grown by: 0 when the GPU itself had refused it, `None`
-    /// where there is no limit to grow to.
+    /// The largest request for which the pool could still have grown, within its limit and what
+    /// the GPU had free. `None` where nothing is pooled.
     pub growth_bytes: Option<u64>,
-    /// Where nothing is pooled: what the GPU should have had free, going by its size, what
-    /// others hold and the context.
+    /// Where nothing is pooled: what the GPU should have had free, in whole pages, going by its
+    /// size, what others use and the context.
     pub gpu_free_bytes: Option<u64>,
+    /// Whether the pool was to be preallocated, as opposed to one that grows.
+    pub is_preallocated: bool,
     /// What other processes held of the GPU then.
     pub used_by_others_bytes: u64,
     /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
@@ -202,11 +204,19 @@ impl AllocationFailure {
             .saturating_sub(self.available_bytes())
     }
 
+    /// Returns what was free in all, `None` where nothing is pooled: in the pool, and by which
+    /// one that grows could have grown. A preallocated pool that is smaller than its limit got no
+    /// more from the GPU.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let growth = self.growth_bytes.filter(|_| !self.is_preallocated);
+        let free = self.pool.free_bytes?;
+        Some(free.saturating_add(growth.unwrap_or(0)))
+    }
+
     /// Says whether enough was free in all, only not in one piece.
     pub fn fragmented(&self) -> bool {
-        let growth = self.growth_bytes.unwrap_or(0);
-        let free = self.pool.free_bytes.map(|free| free.saturating_add(growth));
-        free.is_some_and(|free| free >= self.context.requested_bytes)
+        self.free_bytes()
+            .is_some_and(|free| free >= self.context.requested_bytes)
     }
 }
 

@@ -158,14 +158,8 @@ impl Replay {
             return gpu_bytes;
         }
         let largest = self.device_state(device).largest_free_block_bytes;
-        let stats = self.allocator(device).stats();
-        match (largest, stats.bytes_limit.zip(stats.pool_bytes)) {
-            (None, None) => gpu_bytes.saturating_sub(stats.bytes_in_use),
-            (largest, growth) => {
-                let growth = growth.map_or(0, |(limit, pool)| limit.saturating_sub(pool));
-                largest.unwrap_or(0).max(growth)
-            }
-        }
+        let growth = self.allocator(device).obtainable_bytes(gpu_bytes);
+        largest.unwrap_or(0).max(growth)
     }
 
     /// Returns what is allocated now, in no order.

@@ -50,7 +50,7 @@ impl TraceAnalyzer {
             }
             _ => return,
         };
-        let driver_denied = self.devices[device as usize].on_denied(&mut self.replay);
+        self.devices[device as usize].on_denied(&mut self.replay);
         self.denial_count += 1;
         if self.denials.len() == MAX_FAILURES_KEPT {
             return;
@@ -62,28 +62,17 @@ impl TraceAnalyzer {
             let next = self.replay.allocations();
             self.devices[device as usize].capture_denial(next);
         }
-        let stats = self.replay.allocator(device).stats();
-        let growth = stats.bytes_limit.zip(stats.pool_bytes);
+        let allocator = self.replay.allocator(device);
+        let is_pooled = allocator.stats().pool_bytes.is_some();
+        let obtainable = allocator.obtainable_bytes(self.gpu_bytes.saturating_sub(used_by_others));
         self.denials.push(DeniedRequest {
             device,
             context,
             slot,
             message,
             pool: self.replay.device_state(device),
-            growth: growth.map(|(limit, pool)| {
-                if driver_denied {
-                    0
-                } else {
-                    limit.saturating_sub(pool)
-                }
-            }),
-            gpu_free: match stats.pool_bytes {
-                Some(_) => None,
-                None => {
-                    let used = stats.bytes_in_use.saturating_add(used_by_others);
-                    Some(self.gpu_bytes.saturating_sub(used))
-                }
-            },
+            growth: is_pooled.then_some(obtainable),
+            gpu_free: (!is_pooled).then_some(obtainable),
             used_by_others,
             fatal: match error {
                 AllocError::OutOfMemory => None,

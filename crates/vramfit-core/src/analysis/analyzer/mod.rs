@@ -194,9 +194,6 @@ impl TraceAnalyzer {
                 parameter,
                 allocation,
             } => return self.on_argument(parameter, allocation),
-            Event::Driver {
-                device, granted, ..
-            } => self.devices[device as usize].on_driver_call(granted),
             Event::OutsidePool { device, bytes } => {
                 self.devices[device as usize].on_non_pool_memory(bytes);
             }

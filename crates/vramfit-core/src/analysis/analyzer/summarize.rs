@@ -161,7 +161,7 @@ impl TraceAnalyzer {
             step_evidence: step_entry.map(|entry| entry.evidence),
             step_search: self.step_notes.summary(&self.programs, &text),
             step_time: self.programs.step_time(source),
-            failures: self.failures(&text),
+            failures: self.failures(header, &text),
             failure_count: self.denial_count,
             abort: self.abort_info(&text),
             unknown_reads: self.unknown_reads.summary(&text),
@@ -251,7 +251,11 @@ impl TraceAnalyzer {
             .collect()
     }
 
-    fn failures(&self, text: &impl Fn(TextId) -> String) -> Vec<AllocationFailure> {
+    fn failures(
+        &self,
+        header: &Header,
+        text: &impl Fn(TextId) -> String,
+    ) -> Vec<AllocationFailure> {
         self.denials
             .iter()
             .map(|denied| AllocationFailure {
@@ -261,6 +265,7 @@ impl TraceAnalyzer {
                 pool: denied.pool,
                 growth_bytes: denied.growth,
                 gpu_free_bytes: denied.gpu_free,
+                is_preallocated: header.preallocate,
                 used_by_others_bytes: denied.used_by_others,
                 fatal: denied.fatal.clone(),
                 recovered: self.executions > denied.executions_before,

@@ -36,7 +36,7 @@ fn fragmentation(summary: &RunSummary) -> Option<String> {
     let largest = failure.pool.largest_free_block_bytes?;
     Some(format!(
         "fragmented: {} are free in total, but the largest free block has {}",
-        Bytes(failure.pool.free_bytes?),
+        Bytes(failure.free_bytes()?),
         Bytes(largest)
     ))
 }

@@ -16,7 +16,7 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
     let in_use = Value::Bytes(failure.pool.in_use_bytes);
     let mut metrics = vec![
         Metric::new("requested", requested, allocation_phrase(&failure.context)),
-        available(failure),
+        available(summary, failure),
         Metric::new("in use at failure", in_use, recovered),
     ];
     if let Some(fatal) = &failure.fatal {
@@ -31,14 +31,13 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
     metrics
 }
 
-fn available(failure: &AllocationFailure) -> Metric {
+fn available(summary: &RunSummary, failure: &AllocationFailure) -> Metric {
     let available = Value::Bytes(failure.available_bytes());
-    let Some(free) = failure.pool.free_bytes else {
+    let Some(free) = failure.free_bytes() else {
         let note = "estimated free memory of the GPU";
         return Metric::new("available", available, note);
     };
     let growth = failure.growth_bytes.unwrap_or(0);
-    let free = Bytes(free.saturating_add(growth));
     let is_growth = growth > failure.pool.largest_free_block_bytes.unwrap_or(0);
     let (label, block) = if is_growth {
         ("available", "by growing the pool; ")
@@ -52,8 +51,23 @@ fn available(failure: &AllocationFailure) -> Metric {
     } else {
         ""
     };
-    let note = format!("{block}{free} free in total{usable}");
+    let free = Bytes(free);
+    let smaller = smaller_pool(summary, failure).unwrap_or_default();
+    let note = format!("{block}{free} free in total{usable}{smaller}");
     Metric::new(label, available, note)
+}
+
+/// Says that a preallocated pool is smaller than its limit because the GPU had less.
+fn smaller_pool(summary: &RunSummary, failure: &AllocationFailure) -> Option<String> {
+    let device = summary.devices.get(failure.device as usize)?;
+    let (pool, limit) = device.pool_bytes.zip(device.limit_bytes)?;
+    (failure.is_preallocated && pool < limit).then(|| {
+        format!(
+            "; the GPU had no more than {} for the pool, whose limit is {}",
+            Bytes(pool),
+            Bytes(limit)
+        )
+    })
 }
 
 /// Says why the program may have failed, where it read a placeholder value before.
