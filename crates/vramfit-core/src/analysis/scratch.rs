@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::devices::DeviceAnalysis;
 use super::programs::Programs;
 use crate::program::{EstimateSource, ScratchPhase};
-use crate::replay::Replay;
+use crate::replay::{Replay, insert_device};
 use crate::trace::{Event, Purpose, TextId};
 
 /// What the library routines of a run take beside the plans of its programs.
@@ -185,7 +185,7 @@ impl ScratchDemand {
                 bytes,
                 purpose: Purpose::Temporary,
                 ..
-            } if limits.plan.bytes > 0 && insert(&mut checks.with_temporaries, device) => {
+            } if limits.plan.bytes > 0 && insert_device(&mut checks.with_temporaries, device) => {
                 check.check(device, entry, limits.plan, bytes);
             }
             Event::Allocate {
@@ -230,7 +230,7 @@ impl Check<'_> {
         limits: ScratchLimits,
         checks: &mut ScratchChecks,
     ) {
-        if checks.failed || !insert(&mut checks.complete, device) {
+        if checks.failed || !insert_device(&mut checks.complete, device) {
             return;
         }
         if limits.execution.bytes > 0 {
@@ -327,13 +327,4 @@ impl ScratchDemand {
             needs: order.into_iter().map(|at| needs[at].clone()).collect(),
         })
     }
-}
-
-/// Adds a device to a short list; says whether it was not in it.
-fn insert(devices: &mut Vec<u32>, device: u32) -> bool {
-    let is_new = !devices.contains(&device);
-    if is_new {
-        devices.push(device);
-    }
-    is_new
 }
