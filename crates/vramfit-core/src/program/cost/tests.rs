@@ -9,11 +9,7 @@ const F32: i32 = 11;
 const BF16: i32 = 16;
 
 fn array(element_type: i32, dimensions: &[i64]) -> ShapeProto {
-    ShapeProto {
-        element_type,
-        dimensions: dimensions.to_vec(),
-        ..ShapeProto::default()
-    }
+    ShapeProto::array(element_type, dimensions)
 }
 
 fn instruction(id: i64, opcode: &str, shape: ShapeProto, operands: &[i64]) -> HloInstructionProto {
@@ -261,12 +257,8 @@ fn on_host(mut shape: ShapeProto) -> ShapeProto {
     shape
 }
 
-fn tuple(parts: &[&ShapeProto]) -> ShapeProto {
-    ShapeProto {
-        element_type: ElementType::TUPLE.0,
-        tuple_shapes: parts.iter().map(|part| (*part).clone()).collect(),
-        ..ShapeProto::default()
-    }
+fn tuple<const N: usize>(parts: [&ShapeProto; N]) -> ShapeProto {
+    ShapeProto::tuple(&parts.map(Clone::clone))
 }
 
 /// 256 MiB go to the host and come back, while two sums of 240.22 us run between start and end of the first.
@@ -278,11 +270,11 @@ fn offloaded(gpu: &str) -> ProgramTime {
     };
     let entry = vec![
         part(10, "parameter", &device, &[]),
-        part(11, "copy-start", &tuple(&[&host, &device]), &[10]),
+        part(11, "copy-start", &tuple([&host, &device]), &[10]),
         part(12, "add", &device, &[10, 10]),
         part(13, "add", &device, &[12, 10]),
         part(14, "copy-done", &host, &[11]),
-        part(15, "copy-start", &tuple(&[&device, &host]), &[14]),
+        part(15, "copy-start", &tuple([&device, &host]), &[14]),
         part(16, "copy-done", &device, &[15]),
         part(17, "add", &device, &[13, 16]),
     ];
@@ -333,7 +325,7 @@ fn a_loop_transfers_one_slice_in_each_iteration() {
     ];
     let start = HloInstructionProto {
         called_computation_ids: vec![2],
-        ..part(33, "async-start", &tuple(&[&stack]), &[30, 31, 32])
+        ..part(33, "async-start", &tuple([&stack]), &[30, 31, 32])
     };
     let body = vec![
         part(30, "parameter", &stack, &[]),
@@ -345,7 +337,7 @@ fn a_loop_transfers_one_slice_in_each_iteration() {
     let run = HloInstructionProto {
         called_computation_ids: vec![3],
         backend_config: br#"{"known_trip_count":{"n":"8"}}"#.to_vec(),
-        ..part(12, "while", &tuple(&[&stack]), &[10])
+        ..part(12, "while", &tuple([&stack]), &[10])
     };
     let time = time(vec![
         computation(2, update),

@@ -1,8 +1,7 @@
 //! Recognition by name and shape, and the figures that were published of real GPUs.
 
 use super::super::wire::{
-    HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata, ShapeProto,
-    WindowDimensionProto, WindowProto,
+    HloInstructionProto, HloModuleProto, OpMetadata, ShapeProto, WindowDimensionProto, WindowProto,
 };
 use super::*;
 use crate::program::shape::ElementType;
@@ -14,19 +13,11 @@ const C64: i32 = 15;
 const C128: i32 = 18;
 
 fn array(element_type: i32, dimensions: &[i64]) -> ShapeProto {
-    ShapeProto {
-        element_type,
-        dimensions: dimensions.to_vec(),
-        ..ShapeProto::default()
-    }
+    ShapeProto::array(element_type, dimensions)
 }
 
-fn tuple(tuple_shapes: Vec<ShapeProto>) -> ShapeProto {
-    ShapeProto {
-        element_type: ElementType::TUPLE.0,
-        tuple_shapes,
-        ..ShapeProto::default()
-    }
+fn tuple(shapes: Vec<ShapeProto>) -> ShapeProto {
+    ShapeProto::tuple(&shapes)
 }
 
 /// A module in which one instruction takes parameters of these shapes, at `train.py:12`.
@@ -50,13 +41,7 @@ fn module(operands: &[ShapeProto], instruction: HloInstructionProto) -> HloModul
         }),
         ..instruction
     });
-    HloModuleProto {
-        computations: vec![HloComputationProto {
-            instructions,
-            ..HloComputationProto::default()
-        }],
-        ..HloModuleProto::default()
-    }
+    HloModuleProto::of(instructions)
 }
 
 /// The needs of one kind of phase of one instruction.
