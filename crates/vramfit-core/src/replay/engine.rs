@@ -34,7 +34,7 @@ pub struct Replay {
     pub(super) divergence: Option<Divergence>,
 }
 
-/// Which mode the events take.
+/// Which way the events take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplayMode {
     /// That of the run, or it is an error.

@@ -60,7 +60,8 @@ impl TraceAnalyzer {
         if self.denials.is_empty() {
             self.others.at_denial.get_or_insert(usage);
             let next = self.replay.allocations();
-            self.devices[device as usize].capture_denial(next);
+            let state = &mut self.devices[device as usize];
+            state.live_at_denial.capture(next);
         }
         let stats = self.replay.allocator(device).stats();
         let growth = stats.bytes_limit.zip(stats.pool_bytes);
@@ -70,20 +71,14 @@ impl TraceAnalyzer {
             slot,
             message,
             pool: self.replay.device_state(device),
-            growth: growth.map(|(limit, pool)| {
-                if driver_denied {
-                    0
-                } else {
-                    limit.saturating_sub(pool)
-                }
+            growth: growth.map(|(limit, pool)| match driver_denied {
+                true => 0,
+                false => limit.saturating_sub(pool),
             }),
-            gpu_free: match stats.pool_bytes {
-                Some(_) => None,
-                None => {
-                    let used = stats.bytes_in_use.saturating_add(used_by_others);
-                    Some(self.gpu_bytes.saturating_sub(used))
-                }
-            },
+            gpu_free: stats.pool_bytes.is_none().then(|| {
+                let used = stats.bytes_in_use.saturating_add(used_by_others);
+                self.gpu_bytes.saturating_sub(used)
+            }),
             used_by_others,
             fatal: match error {
                 AllocError::OutOfMemory => None,
