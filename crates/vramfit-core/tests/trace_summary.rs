@@ -6,7 +6,9 @@
 mod recorder;
 
 use proptest::prelude::*;
-use recorder::{MIB, Recorder, answer, header, program_event, refusal, summary, upload_event};
+use recorder::{
+    MIB, Recorder, answer, header, program_event, refusal, summary, two_regions, upload_event,
+};
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::summarize;
 use vramfit_core::replay::PoolState;
@@ -441,27 +443,7 @@ fn refusals_by_the_thousand_are_counted_and_not_kept() {
 
 #[test]
 fn an_allocator_that_would_abort_is_no_fit() {
-    // The partitioned pool of JAX 0.11 on a GPU that grants the pool in two regions.
-    let mut run = Recorder::new(&Header {
-        jax: "0.11.0".into(),
-        spatial_partitioning: true,
-        occupied_bytes: 347 * MIB,
-        ..header()
-    });
-    run.program(1, "jit_step", sizes(0));
-    run.begin(1);
-    run.end();
-    let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
-    let mut blocks = vec![block.unwrap()];
-    let first_region = run.stats(0).pool_bytes;
-    while run.stats(0).pool_bytes == first_region {
-        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
-        blocks.push(block.unwrap());
-    }
-    for block in blocks {
-        run.free(block);
-    }
-    let answer = answer(run);
+    let answer = summary(&two_regions(&header(), false));
     assert!(answer.fits() == Some(false) && answer.failure_count == 0);
     let abort = answer.abort.as_ref().unwrap();
     assert_eq!(
