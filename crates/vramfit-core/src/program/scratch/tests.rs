@@ -61,6 +61,11 @@ fn call(target: &str, operands: &[ShapeProto], result: ShapeProto) -> Option<Scr
     need(operands, instruction)
 }
 
+/// A call whose only operand and result are alike.
+fn plain_call(target: &str, shape: &ShapeProto) -> Option<ScratchNeed> {
+    call(target, std::slice::from_ref(shape), shape.clone())
+}
+
 fn fft(kind: i32, lengths: &[i64], operand: ShapeProto, result: ShapeProto) -> ScratchNeed {
     let instruction = HloInstructionProto {
         opcode: "fft".into(),
@@ -217,10 +222,7 @@ fn batched_factorisations_take_pointers_only() {
 fn names_of_older_releases_are_recognized() {
     for name in ["cusolver_syevd_ffi", "cusolver_syevd", "cusolver_syevj"] {
         let matrix = array(F32, &[100, 100]);
-        assert!(
-            call(name, std::slice::from_ref(&matrix), matrix.clone()).is_some(),
-            "{name}"
-        );
+        assert!(plain_call(name, &matrix).is_some(), "{name}");
     }
     let matrices = array(F32, &[100, 8, 8]);
     for name in [
@@ -228,7 +230,7 @@ fn names_of_older_releases_are_recognized() {
         "cublas_getrf_batched",
         "cusolver_getrf",
     ] {
-        let need = call(name, std::slice::from_ref(&matrices), matrices.clone()).expect(name);
+        let need = plain_call(name, &matrices).expect(name);
         assert_eq!(need.library, "cuBLAS", "{name}");
     }
 }
@@ -288,7 +290,7 @@ fn the_filter_gradient_measured_on_an_a800_is_within_the_bound() {
 #[test]
 fn calls_of_other_packages_are_reported_and_known_ones_are_not() {
     let x = array(F32, &[8]);
-    let foreign = call("my_kernel", std::slice::from_ref(&x), x.clone()).expect("a foreign call");
+    let foreign = plain_call("my_kernel", &x).expect("a foreign call");
     assert_eq!(foreign.source, EstimateSource::Unknown);
     assert_eq!((foreign.low_bytes, foreign.high_bytes), (0, 0));
     for name in [
@@ -298,11 +300,7 @@ fn calls_of_other_packages_are_reported_and_known_ones_are_not() {
         "Sharding",
         "xla_ffi_python_gpu_callback",
     ] {
-        assert_eq!(
-            call(name, std::slice::from_ref(&x), x.clone()),
-            None,
-            "{name}"
-        );
+        assert_eq!(plain_call(name, &x), None, "{name}");
     }
 }
 
@@ -315,7 +313,7 @@ fn routines_of_later_releases_are_reported_as_unknown() {
         ("__cudnn$fmhaSoftmax", ScratchPhase::Plan),
     ];
     for (name, phase) in unknown {
-        let need = call(name, std::slice::from_ref(&x), x.clone()).expect(name);
+        let need = plain_call(name, &x).expect(name);
         assert_eq!(
             (need.source, need.phase),
             (EstimateSource::Unknown, phase),
@@ -349,7 +347,7 @@ fn shapes_of_a_damaged_file_do_not_overflow() {
         "__cudnn$convForward",
         "cusparse_gtsv2_ffi",
     ] {
-        let found = call(name, std::slice::from_ref(&huge), huge.clone());
+        let found = plain_call(name, &huge);
         assert!(found.is_some(), "{name}");
     }
     let _ = fft(0, &[i64::MAX], huge.clone(), huge);
