@@ -1,7 +1,5 @@
 //! What makes one run need more than another: which parts are the same, and that all changes add up.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 mod recorder;
 
 use proptest::prelude::*;

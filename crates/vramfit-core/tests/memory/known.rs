@@ -215,7 +215,6 @@ fn assignment() -> BufferAssignmentProto {
                 event(1, 6),
             ],
         }],
-        ..BufferAssignmentProto::default()
     }
 }
 
@@ -406,7 +405,6 @@ fn what_goes_round_in_a_loop_is_one_tenant() {
                 event(1, 5, "while.4", 0),
             ],
         }],
-        ..BufferAssignmentProto::default()
     };
     let memory = ProgramMemory::read(
         &program(&module, &assignment),

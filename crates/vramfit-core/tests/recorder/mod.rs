@@ -298,11 +298,17 @@ impl Recorder {
         self.allocate(0, bytes, Purpose::Upload).unwrap()
     }
 
-    pub(crate) fn free(&mut self, block: Block) {
-        let pool = &mut self.pools[block.device as usize];
-        let result = pool.allocator.free(block.address);
-        self.note_driver(block.device);
-        let allocation = block.number;
+    pub(crate) fn free(
+        &mut self,
+        Block {
+            device,
+            address,
+            number: allocation,
+        }: Block,
+    ) {
+        let pool = &mut self.pools[device as usize];
+        let result = pool.allocator.free(address);
+        self.note_driver(device);
         if let Err(error) = result {
             assert_eq!(error.kind(), ErrorKind::AllocatorAborts);
             let message = self.writer.text(&error.to_string());

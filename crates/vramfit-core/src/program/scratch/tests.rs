@@ -16,8 +16,8 @@ fn array(element_type: i32, dimensions: &[i64]) -> ShapeProto {
     ShapeProto::array(element_type, dimensions)
 }
 
-fn tuple(shapes: Vec<ShapeProto>) -> ShapeProto {
-    ShapeProto::tuple(&shapes)
+fn tuple(shapes: &[ShapeProto]) -> ShapeProto {
+    ShapeProto::tuple(shapes)
 }
 
 /// A module in which one instruction takes parameters of these shapes, at `train.py:12`.
@@ -133,7 +133,7 @@ fn short_transforms_may_need_nothing() {
 fn eigh_of_f64_passes_two_to_the_31_elements_where_it_was_published() {
     // jax#23413: 26,732 is the largest that a 32-bit size of the workspace can hold.
     let eigh = |n: i64| {
-        let result = tuple(vec![array(F64, &[n, n]), array(F64, &[n]), array(S32, &[])]);
+        let result = tuple(&[array(F64, &[n, n]), array(F64, &[n]), array(S32, &[])]);
         call("cusolver_syevd_ffi", &[array(F64, &[n, n])], result).expect("eigh")
     };
     let elements = |need: &ScratchNeed| (need.low_bytes / 8, need.high_bytes / 8);
@@ -164,7 +164,7 @@ fn batches_of_small_matrices_take_what_was_published() {
     ];
     for (batch, elements) in published {
         let matrices = array(C64, &[batch, 4, 4]);
-        let result = tuple(vec![matrices.clone(), array(F32, &[batch, 4])]);
+        let result = tuple(&[matrices.clone(), array(F32, &[batch, 4])]);
         let need = call("cusolver_syevd_ffi", &[matrices], result).expect("eigh");
         assert!(holds(&need, 8 * elements), "{batch}: {need:?}");
     }
@@ -193,7 +193,7 @@ fn singular_values_hold_the_size_at_which_a_published_case_fails() {
     // cupy#7611: 18,900² works and 19,000² does not: 6 n² passes 2³¹ between them.
     let svd = |n: i64| {
         let square = array(F64, &[n, n]);
-        let result = tuple(vec![
+        let result = tuple(&[
             square.clone(),
             array(F64, &[n]),
             square.clone(),
@@ -208,7 +208,7 @@ fn singular_values_hold_the_size_at_which_a_published_case_fails() {
 #[test]
 fn batched_factorisations_take_pointers_only() {
     let matrices = array(F32, &[1000, 64, 64]);
-    let result = tuple(vec![matrices.clone(), array(F32, &[1000, 64])]);
+    let result = tuple(&[matrices.clone(), array(F32, &[1000, 64])]);
     let exact = |name: &str| {
         let need = call(name, std::slice::from_ref(&matrices), result.clone()).expect(name);
         assert_eq!(need.low_bytes, need.high_bytes);
@@ -240,7 +240,7 @@ fn convolutions_and_sorts_are_bounded_where_the_plan_has_no_workspace() {
     let conv = |workspace: i64| HloInstructionProto {
         opcode: "custom-call".into(),
         custom_call_target: "__cudnn$convBackwardFilter".into(),
-        shape: Some(tuple(vec![
+        shape: Some(tuple(&[
             array(F32, &[64, 3, 3, 64]),
             array(ElementType::U8.0, &[workspace]),
         ])),
@@ -279,10 +279,7 @@ fn the_filter_gradient_measured_on_an_a800_is_within_the_bound() {
     // Temporaries of 19.25 MiB where 9.00 MiB were planned: at least 10.25 MiB of workspace. The
     // thread does not give the shapes; no convolution has a lower bound than this.
     let images = [array(F32, &[1, 8, 8, 1]), array(F32, &[1, 8, 8, 1])];
-    let filter = tuple(vec![
-        array(F32, &[1, 1, 1, 1]),
-        array(ElementType::U8.0, &[0]),
-    ]);
+    let filter = tuple(&[array(F32, &[1, 1, 1, 1]), array(ElementType::U8.0, &[0])]);
     let need = call("__cudnn$convBackwardFilter", &images, filter).expect("a convolution");
     assert!(holds(&need, (1925 - 900) * (1 << 20) / 100));
 }
@@ -328,7 +325,7 @@ fn the_largest_kernel_decides_what_autotuning_takes() {
     let gemm = HloInstructionProto {
         opcode: "custom-call".into(),
         custom_call_target: "__cublas$gemm".into(),
-        shape: Some(tuple(vec![x.clone(), array(ElementType::U8.0, &[4 << 20])])),
+        shape: Some(tuple(&[x.clone(), array(ElementType::U8.0, &[4 << 20])])),
         ..HloInstructionProto::default()
     };
     let found = needs(&module(&[x.clone(), x], gemm));
