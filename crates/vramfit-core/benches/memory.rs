@@ -181,7 +181,6 @@ fn assignment(first: i64, middle: i64, update: i64, root: i64) -> BufferAssignme
         heap_simulator_traces: vec![HeapSimulatorTrace {
             events: forward.chain(backward).collect(),
         }],
-        ..BufferAssignmentProto::default()
     }
 }
 

@@ -17,21 +17,26 @@ use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, 
 /// Events of one step: eight outputs, one temporary, all freed.
 const STEP: u64 = 20;
 
-fn step(first: u64, salt: u64) -> Vec<Event> {
-    let allocate = |slot: u32| Event::Allocate {
+const BEGIN: Event = Event::Begin {
+    program: 1,
+    site: TextId(0),
+};
+
+fn allocation(bytes: u64, slot: u32) -> Event {
+    Event::Allocate {
         device: 0,
-        bytes: 4096 * u64::from(slot) + salt,
+        bytes,
         alignment: 256,
         space: PoolSpace::Default,
         purpose: Purpose::Output,
         slot,
         site: TextId(0),
-    };
-    let mut events = vec![Event::Begin {
-        program: 1,
-        site: TextId(0),
-    }];
-    events.extend((0..9).map(allocate));
+    }
+}
+
+fn step(first: u64, salt: u64) -> Vec<Event> {
+    let mut events = vec![BEGIN];
+    events.extend((0..9).map(|slot| allocation(4096 * u64::from(slot) + salt, slot)));
     events.push(Event::End);
     events.extend((0..9).map(|slot| Event::Free {
         allocation: first + slot,
@@ -49,23 +54,10 @@ fn folded(criterion: &mut Criterion) {
     let (mut writer, mut first) = (open(), 0);
     group.bench_function("write, folded", |bencher| {
         bencher.iter(|| {
-            writer
-                .event(&Event::Begin {
-                    program: 1,
-                    site: TextId(0),
-                })
-                .expect("sink");
+            writer.event(&BEGIN).expect("sink");
             for slot in 0..9 {
                 writer
-                    .event(black_box(&Event::Allocate {
-                        device: 0,
-                        bytes: 4096 * u64::from(slot),
-                        alignment: 256,
-                        space: PoolSpace::Default,
-                        purpose: Purpose::Output,
-                        slot,
-                        site: TextId(0),
-                    }))
+                    .event(black_box(&allocation(4096 * u64::from(slot), slot)))
                     .expect("sink");
             }
             writer.event(&Event::End).expect("sink");
@@ -99,19 +91,28 @@ fn folded(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn reading(criterion: &mut Criterion) {
+/// Writes a trace to a file, and returns its bytes.
+fn written(header: &Header, write: impl FnOnce(&mut Writer) -> Footer) -> Vec<u8> {
     let path = std::env::temp_dir().join(format!("vramfit-bench-{}", std::process::id()));
     let file = std::fs::File::create(&path).expect("a temporary file");
-    let mut writer = Writer::new(file, &Header::default()).expect("a temporary file");
-    let steps = 10_000;
-    for number in 0..steps {
-        for event in step(9 * number, 0) {
-            writer.event(&event).expect("a temporary file");
-        }
-    }
-    writer.finish(&Footer::default()).expect("a temporary file");
+    let mut writer = Writer::new(file, header).expect("a temporary file");
+    let footer = write(&mut writer);
+    writer.finish(&footer).expect("a temporary file");
     let bytes = std::fs::read(&path).expect("it was just written");
     std::fs::remove_file(&path).expect("it was just written");
+    bytes
+}
+
+fn reading(criterion: &mut Criterion) {
+    let steps = 10_000;
+    let bytes = written(&Header::default(), |writer| {
+        for number in 0..steps {
+            for event in step(9 * number, 0) {
+                writer.event(&event).expect("a temporary file");
+            }
+        }
+        Footer::default()
+    });
 
     let mut group = criterion.benchmark_group("trace");
     group.throughput(Throughput::Elements(steps * STEP));
@@ -163,80 +164,63 @@ fn run(steps: u64, parameters: u64) -> Vec<u8> {
         ..PoolOptions::default()
     };
     let mut pool = build(&options, Box::new(Generous(asked)));
-    let path = std::env::temp_dir().join(format!("vramfit-bench-{}", std::process::id()));
-    let file = std::fs::File::create(&path).expect("a temporary file");
-    let mut writer = Writer::new(file, &header).expect("a temporary file");
-    let mut number = 0;
-    let mut allocate = |writer: &mut Writer, pool: &mut dyn Allocator, bytes| {
-        let address = pool
-            .allocate(bytes, 256, PoolSpace::Default)
-            .expect("there is room");
-        for asked in answers.try_iter() {
-            let (address, granted) = (1 << 40, asked);
-            let driver = Event::Driver {
-                device: 0,
-                asked,
-                address,
-                granted,
-            };
-            writer.event(&driver).expect("a temporary file");
-        }
-        let event = Event::Allocate {
-            device: 0,
-            bytes,
-            alignment: 256,
-            space: PoolSpace::Default,
-            purpose: Purpose::Output,
-            slot: 0,
-            site: TextId(0),
+    written(&header, |writer| {
+        let mut number = 0;
+        let mut allocate = |writer: &mut Writer, pool: &mut dyn Allocator, bytes| {
+            let address = pool
+                .allocate(bytes, 256, PoolSpace::Default)
+                .expect("there is room");
+            for asked in answers.try_iter() {
+                let (address, granted) = (1 << 40, asked);
+                let driver = Event::Driver {
+                    device: 0,
+                    asked,
+                    address,
+                    granted,
+                };
+                writer.event(&driver).expect("a temporary file");
+            }
+            let event = allocation(bytes, 0);
+            writer.event(&event).expect("a temporary file");
+            number += 1;
+            (number - 1, address)
         };
-        writer.event(&event).expect("a temporary file");
-        number += 1;
-        (number - 1, address)
-    };
-    for parameter in 0..parameters {
-        allocate(&mut writer, &mut *pool, 1000 * (parameter % 50 + 1));
-    }
-    let program = Event::Program {
-        program: 1,
-        name: TextId(0),
-        sizes: ProgramSizes::default(),
-        devices: 1,
-        loaded: false,
-        compile_attempt: TextId(0),
-        site: TextId(0),
-    };
-    writer.event(&program).expect("a temporary file");
-    for _ in 0..steps {
-        let begin = Event::Begin {
+        for parameter in 0..parameters {
+            allocate(writer, &mut *pool, 1000 * (parameter % 50 + 1));
+        }
+        let program = Event::Program {
             program: 1,
+            name: TextId(0),
+            sizes: ProgramSizes::default(),
+            devices: 1,
+            loaded: false,
+            compile_attempt: TextId(0),
             site: TextId(0),
         };
-        writer.event(&begin).expect("a temporary file");
-        let blocks: Vec<_> = (0..9u64)
-            .map(|slot| allocate(&mut writer, &mut *pool, 100_000 * (slot + 1)))
-            .collect();
-        writer.event(&Event::End).expect("a temporary file");
-        for (allocation, address) in blocks {
-            pool.free(address).expect("it was allocated");
-            writer
-                .event(&Event::Free { allocation })
-                .expect("a temporary file");
+        writer.event(&program).expect("a temporary file");
+        for _ in 0..steps {
+            writer.event(&BEGIN).expect("a temporary file");
+            let blocks: Vec<_> = (0..9u64)
+                .map(|slot| allocate(writer, &mut *pool, 100_000 * (slot + 1)))
+                .collect();
+            writer.event(&Event::End).expect("a temporary file");
+            for (allocation, address) in blocks {
+                pool.free(address).expect("it was allocated");
+                writer
+                    .event(&Event::Free { allocation })
+                    .expect("a temporary file");
+            }
         }
-    }
-    let stats = pool.stats();
-    let footer = Footer {
-        bytes_in_use: vec![stats.bytes_in_use],
-        peak_bytes_in_use: vec![stats.peak_bytes_in_use],
-        pool_bytes: vec![stats.pool_bytes.expect("BFC has a pool")],
-        num_allocs: vec![stats.num_allocs],
-        executions: steps,
-        ..Footer::default()
-    };
-    writer.finish(&footer).expect("a temporary file");
-    let bytes = std::fs::read(&path).expect("it was just written");
-    std::fs::remove_file(&path).expect("it was just written");
-    bytes
+        let stats = pool.stats();
+        Footer {
+            bytes_in_use: vec![stats.bytes_in_use],
+            peak_bytes_in_use: vec![stats.peak_bytes_in_use],
+            pool_bytes: vec![stats.pool_bytes.expect("BFC has a pool")],
+            num_allocs: vec![stats.num_allocs],
+            executions: steps,
+            ..Footer::default()
+        }
+    })
 }
 
 fn answering(criterion: &mut Criterion) {

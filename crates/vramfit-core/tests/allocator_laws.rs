@@ -1,12 +1,10 @@
 //! What must hold for every allocator, whatever it is asked.
 
-use std::sync::{Arc, Mutex};
-
 use proptest::prelude::*;
 use vramfit_core::allocator::{
     AllocError, Allocator, AllocatorKind, Backpedal, BfcOptions, Chunk, ChunkTag, DeviceMemory,
-    PAGE_BYTES, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, Spatial, SpatialPolicy,
-    build,
+    PAGE_BYTES, PoolOptions, PoolSpace, SharedDeviceMemory, SimulatedDeviceMemory, Spatial,
+    SpatialPolicy, build,
 };
 
 const MIB: u64 = 1 << 20;
@@ -75,34 +73,8 @@ fn clients() -> impl Strategy<Value = PoolOptions> {
 }
 
 /// A GPU that can be looked at while an allocator has it.
-#[derive(Clone)]
-struct Watched(Arc<Mutex<SimulatedDeviceMemory>>);
-
-impl DeviceMemory for Watched {
-    fn allocate(&mut self, alignment: u64, bytes: u64) -> Option<Region> {
-        self.0
-            .lock()
-            .expect("no test panics while it holds this")
-            .allocate(alignment, bytes)
-    }
-
-    fn free(&mut self, region: Region) {
-        self.0
-            .lock()
-            .expect("no test panics while it holds this")
-            .free(region);
-    }
-
-    fn free_bytes(&self) -> u64 {
-        self.0
-            .lock()
-            .expect("no test panics while it holds this")
-            .free_bytes()
-    }
-}
-
-fn device(free_bytes: u64) -> Watched {
-    Watched(Arc::new(Mutex::new(SimulatedDeviceMemory::new(free_bytes))))
+fn device(free_bytes: u64) -> SharedDeviceMemory {
+    SharedDeviceMemory::new(Box::new(SimulatedDeviceMemory::new(free_bytes)))
 }
 
 /// Checks what must hold after every operation.
@@ -148,6 +120,7 @@ fn check(
 }
 
 /// What a run left.
+#[derive(Default)]
 struct Run {
     /// The address of each request, or that it was refused.
     answers: Vec<Option<u64>>,
@@ -159,13 +132,13 @@ struct Run {
 /// Does the operations, frees what is left, and looks after every step.
 fn run(
     options: &PoolOptions,
-    device: &Watched,
+    device: &SharedDeviceMemory,
     operations: &[Operation],
     mut look: impl FnMut(&dyn Allocator, &[(u64, u64)]) -> Result<(), TestCaseError>,
 ) -> Result<Run, TestCaseError> {
     let mut allocator = build(options, Box::new(device.clone()));
     let mut alive: Vec<(u64, u64)> = Vec::new();
-    let mut answers = Vec::new();
+    let mut end = Run::default();
     for operation in operations {
         match *operation {
             Operation::Allocate {
@@ -176,24 +149,16 @@ fn run(
                 Ok(address) => {
                     prop_assert_eq!(address % alignment.min(256), 0);
                     alive.push((address, bytes));
-                    answers.push(Some(address));
+                    end.answers.push(Some(address));
                 }
-                Err(AllocError::OutOfMemory) => answers.push(None),
-                Err(AllocError::Fatal(_)) => {
-                    return Ok(Run {
-                        answers,
-                        allocator: None,
-                    });
-                }
+                Err(AllocError::OutOfMemory) => end.answers.push(None),
+                Err(AllocError::Fatal(_)) => return Ok(end),
             },
             Operation::Free(_) if alive.is_empty() => {}
             Operation::Free(index) => {
                 let (address, _) = alive.swap_remove(index % alive.len());
                 if allocator.free(address).is_err() {
-                    return Ok(Run {
-                        answers,
-                        allocator: None,
-                    });
+                    return Ok(end);
                 }
             }
         }
@@ -201,17 +166,12 @@ fn run(
     }
     for (address, _) in alive.drain(..) {
         if allocator.free(address).is_err() {
-            return Ok(Run {
-                answers,
-                allocator: None,
-            });
+            return Ok(end);
         }
     }
     look(&*allocator, &alive)?;
-    Ok(Run {
-        answers,
-        allocator: Some(allocator),
-    })
+    end.allocator = Some(allocator);
+    Ok(end)
 }
 
 /// Says whether all chunks are those of one pool whose books are shown.
@@ -410,7 +370,7 @@ proptest! {
 }
 
 /// Returns the pool of a release that can grow it, from 128 MiB to so many pages more, and the fixed one of the start.
-fn grown_and_fixed(pages: u64, device: &Watched) -> (Spatial, Spatial) {
+fn grown_and_fixed(pages: u64, device: &SharedDeviceMemory) -> (Spatial, Spatial) {
     let start_bytes = 128 * MIB;
     let options = |start_bytes, limit_bytes| BfcOptions {
         limit_bytes,

@@ -7,6 +7,8 @@
     reason = "a recording that cannot be read fails the test"
 )]
 
+mod recorded;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -51,18 +53,11 @@ fn replayed(text: &str) -> String {
         word.parse::<u64>().unwrap()
     });
     let asked = Arc::new(Mutex::new(String::new()));
-    let options = BfcOptions {
-        limit_bytes: limit,
-        start_bytes: Some(start),
-        backpedal: Backpedal::Down,
-        jax_version: (0, 12, 0),
-        ..BfcOptions::default()
-    };
     let device = RecordingMemory {
         device: SimulatedDeviceMemory::new(free),
         asked: asked.clone(),
     };
-    let mut pool = Spatial::new(options, SpatialPolicy::JAX_0_12, Box::new(device));
+    let mut pool = growing_pool(start, limit, device);
     let mut live: HashMap<&str, u64> = HashMap::new();
     let mut ours = format!("{first}\n");
     for line in text.lines().skip(1) {
@@ -120,10 +115,7 @@ fn every_recorded_scenario_is_reproduced() {
         let path = entry.unwrap().path();
         let theirs = std::fs::read_to_string(&path).unwrap();
         let ours = replayed(&theirs);
-        for (number, (our, their)) in ours.lines().zip(theirs.lines()).enumerate() {
-            assert_eq!(our, their, "{path:?}, line {}", number + 1);
-        }
-        assert_eq!(ours.lines().count(), theirs.lines().count(), "{path:?}");
+        recorded::assert_same_lines(&path.to_string_lossy(), &ours, &theirs);
         scenarios += 1;
         let granted = |line: &&str| line.starts_with("ask") && !line.ends_with("= 0");
         extended += theirs.lines().filter(granted).count();
@@ -132,22 +124,26 @@ fn every_recorded_scenario_is_reproduced() {
     assert!(extended > 2 * scenarios, "pools were extended: {extended}");
 }
 
-fn growing_pool(start_pages: u64, limit_pages: u64) -> Spatial {
+fn growing_pool(start: u64, limit: u64, device: impl DeviceMemory + 'static) -> Spatial {
     let options = BfcOptions {
-        limit_bytes: limit_pages * PAGE_BYTES,
-        start_bytes: Some(start_pages * PAGE_BYTES),
+        limit_bytes: limit,
+        start_bytes: Some(start),
         backpedal: Backpedal::Down,
         jax_version: (0, 12, 0),
         ..BfcOptions::default()
     };
-    let device = SimulatedDeviceMemory::new(1 << 40);
     Spatial::new(options, SpatialPolicy::JAX_0_12, Box::new(device))
+}
+
+/// Four pages to begin with, which end at 8 MiB, and at most 16.
+fn small_pool() -> Spatial {
+    let device = SimulatedDeviceMemory::new(1 << 40);
+    growing_pool(4 * PAGE_BYTES, 16 * PAGE_BYTES, device)
 }
 
 #[test]
 fn addresses_continue_where_the_start_ends() {
-    // Four pages to begin with, which end at 8 MiB.
-    let mut pool = growing_pool(4, 16);
+    let mut pool = small_pool();
     let upper = |pool: &mut Spatial, bytes| pool.allocate_at(PoolEnd::Upper, bytes, 256);
     let first = upper(&mut pool, 1000).unwrap();
     let begin = pool.regions()[0].address;
@@ -175,7 +171,7 @@ fn addresses_continue_where_the_start_ends() {
 
 #[test]
 fn the_dump_says_that_the_pool_grows() {
-    let mut pool = growing_pool(4, 16);
+    let mut pool = small_pool();
     for (end, bytes) in [
         (PoolEnd::Upper, 1000),
         (PoolEnd::Lower, 3000),
@@ -190,7 +186,7 @@ fn the_dump_says_that_the_pool_grows() {
             "{text}\n{log:#?}"
         );
     };
-    // RecordingMemory from the same plugin in the same state.
+    // Recorded from the same plugin in the same state.
     has(
         "Allocator memory summary: rounded request 57.22MiB, total free in pool 4.18MiB, largest free chunk \
          usable by upper end 4.18MiB, unallocated bytes 24.00MiB, pool size 8.00MiB, pool limit 32.00MiB",

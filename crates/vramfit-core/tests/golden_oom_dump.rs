@@ -9,12 +9,11 @@
 
 mod recorded;
 
-use std::collections::HashMap;
-
-use recorded::{BASE, Scenario, assert_same_records, parse_log};
+use recorded::replay::{Addresses, step};
+use recorded::{Scenario, assert_same_records, parse_log};
 use vramfit_core::allocator::{
-    AllocError, Allocator, Backpedal, Bfc, BfcOptions, JaxVersion, LogRecord, PoolEnd, PoolSpace,
-    Spatial, SpatialPolicy, refusal_warning,
+    Allocator, Backpedal, Bfc, BfcOptions, JaxVersion, LogRecord, PoolEnd, PoolSpace, Spatial,
+    SpatialPolicy, refusal_warning,
 };
 
 fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecord>) {
@@ -31,20 +30,16 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
     let mut pool = Bfc::new(options, Box::new(scenario.device.clone()));
     let trace =
         std::fs::read_to_string(scenario.folder.join(format!("{}.trace.txt", scenario.name)));
-    let mut addresses = HashMap::new();
+    let allocate = |pool: &mut Bfc, _: &str, bytes, alignment| {
+        pool.allocate(bytes, alignment, PoolSpace::Default)
+    };
+    let mut addresses = Addresses::new();
     let mut results = String::new();
     let mut log = Vec::new();
     for line in trace.unwrap().lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let (verb, id) = (words[0], words[1]);
-        if verb == "F" {
-            if let Some(address) = addresses.remove(id) {
-                pool.free(address).unwrap();
-            }
-            results.push_str("f\n");
-            continue;
-        }
-        let bytes: u64 = words[2].parse().unwrap();
+        let bytes = words.get(2).map_or(0, |word| word.parse().unwrap());
         let program = "xla.execute{executable=jit_train_step}";
         let inner = format!("{program} / inner{{index={id}, size={bytes}}}");
         pool.set_label(match verb {
@@ -52,21 +47,13 @@ fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecor
             "M" => Some(&inner),
             _ => None,
         });
-        match pool.allocate(bytes, scenario.alignment, PoolSpace::Default) {
-            Ok(address) => {
-                addresses.insert(id.to_owned(), address);
-                results += &format!("{}\n", address - BASE);
-            }
-            Err(refusal) => {
-                assert_eq!(refusal, AllocError::OutOfMemory);
-                results.push_str("-1\n");
-                if verb == "D" {
-                    log.extend(pool.out_of_memory_log(bytes, PoolSpace::Default));
-                } else {
-                    log.push(refusal_warning(&name, bytes, PoolEnd::Lower, jax_version));
-                }
-            }
+        let result = step(line, scenario, &mut pool, &mut addresses, allocate).unwrap();
+        match verb {
+            _ if result != "-1" => {}
+            "D" => log.extend(pool.out_of_memory_log(bytes, PoolSpace::Default)),
+            _ => log.push(refusal_warning(&name, bytes, PoolEnd::Lower, jax_version)),
         }
+        results += &format!("{result}\n");
     }
     (results, log)
 }
@@ -91,6 +78,13 @@ fn every_recorded_dump_is_written_again() {
             let theirs = parse_log(&read(ending));
             assert_same_records(&format!("{name}.{ending}"), &ours, &theirs);
         }
+    }
+}
+
+fn end_of(verb: &str) -> PoolEnd {
+    match verb.ends_with('U') {
+        true => PoolEnd::Upper,
+        false => PoolEnd::Lower,
     }
 }
 
@@ -124,43 +118,24 @@ fn dumps_of_partitioned_pools_are_written_again() {
                 ..BfcOptions::default()
             };
             let mut pool = Spatial::new(options, policy, Box::new(scenario.device.clone()));
-            let mut addresses = HashMap::new();
+            let mut addresses = Addresses::new();
             let mut results = String::new();
             let mut log = Vec::new();
             for line in read(format!("{name}.trace.txt")).lines() {
                 let words: Vec<&str> = line.split(' ').collect();
-                let (verb, id) = (words[0], words[1]);
-                if verb == "F" {
-                    if let Some(address) = addresses.remove(id) {
-                        pool.free(address).unwrap();
-                    }
-                    results.push_str("f\n");
-                    continue;
-                }
-                let end = if verb.ends_with('U') {
-                    PoolEnd::Upper
-                } else {
-                    PoolEnd::Lower
+                let bytes = words.get(2).map_or(0, |word| word.parse().unwrap());
+                let end = end_of(words[0]);
+                let allocate = |pool: &mut Spatial, verb: &str, bytes, alignment| {
+                    pool.allocate_at(end_of(verb), bytes, alignment)
                 };
-                let bytes = words[2].parse().unwrap();
-                let alignment = words
-                    .get(3)
-                    .map_or(scenario.alignment, |word| word.parse().unwrap());
-                match pool.allocate_at(end, bytes, alignment) {
-                    Ok(0) => results.push_str("-1\n"),
-                    Ok(address) => {
-                        addresses.insert(id.to_owned(), address);
-                        results += &format!("{}\n", address - BASE);
-                    }
-                    Err(_) => {
-                        results.push_str("-1\n");
-                        if verb.starts_with('D') {
-                            log.extend(pool.out_of_memory_log_at(end, bytes));
-                        } else {
-                            log.push(refusal_warning("GPU_3_bfc", bytes, end, jax_version));
-                        }
+                let result = step(line, &scenario, &mut pool, &mut addresses, allocate).unwrap();
+                if result == "-1" && bytes > 0 {
+                    match words[0].starts_with('D') {
+                        true => log.extend(pool.out_of_memory_log_at(end, bytes)),
+                        false => log.push(refusal_warning("GPU_3_bfc", bytes, end, jax_version)),
                     }
                 }
+                results += &format!("{result}\n");
             }
             let what = format!("{name}, jax {version}");
             assert_eq!(

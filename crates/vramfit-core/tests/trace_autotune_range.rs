@@ -4,10 +4,10 @@
 
 mod recorder;
 
-use recorder::{MIB, Recorder, header};
-use vramfit_core::analysis::{AutotuneRange, RunSummary, summarize};
+use recorder::{MIB, Recorder, answer, header};
+use vramfit_core::analysis::AutotuneRange;
 use vramfit_core::report;
-use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader};
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose};
 
 const VARIANT: &str = "without Triton GEMM";
 
@@ -16,10 +16,6 @@ fn asked() -> Header {
         autotune_range: true,
         ..header()
     }
-}
-
-fn answer(run: Recorder) -> RunSummary {
-    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
 }
 
 fn autotune_range(run: Recorder) -> AutotuneRange {

@@ -6,10 +6,10 @@ mod recorded;
 mod recorder;
 
 use proptest::prelude::*;
-use recorder::{Block, MIB, Recorder, header, two_regions};
+use recorder::{Block, MIB, Recorder, answer, header, summary, two_regions};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
-use vramfit_core::analysis::{Comparison, RunSummary, Settings, compare, summarize};
+use vramfit_core::analysis::{Comparison, Settings, compare};
 use vramfit_core::gpu;
 use vramfit_core::report::{Outcome, Report};
 use vramfit_core::settings::Options;
@@ -19,28 +19,32 @@ fn replay(trace: &[u8], settings: &Settings) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()
 }
 
-fn answer(trace: &[u8]) -> RunSummary {
-    summarize(Reader::new(trace).unwrap()).unwrap()
+fn with(options: Options) -> Settings {
+    Settings {
+        options,
+        ..Settings::default()
+    }
 }
 
 fn share(fraction: f64) -> Settings {
-    Settings {
-        options: Options {
-            fraction: Some(fraction),
-            ..Options::default()
-        },
-        ..Settings::default()
-    }
+    with(Options {
+        fraction: Some(fraction),
+        ..Options::default()
+    })
 }
 
 fn growing() -> Settings {
-    Settings {
-        options: Options {
-            preallocate: Some(false),
-            ..Options::default()
-        },
-        ..Settings::default()
-    }
+    with(Options {
+        preallocate: Some(false),
+        ..Options::default()
+    })
+}
+
+fn on_allocator(allocator: AllocatorKind) -> Settings {
+    with(Options {
+        allocator: Some(allocator),
+        ..Options::default()
+    })
 }
 
 /// 300 MiB of state, and three steps with 250 MiB of temporaries.
@@ -70,8 +74,8 @@ fn nothing_changed_is_the_same_run() {
     let trace = training(&header()).finish();
     let same = replay(&trace, &Settings::default());
     assert_eq!(same.fits(), Some(true));
-    assert_eq!(same.before, Some(answer(&trace)));
-    assert_eq!(same.after, answer(&trace));
+    assert_eq!(same.before, Some(summary(&trace)));
+    assert_eq!(same.after, summary(&trace));
     assert_eq!(
         (same.met, same.ends_at_refusal, same.notes.len()),
         (None, false, 0)
@@ -107,20 +111,14 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
             },
         ),
         (
-            Settings {
-                options: Options {
-                    allocator: Some(AllocatorKind::Platform),
-                    ..Options::default()
-                },
-                ..Settings::default()
-            },
+            on_allocator(AllocatorKind::Platform),
             Header {
                 allocator: "platform".into(),
                 ..header()
             },
         ),
     ] {
-        let real = answer(&training(&changed).finish());
+        let real = answer(training(&changed));
         // What the GPU was asked for are events, too; a replay has those of its run.
         let there = replay(&trace, &settings).after;
         assert_eq!(there.header, real.header);
@@ -183,7 +181,7 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     let same = replay(&trace, &share(0.77));
     assert_eq!((same.fits(), same.ends_at_refusal), (Some(false), false));
     assert_eq!(same.after.failure_count, 1);
-    assert_eq!(same.after.at_end_bytes(), 600 * MIB);
+    assert_eq!(same.after.devices[0].at_end.in_use_bytes, 600 * MIB);
 }
 
 #[test]
@@ -241,16 +239,6 @@ fn names_can_do_nothing_to_the_terminal() {
     );
 }
 
-trait AtEnd {
-    fn at_end_bytes(&self) -> u64;
-}
-
-impl AtEnd for RunSummary {
-    fn at_end_bytes(&self) -> u64 {
-        self.devices[0].at_end.in_use_bytes
-    }
-}
-
 #[test]
 fn a_gpu_of_the_catalogue_brings_its_memory_and_its_context() {
     let gpu = gpu::find("t4").unwrap();
@@ -282,14 +270,7 @@ fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
             ..header()
         };
         let trace = training(&header).finish();
-        let options = Options {
-            allocator: Some(AllocatorKind::Vmm),
-            ..Options::default()
-        };
-        let settings = Settings {
-            options,
-            ..Settings::default()
-        };
+        let settings = on_allocator(AllocatorKind::Vmm);
         compare(&mut Reader::new(&trace[..]).unwrap(), &settings).is_ok()
     };
     assert!(vmm("0.10.2") && !vmm("0.9.2"));
@@ -383,11 +364,7 @@ fn recorded_lists_come_to_the_recorded_figures() {
         compared += 1;
         let settings = Settings {
             gpu: Some(gpu),
-            options: Options {
-                fraction: Some(1.0),
-                ..Options::default()
-            },
-            occupied_bytes: None,
+            ..share(1.0)
         };
         let text = scenario.read("trace.txt");
         let ours = compare(&mut RequestList::new(text.as_bytes()), &settings).unwrap();
@@ -478,7 +455,7 @@ proptest! {
         let trace = run.finish();
         let same = replay(&trace, &Settings::default());
         prop_assert_eq!(same.before.as_ref(), Some(&same.after));
-        prop_assert_eq!(&same.after, &answer(&trace));
+        prop_assert_eq!(&same.after, &summary(&trace));
         // Asking for what there is anyway changes nothing either.
         let settings = Settings {
             options: Options {

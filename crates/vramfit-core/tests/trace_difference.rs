@@ -1,15 +1,13 @@
 //! What makes one run need more than another: which parts are the same, and that all changes add up.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 mod recorder;
 
 use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
-use vramfit_core::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary, summarize};
+use vramfit_core::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
 use vramfit_core::diff::{EntryDelta, PeakRequirement, diff_runs};
 use vramfit_core::program::memory::Owner;
-use vramfit_core::trace::{Header, Purpose, Reader};
+use vramfit_core::trace::{Header, Purpose};
 
 const ACTIVATIONS: EntryKind = EntryKind::Program(Owner::Activations);
 const PARAMETERS: EntryKind = EntryKind::Program(Owner::Parameters);
@@ -20,7 +18,7 @@ const PADDING: EntryKind = EntryKind::Program(Owner::Padding);
 fn plain(header: &Header) -> RunSummary {
     let mut run = Recorder::new(header);
     run.upload(MIB);
-    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+    recorder::answer(run)
 }
 
 /// Returns the answer of a run that holds these parts at its peak.
@@ -316,7 +314,7 @@ fn refused(held: u64) -> RunSummary {
     let mut run = Recorder::new(&header());
     run.upload(held);
     assert!(run.allocate(0, 1000 * MIB, Purpose::Upload).is_none());
-    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
+    recorder::answer(run)
 }
 
 #[test]

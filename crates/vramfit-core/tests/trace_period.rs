@@ -10,9 +10,10 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use recorder::{MIB, Recorder, header};
+use recorder::{MIB, Recorder, header, program_event, refusal, upload_event};
+use vramfit_core::Result;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
-use vramfit_core::analysis::{RunSummary, Settings, compare, summarize, summarize_events};
+use vramfit_core::analysis::{RunSummary, Settings, compare, summarize_events};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ProgramTime, ScratchPhase};
 use vramfit_core::replay::replay_at_max_total;
 use vramfit_core::settings::Options;
@@ -20,7 +21,6 @@ use vramfit_core::trace::{
     CallbackSkip, CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note,
     ProgramSizes, Purpose, Reader, Repetition, RunEnvironment, TextId,
 };
-use vramfit_core::{ErrorKind, Result};
 
 /// A trace that counts the events taken from it; without `skips` it does not say what repeats.
 struct Counted<'a> {
@@ -117,18 +117,6 @@ fn sizes(bytes: u64) -> ProgramSizes {
     }
 }
 
-fn allocate(bytes: u64) -> Event {
-    Event::Allocate {
-        device: 0,
-        bytes,
-        alignment: 64,
-        space: PoolSpace::Default,
-        purpose: Purpose::Upload,
-        slot: 0,
-        site: TextId(0),
-    }
-}
-
 /// A run that took its pool for one upload, which stays.
 fn begun() -> Recorder {
     let mut run = Recorder::new(&header());
@@ -215,16 +203,7 @@ fn a_refusal_after_skipped_steps_is_replayed_at_the_highest_total_at_once() {
 fn a_program_that_is_compiled_in_every_step_is_counted() {
     let mut run = begun();
     let name = run.writer.text("jit_step");
-    let compile = Event::Program {
-        program: 1,
-        name,
-        sizes: sizes(1),
-        devices: 1,
-        loaded: false,
-        compile_attempt: TextId(0),
-        site: TextId(0),
-    };
-    run.event(compile);
+    run.event(program_event(1, name, sizes(1), 1));
     run.begin(1);
     run.end();
     run.event(Event::Unload { program: 1 });
@@ -253,7 +232,7 @@ fn a_cut_inside_skipped_steps_is_where_it_was_asked_for() {
 #[test]
 fn what_only_grows_is_refused_before_it_takes_the_machine() {
     let mut nothing = begun();
-    nothing.event(allocate(0));
+    nothing.event(upload_event(0, 0, 64, PoolSpace::Default));
     let mut answers = begun();
     answers.event(Event::Driver {
         device: 0,
@@ -277,9 +256,7 @@ fn what_only_grows_is_refused_before_it_takes_the_machine() {
         (compiled, "the number of programs"),
         (arguments, "the number of arguments"),
     ] {
-        let trace = repeated(run.kill(), 1, 1 << 39);
-        let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+        let error = refusal(&repeated(run.kill(), 1, 1 << 39));
         assert!(error.message().contains(words), "{error}");
     }
 }
@@ -289,9 +266,7 @@ fn more_events_than_any_run_has_are_refused_although_they_are_skipped() {
     let mut run = begun();
     let block = run.upload(MIB);
     run.free(block);
-    let once = repeated(run.kill(), 2, 1 << 40);
-    let error = summarize(Reader::new(&once[..]).unwrap()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidFile);
+    let error = refusal(&repeated(run.kill(), 2, 1 << 40));
     assert!(error.message().contains("the number of events"), "{error}");
 }
 
@@ -483,17 +458,22 @@ impl Acting {
     }
 }
 
+/// Compiles a program of which it is known how long it takes.
+fn compile_timed(run: &mut Recorder, program: u32, bytes: u64) {
+    run.program(program, &format!("jit_{program}"), sizes(bytes));
+    let time = ProgramTime {
+        model_us: f64::from(1000u32.pow(program)),
+        unknown_us: f64::from(program % 2),
+        ..ProgramTime::default()
+    };
+    run.writer.program_time(program, &time).unwrap();
+}
+
 #[test]
 fn a_step_takes_as_long_as_the_programs_between_two_of_its_executions() {
     let mut run = Recorder::new(&header());
     for program in 1..4 {
-        run.program(program, &format!("jit_{program}"), sizes(MIB));
-        let time = ProgramTime {
-            model_us: f64::from(1000u32.pow(program)),
-            unknown_us: f64::from(program % 2),
-            ..ProgramTime::default()
-        };
-        run.writer.program_time(program, &time).unwrap();
+        compile_timed(&mut run, program, MIB);
     }
     let note = Note::Program {
         program: 2,
@@ -539,13 +519,7 @@ fn recorded(header: &Header, is_searched: bool, sizes_of: &[u64], loops: &[Loop]
         acting.run.writer.add_note(&note).unwrap();
     }
     for program in 1..4 {
-        let size = sizes(sizes_of[program as usize]);
-        acting.run.program(program, &format!("jit_{program}"), size);
-        let time = ProgramTime {
-            model_us: f64::from(1000u32.pow(program)),
-            ..ProgramTime::default()
-        };
-        acting.run.writer.program_time(program, &time).unwrap();
+        compile_timed(&mut acting.run, program, sizes_of[program as usize]);
     }
     for (body, times, learnt) in loops {
         for (program, backward, returned_bytes) in learnt {

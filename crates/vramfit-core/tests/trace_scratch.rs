@@ -5,19 +5,13 @@
 
 mod recorder;
 
-use recorder::{MIB, Recorder, header};
-use vramfit_core::analysis::{
-    Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary, summarize,
-};
+use recorder::{MIB, Recorder, answer, header};
+use vramfit_core::analysis::{Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary};
 use vramfit_core::program::{EstimateSource, ScratchPhase};
 use vramfit_core::report;
-use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader};
+use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose};
 
 const SITE: &str = "fft.py:12 (main)";
-
-fn answer(run: Recorder) -> RunSummary {
-    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
-}
 
 /// The report as text, its lines put together.
 fn told(answer: &RunSummary) -> String {

@@ -6,18 +6,15 @@
 mod recorder;
 
 use proptest::prelude::*;
-use recorder::{MIB, Recorder, header};
-use vramfit_core::ErrorKind;
+use recorder::{
+    MIB, Recorder, answer, header, program_event, refusal, summary, two_regions, upload_event,
+};
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::analysis::{RunSummary, summarize};
+use vramfit_core::analysis::summarize;
 use vramfit_core::replay::PoolState;
 use vramfit_core::trace::{
     CallbackSkip, Event, Header, ProgramExit, ProgramSizes, Purpose, Reader, TextId,
 };
-
-fn answer(trace: &[u8]) -> RunSummary {
-    summarize(Reader::new(trace).unwrap()).unwrap()
-}
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
     ProgramSizes {
@@ -76,7 +73,7 @@ fn training() -> Recorder {
 
 #[test]
 fn a_training_run_comes_to_what_one_counts_by_hand() {
-    let answer = answer(&training().finish());
+    let answer = answer(training());
     assert!(answer.fits() == Some(true) && answer.complete);
     assert_eq!(answer.executions, 4);
     let [device] = &answer.devices[..] else {
@@ -129,7 +126,7 @@ fn what_is_held_between_steps_leaves_out_what_comes_and_goes() {
         run.end();
         run.free(std::mem::replace(&mut state, new));
     }
-    let device = answer(&run.finish()).devices.remove(0);
+    let device = answer(run).devices.remove(0);
     assert_eq!(device.peak_bytes, 200 * MIB);
     assert_eq!(device.steady_state_bytes, 100 * MIB);
 }
@@ -142,10 +139,7 @@ fn a_single_execution_is_reported_with_what_it_began_with() {
     run.begin(1);
     run.end();
     run.free(state);
-    assert_eq!(
-        answer(&run.finish()).devices[0].steady_state_bytes,
-        100 * MIB
-    );
+    assert_eq!(answer(run).devices[0].steady_state_bytes, 100 * MIB);
 }
 
 #[test]
@@ -158,8 +152,8 @@ fn the_step_is_not_the_small_program_that_is_called_most() {
         run.begin(program);
         run.end();
     }
-    assert_eq!(answer(&run.finish()).step().unwrap().name, "jit_step");
-    let idle = answer(&Recorder::new(&header()).finish());
+    assert_eq!(answer(run).step().unwrap().name, "jit_step");
+    let idle = answer(Recorder::new(&header()));
     assert_eq!(idle.step(), None);
 }
 
@@ -174,7 +168,7 @@ fn a_refusal_in_pieces_is_fragmentation() {
     run.begin(1);
     assert!(run.allocate(0, 300 * MIB, Purpose::Temporary).is_none());
     run.end();
-    let answer = answer(&run.finish());
+    let answer = answer(run);
     assert_eq!(answer.fits(), Some(false));
     let refusal = answer.out_of_memory().unwrap();
     assert_eq!(refusal.pool.free_bytes, Some(468 * MIB));
@@ -212,7 +206,7 @@ fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
     run.program(1, "jit_step", sizes(0));
     run.begin(1);
     run.end();
-    let answer = answer(&run.finish());
+    let answer = answer(run);
     let refusal = answer.out_of_memory().unwrap();
     assert_eq!(
         (refusal.short_bytes(), refusal.fragmented()),
@@ -236,7 +230,7 @@ fn a_growing_pool_counts_what_it_could_still_take() {
     let _state = run.upload(300 * MIB);
     assert_eq!(run.stats(0).pool_bytes, Some(512 * MIB));
     assert!(run.allocate(0, 260 * MIB, Purpose::Upload).is_none());
-    let refusal = answer(&run.finish()).failures.remove(0);
+    let refusal = answer(run).failures.remove(0);
     assert_eq!(refusal.pool.largest_free_block_bytes, Some(212 * MIB));
     assert_eq!(refusal.growth_bytes, Some(256 * MIB));
     assert_eq!(
@@ -256,7 +250,7 @@ fn a_gpu_that_is_taken_leaves_less_room_to_grow() {
     // which 14 MiB are left. Of the GPU, 1024 - 600 - 32 = 392 MiB.
     let (_first, _second) = (run.upload(10 * MIB), run.upload(2 * MIB));
     assert!(run.allocate(0, 400 * MIB, Purpose::Upload).is_none());
-    let refusal = answer(&run.finish()).failures.remove(0);
+    let refusal = answer(run).failures.remove(0);
     // What XLA asks for is first 512 MiB, and then a tenth less until the GPU has it.
     let growth = refusal.growth_bytes.unwrap();
     assert!(growth > 352 * MIB && growth <= 392 * MIB, "{growth}");
@@ -273,7 +267,7 @@ fn without_a_pool_the_gpu_itself_is_what_there_is() {
     });
     let _state = run.upload(600 * MIB);
     assert!(run.allocate(0, 500 * MIB, Purpose::Upload).is_none());
-    let answer = answer(&run.finish());
+    let answer = answer(run);
     let device = &answer.devices[0];
     assert_eq!((device.limit_bytes, device.pool_bytes), (None, None));
     assert_eq!(device.at_peak.free_bytes, None);
@@ -298,7 +292,7 @@ fn whole_pages_are_missing_from_what_is_available() {
         });
         let _three = [(); 3].map(|()| run.upload(3 * MIB));
         assert!(run.allocate(0, 989 * MIB, Purpose::Upload).is_none());
-        let failure = answer(&run.finish()).failures.remove(0);
+        let failure = answer(run).failures.remove(0);
         assert_eq!(
             (failure.available_bytes(), failure.short_bytes()),
             (988 * MIB, MIB),
@@ -317,7 +311,7 @@ fn a_pool_that_others_made_smaller_is_not_fragmented() {
     let first = run.upload(MIB);
     run.free(first);
     assert!(run.allocate(0, 692 * MIB, Purpose::Upload).is_none());
-    let answer = answer(&run.finish());
+    let answer = answer(run);
     let failure = &answer.failures[0];
     let pool = answer.devices[0].pool_bytes.unwrap();
     assert_eq!(pool, 768 * MIB / 10 * 9 / 256 * 256);
@@ -338,7 +332,7 @@ fn the_worst_device_decides() {
     for (device, mib) in [(0, 100), (1, 300), (2, 300)] {
         run.allocate(device, mib * MIB, Purpose::Upload).unwrap();
     }
-    let fitting = answer(&run.finish());
+    let fitting = answer(run);
     assert_eq!(fitting.critical_device().unwrap().device, 1);
 
     let mut run = Recorder::new(&Header {
@@ -347,7 +341,7 @@ fn the_worst_device_decides() {
     });
     run.allocate(0, 300 * MIB, Purpose::Upload).unwrap();
     assert!(run.allocate(1, 800 * MIB, Purpose::Upload).is_none());
-    let failing = answer(&run.finish());
+    let failing = answer(run);
     assert_eq!(failing.critical_device().unwrap().device, 1);
     assert_eq!(failing.devices[1].peak, None);
 }
@@ -366,7 +360,7 @@ fn programs_of_one_name_are_distinguished_by_their_sizes() {
     }
     run.event(Event::Unload { program: 3 });
     run.event(Event::Unload { program: 3 });
-    let rows: Vec<_> = answer(&run.finish())
+    let rows: Vec<_> = answer(run)
         .programs
         .into_iter()
         .map(|row| (row.sizes.temp_bytes, row.calls, row.compilations))
@@ -385,7 +379,7 @@ fn reads_of_unknown_values_are_counted_by_line() {
         site: shape,
         bytes: 8,
     });
-    let reads: Vec<_> = answer(&run.finish())
+    let reads: Vec<_> = answer(run)
         .unknown_reads
         .into_iter()
         .map(|r| (r.site, r.reads, r.bytes, r.shapes))
@@ -422,7 +416,7 @@ fn calls_of_python_functions_are_counted_by_line() {
     run.writer
         .not_computed("jit_search", "program_budget", 10_000)
         .expect("it is kept in memory");
-    let told = answer(&run.finish());
+    let told = answer(run);
     let [row, other] = &told.callbacks[..] else {
         panic!("{:?}", told.callbacks);
     };
@@ -447,7 +441,7 @@ fn a_failure_after_a_made_up_read_has_a_likely_cause() {
             let site = run.writer.text(site);
             run.event(Event::UnknownRead { site, bytes: 4 });
         }
-        let mut told = answer(&run.finish());
+        let mut told = answer(run);
         told.program_exit = Some(ProgramExit {
             code: Some(code),
             signal: None,
@@ -469,13 +463,13 @@ fn a_cleared_peak_changes_the_closing_figure_and_not_the_answer() {
     let _small = run.upload(MIB);
     run.close();
     run.footer.peak_bytes_in_use = vec![MIB];
-    let answer = answer(&run.finish_as_is());
+    let answer = summary(&run.finish_as_is());
     assert_eq!(answer.devices[0].peak_bytes, 500 * MIB);
 }
 
 #[test]
 fn a_run_that_was_killed_is_reported_up_to_there() {
-    let answer = answer(&training().kill());
+    let answer = summary(&training().kill());
     // Whoever reads it does not know what came after.
     assert!(!answer.complete && answer.fits().is_none());
     assert_eq!(answer.devices[0].peak_bytes, 570 * MIB + MIB / 2);
@@ -488,33 +482,13 @@ fn refusals_by_the_thousand_are_counted_and_not_kept() {
     for _ in 0..5_000 {
         assert!(run.allocate(0, 800 * MIB, Purpose::Upload).is_none());
     }
-    let answer = answer(&run.finish());
+    let answer = answer(run);
     assert_eq!((answer.failure_count, answer.failures.len()), (5_000, 100));
 }
 
 #[test]
 fn an_allocator_that_would_abort_is_no_fit() {
-    // The partitioned pool of JAX 0.11 on a GPU that grants the pool in two regions.
-    let mut run = Recorder::new(&Header {
-        jax: "0.11.0".into(),
-        spatial_partitioning: true,
-        occupied_bytes: 347 * MIB,
-        ..header()
-    });
-    run.program(1, "jit_step", sizes(0));
-    run.begin(1);
-    run.end();
-    let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
-    let mut blocks = vec![block.unwrap()];
-    let first_region = run.stats(0).pool_bytes;
-    while run.stats(0).pool_bytes == first_region {
-        let block = run.allocate_in(0, 1, PoolSpace::Collective, Purpose::Output);
-        blocks.push(block.unwrap());
-    }
-    for block in blocks {
-        run.free(block);
-    }
-    let answer = answer(&run.finish());
+    let answer = summary(&two_regions(&header(), false));
     assert!(answer.fits() == Some(false) && answer.failure_count == 0);
     let abort = answer.abort.as_ref().unwrap();
     assert_eq!(
@@ -543,24 +517,14 @@ fn any_closing_figure_that_differs_refuses_the_answer() {
         let mut run = training();
         run.close();
         change(&mut run.footer);
-        let trace = run.finish_as_is();
-        let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+        let error = refusal(&run.finish_as_is());
         assert!(error.message().contains(words), "{error}");
     }
 }
 
 #[test]
 fn events_that_cannot_have_happened_refuse_the_answer() {
-    let allocate = |device, bytes| Event::Allocate {
-        device,
-        bytes,
-        alignment: 64,
-        space: PoolSpace::Default,
-        purpose: Purpose::Upload,
-        slot: 0,
-        site: TextId(0),
-    };
+    let allocate = |device, bytes| upload_event(device, bytes, 64, PoolSpace::Default);
     let driver = |asked| Event::Driver {
         device: 0,
         asked,
@@ -576,29 +540,12 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         slot: 0,
         message: TextId(0),
     };
-    let program = |program, temp| Event::Program {
-        program,
-        name: TextId(0),
-        sizes: sizes(temp),
-        devices: 1,
-        loaded: false,
-        compile_attempt: TextId(0),
-        site: TextId(0),
-    };
+    let program = |program, temp| program_event(program, TextId(0), sizes(temp), 1);
     let begin = Event::Begin {
         program: 1,
         site: TextId(0),
     };
     let pool = 768 * MIB;
-    let aligned = |alignment| Event::Allocate {
-        device: 0,
-        bytes: 1,
-        alignment,
-        space: PoolSpace::Default,
-        purpose: Purpose::Upload,
-        slot: 0,
-        site: TextId(0),
-    };
     let beyond = Event::Driver {
         device: 0,
         asked: pool,
@@ -606,7 +553,10 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         granted: pool,
     };
     let cases: [(&[Event], &str); 16] = [
-        (&[aligned(u64::MAX)], "exceeds 2^60"),
+        (
+            &[upload_event(0, 1, u64::MAX, PoolSpace::Default)],
+            "exceeds 2^60",
+        ),
         (&[allocate(0, u64::MAX)], "exceeds 2^60"),
         (&[beyond], "exceeds 2^60"),
         (&[allocate(1, 1)], "a device that does not exist"),
@@ -655,9 +605,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         for event in events {
             run.event(*event);
         }
-        let trace = run.finish_as_is();
-        let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidFile, "{error}");
+        let error = refusal(&run.finish_as_is());
         assert!(error.message().contains(words), "{error}");
     }
     let nested = [program(1, 1)]
@@ -665,8 +613,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         .chain(std::iter::repeat_n(begin, 5_000));
     let mut run = Recorder::new(&header());
     nested.for_each(|event| run.event(event));
-    let trace = run.finish_as_is();
-    let error = summarize(Reader::new(&trace[..]).unwrap()).unwrap_err();
+    let error = refusal(&run.finish_as_is());
     assert!(error.message().contains("nested too deeply"), "{error}");
 }
 
@@ -688,8 +635,7 @@ fn headers_that_describe_no_machine_are_refused() {
     ] {
         let file = recorder::File::default();
         drop(vramfit_core::trace::Writer::new(file.clone(), &header).unwrap());
-        let error = summarize(Reader::new(&file.bytes()[..]).unwrap()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+        refusal(&file.bytes());
     }
 }
 
@@ -752,7 +698,7 @@ proptest! {
             }
         }
         let stats: Vec<_> = (0..header.devices).map(|device| run.stats(device)).collect();
-        let answer = answer(&run.finish());
+        let answer = answer(run);
         prop_assert_eq!(answer.failure_count, refused);
         for (device, stats) in answer.devices.iter().zip(stats) {
             prop_assert_eq!(device.peak_bytes, peaks[device.device as usize]);
@@ -798,20 +744,11 @@ fn a_region_larger_than_a_chunk_can_be_is_not_believed() {
             address: 768 * MIB,
             granted: 1 << 48,
         },
-        Event::Allocate {
-            device: 0,
-            bytes: 768 * MIB,
-            alignment: 0,
-            space: PoolSpace::Default,
-            purpose: Purpose::Upload,
-            slot: 0,
-            site: TextId(0),
-        },
+        upload_event(0, 768 * MIB, 0, PoolSpace::Default),
     ] {
         run.writer.event(&event).unwrap();
     }
-    let error = summarize(Reader::new(&run.kill()[..]).unwrap()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidFile);
+    refusal(&run.kill());
 }
 
 /// Numbers at the edges of what fits, and small ones.
@@ -832,14 +769,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     let number = any_number;
     let request = (number(), number(), space);
     prop_oneof![
-        4 => request.clone().prop_map(|(bytes, alignment, space)| Event::Allocate {
-            device: 0,
-            bytes,
-            alignment,
-            space,
-            purpose: Purpose::Upload,
-            slot: 0,
-            site: TextId(0),
+        4 => request.clone().prop_map(|(bytes, alignment, space)| {
+            upload_event(0, bytes, alignment, space)
         }),
         2 => request.prop_map(|(bytes, alignment, space)| Event::AllocationFailure {
             device: 0,
@@ -868,20 +799,12 @@ fn any_event() -> impl Strategy<Value = Event> {
             message: TextId(0),
         }),
         1 => (0u32..3, number(), number()).prop_map(|(program, temp_bytes, code_bytes)| {
-            Event::Program {
-                program,
-                name: TextId(0),
-                sizes: ProgramSizes {
-                    temp_bytes,
-                    code_bytes,
-                    argument_bytes: code_bytes,
-                    ..ProgramSizes::default()
-                },
-                devices: 1,
-                loaded: false,
-                compile_attempt: TextId(0),
-                site: TextId(0),
-            }
+            let sizes = ProgramSizes {
+                code_bytes,
+                argument_bytes: code_bytes,
+                ..sizes(temp_bytes)
+            };
+            program_event(program, TextId(0), sizes, 1)
         }),
         1 => (0u32..3).prop_map(|program| Event::Unload { program }),
         1 => (0u32..3).prop_map(|program| Event::Begin { program, site: TextId(0) }),

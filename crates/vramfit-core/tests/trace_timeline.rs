@@ -5,18 +5,12 @@
 mod recorder;
 
 use proptest::prelude::*;
-use recorder::{Block, MIB, Recorder, header};
+use recorder::{Block, MIB, Recorder, answer, header, summary};
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::analysis::{
-    ArraySummary, DeviceSummary, LayoutSummary, RunSummary, summarize, summarize_until,
-};
+use vramfit_core::analysis::{ArraySummary, DeviceSummary, LayoutSummary, summarize_until};
 use vramfit_core::replay::PoolState;
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
-
-fn answer(run: Recorder) -> RunSummary {
-    summarize(Reader::new(&run.finish()[..]).unwrap()).unwrap()
-}
 
 fn sizes(argument_bytes: u64, temp_bytes: u64) -> ProgramSizes {
     ProgramSizes {
@@ -623,10 +617,10 @@ proptest! {
             random(&mut run, &mut alive, choice);
         }
         let trace = run.finish();
-        let answer = summarize(Reader::new(&trace[..]).unwrap()).unwrap();
+        let answer = summary(&trace);
         for device in &answer.devices {
             check(device, allocator)?;
         }
-        prop_assert_eq!(summarize(Reader::new(&trace[..]).unwrap()).unwrap(), answer);
+        prop_assert_eq!(summary(&trace), answer);
     }
 }

@@ -9,7 +9,7 @@ use super::series::ArraySummary;
 use crate::replay::Block;
 use crate::trace::{Purpose, TextId};
 
-/// ProgramEntry of blocks that no program made.
+/// Entry of blocks that no program made.
 pub(super) const NO_PROGRAM: u32 = u32::MAX;
 
 /// What blocks of one group have in common.
@@ -19,7 +19,7 @@ pub(super) struct AllocationKey {
     pub(super) purpose: Purpose,
     /// Line that made them, or called the program that did.
     pub(super) site: TextId,
-    /// ProgramEntry of the program that made them; [`NO_PROGRAM`] for none.
+    /// Entry of the program that made them; [`NO_PROGRAM`] for none.
     pub(super) entry: u32,
     /// Which output of the program.
     pub(super) slot: u32,
@@ -95,15 +95,18 @@ pub(super) fn grouped<'a>(
 }
 
 /// Arrays added up.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    count: u64,
-    bytes: u64,
-    held_bytes: u64,
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sum {
+    pub(super) count: u64,
+    /// Requested.
+    pub(super) bytes: u64,
+    /// Taken of the pool.
+    pub(super) held_bytes: u64,
 }
 
 impl Sum {
-    fn add(&mut self, count: u64, bytes: u64, held_bytes: u64) {
+    #[inline]
+    pub(super) fn add(&mut self, count: u64, bytes: u64, held_bytes: u64) {
         self.count += count;
         self.bytes = self.bytes.saturating_add(bytes);
         self.held_bytes = self.held_bytes.saturating_add(held_bytes);

@@ -124,26 +124,17 @@ impl Attributor<'_> {
             }
         }
         if let Some(slot) = self.request {
-            total = total.saturating_add(self.context.bytes);
+            let EventContext { purpose, bytes, .. } = self.context;
+            total = total.saturating_add(bytes);
             match memory {
-                _ if self.context.purpose == Purpose::Scratch => {
-                    let part = self.scratch_part(entry.unwrap_or(NO_PROGRAM), slot);
-                    parts.add(part, self.context.bytes);
+                _ if purpose == Purpose::Scratch => {
+                    parts.add(self.scratch_part(entry.unwrap_or(NO_PROGRAM), slot), bytes);
                 }
-                Some(memory) => {
-                    let (purpose, bytes) = (self.context.purpose, self.context.bytes);
-                    self::slot(memory, slot, purpose, bytes, &mut parts);
-                }
-                None => parts.add(unattributed(self.context.purpose), self.context.bytes),
+                Some(memory) => self::slot(memory, slot, purpose, bytes, &mut parts),
+                None => parts.add(unattributed(purpose), bytes),
             }
         }
-        parts.add(
-            AttributionEntry {
-                kind: EntryKind::Rounding,
-                ..AttributionEntry::default()
-            },
-            rounding,
-        );
+        parts.add(of_kind(EntryKind::Rounding), rounding);
         Attribution {
             device: self.device,
             refused: self.request.is_some(),
@@ -180,11 +171,7 @@ impl Attributor<'_> {
         origin: &AllocationKey,
         programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
     ) -> AttributionEntry {
-        let name = |entry: u32| {
-            self.source
-                .text(self.entries[entry as usize].key.name)
-                .to_owned()
-        };
+        let text = |id| self.source.text(id).to_owned();
         let made = |entry: u32| programs.get(&entry)?.1.others(origin.slot).first();
         let known = (origin.entry != NO_PROGRAM && origin.purpose == Purpose::Output)
             .then(|| made(origin.entry))
@@ -195,11 +182,11 @@ impl Attributor<'_> {
                 false => EntryKind::OtherArrays,
             },
             path: known.map_or(String::new(), |buffer| buffer.path.clone()),
-            site: self.source.text(origin.site).to_owned(),
+            site: text(origin.site),
             shape: known.map_or(String::new(), |buffer| buffer.shape.clone()),
             made_by: match origin.entry {
                 NO_PROGRAM => origin.purpose.label().to_owned(),
-                entry => name(entry),
+                entry => text(self.entries[entry as usize].key.name),
             },
             ..AttributionEntry::default()
         }
@@ -243,15 +230,11 @@ fn slot(
     parts: &mut EntrySet,
 ) {
     if purpose == Purpose::Copy {
-        let what = "a copy, since the argument was not donated";
-        parts.add(
-            AttributionEntry {
-                made_by: what.to_owned(),
-                ..unattributed(purpose)
-            },
-            bytes,
-        );
-        return;
+        let copy = AttributionEntry {
+            made_by: "a copy, since the argument was not donated".to_owned(),
+            ..unattributed(purpose)
+        };
+        return parts.add(copy, bytes);
     }
     let mut left = bytes;
     for buffer in places.others(slot) {
@@ -263,13 +246,7 @@ fn slot(
         Purpose::Temporary => EntryKind::Program(Owner::Padding),
         _ => unattributed(purpose).kind,
     };
-    parts.add(
-        AttributionEntry {
-            kind: rest,
-            ..AttributionEntry::default()
-        },
-        left,
-    );
+    parts.add(of_kind(rest), left);
 }
 
 /// Names an argument; its line is the one that made the array.
@@ -310,12 +287,15 @@ pub(super) fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Attributio
 /// Names what a program of unknown buffers took, or an upload, of which only the program that is given
 /// it knows what it is.
 fn unattributed(purpose: Purpose) -> AttributionEntry {
-    let kind = match purpose {
+    of_kind(match purpose {
         Purpose::Temporary | Purpose::Scratch => EntryKind::Program(Owner::Temporaries),
         Purpose::Constant => EntryKind::Program(Owner::Constants),
         Purpose::Upload => EntryKind::Arrays,
         Purpose::Output | Purpose::Tuple | Purpose::Copy => EntryKind::Program(Owner::Outputs),
-    };
+    })
+}
+
+fn of_kind(kind: EntryKind) -> AttributionEntry {
     AttributionEntry {
         kind,
         ..AttributionEntry::default()

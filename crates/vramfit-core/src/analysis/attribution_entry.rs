@@ -69,7 +69,7 @@ impl EntryKind {
     }
 }
 
-/// EntrySet that are alike are one.
+/// Entries, of which those that are alike are one.
 #[derive(Default)]
 pub(super) struct EntrySet(FxHashMap<AttributionEntry, (u64, u64)>);
 

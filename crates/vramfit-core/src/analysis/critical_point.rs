@@ -33,11 +33,9 @@ impl CriticalPoint<'_> {
     ) -> (Option<Attribution>, Option<(usize, ProgramMemory)>) {
         let at = self.device.and_then(|device| match self.denied {
             Some(denied) => Some((device, denied.context)),
-            None => Some((device, device.peak_context()?)),
+            None => Some((device, device.peak_context?)),
         });
-        let entry = at
-            .and_then(|(_, context)| context.entry)
-            .or(programs.step());
+        let entry = at.and_then(|(_, context)| context.entry).or(programs.step);
         let take = |memories: &mut FxHashMap<u32, ProgramMemory>| {
             entry.and_then(|entry| Some((entry, memories.remove(&(entry as u32))?)))
         };
@@ -46,10 +44,10 @@ impl CriticalPoint<'_> {
             return (None, take(&mut memories(entries, programs, source)));
         };
         let snapshot: &LiveSnapshot = match self.denied {
-            Some(_) => device.live_at_denial(),
-            None => device.live_at_peak(),
+            Some(_) => &device.live_at_denial,
+            None => &device.live_at_peak,
         };
-        let blocks = || snapshot.blocks(live[device.number() as usize].iter());
+        let blocks = || snapshot.blocks(live[device.number as usize].iter());
         // Outputs of other programs have their names from those.
         let entries = entry
             .into_iter()
@@ -61,15 +59,15 @@ impl CriticalPoint<'_> {
             )
             .collect();
         let mut attributor = Attributor {
-            device: device.number(),
+            device: device.number,
             context,
             arguments: match self.denied {
                 Some(_) => self.arguments_at_denial,
-                None => device.arguments_at_peak(),
+                None => &device.arguments_at_peak,
             },
             request: self.denied.map(|denied| denied.slot),
             sites,
-            entries: programs.entries(),
+            entries: &programs.entries,
             memories: memories(entries, programs, source),
             source,
         };
@@ -89,7 +87,7 @@ fn memories(
     entries
         .into_iter()
         .filter_map(|entry| {
-            let program = programs.entries()[entry].program;
+            let program = programs.entries[entry].program;
             Some((entry as u32, source.program_memory(program)?))
         })
         .collect()

@@ -14,20 +14,21 @@ use crate::replay::{Block, Period, PoolLevel, PoolState, Replay};
 use crate::trace::TextId;
 
 /// One device of a [`super::analyzer::TraceAnalyzer`].
+#[derive(Default)]
 pub(super) struct DeviceAnalysis {
-    number: u32,
+    pub(super) number: u32,
     level: PoolLevel,
-    peak_bytes: u64,
+    pub(super) peak_bytes: u64,
     /// As the process counts it, which may have cleared it.
-    reported_peak_bytes: u64,
-    peak_context: Option<EventContext>,
+    pub(super) reported_peak_bytes: u64,
+    pub(super) peak_context: Option<EventContext>,
     state_at_peak: PoolState,
-    live_at_peak: LiveSnapshot,
-    arguments_at_peak: Arguments,
+    pub(super) live_at_peak: LiveSnapshot,
+    pub(super) arguments_at_peak: Arguments,
     /// When the first request of the run was denied, if that was here.
-    live_at_denial: LiveSnapshot,
+    pub(super) live_at_denial: LiveSnapshot,
     /// When the last execution of the step began.
-    live_at_step: LiveSnapshot,
+    pub(super) live_at_step: LiveSnapshot,
     running_minimum: RunningMinimum,
     timeline: Timeline,
     non_pool_bytes: u64,
@@ -42,54 +43,13 @@ impl DeviceAnalysis {
     pub(super) fn new(number: u32, devices: usize) -> DeviceAnalysis {
         DeviceAnalysis {
             number,
-            level: PoolLevel::default(),
-            peak_bytes: 0,
-            reported_peak_bytes: 0,
-            peak_context: None,
-            state_at_peak: PoolState::default(),
-            live_at_peak: LiveSnapshot::default(),
-            arguments_at_peak: Arguments::default(),
-            live_at_denial: LiveSnapshot::default(),
-            live_at_step: LiveSnapshot::default(),
-            running_minimum: RunningMinimum::default(),
             timeline: Timeline::new(devices),
-            non_pool_bytes: 0,
-            denials: 0,
-            regions: Vec::new(),
-            pass_points: None,
+            ..DeviceAnalysis::default()
         }
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number
     }
 
     pub(super) fn in_use_bytes(&self) -> u64 {
         self.level.in_use_bytes
-    }
-
-    pub(super) fn peak_bytes(&self) -> u64 {
-        self.peak_bytes
-    }
-
-    pub(super) fn reported_peak_bytes(&self) -> u64 {
-        self.reported_peak_bytes
-    }
-
-    pub(super) fn peak_context(&self) -> Option<EventContext> {
-        self.peak_context
-    }
-
-    pub(super) fn arguments_at_peak(&self) -> &Arguments {
-        &self.arguments_at_peak
-    }
-
-    pub(super) fn live_at_peak(&self) -> &LiveSnapshot {
-        &self.live_at_peak
-    }
-
-    pub(super) fn live_at_denial(&self) -> &LiveSnapshot {
-        &self.live_at_denial
     }
 
     /// Returns the lowest bytes in use after a time; `None` where nothing happened here since.
@@ -101,10 +61,6 @@ impl DeviceAnalysis {
     #[inline]
     pub(super) fn on_allocated(&mut self, replay: &mut Replay) -> bool {
         self.update_level(replay)
-    }
-
-    pub(super) fn set_peak_context(&mut self, context: EventContext) {
-        self.peak_context = Some(context);
     }
 
     pub(super) fn on_freed(&mut self, block: &Block, replay: &mut Replay) {
@@ -139,16 +95,6 @@ impl DeviceAnalysis {
         self.peak_context
             .filter(is_active)
             .is_none_or(|context| self.arguments_at_peak.add(&context, parameter, allocation))
-    }
-
-    /// Captures what is live when the first request of the run is denied.
-    pub(super) fn capture_denial(&mut self, next_allocation: u64) {
-        self.live_at_denial.capture(next_allocation);
-    }
-
-    /// Captures what is live when an execution of the step begins.
-    pub(super) fn capture_step(&mut self, next_allocation: u64) {
-        self.live_at_step.capture(next_allocation);
     }
 
     /// Takes over the level after the event applied last. Says whether the peak rose.

@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::arrays::AllocationSites;
+use super::arrays::{AllocationSites, Sum};
 use super::programs::Evidence;
 use crate::replay::Block;
 use crate::trace::{Purpose, TextId};
@@ -33,23 +33,14 @@ pub(super) struct Leaks {
 /// A group of arrays of one allocation site: now, at the last step, and where its growth began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct SiteGrowth {
-    now: SiteTotal,
-    before: SiteTotal,
-    began: SiteTotal,
+    now: Sum,
+    before: Sum,
+    began: Sum,
     /// Steps in a row in which it had grown.
     steps: u64,
     /// The last of them.
     last: u64,
     is_changed: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct SiteTotal {
-    count: u64,
-    /// Requested.
-    bytes: u64,
-    /// Taken of the pool.
-    held_bytes: u64,
 }
 
 /// Arrays of one line and program that grew in each of the last steps.
@@ -74,18 +65,16 @@ impl Leaks {
     #[inline]
     pub(super) fn on_allocated(&mut self, block: &Block) {
         let group = self.changed(block.owner);
-        group.now.count += 1;
-        group.now.bytes = group.now.bytes.saturating_add(block.requested_bytes);
-        group.now.held_bytes = group.now.held_bytes.saturating_add(block.held_bytes);
+        group.now.add(1, block.requested_bytes, block.held_bytes);
     }
 
     /// Takes in that a block was freed.
     #[inline]
     pub(super) fn on_freed(&mut self, block: &Block) {
-        let group = self.changed(block.owner);
-        group.now.count = group.now.count.saturating_sub(1);
-        group.now.bytes = group.now.bytes.saturating_sub(block.requested_bytes);
-        group.now.held_bytes = group.now.held_bytes.saturating_sub(block.held_bytes);
+        let now = &mut self.changed(block.owner).now;
+        now.count = now.count.saturating_sub(1);
+        now.bytes = now.bytes.saturating_sub(block.requested_bytes);
+        now.held_bytes = now.held_bytes.saturating_sub(block.held_bytes);
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::devices::DeviceAnalysis;
 use super::programs::Programs;
 use crate::program::{EstimateSource, ScratchPhase};
-use crate::replay::Replay;
+use crate::replay::{Replay, insert_device};
 use crate::trace::{Event, Purpose, TextId};
 
 /// What the library routines of a run take beside the plans of its programs.
@@ -174,7 +174,7 @@ impl ScratchDemand {
         let Some((entry, checks)) = active else {
             return;
         };
-        let limits = programs.entries()[entry].scratch_limits;
+        let limits = programs.entries[entry].scratch_limits;
         if limits.is_empty() {
             return;
         }
@@ -185,7 +185,7 @@ impl ScratchDemand {
                 bytes,
                 purpose: Purpose::Temporary,
                 ..
-            } if limits.plan.bytes > 0 && insert(&mut checks.with_temporaries, device) => {
+            } if limits.plan.bytes > 0 && insert_device(&mut checks.with_temporaries, device) => {
                 check.check(device, entry, limits.plan, bytes);
             }
             Event::Allocate {
@@ -199,7 +199,7 @@ impl ScratchDemand {
                 }
             }
             Event::End => {
-                let devices = programs.entries()[entry].key.devices;
+                let devices = programs.entries[entry].key.devices;
                 for device in 0..devices.min(check.replay.devices()) {
                     check.on_complete(device, entry, limits, checks);
                 }
@@ -215,7 +215,7 @@ impl Check<'_> {
         let Ok(entry) = self.programs.entry_for(program) else {
             return;
         };
-        let limit = self.programs.entries()[entry].scratch_limits.compilation;
+        let limit = self.programs.entries[entry].scratch_limits.compilation;
         let is_first = self.programs.calls(entry) == 0;
         if is_first && limit.bytes > 0 && self.replay.devices() > 0 {
             self.check(0, entry, limit, 0);
@@ -230,7 +230,7 @@ impl Check<'_> {
         limits: ScratchLimits,
         checks: &mut ScratchChecks,
     ) {
-        if checks.failed || !insert(&mut checks.complete, device) {
+        if checks.failed || !insert_device(&mut checks.complete, device) {
             return;
         }
         if limits.execution.bytes > 0 {
@@ -281,7 +281,7 @@ impl ScratchDemand {
     ) -> Option<ScratchSummary> {
         let mut needs = Vec::new();
         let mut shortage = None;
-        for (number, entry) in programs.entries().iter().enumerate() {
+        for (number, entry) in programs.entries.iter().enumerate() {
             if entry.calls == 0 {
                 continue;
             }
@@ -319,7 +319,7 @@ impl ScratchDemand {
         });
         let peaks = devices.iter().enumerate().map(|(number, device)| {
             let most = self.peaks.get(number).copied().unwrap_or(0);
-            device.peak_bytes().max(most)
+            device.peak_bytes.max(most)
         });
         Some(ScratchSummary {
             peak_bytes: peaks.collect(),
@@ -327,13 +327,4 @@ impl ScratchDemand {
             needs: order.into_iter().map(|at| needs[at].clone()).collect(),
         })
     }
-}
-
-/// Adds a device to a short list; says whether it was not in it.
-fn insert(devices: &mut Vec<u32>, device: u32) -> bool {
-    let is_new = !devices.contains(&device);
-    if is_new {
-        devices.push(device);
-    }
-    is_new
 }

@@ -1,4 +1,4 @@
-//! What a run came to over its mode: levels, arrays, layouts, what grows, what is compiled again.
+//! What a run came to over its course: levels, arrays, layouts, what grows, what is compiled again.
 
 use serde::Serialize;
 

@@ -54,7 +54,7 @@ impl StepNotes {
         for note in notes.get(self.count..).unwrap_or_default() {
             match note {
                 Note::Search { steps, name } => {
-                    programs.on_step_search();
+                    programs.has_step_search = true;
                     (self.steps, self.name) = (*steps, name.clone());
                 }
                 Note::Program {
@@ -88,13 +88,13 @@ impl StepNotes {
         programs: &Programs,
         text: &impl Fn(TextId) -> String,
     ) -> Option<StepSearch> {
-        programs.has_step_search().then(|| StepSearch {
+        programs.has_step_search.then(|| StepSearch {
             steps: self.steps,
             name: self.name.clone(),
             cut: self.cut.map(|(entry, calls)| Cut {
                 program: text(programs.name(entry)),
                 calls,
-                site: text(programs.entries()[entry].site),
+                site: text(programs.entries[entry].site),
             }),
         })
     }

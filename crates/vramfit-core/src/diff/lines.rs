@@ -18,10 +18,8 @@ pub(super) type Line = u32;
 const MAX_ALIGNMENT_CELLS: usize = 1 << 22;
 
 /// The lines that the parts of two runs name.
-pub(super) struct Lines<'a> {
-    a: FxHashMap<&'a str, Line>,
-    b: FxHashMap<&'a str, Line>,
-}
+#[derive(Default)]
+pub(super) struct Lines<'a>([FxHashMap<&'a str, Line>; 2]);
 
 /// Lines of one function by number: the site as it is written, and what is made there.
 type FunctionLines<'a> = BTreeMap<u64, (&'a str, BTreeSet<&'a str>)>;
@@ -57,29 +55,21 @@ impl<'a> Lines<'a> {
                 });
             }
         }
-        let mut lines = Lines {
-            a: FxHashMap::default(),
-            b: FxHashMap::default(),
-        };
+        let mut lines = Lines::default();
         let mut next: Line = 0;
         for [in_a, in_b] in functions.values() {
             for (of_a, of_b) in aligned(in_a, in_b) {
-                lines.a.extend(of_a.map(|site| (site, next)));
-                lines.b.extend(of_b.map(|site| (site, next)));
+                lines.0[0].extend(of_a.map(|site| (site, next)));
+                lines.0[1].extend(of_b.map(|site| (site, next)));
                 next += 1;
             }
         }
         lines
     }
 
-    /// Returns the line of a part of A, if it has one.
-    pub(super) fn in_a(&self, part: &AttributionEntry) -> Option<Line> {
-        self.a.get(part.site.as_str()).copied()
-    }
-
-    /// Returns the line of a part of B, if it has one.
-    pub(super) fn in_b(&self, part: &AttributionEntry) -> Option<Line> {
-        self.b.get(part.site.as_str()).copied()
+    /// Returns the line of a part of A (side 0) or B (side 1), if it has one.
+    pub(super) fn line(&self, side: usize, part: &AttributionEntry) -> Option<Line> {
+        self.0[side].get(part.site.as_str()).copied()
     }
 }
 

@@ -20,88 +20,56 @@ type Key<'a> = (
 );
 
 /// Returns what is compared of a part on a line; `None` when the rule says nothing about it.
-type Rule = for<'a> fn(&'a AttributionEntry, Option<Line>) -> Option<Key<'a>>;
+type Rule = for<'a> fn(&'a AttributionEntry, Option<Line>) -> Option<KeyBuilder<'a>>;
 
 /// The rules, the strictest first.
 const RULES: [Rule; 14] = [
     // A path names an array of the user's own; the program that made it tells equal paths apart.
-    |part, _| match_key(part).path()?.same_producer().finish(),
-    |part, _| match_key(part).path()?.finish(),
+    |part, _| owned(part).path()?.producer(),
+    |part, _| owned(part).path(),
     // Its path is new: the line that made it and its shape.
-    |part, line| match_key(part).with_path()?.line(line)?.shape()?.finish(),
+    |part, line| owned(part).with_path()?.line(line)?.shape(),
     // A buffer inside a program is told by its line and its operation. Shapes change with the batch.
-    |part, line| {
-        match_key(part)
-            .without_path()?
-            .line(line)?
-            .same_producer()
-            .finish()
-    },
-    |part, line| {
-        match_key(part)
-            .without_path()?
-            .line(line)?
-            .operation()
-            .finish()
-    },
-    |part, line| match_key(part).line(line)?.finish(),
+    |part, line| owned(part).without_path()?.line(line)?.producer(),
+    |part, line| owned(part).without_path()?.line(line)?.operation(),
+    |part, line| owned(part).line(line),
     // The line is gone, or never was known.
-    |part, _| match_key(part).same_known_producer()?.shape()?.finish(),
-    |part, _| match_key(part).same_known_producer()?.finish(),
-    |part, _| {
-        match_key(part)
-            .same_known_producer()?
-            .operation()
-            .shape()?
-            .finish()
-    },
+    |part, _| owned(part).with_producer()?.producer()?.shape(),
+    |part, _| owned(part).with_producer()?.producer(),
+    |part, _| owned(part).with_producer()?.operation()?.shape(),
     // What has no name at all: padding, rounding, programs that could not be looked into.
-    |part, _| match_key(part).anonymous()?.shape()?.finish(),
-    |part, _| match_key(part).anonymous()?.finish(),
+    |part, _| owned(part).anonymous()?.shape(),
+    |part, _| owned(part).anonymous(),
     // It has another owner now, or the other run has its peak in another program.
-    |part, _| match_key(part).any_owner().path()?.shape()?.finish(),
-    |part, line| {
-        match_key(part)
-            .any_owner()
-            .line(line)?
-            .operation()
-            .shape()?
-            .finish()
-    },
-    |part, line| match_key(part).any_owner().line(line)?.shape()?.finish(),
+    |part, _| of_any_owner(part).path()?.shape(),
+    |part, line| of_any_owner(part).line(line)?.operation()?.shape(),
+    |part, line| of_any_owner(part).line(line)?.shape(),
 ];
 
 /// Puts all parts in pairs; what has no partner stands alone.
 pub(super) fn pairs(a: &[AttributionEntry], b: &[AttributionEntry]) -> Vec<EntryDelta> {
     let lines = Lines::of(a, b);
-    let mut left_a: Vec<(&AttributionEntry, Option<Line>)> =
-        a.iter().map(|part| (part, lines.in_a(part))).collect();
-    let mut left_b: Vec<(&AttributionEntry, Option<Line>)> =
-        b.iter().map(|part| (part, lines.in_b(part))).collect();
+    let mut left = [a, b].map(|parts| parts.iter().collect::<Vec<_>>());
     let mut changes = Vec::new();
     for rule in RULES {
-        let mut same: BTreeMap<Key<'_>, (Vec<&AttributionEntry>, Vec<&AttributionEntry>)> =
-            BTreeMap::new();
-        for (part, line) in &left_a {
-            if let Some(key) = rule(part, *line) {
-                same.entry(key).or_default().0.push(part);
+        let key = |side: usize, part| Some(rule(part, lines.line(side, part))?.key);
+        let mut same: BTreeMap<Key<'_>, [Vec<&AttributionEntry>; 2]> = BTreeMap::new();
+        for (side, parts) in left.iter().enumerate() {
+            for part in parts {
+                if let Some(key) = key(side, part) {
+                    same.entry(key).or_default()[side].push(part);
+                }
             }
         }
-        for (part, line) in &left_b {
-            if let Some(key) = rule(part, *line) {
-                same.entry(key).or_default().1.push(part);
-            }
+        same.retain(|_, sides| sides.iter().all(|parts| !parts.is_empty()));
+        for (side, parts) in left.iter_mut().enumerate() {
+            parts.retain(|part| key(side, part).is_none_or(|key| !same.contains_key(&key)));
         }
-        same.retain(|_, (in_a, in_b)| !in_a.is_empty() && !in_b.is_empty());
-        let open = |(part, line): &(&AttributionEntry, Option<Line>)| {
-            rule(part, *line).is_none_or(|key| !same.contains_key(&key))
-        };
-        left_a.retain(open);
-        left_b.retain(open);
-        changes.extend(same.values().flat_map(|(in_a, in_b)| matched(in_a, in_b)));
+        changes.extend(same.values().flat_map(|[in_a, in_b]| matched(in_a, in_b)));
     }
-    changes.extend(unmatched(&left_a).map(|a| EntryDelta { a, b: None }));
-    changes.extend(unmatched(&left_b).map(|b| EntryDelta { a: None, b }));
+    let [left_a, left_b] = &left;
+    changes.extend(unmatched(left_a).map(|a| EntryDelta { a, b: None }));
+    changes.extend(unmatched(left_b).map(|b| EntryDelta { a: None, b }));
     changes
 }
 
@@ -145,10 +113,10 @@ fn shape_key(part: &AttributionEntry) -> (&str, usize, &str, u64) {
 
 /// Gathers what stands alone by path, or by line and operation.
 fn unmatched<'a>(
-    left: &[(&'a AttributionEntry, Option<Line>)],
+    left: &[&'a AttributionEntry],
 ) -> impl Iterator<Item = Option<EntryGroup>> + use<'a> {
     let mut alike: BTreeMap<_, Vec<&'a AttributionEntry>> = BTreeMap::new();
-    for (part, _) in left {
+    for part in left {
         let key = (part.kind, &part.path, &part.site, &part.made_by);
         alike.entry(key).or_default().push(part);
     }
@@ -174,24 +142,22 @@ struct KeyBuilder<'a> {
 }
 
 /// Begins a key: its owner is compared.
-fn match_key(part: &AttributionEntry) -> KeyBuilder<'_> {
+fn owned(part: &AttributionEntry) -> KeyBuilder<'_> {
     KeyBuilder {
         part,
         key: (Some(part.kind), None, None, None, None),
     }
 }
 
+/// Begins a key that does not compare the owner.
+fn of_any_owner(part: &AttributionEntry) -> KeyBuilder<'_> {
+    KeyBuilder {
+        part,
+        key: Key::default(),
+    }
+}
+
 impl<'a> KeyBuilder<'a> {
-    fn finish(self) -> Option<Key<'a>> {
-        Some(self.key)
-    }
-
-    /// Does not compare the owner.
-    fn any_owner(mut self) -> Self {
-        self.key.0 = None;
-        self
-    }
-
     fn path(mut self) -> Option<Self> {
         self.key.1 = Some(non_empty(&self.part.path)?);
         Some(self)
@@ -211,20 +177,20 @@ impl<'a> KeyBuilder<'a> {
         Some(self)
     }
 
-    fn same_producer(mut self) -> Self {
-        self.key.3 = Some(unnumbered(&self.part.made_by));
-        self
+    fn with_producer(self) -> Option<Self> {
+        non_empty(&self.part.made_by)?;
+        Some(self)
     }
 
-    fn same_known_producer(self) -> Option<Self> {
-        non_empty(&self.part.made_by)?;
-        Some(self.same_producer())
+    fn producer(mut self) -> Option<Self> {
+        self.key.3 = Some(unnumbered(&self.part.made_by));
+        Some(self)
     }
 
     /// Compares the innermost operation only.
-    fn operation(mut self) -> Self {
+    fn operation(mut self) -> Option<Self> {
         self.key.3 = Some(operation(self.part));
-        self
+        Some(self)
     }
 
     fn shape(mut self) -> Option<Self> {

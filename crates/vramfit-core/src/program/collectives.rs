@@ -48,8 +48,7 @@ pub(super) fn device_groups(module: &HloModuleProto, devices: usize) -> Vec<Devi
     if devices < 2 {
         return Vec::new();
     }
-    let instructions = module.computations.iter().flat_map(|it| &it.instructions);
-    let collectives = instructions.filter(|instruction| {
+    let collectives = module.instructions().filter(|instruction| {
         is_collective_name(&instruction.opcode) && !instruction.opcode.ends_with("-done")
     });
     let different: BTreeSet<DeviceGroups> = collectives
@@ -124,17 +123,7 @@ mod tests {
     use prost::Message;
 
     use super::*;
-    use crate::program::wire::{CollectiveDeviceList, HloComputationProto, ReplicaGroup};
-
-    fn module(instructions: Vec<HloInstructionProto>) -> HloModuleProto {
-        HloModuleProto {
-            computations: vec![HloComputationProto {
-                instructions,
-                ..HloComputationProto::default()
-            }],
-            ..HloModuleProto::default()
-        }
-    }
+    use crate::program::wire::{CollectiveDeviceList, ReplicaGroup};
 
     fn collective(opcode: &str, list: Option<CollectiveDeviceList>) -> HloInstructionProto {
         HloInstructionProto {
@@ -156,7 +145,7 @@ mod tests {
 
     #[test]
     fn equal_groups_are_one_and_no_groups_are_all_devices() {
-        let module = module(vec![
+        let module = HloModuleProto::of(vec![
             collective("all-reduce-start", explicit(&[&[0, 2], &[1, 3]])),
             collective("all-reduce-done", None),
             collective("all-gather", explicit(&[&[1, 3], &[0, 2]])),
@@ -176,7 +165,7 @@ mod tests {
         let bytes =
             b"\x12\x10all-gather-start\xe2\x05\x0c\x08\x02\x10\x04\x1a\x02\x04\x02\"\x02\x01\x00";
         let instruction = HloInstructionProto::decode(bytes.as_slice()).expect("an instruction");
-        let groups = device_groups(&module(vec![instruction]), 8);
+        let groups = device_groups(&HloModuleProto::of(vec![instruction]), 8);
         assert_eq!(groups, [vec![vec![0, 2, 4, 6], vec![1, 3, 5, 7]]]);
     }
 

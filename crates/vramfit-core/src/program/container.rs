@@ -49,11 +49,11 @@ pub(super) fn message_bytes(bytes: &[u8], field: Option<u32>) -> Result<Vec<u8>>
     for (described, record) in manifest.records.iter().zip(rest) {
         match &described.field_override {
             None => message.extend_from_slice(record),
-            Some(cut) if field.is_some() && cut.top_level_field() == field => {
-                let field = field.unwrap_or_default();
-                prost::encoding::bytes::encode(field, record, &mut message);
+            Some(cut) => {
+                if let Some(field) = field.filter(|_| cut.top_level_field() == field) {
+                    prost::encoding::bytes::encode(field, record, &mut message);
+                }
             }
-            Some(_) => {}
         }
     }
     Ok(message)
@@ -67,52 +67,43 @@ fn damaged(what: &str) -> Error {
 fn records(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let stream: Vec<u8> = bytes
         .chunks(BLOCK)
-        .flat_map(|block| {
-            block
-                .get(BLOCK_HEADER..)
-                .unwrap_or_default()
-                .iter()
-                .copied()
-        })
+        .flat_map(|block| block.iter().skip(BLOCK_HEADER).copied())
         .collect();
     let mut records = Vec::new();
     let mut rest = stream.as_slice();
     while rest.len() >= CHUNK_HEADER {
-        let (header, after) = rest.split_at(CHUNK_HEADER);
-        let data_size = usize::try_from(u64_at(header, 8)).map_err(|_| damaged("is too large"))?;
-        let kind = header[24];
+        let header = take(&mut rest, CHUNK_HEADER as u64)?;
+        let data = take(&mut rest, u64_at(header, 8))?;
         let count = u64_at(header, 24) >> 8;
-        let data = after
-            .get(..data_size)
-            .ok_or_else(|| damaged("is truncated"))?;
-        match kind {
+        match header[24] {
             b'r' => simple_chunk(data, count, &mut records)?,
             b's' | b'm' | b'p' => {} // signature, metadata, padding
             _ => return Err(damaged("uses a chunk type that XLA is not known to write")),
         }
-        rest = &after[data_size..];
     }
     Ok(records)
+}
+
+/// Cuts so many bytes off the front.
+fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Result<&'a [u8]> {
+    let count = usize::try_from(count).map_err(|_| damaged("is too large"))?;
+    let (taken, rest) = bytes
+        .split_at_checked(count)
+        .ok_or_else(|| damaged("is truncated"))?;
+    *bytes = rest;
+    Ok(taken)
 }
 
 /// Reads a simple chunk: one buffer of record sizes, one of the records end to end.
 fn simple_chunk(data: &[u8], count: u64, records: &mut Vec<Vec<u8>>) -> Result<()> {
     let (&compression, mut rest) = data.split_first().ok_or_else(|| damaged("is truncated"))?;
     let sizes_length = varint(&mut rest)?;
-    let sizes_length = usize::try_from(sizes_length).map_err(|_| damaged("is too large"))?;
-    if sizes_length > rest.len() {
-        return Err(damaged("is truncated"));
-    }
-    let (sizes, values) = rest.split_at(sizes_length);
-    let sizes = decompress(compression, sizes)?;
-    let values = decompress(compression, values)?;
-    let mut sizes = sizes.as_slice();
-    let mut values = values.as_slice();
+    let sizes = decompress(compression, take(&mut rest, sizes_length)?)?;
+    let values = decompress(compression, rest)?;
+    let (mut sizes, mut values) = (sizes.as_slice(), values.as_slice());
     for _ in 0..count {
-        let size = usize::try_from(varint(&mut sizes)?).map_err(|_| damaged("is too large"))?;
-        let record = values.get(..size).ok_or_else(|| damaged("is truncated"))?;
-        records.push(record.to_vec());
-        values = &values[size..];
+        let size = varint(&mut sizes)?;
+        records.push(take(&mut values, size)?.to_vec());
     }
     Ok(())
 }
@@ -141,8 +132,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 fn varint(bytes: &mut &[u8]) -> Result<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first().ok_or_else(|| damaged("is truncated"))?;
-        *bytes = rest;
+        let byte = take(bytes, 1)?[0];
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Ok(value);

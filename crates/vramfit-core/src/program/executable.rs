@@ -103,15 +103,8 @@ impl Program {
     /// [`crate::ErrorKind::InvalidFile`] when the bytes are of no known form.
     pub fn parse(serialized: &[u8], options: &[u8]) -> Result<Self> {
         let inner = executable_and_options(serialized)?.serialized_executable;
-        let executable = if container::is_executable_container(&inner) {
-            GpuExecutableProto::decode(container::message_bytes(&inner, None)?.as_slice())
-        } else {
-            GpuExecutableProto::decode(inner.as_slice())
-        }
-        .map_err(unreadable)?;
-        let with_config =
-            HloModuleProtoWithConfig::decode(executable.hlo_module_with_config.as_slice())
-                .map_err(unreadable)?;
+        let executable: GpuExecutableProto = decode_contained(&inner, None)?;
+        let with_config: HloModuleProtoWithConfig = decode(&executable.hlo_module_with_config)?;
         let module = with_config.hlo_module.unwrap_or_default();
         // The entry layout of the configuration carries memory spaces; the module's own shape
         // loses them in some releases.
@@ -188,8 +181,7 @@ impl Program {
     /// # Errors
     /// [`crate::ErrorKind::InvalidFile`] when the program was not made by [`Program::parse`].
     pub fn module_proto(&self) -> Result<Vec<u8>> {
-        let module = SerializedHloModule::decode(self.module.as_slice()).map_err(unreadable)?;
-        Ok(module.hlo_module)
+        Ok(decode::<SerializedHloModule>(&self.module)?.hlo_module)
     }
 
     /// Sets parameter and output shapes; returns true when the result is a tuple.
@@ -339,17 +331,20 @@ impl BufferAllocation {
 /// [`crate::ErrorKind::InvalidFile`] when the bytes are of no known form.
 pub fn executable_and_options(serialized: &[u8]) -> Result<ExecutableAndOptionsProto> {
     const SERIALIZED_EXECUTABLE: u32 = 1;
-    if container::is_executable_container(serialized) {
-        let message = container::message_bytes(serialized, Some(SERIALIZED_EXECUTABLE))?;
-        ExecutableAndOptionsProto::decode(message.as_slice())
-    } else {
-        ExecutableAndOptionsProto::decode(serialized)
-    }
-    .map_err(unreadable)
+    decode_contained(serialized, Some(SERIALIZED_EXECUTABLE))
 }
 
-fn unreadable(error: prost::DecodeError) -> Error {
-    Error::invalid_file("cannot read the serialized executable").cause(error)
+/// Decodes a message that may lie in a container, with the record of one field put back.
+fn decode_contained<T: Message + Default>(bytes: &[u8], field: Option<u32>) -> Result<T> {
+    match container::is_executable_container(bytes) {
+        true => decode(&container::message_bytes(bytes, field)?),
+        false => decode(bytes),
+    }
+}
+
+fn decode<T: Message + Default>(bytes: &[u8]) -> Result<T> {
+    T::decode(bytes)
+        .map_err(|error| Error::invalid_file("cannot read the serialized executable").cause(error))
 }
 
 /// Sums the machine code (ELF files) inside a message whose fields are not known here.
@@ -392,7 +387,7 @@ fn code_bytes(message: &[u8], depth: u32) -> u64 {
 
 /// Hashes the module alone: the flags it was compiled with name folders that differ from run to run.
 fn fingerprint(module_with_config: &[u8]) -> Result<u64> {
-    let module = SerializedHloModule::decode(module_with_config).map_err(unreadable)?;
+    let module: SerializedHloModule = decode(module_with_config)?;
     let mut hasher = DefaultHasher::new();
     module.hlo_module.hash(&mut hasher);
     Ok(hasher.finish())

@@ -174,6 +174,15 @@ impl Shape {
         shape
     }
 
+    /// Takes a shape apart into its arrays.
+    pub(super) fn arrays(proto: &ShapeProto) -> Vec<Self> {
+        if proto.element_type == ElementType::TUPLE.0 {
+            proto.tuple_shapes.iter().flat_map(Shape::arrays).collect()
+        } else {
+            vec![Shape::from_proto(proto)]
+        }
+    }
+
     /// Writes the shape with its layout.
     pub fn to_proto(&self) -> ShapeProto {
         ShapeProto {

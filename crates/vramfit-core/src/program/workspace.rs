@@ -11,13 +11,7 @@ const LIBRARIES: &[&str] = &["__cublas$", "__cudnn$", "__cub$"];
 ///
 /// The calls come one after the other, so XLA puts their workspaces in the same place.
 pub(super) fn largest(module: &HloModuleProto) -> u64 {
-    module
-        .computations
-        .iter()
-        .flat_map(|computation| &computation.instructions)
-        .filter_map(of_call)
-        .max()
-        .unwrap_or(0)
+    module.instructions().filter_map(of_call).max().unwrap_or(0)
 }
 
 /// Returns the workspace of a library's routine: the last of its results, plain bytes.
@@ -33,61 +27,39 @@ fn of_call(call: &HloInstructionProto) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::{HloComputationProto, ShapeProto};
+    use super::super::wire::ShapeProto;
     use super::*;
 
     const S8: i32 = 2;
     const F32: i32 = 11;
 
-    fn shape(element_type: i32, dimensions: &[i64]) -> ShapeProto {
-        ShapeProto {
-            element_type,
-            dimensions: dimensions.to_vec(),
-            ..ShapeProto::default()
-        }
-    }
-
     fn call(target: &str, results: &[ShapeProto]) -> HloInstructionProto {
         HloInstructionProto {
             custom_call_target: target.into(),
-            shape: Some(ShapeProto {
-                element_type: ElementType::TUPLE.0,
-                tuple_shapes: results.to_vec(),
-                ..ShapeProto::default()
-            }),
+            shape: Some(ShapeProto::tuple(results)),
             ..HloInstructionProto::default()
-        }
-    }
-
-    fn module(instructions: Vec<HloInstructionProto>) -> HloModuleProto {
-        HloModuleProto {
-            computations: vec![HloComputationProto {
-                instructions,
-                ..HloComputationProto::default()
-            }],
-            ..HloModuleProto::default()
         }
     }
 
     #[test]
     fn the_largest_workspace_counts_once() {
-        let product = shape(F32, &[4, 4]);
-        let bytes = |count| shape(S8, &[count]);
+        let product = ShapeProto::array(F32, &[4, 4]);
+        let bytes = |count| ShapeProto::array(S8, &[count]);
         let calls = vec![
             call("__cublas$lt$matmul", &[product.clone(), bytes(4 << 20)]),
             call("__cublas$gemm", &[product, bytes(1 << 20)]),
         ];
-        assert_eq!(largest(&module(calls)), 4 << 20);
+        assert_eq!(largest(&HloModuleProto::of(calls)), 4 << 20);
     }
 
     #[test]
     fn results_that_are_no_workspace_do_not_count() {
-        let product = shape(F32, &[4, 4]);
-        let bytes = shape(S8, &[1 << 20]);
+        let product = ShapeProto::array(F32, &[4, 4]);
+        let bytes = ShapeProto::array(S8, &[1 << 20]);
         let calls = vec![
             call("__cublas$gemm", &[bytes.clone(), product]),
             call("my_own_kernel", &[bytes]),
         ];
-        assert_eq!(largest(&module(calls)), 0);
+        assert_eq!(largest(&HloModuleProto::of(calls)), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! How a file lies in its file.
+//! How what a process publishes lies in its file.
 //!
 //! | bytes | what |
 //! | --- | --- |

@@ -1,8 +1,8 @@
 //! What a JAX process publishes of its own memory pool, for `vramfit top` to read.
 //!
 //! The driver knows how much a process holds. What is in use *inside* of JAX's pool only the process
-//! itself knows. So a process that was started with `VRAMFIT_PUBLISH` writes it into a small file, its
-//! *file*, a few times a second, and whoever wants to know maps or reads the file.
+//! itself knows. So a process that was started with `VRAMFIT_PUBLISH` writes it into a small file a few
+//! times a second, and whoever wants to know maps or reads the file.
 //!
 //! Here is what a file says ([`StatsHeader`], [`LiveStats`]), how it lies in the file ([`Layout`]), and how to
 //! tell a file that is alive from one that was left behind ([`Liveness`]). Writing is at home in
@@ -131,7 +131,7 @@ pub enum StatsStatus {
 }
 
 impl StatsHeader {
-    /// Returns the name of the file's file.
+    /// Returns the name of the file.
     pub fn file_name(&self) -> String {
         format!(
             "{}-{}-{}{FILE_SUFFIX}",

@@ -138,10 +138,10 @@ impl VariantReplay {
         let Some(execution) = self.running.last_mut() else {
             return bytes;
         };
-        note(&mut execution.seen, device);
+        insert_device(&mut execution.seen, device);
         match execution.program.and_then(|program| program.other_bytes) {
             Some(other) if purpose == Purpose::Temporary => {
-                match note(&mut execution.taken, device) {
+                match insert_device(&mut execution.taken, device) {
                     true => other,
                     false => 0,
                 }
@@ -180,10 +180,10 @@ impl VariantReplay {
 }
 
 /// Adds a device to a short list; says whether it was not in it.
-fn note(devices: &mut Vec<u32>, device: u32) -> bool {
-    let new = !devices.contains(&device);
-    if new {
+pub(crate) fn insert_device(devices: &mut Vec<u32>, device: u32) -> bool {
+    let is_new = !devices.contains(&device);
+    if is_new {
         devices.push(device);
     }
-    new
+    is_new
 }

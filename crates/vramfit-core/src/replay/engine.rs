@@ -34,7 +34,7 @@ pub struct Replay {
     pub(super) divergence: Option<Divergence>,
 }
 
-/// Which mode the events take.
+/// Which way the events take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplayMode {
     /// That of the run, or it is an error.
@@ -136,10 +136,7 @@ impl Replay {
         let pool = &mut self.pools[device as usize];
         // Where nothing was asked for, not even the kind of pool was looked at so far.
         pool.update_level();
-        let PoolLevel {
-            in_use_bytes,
-            pool_bytes,
-        } = pool.level;
+        let (in_use_bytes, pool_bytes) = (pool.level.in_use_bytes, pool.level.pool_bytes);
         let largest = self.allocator(device).largest_free_block();
         PoolState {
             in_use_bytes,
@@ -153,7 +150,7 @@ impl Replay {
     /// block, or what the pool may still grow by. `gpu_bytes` is what the GPU has for this process,
     /// which is the limit where nothing is pooled.
     pub(crate) fn available_bytes(&mut self, device: u32, gpu_bytes: u64) -> u64 {
-        if !self.pools[device as usize].exists() {
+        if self.pools[device as usize].allocator.is_none() {
             // Making it here could ask the driver for memory before the run did.
             return gpu_bytes;
         }

@@ -17,7 +17,7 @@ use crate::trace::{Event, EventSource, Note};
 pub(crate) struct Period {
     /// How many events were applied before it.
     pub(crate) begin: u64,
-    /// EventSource in it.
+    /// Events in it.
     pub(crate) events: u64,
     /// Allocations that are numbered in it.
     pub(crate) allocations: u64,
@@ -108,7 +108,7 @@ fn feed_events<F: EventConsumer>(
     last: u64,
 ) -> Result<()> {
     let mut happened = 0;
-    // EventSource until it is worth asking again whether they are repeated.
+    // Events until it is worth asking again whether they are repeated.
     let mut until_check = 0;
     // Passes to wait after an attempt that failed: what grows at first may settle later.
     let mut backoff = 1;

@@ -23,7 +23,7 @@ mod recorded_options;
 mod snapshot;
 mod total_range;
 
-pub(crate) use autotune_range::VariantReplay;
+pub(crate) use autotune_range::{VariantReplay, insert_device};
 pub use effect::{Block, Divergence, StepEffect};
 pub use engine::Replay;
 pub(crate) use fast_forward::{EventConsumer, Period, feed};

@@ -79,12 +79,6 @@ impl ReplayPool {
         })
     }
 
-    /// Says whether anything was asked of the pool: until then it does not exist, and some allocators
-    /// ask the driver for memory as soon as they do.
-    pub(super) fn exists(&self) -> bool {
-        self.allocator.is_some()
-    }
-
     /// Takes over how full it is.
     pub(super) fn update_level(&mut self) {
         let stats = self.allocator().stats();

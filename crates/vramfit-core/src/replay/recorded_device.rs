@@ -37,16 +37,6 @@ impl RecordedDevice {
         !self.results().is_empty()
     }
 
-    /// Adds the results for which nobody asked yet, and whether something else was asked.
-    pub(super) fn write_results(&self, state: &mut State) {
-        let results = self.results();
-        state.add_all([u64::from(self.differs()), results.len() as u64]);
-        for (asked, region) in results.iter() {
-            let (address, bytes) = region.map_or((0, 0), |region| (region.address, region.bytes));
-            state.add_all([*asked, address, bytes]);
-        }
-    }
-
     fn results(&self) -> MutexGuard<'_, VecDeque<(u64, Option<Region>)>> {
         let results = self.0.results.lock();
         results.unwrap_or_else(PoisonError::into_inner)
@@ -71,7 +61,13 @@ impl DeviceMemory for RecordedDevice {
         0
     }
 
+    /// Adds the results for which nobody asked yet, and whether something else was asked.
     fn write_state(&self, state: &mut State) {
-        self.write_results(state);
+        let results = self.results();
+        state.add_all([u64::from(self.differs()), results.len() as u64]);
+        for (asked, region) in results.iter() {
+            let (address, bytes) = region.map_or((0, 0), |region| (region.address, region.bytes));
+            state.add_all([*asked, address, bytes]);
+        }
     }
 }

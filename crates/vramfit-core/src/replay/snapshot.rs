@@ -5,7 +5,7 @@ use super::effect::{Block, Divergence};
 use super::engine::Replay;
 use super::fast_forward::Period;
 use super::pool::{DeviceSource, PoolLevel, ReplayPool};
-use crate::allocator::State;
+use crate::allocator::{DeviceMemory, State};
 
 use rustc_hash::FxHashMap;
 
@@ -107,6 +107,13 @@ impl Replay {
     }
 }
 
+/// Returns what is written into a new state.
+fn written(write: impl FnOnce(&mut State)) -> State {
+    let mut state = State::default();
+    write(&mut state);
+    state
+}
+
 impl ReplayPool {
     fn snapshot(&self) -> PoolSnapshot {
         let ReplayPool {
@@ -117,22 +124,16 @@ impl ReplayPool {
             level,
         } = self;
         PoolSnapshot {
-            state: allocator.as_ref().map(|allocator| {
-                let mut state = State::default();
-                allocator.write_state(&mut state);
-                state
-            }),
+            state: allocator
+                .as_ref()
+                .map(|allocator| written(|state| allocator.write_state(state))),
             num_allocs: allocator
                 .as_ref()
                 .map_or(0, |allocator| allocator.stats().num_allocs),
             level: *level,
             has_pending_results: *has_pending_results,
             device: match device {
-                DeviceSource::Recorded(device) => {
-                    let mut state = State::default();
-                    device.write_results(&mut state);
-                    Some(state)
-                }
+                DeviceSource::Recorded(device) => Some(written(|state| device.write_state(state))),
                 // What it has left is in the state of the allocator.
                 DeviceSource::Simulated(_) => None,
             },

@@ -70,8 +70,8 @@ struct DecisiveRequest {
     replay: Replay,
     /// Whether it was met; `None` before it.
     is_met: Option<bool>,
-    /// The earliest allocation that an event of the watched pass names.
-    first_named: Option<u64>,
+    /// The earliest allocation that an event of the watched pass names; the largest number for none.
+    first_named: u64,
 }
 
 impl DecisiveRequest {
@@ -80,7 +80,7 @@ impl DecisiveRequest {
         let mut search = DecisiveRequest {
             replay: Replay::what_if(header, false)?,
             is_met: None,
-            first_named: None,
+            first_named: u64::MAX,
         };
         feed(source, &mut search, u64::MAX)?;
         Ok(search)
@@ -97,10 +97,8 @@ impl EventConsumer for DecisiveRequest {
     fn on_notes(&mut self, _: &[Note]) {}
 
     fn on_event(&mut self, event: &Event) -> Result<bool> {
-        if let Some(named) = event.named_allocation() {
-            let first = self.first_named.get_or_insert(named);
-            *first = named.min(*first);
-        }
+        let named = event.named_allocation().unwrap_or(u64::MAX);
+        self.first_named = self.first_named.min(named);
         self.is_met = match self.replay.apply(event, 0)? {
             StepEffect::Denied(..) | StepEffect::Aborted(..) => Some(false),
             _ if self.replay.divergence() == Some(Divergence::Granted) => Some(true),
@@ -110,13 +108,12 @@ impl EventConsumer for DecisiveRequest {
     }
 
     fn start_pass(&mut self) -> ReplaySnapshot {
-        self.first_named = None;
+        self.first_named = u64::MAX;
         self.replay.snapshot()
     }
 
     fn skip_passes(&mut self, before: ReplaySnapshot, max_passes: u64) -> u64 {
-        let first_named = self.first_named.unwrap_or(u64::MAX);
-        match self.replay.period_since(&before, first_named) {
+        match self.replay.period_since(&before, self.first_named) {
             Some(period) if max_passes > 0 => {
                 self.replay.skip_passes(&period, &before, max_passes);
                 max_passes

@@ -122,10 +122,9 @@ impl SitePlan {
             Some("everything") => "keep everything".to_owned(),
             Some(other) => format!("policy {other}"),
             None => {
-                let verb = if self.offloaded.is_empty() {
-                    "keep"
-                } else {
-                    "offload"
+                let verb = match self.offloaded.is_empty() {
+                    true => "keep",
+                    false => "offload",
                 };
                 match &self.kept_lines[..] {
                     [] => "recompute everything".to_owned(),
@@ -196,7 +195,7 @@ impl Plan {
     /// [`ErrorKind::InvalidFile`] for anything else, and for a plan of another version.
     pub fn parse(text: &str, path: &Path) -> Result<(Plan, PlanSource)> {
         let shown = path.display();
-        let invalid = |message: String| Error::new(ErrorKind::InvalidFile, message);
+        let invalid = |message: String| Error::invalid_file(message);
         let hint = "make one with `vramfit plan --out FILE`";
         let table: toml::Table = toml::from_str(text).map_err(|error| {
             invalid(format!("`{shown}` is not a plan"))
@@ -228,7 +227,7 @@ impl Plan {
     pub fn read(path: &Path) -> Result<(Plan, PlanSource)> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let message = format!("cannot read the plan `{}`", path.display());
-            Error::new(ErrorKind::Io, message)
+            Error::io(message)
                 .cause(error)
                 .hint("check the path; it is relative to the current directory")
         })?;

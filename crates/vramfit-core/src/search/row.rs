@@ -33,16 +33,21 @@ pub struct Row {
     pub xla_remat: bool,
 }
 
+impl Row {
+    fn changes(&self) -> usize {
+        self.plan.moves().len()
+    }
+}
+
 /// Returns the indices of the rows that no other row beats in both bytes and cost, by bytes.
 pub fn pareto_front(rows: &[Row]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|&a, &b| {
-        let key = |row: &Row| (row.peak_bytes, row.plan.moves().len());
-        key(&rows[a])
-            .0
-            .cmp(&key(&rows[b]).0)
-            .then(rows[a].cost.total_cmp(&rows[b].cost))
-            .then(key(&rows[a]).1.cmp(&key(&rows[b]).1))
+        let (a, b) = (&rows[a], &rows[b]);
+        let by_peak = a.peak_bytes.cmp(&b.peak_bytes);
+        by_peak
+            .then(a.cost.total_cmp(&b.cost))
+            .then(a.changes().cmp(&b.changes()))
     });
     let mut front: Vec<usize> = Vec::new();
     for index in order {
@@ -64,12 +69,9 @@ pub fn recommend(rows: &[Row], meets: impl Fn(&Row) -> bool) -> Option<usize> {
         .clone()
         .filter(|&index| meets(&rows[index]))
         .min_by(|&a, &b| {
-            let changes = |row: &Row| row.plan.moves().len();
-            rows[a]
-                .cost
-                .total_cmp(&rows[b].cost)
-                .then(changes(&rows[a]).cmp(&changes(&rows[b])))
-                .then(rows[a].peak_bytes.cmp(&rows[b].peak_bytes))
+            let (a, b) = (&rows[a], &rows[b]);
+            let key = |row: &Row| (row.changes(), row.peak_bytes);
+            a.cost.total_cmp(&b.cost).then(key(a).cmp(&key(b)))
         });
     cheapest.or_else(|| all.min_by_key(|&index| rows[index].peak_bytes))
 }

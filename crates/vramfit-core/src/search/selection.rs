@@ -14,8 +14,6 @@ pub(super) struct Group {
     pub(super) bytes: u64,
     /// What computing them again takes.
     pub(super) flops: u64,
-    /// The primitive, and the user's line.
-    pub(super) label: String,
 }
 
 /// Operations that one byte is worth at least: below, reading the value takes as long as computing it.
@@ -36,7 +34,6 @@ pub(super) fn expensive_groups(site: &Site, segments: &[(usize, usize)]) -> Vec<
                 equations: Vec::new(),
                 bytes: 0,
                 flops: 0,
-                label: format!("{} at {}", equation.name, equation.line),
             });
             group.equations.push(index);
             group.bytes += bytes;

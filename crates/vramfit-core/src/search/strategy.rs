@@ -4,7 +4,7 @@
 use super::offload::offload_variants;
 use super::options::{SiteOption, site_options};
 use super::partial::partial_variants;
-use super::plan::Plan;
+use super::plan::{Plan, SitePlan};
 use super::row::{Row, pareto_front};
 use super::settings::{MAX_FRACTION, PlanSettings};
 use super::site::{Site, SiteKind};
@@ -70,10 +70,7 @@ impl SiteOptions {
             .collect();
         self.options.extend_from_slice(&new);
         new.into_iter()
-            .map(|option| Plan {
-                sites: vec![option.plan],
-                ..Plan::default()
-            })
+            .map(|option| of_sites(vec![option.plan]))
             .collect()
     }
 }
@@ -110,16 +107,11 @@ impl Strategy {
     /// function that the program rematerializes itself counts as a whole, whatever its policy keeps.
     pub fn recomputed_share(&self, plan: &Plan) -> f64 {
         let share = |searched: &SiteOptions| {
-            let options = &searched.options;
-            let planned = options
-                .iter()
-                .find(|option| plan.sites.contains(&option.plan));
-            let is_own = options
-                .iter()
-                .any(|option| option.plan.kind == SiteKind::Checkpoint);
-            planned.map_or(f64::from(u8::from(is_own)), |option| {
-                option.recomputed_share
-            })
+            let mut options = searched.options.iter();
+            let is_own = |option: &SiteOption| option.plan.kind == SiteKind::Checkpoint;
+            let is_own = f64::from(u8::from(options.clone().any(is_own)));
+            let planned = options.find(|option| plan.sites.contains(&option.plan));
+            planned.map_or(is_own, |option| option.recomputed_share)
         };
         self.sites.iter().map(share).fold(0.0, f64::max)
     }
@@ -154,10 +146,7 @@ impl Strategy {
 
     fn single_options(&self) -> Vec<Plan> {
         let options = self.sites.iter().flat_map(|searched| &searched.options);
-        let plans = options.map(|option| Plan {
-            sites: vec![option.plan.clone()],
-            ..Plan::default()
-        });
+        let plans = options.map(|option| of_sites(vec![option.plan.clone()]));
         plans.collect()
     }
 
@@ -185,11 +174,11 @@ impl Strategy {
         let Some(pool_bytes) = self.moves.larger_pool_bytes.filter(|_| !is_met(rows)) else {
             return Vec::new();
         };
-        let settings = |plan: &Plan| PlanSettings {
-            memory_fraction: Some(MAX_FRACTION),
-            ..plan.settings.clone()
-        };
-        variants(rows, |row| row.peak_bytes <= pool_bytes, settings)
+        variants(
+            rows,
+            |row| row.peak_bytes <= pool_bytes,
+            |settings| settings.memory_fraction = Some(MAX_FRACTION),
+        )
     }
 
     /// Preallocates the pool where nothing fits because a pool that grows is fragmented; where the pool is
@@ -200,8 +189,9 @@ impl Strategy {
         }
         let mut fragmented: Vec<&Row> = rows.iter().filter(|row| row.is_fragmented).collect();
         fragmented.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        let settings = |settings: &PlanSettings| {
-            let mut settings = settings.clone();
+        let plans = fragmented.into_iter().filter_map(|row| {
+            let mut plan = row.plan.clone();
+            let settings = &mut plan.settings;
             if self.moves.preallocation && settings.preallocate.is_none() {
                 settings.preallocate = Some(true);
             } else if self.moves.allocator && settings.allocator.is_none() {
@@ -209,13 +199,7 @@ impl Strategy {
             } else {
                 return None;
             }
-            Some(settings)
-        };
-        let plans = fragmented.into_iter().filter_map(|row| {
-            Some(Plan {
-                settings: settings(&row.plan.settings)?,
-                ..row.plan.clone()
-            })
+            Some(plan)
         });
         let new = plans.filter(|plan| !rows.iter().any(|row| row.plan == *plan));
         new.take(MAX_VARIANTS).collect()
@@ -226,11 +210,11 @@ impl Strategy {
         if !self.moves.compiler {
             return Vec::new();
         }
-        let settings = |plan: &Plan| PlanSettings {
-            xla_remat: Some(false),
-            ..plan.settings.clone()
-        };
-        variants(rows, |row| row.xla_remat, settings)
+        variants(
+            rows,
+            |row| row.xla_remat,
+            |settings| settings.xla_remat = Some(false),
+        )
     }
 
     /// Turns off the scheduler that takes memory for speed, where nothing fits.
@@ -238,14 +222,10 @@ impl Strategy {
         if !self.moves.scheduler || is_met(rows) {
             return Vec::new();
         }
-        let settings = |plan: &Plan| PlanSettings {
-            latency_hiding: Some(false),
-            ..plan.settings.clone()
-        };
         variants(
             rows,
             |row| row.plan.settings.latency_hiding.is_none(),
-            settings,
+            |settings| settings.latency_hiding = Some(false),
         )
     }
 
@@ -281,17 +261,21 @@ impl Strategy {
         let mut plans = Vec::new();
         for (index, first) in best.iter().enumerate() {
             for second in best[index + 1..].iter().flatten() {
-                plans.extend(first.iter().map(|row| {
-                    let mut sites = row.plan.sites.clone();
-                    sites.extend(second.plan.sites.iter().cloned());
-                    Plan {
-                        sites,
-                        ..Plan::default()
-                    }
-                }));
+                plans.extend(
+                    first
+                        .iter()
+                        .map(|row| of_sites([&row.plan.sites[..], &second.plan.sites].concat())),
+                );
             }
         }
         plans
+    }
+}
+
+fn of_sites(sites: Vec<SitePlan>) -> Plan {
+    Plan {
+        sites,
+        ..Plan::default()
     }
 }
 
@@ -305,17 +289,15 @@ fn is_met(rows: &[Row]) -> bool {
 fn variants(
     rows: &[Row],
     is_wanted: impl Fn(&Row) -> bool,
-    settings: impl Fn(&Plan) -> PlanSettings,
+    change: impl Fn(&mut PlanSettings),
 ) -> Vec<Plan> {
     let front = pareto_front(rows);
     let fastest = front.iter().rev().map(|&index| &rows[index]);
     let baseline = rows.iter().filter(|row| row.plan.is_empty());
     let mut plans: Vec<Plan> = Vec::new();
     for row in baseline.chain(fastest).filter(|row| is_wanted(row)) {
-        let plan = Plan {
-            settings: settings(&row.plan),
-            ..row.plan.clone()
-        };
+        let mut plan = row.plan.clone();
+        change(&mut plan.settings);
         if !plans.contains(&plan) {
             plans.push(plan);
         }

@@ -18,33 +18,24 @@ pub struct CompilerWarning {
 /// Beyond this a run only repeats itself; what comes later is not kept.
 const MAX_KEPT: usize = 1024;
 
-/// The warnings of a run, equal ones together, in the order of their first.
-#[derive(Debug, Default)]
-pub(super) struct Warnings(Vec<CompilerWarning>);
-
-impl Warnings {
-    /// Adds one as a record holds it: program, source and text, with line ends between them.
-    pub(super) fn add(&mut self, body: &str) {
-        let mut parts = body.splitn(3, '\n');
-        let mut part = || parts.next().unwrap_or_default().to_owned();
-        let new = CompilerWarning {
-            program: part(),
-            source: part(),
-            text: part(),
+/// Adds what a record holds: program, source and text, with line ends between them. Equal warnings are
+/// counted together, in the order of their first.
+pub(super) fn add(list: &mut Vec<CompilerWarning>, body: &str) {
+    let mut parts = body.splitn(3, '\n');
+    let mut part = || parts.next().unwrap_or_default().to_owned();
+    let (program, source, text) = (part(), part(), part());
+    let same = |old: &&mut CompilerWarning| {
+        (&old.program, &old.source, &old.text) == (&program, &source, &text)
+    };
+    if let Some(old) = list.iter_mut().find(same) {
+        old.count += 1;
+    } else if list.len() < MAX_KEPT {
+        list.push(CompilerWarning {
+            program,
+            source,
+            text,
             count: 1,
-        };
-        let same = |old: &CompilerWarning| {
-            (&old.program, &old.source, &old.text) == (&new.program, &new.source, &new.text)
-        };
-        match self.0.iter().position(same) {
-            Some(place) => self.0[place].count += 1,
-            None if self.0.len() < MAX_KEPT => self.0.push(new),
-            None => {}
-        }
-    }
-
-    pub(super) fn all(&self) -> &[CompilerWarning] {
-        &self.0
+        });
     }
 }
 
@@ -61,18 +52,20 @@ mod tests {
 
     #[test]
     fn equal_warnings_are_counted_and_others_kept_apart() {
-        let mut warnings = Warnings::default();
+        let mut warnings = Vec::new();
         for program in ["jit_step", "jit_step", "jit_\nother"] {
-            warnings.add(&body(program, "a.cc", "Can't reduce\nmemory"));
+            add(
+                &mut warnings,
+                &body(program, "a.cc", "Can't reduce\nmemory"),
+            );
         }
         let told: Vec<_> = warnings
-            .all()
             .iter()
             .map(|warning| (warning.program.as_str(), warning.count))
             .collect();
         assert_eq!(told, [("jit_step", 2), ("jit_ other", 1)]);
-        assert_eq!(warnings.all()[0].text, "Can't reduce\nmemory");
-        warnings.add("");
-        assert_eq!(warnings.all()[2].text, "");
+        assert_eq!(warnings[0].text, "Can't reduce\nmemory");
+        add(&mut warnings, "");
+        assert_eq!(warnings[2].text, "");
     }
 }

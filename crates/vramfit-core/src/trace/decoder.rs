@@ -51,12 +51,7 @@ impl<R: Read> Decoder<R> {
         self.offset + self.next as u64
     }
 
-    /// Returns the checksum of all bytes taken so far.
-    pub(super) fn checksum(&mut self) -> u32 {
-        self.crc().value()
-    }
-
-    /// Returns the same in a form to which more bytes can be added.
+    /// Returns the checksum of all bytes taken so far, to which more bytes can be added.
     pub(super) fn crc(&mut self) -> Crc {
         self.crc.add(&self.buffer[self.summed..self.next]);
         self.summed = self.next;
@@ -65,14 +60,19 @@ impl<R: Read> Decoder<R> {
 
     /// Says that something at this place of the file is wrong.
     pub(super) fn corrupt(&self, what: &str) -> ReadStop {
-        ReadStop::Failed(Error::invalid_file(format!(
+        ReadStop::Failed(self.corruption(what))
+    }
+
+    /// Returns the same as an error.
+    pub(super) fn corruption(&self, what: &str) -> Error {
+        Error::invalid_file(format!(
             "the trace is corrupt at byte {}: {what}",
             self.offset()
-        )))
+        ))
     }
 
     fn fill_buffer(&mut self) -> ReadResult<()> {
-        self.checksum();
+        self.crc();
         self.offset += self.next as u64;
         (self.next, self.summed) = (0, 0);
         self.buffer.resize(64 << 10, 0);
@@ -128,18 +128,25 @@ impl<R: Read> Decoder<R> {
         if length > limit as u64 {
             return Err(self.corrupt("a text exceeds the maximum length"));
         }
-        let mut left = length as usize;
         let mut taken = Vec::new();
-        while left > 0 {
-            if self.next == self.buffer.len() {
-                self.fill_buffer()?;
-            }
-            let count = left.min(self.buffer.len() - self.next);
-            taken.extend_from_slice(&self.buffer[self.next..self.next + count]);
-            self.next += count;
-            left -= count;
+        while taken.len() < length as usize {
+            let left = length - taken.len() as u64;
+            taken.extend_from_slice(self.read_part(left)?);
         }
         Ok(taken)
+    }
+
+    /// Takes what the buffer has of so many bytes, at least one.
+    fn read_part(&mut self, length: u64) -> ReadResult<&[u8]> {
+        if self.next == self.buffer.len() {
+            self.fill_buffer()?;
+        }
+        let part = &self.buffer[self.next..];
+        let part = &part[..part
+            .len()
+            .min(usize::try_from(length).unwrap_or(usize::MAX))];
+        self.next += part.len();
+        Ok(part)
     }
 
     /// Takes bytes up to and without the next line feed.
@@ -159,12 +166,7 @@ impl<R: Read> Decoder<R> {
     /// Passes over `length` bytes.
     pub(super) fn skip(&mut self, mut length: u64) -> ReadResult<()> {
         while length > 0 {
-            if self.next == self.buffer.len() {
-                self.fill_buffer()?;
-            }
-            let count = length.min((self.buffer.len() - self.next) as u64);
-            self.next += count as usize;
-            length -= count;
+            length -= self.read_part(length)?.len() as u64;
         }
         Ok(())
     }
@@ -208,11 +210,14 @@ impl<R: Read> Decoder<R> {
     }
 
     fn read_sizes(&mut self) -> ReadResult<ProgramSizes> {
-        let mut fields = [0; 6];
-        for field in &mut fields {
-            *field = self.read_uint()?;
-        }
-        Ok(ProgramSizes::from_fields(fields))
+        Ok(ProgramSizes {
+            argument_bytes: self.read_uint()?,
+            output_bytes: self.read_uint()?,
+            alias_bytes: self.read_uint()?,
+            temp_bytes: self.read_uint()?,
+            constant_bytes: self.read_uint()?,
+            code_bytes: self.read_uint()?,
+        })
     }
 
     /// Takes the fields of the event that begins with `tag`, in relative form, where `texts` texts

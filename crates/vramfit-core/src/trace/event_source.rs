@@ -12,15 +12,15 @@ use super::run_environment::RunEnvironment;
 use crate::error::Result;
 use crate::program::{ProgramMemory, ProgramTime};
 
-/// EventSource that repeat: each of those left is the same as the one `period` events before it, once as many
+/// Events that repeat: each of those left is the same as the one `period` events before it, once as many
 /// are done; what a free names moves along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repetition {
-    /// EventSource after which they begin anew; at least 1.
+    /// Events after which they begin anew; at least 1.
     pub period: u64,
-    /// EventSource of the repetition that were returned already.
+    /// Events of the repetition that were returned already.
     pub done: u64,
-    /// EventSource of it that are still to come.
+    /// Events of it that are still to come.
     pub left: u64,
 }
 

@@ -149,13 +149,3 @@ pub fn is_program_named(program: &str, name: &str) -> bool {
 pub(super) const MAX_NOTE_BYTES: usize = 64 << 10;
 /// How many notes are kept of a trace; a writer makes a few of each kind.
 pub(super) const MAX_NOTES: usize = 1 << 16;
-
-/// Returns what the record of a note holds.
-pub(super) fn body(note: &Note) -> Vec<u8> {
-    serde_json::to_vec(note).unwrap_or_default()
-}
-
-/// Reads a note; `None` where it is of a kind that is not known.
-pub(super) fn parse(body: &[u8]) -> Option<Note> {
-    serde_json::from_slice(body).ok()
-}

@@ -10,7 +10,7 @@ use std::io::Read;
 
 use rustc_hash::FxHashMap;
 
-use super::compiler_warning::{CompilerWarning, Warnings};
+use super::compiler_warning::CompilerWarning;
 use super::decoder::{Decoder, ReadResult, ReadStop, read_header};
 use super::event::{Event, TextId};
 use super::event_source::Repetition;
@@ -39,7 +39,7 @@ pub struct Reader<R> {
     footer: Option<Footer>,
     memories: FxHashMap<u32, Vec<u8>>,
     times: FxHashMap<u32, ProgramTime>,
-    warnings: Warnings,
+    warnings: Vec<CompilerWarning>,
     notes: Vec<Note>,
     end: TraceEnd,
     settings: Option<RunEnvironment>,
@@ -54,6 +54,15 @@ pub struct TraceEnd {
     pub offset: u64,
     /// The checksum of these.
     pub(super) crc: Crc,
+}
+
+impl TraceEnd {
+    fn at<R: Read>(decoder: &mut Decoder<R>) -> TraceEnd {
+        TraceEnd {
+            offset: decoder.offset(),
+            crc: decoder.crc(),
+        }
+    }
 }
 
 /// A repeat that is being unfolded.
@@ -80,11 +89,8 @@ impl<R: Read> Reader<R> {
                 return Err(Error::invalid_file("the trace ends inside its header"));
             }
         };
-        let end = TraceEnd {
-            offset: decoder.offset(),
-            crc: decoder.crc(),
-        };
         Ok(Reader {
+            end: TraceEnd::at(&mut decoder),
             decoder,
             header,
             texts: Vec::new(),
@@ -95,9 +101,8 @@ impl<R: Read> Reader<R> {
             footer: None,
             memories: FxHashMap::default(),
             times: FxHashMap::default(),
-            warnings: Warnings::default(),
+            warnings: Vec::new(),
             notes: Vec::new(),
-            end,
             settings: None,
             not_computed: Vec::new(),
             ended: false,
@@ -143,7 +148,7 @@ impl<R: Read> Reader<R> {
 
     /// Returns what the compiler warned of, as far as the trace was read; equal warnings together.
     pub fn compiler_warnings(&self) -> &[CompilerWarning] {
-        self.warnings.all()
+        &self.warnings
     }
 
     /// Returns what was noted beside the events, as far as the trace was read.
@@ -180,16 +185,12 @@ impl<R: Read> Reader<R> {
         if self.ended {
             return Ok(None);
         }
-        match self.advance() {
-            Ok(Some(event)) => Ok(Some(event)),
-            Ok(None) | Err(ReadStop::Truncated) => {
-                self.ended = true;
-                Ok(None)
-            }
-            Err(ReadStop::Failed(error)) => {
-                self.ended = true;
-                Err(error)
-            }
+        let next = self.advance();
+        self.ended = !matches!(next, Ok(Some(_)));
+        match next {
+            Ok(event) => Ok(event),
+            Err(ReadStop::Truncated) => Ok(None),
+            Err(ReadStop::Failed(error)) => Err(error),
         }
     }
 
@@ -222,14 +223,9 @@ impl<R: Read> Reader<R> {
         self.allocations += passes * allocations.count() as u64;
         if self.events > MAX_EXPANDED_EVENTS {
             self.ended = true;
-            return Err(
-                match self.decoder.corrupt("the number of events is out of range") {
-                    ReadStop::Failed(error) => error,
-                    ReadStop::Truncated => {
-                        Error::invalid_file("the number of events is out of range")
-                    }
-                },
-            );
+            return Err(self
+                .decoder
+                .corruption("the number of events is out of range"));
         }
         Ok(())
     }
@@ -249,10 +245,7 @@ impl<R: Read> Reader<R> {
                 self.history.push_repeat(repeat.distance, repeat.count);
                 self.repeat = None;
             }
-            self.end = TraceEnd {
-                offset: self.decoder.offset(),
-                crc: self.decoder.crc(),
-            };
+            self.end = TraceEnd::at(&mut self.decoder);
             match self.decoder.read_byte()? {
                 tag::TEXT => self.read_text()?,
                 tag::REPEAT => self.start_repeat()?,
@@ -321,7 +314,7 @@ impl<R: Read> Reader<R> {
 
     /// Compares the checksum at this place with that of everything before it.
     fn verify_checksum(&mut self) -> ReadResult<()> {
-        let counted = self.decoder.checksum();
+        let counted = self.decoder.crc().value();
         let mut written = [0; 4];
         for byte in &mut written {
             *byte = self.decoder.read_byte()?;
@@ -334,8 +327,7 @@ impl<R: Read> Reader<R> {
 
     /// Reads the footer, which counts only with its checksum behind it and nothing after.
     fn read_footer(&mut self) -> ReadResult<()> {
-        let length = self.decoder.read_uint()?;
-        let text = self.decoder.read_bytes(length, MAX_JSON_BYTES)?;
+        let text = self.read_body(MAX_JSON_BYTES)?;
         if self.decoder.read_byte()? != tag::CHECKSUM {
             return Err(self.decoder.corrupt("the footer has no checksum"));
         }

@@ -3,9 +3,9 @@
 use std::io;
 
 use super::header::Footer;
-use super::note::{self, MAX_NOTE_BYTES, Note};
+use super::note::{MAX_NOTE_BYTES, Note};
 use super::reader::TraceEnd;
-use super::wire::{self, MAX_JSON_BYTES, MAX_TEXT_BYTES, tag};
+use super::wire::{MAX_JSON_BYTES, MAX_TEXT_BYTES, put_body, tag};
 
 /// Returns what to put in the place of everything behind the records of a trace, so that it holds
 /// another note: the note, the footer where the trace has one, and a checksum.
@@ -26,22 +26,21 @@ pub fn end_with_note(end: TraceEnd, note: &Note, footer: Option<&Footer>) -> io:
 }
 
 pub(super) fn put_note(out: &mut Vec<u8>, note: &Note) -> io::Result<()> {
-    let body = note::body(note);
+    let body = serde_json::to_vec(note).unwrap_or_default();
     if body.len() > MAX_NOTE_BYTES {
-        let what = "a note is longer than a trace can hold";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        return Err(invalid_input("a note is longer than a trace can hold"));
     }
-    out.push(note.tag());
-    wire::put(out, body.len() as u64);
-    out.extend_from_slice(&body);
+    put_body(out, note.tag(), &body);
     Ok(())
 }
 
+/// Says what cannot be written.
+pub(super) fn invalid_input(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
 pub(super) fn put_footer(out: &mut Vec<u8>, footer: &Footer) -> io::Result<()> {
-    let footer = to_json(footer)?;
-    out.push(tag::FOOTER);
-    wire::put(out, footer.len() as u64);
-    out.extend_from_slice(&footer);
+    put_body(out, tag::FOOTER, &to_json(footer)?);
     Ok(())
 }
 
@@ -57,10 +56,7 @@ pub(super) fn truncate(text: &str) -> &str {
 pub(super) fn to_json(value: &impl serde::Serialize) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(value)?;
     if text.len() > MAX_JSON_BYTES {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "the header is too large",
-        ));
+        return Err(invalid_input("the header is too large"));
     }
     Ok(text)
 }

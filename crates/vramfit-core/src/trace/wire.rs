@@ -71,29 +71,11 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends the record of one event in relative form: a freed allocation is how many back.
-pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
-    match event {
-        Event::Program { .. }
-        | Event::Variant { .. }
-        | Event::Scratch { .. }
-        | Event::Unload { .. }
-        | Event::Begin { .. }
-        | Event::Argument { .. }
-        | Event::End => put_program_event(out, event),
-        Event::Allocate { .. }
-        | Event::Free { .. }
-        | Event::Unread { .. }
-        | Event::FreeAborts { .. }
-        | Event::AllocationFailure { .. }
-        | Event::Driver { .. }
-        | Event::OutsidePool { .. }
-        | Event::ClearPeak { .. } => put_memory_event(out, event),
-        Event::UnknownRead { .. }
-        | Event::ShapeRead { .. }
-        | Event::Callback { .. }
-        | Event::CallbackSkipped { .. } => put_host_event(out, event),
-    }
+/// Appends a record that begins with its length.
+pub(super) fn put_body(out: &mut Vec<u8>, tag: u8, body: &[u8]) {
+    out.push(tag);
+    put(out, body.len() as u64);
+    out.extend_from_slice(body);
 }
 
 /// Appends a record: its tag and its fields.
@@ -108,8 +90,8 @@ fn put_all(out: &mut Vec<u8>, fields: &[u64]) {
     }
 }
 
-/// Appends an event about a program and its executions.
-fn put_program_event(out: &mut Vec<u8>, event: &Event) {
+/// Appends the record of one event in relative form: a freed allocation is how many back.
+pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
     match *event {
         Event::Program {
             program,
@@ -156,13 +138,6 @@ fn put_program_event(out: &mut Vec<u8>, event: &Event) {
             allocation: back,
         } => put_record(out, tag::ARGUMENT, &[parameter.into(), back]),
         Event::End => put_record(out, tag::END, &[]),
-        _ => {}
-    }
-}
-
-/// Appends an event about memory.
-fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
-    match *event {
         Event::Allocate {
             device,
             bytes,
@@ -171,12 +146,8 @@ fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
             purpose,
             slot,
             site: text,
-        } => {
-            put_record(out, tag::ALLOCATE, &[device.into(), bytes, alignment]);
-            let rest = [space as u64, purpose as u64, slot.into(), text.0.into()];
-            put_all(out, &rest);
         }
-        Event::AllocationFailure {
+        | Event::AllocationFailure {
             device,
             bytes,
             alignment,
@@ -185,11 +156,11 @@ fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
             slot,
             message: text,
         } => {
-            put_record(
-                out,
-                tag::ALLOCATION_FAILURE,
-                &[device.into(), bytes, alignment],
-            );
+            let tag = match event {
+                Event::Allocate { .. } => tag::ALLOCATE,
+                _ => tag::ALLOCATION_FAILURE,
+            };
+            put_record(out, tag, &[device.into(), bytes, alignment]);
             let rest = [space as u64, purpose as u64, slot.into(), text.0.into()];
             put_all(out, &rest);
         }
@@ -209,13 +180,6 @@ fn put_memory_event(out: &mut Vec<u8>, event: &Event) {
             put_record(out, tag::OUTSIDE_POOL, &[device.into(), bytes]);
         }
         Event::ClearPeak { device } => put_record(out, tag::CLEAR_PEAK, &[device.into()]),
-        _ => {}
-    }
-}
-
-/// Appends an event about what the host reads and calls.
-fn put_host_event(out: &mut Vec<u8>, event: &Event) {
-    match *event {
         Event::UnknownRead { site, bytes } => {
             put_record(out, tag::UNKNOWN_READ, &[site.0.into(), bytes]);
         }
@@ -239,7 +203,6 @@ fn put_host_event(out: &mut Vec<u8>, event: &Event) {
             let fields = [site.0.into(), calls, reason as u64];
             put_record(out, tag::CALLBACK_SKIPPED, &fields);
         }
-        _ => {}
     }
 }
 
@@ -254,26 +217,6 @@ impl ProgramSizes {
             self.constant_bytes,
             self.code_bytes,
         ]
-    }
-
-    /// Makes sizes of what [`ProgramSizes::to_fields`] returns.
-    pub(super) fn from_fields(fields: [u64; 6]) -> ProgramSizes {
-        let [
-            argument_bytes,
-            output_bytes,
-            alias_bytes,
-            temp_bytes,
-            constant_bytes,
-            code_bytes,
-        ] = fields;
-        ProgramSizes {
-            argument_bytes,
-            output_bytes,
-            alias_bytes,
-            temp_bytes,
-            constant_bytes,
-            code_bytes,
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::event::{Event, TextId};
 use super::header::{Footer, Header};
 use super::history::{History, KEPT_OF_REPEAT, relative, repeats};
-use super::records::{put_footer, to_json, truncate};
+use super::records::{invalid_input, put_footer, to_json, truncate};
 use super::sequence_index::{SEQUENCE_LENGTH, SequenceIndex};
 use super::wire::{self, Crc, tag};
 
@@ -87,11 +87,9 @@ impl Writer {
             dirty: true,
             state: State::Open,
         };
-        writer.out.extend_from_slice(wire::MAGIC);
-        writer.out.extend_from_slice(wire::VERSION);
-        writer.out.push(b'\n');
-        writer.out.extend_from_slice(&to_json(header)?);
-        writer.out.push(b'\n');
+        for part in [wire::MAGIC, wire::VERSION, b"\n", &to_json(header)?, b"\n"] {
+            writer.out.extend_from_slice(part);
+        }
         writer.flush()?;
         Ok(writer)
     }
@@ -111,9 +109,7 @@ impl Writer {
         self.texts.insert(text.into(), id);
         if self.state == State::Open {
             // Events that use the id come later, so this may overtake those not yet written.
-            self.out.push(tag::TEXT);
-            wire::put(&mut self.out, text.len() as u64);
-            self.out.extend_from_slice(text.as_bytes());
+            wire::put_body(&mut self.out, tag::TEXT, text.as_bytes());
             self.dirty = true;
         }
         id
@@ -192,10 +188,8 @@ impl Writer {
     fn push_unmatched(&mut self, event: &Event) -> io::Result<()> {
         self.ensure_open()?;
         let Some(event) = relative(event, self.allocations) else {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "an event refers to an allocation that does not exist",
-            ));
+            let what = "an event refers to an allocation that does not exist";
+            return Err(invalid_input(what));
         };
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
         self.history.push(event);
@@ -230,10 +224,8 @@ impl Writer {
         let start = self.history.len();
         if open.count < MIN_REPEAT {
             for index in 0..open.count {
-                let event = *self
-                    .history
-                    .event_at(self.history.copy_source(open.distance, index));
-                wire::put_event(&mut self.out, &event);
+                let source = self.history.copy_source(open.distance, index);
+                wire::put_event(&mut self.out, self.history.event_at(source));
             }
         } else {
             self.out.push(tag::REPEAT);
@@ -248,26 +240,19 @@ impl Writer {
         let tail = start.max(end.saturating_sub(open.distance + SEQUENCE_LENGTH as u64));
         let head = tail.min(start + SEQUENCE_LENGTH as u64);
         // The row still holds the hashes of events that were taken back when the match began.
-        for position in self
-            .history
-            .oldest()
-            .max(start.saturating_sub(SEQUENCE_LENGTH as u64))
-            + 1..=start
-        {
+        let first = start.saturating_sub(SEQUENCE_LENGTH as u64);
+        for position in self.history.oldest().max(first) + 1..=start {
             self.sequences.index_event(&self.history, position);
         }
-        for position in start + 1..=head {
-            self.sequences.register(&self.history, position);
-        }
-        for position in tail.max(head) + 1..=end {
+        for position in (start + 1..=head).chain(tail.max(head) + 1..=end) {
             self.sequences.register(&self.history, position);
         }
         Some(open)
     }
 
     fn put_oldest_pending(&mut self) {
-        let event = *self.history.event_at(self.history.len() - self.pending);
-        wire::put_event(&mut self.out, &event);
+        let oldest = self.history.len() - self.pending;
+        wire::put_event(&mut self.out, self.history.event_at(oldest));
         self.pending -= 1;
         self.dirty = true;
     }
@@ -283,9 +268,7 @@ impl Writer {
 
     /// Appends a record that is no event, which may stand anywhere between events, as a text does.
     fn put_skippable(&mut self, tag: u8, body: &[u8]) -> io::Result<()> {
-        self.out.push(tag);
-        wire::put(&mut self.out, body.len() as u64);
-        self.out.extend_from_slice(body);
+        wire::put_body(&mut self.out, tag, body);
         self.dirty = true;
         self.flush_chunk()
     }

@@ -187,7 +187,6 @@ fn assignment() -> impl Strategy<Value = BufferAssignmentProto> {
             logical_buffers,
             buffer_allocations,
             heap_simulator_traces,
-            ..BufferAssignmentProto::default()
         },
     )
 }

@@ -159,24 +159,31 @@ fn argument(number: i64, values: &[(i64, i64)]) -> BufferAllocationProto {
     }
 }
 
-fn assignment() -> BufferAssignmentProto {
-    // Every value has the number of the instruction that makes it.
-    let value = |id: i64| LogicalBufferProto {
+fn value(id: i64, instruction_id: i64, part: &[i64]) -> LogicalBufferProto {
+    LogicalBufferProto {
         id,
         size: 256,
         defined_at: Some(LocationProto {
-            shape_index: Vec::new(),
-            instruction_id: id,
+            shape_index: part.to_vec(),
+            instruction_id,
         }),
-    };
-    let event = |kind: i32, id: i64| HeapEvent {
+    }
+}
+
+fn event(kind: i32, id: i64, name: &str, shared: i64) -> HeapEvent {
+    HeapEvent {
         kind,
         buffer_id: id,
-        instruction_name: id.to_string(),
-        share_with_canonical_id: 0,
-    };
+        instruction_name: name.to_owned(),
+        share_with_canonical_id: shared,
+    }
+}
+
+fn assignment() -> BufferAssignmentProto {
+    let event = |kind, id: i64| event(kind, id, &id.to_string(), 0);
     BufferAssignmentProto {
-        logical_buffers: (1..=10).map(value).collect(),
+        // Every value has the number of the instruction that makes it.
+        logical_buffers: (1..=10).map(|id| value(id, id, &[])).collect(),
         buffer_allocations: vec![
             argument(0, &[(1, 0)]),
             BufferAllocationProto {
@@ -208,7 +215,6 @@ fn assignment() -> BufferAssignmentProto {
                 event(1, 6),
             ],
         }],
-        ..BufferAssignmentProto::default()
     }
 }
 
@@ -217,12 +223,21 @@ fn memory(names: &Names) -> ProgramMemory {
     ProgramMemory::read(&program(&module, &assignment), &module, &assignment, names)
 }
 
-fn names() -> Names {
+fn named(arguments: [&str; 3], outputs: [&str; 2]) -> Names {
     Names {
-        arguments: ["p", "m", "x"].map(str::to_owned).to_vec(),
-        outputs: ["result[0]", "result[1]"].map(str::to_owned).to_vec(),
+        arguments: arguments.map(str::to_owned).to_vec(),
+        outputs: outputs.map(str::to_owned).to_vec(),
         ..Names::default()
     }
+}
+
+fn names() -> Names {
+    named(["p", "m", "x"], ["result[0]", "result[1]"])
+}
+
+/// Names of which those of the results are like those of the arguments.
+fn matching_names() -> Names {
+    named(["w['p']", "w['m']", "x"], ["result['p']", "result['m']"])
 }
 
 #[test]
@@ -249,12 +264,7 @@ fn owners_are_those_that_were_built_in() {
 
 #[test]
 fn paths_that_match_make_state_of_an_argument() {
-    let names = Names {
-        arguments: ["w['p']", "w['m']", "x"].map(str::to_owned).to_vec(),
-        outputs: ["result['p']", "result['m']"].map(str::to_owned).to_vec(),
-        ..Names::default()
-    };
-    let memory = memory(&names);
+    let memory = memory(&matching_names());
     assert_eq!(memory.bytes_of(Owner::Parameters), 256);
     assert_eq!(memory.bytes_of(Owner::OptimizerState), 256);
     assert_eq!(memory.bytes_of(Owner::Batch), 256);
@@ -273,11 +283,7 @@ fn an_output_in_the_place_of_a_gradient_is_no_gradient() {
     let output = &mut assignment.buffer_allocations[3];
     output.assigned.push(output.assigned[0].clone());
     output.assigned[1].logical_buffer_id = 6;
-    let names = Names {
-        arguments: ["w['p']", "w['m']", "x"].map(str::to_owned).to_vec(),
-        outputs: ["result['p']", "result['m']"].map(str::to_owned).to_vec(),
-        ..Names::default()
-    };
+    let names = matching_names();
     let program = program(&module, &assignment);
     let memory = ProgramMemory::read(&program, &module, &assignment, &names);
     assert_eq!(memory.bytes_of(Owner::Parameters), 256);
@@ -370,20 +376,6 @@ fn what_goes_round_in_a_loop_is_one_tenant() {
         }),
         ..HloModuleProto::default()
     };
-    let value = |id: i64, instruction_id: i64, part: &[i64]| LogicalBufferProto {
-        id,
-        size: 256,
-        defined_at: Some(LocationProto {
-            shape_index: part.to_vec(),
-            instruction_id,
-        }),
-    };
-    let event = |kind: i32, id: i64, name: &str, shared: i64| HeapEvent {
-        kind,
-        buffer_id: id,
-        instruction_name: name.to_owned(),
-        share_with_canonical_id: shared,
-    };
     let assignment = BufferAssignmentProto {
         logical_buffers: vec![
             value(1, 1, &[]),
@@ -413,7 +405,6 @@ fn what_goes_round_in_a_loop_is_one_tenant() {
                 event(1, 5, "while.4", 0),
             ],
         }],
-        ..BufferAssignmentProto::default()
     };
     let memory = ProgramMemory::read(
         &program(&module, &assignment),

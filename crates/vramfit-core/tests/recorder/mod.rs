@@ -6,11 +6,12 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{
-    Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, build,
+    Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, Stats, build,
 };
-use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, TextId, Writer};
+use vramfit_core::analysis::{RunSummary, summarize};
+use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
+use vramfit_core::{Error, ErrorKind};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -107,6 +108,52 @@ pub(crate) fn header() -> Header {
     }
 }
 
+/// Returns the answer of a trace.
+pub(crate) fn summary(trace: &[u8]) -> RunSummary {
+    summarize(Reader::new(trace).unwrap()).unwrap()
+}
+
+/// Returns the answer of a run that ends here.
+pub(crate) fn answer(run: Recorder) -> RunSummary {
+    summary(&run.finish())
+}
+
+/// Returns why a trace is no run's.
+pub(crate) fn refusal(trace: &[u8]) -> Error {
+    let error = summarize(Reader::new(trace).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidFile, "{error}");
+    error
+}
+
+pub(crate) fn upload_event(device: u32, bytes: u64, alignment: u64, space: PoolSpace) -> Event {
+    Event::Allocate {
+        device,
+        bytes,
+        alignment,
+        space,
+        purpose: Purpose::Upload,
+        slot: 0,
+        site: TextId(0),
+    }
+}
+
+pub(crate) fn program_event(
+    program: u32,
+    name: TextId,
+    sizes: ProgramSizes,
+    devices: u32,
+) -> Event {
+    Event::Program {
+        program,
+        name,
+        sizes,
+        devices,
+        loaded: false,
+        compile_attempt: TextId(0),
+        site: TextId(0),
+    }
+}
+
 impl Recorder {
     pub(crate) fn new(header: &Header) -> Recorder {
         Recorder::beside(header, 0)
@@ -114,7 +161,8 @@ impl Recorder {
 
     /// Records a process on GPUs of which others hold so much.
     pub(crate) fn beside(header: &Header, used_by_others: u64) -> Recorder {
-        let mut version = header.jax.split('.').map(|part| part.parse().unwrap());
+        let version: Vec<_> = header.jax.split('.').collect();
+        let version = |part: usize| version[part].parse().unwrap();
         let options = PoolOptions {
             kind: header.allocator.parse().unwrap(),
             total_memory_bytes: header.total_memory_bytes,
@@ -125,11 +173,7 @@ impl Recorder {
             cuda_async_prealloc: header.cuda_async_prealloc,
             collective_memory_bytes: header.collective_memory_bytes,
             unified_memory: header.unified_memory,
-            jax_version: (
-                version.next().unwrap(),
-                version.next().unwrap(),
-                version.next().unwrap(),
-            ),
+            jax_version: (version(0), version(1), version(2)),
             ordinal: 0,
         };
         let elsewhere = header.occupied_bytes + header.context_bytes + used_by_others;
@@ -166,20 +210,16 @@ impl Recorder {
     fn note_driver(&mut self, device: u32) {
         let calls = std::mem::take(&mut *self.pools[device as usize].calls.lock().unwrap());
         for (asked, region) in calls {
-            let Region { address, bytes } = region.unwrap_or(Region {
-                address: 0,
-                bytes: 0,
-            });
             self.event(Event::Driver {
                 device,
                 asked,
-                address,
-                granted: bytes,
+                address: region.map_or(0, |region| region.address),
+                granted: region.map_or(0, |region| region.bytes),
             });
         }
     }
 
-    pub(crate) fn stats(&self, device: u32) -> vramfit_core::allocator::Stats {
+    pub(crate) fn stats(&self, device: u32) -> Stats {
         self.pools[device as usize].allocator.stats()
     }
 
@@ -263,13 +303,12 @@ impl Recorder {
         Block {
             device,
             address,
-            number,
+            number: allocation,
         }: Block,
     ) {
         let pool = &mut self.pools[device as usize];
         let result = pool.allocator.free(address);
         self.note_driver(device);
-        let allocation = number;
         if let Err(error) = result {
             assert_eq!(error.kind(), ErrorKind::AllocatorAborts);
             let message = self.writer.text(&error.to_string());
@@ -285,15 +324,7 @@ impl Recorder {
     pub(crate) fn program(&mut self, program: u32, name: &str, sizes: ProgramSizes) {
         let name = self.writer.text(name);
         let devices = self.pools.len() as u32;
-        self.event(Event::Program {
-            program,
-            name,
-            sizes,
-            devices,
-            loaded: false,
-            compile_attempt: TextId(0),
-            site: TextId(0),
-        });
+        self.event(program_event(program, name, sizes, devices));
     }
 
     pub(crate) fn begin(&mut self, program: u32) {

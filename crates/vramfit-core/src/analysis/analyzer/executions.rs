@@ -26,11 +26,11 @@ impl TraceAnalyzer {
             checks: ScratchChecks::default(),
         });
         self.last_entry = Some(entry);
-        let (step, step_program) = (self.programs.step(), self.leaks.step_program());
+        let (step, step_program) = (self.programs.step, self.leaks.step_program());
         let is_step = self.programs.on_call(entry, self.replay.events() - 1);
         if is_step {
             for device in &mut self.devices {
-                device.capture_step(next_allocation);
+                device.live_at_step.capture(next_allocation);
             }
         }
         let may_be_step = self.programs.may_be_step(entry);

@@ -60,7 +60,8 @@ impl TraceAnalyzer {
         if self.denials.is_empty() {
             self.others.at_denial.get_or_insert(usage);
             let next = self.replay.allocations();
-            self.devices[device as usize].capture_denial(next);
+            let state = &mut self.devices[device as usize];
+            state.live_at_denial.capture(next);
         }
         let allocator = self.replay.allocator(device);
         let is_pooled = allocator.stats().pool_bytes.is_some();

@@ -52,10 +52,8 @@ pub(super) struct PassRecord {
 
 impl PassRecord {
     pub(super) fn on_event(&mut self, event: &Event) {
-        if let Some(named) = event.named_allocation() {
-            let first = self.first_named.get_or_insert(named);
-            *first = named.min(*first);
-        }
+        let named = self.first_named.into_iter();
+        self.first_named = named.chain(event.named_allocation()).min();
     }
 
     /// Says whether the step, as far as one can know in the pass, was called in it.
@@ -130,17 +128,10 @@ impl TraceAnalyzer {
     }
 
     fn end_pass(&mut self) -> PassRecord {
-        let record = self
-            .pass
-            .take()
-            .map_or_else(PassRecord::default, |pass| *pass);
+        let devices = self.devices.iter_mut();
         PassRecord {
-            points: self
-                .devices
-                .iter_mut()
-                .map(DeviceAnalysis::end_pass)
-                .collect(),
-            ..record
+            points: devices.map(DeviceAnalysis::end_pass).collect(),
+            ..*self.pass.take().unwrap_or_default()
         }
     }
 

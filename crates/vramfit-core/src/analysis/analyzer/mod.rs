@@ -165,24 +165,13 @@ impl TraceAnalyzer {
             variant.apply(event)?;
         }
         match effect {
-            StepEffect::None => self.on_other_event(event),
-            StepEffect::Allocated(block) => {
-                self.on_allocated(&block, event);
-                Ok(())
-            }
-            StepEffect::Freed(block) => {
-                self.on_freed(&block);
-                Ok(())
-            }
-            StepEffect::Aborted(block, message) => {
-                self.on_aborted(&block, message, event);
-                Ok(())
-            }
-            StepEffect::Denied(device, error) => {
-                self.on_denied(device, error, event);
-                Ok(())
-            }
+            StepEffect::None => return self.on_other_event(event),
+            StepEffect::Allocated(block) => self.on_allocated(&block, event),
+            StepEffect::Freed(block) => self.on_freed(&block),
+            StepEffect::Aborted(block, message) => self.on_aborted(&block, message, event),
+            StepEffect::Denied(device, error) => self.on_denied(device, error, event),
         }
+        Ok(())
     }
 
     /// Takes in an event that leaves the pools as they are.
@@ -289,7 +278,7 @@ impl TraceAnalyzer {
             } = *event
         {
             let context = self.context(purpose, bytes, site);
-            self.devices[block.device as usize].set_peak_context(context);
+            self.devices[block.device as usize].peak_context = Some(context);
         }
     }
 

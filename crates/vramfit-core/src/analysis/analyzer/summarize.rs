@@ -96,7 +96,7 @@ impl TraceAnalyzer {
             let stats = self.replay.allocator(device as u32).stats();
             let ours = [
                 stats.bytes_in_use,
-                state.reported_peak_bytes(),
+                state.reported_peak_bytes,
                 stats.pool_bytes.unwrap_or(0),
                 stats.num_allocs,
             ];
@@ -142,10 +142,10 @@ impl TraceAnalyzer {
         let (mut attribution, memory) =
             self.critical_point(tightest)
                 .attribute(&live, &self.sites, &self.programs, source);
-        let step = self.programs.step();
-        let step_entry = step.map(|entry| &self.programs.entries()[entry]);
+        let step = self.programs.step;
+        let step_entry = step.map(|entry| &self.programs.entries[entry]);
         // A stable sort: programs that need the same stay in the order of their compilation.
-        let entries = self.programs.entries();
+        let entries = &self.programs.entries;
         let mut order: Vec<usize> = (0..entries.len()).collect();
         order.sort_by_key(|entry| Reverse(entries[*entry].key.sizes.needed_bytes()));
         let index_of = |entry: usize| order.iter().position(|other| *other == entry);
@@ -179,7 +179,7 @@ impl TraceAnalyzer {
             scratch: self.scratch.summary(&self.programs, &self.devices, &text),
             leaks: self.leak_summaries(&text),
             compilations: repeated(
-                self.programs.compilations(),
+                &self.programs.compilations,
                 step_entry.and_then(|entry| Some((entry.key.name, entry.first_call?))),
                 text,
             ),
@@ -190,7 +190,7 @@ impl TraceAnalyzer {
                     unread_outputs: self.output_uses.unread(entry, &memory, &self.sites),
                     replicated: replicated_arguments(
                         source.notes(),
-                        self.programs.entries()[entry].program,
+                        self.programs.entries[entry].program,
                         &memory,
                     ),
                     memory,
@@ -233,7 +233,7 @@ impl TraceAnalyzer {
         source: &dyn EventSource,
         text: &impl Fn(TextId) -> String,
     ) -> Vec<ProgramSummary> {
-        let entries = order.iter().map(|entry| &self.programs.entries()[*entry]);
+        let entries = order.iter().map(|entry| &self.programs.entries[*entry]);
         entries
             .map(|entry| ProgramSummary {
                 name: text(entry.key.name),
@@ -301,14 +301,14 @@ impl TraceAnalyzer {
                 state: denied.pool,
             });
         let program = |entry: u32| {
-            let entry = self.programs.entries().get(entry as usize)?;
+            let entry = self.programs.entries.get(entry as usize)?;
             Some(text(entry.key.name))
         };
         let used_by_others_bytes = self.others.usage(device).max_bytes;
         let gpu_bytes = self.gpu_bytes.saturating_sub(used_by_others_bytes);
-        let step = self.programs.step();
-        let steady_state = step.map(|entry| &self.programs.entries()[entry].steady_state);
-        let peak = state.peak_context();
+        let step = self.programs.step;
+        let steady_state = step.map(|entry| &self.programs.entries[entry].steady_state);
+        let peak = state.peak_context;
         DeviceSummary {
             limit_bytes: stats.bytes_limit,
             // What `cuda_async` reports as its limit is what it keeps, not what it may take.
@@ -358,7 +358,7 @@ impl TraceAnalyzer {
         text: &impl Fn(TextId) -> String,
     ) -> Option<AutotuneRange> {
         let variant = self.variant.as_mut()?;
-        let entries = self.programs.entries();
+        let entries = &self.programs.entries;
         let measured: Vec<_> = entries.iter().filter_map(|entry| entry.variant).collect();
         let (unmeasured, small): (Vec<_>, Vec<_>) = entries
             .iter()

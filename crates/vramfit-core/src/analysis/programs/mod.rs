@@ -32,7 +32,7 @@ pub enum Evidence {
 }
 
 /// What makes programs the same to a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ProgramKey {
     pub(super) name: TextId,
     pub(super) sizes: ProgramSizes,
@@ -41,6 +41,7 @@ pub(super) struct ProgramKey {
 }
 
 /// Programs of the same key.
+#[derive(Default)]
 pub(super) struct ProgramEntry {
     pub(super) key: ProgramKey,
     /// Number of the first of them.
@@ -70,13 +71,13 @@ pub(super) struct ProgramEntry {
 /// Every program so far.
 #[derive(Default)]
 pub(super) struct Programs {
-    entries: Vec<ProgramEntry>,
-    compilations: Vec<Compilation>,
+    pub(super) entries: Vec<ProgramEntry>,
+    pub(super) compilations: Vec<Compilation>,
     /// Whether the run searched for its step and noted what it found.
-    has_step_search: bool,
-    /// The entry with the strongest evidence; of equals the one that has needed most so far, all its calls
-    /// together; of equals the one compiled first.
-    step: Option<usize>,
+    pub(super) has_step_search: bool,
+    /// The entry of the step, as far as one can know now: that with the strongest evidence; of equals the one
+    /// that has needed most so far, all its calls together; of equals the one compiled first.
+    pub(super) step: Option<usize>,
     by_key: FxHashMap<ProgramKey, usize>,
     /// Entries of the programs that are loaded, and how often each is: the same program may be
     /// loaded again before it is dropped.
@@ -222,11 +223,6 @@ impl Programs {
         );
     }
 
-    /// Takes in that the run searched for its step.
-    pub(super) fn on_step_search(&mut self) {
-        self.has_step_search = true;
-    }
-
     /// Takes in why a program that is loaded may be the step.
     pub(super) fn add_evidence(&mut self, program: u32, evidence: Evidence) {
         if let Ok(entry) = self.entry_for(program) {
@@ -252,15 +248,6 @@ impl Programs {
         u128::from(entry.calls) * u128::from(entry.key.sizes.needed_bytes().max(1))
     }
 
-    pub(super) fn has_step_search(&self) -> bool {
-        self.has_step_search
-    }
-
-    /// Returns the entry of the step, as far as one can know now.
-    pub(super) fn step(&self) -> Option<usize> {
-        self.step
-    }
-
     /// Returns how long a step takes: the programs that ran between its last two executions, or itself
     /// where there was one. `None` where no step was detected, or a program says nothing.
     pub(super) fn step_time(&self, source: &dyn EventSource) -> Option<ProgramTime> {
@@ -274,14 +261,6 @@ impl Programs {
             total.add(source.program_time(other.program)?, other.calls_per_step);
         }
         Some(total)
-    }
-
-    pub(super) fn entries(&self) -> &[ProgramEntry] {
-        &self.entries
-    }
-
-    pub(super) fn compilations(&self) -> &[Compilation] {
-        &self.compilations
     }
 
     pub(super) fn name(&self, entry: usize) -> TextId {
@@ -301,18 +280,7 @@ impl Programs {
                 key,
                 program,
                 site,
-                variant: None,
-                scratch: Vec::new(),
-                scratch_limits: ScratchLimits::default(),
-                compilations: 0,
-                loaded: 0,
-                calls: 0,
-                calls_since_step: 0,
-                calls_per_step: 0,
-                evidence: Evidence::default(),
-                first_call: None,
-                ended: None,
-                steady_state: Vec::new(),
+                ..ProgramEntry::default()
             });
         }
         entry

@@ -32,6 +32,12 @@ struct Interval {
     high: TimelinePoint,
 }
 
+impl Default for Timeline {
+    fn default() -> Self {
+        Timeline::new(1)
+    }
+}
+
 impl Timeline {
     /// Prepares the timeline of one of so many devices.
     pub(super) fn new(devices: usize) -> Timeline {

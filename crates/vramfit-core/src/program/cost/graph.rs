@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::program::shape::{ElementType, MemorySpace, Shape};
-use crate::program::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, ShapeProto};
+use crate::program::shape::{MemorySpace, Shape};
+use crate::program::wire::{HloComputationProto, HloInstructionProto, HloModuleProto};
 
 /// Instructions and computations by number.
 pub(super) struct Graph<'a> {
@@ -14,9 +14,8 @@ pub(super) struct Graph<'a> {
 impl<'a> Graph<'a> {
     pub(super) fn new(module: &'a HloModuleProto) -> Self {
         let computations = module.computations.iter();
-        let instructions = computations.clone().flat_map(|it| &it.instructions);
         Graph {
-            instructions: instructions.map(|it| (it.id, it)).collect(),
+            instructions: module.instructions().map(|it| (it.id, it)).collect(),
             computations: computations.map(|it| (it.id, it)).collect(),
         }
     }
@@ -41,6 +40,15 @@ impl<'a> Graph<'a> {
     ) -> Option<&'a HloInstructionProto> {
         let id = instruction.operand_ids.get(number)?;
         self.instructions.get(id).copied()
+    }
+
+    /// Returns the operands of an instruction, without those that are missing.
+    pub(super) fn operands(
+        &self,
+        instruction: &HloInstructionProto,
+    ) -> impl Iterator<Item = &'a HloInstructionProto> {
+        let ids = instruction.operand_ids.iter();
+        ids.filter_map(|id| self.instructions.get(id).copied())
     }
 
     pub(super) fn root(
@@ -70,18 +78,8 @@ impl<'a> Graph<'a> {
 
 /// Returns the arrays of a result, a tuple taken apart.
 pub(super) fn arrays(instruction: &HloInstructionProto) -> Vec<Shape> {
-    fn add(proto: &ShapeProto, list: &mut Vec<Shape>) {
-        if proto.element_type == ElementType::TUPLE.0 {
-            proto.tuple_shapes.iter().for_each(|part| add(part, list));
-        } else {
-            list.push(Shape::from_proto(proto));
-        }
-    }
-    let mut list = Vec::new();
-    if let Some(shape) = &instruction.shape {
-        add(shape, &mut list);
-    }
-    list
+    let shape = instruction.shape.as_ref();
+    shape.map(Shape::arrays).unwrap_or_default()
 }
 
 /// Returns the bytes of an array that lie in the GPU's memory.
@@ -94,9 +92,6 @@ pub(super) fn device_bytes(shape: &Shape) -> u64 {
 
 /// Returns the bytes of a result that lie in the GPU's memory.
 pub(super) fn result_bytes(instruction: &HloInstructionProto) -> u64 {
-    let bytes = arrays(instruction)
-        .iter()
-        .map(device_bytes)
-        .collect::<Vec<_>>();
-    bytes.into_iter().fold(0, u64::saturating_add)
+    let arrays = arrays(instruction);
+    arrays.iter().map(device_bytes).fold(0, u64::saturating_add)
 }

@@ -2,25 +2,20 @@
 //! highest clock), a cache of 50 MiB.
 
 use super::*;
-use crate::program::shape::ElementType;
 use crate::program::wire::{DotDimensionNumbers, LayoutProto, ShapeProto};
 
 const F32: i32 = 11;
 const BF16: i32 = 16;
 
 fn array(element_type: i32, dimensions: &[i64]) -> ShapeProto {
-    ShapeProto {
-        element_type,
-        dimensions: dimensions.to_vec(),
-        ..ShapeProto::default()
-    }
+    ShapeProto::array(element_type, dimensions)
 }
 
-fn instruction(id: i64, opcode: &str, shape: ShapeProto, operands: &[i64]) -> HloInstructionProto {
+fn instruction(id: i64, opcode: &str, shape: &ShapeProto, operands: &[i64]) -> HloInstructionProto {
     HloInstructionProto {
         id,
         opcode: opcode.into(),
-        shape: Some(shape),
+        shape: Some(shape.clone()),
         operand_ids: operands.to_vec(),
         parameter_number: id % 10,
         metadata: Some(OpMetadata {
@@ -34,7 +29,7 @@ fn instruction(id: i64, opcode: &str, shape: ShapeProto, operands: &[i64]) -> Hl
 }
 
 /// A fusion of computation 2, with XLA's estimates as JSON.
-fn fusion(shape: ShapeProto, operands: &[i64], kind: &str, costs: &str) -> HloInstructionProto {
+fn fusion(shape: &ShapeProto, operands: &[i64], kind: &str, costs: &str) -> HloInstructionProto {
     HloInstructionProto {
         called_computation_ids: vec![2],
         fusion_kind: kind.into(),
@@ -59,16 +54,21 @@ fn time_with(
     computations: Vec<HloComputationProto>,
     calibration: Option<&Calibration>,
 ) -> ProgramTime {
+    time_on("h100-80g", computations, calibration)
+}
+
+fn time_on(
+    gpu: &str,
+    computations: Vec<HloComputationProto>,
+    calibration: Option<&Calibration>,
+) -> ProgramTime {
     let module = HloModuleProto {
         entry_computation_id: 1,
         computations,
         ..HloModuleProto::default()
     };
-    estimate(
-        &module,
-        crate::gpu::find("h100-80g").as_ref().expect("known"),
-        calibration,
-    )
+    let gpu = crate::gpu::find(gpu);
+    estimate(&module, gpu.as_ref().expect("known"), calibration)
 }
 
 #[track_caller]
@@ -97,9 +97,9 @@ fn product_module(costs: &str) -> Vec<HloComputationProto> {
         dot_dimension_numbers: Some(DotDimensionNumbers {
             lhs_contracting_dimensions: vec![1],
         }),
-        ..instruction(22, "dot", left.clone(), &[20, 21])
+        ..instruction(22, "dot", &left, &[20, 21])
     };
-    let inner = |id, shape: &ShapeProto| instruction(id, "parameter", shape.clone(), &[]);
+    let inner = |id, shape| instruction(id, "parameter", shape, &[]);
     vec![
         computation(2, vec![inner(20, &left), inner(21, &right), dot]),
         computation(
@@ -107,7 +107,7 @@ fn product_module(costs: &str) -> Vec<HloComputationProto> {
             vec![
                 inner(10, &left),
                 inner(11, &right),
-                fusion(left.clone(), &[10, 11], "kCustom", costs),
+                fusion(&left, &[10, 11], "kCustom", costs),
             ],
         ),
     ]
@@ -134,7 +134,7 @@ fn a_matrix_product_takes_the_sol_model_or_its_operations() {
 /// A sum of two arrays of 256 MiB: 805,306,368 bytes, 240.22 us; 208.95 us with a cache at both ends.
 fn sum(costs: &str, kind: &str) -> ProgramTime {
     let shape = array(F32, &[8192, 8192]);
-    let part = |id, opcode, operands: &[i64]| instruction(id, opcode, shape.clone(), operands);
+    let part = |id, opcode, operands: &[i64]| instruction(id, opcode, &shape, operands);
     let fused = vec![
         part(20, "parameter", &[]),
         part(21, "parameter", &[]),
@@ -143,7 +143,7 @@ fn sum(costs: &str, kind: &str) -> ProgramTime {
     let entry = vec![
         part(10, "parameter", &[]),
         part(11, "parameter", &[]),
-        fusion(shape.clone(), &[10, 11], kind, costs),
+        fusion(&shape, &[10, 11], kind, costs),
     ];
     time(vec![computation(2, fused), computation(1, entry)])
 }
@@ -166,28 +166,24 @@ fn a_sum_takes_the_general_model_or_its_bytes() {
 /// A loop over 6 slices of 64 MiB, each negated.
 fn slices(config: &str) -> ProgramTime {
     let (stack, slice) = (array(F32, &[6, 4096, 4096]), array(F32, &[4096, 4096]));
-    let state = ShapeProto {
-        element_type: ElementType::TUPLE.0,
-        tuple_shapes: vec![stack.clone()],
-        ..ShapeProto::default()
-    };
+    let state = tuple([&stack]);
     let fused = vec![
-        instruction(20, "parameter", stack.clone(), &[]),
-        instruction(22, "dynamic-slice", slice.clone(), &[20]),
-        instruction(23, "negate", slice.clone(), &[22]),
+        instruction(20, "parameter", &stack, &[]),
+        instruction(22, "dynamic-slice", &slice, &[20]),
+        instruction(23, "negate", &slice, &[22]),
     ];
     let body = vec![
-        instruction(30, "parameter", state.clone(), &[]),
-        instruction(31, "get-tuple-element", stack.clone(), &[30]),
-        fusion(slice, &[31], "kLoop", ""),
+        instruction(30, "parameter", &state, &[]),
+        instruction(31, "get-tuple-element", &stack, &[30]),
+        fusion(&slice, &[31], "kLoop", ""),
     ];
     let entry = vec![
-        instruction(10, "parameter", stack, &[]),
-        instruction(12, "tuple", state.clone(), &[10]),
+        instruction(10, "parameter", &stack, &[]),
+        instruction(12, "tuple", &state, &[10]),
         HloInstructionProto {
             called_computation_ids: vec![3],
             backend_config: config.into(),
-            ..instruction(13, "while", state, &[12])
+            ..instruction(13, "while", &state, &[12])
         },
     ];
     time(vec![
@@ -212,8 +208,8 @@ fn sorts_collectives_and_foreign_calls_are_unknown() {
     let shape = array(F32, &[1 << 24]);
     for opcode in ["sort", "all-reduce", "custom-call", "fft"] {
         let entry = vec![
-            instruction(10, "parameter", shape.clone(), &[]),
-            instruction(11, opcode, shape.clone(), &[10]),
+            instruction(10, "parameter", &shape, &[]),
+            instruction(11, opcode, &shape, &[10]),
         ];
         assert_us(&time(vec![computation(1, entry)]), 0.0, 40.037, 40.037);
     }
@@ -223,13 +219,13 @@ fn sorts_collectives_and_foreign_calls_are_unknown() {
 fn what_a_gather_skips_is_not_in_the_bound() {
     let (table, rows) = (array(F32, &[1 << 20, 1024]), array(F32, &[16, 1024]));
     let entry = vec![
-        instruction(10, "parameter", table.clone(), &[]),
-        fusion(rows.clone(), &[10], "kLoop", ""),
+        instruction(10, "parameter", &table, &[]),
+        fusion(&rows, &[10], "kLoop", ""),
     ];
     let fused = vec![
-        instruction(20, "parameter", table.clone(), &[]),
-        instruction(22, "negate", table, &[20]),
-        instruction(23, "gather", rows, &[22]),
+        instruction(20, "parameter", &table, &[]),
+        instruction(22, "negate", &table, &[20]),
+        instruction(23, "gather", &rows, &[22]),
     ];
     // 2 x 64 KiB.
     assert_us(
@@ -261,41 +257,26 @@ fn on_host(mut shape: ShapeProto) -> ShapeProto {
     shape
 }
 
-fn tuple(parts: &[&ShapeProto]) -> ShapeProto {
-    ShapeProto {
-        element_type: ElementType::TUPLE.0,
-        tuple_shapes: parts.iter().map(|part| (*part).clone()).collect(),
-        ..ShapeProto::default()
-    }
+fn tuple<const N: usize>(parts: [&ShapeProto; N]) -> ShapeProto {
+    ShapeProto::tuple(&parts.map(Clone::clone))
 }
 
 /// 256 MiB go to the host and come back, while two sums of 240.22 us run between start and end of the first.
 fn offloaded(gpu: &str) -> ProgramTime {
     let device = array(F32, &[8192, 8192]);
     let host = on_host(device.clone());
-    let part = |id, opcode, shape: &ShapeProto, operands: &[i64]| {
-        instruction(id, opcode, shape.clone(), operands)
-    };
+    let part = instruction;
     let entry = vec![
         part(10, "parameter", &device, &[]),
-        part(11, "copy-start", &tuple(&[&host, &device]), &[10]),
+        part(11, "copy-start", &tuple([&host, &device]), &[10]),
         part(12, "add", &device, &[10, 10]),
         part(13, "add", &device, &[12, 10]),
         part(14, "copy-done", &host, &[11]),
-        part(15, "copy-start", &tuple(&[&device, &host]), &[14]),
+        part(15, "copy-start", &tuple([&device, &host]), &[14]),
         part(16, "copy-done", &device, &[15]),
         part(17, "add", &device, &[13, 16]),
     ];
-    let module = HloModuleProto {
-        entry_computation_id: 1,
-        computations: vec![computation(1, entry)],
-        ..HloModuleProto::default()
-    };
-    estimate(
-        &module,
-        crate::gpu::find(gpu).as_ref().expect("known"),
-        None,
-    )
+    time_on(gpu, vec![computation(1, entry)], None)
 }
 
 #[test]
@@ -322,9 +303,7 @@ fn a_loop_transfers_one_slice_in_each_iteration() {
     let (stack, slice) = (array(F32, &[8, 1024, 1024]), array(F32, &[1, 1024, 1024]));
     let stack = on_host(stack);
     let index = array(4, &[]);
-    let part = |id, opcode, shape: &ShapeProto, operands: &[i64]| {
-        instruction(id, opcode, shape.clone(), operands)
-    };
+    let part = instruction;
     let update = vec![
         part(20, "parameter", &stack, &[]),
         part(21, "parameter", &slice, &[]),
@@ -333,7 +312,7 @@ fn a_loop_transfers_one_slice_in_each_iteration() {
     ];
     let start = HloInstructionProto {
         called_computation_ids: vec![2],
-        ..part(33, "async-start", &tuple(&[&stack]), &[30, 31, 32])
+        ..part(33, "async-start", &tuple([&stack]), &[30, 31, 32])
     };
     let body = vec![
         part(30, "parameter", &stack, &[]),
@@ -345,7 +324,7 @@ fn a_loop_transfers_one_slice_in_each_iteration() {
     let run = HloInstructionProto {
         called_computation_ids: vec![3],
         backend_config: br#"{"known_trip_count":{"n":"8"}}"#.to_vec(),
-        ..part(12, "while", &tuple(&[&stack]), &[10])
+        ..part(12, "while", &tuple([&stack]), &[10])
     };
     let time = time(vec![
         computation(2, update),
@@ -373,10 +352,10 @@ fn measured_rates_replace_those_of_the_data_sheet() {
     assert!(product.calibrated);
     let large = array(F32, &[16384, 16384]);
     let one = |opcode: &str| {
-        let parameter = instruction(10, "parameter", large.clone(), &[]);
+        let parameter = instruction(10, "parameter", &large, &[]);
         vec![computation(
             1,
-            vec![parameter, instruction(11, opcode, large.clone(), &[10])],
+            vec![parameter, instruction(11, opcode, &large, &[10])],
         )]
     };
     // 2^30 bytes each way, at 3, 2 and 0.2 TB/s.

@@ -62,6 +62,22 @@ pub(super) struct Access {
     pub(super) is_all: bool,
 }
 
+impl Access {
+    fn all(bytes: u64) -> Self {
+        Access {
+            bytes,
+            is_all: true,
+        }
+    }
+
+    fn part(bytes: u64) -> Self {
+        Access {
+            bytes,
+            is_all: false,
+        }
+    }
+}
+
 /// Returns what an instruction reads of each of its operands.
 pub(super) fn reads(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
     reads_within(graph, instruction, MAX_DEPTH)
@@ -72,10 +88,7 @@ fn reads_within(graph: &Graph<'_>, user: &HloInstructionProto, depth: usize) -> 
     match fused.filter(|_| user.opcode == "fusion" && depth > 0) {
         Some(fused) => fused_reads(graph, fused, user.operand_ids.len(), depth - 1),
         None => {
-            let whole = Access {
-                bytes: result_bytes(user),
-                is_all: true,
-            };
+            let whole = Access::all(result_bytes(user));
             let operands = 0..user.operand_ids.len();
             operands
                 .map(|number| read(graph, user, number, whole))
@@ -95,14 +108,7 @@ fn fused_reads(
     let mut needed: FxHashMap<i64, Access> = FxHashMap::default();
     let mut result = vec![Access::default(); parameters];
     if let Some(root) = graph.root(fused) {
-        let bytes = result_bytes(root);
-        needed.insert(
-            root.id,
-            Access {
-                bytes,
-                is_all: true,
-            },
-        );
+        needed.insert(root.id, Access::all(result_bytes(root)));
     }
     // Operands stand before their users.
     for instruction in fused.instructions.iter().rev() {
@@ -136,27 +142,17 @@ fn read(graph: &Graph<'_>, user: &HloInstructionProto, number: usize, needed: Ac
     let reads_all =
         READS_ALL.contains(&user.opcode.as_str()) || is_matrix_library(&user.custom_call_target);
     match user.opcode.as_str() {
-        "slice" | "dynamic-slice" | "gather" if number == 0 => Access {
-            bytes: needed.bytes.min(bytes),
-            is_all: false,
-        },
+        "slice" | "dynamic-slice" | "gather" if number == 0 => {
+            Access::part(needed.bytes.min(bytes))
+        }
         // They change it where it lies.
         "dynamic-update-slice" | "scatter" if number == 0 => Access::default(),
-        _ if reads_all && needed.is_all => Access {
-            bytes,
-            is_all: true,
-        },
+        _ if reads_all && needed.is_all => Access::all(bytes),
         _ if reads_all => {
             let share = needed.bytes as f64 / result_bytes(user).max(1) as f64;
-            Access {
-                bytes: (bytes as f64 * share.min(1.0)) as u64,
-                is_all: false,
-            }
+            Access::part((bytes as f64 * share.min(1.0)) as u64)
         }
-        _ => Access {
-            bytes,
-            is_all: false,
-        },
+        _ => Access::part(bytes),
     }
 }
 
@@ -170,10 +166,10 @@ pub(super) fn writes(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Ve
     let fused = graph.called(instruction).next();
     let fused = fused.filter(|_| instruction.opcode == "fusion");
     match fused.and_then(|fused| graph.root(fused)) {
-        Some(root) if root.opcode == "tuple" => (0..root.operand_ids.len())
-            .filter_map(|number| graph.operand(root, number))
-            .map(|part| write(graph, part))
-            .collect(),
+        Some(root) if root.opcode == "tuple" => {
+            let parts = graph.operands(root);
+            parts.map(|part| write(graph, part)).collect()
+        }
         Some(root) => vec![write(graph, root)],
         None if arrays(instruction).len() == 1 => vec![write(graph, instruction)],
         None => {
@@ -198,10 +194,7 @@ fn write(graph: &Graph<'_>, result: &HloInstructionProto) -> Access {
         _ => None,
     };
     if let Some(number) = update {
-        return Access {
-            bytes: graph.operand(result, number).map_or(0, result_bytes),
-            is_all: false,
-        };
+        return Access::part(graph.operand(result, number).map_or(0, result_bytes));
     }
     match result.opcode.as_str() {
         "parameter" => Access::default(),
@@ -233,9 +226,7 @@ pub(super) fn certain_bytes(graph: &Graph<'_>, entry: &HloComputationProto) -> u
         return total;
     };
     let parts = if root.opcode == "tuple" {
-        (0..root.operand_ids.len())
-            .filter_map(|number| graph.operand(root, number))
-            .collect()
+        graph.operands(root).collect()
     } else {
         vec![root]
     };

@@ -162,20 +162,10 @@ pub(super) fn of_argument(argument: Argument, trains: bool) -> Owner {
         true => Owner::OtherState,
         false => Owner::Batch,
     };
-    if !is_float {
-        return otherwise;
-    }
-    if argument.is_trained() {
-        return if trains { Owner::Parameters } else { otherwise };
-    }
-    if argument.has_gradient {
-        return if trains {
-            Owner::OptimizerState
-        } else {
-            otherwise
-        };
-    }
     match meaning {
+        _ if !is_float || argument.has_gradient && !trains => otherwise,
+        _ if argument.is_trained() => Owner::Parameters,
+        _ if argument.has_gradient => Owner::OptimizerState,
         Meaning::Moment if returned && trains => Owner::OptimizerState,
         // What changes without a gradient where others have one is no parameter.
         Meaning::Model if !returned || !trains || argument.readers.returned => Owner::Parameters,

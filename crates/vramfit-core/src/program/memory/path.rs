@@ -31,7 +31,6 @@ const SETTLING: &[(Owner, &[&str])] = &[
             "optimizer_state",
             "optimiser_state",
             "optimizer",
-            "optimizer",
             "optim",
             "opt",
         ],

@@ -57,7 +57,7 @@ struct StoredUndonated {
 
 #[derive(Clone, PartialEq, Message)]
 struct Columns {
-    /// Place in [`Owner::ALL`], phase, computed again, stacked: see [`BufferFlags`].
+    /// Place in [`Owner::ALL`], phase, computed again, stacked: see [`encode_flags`].
     #[prost(uint32, repeated, tag = "1")]
     flags: Vec<u32>,
     #[prost(uint64, repeated, tag = "2")]
@@ -94,7 +94,7 @@ impl ProgramMemory {
         let mut texts = TextTable::default();
         let mut columns = Columns::default();
         for buffer in &self.buffers {
-            columns.flags.push(BufferFlags::encode(buffer));
+            columns.flags.push(encode_flags(buffer));
             columns.bytes.push(buffer.bytes);
             columns.peak_bytes.push(buffer.peak_bytes);
             columns.allocation.push(buffer.allocation);
@@ -185,13 +185,11 @@ impl ProgramMemory {
         let columns = stored.buffers.unwrap_or_default();
         let count = columns.flags.len();
         let buffer = |at: usize| -> Result<Buffer> {
-            let flags = BufferFlags::decode(columns.flags[at]).ok_or_else(damaged)?;
             let frame = decode_option(cell(&columns.frame, at)?);
             if frame.is_some_and(|frame| frame as usize >= frames.len()) {
                 return Err(damaged());
             }
             Ok(Buffer {
-                owner: flags.owner,
                 bytes: cell(&columns.bytes, at)?,
                 peak_bytes: cell(&columns.peak_bytes, at)?,
                 allocation: cell(&columns.allocation, at)?,
@@ -204,10 +202,7 @@ impl ProgramMemory {
                 instruction: text(cell(&columns.instruction, at)?)?,
                 operation: text(cell(&columns.operation, at)?)?,
                 frame,
-                phase: flags.phase,
-                rematerialized: flags.rematerialized,
-                stacked: flags.stacked,
-                collective: flags.collective,
+                ..decode_flags(columns.flags[at]).ok_or_else(damaged)?
             })
         };
         let buffers = (0..count).map(buffer).collect::<Result<_>>()?;
@@ -247,42 +242,30 @@ fn decode_option(number: u32) -> Option<u32> {
 
 const PHASES: [Phase; 3] = [Phase::Outside, Phase::Forward, Phase::Backward];
 
-/// The small fields of a buffer, packed into a number: made by a collective in bit 8, owner from bit 4, stacked in
+/// Packs the small fields of a buffer into a number: made by a collective in bit 8, owner from bit 4, stacked in
 /// bit 3, computed again in bit 2, phase below.
-struct BufferFlags {
-    owner: Owner,
-    phase: Phase,
-    rematerialized: bool,
-    stacked: bool,
-    collective: bool,
+fn encode_flags(buffer: &Buffer) -> u32 {
+    let mut owners = Owner::ALL.iter();
+    let owner = owners.position(|owner| *owner == buffer.owner).unwrap_or(0);
+    let mut phases = PHASES.iter();
+    let phase = phases.position(|phase| *phase == buffer.phase).unwrap_or(0);
+    u32::from(buffer.collective) << 8
+        | (owner as u32) << 4
+        | u32::from(buffer.stacked) << 3
+        | u32::from(buffer.rematerialized) << 2
+        | phase as u32
 }
 
-impl BufferFlags {
-    fn encode(buffer: &Buffer) -> u32 {
-        let owner = Owner::ALL
-            .iter()
-            .position(|owner| *owner == buffer.owner)
-            .unwrap_or(0);
-        let phase = PHASES
-            .iter()
-            .position(|phase| *phase == buffer.phase)
-            .unwrap_or(0);
-        u32::from(buffer.collective) << 8
-            | (owner as u32) << 4
-            | u32::from(buffer.stacked) << 3
-            | u32::from(buffer.rematerialized) << 2
-            | phase as u32
-    }
-
-    fn decode(flags: u32) -> Option<BufferFlags> {
-        Some(BufferFlags {
-            owner: *Owner::ALL.get((flags >> 4 & 15) as usize)?,
-            phase: *PHASES.get((flags & 3) as usize)?,
-            rematerialized: flags & 4 != 0,
-            stacked: flags & 8 != 0,
-            collective: flags & 256 != 0,
-        })
-    }
+/// Returns a buffer with the fields that [`encode_flags`] packs.
+fn decode_flags(flags: u32) -> Option<Buffer> {
+    Some(Buffer {
+        owner: *Owner::ALL.get((flags >> 4 & 15) as usize)?,
+        phase: *PHASES.get((flags & 3) as usize)?,
+        rematerialized: flags & 4 != 0,
+        stacked: flags & 8 != 0,
+        collective: flags & 256 != 0,
+        ..Buffer::default()
+    })
 }
 
 #[cfg(test)]

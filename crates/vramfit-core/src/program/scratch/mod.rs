@@ -122,45 +122,38 @@ struct Estimate {
 /// once, in the order of the module. Needs of nothing (`high_bytes` 0 with a known source) are left
 /// out.
 pub(super) fn needs(module: &HloModuleProto) -> Vec<ScratchNeed> {
-    let by_id: FxHashMap<i64, _> = module
-        .computations
-        .iter()
-        .flat_map(|computation| &computation.instructions)
-        .map(|instruction| (instruction.id, instruction))
-        .collect();
+    let by_id: FxHashMap<i64, _> = module.instructions().map(|it| (it.id, it)).collect();
     let mut frames = Frames::new(module);
     let mut needs: Vec<ScratchNeed> = Vec::new();
     let mut autotuned: Option<ScratchNeed> = None;
-    for computation in &module.computations {
-        for instruction in &computation.instructions {
-            let routine = Routine::new(instruction, &by_id);
-            let mut named = |estimate: Estimate| ScratchNeed {
-                library: estimate.library.to_owned(),
-                routine: estimate.routine,
-                site: instruction
-                    .metadata
-                    .as_ref()
-                    .and_then(|metadata| frames.user_site(metadata))
-                    .unwrap_or_default(),
-                low_bytes: bytes(estimate.low),
-                high_bytes: bytes(estimate.high.max(estimate.low)),
-                source: estimate.source,
-                phase: estimate.phase,
-            };
-            if let Some(need) = autotuner::estimate(&routine).map(&mut named) {
-                // Kernels are tuned one after the other: the largest counts.
-                let largest = autotuned.as_ref().map_or(0, |need| need.high_bytes);
-                if need.high_bytes > largest {
-                    autotuned = Some(need);
-                }
+    for instruction in module.instructions() {
+        let routine = Routine::new(instruction, &by_id);
+        let mut named = |estimate: Estimate| ScratchNeed {
+            library: estimate.library.to_owned(),
+            routine: estimate.routine,
+            site: instruction
+                .metadata
+                .as_ref()
+                .and_then(|metadata| frames.user_site(metadata))
+                .unwrap_or_default(),
+            low_bytes: bytes(estimate.low),
+            high_bytes: bytes(estimate.high.max(estimate.low)),
+            source: estimate.source,
+            phase: estimate.phase,
+        };
+        if let Some(need) = autotuner::estimate(&routine).map(&mut named) {
+            // Kernels are tuned one after the other: the largest counts.
+            let largest = autotuned.as_ref().map_or(0, |need| need.high_bytes);
+            if need.high_bytes > largest {
+                autotuned = Some(need);
             }
-            let Some(need) = estimate(&routine).map(&mut named) else {
-                continue;
-            };
-            let is_nothing = need.high_bytes == 0 && need.source != EstimateSource::Unknown;
-            if !is_nothing && !needs.contains(&need) {
-                needs.push(need);
-            }
+        }
+        let Some(need) = estimate(&routine).map(&mut named) else {
+            continue;
+        };
+        let is_nothing = need.high_bytes == 0 && need.source != EstimateSource::Unknown;
+        if !is_nothing && !needs.contains(&need) {
+            needs.push(need);
         }
     }
     needs.extend(autotuned);

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::program::shape::{ElementType, Shape};
-use crate::program::wire::{HloInstructionProto, ShapeProto};
+use crate::program::shape::Shape;
+use crate::program::wire::HloInstructionProto;
 
 /// An instruction that may call a library, with the shapes it works on.
 pub(super) struct Routine<'a> {
@@ -29,13 +29,12 @@ impl<'a> Routine<'a> {
         by_id: &FxHashMap<i64, &'a HloInstructionProto>,
     ) -> Self {
         let operands = instruction.operand_ids.iter();
-        let operands = operands
-            .filter_map(|id| by_id.get(id)?.shape.as_ref())
-            .flat_map(arrays);
+        let operands = operands.filter_map(|id| by_id.get(id)?.shape.as_ref());
+        let results = instruction.shape.as_ref();
         Routine {
             instruction,
-            operands: operands.collect(),
-            results: instruction.shape.as_ref().map(arrays).unwrap_or_default(),
+            operands: operands.flat_map(Shape::arrays).collect(),
+            results: results.map(Shape::arrays).unwrap_or_default(),
         }
     }
 
@@ -49,17 +48,11 @@ impl<'a> Routine<'a> {
     }
 
     pub(super) fn operand_bytes(&self) -> u128 {
-        self.operands
-            .iter()
-            .map(|shape| u128::from(shape.bytes()))
-            .sum()
+        sum_bytes(&self.operands)
     }
 
     pub(super) fn result_bytes(&self) -> u128 {
-        self.results
-            .iter()
-            .map(|shape| u128::from(shape.bytes()))
-            .sum()
+        sum_bytes(&self.results)
     }
 
     /// Returns a name with the first operand, such as `eigh f64[512,512]`.
@@ -88,6 +81,10 @@ impl<'a> Routine<'a> {
     }
 }
 
+fn sum_bytes(shapes: &[Shape]) -> u128 {
+    shapes.iter().map(|shape| u128::from(shape.bytes())).sum()
+}
+
 /// More matrices than any memory holds; keeps products within 128 bits.
 const MAX_BATCH: u128 = 1 << 60;
 
@@ -96,13 +93,4 @@ const MAX_BATCH: u128 = 1 << 60;
 pub(super) fn count(dim: i64) -> u128 {
     const MAX_DIMENSION: i64 = 1 << 40;
     dim.clamp(0, MAX_DIMENSION) as u128
-}
-
-/// Takes a shape apart into its arrays.
-fn arrays(shape: &ShapeProto) -> Vec<Shape> {
-    if shape.element_type == ElementType::TUPLE.0 {
-        shape.tuple_shapes.iter().flat_map(arrays).collect()
-    } else {
-        vec![Shape::from_proto(shape)]
-    }
 }

@@ -1,8 +1,7 @@
 //! Recognition by name and shape, and the figures that were published of real GPUs.
 
 use super::super::wire::{
-    HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata, ShapeProto,
-    WindowDimensionProto, WindowProto,
+    HloInstructionProto, HloModuleProto, OpMetadata, ShapeProto, WindowDimensionProto, WindowProto,
 };
 use super::*;
 use crate::program::shape::ElementType;
@@ -14,19 +13,11 @@ const C64: i32 = 15;
 const C128: i32 = 18;
 
 fn array(element_type: i32, dimensions: &[i64]) -> ShapeProto {
-    ShapeProto {
-        element_type,
-        dimensions: dimensions.to_vec(),
-        ..ShapeProto::default()
-    }
+    ShapeProto::array(element_type, dimensions)
 }
 
-fn tuple(tuple_shapes: Vec<ShapeProto>) -> ShapeProto {
-    ShapeProto {
-        element_type: ElementType::TUPLE.0,
-        tuple_shapes,
-        ..ShapeProto::default()
-    }
+fn tuple(shapes: &[ShapeProto]) -> ShapeProto {
+    ShapeProto::tuple(shapes)
 }
 
 /// A module in which one instruction takes parameters of these shapes, at `train.py:12`.
@@ -50,13 +41,7 @@ fn module(operands: &[ShapeProto], instruction: HloInstructionProto) -> HloModul
         }),
         ..instruction
     });
-    HloModuleProto {
-        computations: vec![HloComputationProto {
-            instructions,
-            ..HloComputationProto::default()
-        }],
-        ..HloModuleProto::default()
-    }
+    HloModuleProto::of(instructions)
 }
 
 /// The needs of one kind of phase of one instruction.
@@ -74,6 +59,11 @@ fn call(target: &str, operands: &[ShapeProto], result: ShapeProto) -> Option<Scr
         ..HloInstructionProto::default()
     };
     need(operands, instruction)
+}
+
+/// A call whose only operand and result are alike.
+fn plain_call(target: &str, shape: &ShapeProto) -> Option<ScratchNeed> {
+    call(target, std::slice::from_ref(shape), shape.clone())
 }
 
 fn fft(kind: i32, lengths: &[i64], operand: ShapeProto, result: ShapeProto) -> ScratchNeed {
@@ -143,7 +133,7 @@ fn short_transforms_may_need_nothing() {
 fn eigh_of_f64_passes_two_to_the_31_elements_where_it_was_published() {
     // jax#23413: 26,732 is the largest that a 32-bit size of the workspace can hold.
     let eigh = |n: i64| {
-        let result = tuple(vec![array(F64, &[n, n]), array(F64, &[n]), array(S32, &[])]);
+        let result = tuple(&[array(F64, &[n, n]), array(F64, &[n]), array(S32, &[])]);
         call("cusolver_syevd_ffi", &[array(F64, &[n, n])], result).expect("eigh")
     };
     let elements = |need: &ScratchNeed| (need.low_bytes / 8, need.high_bytes / 8);
@@ -174,7 +164,7 @@ fn batches_of_small_matrices_take_what_was_published() {
     ];
     for (batch, elements) in published {
         let matrices = array(C64, &[batch, 4, 4]);
-        let result = tuple(vec![matrices.clone(), array(F32, &[batch, 4])]);
+        let result = tuple(&[matrices.clone(), array(F32, &[batch, 4])]);
         let need = call("cusolver_syevd_ffi", &[matrices], result).expect("eigh");
         assert!(holds(&need, 8 * elements), "{batch}: {need:?}");
     }
@@ -203,7 +193,7 @@ fn singular_values_hold_the_size_at_which_a_published_case_fails() {
     // cupy#7611: 18,900² works and 19,000² does not: 6 n² passes 2³¹ between them.
     let svd = |n: i64| {
         let square = array(F64, &[n, n]);
-        let result = tuple(vec![
+        let result = tuple(&[
             square.clone(),
             array(F64, &[n]),
             square.clone(),
@@ -218,7 +208,7 @@ fn singular_values_hold_the_size_at_which_a_published_case_fails() {
 #[test]
 fn batched_factorisations_take_pointers_only() {
     let matrices = array(F32, &[1000, 64, 64]);
-    let result = tuple(vec![matrices.clone(), array(F32, &[1000, 64])]);
+    let result = tuple(&[matrices.clone(), array(F32, &[1000, 64])]);
     let exact = |name: &str| {
         let need = call(name, std::slice::from_ref(&matrices), result.clone()).expect(name);
         assert_eq!(need.low_bytes, need.high_bytes);
@@ -232,10 +222,7 @@ fn batched_factorisations_take_pointers_only() {
 fn names_of_older_releases_are_recognized() {
     for name in ["cusolver_syevd_ffi", "cusolver_syevd", "cusolver_syevj"] {
         let matrix = array(F32, &[100, 100]);
-        assert!(
-            call(name, std::slice::from_ref(&matrix), matrix.clone()).is_some(),
-            "{name}"
-        );
+        assert!(plain_call(name, &matrix).is_some(), "{name}");
     }
     let matrices = array(F32, &[100, 8, 8]);
     for name in [
@@ -243,7 +230,7 @@ fn names_of_older_releases_are_recognized() {
         "cublas_getrf_batched",
         "cusolver_getrf",
     ] {
-        let need = call(name, std::slice::from_ref(&matrices), matrices.clone()).expect(name);
+        let need = plain_call(name, &matrices).expect(name);
         assert_eq!(need.library, "cuBLAS", "{name}");
     }
 }
@@ -253,7 +240,7 @@ fn convolutions_and_sorts_are_bounded_where_the_plan_has_no_workspace() {
     let conv = |workspace: i64| HloInstructionProto {
         opcode: "custom-call".into(),
         custom_call_target: "__cudnn$convBackwardFilter".into(),
-        shape: Some(tuple(vec![
+        shape: Some(tuple(&[
             array(F32, &[64, 3, 3, 64]),
             array(ElementType::U8.0, &[workspace]),
         ])),
@@ -292,10 +279,7 @@ fn the_filter_gradient_measured_on_an_a800_is_within_the_bound() {
     // Temporaries of 19.25 MiB where 9.00 MiB were planned: at least 10.25 MiB of workspace. The
     // thread does not give the shapes; no convolution has a lower bound than this.
     let images = [array(F32, &[1, 8, 8, 1]), array(F32, &[1, 8, 8, 1])];
-    let filter = tuple(vec![
-        array(F32, &[1, 1, 1, 1]),
-        array(ElementType::U8.0, &[0]),
-    ]);
+    let filter = tuple(&[array(F32, &[1, 1, 1, 1]), array(ElementType::U8.0, &[0])]);
     let need = call("__cudnn$convBackwardFilter", &images, filter).expect("a convolution");
     assert!(holds(&need, (1925 - 900) * (1 << 20) / 100));
 }
@@ -303,7 +287,7 @@ fn the_filter_gradient_measured_on_an_a800_is_within_the_bound() {
 #[test]
 fn calls_of_other_packages_are_reported_and_known_ones_are_not() {
     let x = array(F32, &[8]);
-    let foreign = call("my_kernel", std::slice::from_ref(&x), x.clone()).expect("a foreign call");
+    let foreign = plain_call("my_kernel", &x).expect("a foreign call");
     assert_eq!(foreign.source, EstimateSource::Unknown);
     assert_eq!((foreign.low_bytes, foreign.high_bytes), (0, 0));
     for name in [
@@ -313,11 +297,7 @@ fn calls_of_other_packages_are_reported_and_known_ones_are_not() {
         "Sharding",
         "xla_ffi_python_gpu_callback",
     ] {
-        assert_eq!(
-            call(name, std::slice::from_ref(&x), x.clone()),
-            None,
-            "{name}"
-        );
+        assert_eq!(plain_call(name, &x), None, "{name}");
     }
 }
 
@@ -330,7 +310,7 @@ fn routines_of_later_releases_are_reported_as_unknown() {
         ("__cudnn$fmhaSoftmax", ScratchPhase::Plan),
     ];
     for (name, phase) in unknown {
-        let need = call(name, std::slice::from_ref(&x), x.clone()).expect(name);
+        let need = plain_call(name, &x).expect(name);
         assert_eq!(
             (need.source, need.phase),
             (EstimateSource::Unknown, phase),
@@ -345,7 +325,7 @@ fn the_largest_kernel_decides_what_autotuning_takes() {
     let gemm = HloInstructionProto {
         opcode: "custom-call".into(),
         custom_call_target: "__cublas$gemm".into(),
-        shape: Some(tuple(vec![x.clone(), array(ElementType::U8.0, &[4 << 20])])),
+        shape: Some(tuple(&[x.clone(), array(ElementType::U8.0, &[4 << 20])])),
         ..HloInstructionProto::default()
     };
     let found = needs(&module(&[x.clone(), x], gemm));
@@ -364,7 +344,7 @@ fn shapes_of_a_damaged_file_do_not_overflow() {
         "__cudnn$convForward",
         "cusparse_gtsv2_ffi",
     ] {
-        let found = call(name, std::slice::from_ref(&huge), huge.clone());
+        let found = plain_call(name, &huge);
         assert!(found.is_some(), "{name}");
     }
     let _ = fft(0, &[i64::MAX], huge.clone(), huge);

@@ -10,18 +10,6 @@ pub struct BufferAssignmentProto {
     pub buffer_allocations: Vec<BufferAllocationProto>,
     #[prost(message, repeated, tag = "4")]
     pub heap_simulator_traces: Vec<HeapSimulatorTrace>,
-    /// Empty before JAX 0.10.1.
-    #[prost(message, repeated, tag = "5")]
-    pub peak_buffers: Vec<PeakBuffers>,
-}
-
-/// The values that are live when an allocation is fullest.
-#[derive(Clone, PartialEq, Message)]
-pub struct PeakBuffers {
-    #[prost(int64, tag = "1")]
-    pub index: i64,
-    #[prost(int64, repeated, tag = "2")]
-    pub logical_buffer_ids: Vec<i64>,
 }
 
 /// What the compiler allocated and freed when it planned a heap, in the order of the schedule.
@@ -80,8 +68,6 @@ pub struct BufferAllocationProto {
     pub color: i64,
     #[prost(message, repeated, tag = "9")]
     pub assigned: Vec<AssignedProto>,
-    #[prost(int64, repeated, tag = "10")]
-    pub parameter_shape_index: Vec<i64>,
     #[prost(bool, tag = "11")]
     pub is_tuple: bool,
     #[prost(bool, tag = "12")]

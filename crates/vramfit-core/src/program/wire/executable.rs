@@ -57,8 +57,6 @@ pub struct ShapeIndexProto {
 pub struct OutputInfoProto {
     #[prost(int64, tag = "1")]
     pub allocation_index: i64,
-    #[prost(bool, tag = "2")]
-    pub passthrough: bool,
 }
 
 /// What XLA's split container says of its records: each is merged, or overrides one field.

@@ -56,6 +56,25 @@ pub struct HloModuleProto {
     pub buffer_donor: Option<HloBufferDonorProto>,
 }
 
+impl HloModuleProto {
+    /// Returns the instructions of all computations.
+    pub fn instructions(&self) -> impl Iterator<Item = &HloInstructionProto> {
+        self.computations.iter().flat_map(|it| &it.instructions)
+    }
+
+    /// Returns a module of one computation.
+    #[cfg(test)]
+    pub(crate) fn of(instructions: Vec<HloInstructionProto>) -> Self {
+        HloModuleProto {
+            computations: vec![HloComputationProto {
+                instructions,
+                ..HloComputationProto::default()
+            }],
+            ..HloModuleProto::default()
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct HloComputationProto {
     #[prost(message, repeated, tag = "2")]
@@ -238,8 +257,6 @@ pub struct AliasEntryProto {
     pub output_shape_index: Vec<i64>,
     #[prost(int64, tag = "2")]
     pub parameter_number: i64,
-    #[prost(int64, repeated, tag = "3")]
-    pub parameter_shape_index: Vec<i64>,
     #[prost(int32, tag = "4")]
     pub kind: i32,
 }
@@ -274,6 +291,25 @@ pub struct ShapeProto {
     pub tuple_shapes: Vec<ShapeProto>,
     #[prost(message, optional, tag = "5")]
     pub layout: Option<LayoutProto>,
+}
+
+#[cfg(test)]
+impl ShapeProto {
+    pub(crate) fn array(element_type: i32, dimensions: &[i64]) -> Self {
+        ShapeProto {
+            element_type,
+            dimensions: dimensions.to_vec(),
+            ..ShapeProto::default()
+        }
+    }
+
+    pub(crate) fn tuple(tuple_shapes: &[ShapeProto]) -> Self {
+        ShapeProto {
+            element_type: crate::program::ElementType::TUPLE.0,
+            tuple_shapes: tuple_shapes.to_vec(),
+            ..ShapeProto::default()
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -5,12 +5,12 @@ use std::io::Read;
 use super::Reader;
 use crate::program::ProgramTime;
 use crate::trace::decoder::{Decoder, ReadResult};
-use crate::trace::not_computed;
-use crate::trace::note::{self, MAX_NOTE_BYTES, MAX_NOTES};
+use crate::trace::note::{MAX_NOTE_BYTES, MAX_NOTES};
 use crate::trace::wire::{
     MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES, MAX_TIME_BYTES,
     MAX_WARNING_BYTES, tag,
 };
+use crate::trace::{Note, compiler_warning, not_computed};
 
 impl<R: Read> Reader<R> {
     /// Reads a record that begins with its length. One of an unknown kind is skipped.
@@ -30,7 +30,7 @@ impl<R: Read> Reader<R> {
             }
             tag::WARNING => {
                 let body = self.read_body(MAX_WARNING_BYTES)?;
-                self.warnings.add(&String::from_utf8_lossy(&body));
+                compiler_warning::add(&mut self.warnings, &String::from_utf8_lossy(&body));
             }
             tag::STEP_NOTE | tag::PROCESS_NOTE => {
                 let length = self.decoder.read_uint()?;
@@ -39,7 +39,8 @@ impl<R: Read> Reader<R> {
                 }
                 let body = self.decoder.read_bytes(length, MAX_NOTE_BYTES)?;
                 if self.notes.len() < MAX_NOTES {
-                    self.notes.extend(note::parse(&body));
+                    // A note of a kind that is not known is passed over.
+                    self.notes.extend(serde_json::from_slice::<Note>(&body));
                 }
             }
             tag::SETTINGS => {

@@ -5,7 +5,7 @@ use std::io;
 use super::Writer;
 use crate::program::ProgramTime;
 use crate::trace::note::Note;
-use crate::trace::records::{put_note, to_json};
+use crate::trace::records::{invalid_input, put_note, to_json};
 use crate::trace::run_environment::RunEnvironment;
 use crate::trace::wire::{
     self, MAX_MEMORY_BYTES, MAX_NOT_COMPUTED_BYTES, MAX_SETTINGS_BYTES, MAX_TIME_BYTES,
@@ -28,12 +28,8 @@ impl Writer {
     /// # Errors
     /// What the sink says, and [`io::ErrorKind::InvalidInput`] for more than 1 MiB.
     pub fn program_time(&mut self, program: u32, time: &ProgramTime) -> io::Result<()> {
-        self.put_of_program(
-            tag::PROGRAM_TIME,
-            program,
-            &time.to_stored(),
-            MAX_TIME_BYTES,
-        )
+        let stored = time.to_stored();
+        self.put_of_program(tag::PROGRAM_TIME, program, &stored, MAX_TIME_BYTES)
     }
 
     fn put_of_program(
@@ -49,7 +45,7 @@ impl Writer {
         body.extend_from_slice(stored);
         if body.len() > max_bytes {
             let what = "a record of a program is longer than a trace can hold";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(invalid_input(what));
         }
         self.put_skippable(tag, &body)
     }
@@ -61,11 +57,9 @@ impl Writer {
     /// What the sink says.
     pub fn compiler_warning(&mut self, program: &str, source: &str, text: &str) -> io::Result<()> {
         self.ensure_open()?;
-        let body = compiler_warning::body(program, source, text);
-        self.put_skippable(
-            tag::WARNING,
-            &body.as_bytes()[..body.len().min(MAX_WARNING_BYTES)],
-        )
+        let mut body = compiler_warning::body(program, source, text).into_bytes();
+        body.truncate(MAX_WARNING_BYTES);
+        self.put_skippable(tag::WARNING, &body)
     }
 
     /// Adds a note. It stands behind the events that were added before it.
@@ -88,7 +82,7 @@ impl Writer {
         let body = to_json(settings)?;
         if body.len() > MAX_SETTINGS_BYTES {
             let what = "the settings of the run are longer than a trace can hold";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(invalid_input(what));
         }
         self.put_skippable(tag::SETTINGS, &body)
     }
@@ -100,10 +94,8 @@ impl Writer {
     /// What the sink says.
     pub fn not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) -> io::Result<()> {
         self.ensure_open()?;
-        let body = not_computed::body(program, reason, spent_ms);
-        self.put_skippable(
-            tag::NOT_COMPUTED,
-            &body.as_bytes()[..body.len().min(MAX_NOT_COMPUTED_BYTES)],
-        )
+        let mut body = not_computed::body(program, reason, spent_ms).into_bytes();
+        body.truncate(MAX_NOT_COMPUTED_BYTES);
+        self.put_skippable(tag::NOT_COMPUTED, &body)
     }
 }
