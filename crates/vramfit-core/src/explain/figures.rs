@@ -1,5 +1,7 @@
 //! The figures that a log tells, joined from all its messages.
 
+use serde::Serialize;
+
 use super::fit::{OtherPool, fit_elsewhere};
 use super::log::Log;
 use super::message::{Message, StatName};
@@ -12,7 +14,7 @@ use crate::gpu::{self, Gpu};
 const ASSUMED_JAX: JaxVersion = (0, 10, 2);
 
 /// What a size class of the pool has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BinFigures {
     /// The smallest size in it.
     pub min_bytes: u64,
@@ -58,7 +60,7 @@ impl FitFigures {
 }
 
 /// What a program needs, by kind of buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NeedFigures {
     /// Arguments.
     pub arguments_bytes: u64,
