@@ -95,7 +95,7 @@ fn not_a_number(at: &Match<'_>) -> Option<Message> {
     contains_any(at.before_in_log(MAX_DISTANCE), &of_the_plugin).then_some(Message::SettingRejected)
 }
 
-/// `NAME=value`, `NAME: value`, `os.environ["NAME"] = "value"`
+/// `NAME=value`, `NAME: value`, `os.environ["NAME"] = "value"`, of the variable that the pattern names.
 fn setting(at: &Match<'_>) -> Option<Message> {
     const MAX_VALUE_BYTES: usize = 64;
     // Texts that speak of a setting: XLA's advice, and its error about two of them.

@@ -108,25 +108,22 @@ const fn call(call: DriverCall) -> Message {
 }
 
 fn names_memory(text: &[u8]) -> bool {
-    contains_any(
-        text,
-        &[
-            "out_of_memory",
-            "outofmemory",
-            "memoryallocation",
-            "alloc_failed",
-            // The number of ROCm's error before it was printed by name.
-            "hiperror_t(1002)",
-        ],
-    )
+    let words = [
+        "out_of_memory",
+        "outofmemory",
+        "memoryallocation",
+        "alloc_failed",
+        // The number of ROCm's error before it was printed by name.
+        "hiperror_t(1002)",
+    ];
+    contains_any(text, &words)
 }
 
 /// How far behind the beginning of a message its reason may stand.
 const MAX_REASON_BYTES: usize = 240;
 
 fn reason<'a>(at: &Match<'a>) -> &'a [u8] {
-    let text = at.record();
-    head(text, MAX_REASON_BYTES)
+    head(at.record(), MAX_REASON_BYTES)
 }
 
 fn if_memory(at: &Match<'_>, which: DriverCall) -> Option<Message> {
@@ -162,34 +159,30 @@ fn module(at: &Match<'_>) -> Option<Message> {
 /// the error in them is then no message of its own.
 fn unnamed_call(at: &Match<'_>) -> Option<Message> {
     let before = at.before(MAX_REASON_BYTES);
-    let is_part = contains_any(
-        before,
-        &[
-            "failedtoalloc",
-            "cubin",
-            "ctxretain",
-            "instantiate",
-            "devicecontext",
-            "memaddressreserve",
-            "cuinit",
-        ],
-    );
+    let words = [
+        "failedtoalloc",
+        "cubin",
+        "ctxretain",
+        "instantiate",
+        "devicecontext",
+        "memaddressreserve",
+        "cuinit",
+    ];
+    let is_part = contains_any(before, &words);
     (!is_part).then_some(call(DriverCall::Unknown))
 }
 
 /// Says whether NCCL failed to reach another process.
 fn of_network(text: &[u8]) -> bool {
-    contains_any(
-        text,
-        &[
-            "socket",
-            "connectionrefused",
-            "connectto",
-            "noroutetohost",
-            "timedout",
-            "ibv_",
-        ],
-    )
+    let words = [
+        "socket",
+        "connectionrefused",
+        "connectto",
+        "noroutetohost",
+        "timedout",
+        "ibv_",
+    ];
+    contains_any(text, &words)
 }
 
 fn library(at: &Match<'_>, library: Library) -> Option<Message> {

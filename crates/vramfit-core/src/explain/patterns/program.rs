@@ -53,16 +53,14 @@ const fn autotuning(out_of_memory: bool) -> Message {
 }
 
 fn names_memory(text: &[u8]) -> bool {
-    contains_any(
-        text,
-        &[
-            "outofmemory",
-            "resourceexhausted",
-            "resource_exhausted",
-            "alloc_failed",
-            "failedtoallocate",
-        ],
-    )
+    let words = [
+        "outofmemory",
+        "resourceexhausted",
+        "resource_exhausted",
+        "alloc_failed",
+        "failedtoallocate",
+    ];
+    contains_any(text, &words)
 }
 
 /// The label and value lines of `BufferAssignment stats`.
