@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use vramfit_core::doctor::Status::{Fail, Pass, Skip, Warn};
 use vramfit_core::doctor::{
     Check, DoctorReport, Driver, Inventory, JaxProbe, ProbeExit, Status, SystemInfo, VirtualGpu,
     lines, summary,
@@ -127,7 +128,7 @@ fn with(edit: impl FnOnce(&mut SystemInfo)) -> SystemInfo {
 fn found(info: &SystemInfo, id: &str) -> Vec<Check> {
     let checks = DoctorReport::new(info).checks;
     for check in &checks {
-        let is_wrong = matches!(check.status, Status::Warn | Status::Fail);
+        let is_wrong = matches!(check.status, Warn | Fail);
         assert_eq!(
             is_wrong,
             check.fix.is_some(),
@@ -160,7 +161,7 @@ fn expect(info: &SystemInfo, id: &str, status: Status, words: &[&str]) {
 fn a_sound_machine_passes_everything() {
     let report = DoctorReport::new(&healthy());
     for check in &report.checks {
-        assert_eq!(check.status, Status::Pass, "{check:?}");
+        assert_eq!(check.status, Pass, "{check:?}");
     }
     assert!(report.passed());
     let count = report.checks.len();
@@ -168,19 +169,19 @@ fn a_sound_machine_passes_everything() {
     expect(
         &healthy(),
         "pool",
-        Status::Pass,
+        Pass,
         &["60.0 GiB preallocated", "75.0 %"],
     );
     expect(
         &healthy(),
         "outside-pool",
-        Status::Pass,
+        Pass,
         &["1.0 GiB outside the pool"],
     );
     expect(
         &healthy(),
         "transfers",
-        Status::Pass,
+        Pass,
         &["11.2 GB/s to the device, 5.6 GB/s back"],
     );
 }
@@ -190,7 +191,7 @@ fn quiet_lines_leave_out_what_is_as_it_should_be() {
     let info = with(|info| info.dry_run = None);
     let result = lines(&DoctorReport::new(&info), true, false);
     assert_eq!(result.len(), 1);
-    assert_eq!(result[0].status, Some(Status::Skip));
+    assert_eq!(result[0].status, Some(Skip));
     assert!(
         result[0]
             .text
@@ -206,23 +207,18 @@ fn a_driver_that_does_not_work_is_distinguished_from_none() {
             cause: "no such file".to_owned(),
         };
     });
-    expect(
-        &absent,
-        "driver",
-        Status::Skip,
-        &["no NVIDIA driver installed"],
-    );
+    expect(&absent, "driver", Skip, &["no NVIDIA driver installed"]);
     let files_only = with(|info| {
         info.driver = absent.driver.clone();
         info.host_environment.device_files = vec!["nvidiactl".to_owned()];
     });
-    expect(&files_only, "driver", Status::Fail, &["device files"]);
+    expect(&files_only, "driver", Fail, &["device files"]);
     let asked_for = with(|info| {
         info.driver = absent.driver.clone();
         info.host_environment.container = Some("docker 3f4e5a6b7c8d".to_owned());
         info.host_environment.nvidia_visible_devices = Some("all".to_owned());
     });
-    expect(&asked_for, "driver", Status::Warn, &["--gpus all"]);
+    expect(&asked_for, "driver", Warn, &["--gpus all"]);
     let broken = with(|info| {
         info.driver = Driver::Broken {
             message: "NVIDIA's driver in memory and its libraries are of different versions"
@@ -232,15 +228,10 @@ fn a_driver_that_does_not_work_is_distinguished_from_none() {
         };
         info.probe = result(&[IMPORT, CPU]);
     });
-    expect(&broken, "driver", Status::Fail, &["different versions"]);
-    expect(
-        &broken,
-        "backend",
-        Status::Fail,
-        &["the driver does not work"],
-    );
+    expect(&broken, "driver", Fail, &["different versions"]);
+    expect(&broken, "backend", Fail, &["the driver does not work"]);
     let silent = with(|info| info.driver = Driver::TimedOut(60));
-    expect(&silent, "driver", Status::Fail, &["within 60 s"]);
+    expect(&silent, "driver", Fail, &["within 60 s"]);
 }
 
 #[test]
@@ -294,19 +285,19 @@ fn modes_that_keep_programs_out_fail() {
     expect(
         &mode(ComputeMode::Prohibited, 0),
         "gpu",
-        Status::Fail,
+        Fail,
         &["prohibits all processes"],
     );
     expect(
         &mode(ComputeMode::ExclusiveProcess, 1),
         "gpu",
-        Status::Fail,
+        Fail,
         &["which already uses it", "--compute-mode=DEFAULT"],
     );
     expect(
         &mode(ComputeMode::ExclusiveProcess, 0),
         "gpu",
-        Status::Pass,
+        Pass,
         &["one process"],
     );
 }
@@ -319,12 +310,7 @@ fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
             ..HostGpu::default()
         }]);
     });
-    expect(
-        &lost,
-        "gpu",
-        Status::Fail,
-        &["fallen off the bus", "reboot"],
-    );
+    expect(&lost, "gpu", Fail, &["fallen off the bus", "reboot"]);
     let divided = with(|info| {
         let mut parent = gpu(0);
         parent.mig = Mig::Parent;
@@ -354,12 +340,7 @@ fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
         gpus[1].message.contains("20.0 GiB, a MIG slice"),
         "{gpus:?}"
     );
-    expect(
-        &divided,
-        "pool",
-        Status::Pass,
-        &["75.0 % of the GPU's 20.0 GiB"],
-    );
+    expect(&divided, "pool", Pass, &["75.0 % of the GPU's 20.0 GiB"]);
 }
 
 #[test]
@@ -397,7 +378,7 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
     for (edit, message, fix) in cases {
         let found = found(&versions(edit), "jax");
         let check = &found[0];
-        assert_eq!(check.status, Status::Fail, "{check:?}");
+        assert_eq!(check.status, Fail, "{check:?}");
         assert!(check.message.contains(message), "{check:?}");
         assert!(
             check.fix.as_ref().is_some_and(|text| text.contains(fix)),
@@ -411,17 +392,17 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
     expect(
         &both,
         "jax",
-        Status::Warn,
+        Warn,
         &["CUDA 13 and CUDA 12", "uninstall jax-cuda12-plugin"],
     );
     let metal = versions(&[("jax-metal", "0.1.1")]);
-    expect(&metal, "jax", Status::Warn, &["experimental"]);
+    expect(&metal, "jax", Warn, &["experimental"]);
     let none = with(|info| {
         info.inventory.packages.clear();
         info.probe = JaxProbe::default();
     });
-    expect(&none, "jax", Status::Fail, &["no `jax`"]);
-    expect(&none, "backend", Status::Skip, &["was not probed"]);
+    expect(&none, "jax", Fail, &["no `jax`"]);
+    expect(&none, "backend", Skip, &["was not probed"]);
 }
 
 #[test]
@@ -434,7 +415,7 @@ fn drivers_and_gpus_too_old_for_the_plugin_fail() {
     expect(
         &old,
         "cuda",
-        Status::Fail,
+        Fail,
         &["driver 580 or later; this is 550.54.14", "jax[cuda12]"],
     );
     let volta = with(|info| {
@@ -443,7 +424,7 @@ fn drivers_and_gpus_too_old_for_the_plugin_fail() {
         info.driver = host(vec![volta]);
     });
     let checks = found(&volta, "cuda");
-    assert_eq!(checks[1].status, Status::Fail);
+    assert_eq!(checks[1].status, Fail);
     assert!(
         checks[1].message.contains("7.0; CUDA 13 requires 7.5"),
         "{checks:?}"
@@ -460,7 +441,7 @@ fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
     expect(
         &old,
         "cuda-packages",
-        Status::Fail,
+        Fail,
         &["nvidia-cublas is 12.9.1, required: >=13.0.0.19"],
     );
     let missing = |probe: JaxProbe, driver: Driver| {
@@ -475,21 +456,21 @@ fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
     expect(
         &absent,
         "cuda-packages",
-        Status::Skip,
+        Skip,
         &["only a real GPU requires"],
     );
     let system = missing(result(&[IMPORT, GPU]), here());
     expect(
         &system,
         "cuda-packages",
-        Status::Pass,
+        Pass,
         &["the system's CUDA is used"],
     );
     let fallen = missing(result(&[IMPORT, CPU]), here());
     expect(
         &fallen,
         "cuda-packages",
-        Status::Fail,
+        Fail,
         &["missing: nvidia-cublas>=13.0.0.19"],
     );
 }
@@ -502,7 +483,7 @@ fn libraries_that_shadow_the_packages_are_a_warning() {
     expect(
         &shadowed,
         "library-path",
-        Status::Warn,
+        Warn,
         &["unset LD_LIBRARY_PATH", "libcudnn.so.9"],
     );
     let local = with(|info| {
@@ -512,7 +493,7 @@ fn libraries_that_shadow_the_packages_are_a_warning() {
     expect(
         &local,
         "library-path",
-        Status::Pass,
+        Pass,
         &["come from `LD_LIBRARY_PATH`"],
     );
 }
@@ -533,21 +514,11 @@ fn what_a_container_lacks_is_reported() {
             edit(&mut info.host_environment);
         })
     };
-    expect(
-        &contained(|_| {}),
-        "container",
-        Status::Pass,
-        &["with GPU access"],
-    );
+    expect(&contained(|_| {}), "container", Pass, &["with GPU access"]);
     let hidden = contained(|around| around.nvidia_visible_devices = Some("void".to_owned()));
-    expect(
-        &hidden,
-        "container",
-        Status::Warn,
-        &["NVIDIA_VISIBLE_DEVICES=void"],
-    );
+    expect(&hidden, "container", Warn, &["NVIDIA_VISIBLE_DEVICES=void"]);
     let bare = contained(|around| around.device_files.clear());
-    expect(&bare, "container", Status::Warn, &["/dev/nvidiactl"]);
+    expect(&bare, "container", Warn, &["/dev/nvidiactl"]);
     let tight = contained(|around| {
         around.host_memory = Some(HostMemoryLimit {
             limit_bytes: 16 * GIB,
@@ -558,7 +529,7 @@ fn what_a_container_lacks_is_reported() {
     expect(
         &tight,
         "host-memory",
-        Status::Warn,
+        Warn,
         &[
             "16.0 GiB",
             "64.0 GiB",
@@ -570,7 +541,7 @@ fn what_a_container_lacks_is_reported() {
         info.shared_memory_bytes = Some(64 << 20);
     });
     let checks = found(&shared, "host-memory");
-    assert_eq!(checks[0].status, Status::Warn);
+    assert_eq!(checks[0].status, Warn);
     assert!(checks[0].message.contains("NCCL with 2 GPUs"), "{checks:?}");
 }
 
@@ -585,14 +556,14 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
     expect(
         &info,
         "backend",
-        Status::Fail,
+        Fail,
         &["falls back to the CPU", "could not convert"],
     );
     let settings = found(&info, "settings");
-    assert_eq!(settings[0].status, Status::Fail);
+    assert_eq!(settings[0].status, Fail);
     // What mends the setting mends the backend.
     assert_eq!(one(&info, "backend").fix, settings[0].fix);
-    expect(&info, "computation", Status::Skip, &["not use the GPU"]);
+    expect(&info, "computation", Skip, &["not use the GPU"]);
     assert!(!DoctorReport::new(&info).passed());
 
     let mut chosen = with(set("JAX_PLATFORMS", "cpu"));
@@ -600,7 +571,7 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
     expect(
         &chosen,
         "backend",
-        Status::Warn,
+        Warn,
         &["JAX_PLATFORMS=cpu", "unset JAX_PLATFORMS"],
     );
 
@@ -608,8 +579,8 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
         info.driver = Driver::default();
         info.probe = result(&[IMPORT, CPU, RIGHT, JIT]);
     });
-    expect(&plain, "backend", Status::Pass, &["there is no GPU"]);
-    expect(&plain, "pool", Status::Skip, &[]);
+    expect(&plain, "backend", Pass, &["there is no GPU"]);
+    expect(&plain, "pool", Skip, &[]);
     assert!(DoctorReport::new(&plain).passed());
     let named = SystemInfo {
         environment: BTreeMap::from([("JAX_PLATFORMS".to_owned(), "cuda,cpu".to_owned())]),
@@ -618,7 +589,7 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
     expect(
         &named,
         "backend",
-        Status::Warn,
+        Warn,
         &["includes a GPU, but there is none"],
     );
 }
@@ -632,7 +603,7 @@ fn both_names_of_the_fraction_fail() {
     });
     let checks = found(&info, "settings");
     assert!(
-        checks.iter().any(|check| check.status == Status::Fail
+        checks.iter().any(|check| check.status == Fail
             && check.evidence.iter().any(|line| line.contains("fraction"))),
         "{checks:?}"
     );
@@ -642,9 +613,9 @@ fn both_names_of_the_fraction_fail() {
 #[test]
 fn a_pool_that_was_rounded_down_to_whole_units_is_healthy() {
     for (limit, status) in [
-        ("64424509441", Status::Pass),
-        ("64424509695", Status::Pass),
-        ("64424509696", Status::Fail),
+        ("64424509441", Pass),
+        ("64424509695", Pass),
+        ("64424509696", Fail),
     ] {
         let rounded = POOL.replace(
             "\"bytes_limit\":64424509440",
@@ -668,7 +639,7 @@ fn a_pool_that_could_not_be_had_fails() {
     expect(
         &info,
         "pool",
-        Status::Fail,
+        Fail,
         &[
             "60.0 GiB requested",
             "30.0 GiB allocated",
@@ -679,53 +650,33 @@ fn a_pool_that_could_not_be_had_fails() {
     let other_share = POOL.replace("{}", r#"{"memory_fraction":0.9}"#);
     let mut info = healthy();
     info.probe.on_line(&other_share);
-    expect(
-        &info,
-        "pool",
-        Status::Fail,
-        &["90.0 % of the GPU was requested"],
-    );
+    expect(&info, "pool", Fail, &["90.0 % of the GPU was requested"]);
     let growing = short.replace("{}", r#"{"preallocate":false}"#);
     let mut info = healthy();
     info.probe.on_line(&growing);
-    expect(&info, "pool", Status::Pass, &["grows up to 60.0 GiB"]);
+    expect(&info, "pool", Pass, &["grows up to 60.0 GiB"]);
 }
 
 #[test]
 fn wrong_numbers_and_wrong_places_fail() {
     let mut wrong = healthy();
     wrong.probe.on_line(&RIGHT.replace("true", "false"));
-    expect(
-        &wrong,
-        "computation",
-        Status::Fail,
-        &["computes wrong results"],
-    );
+    expect(&wrong, "computation", Fail, &["computes wrong results"]);
     let mut elsewhere = healthy();
     elsewhere
         .probe
         .on_line(&RIGHT.replace("\"gpu\"", "\"cpu\""));
-    expect(
-        &elsewhere,
-        "computation",
-        Status::Fail,
-        &["instead of the GPU"],
-    );
+    expect(&elsewhere, "computation", Fail, &["instead of the GPU"]);
     let mut again = healthy();
     again.probe.on_line(&JIT.replace("[1,0]", "[1,1]"));
-    expect(&again, "jit", Status::Fail, &["second: traced 1"]);
+    expect(&again, "jit", Fail, &["second: traced 1"]);
     let mut off = healthy();
     off.probe
         .on_line(&JIT.replace("\"disabled\":false", "\"disabled\":true"));
-    expect(&off, "jit", Status::Warn, &["unset JAX_DISABLE_JIT"]);
+    expect(&off, "jit", Warn, &["unset JAX_DISABLE_JIT"]);
     let mut changed = healthy();
     changed.probe.on_line(&TRANSFERS.replace("true", "false"));
-    expect(
-        &changed,
-        "transfers",
-        Status::Fail,
-        &["came back corrupted"],
-    );
+    expect(&changed, "transfers", Fail, &["came back corrupted"]);
 }
 
 #[test]
@@ -736,14 +687,14 @@ fn a_trial_that_dies_is_reported_with_its_place() {
     expect(
         &info,
         "pool",
-        Status::Fail,
+        Fail,
         &["was killed by SIGSEGV while it created its first array"],
     );
-    expect(&info, "jit", Status::Skip, &["the probe ended in `pool`"]);
+    expect(&info, "jit", Skip, &["the probe ended in `pool`"]);
     info.probe.exit = ProbeExit::Hung(60);
-    expect(&info, "pool", Status::Fail, &["hung", "60 s"]);
+    expect(&info, "pool", Fail, &["hung", "60 s"]);
     info.probe.exit = ProbeExit::Finished;
-    expect(&info, "pool", Status::Fail, &["exited unexpectedly"]);
+    expect(&info, "pool", Fail, &["exited unexpectedly"]);
 }
 
 #[test]
@@ -752,15 +703,15 @@ fn a_required_gpu_must_compute() {
         require_gpu: true,
         ..info
     };
-    expect(&required(healthy()), "required-gpu", Status::Pass, &[]);
+    expect(&required(healthy()), "required-gpu", Pass, &[]);
     let none = required(with(|info| {
         info.driver = Driver::default();
         info.probe = result(&[IMPORT, CPU, &RIGHT.replace("gpu", "cpu")]);
     }));
-    expect(&none, "required-gpu", Status::Fail, &["none computes"]);
+    expect(&none, "required-gpu", Fail, &["none computes"]);
     let checks = DoctorReport::for_training(&none).checks;
     let last = checks.last().expect("five checks");
-    assert_eq!((last.id, last.status), ("readiness", Status::Fail));
+    assert_eq!((last.id, last.status), ("readiness", Fail));
 }
 
 #[test]
@@ -773,7 +724,7 @@ fn row_t9_training_has_five_checks_by_name() {
         names
     );
     let last = &checks[4];
-    assert_eq!(last.status, Status::Pass, "{last:?}");
+    assert_eq!(last.status, Pass, "{last:?}");
     assert!(
         last.message
             .contains("loss 2.5000 before, 0.5000 after 20 steps"),
@@ -782,7 +733,7 @@ fn row_t9_training_has_five_checks_by_name() {
 
     let mut rising = healthy();
     rising.probe.on_line(&TRAINING.replace("0.5", "2.5"));
-    assert_eq!(of(&rising)[4].status, Status::Fail);
+    assert_eq!(of(&rising)[4].status, Fail);
     let mut nan = healthy();
     nan.probe.on_line(&TRAINING.replace("0.5", "null"));
     assert!(of(&nan)[4].message.contains("NaN"));
@@ -808,20 +759,15 @@ fn a_virtual_gpu_is_reported_as_one() {
         info.probe.on_line(&backend);
         info.require_gpu = true;
     });
-    expect(&info, "driver", Status::Skip, &["virtual"]);
+    expect(&info, "driver", Skip, &["virtual"]);
     expect(
         &info,
         "gpu",
-        Status::Pass,
+        Pass,
         &["8.0 GiB used by others", "does not compute"],
     );
-    expect(&info, "backend", Status::Pass, &["a virtual GPU"]);
-    expect(&info, "computation", Status::Skip, &["does not compute"]);
-    expect(
-        &info,
-        "outside-pool",
-        Status::Skip,
-        &["400.0 MiB (estimate)"],
-    );
-    expect(&info, "required-gpu", Status::Fail, &["virtual"]);
+    expect(&info, "backend", Pass, &["a virtual GPU"]);
+    expect(&info, "computation", Skip, &["does not compute"]);
+    expect(&info, "outside-pool", Skip, &["400.0 MiB (estimate)"]);
+    expect(&info, "required-gpu", Fail, &["virtual"]);
 }

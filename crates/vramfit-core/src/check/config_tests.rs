@@ -70,110 +70,39 @@ fn pyproject_has_its_own_table_and_others_are_left_alone() {
 fn mistakes_name_the_line_or_the_entry() {
     let entry = |keys: &str| format!("[[check.entry]]\nname = \"a\"\n{keys}\n");
     let gpus = "gpus = [\"t4\"]";
-    for (text, kind, part) in [
-        (
-            "[check\n".to_owned(),
-            ErrorKind::InvalidFile,
-            "vramfit.toml:1` is not valid TOML",
-        ),
-        (
-            "[check]\n".to_owned(),
-            ErrorKind::InvalidArgument,
-            "has no entries",
-        ),
-        (
-            "[chek]\n".to_owned(),
-            ErrorKind::InvalidArgument,
-            "unknown key `chek`",
-        ),
-        (
-            entry("comand = 3"),
-            ErrorKind::InvalidArgument,
-            "vramfit.toml:3`: unknown key `comand`",
-        ),
-        (
-            entry("command = 3"),
-            ErrorKind::InvalidArgument,
-            "vramfit.toml:3`",
-        ),
-        (
-            entry("tolerance = \"often\""),
-            ErrorKind::InvalidArgument,
-            "not an amount of memory",
-        ),
-        (
-            entry(gpus),
-            ErrorKind::InvalidArgument,
-            "neither `command` nor `function`",
-        ),
-        (
-            entry("command = \"a\""),
-            ErrorKind::InvalidArgument,
-            "no GPU to measure on",
-        ),
-        (
-            entry("command = \"a\"\ngpus = [\"nope\"]"),
-            ErrorKind::UnknownGpu,
-            "entry `a`",
-        ),
-        (
-            entry("command = \"'a\"\ngpus = [\"t4\"]"),
-            ErrorKind::InvalidArgument,
-            "quote",
-        ),
-        (
-            entry("function = \"a.b\""),
-            ErrorKind::InvalidArgument,
-            "`module:name`",
-        ),
-        (
-            entry("function = \"a:b\"\nsteps = 3"),
-            ErrorKind::InvalidArgument,
-            "`steps`",
-        ),
-        (
-            entry("command = \"a\"\nfunction = \"a:b\""),
-            ErrorKind::InvalidArgument,
-            "both",
-        ),
-        (
-            entry("command = \"a\"\narguments = []"),
-            ErrorKind::InvalidArgument,
-            "`arguments`",
-        ),
-        (
-            entry("command = \"a\"\nsteps = 0"),
-            ErrorKind::InvalidArgument,
-            "`steps` is 0",
-        ),
-        (
-            entry("command = \"a\"\ngpus = [\"t4\"]\nmax = \"5%\""),
-            ErrorKind::InvalidArgument,
-            "`max`",
-        ),
-        (
-            entry("command = \"a\"\ngpus = [\"t4\"]\nfraction = 2.0"),
-            ErrorKind::InvalidArgument,
-            "`fraction`",
-        ),
-        (
-            entry("command = \"a\"\ngpus = [\"t4\"]\nhosts = 0"),
-            ErrorKind::InvalidArgument,
-            "`hosts`",
-        ),
-        (
-            "[[check.entry]]\nname = \"a b\"\ncommand = \"a\"".to_owned(),
-            ErrorKind::InvalidArgument,
-            "the name is not valid",
-        ),
-        (
-            entry("command = \"a\"\ngpus = [\"t4\"]").repeat(2),
-            ErrorKind::InvalidArgument,
-            "two entries called `a`",
-        ),
-    ] {
-        let error = read(&text).expect_err(part);
+    let complete = |keys: &str| entry(&format!("command = \"a\"\n{gpus}\n{keys}"));
+    let check = |text: &str, kind: ErrorKind, part: &str| {
+        let error = read(text).expect_err(part);
         assert_eq!(error.kind(), kind, "{part}: {error}");
         assert!(format!("{error}").contains(part), "{part}: {error}");
+    };
+    for (text, part) in [
+        ("[check]\n".to_owned(), "has no entries"),
+        ("[chek]\n".to_owned(), "unknown key `chek`"),
+        (entry("comand = 3"), "vramfit.toml:3`: unknown key `comand`"),
+        (entry("command = 3"), "vramfit.toml:3`"),
+        (entry("tolerance = \"often\""), "not an amount of memory"),
+        (entry(gpus), "neither `command` nor `function`"),
+        (entry("command = \"a\""), "no GPU to measure on"),
+        (entry("command = \"'a\"\ngpus = [\"t4\"]"), "quote"),
+        (entry("function = \"a.b\""), "`module:name`"),
+        (entry("function = \"a:b\"\nsteps = 3"), "`steps`"),
+        (entry("command = \"a\"\nfunction = \"a:b\""), "both"),
+        (entry("command = \"a\"\narguments = []"), "`arguments`"),
+        (entry("command = \"a\"\nsteps = 0"), "`steps` is 0"),
+        (complete("max = \"5%\""), "`max`"),
+        (complete("fraction = 2.0"), "`fraction`"),
+        (complete("hosts = 0"), "`hosts`"),
+        (
+            "[[check.entry]]\nname = \"a b\"\ncommand = \"a\"".to_owned(),
+            "the name is not valid",
+        ),
+        (complete("").repeat(2), "two entries called `a`"),
+    ] {
+        check(&text, ErrorKind::InvalidArgument, part);
     }
+    let message = "vramfit.toml:1` is not valid TOML";
+    check("[check\n", ErrorKind::InvalidFile, message);
+    let unknown = entry("command = \"a\"\ngpus = [\"nope\"]");
+    check(&unknown, ErrorKind::UnknownGpu, "entry `a`");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::probe::JaxProbe;
-use crate::host::{GpuMemory, Host, HostEnvironment, HostGpu};
+use crate::host::{Host, HostEnvironment, HostGpu};
 use crate::lint::Packages;
 use crate::settings::{self, Version};
 
@@ -176,7 +176,12 @@ impl SystemInfo {
     /// Returns the host that a program sees: a virtual GPU stands before real ones.
     pub(super) fn host(&self) -> Host {
         match (&self.virtual_gpu, &self.driver) {
-            (Some(gpu), _) => gpu.host(),
+            (Some(gpu), _) => Host::with_virtual_gpus(
+                &gpu.description,
+                gpu.count,
+                gpu.total_bytes,
+                gpu.occupied_bytes,
+            ),
             (None, Driver::Available(host)) => host.clone(),
             (None, _) => Host::default(),
         }
@@ -200,26 +205,5 @@ impl SystemInfo {
         let totals = totals?;
         let first = *totals.first()?;
         totals.iter().all(|total| *total == first).then_some(first)
-    }
-}
-
-impl VirtualGpu {
-    /// Returns the host that it pretends to be.
-    fn host(&self) -> Host {
-        let gpu = |index| HostGpu {
-            index,
-            name: self.description.clone(),
-            memory: Some(GpuMemory {
-                total_bytes: self.total_bytes,
-                reserved_bytes: Some(0),
-                used_bytes: self.occupied_bytes,
-                free_bytes: self.total_bytes.saturating_sub(self.occupied_bytes),
-            }),
-            ..HostGpu::default()
-        };
-        Host {
-            gpus: (0..self.count).map(gpu).collect(),
-            ..Host::default()
-        }
     }
 }

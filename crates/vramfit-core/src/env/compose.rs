@@ -7,14 +7,9 @@ pub(super) fn write(launch: &Launch) -> String {
         format!(
             "      {}: {}",
             variable.name,
-            quote::compose(&variable.value)
+            quote::yaml_template(&variable.value)
         )
     });
-    let command: Vec<_> = launch
-        .command
-        .iter()
-        .map(|word| quote::compose(word))
-        .collect();
     let environment = match launch.variables.is_empty() {
         true => "    environment: {}\n".to_owned(),
         false => format!("    environment:\n{lines}"),
@@ -45,7 +40,7 @@ pub(super) fn write(launch: &Launch) -> String {
       start_period: 2m
 ",
         notes(launch, "# "),
-        command.join(", "),
+        quote::yaml_template_list(&launch.command),
         launch.gpus
     )
 }

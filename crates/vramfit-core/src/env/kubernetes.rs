@@ -10,7 +10,7 @@ pub(super) fn write(launch: &Launch) -> String {
         format!(
             "            - name: {}\n              value: {}",
             variable.name,
-            quote::kubernetes(&variable.value)
+            quote::yaml_template(&variable.value)
         )
     });
     let environment = match launch.variables.is_empty() {
@@ -18,11 +18,6 @@ pub(super) fn write(launch: &Launch) -> String {
         false => format!("          env:\n{lines}"),
     };
     let Launch { gpus, image, .. } = launch;
-    let command: Vec<_> = launch
-        .command
-        .iter()
-        .map(|word| quote::kubernetes(word))
-        .collect();
     let Shape {
         before,
         job,
@@ -80,7 +75,7 @@ spec:
 ",
         notes(launch, "# "),
         quote::yaml(image),
-        command.join(", "),
+        quote::yaml_template_list(&launch.command),
     )
 }
 

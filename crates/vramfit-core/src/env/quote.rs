@@ -48,14 +48,15 @@ pub(super) fn yaml(text: &str) -> String {
     quoted + "\""
 }
 
-/// Quotes for Docker Compose, which replaces `$NAME` in what YAML gives it.
-pub(super) fn compose(text: &str) -> String {
+/// Quotes for Docker Compose and Kubernetes, which replace `$NAME` and `$(NAME)` in what YAML gives them.
+pub(super) fn yaml_template(text: &str) -> String {
     yaml(&text.replace('$', "$$"))
 }
 
-/// Quotes for Kubernetes, which replaces `$(NAME)` in what YAML gives it.
-pub(super) fn kubernetes(text: &str) -> String {
-    yaml(&text.replace('$', "$$"))
+/// Quotes a command line for them, as a list.
+pub(super) fn yaml_template_list(words: &[String]) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| yaml_template(word)).collect();
+    quoted.join(", ")
 }
 
 /// Quotes a word of a systemd unit, where `%n` would be replaced.

@@ -1,5 +1,7 @@
 //! The causes of a failure, and what each is based on.
 
+use serde::Serialize;
+
 /// Why a program failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CauseId {
@@ -217,9 +219,10 @@ impl Confidence {
 }
 
 /// A line of the log that a cause is based on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
     /// Which log, where there are several.
+    #[serde(rename = "file")]
     pub source: Option<String>,
     /// Number of the line, from 1; of the event, in a trace.
     pub line: u64,

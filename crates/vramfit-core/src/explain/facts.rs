@@ -60,7 +60,7 @@ impl<'a> Facts<'a> {
     /// Quotes an event.
     pub(super) fn quote(&self, event: &Event) -> Evidence {
         Evidence {
-            source: self.source(event.source),
+            source: self.log.source(event.source),
             line: event.line,
             process: event.process.clone(),
             text: event.text.clone(),
@@ -84,15 +84,12 @@ impl<'a> Facts<'a> {
 
     /// Quotes the messages about the request that failed first, and the pool's own figures.
     pub(super) fn quote_request(&self) -> Vec<Evidence> {
-        let mut quotes: Vec<Evidence> = self
-            .request_event()
-            .map(|event| self.quote(event))
-            .into_iter()
-            .collect();
+        let request = self.request_event().map(|event| self.quote(event));
+        let mut quotes = Vec::from_iter(request);
         let dump = self.log.dump();
         quotes.extend(dump.and_then(|dump| {
             Some(Evidence {
-                source: self.source(dump.source),
+                source: self.log.source(dump.source),
                 ..dump.figures_at.clone()?
             })
         }));
@@ -102,14 +99,6 @@ impl<'a> Facts<'a> {
     /// Quotes an event, and that of the request that failed first.
     pub(super) fn quote_with_request(&self, event: &Event) -> Vec<Evidence> {
         self.quote_all([Some(event), self.request_event()].into_iter().flatten())
-    }
-
-    fn source(&self, index: usize) -> Option<String> {
-        self.log
-            .sources
-            .get(index)
-            .filter(|name| !name.is_empty())
-            .cloned()
     }
 
     /// Makes a cause with the usual words for it.

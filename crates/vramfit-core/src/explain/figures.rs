@@ -1,6 +1,8 @@
 //! The figures that a log tells, joined from all its messages.
 
-use super::fit::{Fit, OtherPool, fit, fit_elsewhere};
+use serde::Serialize;
+
+use super::fit::{OtherPool, fit_elsewhere};
 use super::log::Log;
 use super::message::{Message, StatName};
 use super::number::Size;
@@ -12,7 +14,7 @@ use crate::gpu::{self, Gpu};
 const ASSUMED_JAX: JaxVersion = (0, 10, 2);
 
 /// What a size class of the pool has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BinFigures {
     /// The smallest size in it.
     pub min_bytes: u64,
@@ -58,7 +60,7 @@ impl FitFigures {
 }
 
 /// What a program needs, by kind of buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NeedFigures {
     /// Arguments.
     pub arguments_bytes: u64,
@@ -188,27 +190,14 @@ impl Figures {
         self.largest_free_bytes = dump.largest_usable_bytes().or(self.largest_free_bytes);
         let peak = dump.stats.and_then(|stats| stats.peak_in_use);
         self.peak_in_use_bytes = peak.map(bytes).or(self.peak_in_use_bytes);
-        self.bins = dump
-            .bins
-            .iter()
-            .map(|bin| BinFigures {
-                min_bytes: bin.min_bytes,
-                chunks: bin.chunks,
-                chunks_in_use: bin.chunks_in_use,
-                bytes: bin.bytes.bytes,
-                bytes_in_use: bin.bytes_in_use.bytes,
-            })
-            .collect();
-        if let Some(Fit {
-            largest_bytes,
-            by_growing_bytes,
-            unfragmented_bytes,
-        }) = fit(dump)
-        {
+        self.bins.clone_from(&dump.bins);
+        // Neither is known where the dump has no address of every byte and names no largest free chunk.
+        let whole = dump.largest_usable_bytes().zip(dump.free_bytes());
+        if let Some((largest, free)) = whole {
             self.fits.is_exact = dump.is_complete();
-            self.fits.now = Some(largest_bytes);
-            self.fits.by_growing = Some(by_growing_bytes);
-            self.fits.without_fragmentation = Some(unfragmented_bytes);
+            self.fits.now = Some(largest);
+            self.fits.by_growing = Some(dump.unallocated_bytes().unwrap_or(0));
+            self.fits.without_fragmentation = Some(free);
         }
         let jax = self.jax.unwrap_or(ASSUMED_JAX);
         if let Some(limit) = self.exact_limit(log) {

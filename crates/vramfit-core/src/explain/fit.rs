@@ -1,7 +1,6 @@
-//! The largest request that a dumped pool could have met, and that another pool with the same live blocks could.
+//! The largest request that another pool with the same live blocks as a dumped one could have met.
 //!
-//! Of the pool as it was, this is read off its address map. For another pool the live blocks are allocated
-//! again, in the order of their addresses, in a fresh pool of vramfit's allocators; then the largest
+//! The live blocks are allocated again, in the order of their addresses, in a fresh pool of vramfit's allocators; then the largest
 //! request that still succeeds is searched for. The order in which the program allocated them is not in a
 //! dump, so this is what the pool could do after a fresh start, not a rerun of the program.
 
@@ -16,17 +15,6 @@ const UNIT: u64 = 256;
 /// Live blocks that are placed anew; a search places all of them some 30 times.
 const MAX_BLOCKS: usize = 50_000;
 
-/// What requests a dumped pool could have met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fit {
-    /// The largest from the pool as it was.
-    pub(super) largest_bytes: u64,
-    /// The largest by taking another region from the driver, if it had had the memory.
-    pub(super) by_growing_bytes: u64,
-    /// The largest if all free memory had been in one piece.
-    pub(super) unfragmented_bytes: u64,
-}
-
 /// A pool that the same blocks are placed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherPool {
@@ -36,16 +24,6 @@ pub(super) enum OtherPool {
     Growing,
     /// The pool of JAX 0.11 and later, partitioned into two ends.
     Partitioned,
-}
-
-/// Returns what the pool could have met; `None` where the dump does not tell the address of every byte and
-/// names no largest free chunk.
-pub(super) fn fit(dump: &PoolDump) -> Option<Fit> {
-    Some(Fit {
-        largest_bytes: dump.largest_usable_bytes()?,
-        by_growing_bytes: dump.unallocated_bytes().unwrap_or(0),
-        unfragmented_bytes: dump.free_bytes()?,
-    })
 }
 
 /// Returns the largest request that a fresh pool with this limit could meet beside the live blocks; 0 where

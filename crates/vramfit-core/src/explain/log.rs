@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::ListedBuffer;
 use super::block::{Block, Place};
 use super::cause::Evidence;
-use super::message::{DumpLine, Message, PeakBuffer, PoolStats, ProgramNeed, StatName};
+use super::message::{DumpLine, Message, PoolStats, ProgramNeed, StatName};
 use super::pool_dump::{DumpBuilder, PoolDump};
-use crate::allocator::JaxVersion;
+use crate::allocator::{JaxVersion, PoolEnd};
 
 /// Events of one kind that are kept; the first are those that a cause is found in.
 const MAX_EVENTS_PER_KIND: usize = 48;
@@ -76,14 +77,14 @@ pub struct Log {
     next_order: u64,
     dumps: Vec<PoolDump>,
     open_dumps: FxHashMap<Option<u64>, DumpBuilder>,
-    pub(super) buffers: Vec<PeakBuffer>,
+    pub(super) buffers: Vec<ListedBuffer>,
     /// The line of the first buffer.
     pub(super) first_buffer: Option<Evidence>,
     pub(super) steps: Counter,
     /// Line of the last message about a checkpoint or an evaluation.
     other_phase_line: u64,
     pub(super) compilations: BTreeMap<String, Counter>,
-    pub(super) stats: BTreeMap<&'static str, StatSeries>,
+    pub(super) stats: BTreeMap<StatName, StatSeries>,
 }
 
 impl Log {
@@ -169,8 +170,8 @@ impl Log {
             return;
         }
         let place = block.quote(beginning(&message, block, at));
-        if let Message::PoolRefusal { .. } = message {
-            self.begin_dump(place.writer, &message);
+        if let Message::PoolRefusal { end, .. } = message {
+            self.begin_dump(place.writer, end);
         }
         self.events.push(Event {
             order: self.next_order,
@@ -190,8 +191,8 @@ impl Log {
     /// Adds a message that is not from the text of a log.
     pub(super) fn push(&mut self, line: u64, text: String, message: Message) {
         self.next_order += 1;
-        if let Message::PoolRefusal { .. } = message {
-            self.begin_dump(None, &message);
+        if let Message::PoolRefusal { end, .. } = message {
+            self.begin_dump(None, end);
         }
         self.events.push(Event {
             order: self.next_order,
@@ -227,11 +228,11 @@ impl Log {
         }
     }
 
-    fn begin_dump(&mut self, writer: Option<u64>, refusal: &Message) {
+    fn begin_dump(&mut self, writer: Option<u64>, end: Option<PoolEnd>) {
         if self.open_dumps.len() >= MAX_WRITERS && !self.open_dumps.contains_key(&writer) {
             return;
         }
-        let earlier = self.open_dumps.insert(writer, DumpBuilder::new(refusal));
+        let earlier = self.open_dumps.insert(writer, DumpBuilder::new(end));
         if let Some(earlier) = earlier {
             self.keep_dump(earlier);
         }
@@ -240,7 +241,7 @@ impl Log {
     fn add_dump_line(&mut self, line: DumpLine, block: &Block, at: usize) {
         // A chunk's line is one of very many; its place is of no interest.
         let place = match line {
-            DumpLine::Chunk { .. } if self.open_dumps.len() == 1 => None,
+            DumpLine::Chunk(_) if self.open_dumps.len() == 1 => None,
             _ => Some(block.quote(at)),
         };
         let writer = match &place {
@@ -279,17 +280,19 @@ impl Log {
 
     fn evidence(&self, place: &Place) -> Evidence {
         Evidence {
-            source: self
-                .sources
-                .first()
-                .filter(|name| !name.is_empty())
-                .cloned(),
+            source: self.source(0),
             ..Evidence::from(place)
         }
     }
 
+    /// Returns the name of one of several logs.
+    pub(super) fn source(&self, index: usize) -> Option<String> {
+        let name = self.sources.get(index)?;
+        (!name.is_empty()).then(|| name.clone())
+    }
+
     fn add_stat(&mut self, name: StatName, bytes: u64) {
-        let series = self.stats.entry(name.key()).or_default();
+        let series = self.stats.entry(name).or_default();
         if series.count == 0 {
             series.first = bytes;
         } else if bytes > series.last {
@@ -366,19 +369,7 @@ impl Log {
 
     /// Returns a statistic that the program has printed.
     pub(super) fn stat(&self, name: StatName) -> Option<StatSeries> {
-        self.stats.get(name.key()).copied()
-    }
-}
-
-impl StatName {
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            StatName::BytesInUse => "bytes_in_use",
-            StatName::PeakBytesInUse => "peak_bytes_in_use",
-            StatName::BytesLimit => "bytes_limit",
-            StatName::PoolBytes => "pool_bytes",
-            StatName::LargestFreeBlock => "largest_free_block_bytes",
-        }
+        self.stats.get(&name).copied()
     }
 }
 

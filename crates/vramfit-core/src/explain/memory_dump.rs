@@ -3,6 +3,7 @@
 
 use prost::Message as _;
 
+use super::MappedChunk;
 use super::log::Log;
 use super::message::{DumpLine, Message, PoolStats};
 use super::number::Size;
@@ -58,9 +59,6 @@ impl Log {
             format!("memory map of {}", dump.allocator_name),
             Message::MemoryMap,
         );
-        log.push_dump_line(DumpLine::Begin {
-            allocator: dump.allocator_name,
-        });
         let mut at = 0;
         while at < chunks.len() {
             // Chunks that follow each other are of one region.
@@ -75,12 +73,12 @@ impl Log {
             let bytes = sizes.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?));
             log.push_dump_line(DumpLine::Region { bytes: bytes? });
             for chunk in region {
-                log.push_dump_line(DumpLine::Chunk {
+                log.push_dump_line(DumpLine::Chunk(MappedChunk {
                     address: chunk.address,
                     bytes: size(chunk)?,
                     in_use: chunk.in_use,
-                    tag: Some(ChunkTag::Lower),
-                });
+                    tag: ChunkTag::Lower,
+                }));
             }
             at += length;
         }

@@ -1,14 +1,15 @@
 //! What a message in a log says.
 
+use super::figures::BinFigures;
 use super::number::Size;
-use crate::allocator::{ChunkTag, PoolEnd};
+use super::{ListedBuffer, MappedChunk};
+use crate::allocator::PoolEnd;
 
 /// A message that is about memory, or about what failed instead.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
     /// A pool refused a request for good: `Allocator (GPU_0_bfc) ran out of memory trying to allocate …`.
     PoolRefusal {
-        allocator: String,
         size: Size,
         rounded: Option<u64>,
         end: Option<PoolEnd>,
@@ -59,7 +60,7 @@ pub(super) enum Message {
     /// `BufferAssignment stats`: what a program needs.
     ProgramNeed(ProgramNeed),
     /// One of the largest buffers of a program.
-    PeakBuffer(PeakBuffer),
+    PeakBuffer(ListedBuffer),
     /// `Can't reduce memory use below … by rematerialization`.
     Rematerialization { target: i64, reached: u64 },
     /// `The byte size of input/output arguments (…) exceeds the base limit (…)`.
@@ -76,7 +77,7 @@ pub(super) enum Message {
     /// JAX continues on the CPU.
     CpuFallback,
     /// A variable and its value, as the user has set it.
-    Setting { name: &'static str, value: String },
+    Setting { name: String, value: String },
     /// XLA's advice to set `TF_GPU_ALLOCATOR`, which nothing reads.
     AllocatorHint,
     /// A TPU is the device.
@@ -198,7 +199,7 @@ pub(super) enum HostFailure {
 }
 
 /// A figure of `Device.memory_stats()`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StatName {
     BytesInUse,
     PeakBytesInUse,
@@ -211,18 +212,13 @@ pub(super) enum StatName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DumpLine {
     /// `BFCAllocator dump for GPU_0_bfc`
-    Begin { allocator: String },
+    Begin,
     /// `Bin (256): Total Chunks: 3, Chunks in use: 2. …`
-    Bin(DumpBin),
+    Bin(BinFigures),
     /// `Next region of size 63707234304`
     Region { bytes: u64 },
     /// `InUse at 7f0000000000 of size 256 next 1`
-    Chunk {
-        address: u64,
-        bytes: u64,
-        in_use: bool,
-        tag: Option<ChunkTag>,
-    },
+    Chunk(MappedChunk),
     /// `Sum Total of in-use chunks: 54.10GiB`
     InUse { size: Size },
     /// The pool's own figures, in one of three wordings.
@@ -233,24 +229,11 @@ pub(super) enum DumpLine {
     Map { cells: String },
 }
 
-/// A size class of a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DumpBin {
-    /// The smallest size in it.
-    pub(super) min_bytes: u64,
-    pub(super) chunks: u64,
-    pub(super) chunks_in_use: u64,
-    pub(super) bytes: Size,
-    pub(super) bytes_in_use: Size,
-}
-
 /// What a dump says of the whole pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolFigures {
     pub(super) pool: Size,
     pub(super) limit: Size,
-    /// What is left of the limit.
-    pub(super) unallocated: Size,
     /// The size of the next region that the pool would ask for.
     pub(super) next_region: Option<Size>,
     /// The largest free chunk that the request could have.
@@ -274,21 +257,8 @@ pub(super) struct PoolStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProgramNeed {
     pub(super) arguments: Size,
-    pub(super) constants: Size,
     /// Outputs; donated arguments are among them.
     pub(super) live_out: Size,
     pub(super) temporaries: Size,
     pub(super) total: Size,
-}
-
-/// One of the largest buffers of a program, as an error message lists them.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct PeakBuffer {
-    pub(super) size: Size,
-    pub(super) shape: String,
-    /// JAX's name of the operation that makes it; empty for arguments.
-    pub(super) operation: String,
-    /// `file:line`; empty where the message has none.
-    pub(super) site: String,
-    pub(super) is_argument: bool,
 }

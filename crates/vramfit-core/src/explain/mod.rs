@@ -81,8 +81,8 @@ pub struct Explanation {
 /// A region of the pool at the failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRegionMap {
-    /// Address of its first byte.
-    pub address: u64,
+    /// Its size.
+    pub bytes: u64,
     /// Its chunks, end to end.
     pub chunks: Vec<MappedChunk>,
 }
@@ -90,6 +90,8 @@ pub struct PoolRegionMap {
 /// A stretch of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedChunk {
+    /// Address of its first byte.
+    pub address: u64,
     /// Its size.
     pub bytes: u64,
     /// Whether it was allocated.
@@ -192,32 +194,13 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
     };
     let causes = causes::find(&facts);
     let remedies = remedy::remedies(&facts, &causes);
-    let regions = log.dump().map(|dump| &dump.regions[..]).unwrap_or_default();
-    let regions = regions.iter().map(|region| PoolRegionMap {
-        address: region.chunks.first().map_or(0, |chunk| chunk.address),
-        chunks: region
-            .chunks
-            .iter()
-            .map(|chunk| MappedChunk {
-                bytes: chunk.bytes,
-                in_use: chunk.in_use,
-                tag: chunk.tag,
-            })
-            .collect(),
-    });
-    let buffers = log.buffers.iter().map(|buffer| ListedBuffer {
-        bytes: buffer.size.bytes,
-        shape: buffer.shape.clone(),
-        operation: buffer.operation.clone(),
-        site: buffer.site.clone(),
-        is_argument: buffer.is_argument,
-    });
+    let regions = log.dump().map(|dump| dump.regions.clone());
     Explanation {
         notes: notes(log),
         causes,
         remedies,
-        regions: regions.collect(),
-        buffers: buffers.collect(),
+        regions: regions.unwrap_or_default(),
+        buffers: log.buffers.clone(),
         figures: facts.figures,
     }
 }

@@ -2,8 +2,10 @@
 
 use super::block::Place;
 use super::cause::Evidence;
-use super::message::{DumpBin, DumpLine, Message, PoolFigures, PoolStats};
+use super::figures::BinFigures;
+use super::message::{DumpLine, PoolFigures, PoolStats};
 use super::number::Size;
+use super::{MappedChunk, PoolRegionMap};
 use crate::allocator::{ChunkTag, PoolEnd};
 
 /// Chunks of one dump that are kept; what has more is told by its own sums.
@@ -13,49 +15,26 @@ const MAX_REGIONS: usize = 10_000;
 /// A pool has 21 bins; those of several dumps may follow each other.
 const MAX_BINS: usize = 256;
 
-/// A stretch of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DumpedChunk {
-    pub(super) address: u64,
-    pub(super) bytes: u64,
-    pub(super) in_use: bool,
-    pub(super) tag: ChunkTag,
-}
-
-/// A region that the pool has from the driver.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DumpedRegion {
-    pub(super) bytes: u64,
-    pub(super) chunks: Vec<DumpedChunk>,
-}
-
-impl DumpedRegion {
+impl PoolRegionMap {
     /// Says whether its chunks follow each other without a gap and fill it.
     fn is_complete(&self) -> bool {
         let follow = self
             .chunks
             .windows(2)
             .all(|pair| pair[0].address.checked_add(pair[0].bytes) == Some(pair[1].address));
-        let sum = self
-            .chunks
-            .iter()
-            .map(|chunk| u128::from(chunk.bytes))
-            .sum::<u128>();
-        follow && sum == u128::from(self.bytes)
+        let sizes = self.chunks.iter().map(|chunk| u128::from(chunk.bytes));
+        follow && sizes.sum::<u128>() == u128::from(self.bytes)
     }
 }
 
 /// What the dump of a pool tells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PoolDump {
-    pub(super) allocator: String,
-    /// The request that failed.
-    pub(super) requested: Option<Size>,
-    pub(super) rounded: Option<u64>,
+    /// The end of a partitioned pool that the request was made to.
     pub(super) end: Option<PoolEnd>,
     /// All regions by address, where the dump has every chunk; else none.
-    pub(super) regions: Vec<DumpedRegion>,
-    pub(super) bins: Vec<DumpBin>,
+    pub(super) regions: Vec<PoolRegionMap>,
+    pub(super) bins: Vec<BinFigures>,
     pub(super) in_use: Option<Size>,
     pub(super) figures: Option<PoolFigures>,
     pub(super) stats: Option<PoolStats>,
@@ -72,7 +51,7 @@ impl PoolDump {
         !self.regions.is_empty()
     }
 
-    pub(super) fn chunks(&self) -> impl Iterator<Item = &DumpedChunk> {
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &MappedChunk> {
         self.regions.iter().flat_map(|region| &region.chunks)
     }
 
@@ -166,7 +145,7 @@ impl PoolDump {
 #[derive(Clone, Debug, Default)]
 pub(super) struct DumpBuilder {
     dump: PoolDump,
-    regions: Vec<DumpedRegion>,
+    regions: Vec<PoolRegionMap>,
     chunks: usize,
     first_line: u64,
     /// Whether something does not fit together, such as lines of two processes.
@@ -175,20 +154,9 @@ pub(super) struct DumpBuilder {
 
 impl DumpBuilder {
     /// Begins the dump of a refused request.
-    pub(super) fn new(refusal: &Message) -> Self {
+    pub(super) fn new(end: Option<PoolEnd>) -> Self {
         let mut builder = DumpBuilder::default();
-        if let Message::PoolRefusal {
-            allocator,
-            size,
-            rounded,
-            end,
-        } = refusal
-        {
-            builder.dump.allocator.clone_from(allocator);
-            builder.dump.requested = Some(*size);
-            builder.dump.rounded = *rounded;
-            builder.dump.end = *end;
-        }
+        builder.dump.end = end;
         builder
     }
 
@@ -202,21 +170,11 @@ impl DumpBuilder {
             self.first_line = place.line;
         }
         match line {
-            DumpLine::Begin { allocator } => self.dump.allocator = allocator,
+            DumpLine::Begin => {}
             DumpLine::Bin(bin) if self.dump.bins.len() < MAX_BINS => self.dump.bins.push(bin),
             DumpLine::Bin(_) => {}
             DumpLine::Region { bytes } => self.add_region(bytes),
-            DumpLine::Chunk {
-                address,
-                bytes,
-                in_use,
-                tag,
-            } => self.add_chunk(DumpedChunk {
-                address,
-                bytes,
-                in_use,
-                tag: tag.unwrap_or(ChunkTag::Lower),
-            }),
+            DumpLine::Chunk(chunk) => self.add_chunk(chunk),
             DumpLine::InUse { size } => self.dump.in_use = Some(size),
             DumpLine::Pool(figures) => {
                 self.dump.figures = Some(figures);
@@ -235,7 +193,7 @@ impl DumpBuilder {
 
     fn add_region(&mut self, bytes: u64) {
         match self.regions.len() < MAX_REGIONS {
-            true => self.regions.push(DumpedRegion {
+            true => self.regions.push(PoolRegionMap {
                 bytes,
                 chunks: Vec::new(),
             }),
@@ -243,7 +201,7 @@ impl DumpBuilder {
         }
     }
 
-    fn add_chunk(&mut self, chunk: DumpedChunk) {
+    fn add_chunk(&mut self, chunk: MappedChunk) {
         self.chunks += 1;
         match self.regions.last_mut() {
             Some(region) if self.chunks <= MAX_CHUNKS => region.chunks.push(chunk),
@@ -257,7 +215,7 @@ impl DumpBuilder {
         // Together they are less than all addresses, so that sums of them are numbers of 64 bits.
         let sizes = self.regions.iter().map(|region| u128::from(region.bytes));
         let possible = sizes.sum::<u128>() <= u128::from(u64::MAX);
-        let whole = self.regions.iter().all(DumpedRegion::is_complete);
+        let whole = self.regions.iter().all(PoolRegionMap::is_complete);
         let complete = !self.broken && possible && whole;
         if complete {
             self.dump.regions = self.regions;
@@ -300,13 +258,13 @@ mod tests {
     }
 
     fn region(address: u64, bytes: u64) -> [DumpLine; 2] {
-        let chunk = DumpLine::Chunk {
+        let chunk = MappedChunk {
             address,
             bytes,
             in_use: false,
-            tag: None,
+            tag: ChunkTag::Lower,
         };
-        [DumpLine::Region { bytes }, chunk]
+        [DumpLine::Region { bytes }, DumpLine::Chunk(chunk)]
     }
 
     #[test]
@@ -319,7 +277,7 @@ mod tests {
     fn a_dump_takes_no_more_memory_than_a_pool_can_need() {
         let regions = vec![DumpLine::Region { bytes: 1 }; MAX_REGIONS + 1];
         assert!(!built(regions).is_complete());
-        let bins = vec![DumpLine::Bin(DumpBin::default()); MAX_BINS + 1];
+        let bins = vec![DumpLine::Bin(BinFigures::default()); MAX_BINS + 1];
         assert_eq!(built(bins).bins.len(), MAX_BINS);
     }
 }

@@ -1,8 +1,9 @@
 //! What XLA has dumped of a program after its last pass: `module_….after_optimizations.hlo.pb` in the directory
 //! of `--xla_dump_to`.
 
+use super::ListedBuffer;
 use super::log::Log;
-use super::message::{Message, PeakBuffer, ProgramNeed};
+use super::message::{Message, ProgramNeed};
 use super::number::Size;
 use crate::bytes::Bytes;
 use crate::error::Result;
@@ -27,7 +28,6 @@ impl Log {
         };
         let need = ProgramNeed {
             arguments: sum(|buffer| buffer.parameter.is_some()),
-            constants: sum(|buffer| buffer.owner == Owner::Constants),
             live_out: sum(|buffer| buffer.owner == Owner::Outputs),
             temporaries: Size::exact(memory.temp_bytes),
             total: Size::exact(memory.occupied_bytes()),
@@ -44,8 +44,8 @@ impl Log {
         let listed = largest
             .into_iter()
             .take(MAX_BUFFERS)
-            .map(|buffer| PeakBuffer {
-                size: Size::exact(buffer.peak_bytes),
+            .map(|buffer| ListedBuffer {
+                bytes: buffer.peak_bytes,
                 shape: buffer.shape.clone(),
                 operation: buffer.operation.clone(),
                 site: memory

@@ -28,11 +28,8 @@ impl Log {
         }
         let named = gpu::all().iter().find(|gpu| gpu.name == header.gpu);
         if let Some(gpu) = named {
-            log.push(
-                0,
-                format!("GPU {}", gpu.name),
-                Message::Gpu { name: &gpu.name },
-            );
+            let name = &gpu.name;
+            log.push(0, format!("GPU {name}"), Message::Gpu { name });
         }
         log.push(
             0,
@@ -109,7 +106,6 @@ impl Log {
         let kind: Option<AllocatorKind> = summary.header.allocator.parse().ok();
         let message = match kind {
             Some(AllocatorKind::Bfc) | None => Message::PoolRefusal {
-                allocator: format!("GPU_{}_bfc", failure.device),
                 size,
                 rounded: context.requested_bytes.checked_next_multiple_of(UNIT),
                 end: None,
@@ -125,14 +121,13 @@ impl Log {
         let Some(device) = summary.devices.get(failure.device as usize) else {
             return;
         };
-        let exact = |bytes: Option<u64>| bytes.map(Size::exact);
         let limit = device.limit().unwrap_or(device.capacity_bytes);
         let in_use = failure.pool.in_use_bytes;
         self.push_dump_line(DumpLine::Stats(PoolStats {
             limit: Some(Size::exact(limit)),
             in_use: Some(Size::exact(in_use)),
             peak_in_use: Some(Size::exact(device.peak_bytes)),
-            largest_free_block: exact(failure.pool.largest_free_block_bytes),
+            largest_free_block: failure.pool.largest_free_block_bytes.map(Size::exact),
         }));
         let Some(free) = failure.pool.free_bytes else {
             return;
@@ -141,9 +136,8 @@ impl Log {
         self.push_dump_line(DumpLine::Pool(PoolFigures {
             pool: Size::exact(pool),
             limit: Size::exact(limit),
-            unallocated: Size::exact(limit.saturating_sub(pool)),
             next_region: None,
-            largest_usable: exact(failure.pool.largest_free_block_bytes),
+            largest_usable: failure.pool.largest_free_block_bytes.map(Size::exact),
             free: Some(Size::exact(free)),
             grows: Some(!summary.header.preallocate),
         }));

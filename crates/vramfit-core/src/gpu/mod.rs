@@ -63,25 +63,18 @@ pub struct Total {
 #[serde(deny_unknown_fields)]
 pub struct PeakTflops {
     /// 64-bit floats, on tensor cores where the GPU has them for this type.
-    #[serde(default)]
     pub fp64: Option<f64>,
     /// 32-bit floats, without tensor cores.
-    #[serde(default)]
     pub fp32: Option<f64>,
     /// 32-bit floats rounded to TF32 on tensor cores.
-    #[serde(default)]
     pub tf32: Option<f64>,
     /// bfloat16 with 32-bit accumulation.
-    #[serde(default)]
     pub bf16: Option<f64>,
     /// 16-bit floats with 32-bit accumulation.
-    #[serde(default)]
     pub fp16: Option<f64>,
     /// 8-bit floats.
-    #[serde(default)]
     pub fp8: Option<f64>,
     /// 8-bit integers.
-    #[serde(default)]
     pub int8: Option<f64>,
 }
 

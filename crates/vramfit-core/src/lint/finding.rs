@@ -102,8 +102,12 @@ impl RawFinding {
         }
     }
 
-    pub(super) fn with_change(mut self, change: Change) -> RawFinding {
-        self.changes.push(change);
+    pub(super) fn with_change(self, change: Change) -> RawFinding {
+        self.with_changes([change])
+    }
+
+    pub(super) fn with_changes(mut self, changes: impl IntoIterator<Item = Change>) -> RawFinding {
+        self.changes.extend(changes);
         self
     }
 }

@@ -73,14 +73,24 @@ pub struct Packages {
 impl Host {
     /// Returns a host with `count` idle GPUs of that kind.
     pub fn with_idle_gpus(gpu: &Gpu, count: u32) -> Host {
+        Host::with_virtual_gpus(&gpu.description, count, gpu.total_memory_bytes, 0)
+    }
+
+    /// Returns a host with `count` GPUs of which the driver reports this name and memory.
+    pub(crate) fn with_virtual_gpus(
+        name: &str,
+        count: u32,
+        total_bytes: u64,
+        used_bytes: u64,
+    ) -> Host {
         let gpu = |index| HostGpu {
             index,
-            name: gpu.description.clone(),
+            name: name.to_owned(),
             memory: Some(GpuMemory {
-                total_bytes: gpu.total_memory_bytes,
+                total_bytes,
                 reserved_bytes: Some(0),
-                used_bytes: 0,
-                free_bytes: gpu.total_memory_bytes,
+                used_bytes,
+                free_bytes: total_bytes.saturating_sub(used_bytes),
             }),
             ..HostGpu::default()
         };

@@ -314,8 +314,8 @@ fn region(region: &PoolRegionMap) -> Region {
         }
     });
     Region {
-        address: region.address,
-        bytes: region.chunks.iter().map(|chunk| chunk.bytes).sum(),
+        address: region.chunks.first().map_or(0, |chunk| chunk.address),
+        bytes: region.bytes,
         segments: segments.collect(),
     }
 }

@@ -47,6 +47,15 @@ pub(super) fn largest_argument<'a>(
     Some((bytes, which))
 }
 
+/// Says whether a run fits.
+pub(super) fn fits_phrase(fits: Option<bool>) -> &'static str {
+    match fits {
+        Some(true) => "fits",
+        Some(false) => "does not fit",
+        None => "unknown",
+    }
+}
+
 /// Says in which program, or between which.
 pub(super) fn time_phrase(context: &RequestContext) -> String {
     match &context.program {

@@ -194,9 +194,6 @@ impl ValueType {
     }
 }
 
-/// The largest integer that Python, JSON and TOML all have.
-const MAX_INTEGER: i64 = i64::MAX;
-
 fn signed(value: &DeValue<'_>) -> Option<i64> {
     let integer = value.as_integer()?;
     i64::from_str_radix(integer.as_str(), integer.radix()).ok()
@@ -219,7 +216,5 @@ fn fraction(text: &str) -> Option<f64> {
 }
 
 fn unsigned(value: &DeValue<'_>) -> Option<u64> {
-    signed(value)
-        .filter(|number| (0..=MAX_INTEGER).contains(number))
-        .map(i64::unsigned_abs)
+    u64::try_from(signed(value)?).ok()
 }

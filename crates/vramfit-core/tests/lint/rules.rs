@@ -6,6 +6,8 @@ use vramfit_core::settings::{Options, Target, Version, resolve};
 
 use crate::*;
 
+const CREATE_OPTIONS: &str = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
+
 #[test]
 fn allocators_are_judged_by_release() {
     let ask = |word: &str, version: &str| LintInput {
@@ -57,15 +59,11 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
         ("JAX_PLATFORMS", "CUDA,cpu", "platform-unknown"),
         ("JAX_PLATFORM_NAME", "gpu", "platform-name-deprecated"),
         (
-            "JAX_PJRT_CLIENT_CREATE_OPTIONS",
+            CREATE_OPTIONS,
             "memory_fraction:0.5",
             "create-options-malformed",
         ),
-        (
-            "JAX_PJRT_CLIENT_CREATE_OPTIONS",
-            "allocator",
-            "create-options-malformed",
-        ),
+        (CREATE_OPTIONS, "allocator", "create-options-malformed"),
     ] {
         assert_eq!(only(&with(&[(name, value)])).id, id, "{name}={value}");
     }
@@ -196,10 +194,7 @@ fn settings_that_do_not_go_together() {
             "ignored-by-allocator",
         ),
         (
-            &[
-                (ALLOCATOR, "bfc"),
-                ("JAX_PJRT_CLIENT_CREATE_OPTIONS", "allocator:platform"),
-            ],
+            &[(ALLOCATOR, "bfc"), (CREATE_OPTIONS, "allocator:platform")],
             "create-options-override",
         ),
     ] {
@@ -257,15 +252,24 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
     assert!(finding.changes.is_empty() && finding.message.contains("does not identify"));
 }
 
+/// An H100, JAX with its plugin for CUDA, and another package.
+fn with_package(add: impl FnOnce(&mut Packages), variables: &[(&str, &str)]) -> LintInput {
+    let mut packages = Packages {
+        cuda_plugin: true,
+        ..Packages::default()
+    };
+    add(&mut packages);
+    LintInput {
+        packages: Some(packages),
+        ..on(h100(), variables)
+    }
+}
+
 #[test]
 fn tensorflow_is_reported_unless_it_is_held_back() {
-    let installed = |version: &str, variables: &[(&str, &str)]| LintInput {
-        packages: Some(Packages {
-            tensorflow: Some(version.to_owned()),
-            cuda_plugin: true,
-            ..Packages::default()
-        }),
-        ..on(h100(), variables)
+    let installed = |version: &str, variables: &[(&str, &str)]| {
+        let tensorflow = |packages: &mut Packages| packages.tensorflow = Some(version.to_owned());
+        with_package(tensorflow, variables)
     };
     let second = only(&installed("2.19.0", &[]));
     assert_eq!(second.id, "tensorflow-with-jax");
@@ -273,25 +277,15 @@ fn tensorflow_is_reported_unless_it_is_held_back() {
     assert!(second.fix.contains("set_visible_devices"), "{}", second.fix);
     let first = only(&installed("1.15.5", &[]));
     assert!(first.fix.contains("allow_growth=True"), "{}", first.fix);
-    assert_eq!(
-        ids(&installed(
-            "2.19.0",
-            &[("TF_FORCE_GPU_ALLOW_GROWTH", "true")]
-        )),
-        [""; 0]
-    );
-    assert_eq!(
-        ids(&installed("2.19.0", &[("JAX_PLATFORMS", "cpu")])),
-        [""; 0]
-    );
-    let without_gpu = LintInput {
-        packages: Some(Packages {
-            tensorflow_cpu: Some("2.19.0".to_owned()),
-            cuda_plugin: true,
-            ..Packages::default()
-        }),
-        ..on(h100(), &[])
-    };
+    for variable in [
+        ("TF_FORCE_GPU_ALLOW_GROWTH", "true"),
+        ("JAX_PLATFORMS", "cpu"),
+    ] {
+        assert_eq!(ids(&installed("2.19.0", &[variable])), [""; 0]);
+    }
+    let tensorflow_cpu =
+        |packages: &mut Packages| packages.tensorflow_cpu = Some("2.19.0".to_owned());
+    let without_gpu = with_package(tensorflow_cpu, &[]);
     assert_eq!(ids(&without_gpu), [""; 0]);
 }
 
@@ -302,14 +296,8 @@ fn the_rest_of_the_machine() {
         ..on(h100(), &[])
     };
     assert_eq!(only(&no_plugin).id, "no-cuda-plugin");
-    let torch = LintInput {
-        packages: Some(Packages {
-            torch: Some("2.8.0".to_owned()),
-            cuda_plugin: true,
-            ..Packages::default()
-        }),
-        ..on(h100(), &[("PYTORCH_CUDA_ALLOC_CONF", "x")])
-    };
+    let torch = |packages: &mut Packages| packages.torch = Some("2.8.0".to_owned());
+    let torch = with_package(torch, &[("PYTORCH_CUDA_ALLOC_CONF", "x")]);
     assert_eq!(only(&torch).id, "torch-with-jax");
     let finding = only(&on(h100(), &[("CUDA_VISIBLE_DEVICES", "0,3,1")]));
     assert_eq!(finding.id, "visible-devices-truncated");
@@ -344,10 +332,9 @@ fn other_releases_are_reported_only_where_the_release_is_known() {
 
 #[test]
 fn a_fraction_that_cannot_grow_is_reported_where_it_cannot() {
-    let options = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
     let of = |version: (u32, u32, u32), value: &str| LintInput {
         jax: Some(Version::new(version.0, version.1, version.2)),
-        ..with(&[(options, value)])
+        ..with(&[(CREATE_OPTIONS, value)])
     };
     let found = of((0, 12, 0), "allocator:bfc;memory_fraction_policy:0.75-0.85");
     assert_eq!(only(&found).id, "pool-does-not-grow");
@@ -356,7 +343,7 @@ fn a_fraction_that_cannot_grow_is_reported_where_it_cannot() {
         "`memory_fraction_policy:0.75-0.85` lets the pool grow to 85 % of the GPU, but in this release it stays at 75 %"
     );
     assert_eq!(
-        fixed(&found, options).as_deref(),
+        fixed(&found, CREATE_OPTIONS).as_deref(),
         Some("allocator:bfc;memory_fraction_policy:0.75")
     );
     for (version, value) in [

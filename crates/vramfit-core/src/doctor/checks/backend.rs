@@ -8,8 +8,8 @@ use crate::settings::{PLATFORM_NAME, PLATFORMS, allows_gpu};
 
 pub(super) const ID: &str = "backend";
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
-    vec![match info.probe.backend() {
+pub(super) fn check(info: &SystemInfo) -> Check {
+    match info.probe.backend() {
         StepOutcome::Done(result) => evaluate(info, &result),
         StepOutcome::Failed(failure) => failed(info, &failure),
         StepOutcome::NotReached => match info.probe.import() {
@@ -22,7 +22,7 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
             import => incomplete(ID, info, import).evidence_lines(tail(&info.probe.log)),
         },
         stopped => incomplete(ID, info, stopped).evidence_lines(tail(&info.probe.log)),
-    }]
+    }
 }
 
 fn evaluate(info: &SystemInfo, result: &BackendResult) -> Check {

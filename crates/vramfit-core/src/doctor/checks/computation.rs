@@ -3,35 +3,28 @@
 use super::super::check::Check;
 use super::super::probe::StepOutcome;
 use super::super::system_info::SystemInfo;
-use super::{cpu_fallback, incomplete, is_virtual, uses_gpu};
+use super::{cpu_fallback, incomplete, is_off_gpu, is_virtual, uses_gpu};
 
 pub(super) const ID: &str = "computation";
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+pub(super) fn check(info: &SystemInfo) -> Check {
     let result = match info.probe.computation() {
         StepOutcome::Done(result) => result,
-        other => return vec![incomplete(ID, info, other).evidence_lines(info.probe.log.last())],
+        other => return incomplete(ID, info, other).evidence_lines(info.probe.log.last()),
     };
     let place = result.devices.join(", ");
     if is_virtual(info) {
-        return vec![
-            Check::skip(
-                ID,
-                "a virtual GPU does not compute, so there is no result to compare",
-            )
-            .evidence_line(format!("the programs were compiled and placed on {place}")),
-        ];
+        return Check::skip(
+            ID,
+            "a virtual GPU does not compute, so there is no result to compare",
+        )
+        .evidence_line(format!("the programs were compiled and placed on {place}"));
     }
     if cpu_fallback(info) {
-        return vec![Check::skip(ID, "JAX does not use the GPU; see `backend`")];
+        return Check::skip(ID, "JAX does not use the GPU; see `backend`");
     }
-    let on_gpu = uses_gpu(info);
-    let strays = on_gpu
-        && result
-            .platforms
-            .iter()
-            .any(|name| name != "gpu" && name != "cuda");
-    vec![if !result.right {
+    let strays = uses_gpu(info) && is_off_gpu(&result.platforms);
+    if !result.right {
         Check::fail(
             ID,
             format!(
@@ -55,5 +48,5 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
                 result.compared
             ),
         )
-    }]
+    }
 }

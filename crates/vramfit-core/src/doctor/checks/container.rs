@@ -5,14 +5,14 @@ use super::super::system_info::{Driver, SystemInfo};
 
 const ID: &str = "container";
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+pub(super) fn check(info: &SystemInfo) -> Check {
     let around = &info.host_environment;
     let Some(container) = &around.container else {
-        return vec![match around.wsl {
+        return match around.wsl {
             true => Check::pass(ID, "not in a container; Windows Subsystem for Linux")
                 .evidence_line("uses the Windows driver; pinned host memory is limited"),
             false => Check::pass(ID, "not in a container"),
-        }];
+        };
     };
     let files = match around.device_files.is_empty() {
         true => "no GPU device files in /dev".to_owned(),
@@ -51,5 +51,5 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         ),
         _ => Check::pass(ID, format!("in a container ({container}) with GPU access")),
     };
-    vec![check.evidence_line(files)]
+    check.evidence_line(files)
 }

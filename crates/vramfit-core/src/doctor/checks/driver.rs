@@ -5,8 +5,8 @@ use super::super::system_info::{Driver, SystemInfo};
 
 const ID: &str = "driver";
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
-    vec![match &info.driver {
+pub(super) fn check(info: &SystemInfo) -> Check {
+    match &info.driver {
         Driver::Available(host) => {
             let version = host.driver.as_deref().unwrap_or("of unknown version");
             let cuda = host.cuda.as_deref().map_or_else(
@@ -46,7 +46,7 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
             "check whether `nvidia-smi` hangs, too; if so, see `sudo dmesg | grep -i nvrm` and \
              reboot",
         ),
-    }]
+    }
 }
 
 /// Without the library there may simply be no GPU; what speaks for one is told.

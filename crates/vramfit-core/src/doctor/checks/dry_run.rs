@@ -5,8 +5,8 @@ use super::super::system_info::{MissingReason, SystemInfo};
 
 const ID: &str = "dry-run";
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
-    vec![match &info.dry_run {
+pub(super) fn check(info: &SystemInfo) -> Check {
+    match &info.dry_run {
         _ if info.virtual_gpu.is_some() => Check::pass(ID, "this is a dry run"),
         None => Check::skip(ID, "the packages of this Python cannot be determined"),
         Some(Ok(())) => Check::pass(
@@ -16,5 +16,5 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         Some(Err(MissingReason { message, fix })) => {
             Check::skip(ID, format!("not possible: {message}")).evidence_line(format!("fix: {fix}"))
         }
-    }]
+    }
 }

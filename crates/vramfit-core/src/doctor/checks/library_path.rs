@@ -8,10 +8,10 @@ const ID: &str = "library-path";
 /// So many files are named.
 const MAX_LISTED: usize = 6;
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+pub(super) fn check(info: &SystemInfo) -> Check {
     let files = &info.shadowing_libraries;
     let packaged = !info.inventory.library_folders.is_empty();
-    vec![match (files.len(), packaged) {
+    match (files.len(), packaged) {
         (0, _) => Check::pass(ID, "`LD_LIBRARY_PATH` contains no CUDA libraries"),
         (count, true) => {
             let more = count.saturating_sub(MAX_LISTED);
@@ -32,5 +32,5 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
             format!("{count} CUDA libraries come from `LD_LIBRARY_PATH`"),
         )
         .evidence_lines(files.iter().take(MAX_LISTED)),
-    }]
+    }
 }

@@ -27,37 +27,37 @@ use super::system_info::SystemInfo;
 type CheckFn = fn(&SystemInfo) -> Vec<Check>;
 
 const HOST_CHECKS: [CheckFn; 4] = [
-    driver::check,
+    |info| vec![driver::check(info)],
     gpu::check,
-    container::check,
+    |info| vec![container::check(info)],
     host_memory::check,
 ];
 
 const ENVIRONMENT_CHECKS: [CheckFn; 7] = [
-    python::check,
+    |info| vec![python::check(info)],
     jax::check,
     cuda::check,
-    wheels::check,
-    library_path::check,
+    |info| vec![wheels::check(info)],
+    |info| vec![library_path::check(info)],
     settings::check,
-    dry_run::check,
+    |info| vec![dry_run::check(info)],
 ];
 
 const JAX_CHECKS: [CheckFn; 6] = [
-    backend::check,
+    |info| vec![backend::check(info)],
     pool::check,
-    computation::check,
-    jit::check,
-    transfers::check,
-    outside_pool::check,
+    |info| vec![computation::check(info)],
+    |info| vec![jit::check(info)],
+    |info| vec![transfers::check(info)],
+    |info| vec![outside_pool::check(info)],
 ];
 
 /// Of training: backend, computation, transfers, compiling; readiness follows.
 const TRAINING_CHECKS: [CheckFn; 4] = [
-    backend::check,
-    computation::check,
-    transfers::check,
-    jit::check,
+    |info| vec![backend::check(info)],
+    |info| vec![computation::check(info)],
+    |info| vec![transfers::check(info)],
+    |info| vec![jit::check(info)],
 ];
 
 /// Examines everything.
@@ -106,6 +106,11 @@ fn is_virtual(info: &SystemInfo) -> bool {
 /// Says that there is a GPU, and JAX does not use it: what it computes then proves nothing.
 fn cpu_fallback(info: &SystemInfo) -> bool {
     !info.gpus().is_empty() && !uses_gpu(info)
+}
+
+/// Says that some of what was computed is not on a GPU.
+fn is_off_gpu(platforms: &[String]) -> bool {
+    platforms.iter().any(|name| name != "gpu" && name != "cuda")
 }
 
 /// Tells a step of the trial that did not come to its end.

@@ -5,7 +5,7 @@ use super::super::system_info::SystemInfo;
 
 const ID: &str = "python";
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+pub(super) fn check(info: &SystemInfo) -> Check {
     let inventory = &info.inventory;
     let home = match &inventory.environment {
         Some(folder) => format!("in the environment `{folder}`"),
@@ -21,5 +21,5 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         ),
         None => Check::pass(ID, message),
     };
-    vec![check.evidence_line(executable)]
+    check.evidence_line(executable)
 }

@@ -3,17 +3,17 @@
 use super::super::check::{Check, Status};
 use super::super::probe::StepOutcome;
 use super::super::system_info::SystemInfo;
-use super::{incomplete, is_virtual, uses_gpu};
+use super::{incomplete, is_off_gpu, is_virtual, uses_gpu};
 
 const ID: &str = "readiness";
 
 /// Judges the checks that came before, and the training steps.
 pub(super) fn check(info: &SystemInfo, others: &[Check]) -> Check {
-    let failing: Vec<&str> = others
-        .iter()
-        .filter(|check| check.status == Status::Fail)
-        .map(|check| check.id)
-        .collect();
+    let ids = |status: Status| -> Vec<&str> {
+        let of_status = others.iter().filter(|check| check.status == status);
+        of_status.map(|check| check.id).collect()
+    };
+    let failing = ids(Status::Fail);
     if !failing.is_empty() {
         return Check::fail(
             ID,
@@ -53,11 +53,7 @@ pub(super) fn check(info: &SystemInfo, others: &[Check]) -> Check {
         );
     }
     let on_gpu = uses_gpu(info);
-    let strays = result
-        .platforms
-        .iter()
-        .any(|name| name != "gpu" && name != "cuda");
-    if on_gpu && strays {
+    if on_gpu && is_off_gpu(&result.platforms) {
         return Check::fail(
             ID,
             "not ready to train: the parameters are not on the GPU",
@@ -66,11 +62,7 @@ pub(super) fn check(info: &SystemInfo, others: &[Check]) -> Check {
     }
     let place = if on_gpu { "the GPU" } else { "the CPU" };
     let message = format!("ready to train on {place}: {losses}");
-    let doubtful: Vec<&str> = others
-        .iter()
-        .filter(|check| check.status == Status::Warn)
-        .map(|check| check.id)
-        .collect();
+    let doubtful = ids(Status::Warn);
     let check = match doubtful.first() {
         None => Check::pass(ID, message),
         Some(first) => Check::warn(

@@ -16,12 +16,8 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         let Finding {
             subject, message, ..
         } = note;
-        Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix)).evidence_line(
-            format!(
-                "rule `{}`, explained in docs/reference/lint-rules.md",
-                note.id
-            ),
-        )
+        Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix))
+            .evidence_line(rule(note))
     };
     let notes = notes.iter().map(note);
     if wrong.is_empty() {
@@ -41,12 +37,14 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
             Severity::Error => Check::fail(ID, message, fix),
             Severity::Warning | Severity::Note => Check::warn(ID, message, fix),
         };
-        check.evidence_line(format!(
-            "rule `{}`, explained in docs/reference/lint-rules.md",
-            finding.id
-        ))
+        check.evidence_line(rule(finding))
     };
     wrong.iter().map(check).chain(notes).collect()
+}
+
+fn rule(finding: &Finding) -> String {
+    let id = finding.id;
+    format!("rule `{id}`, explained in docs/reference/lint-rules.md")
 }
 
 /// Applies the rules to what a program started here would get.

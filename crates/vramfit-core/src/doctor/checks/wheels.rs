@@ -7,10 +7,10 @@ use super::super::system_info::SystemInfo;
 
 const ID: &str = "cuda-packages";
 
-pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
+pub(super) fn check(info: &SystemInfo) -> Check {
     let inventory = &info.inventory;
     let Some(cuda) = inventory.cuda_plugins().first().copied() else {
-        return vec![Check::skip(ID, "JAX has no CUDA plugin")];
+        return Check::skip(ID, "JAX has no CUDA plugin");
     };
     let asked = inventory
         .requirements
@@ -22,10 +22,10 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         .filter_map(|text| Requirement::parse(text))
         .collect();
     if wanted.is_empty() {
-        return vec![Check::skip(
+        return Check::skip(
             ID,
             "the plugin does not declare which NVIDIA packages it requires",
-        )];
+        );
     }
     let mut wrong = Vec::new();
     let mut missing = Vec::new();
@@ -83,5 +83,5 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         )
     };
     let missing = missing.into_iter().map(|one| format!("missing: {one}"));
-    vec![check.evidence_lines(wrong).evidence_lines(missing)]
+    check.evidence_lines(wrong).evidence_lines(missing)
 }

@@ -34,7 +34,7 @@ fn refused_region(facts: &Facts<'_>) -> Option<Judgement> {
     let grows = facts.log.has(|message| match message {
         Message::PoolPlanned { preallocated, .. } => !preallocated,
         Message::Setting { name, value } => {
-            *name == "XLA_PYTHON_CLIENT_PREALLOCATE" && matches!(value.as_str(), "false" | "0")
+            name == "XLA_PYTHON_CLIENT_PREALLOCATE" && matches!(value.as_str(), "false" | "0")
         }
         _ => false,
     });

@@ -196,7 +196,7 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         .log
         .buffers
         .iter()
-        .min_by_key(|buffer| std::cmp::Reverse(buffer.size.bytes));
+        .min_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
     let need = facts.log.program_need();
     let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
     let only_dumped = facts.log.has(is_dump);
@@ -213,7 +213,7 @@ fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
             format!(
                 "the largest of {} listed buffers has {}{shape}",
                 facts.log.buffers.len(),
-                Bytes(buffer.size.bytes),
+                Bytes(buffer.bytes),
             )
         }
         (None, None) => return None,

@@ -21,7 +21,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let what = Bytes(largest.size.bytes);
     // With unified memory a program may use more than the GPU has, at the speed of the host's link.
     let unified = facts.log.has(|message| {
-        matches!(message, Message::Setting { name, .. } if *name == "TF_FORCE_UNIFIED_MEMORY")
+        matches!(message, Message::Setting { name, .. } if name == "TF_FORCE_UNIFIED_MEMORY")
     });
     let confidence = if unified {
         confidence.min(Confidence::Likely)

@@ -36,7 +36,7 @@ fn misread(facts: &Facts<'_>) -> Option<Judgement> {
         .log
         .messages()
         .filter_map(|(event, message)| match message {
-            Message::Setting { name, value } => Some((event, *name, value.as_str())),
+            Message::Setting { name, value } => Some((event, name.as_str(), value.as_str())),
             _ => None,
         })
         .collect();

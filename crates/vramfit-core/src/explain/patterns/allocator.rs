@@ -1,6 +1,6 @@
 //! Messages of XLA's allocators.
 
-use super::{Match, Pattern, after_label, contains, lossy, until};
+use super::{Match, Pattern, after_label, contains, head, labelled_size, until};
 use crate::allocator::PoolEnd;
 use crate::explain::message::{Message, PoolStats};
 use crate::explain::number::{Size, integer, size};
@@ -13,9 +13,10 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("notenoughpabudget", budget_refusal),
     Pattern::new("xlabackendallocating", |at| planned(at, true)),
     Pattern::new("xlabackendwilluseupto", |at| planned(at, false)),
-    Pattern::new("'tf_gpu_allocator=cuda_malloc_async'", |_| {
-        Some(Message::AllocatorHint)
-    }),
+    Pattern::fixed(
+        "'tf_gpu_allocator=cuda_malloc_async'",
+        Message::AllocatorHint,
+    ),
     Pattern::new("reportedbycuda:freememory/totalmemory:", cuda_memory),
     Pattern::new("memoryusage:", gpu_memory),
     Pattern::new("mib/", nvidia_smi_memory),
@@ -28,7 +29,7 @@ fn pool_refusal(at: &Match<'_>) -> Option<Message> {
     if contains(until(rest, b"*"), "withfreed_by_count") {
         return Some(Message::PoolWarning { size });
     }
-    let rounded = after_label(&rest[..rest.len().min(48)], "(roundedto").and_then(integer);
+    let rounded = after_label(head(rest, 48), "(roundedto").and_then(integer);
     let end = if contains(rest, "fromthelowerend") {
         Some(PoolEnd::Lower)
     } else if contains(rest, "fromtheupperend") {
@@ -36,9 +37,7 @@ fn pool_refusal(at: &Match<'_>) -> Option<Message> {
     } else {
         None
     };
-    let name = after_label(at.before(64), "allocator(").map(|name| until(name, b")"));
     Some(Message::PoolRefusal {
-        allocator: name.map(lossy).unwrap_or_default(),
         size,
         rounded: rounded.map(|(bytes, _)| bytes),
         end,
@@ -49,7 +48,7 @@ fn pool_refusal(at: &Match<'_>) -> Option<Message> {
 fn out_of_memory(at: &Match<'_>) -> Option<Message> {
     const MAX_SUFFIX_BYTES: usize = 200;
     let (size, rest) = size(at.record())?;
-    let rest = &rest[..rest.len().min(MAX_SUFFIX_BYTES)];
+    let rest = head(rest, MAX_SUFFIX_BYTES);
     let name = after_label(rest, "executable_name='").map(|name| until(name, b"'"));
     Some(Message::OutOfMemory {
         size,
@@ -124,7 +123,7 @@ fn nvidia_smi_memory(at: &Match<'_>) -> Option<Message> {
 
 /// Reads the statistics below `Stats:`, which the dump of BFC and of CUDA's pool have in common.
 pub(super) fn pool_stats(text: &[u8]) -> Option<PoolStats> {
-    let field = |label: &str| size(after_label(text, label)?).map(|(size, _)| size);
+    let field = |label: &str| labelled_size(text, label);
     let stats = PoolStats {
         limit: field("limit:"),
         // `InUse:` is also the end of `MaxInUse:`, which follows it.

@@ -1,88 +1,55 @@
 //! Messages of JAX and Python: settings, versions, exceptions, compilations, progress.
 
-use super::{Match, Pattern, after_label, contains, until};
+use super::{Match, Pattern, after_label, contains, contains_any, head, lossy, until};
 use crate::explain::message::{Message, StatName, Subject};
 use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
-    Pattern::new(
-        "isspecifiedtogetherwithxla_python_client_mem_fraction",
-        |_| rejected(),
-    ),
-    Pattern::new("xla_python_client_allocatorenvvarmustbe", |_| rejected()),
+    rejected("isspecifiedtogetherwithxla_python_client_mem_fraction"),
+    rejected("xla_python_client_allocatorenvvarmustbe"),
     Pattern::new("couldnotconvertstringtofloat:", not_a_number),
-    Pattern::new("unknownflaginxla_flags", |_| rejected()),
-    Pattern::new("unknownflagsinxla_flags", |_| rejected()),
-    Pattern::new("flagparsingfailed", |_| rejected()),
-    Pattern::new("notsupportedforpjrtgpuplugin", |_| rejected()),
-    Pattern::new("unknownallocatorkind", |_| rejected()),
-    Pattern::new("unexpectedoptionnamepassedtopjrt_client_create", |_| {
-        rejected()
-    }),
-    Pattern::new("optionpassedtopjrt_client_create", |_| rejected()),
+    rejected("unknownflaginxla_flags"),
+    rejected("unknownflagsinxla_flags"),
+    rejected("flagparsingfailed"),
+    rejected("notsupportedforpjrtgpuplugin"),
+    rejected("unknownallocatorkind"),
+    rejected("unexpectedoptionnamepassedtopjrt_client_create"),
+    rejected("optionpassedtopjrt_client_create"),
     Pattern::new("jaxpluginconfigurationerror", plugin),
-    Pattern::new("invalidtruthvalue", |_| rejected()),
-    Pattern::new("fallingbacktocpu", |_| Some(Message::CpuFallback)),
-    Pattern::new("xla_python_client_mem_fraction", |at| {
-        setting(at, "XLA_PYTHON_CLIENT_MEM_FRACTION")
-    }),
-    Pattern::new("xla_client_mem_fraction", |at| {
-        setting(at, "XLA_CLIENT_MEM_FRACTION")
-    }),
-    Pattern::new("xla_python_client_preallocate", |at| {
-        setting(at, "XLA_PYTHON_CLIENT_PREALLOCATE")
-    }),
-    Pattern::new("xla_python_client_allocator", |at| {
-        setting(at, "XLA_PYTHON_CLIENT_ALLOCATOR")
-    }),
-    Pattern::new("tf_gpu_allocator", |at| setting(at, "TF_GPU_ALLOCATOR")),
-    Pattern::new("tf_force_gpu_allow_growth", |at| {
-        setting(at, "TF_FORCE_GPU_ALLOW_GROWTH")
-    }),
-    Pattern::new("tf_force_unified_memory", |at| {
-        setting(at, "TF_FORCE_UNIFIED_MEMORY")
-    }),
-    Pattern::new("jax_preallocation_size_limit_bytes", |at| {
-        setting(at, "JAX_PREALLOCATION_SIZE_LIMIT_BYTES")
-    }),
-    Pattern::new("donatedbufferswerenotusable", |_| {
-        Some(Message::DonationWarning)
-    }),
-    Pattern::new("donationbuffersunavailable", |_| {
-        Some(Message::DonationWarning)
-    }),
-    Pattern::new("donationrequestedforinvalidbuffer", |_| {
-        Some(Message::DonationError)
-    }),
-    Pattern::new("attempttodonatethesamebuffertwice", |_| {
-        Some(Message::DonationError)
-    }),
-    Pattern::new("bufferhasbeendeletedordonated", |_| {
-        Some(Message::DonationError)
-    }),
-    Pattern::new("arrayhasbeendeletedwithshape", |_| {
-        Some(Message::DonationError)
-    }),
+    rejected("invalidtruthvalue"),
+    Pattern::fixed("fallingbacktocpu", Message::CpuFallback),
+    Pattern::new("xla_python_client_mem_fraction", setting),
+    Pattern::new("xla_client_mem_fraction", setting),
+    Pattern::new("xla_python_client_preallocate", setting),
+    Pattern::new("xla_python_client_allocator", setting),
+    Pattern::new("tf_gpu_allocator", setting),
+    Pattern::new("tf_force_gpu_allow_growth", setting),
+    Pattern::new("tf_force_unified_memory", setting),
+    Pattern::new("jax_preallocation_size_limit_bytes", setting),
+    Pattern::fixed("donatedbufferswerenotusable", Message::DonationWarning),
+    Pattern::fixed("donationbuffersunavailable", Message::DonationWarning),
+    Pattern::fixed("donationrequestedforinvalidbuffer", Message::DonationError),
+    Pattern::fixed("attempttodonatethesamebuffertwice", Message::DonationError),
+    Pattern::fixed("bufferhasbeendeletedordonated", Message::DonationError),
+    Pattern::fixed("arrayhasbeendeletedwithshape", Message::DonationError),
     Pattern::new("error:", exception),
     Pattern::new("exception:", exception),
     Pattern::new("keyboardinterrupt", exception),
-    Pattern::new("quotaexceeded", |_| Some(Message::Traceback)),
-    Pattern::new("fatalpythonerror:", |_| Some(Message::Abort)),
-    Pattern::new("checkfailed:", |_| Some(Message::Abort)),
-    Pattern::new("non-ok-status:", |_| Some(Message::Abort)),
-    Pattern::new("sigsegvreceived", |_| Some(Message::Abort)),
+    Pattern::fixed("quotaexceeded", Message::Traceback),
+    Pattern::fixed("fatalpythonerror:", Message::Abort),
+    Pattern::fixed("checkfailed:", Message::Abort),
+    Pattern::fixed("non-ok-status:", Message::Abort),
+    Pattern::fixed("sigsegvreceived", Message::Abort),
     Pattern::new("fragmentation", fragmentation),
     Pattern::new("fragmented", fragmentation),
     Pattern::new("finishedxlacompilationof", compilation),
     Pattern::new("tracingcachemissat", cache_miss),
-    Pattern::new("traceback(mostrecentcalllast)", |_| {
-        Some(Message::Traceback)
-    }),
-    Pattern::new("savingcheckpoint", |_| Some(Message::OtherPhase)),
-    Pattern::new("evaluating", |_| Some(Message::OtherPhase)),
-    Pattern::new("validating", |_| Some(Message::OtherPhase)),
-    Pattern::new("runningevaluation", |_| Some(Message::OtherPhase)),
-    Pattern::new("restoringcheckpoint", |_| Some(Message::OtherPhase)),
+    Pattern::fixed("traceback(mostrecentcalllast)", Message::Traceback),
+    Pattern::fixed("savingcheckpoint", Message::OtherPhase),
+    Pattern::fixed("evaluating", Message::OtherPhase),
+    Pattern::fixed("validating", Message::OtherPhase),
+    Pattern::fixed("runningevaluation", Message::OtherPhase),
+    Pattern::fixed("restoringcheckpoint", Message::OtherPhase),
     Pattern::new("completedstep:", step),
     Pattern::new("step", step),
     Pattern::new("iteration", step),
@@ -104,38 +71,32 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("fits:peak", |at| dryrun(at, true)),
 ];
 
-fn rejected() -> Option<Message> {
-    Some(Message::SettingRejected)
+const fn rejected(text: &'static str) -> Pattern {
+    Pattern::fixed(text, Message::SettingRejected)
 }
 
 /// `Jax plugin configuration error: …`, and what it is about in the traceback that follows.
 fn plugin(at: &Match<'_>) -> Option<Message> {
     let missing = ["pluginmodule", "issueswithcudacomponents", "importerror:"];
-    match missing.iter().any(|words| contains(at.after(), words)) {
-        true => Some(Message::Installation),
-        false => rejected(),
-    }
+    Some(match contains_any(at.after(), &missing) {
+        true => Message::Installation,
+        false => Message::SettingRejected,
+    })
 }
 
 /// `ValueError: could not convert string to float: '75%'` of JAX's plugin, as its traceback shows.
 fn not_a_number(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 3000;
-    let text = at.block.text();
-    let before = &text[at.from.saturating_sub(MAX_DISTANCE)..at.from];
     let of_the_plugin = [
         "generate_pjrt_gpu_plugin_options",
         "jaxpluginconfigurationerror",
         "mem_fraction",
     ];
-    of_the_plugin
-        .iter()
-        .any(|name| contains(before, name))
-        .then(rejected)
-        .flatten()
+    contains_any(at.before_in_log(MAX_DISTANCE), &of_the_plugin).then_some(Message::SettingRejected)
 }
 
-/// `NAME=value`, `NAME: value`, `os.environ["NAME"] = "value"`
-fn setting(at: &Match<'_>, name: &'static str) -> Option<Message> {
+/// `NAME=value`, `NAME: value`, `os.environ["NAME"] = "value"`, of the variable that the pattern names.
+fn setting(at: &Match<'_>) -> Option<Message> {
     const MAX_VALUE_BYTES: usize = 64;
     // Texts that speak of a setting: XLA's advice, and its error about two of them.
     if contains(at.before(40), "environmentvariable") || contains(at.before(12), "byreducing") {
@@ -166,7 +127,7 @@ fn setting(at: &Match<'_>, name: &'static str) -> Option<Message> {
     };
     let value = shown.split(is_end).next().unwrap_or_default();
     (!value.is_empty() && value.len() <= MAX_VALUE_BYTES).then(|| Message::Setting {
-        name,
+        name: lossy(at.pattern()).to_ascii_uppercase(),
         value: value.to_owned(),
     })
 }
@@ -177,9 +138,8 @@ fn exception(at: &Match<'_>) -> Option<Message> {
     let before = at.before(MAX_CLASS_BYTES);
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
     let name = before.iter().rev().take_while(|byte| is_name(byte)).count();
-    let matched = &at.block.text()[at.from..at.to];
     // Looking at the line itself takes long; most that is matched is no name at all.
-    if name == 0 && !matched.ends_with(b"interrupt") {
+    if name == 0 && !at.pattern().ends_with(b"interrupt") {
         return None;
     }
     let whole = at.from - name;
@@ -205,8 +165,8 @@ fn exception_class(at: &Match<'_>, from: usize) -> Option<String> {
 /// Returns what an exception is about, by its class and its text.
 fn subject(class: &str, text: &[u8]) -> Subject {
     const MAX_TEXT_BYTES: usize = 240;
-    let text = &text[..text.len().min(MAX_TEXT_BYTES)];
-    let has = |words: &[&str]| words.iter().any(|word| contains(text, word));
+    let text = head(text, MAX_TEXT_BYTES);
+    let has = |words: &[&str]| contains_any(text, words);
     if class.ends_with("MemoryError") || has(&["outofmemory", "out_of_memory", "failedtoallocate"])
     {
         return Subject::Memory;
@@ -254,9 +214,7 @@ fn fragmentation(at: &Match<'_>) -> Option<Message> {
         "%",
         "utilization",
     ];
-    let quoted = of_xla
-        .iter()
-        .any(|words| contains(&before[before.len().saturating_sub(20)..], words));
+    let quoted = contains_any(&before[before.len().saturating_sub(20)..], &of_xla);
     (!quoted && !after.starts_with(b":") && !after.starts_with(b"("))
         .then_some(Message::FragmentationNamed)
 }
@@ -264,8 +222,7 @@ fn fragmentation(at: &Match<'_>) -> Option<Message> {
 /// `Finished XLA compilation of jit(step) in 1.27 sec`
 fn compilation(at: &Match<'_>) -> Option<Message> {
     const MAX_NAME_BYTES: usize = 100;
-    let text = at.record();
-    let text = &text[..text.len().min(MAX_NAME_BYTES)];
+    let text = head(at.record(), MAX_NAME_BYTES);
     let end = memchr::memmem::rfind(text, b"in")?;
     let name = match memchr::memmem::find(text, b")in") {
         Some(close) => &text[..=close],
@@ -361,8 +318,8 @@ fn memory_stat(at: &Match<'_>, name: StatName) -> Option<Message> {
 fn dryrun(at: &Match<'_>, fits: bool) -> Option<Message> {
     const MAX_REPORT_BYTES: usize = 2000;
     let (short, rest) = size(at.record())?;
-    let program = after_label(&rest[..rest.len().min(160)], "in`").map(|name| until(name, b"`"));
-    let report = &at.after()[..at.after().len().min(MAX_REPORT_BYTES)];
+    let program = after_label(head(rest, 160), "in`").map(|name| until(name, b"`"));
+    let report = head(at.after(), MAX_REPORT_BYTES);
     Some(Message::Dryrun {
         fits,
         short: (!fits).then_some(short),

@@ -1,6 +1,6 @@
 //! Messages of the CUDA driver, and of libraries beside XLA.
 
-use super::{Match, Pattern, after_label, contains};
+use super::{Match, Pattern, after_label, contains, contains_any, head};
 use crate::explain::message::{DriverCall, Library, Message, Reason};
 use crate::explain::number::{integer, size};
 
@@ -11,12 +11,14 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("failedtoloadin-memorycubin", module),
     Pattern::new("failedtoloadptxtextasamodule", module),
     Pattern::new("failedtoloadin-memorymodule", module),
-    Pattern::new("ranoutofmemorytryingtoinstantiatecommandbuffer", |_| {
-        call(DriverCall::Graph)
-    }),
-    Pattern::new("ranoutofmemorytryingtoinstantiatecudagraph", |_| {
-        call(DriverCall::Graph)
-    }),
+    Pattern::fixed(
+        "ranoutofmemorytryingtoinstantiatecommandbuffer",
+        call(DriverCall::Graph),
+    ),
+    Pattern::fixed(
+        "ranoutofmemorytryingtoinstantiatecudagraph",
+        call(DriverCall::Graph),
+    ),
     Pattern::new("failedtoinstantiatecudagraph", |at| {
         if_memory(at, DriverCall::Graph)
     }),
@@ -40,13 +42,11 @@ pub(super) const PATTERNS: &[Pattern] = &[
     }),
     Pattern::new("cuda_error_out_of_memory", unnamed_call),
     Pattern::new("cuda_error_", driver_error),
-    Pattern::new("ptxwascompiledwithanunsupportedtoolchain", |_| {
-        installation()
-    }),
-    Pattern::new("unabletoloadcuda", |_| installation()),
-    Pattern::new("unabletousecudabecause", |_| installation()),
+    Pattern::fixed("ptxwascompiledwithanunsupportedtoolchain", installation()),
+    Pattern::fixed("unabletoloadcuda", installation()),
+    Pattern::fixed("unabletousecudabecause", installation()),
     Pattern::new("installationfound.", outdated),
-    Pattern::new("novisiblegpudevices", |_| installation()),
+    Pattern::fixed("novisiblegpudevices", installation()),
     Pattern::new("hip_error_outofmemory", unnamed_call),
     Pattern::new("hiperroroutofmemory", unnamed_call),
     Pattern::new("cudaerrormemoryallocation", unnamed_call),
@@ -63,7 +63,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     }),
     Pattern::new("dnnlibraryisnotfound", |at| library(at, Library::Cudnn)),
     Pattern::new("dnn!=nullptr", |at| library(at, Library::Cudnn)),
-    Pattern::new("cudnn_status_alloc_failed", |_| memory_of(Library::Cudnn)),
+    Pattern::fixed("cudnn_status_alloc_failed", memory_of(Library::Cudnn)),
     Pattern::new("cudnn_status_not_initialized", |at| {
         library(at, Library::Cudnn)
     }),
@@ -76,7 +76,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("failedtoinitializeblassupport", |at| {
         library(at, Library::Cublas)
     }),
-    Pattern::new("cublas_status_alloc_failed", |_| memory_of(Library::Cublas)),
+    Pattern::fixed("cublas_status_alloc_failed", memory_of(Library::Cublas)),
     Pattern::new("cublas_status_not_initialized", |at| {
         library(at, Library::Cublas)
     }),
@@ -84,22 +84,18 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("failedtomakecufft", cufft),
     Pattern::new("failedtoinitializebatchedcufftplan", cufft),
     Pattern::new("cufftplanisnull", |at| library(at, Library::Cufft)),
-    Pattern::new("cufft_alloc_failed", |_| memory_of(Library::Cufft)),
+    Pattern::fixed("cufft_alloc_failed", memory_of(Library::Cufft)),
     Pattern::new("gpusolverdncreate(", |at| library(at, Library::Cusolver)),
     Pattern::new("failedtocreatecusolver", |at| {
         library(at, Library::Cusolver)
     }),
-    Pattern::new("cusolver_status_alloc_failed", |_| {
-        memory_of(Library::Cusolver)
-    }),
+    Pattern::fixed("cusolver_status_alloc_failed", memory_of(Library::Cusolver)),
     Pattern::new("cusolver_status_not_initialized", |at| {
         library(at, Library::Cusolver)
     }),
-    Pattern::new("cusolvererror:alloc", |_| memory_of(Library::Cusolver)),
+    Pattern::fixed("cusolvererror:alloc", memory_of(Library::Cusolver)),
     Pattern::new("cusolverinternalerror", |at| library(at, Library::Cusolver)),
-    Pattern::new("cusparse_status_alloc_failed", |_| {
-        memory_of(Library::Cusparse)
-    }),
+    Pattern::fixed("cusparse_status_alloc_failed", memory_of(Library::Cusparse)),
     Pattern::new("ncclwarn", nccl),
     Pattern::new("cudafailure", nccl),
     Pattern::new("ncclunhandledcudaerror", |at| library(at, Library::Nccl)),
@@ -107,39 +103,37 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("unhandledsystemerror", |at| library(at, Library::Nccl)),
 ];
 
-fn call(call: DriverCall) -> Option<Message> {
-    Some(Message::DriverOutOfMemory { call })
+const fn call(call: DriverCall) -> Message {
+    Message::DriverOutOfMemory { call }
 }
 
 fn names_memory(text: &[u8]) -> bool {
-    [
+    let words = [
         "out_of_memory",
         "outofmemory",
         "memoryallocation",
         "alloc_failed",
         // The number of ROCm's error before it was printed by name.
         "hiperror_t(1002)",
-    ]
-    .iter()
-    .any(|words| contains(text, words))
+    ];
+    contains_any(text, &words)
 }
 
 /// How far behind the beginning of a message its reason may stand.
 const MAX_REASON_BYTES: usize = 240;
 
 fn reason<'a>(at: &Match<'a>) -> &'a [u8] {
-    let text = at.record();
-    &text[..text.len().min(MAX_REASON_BYTES)]
+    head(at.record(), MAX_REASON_BYTES)
 }
 
 fn if_memory(at: &Match<'_>, which: DriverCall) -> Option<Message> {
-    names_memory(reason(at)).then(|| call(which)).flatten()
+    names_memory(reason(at)).then_some(call(which))
 }
 
 /// `failed to allocate 1.14G (1224736768 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory`
 fn driver_refusal(at: &Match<'_>) -> Option<Message> {
     let (size, rest) = size(at.record())?;
-    let rest = &rest[..rest.len().min(MAX_REASON_BYTES)];
+    let rest = head(rest, MAX_REASON_BYTES);
     // `Failed to allocate 1409286144 bytes for new constant`: of a program that is loaded.
     if rest.starts_with(b"fornewconstant") {
         return Some(Message::OutOfMemory {
@@ -149,8 +143,7 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
     }
     let refused =
         names_memory(rest) || contains(rest, "error_out") || contains(rest, "resource_exhausted");
-    let host =
-        contains(&rest[..rest.len().min(60)], "onhost") || contains(rest, "pinnedhostmemory");
+    let host = contains(head(rest, 60), "onhost") || contains(rest, "pinnedhostmemory");
     (refused || host).then_some(Message::DriverRefusal {
         size,
         pinned_host: host,
@@ -166,7 +159,7 @@ fn module(at: &Match<'_>) -> Option<Message> {
 /// the error in them is then no message of its own.
 fn unnamed_call(at: &Match<'_>) -> Option<Message> {
     let before = at.before(MAX_REASON_BYTES);
-    let is_part = [
+    let words = [
         "failedtoalloc",
         "cubin",
         "ctxretain",
@@ -174,24 +167,22 @@ fn unnamed_call(at: &Match<'_>) -> Option<Message> {
         "devicecontext",
         "memaddressreserve",
         "cuinit",
-    ]
-    .iter()
-    .any(|words| contains(before, words));
-    (!is_part).then(|| call(DriverCall::Unknown)).flatten()
+    ];
+    let is_part = contains_any(before, &words);
+    (!is_part).then_some(call(DriverCall::Unknown))
 }
 
 /// Says whether NCCL failed to reach another process.
 fn of_network(text: &[u8]) -> bool {
-    [
+    let words = [
         "socket",
         "connectionrefused",
         "connectto",
         "noroutetohost",
         "timedout",
         "ibv_",
-    ]
-    .iter()
-    .any(|words| contains(text, words))
+    ];
+    contains_any(text, &words)
 }
 
 fn library(at: &Match<'_>, library: Library) -> Option<Message> {
@@ -215,9 +206,9 @@ fn library_reason(text: &[u8]) -> Reason {
     }
 }
 
-fn memory_of(library: Library) -> Option<Message> {
+const fn memory_of(library: Library) -> Message {
     let reason = Reason::Memory;
-    Some(Message::Library { library, reason })
+    Message::Library { library, reason }
 }
 
 /// `Failed to create cuFFT batched plan: 2`, with the number of cuFFT's status.
@@ -226,7 +217,7 @@ fn cufft(at: &Match<'_>) -> Option<Message> {
     const INTERNAL_ERROR: u64 = 5;
     const MAX_STATUS_BYTES: usize = 24;
     let text = reason(at);
-    let status = after_label(&text[..text.len().min(MAX_STATUS_BYTES)], "plan:").and_then(integer);
+    let status = after_label(head(text, MAX_STATUS_BYTES), "plan:").and_then(integer);
     let reason = match status {
         Some((ALLOC_FAILED, _)) => Reason::Memory,
         Some((INTERNAL_ERROR, _)) | None => library_reason(text),
@@ -243,37 +234,33 @@ fn nccl(at: &Match<'_>) -> Option<Message> {
         return Some(Message::PeerFailure);
     }
     let library = Library::Nccl;
-    let found = |reason| Some(Message::Library { library, reason });
+    let found = |reason| Message::Library { library, reason };
     if names_memory(text) || contains(text, "failedtocudamalloc") {
-        return found(Reason::Memory);
+        return Some(found(Reason::Memory));
     }
     // The driver's own words for the failure follow in quotation marks.
     let words = match after_label(text, "failure") {
         Some(words) => words,
-        None if at.block.text()[at.from..at.to].ends_with(b"failure") => text,
+        None if at.pattern().ends_with(b"failure") => text,
         None => {
-            return contains(text, "failedto")
-                .then(|| found(Reason::Unknown))
-                .flatten();
+            return contains(text, "failedto").then_some(found(Reason::Unknown));
         }
     };
     let quoted = words.iter().find(|byte| !byte.is_ascii_digit());
-    found(match quoted {
+    Some(found(match quoted {
         Some(b'\'') => Reason::Other,
         _ => Reason::Unknown,
-    })
+    }))
 }
 
-fn installation() -> Option<Message> {
-    Some(Message::Installation)
+const fn installation() -> Message {
+    Message::Installation
 }
 
 /// `Outdated cuDNN installation found.`, when JAX looks at the libraries.
 fn outdated(at: &Match<'_>) -> Option<Message> {
     const MAX_NAME_BYTES: usize = 24;
-    contains(at.before(MAX_NAME_BYTES), "outdated")
-        .then(installation)
-        .flatten()
+    contains(at.before(MAX_NAME_BYTES), "outdated").then(installation)
 }
 
 /// `CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered`

@@ -1,13 +1,15 @@
 //! The dump that a BFC pool logs when a request fails, in the wordings of `allocator/dump.rs`.
 
 use super::allocator::pool_stats;
-use super::{Match, Pattern, after_label, contains, lossy, until};
+use super::{Match, Pattern, after_label, contains, head, labelled_size, lossy, until};
 use crate::allocator::ChunkTag;
-use crate::explain::message::{DumpBin, DumpLine, Message, PoolFigures};
+use crate::explain::MappedChunk;
+use crate::explain::figures::BinFigures;
+use crate::explain::message::{DumpLine, Message, PoolFigures};
 use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
-    Pattern::new("bfcallocatordumpfor", begin),
+    Pattern::fixed("bfcallocatordumpfor", Message::Dump(DumpLine::Begin)),
     Pattern::new("bin(", bin),
     Pattern::new("nextregionofsize", region),
     Pattern::new("inuseat", |at| chunk(at, true)),
@@ -25,30 +27,19 @@ fn dump(line: DumpLine) -> Option<Message> {
     Some(Message::Dump(line))
 }
 
-fn begin(at: &Match<'_>) -> Option<Message> {
-    let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
-    let length = at.record().iter().take_while(is_name).count();
-    // Where lines are not told apart, the first bin follows the name at once.
-    let name = lossy(&at.record()[..length]);
-    let name = name
-        .split_once("_bfc")
-        .map_or(name.clone(), |(name, _)| format!("{name}_bfc"));
-    dump(DumpLine::Begin { allocator: name })
-}
-
 /// `Bin (256): Total Chunks: 3, Chunks in use: 2. 768B allocated for chunks. 512B in use in bin. …`
 fn bin(at: &Match<'_>) -> Option<Message> {
     let (min_bytes, rest) = integer(at.record())?;
     let (chunks, rest) = integer(rest.strip_prefix(b"):totalchunks:")?)?;
     let (chunks_in_use, rest) = integer(rest.strip_prefix(b",chunksinuse:")?)?;
     let (bytes, rest) = size(rest.strip_prefix(b".")?)?;
-    let (bytes_in_use, _) = size(rest.strip_prefix(b"allocatedforchunks.")?)?;
-    dump(DumpLine::Bin(DumpBin {
+    let (in_use, _) = size(rest.strip_prefix(b"allocatedforchunks.")?)?;
+    dump(DumpLine::Bin(BinFigures {
         min_bytes,
         chunks,
         chunks_in_use,
-        bytes,
-        bytes_in_use,
+        bytes: bytes.bytes,
+        bytes_in_use: in_use.bytes,
     }))
 }
 
@@ -77,12 +68,12 @@ fn chunk(at: &Match<'_>, in_use: bool) -> Option<Message> {
         .into_iter()
         .find_map(|(name, which)| tag.starts_with(name).then_some(which))
     });
-    dump(DumpLine::Chunk {
+    dump(DumpLine::Chunk(MappedChunk {
         address,
         bytes,
         in_use,
-        tag,
-    })
+        tag: tag.unwrap_or(ChunkTag::Lower),
+    }))
 }
 
 fn in_use(at: &Match<'_>) -> Option<Message> {
@@ -95,12 +86,11 @@ fn pool_line(at: &Match<'_>) -> Option<Message> {
     let (pool, rest) = size(at.record())?;
     let (limit, rest) = size(after_label(rest, "memory_limit_:")?)?;
     let left = after_label(rest, "availablebytes:").or(after_label(rest, "availablesize:"))?;
-    let (unallocated, rest) = size(left)?;
+    let (_, rest) = size(left)?;
     let next = after_label(rest, "curr_region_allocation_bytes_:").and_then(size);
     dump(DumpLine::Pool(PoolFigures {
         pool,
         limit,
-        unallocated,
         next_region: next.map(|(size, _)| size),
         ..PoolFigures::default()
     }))
@@ -110,16 +100,16 @@ fn pool_line(at: &Match<'_>) -> Option<Message> {
 /// C, unallocated bytes D, pool size E, pool limit F`, since JAX 0.11
 fn pool_summary(at: &Match<'_>) -> Option<Message> {
     let text = at.record();
-    let field = |label: &str| size(after_label(text, label)?).map(|(size, _)| size);
+    let field = |label: &str| labelled_size(text, label);
     let largest = after_label(text, "largestfreechunkusableby")?;
-    let (largest, _) = size(after_label(&largest[..largest.len().min(24)], "end")?)?;
+    let (largest, _) = size(after_label(head(largest, 24), "end")?)?;
+    field("unallocatedbytes")?;
     // The next record says whether the pool grows.
     let growth = after_label(at.after(), "allocatorregiongrowthhint:")
-        .map(|hint| !contains(&hint[..hint.len().min(160)], "growthdisabled"));
+        .map(|hint| !contains(head(hint, 160), "growthdisabled"));
     dump(DumpLine::Pool(PoolFigures {
         pool: field("poolsize")?,
         limit: field("poollimit")?,
-        unallocated: field("unallocatedbytes")?,
         next_region: None,
         largest_usable: Some(largest),
         free: field("totalfreeinpool"),
@@ -129,9 +119,10 @@ fn pool_summary(at: &Match<'_>) -> Option<Message> {
 
 fn stats(at: &Match<'_>) -> Option<Message> {
     const MAX_STATS_BYTES: usize = 1200;
-    let text = at.after();
-    pool_stats(&text[..text.len().min(MAX_STATS_BYTES)])
-        .and_then(|stats| dump(DumpLine::Stats(stats)))
+    dump(DumpLine::Stats(pool_stats(head(
+        at.after(),
+        MAX_STATS_BYTES,
+    ))?))
 }
 
 /// One hundred characters `*`, `x` and `_`.

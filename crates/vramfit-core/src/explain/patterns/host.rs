@@ -1,77 +1,80 @@
 //! Messages about the host: its memory and addresses, other processes of the job; and TPUs.
 
-use super::{Match, Pattern, contains};
+use super::{Match, Pattern, contains, contains_any, head};
 use crate::explain::message::{HostFailure, Message};
-use crate::explain::number::size;
+use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("unabletoallocate", numpy),
     Pattern::new("memoryerror", memory_error),
-    Pattern::new("std::bad_alloc", |_| host(HostFailure::Cpp)),
-    Pattern::new("bad_alloc", |_| host(HostFailure::Cpp)),
-    Pattern::new("oom-kill", |_| host(HostFailure::Killed)),
-    Pattern::new("oom_kill", |_| host(HostFailure::Killed)),
-    Pattern::new("oomkilled", |_| host(HostFailure::Killed)),
-    Pattern::new("out-of-memoryhandler", |_| host(HostFailure::Killed)),
-    Pattern::new("outofmemory:killedprocess", |_| host(HostFailure::Killed)),
-    Pattern::new("memorycgroupoutofmemory", |_| host(HostFailure::Killed)),
-    Pattern::new("(outofmemory)killed", |_| host(HostFailure::Killed)),
-    Pattern::new("outofhostmemorywhiletryingtoallocate", |_| {
-        host(HostFailure::PinnedPool)
-    }),
-    Pattern::new("xla_pjrt_gpu_host_memory_limit_gbtoallocate", |_| {
-        host(HostFailure::PinnedPool)
-    }),
-    Pattern::new("allocator(xla_gpu_host_bfc)ranoutofmemory", |_| {
-        host(HostFailure::PinnedPool)
-    }),
-    Pattern::new("couldnotallocatepinnedhostofsize", |_| {
-        host(HostFailure::PinnedRefused)
-    }),
+    Pattern::fixed("std::bad_alloc", host(HostFailure::Cpp)),
+    Pattern::fixed("bad_alloc", host(HostFailure::Cpp)),
+    Pattern::fixed("oom-kill", host(HostFailure::Killed)),
+    Pattern::fixed("oom_kill", host(HostFailure::Killed)),
+    Pattern::fixed("oomkilled", host(HostFailure::Killed)),
+    Pattern::fixed("out-of-memoryhandler", host(HostFailure::Killed)),
+    Pattern::fixed("outofmemory:killedprocess", host(HostFailure::Killed)),
+    Pattern::fixed("memorycgroupoutofmemory", host(HostFailure::Killed)),
+    Pattern::fixed("(outofmemory)killed", host(HostFailure::Killed)),
+    Pattern::fixed(
+        "outofhostmemorywhiletryingtoallocate",
+        host(HostFailure::PinnedPool),
+    ),
+    Pattern::fixed(
+        "xla_pjrt_gpu_host_memory_limit_gbtoallocate",
+        host(HostFailure::PinnedPool),
+    ),
+    Pattern::fixed(
+        "allocator(xla_gpu_host_bfc)ranoutofmemory",
+        host(HostFailure::PinnedPool),
+    ),
+    Pattern::fixed(
+        "couldnotallocatepinnedhostofsize",
+        host(HostFailure::PinnedRefused),
+    ),
     Pattern::new("cannotallocatememory", cannot_allocate),
     Pattern::new("outofmemoryallocating", cpu_backend),
     Pattern::new("killed", killed),
     Pattern::new("cumemaddressreserve", address_reserve),
-    Pattern::new("failedtoreservevirtualaddress", |_| address_space(false)),
-    Pattern::new("failedtoreserveaddress", |_| address_space(false)),
+    Pattern::fixed("failedtoreservevirtualaddress", address_space(false)),
+    Pattern::fixed("failedtoreserveaddress", address_space(false)),
     Pattern::new("ulimit-v", ulimit),
-    Pattern::new("rlimit_as", |_| address_space(true)),
-    Pattern::new("heartbeattimeout", |_| Some(Message::PeerFailure)),
+    Pattern::fixed("rlimit_as", address_space(true)),
+    Pattern::fixed("heartbeattimeout", Message::PeerFailure),
     Pattern::new("coordinationservice", peer),
-    Pattern::new("jaxdistributedservicedetectedfatalerror", |_| {
-        Some(Message::PeerFailure)
-    }),
-    Pattern::new("barriertimedout", |_| Some(Message::PeerFailure)),
-    Pattern::new("connectionresetbypeer", |_| Some(Message::PeerFailure)),
-    Pattern::new("ranoutofmemoryinmemoryspacehbm", |_| tpu(true)),
-    Pattern::new("ranoutofmemoryonhbm", |_| tpu(true)),
-    Pattern::new("exceededhbmcapacity", |_| tpu(true)),
-    Pattern::new("compiletimehbmoom", |_| tpu(true)),
-    Pattern::new("tensorcorehbmusage", |_| tpu(true)),
+    Pattern::fixed(
+        "jaxdistributedservicedetectedfatalerror",
+        Message::PeerFailure,
+    ),
+    Pattern::fixed("barriertimedout", Message::PeerFailure),
+    Pattern::fixed("connectionresetbypeer", Message::PeerFailure),
+    Pattern::fixed("ranoutofmemoryinmemoryspacehbm", tpu(true)),
+    Pattern::fixed("ranoutofmemoryonhbm", tpu(true)),
+    Pattern::fixed("exceededhbmcapacity", tpu(true)),
+    Pattern::fixed("compiletimehbmoom", tpu(true)),
+    Pattern::fixed("tensorcorehbmusage", tpu(true)),
     Pattern::new("xla:tpucompilepermanenterror", tpu_compile),
     Pattern::new("intohbm", |at| {
-        contains(at.record(), "notpossible")
-            .then(|| tpu(true))
-            .flatten()
+        contains(at.record(), "notpossible").then_some(tpu(true))
     }),
     Pattern::new("attemptingtoallocate", attempting),
     Pattern::new("attemptingtoreserve", attempting),
     Pattern::new("couldnotallocate", could_not),
-    Pattern::new("wouldexceedmemory(size=", |_| tpu(true)),
-    Pattern::new("tpudevice(", |_| tpu(false)),
-    Pattern::new("xla:tpu", |_| tpu(false)),
+    Pattern::fixed("wouldexceedmemory(size=", tpu(true)),
+    Pattern::fixed("tpudevice(", tpu(false)),
+    Pattern::fixed("xla:tpu", tpu(false)),
 ];
 
-fn host(how: HostFailure) -> Option<Message> {
-    Some(Message::Host { how, size: None })
+const fn host(how: HostFailure) -> Message {
+    Message::Host { how, size: None }
 }
 
-fn address_space(limit_named: bool) -> Option<Message> {
-    Some(Message::AddressSpace { limit_named })
+const fn address_space(limit_named: bool) -> Message {
+    Message::AddressSpace { limit_named }
 }
 
-fn tpu(out_of_memory: bool) -> Option<Message> {
-    Some(Message::Tpu { out_of_memory })
+const fn tpu(out_of_memory: bool) -> Message {
+    Message::Tpu { out_of_memory }
 }
 
 /// `Unable to allocate 5.00 GiB for an array with shape (…)`, NumPy's error.
@@ -92,9 +95,7 @@ fn memory_error(at: &Match<'_>) -> Option<Message> {
     let is_code = ["except", "raise", "(", ","]
         .iter()
         .any(|code| before.ends_with(code.as_bytes()));
-    (is_raised && !is_code)
-        .then(|| host(HostFailure::Python))
-        .flatten()
+    (is_raised && !is_code).then_some(host(HostFailure::Python))
 }
 
 /// `Out of memory allocating 274877906944 bytes.`, JAX's backend for the CPU.
@@ -113,47 +114,38 @@ fn killed(at: &Match<'_>) -> Option<Message> {
     let alone = is_first && at.block.place(at.from).text == "Killed";
     let number = before.iter().rev().take_while(|byte| byte.is_ascii_digit());
     let by_shell = number.count() > 1 && contains(before, "line");
-    (by_shell || alone)
-        .then(|| host(HostFailure::KilledSilently))
-        .flatten()
+    (by_shell || alone).then_some(host(HostFailure::KilledSilently))
 }
 
 /// `ulimit -v 33554432`, a limit of the address space in KiB.
 fn ulimit(at: &Match<'_>) -> Option<Message> {
-    let (kib, _) = crate::explain::number::integer(at.record())?;
-    (kib > 0).then(|| address_space(true)).flatten()
+    let (kib, _) = integer(at.record())?;
+    (kib > 0).then_some(address_space(true))
 }
 
 /// The system's text for ENOMEM: of `mmap`, which takes addresses, or of anything else.
 fn cannot_allocate(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 240;
     // The call is in the traceback, some lines before.
-    let text = at.block.text();
-    let before = &text[at.from.saturating_sub(MAX_DISTANCE)..at.from];
-    if ["mmap", "reserve", "failedtomap"]
-        .iter()
-        .any(|call| contains(before, call))
-    {
-        return address_space(false);
+    let before = at.before_in_log(MAX_DISTANCE);
+    if contains_any(before, &["mmap", "reserve", "failedtomap"]) {
+        return Some(address_space(false));
     }
-    host(HostFailure::Python)
+    Some(host(HostFailure::Python))
 }
 
 fn address_reserve(at: &Match<'_>) -> Option<Message> {
     const MAX_REASON_BYTES: usize = 240;
-    let text = at.record();
-    let text = &text[..text.len().min(MAX_REASON_BYTES)];
+    let text = head(at.record(), MAX_REASON_BYTES);
     let failed = ["out_of_memory", "outofmemory", "fail", "invalid"];
-    let failed =
-        failed.iter().any(|words| contains(text, words)) || contains(at.before(64), "fail");
-    failed.then(|| address_space(false)).flatten()
+    let failed = contains_any(text, &failed) || contains(at.before(64), "fail");
+    failed.then_some(address_space(false))
 }
 
 /// A line of the coordination service that says that another task is gone.
 fn peer(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 400;
-    let text = at.record();
-    let text = &text[..text.len().min(MAX_TEXT_BYTES)];
+    let text = head(at.record(), MAX_TEXT_BYTES);
     let failed = [
         "error",
         "unavailable",
@@ -162,21 +154,18 @@ fn peer(at: &Match<'_>) -> Option<Message> {
         "unhealthy",
         "disconnect",
     ];
-    let failed = failed.iter().any(|words| contains(text, words));
-    failed.then_some(Message::PeerFailure)
+    contains_any(text, &failed).then_some(Message::PeerFailure)
 }
 
 fn tpu_compile(at: &Match<'_>) -> Option<Message> {
-    tpu(contains(at.record(), "outofmemory"))
+    Some(tpu(contains(at.record(), "outofmemory")))
 }
 
 /// `Attempting to allocate 1.00G. That was not possible. There are 512.00M free.`, at run time on a TPU.
 fn attempting(at: &Match<'_>) -> Option<Message> {
     let (_, rest) = size(at.record())?;
-    let rest = &rest[..rest.len().min(120)];
-    contains(rest, "wasnotpossible")
-        .then(|| tpu(true))
-        .flatten()
+    let rest = head(rest, 120);
+    contains(rest, "wasnotpossible").then_some(tpu(true))
 }
 
 /// `Could not allocate 10485760 bytes in memory 0x0x0_HBM0; …`, at run time on a TPU.
@@ -184,7 +173,5 @@ fn could_not(at: &Match<'_>) -> Option<Message> {
     const MAX_NAME_BYTES: usize = 40;
     let (_, rest) = size(at.record())?;
     let memory = rest.strip_prefix(b"inmemory")?;
-    contains(&memory[..memory.len().min(MAX_NAME_BYTES)], "hbm")
-        .then(|| tpu(true))
-        .flatten()
+    contains(head(memory, MAX_NAME_BYTES), "hbm").then_some(tpu(true))
 }

@@ -26,17 +26,39 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::block::Block;
 use super::message::Message;
+use super::number::{Size, size};
 use crate::gpu;
 
 /// A message begins with this text.
 pub(super) struct Pattern {
     text: &'static str,
-    read: fn(&Match<'_>) -> Option<Message>,
+    reading: Reading,
+}
+
+/// What a pattern means.
+enum Reading {
+    /// Always this message.
+    Fixed(Message),
+    /// What a function reads in the text around it.
+    ByFunction(fn(&Match<'_>) -> Option<Message>),
 }
 
 impl Pattern {
     const fn new(text: &'static str, read: fn(&Match<'_>) -> Option<Message>) -> Self {
-        Pattern { text, read }
+        let reading = Reading::ByFunction(read);
+        Pattern { text, reading }
+    }
+
+    const fn fixed(text: &'static str, message: Message) -> Self {
+        let reading = Reading::Fixed(message);
+        Pattern { text, reading }
+    }
+
+    fn read(&self, at: &Match<'_>) -> Option<Message> {
+        match &self.reading {
+            Reading::Fixed(message) => Some(message.clone()),
+            Reading::ByFunction(read) => read(at),
+        }
     }
 }
 
@@ -54,8 +76,7 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 4 << 10;
 impl<'a> Match<'a> {
     /// Returns the text that follows, over any number of lines.
     fn after(&self) -> &'a [u8] {
-        let text = &self.block.text()[self.to..];
-        &text[..text.len().min(MAX_MESSAGE_BYTES)]
+        head(&self.block.text()[self.to..], MAX_MESSAGE_BYTES)
     }
 
     /// Returns the text that follows in the same record.
@@ -64,10 +85,20 @@ impl<'a> Match<'a> {
         &after[..memchr::memchr(b'\n', after).unwrap_or(after.len())]
     }
 
+    /// Returns the pattern as it was found.
+    fn pattern(&self) -> &'a [u8] {
+        &self.block.text()[self.from..self.to]
+    }
+
     /// Returns up to so many bytes of the text in front of it, in the same record.
     fn before(&self, bytes: usize) -> &'a [u8] {
-        let text = &self.block.text()[self.from.saturating_sub(bytes)..self.from];
+        let text = self.before_in_log(bytes);
         &text[memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)..]
+    }
+
+    /// Returns up to so many bytes of the text in front of it, over any number of lines.
+    fn before_in_log(&self, bytes: usize) -> &'a [u8] {
+        &self.block.text()[self.from.saturating_sub(bytes)..self.from]
     }
 
     /// Returns text as it is in the log, where `part` is a part of what follows.
@@ -86,6 +117,20 @@ fn after_label<'a>(text: &'a [u8], label: &str) -> Option<&'a [u8]> {
 
 fn contains(text: &[u8], part: &str) -> bool {
     memchr::memmem::find(text, part.as_bytes()).is_some()
+}
+
+fn contains_any(text: &[u8], parts: &[&str]) -> bool {
+    parts.iter().any(|part| contains(text, part))
+}
+
+/// Returns the text, cut to so many bytes.
+fn head(text: &[u8], bytes: usize) -> &[u8] {
+    &text[..text.len().min(bytes)]
+}
+
+/// Returns the size behind the first occurrence of a label.
+fn labelled_size(text: &[u8], label: &str) -> Option<Size> {
+    size(after_label(text, label)?).map(|(size, _)| size)
 }
 
 /// Returns the text up to one of these bytes.
@@ -158,7 +203,7 @@ impl PatternSet {
             };
             let index = found_at.pattern().as_usize();
             let message = match self.patterns.get(index) {
-                Some(pattern) => (pattern.read)(&at),
+                Some(pattern) => pattern.read(&at),
                 None => Some(Message::Gpu {
                     name: self.gpus[index - self.patterns.len()],
                 }),

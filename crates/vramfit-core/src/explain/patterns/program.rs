@@ -1,7 +1,8 @@
 //! Messages of XLA about one compiled program: its buffers, rematerialization, autotuning.
 
-use super::{Match, Pattern, after_label, contains, lossy, until};
-use crate::explain::message::{Message, PeakBuffer, ProgramNeed};
+use super::{Match, Pattern, after_label, contains_any, head, labelled_size, lossy, until};
+use crate::explain::ListedBuffer;
+use crate::explain::message::{Message, ProgramNeed};
 use crate::explain::number::{integer, signed, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
@@ -24,54 +25,51 @@ pub(super) const PATTERNS: &[Pattern] = &[
     // With an apostrophe of either form in front.
     Pattern::new("treducememoryusebelow", rematerialization),
     Pattern::new("thebytesizeofinput/outputarguments(", arguments_exceed),
-    Pattern::new("autotuningcandidatefailedwithoutofmemoryerror", |_| {
-        autotuning(true)
-    }),
+    Pattern::fixed(
+        "autotuningcandidatefailedwithoutofmemoryerror",
+        autotuning(true),
+    ),
     Pattern::new("profilingfailureoncudnnengine", cudnn_engine),
-    Pattern::new("failedtodeterminebestcudnnconvolutionalgorithm", |_| {
-        autotuning(false)
-    }),
+    Pattern::fixed(
+        "failedtodeterminebestcudnnconvolutionalgorithm",
+        autotuning(false),
+    ),
     Pattern::new("autotuningfailedforhlo", |at| {
-        autotuning(names_memory(at.record()))
+        Some(autotuning(names_memory(at.record())))
     }),
-    Pattern::new("scratchallocationfailed", |_| autotuning(true)),
+    Pattern::fixed("scratchallocationfailed", autotuning(true)),
     Pattern::new("allalgorithmstriedfor", |at| {
-        autotuning(names_memory(at.record()))
+        Some(autotuning(names_memory(at.record())))
     }),
     Pattern::new("algorithm_picker.cc:", picker),
     Pattern::new("gemm_fusion_autotuner.cc:", picker),
     Pattern::new("autotuner.cc:", picker),
-    Pattern::new("sharedmemorysizelimitexceeded", |_| {
-        Some(Message::SharedMemory)
-    }),
+    Pattern::fixed("sharedmemorysizelimitexceeded", Message::SharedMemory),
     Pattern::new("redzone_allocator.cc:", picker),
 ];
 
-fn autotuning(out_of_memory: bool) -> Option<Message> {
-    Some(Message::Autotuning { out_of_memory })
+const fn autotuning(out_of_memory: bool) -> Message {
+    Message::Autotuning { out_of_memory }
 }
 
 fn names_memory(text: &[u8]) -> bool {
-    [
+    let words = [
         "outofmemory",
         "resourceexhausted",
         "resource_exhausted",
         "alloc_failed",
         "failedtoallocate",
-    ]
-    .iter()
-    .any(|words| contains(text, words))
+    ];
+    contains_any(text, &words)
 }
 
 /// The label and value lines of `BufferAssignment stats`.
 fn program_need(at: &Match<'_>) -> Option<Message> {
     const MAX_STATS_BYTES: usize = 900;
-    let text = at.after();
-    let text = &text[..text.len().min(MAX_STATS_BYTES)];
-    let field = |label: &str| size(after_label(text, label)?).map(|(size, _)| size);
+    let text = head(at.after(), MAX_STATS_BYTES);
+    let field = |label: &str| labelled_size(text, label);
     Some(Message::ProgramNeed(ProgramNeed {
         arguments: field("parameterallocation:")?,
-        constants: field("constantallocation:").unwrap_or_default(),
         live_out: field("maybe_live_outallocation:").unwrap_or_default(),
         temporaries: field("preallocatedtempallocation:").unwrap_or_default(),
         total: field("totalallocation:")?,
@@ -98,9 +96,9 @@ fn peak_buffer(at: &Match<'_>) -> Option<Message> {
         let name = file.rsplit('/').next().unwrap_or(&file);
         format!("{name}:{line}")
     });
-    Some(Message::PeakBuffer(PeakBuffer {
-        size,
-        shape: lossy(&shape[..shape.len().min(80)]),
+    Some(Message::PeakBuffer(ListedBuffer {
+        bytes: size.bytes,
+        shape: lossy(head(shape, 80)),
         operation: operation.map(|name| at.original(name)).unwrap_or_default(),
         site: site.unwrap_or_default(),
         is_argument: argument.is_some(),
@@ -115,9 +113,11 @@ fn skip_breaks(text: &[u8]) -> &[u8] {
         return text;
     }
     // A relay's source file stands in front of every line: `run_docker.py:247]`.
-    let head = &text[..text.len().min(MAX_PREFIX_BYTES)];
-    match memchr::memchr(b']', head) {
-        Some(end) if head[..end].contains(&b':') && head[..end].contains(&b'.') => &text[end + 1..],
+    let prefix = head(text, MAX_PREFIX_BYTES);
+    match memchr::memchr(b']', prefix) {
+        Some(end) if prefix[..end].contains(&b':') && prefix[..end].contains(&b'.') => {
+            &text[end + 1..]
+        }
         _ => text,
     }
 }
@@ -163,16 +163,14 @@ fn cudnn_engine(at: &Match<'_>) -> Option<Message> {
     let text = at.record();
     let text = match memchr::memmem::find(text, b"profilingfailure") {
         Some(next) => &text[..next],
-        None => &text[..text.len().min(MAX_STATUS_BYTES)],
+        None => head(text, MAX_STATUS_BYTES),
     };
-    autotuning(names_memory(text))
+    Some(autotuning(names_memory(text)))
 }
 
 /// A line that the autotuner's own source file has logged, if it is about memory.
 fn picker(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 300;
-    let text = at.record();
-    names_memory(&text[..text.len().min(MAX_TEXT_BYTES)]).then_some(Message::Autotuning {
-        out_of_memory: true,
-    })
+    let text = head(at.record(), MAX_TEXT_BYTES);
+    names_memory(text).then_some(autotuning(true))
 }

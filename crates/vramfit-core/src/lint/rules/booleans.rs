@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "`JAX_PLATFORMS` names a backend that does not exist; the first use of JAX \
                   fails.",
         fix: "Use `cuda`, `cpu`, or `cuda,cpu`.",
-        check: platforms,
+        check: |context| Vec::from_iter(platforms(context)),
     },
 ];
 
@@ -140,11 +140,9 @@ fn xla_boolean_ignored(context: &LintContext<'_>) -> Vec<RawFinding> {
     names.into_iter().filter_map(found).collect()
 }
 
-fn platforms(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn platforms(context: &LintContext<'_>) -> Option<RawFinding> {
     let name = "JAX_PLATFORMS";
-    let Some(list) = context.non_empty_var(name) else {
-        return Vec::new();
-    };
+    let list = context.non_empty_var(name)?;
     // Plugins add their own names, so only known mistakes are reported.
     let right = |word: &str| match word.to_lowercase().as_str() {
         "cuda" | "nvidia" | "cudnn" if word != "cuda" => Some("cuda"),
@@ -155,22 +153,20 @@ fn platforms(context: &LintContext<'_>) -> Vec<RawFinding> {
         _ => None,
     };
     let words: Vec<_> = list.split(',').collect();
-    let Some(wrong) = words.iter().find(|word| right(word).is_some()) else {
-        return Vec::new();
-    };
+    let wrong = words.iter().find(|word| right(word).is_some())?;
     let fixed: Vec<_> = words
         .iter()
         .map(|word| right(word).unwrap_or(word))
         .collect();
     let fixed = fixed.join(",");
-    vec![
+    Some(
         RawFinding::new(
             name,
             format!("JAX has no backend `{wrong}`: the first use of JAX fails"),
             format!("set `{name}={fixed}`"),
         )
         .with_change(Change::set(name, fixed)),
-    ]
+    )
 }
 
 fn has_kind(context: &LintContext<'_>, name: &str, kind: ValueKind) -> bool {

@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "Since JAX 0.4.33, setting both names of the fraction is rejected: JAX logs an \
                   error and falls back to the CPU.",
         fix: "Keep `XLA_CLIENT_MEM_FRACTION`.",
-        check: two_fractions,
+        check: |context| Vec::from_iter(two_fractions(context)),
     },
     Rule {
         id: "ignored-by-allocator",
@@ -34,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "With `TF_FORCE_UNIFIED_MEMORY`, a fraction below 1 counts as 1.",
         fix: "Remove the fraction, or set it to the multiple of the GPU's memory that the pool \
               may use.",
-        check: unified,
+        check: |context| Vec::from_iter(unified(context)),
     },
     Rule {
         id: "create-options-malformed",
@@ -43,7 +43,7 @@ pub(super) const RULES: &[Rule] = &[
                   every value is passed as a string. A fraction, boolean or number is rejected \
                   at the first use of JAX.",
         fix: "Use the corresponding variable, or `jax.config.update` with a dict.",
-        check: malformed_options,
+        check: |context| Vec::from_iter(malformed_options(context)),
     },
     Rule {
         id: "create-options-override",
@@ -60,7 +60,7 @@ pub(super) const RULES: &[Rule] = &[
                   `0.75-0.85`, but their pool never grows: it has the first fraction, once and \
                   for all.",
         fix: "Set the fraction that the pool may need, as one number.",
-        check: policy_without_growth,
+        check: |context| Vec::from_iter(policy_without_growth(context)),
     },
     Rule {
         id: "remat-option-overrides-passes",
@@ -68,21 +68,17 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "Up to JAX 0.11.0, `JAX_COMPILER_ENABLE_REMAT_PASS=false` overwrites the list \
                   in `--xla_disable_hlo_passes`.",
         fix: "Add `rematerialization` to `--xla_disable_hlo_passes` and remove the variable.",
-        check: remat,
+        check: |context| Vec::from_iter(remat(context)),
     },
 ];
 
-fn two_fractions(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn two_fractions(context: &LintContext<'_>) -> Option<RawFinding> {
     if context.fraction_name() != FRACTION {
-        return Vec::new();
+        return None;
     }
-    let (Some(new), Some(old)) = (
-        context.non_empty_var(FRACTION),
-        context.non_empty_var(OLD_FRACTION),
-    ) else {
-        return Vec::new();
-    };
-    vec![
+    let new = context.non_empty_var(FRACTION)?;
+    let old = context.non_empty_var(OLD_FRACTION)?;
+    Some(
         RawFinding::new(
             OLD_FRACTION,
             format!(
@@ -92,7 +88,7 @@ fn two_fractions(context: &LintContext<'_>) -> Vec<RawFinding> {
             format!("remove `{OLD_FRACTION}`, the older name"),
         )
         .with_change(Change::unset(OLD_FRACTION)),
-    ]
+    )
 }
 
 fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
@@ -165,23 +161,21 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
     all
 }
 
-fn unified(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn unified(context: &LintContext<'_>) -> Option<RawFinding> {
     let pooled = context.allocator() == Some(AllocatorKind::Bfc);
     let fraction = context
         .fraction()
         .filter(|fraction| fraction.value.is_some_and(|part| part > 0.0 && part < 1.0));
-    let Some(fraction) = fraction.filter(|_| pooled && context.unified()) else {
-        return Vec::new();
-    };
+    let fraction = fraction.filter(|_| pooled && context.unified())?;
     let (name, text) = (fraction.name, fraction.text);
-    vec![
+    Some(
         RawFinding::new(
             name,
             format!("`{name}={text}` counts as 1, because `{UNIFIED}` is set"),
             format!("remove `{name}`, or remove `{UNIFIED}` if {text} is intended"),
         )
         .with_change(Change::unset(name)),
-    ]
+    )
 }
 
 const CREATE_OPTIONS: &str = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
@@ -198,17 +192,13 @@ const TEXT_OPTIONS: [&str; 4] = [
     POLICY_OPTION,
 ];
 
-fn malformed_options(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(options) = context.non_empty_var(CREATE_OPTIONS) else {
-        return Vec::new();
-    };
+fn malformed_options(context: &LintContext<'_>) -> Option<RawFinding> {
+    let options = context.non_empty_var(CREATE_OPTIONS)?;
     let good = |item: &&str| {
         item.split_once(':')
             .is_some_and(|(name, value)| TEXT_OPTIONS.contains(&name) && !value.contains(':'))
     };
-    let Some(bad) = options.split(';').find(|item| !good(item)) else {
-        return Vec::new();
-    };
+    let bad = options.split(';').find(|item| !good(item))?;
     let (message, fix) = match bad.split_once(':') {
         Some((name, value)) if !value.contains(':') => (
             format!(
@@ -231,7 +221,7 @@ fn malformed_options(context: &LintContext<'_>) -> Vec<RawFinding> {
         true => Change::unset(CREATE_OPTIONS),
         false => Change::set(CREATE_OPTIONS, rest.join(";")),
     };
-    vec![RawFinding::new(CREATE_OPTIONS, message, fix).with_change(change)]
+    Some(RawFinding::new(CREATE_OPTIONS, message, fix).with_change(change))
 }
 
 fn overriding_options(context: &LintContext<'_>) -> Vec<RawFinding> {
@@ -261,21 +251,15 @@ fn overriding_options(context: &LintContext<'_>) -> Vec<RawFinding> {
     all
 }
 
-fn policy_without_growth(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn policy_without_growth(context: &LintContext<'_>) -> Option<RawFinding> {
     let options = context.non_empty_var(CREATE_OPTIONS).unwrap_or_default();
     let mut named = options.split(';').filter_map(|item| item.split_once(':'));
     let text = named.find_map(|(name, text)| (name == POLICY_OPTION).then_some(text));
     let version = JaxVersion::from(context.version());
     let ignores_cap = (POLICY_SINCE..POOL_GROWS_SINCE).contains(&version);
-    let Some((text, policy)) = text
-        .filter(|_| ignores_cap)
-        .and_then(|text| Some((text, FractionPolicy::parse(text).ok()?)))
-    else {
-        return Vec::new();
-    };
-    let Some(cap) = policy.cap else {
-        return Vec::new();
-    };
+    let text = text.filter(|_| ignores_cap)?;
+    let policy = FractionPolicy::parse(text).ok()?;
+    let cap = policy.cap?;
     let start = policy.start;
     let changed: Vec<String> = options
         .split(';')
@@ -284,7 +268,7 @@ fn policy_without_growth(context: &LintContext<'_>) -> Vec<RawFinding> {
             _ => item.to_owned(),
         })
         .collect();
-    vec![
+    Some(
         RawFinding::new(
             CREATE_OPTIONS,
             format!(
@@ -299,10 +283,10 @@ fn policy_without_growth(context: &LintContext<'_>) -> Vec<RawFinding> {
             ),
         )
         .with_change(Change::set(CREATE_OPTIONS, changed.join(";"))),
-    ]
+    )
 }
 
-fn remat(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn remat(context: &LintContext<'_>) -> Option<RawFinding> {
     let variable = "JAX_COMPILER_ENABLE_REMAT_PASS";
     let passes = "xla_disable_hlo_passes";
     let last_affected = Version::new(0, 11, 0);
@@ -313,9 +297,7 @@ fn remat(context: &LintContext<'_>) -> Vec<RawFinding> {
     let text = context.non_empty_var(XLA_FLAGS).unwrap_or_default();
     let flags = XlaFlags::parse(text);
     let list = flags.value(passes).filter(|list| !list.is_empty());
-    let Some(list) = list.filter(|_| off && context.version() <= last_affected) else {
-        return Vec::new();
-    };
+    let list = list.filter(|_| off && context.version() <= last_affected)?;
     let words = flags::words(text)
         .into_iter()
         .map(|word| match word.split_once('=') {
@@ -324,7 +306,7 @@ fn remat(context: &LintContext<'_>) -> Vec<RawFinding> {
             }
             _ => word,
         });
-    vec![
+    Some(
         RawFinding::new(
             variable,
             format!("`{variable}` overwrites `--{passes}={list}`, so those passes run again"),
@@ -332,5 +314,5 @@ fn remat(context: &LintContext<'_>) -> Vec<RawFinding> {
         )
         .with_change(Change::set(XLA_FLAGS, flags::join(words)))
         .with_change(Change::unset(variable)),
-    ]
+    )
 }

@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
                   a file name; any later one ends parsing, and all flags after it are silently \
                   ignored.",
         fix: "Start every flag with two dashes, and remove what is not an XLA flag.",
-        check: without_dashes,
+        check: |context| Vec::from_iter(without_dashes(context)),
     },
     Rule {
         id: "flag-of-another-program",
@@ -55,7 +55,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "`--xla_force_host_platform_device_count=1` is often recommended for GPU memory \
                   problems. It sets the number of CPU devices, and 1 is the default.",
         fix: "Remove it.",
-        check: cpu_only_flag,
+        check: |context| Vec::from_iter(cpu_only_flag(context)),
     },
 ];
 
@@ -97,17 +97,15 @@ fn flags_change(words: impl IntoIterator<Item = String>) -> Change {
     }
 }
 
-fn without_dashes(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn without_dashes(context: &LintContext<'_>) -> Option<RawFinding> {
     let words = words(context.non_empty_var(XLA_FLAGS).unwrap_or_default());
-    let Some(at) = words.iter().position(|word| !word.starts_with("--")) else {
-        return Vec::new();
-    };
+    let at = words.iter().position(|word| !word.starts_with("--"))?;
     let wrong = words[at].clone();
     let bare = wrong.trim_start_matches(['-', '\u{2013}', '\u{2014}']);
     let is_flag = bare.starts_with("xla_");
     if at == 0 && !is_flag && !wrong.contains('=') && !wrong.starts_with('-') {
         // It looks like a file name, which is valid.
-        return Vec::new();
+        return None;
     }
     let following = words.len() - at - 1;
     let message = match (at, following) {
@@ -134,7 +132,7 @@ fn without_dashes(context: &LintContext<'_>) -> Vec<RawFinding> {
         fixed.remove(at);
         format!("remove `{wrong}`, which is not an XLA flag")
     };
-    vec![RawFinding::new(XLA_FLAGS, message, fix).with_change(flags_change(fixed))]
+    Some(RawFinding::new(XLA_FLAGS, message, fix).with_change(flags_change(fixed)))
 }
 
 /// Returns the flags that XLA reads, without dashes, with their values.
@@ -306,15 +304,15 @@ fn flag_value(context: &LintContext<'_>) -> Vec<RawFinding> {
     all
 }
 
-fn cpu_only_flag(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn cpu_only_flag(context: &LintContext<'_>) -> Option<RawFinding> {
     let name = "xla_force_host_platform_device_count";
     let one = parse_flags(context)
         .into_iter()
         .any(|(flag, value)| flag == name && value.as_deref() == Some("1"));
     if !one {
-        return Vec::new();
+        return None;
     }
-    vec![
+    Some(
         RawFinding::new(
             XLA_FLAGS,
             format!(
@@ -324,7 +322,7 @@ fn cpu_only_flag(context: &LintContext<'_>) -> Vec<RawFinding> {
             "remove it",
         )
         .with_change(replace(context, name, None)),
-    ]
+    )
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ fn insufficient_headroom(context: &LintContext<'_>) -> Vec<RawFinding> {
     };
     let memory_budgets = context.memory_budgets();
     if memory_budgets.is_empty() {
-        return insufficient_headroom_unknown_gpu(context);
+        return Vec::from_iter(insufficient_headroom_unknown_gpu(context));
     }
     let fitting = memory_budgets.iter().map(|(_, room)| {
         fraction_within(
@@ -134,16 +134,12 @@ fn insufficient_headroom(context: &LintContext<'_>) -> Vec<RawFinding> {
 /// The smallest common GPUs. A fraction that leaves enough on these is not reported if the GPU is unknown.
 const COMMON_GPU_BYTES: u64 = 16 << 30;
 
-fn insufficient_headroom_unknown_gpu(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(fraction) = context.fraction() else {
-        return Vec::new();
-    };
-    let Some(part) = fraction.value.filter(|part| *part > 0.0 && *part <= 1.0) else {
-        return Vec::new();
-    };
+fn insufficient_headroom_unknown_gpu(context: &LintContext<'_>) -> Option<RawFinding> {
+    let fraction = context.fraction()?;
+    let part = fraction.value.filter(|part| *part > 0.0 && *part <= 1.0)?;
     let enough = min_total_bytes(part);
     if enough.is_some_and(|total| total <= COMMON_GPU_BYTES) {
-        return Vec::new();
+        return None;
     }
     let needed = Bytes(outside_bytes(UNKNOWN_CONTEXT_BYTES, 1));
     let which = match enough {
@@ -154,11 +150,11 @@ fn insufficient_headroom_unknown_gpu(context: &LintContext<'_>) -> Vec<RawFindin
         "{} leaves less than {needed}, about what the CUDA context and libraries need, {which}",
         fraction.text
     );
-    vec![RawFinding::new(
+    Some(RawFinding::new(
         fraction.name,
         message,
         "on such a GPU use 0.9 or less",
-    )]
+    ))
 }
 
 fn used_by_others(context: &LintContext<'_>) -> Vec<RawFinding> {

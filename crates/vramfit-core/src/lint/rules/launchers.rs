@@ -21,7 +21,7 @@ pub(super) const RULES: &[Rule] = &[
                   submitted with `--export=NONE` it is `NONE`, so job steps get none of the \
                   settings.",
         fix: "Set `SLURM_EXPORT_ENV=ALL` in the job, or use `srun --export=ALL`.",
-        check: srun,
+        check: |context| Vec::from_iter(srun(context)),
     },
 ];
 
@@ -57,11 +57,9 @@ fn prefix(context: &LintContext<'_>) -> Vec<RawFinding> {
     all
 }
 
-fn srun(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn srun(context: &LintContext<'_>) -> Option<RawFinding> {
     let name = "SLURM_EXPORT_ENV";
-    let Some(list) = context.non_empty_var(name) else {
-        return Vec::new();
-    };
+    let list = context.non_empty_var(name)?;
     let passed_on: Vec<_> = list
         .split(',')
         .map(|item| item.split('=').next().unwrap_or(item).trim())
@@ -70,7 +68,7 @@ fn srun(context: &LintContext<'_>) -> Vec<RawFinding> {
         .iter()
         .any(|item| item.eq_ignore_ascii_case("ALL"))
     {
-        return Vec::new();
+        return None;
     }
     let dropped: Vec<&str> = context
         .input
@@ -82,19 +80,19 @@ fn srun(context: &LintContext<'_>) -> Vec<RawFinding> {
         .filter(|variable| !passed_on.contains(variable))
         .collect();
     let [first, rest @ ..] = &dropped[..] else {
-        return Vec::new();
+        return None;
     };
     let others = match rest.len() {
         0 => String::new(),
         1 => format!(" and `{}`", rest[0]),
         count => format!(" and {count} more"),
     };
-    vec![
+    Some(
         RawFinding::new(
             name,
             format!("with `{name}={list}`, steps started by `srun` do not get `{first}`{others}"),
             format!("set `{name}=ALL`, or use `srun --export=ALL`"),
         )
         .with_change(Change::set(name, "ALL")),
-    ]
+    )
 }

@@ -64,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
                   these two variables.",
         fix: "To require a GPU, also set `JAX_PLATFORMS=cuda,cpu`; to use the CPU, set \
               `JAX_PLATFORMS=cpu` instead.",
-        check: platform_name,
+        check: |context| Vec::from_iter(platform_name(context)),
     },
 ];
 
@@ -152,14 +152,14 @@ fn read_by_nobody(context: &LintContext<'_>) -> Vec<RawFinding> {
             "JAX_CUDA_VISIBLE_DEVICES" => (
                 "the variable has no effect: the name is only a `jax.config` option".to_owned(),
                 format!("set `{VISIBLE}={value}` instead"),
-                replacement(context, VISIBLE, value),
+                Vec::from_iter(replacement(context, VISIBLE, value)),
             ),
             "JAX_ENABLE_REMAT_OPT_PASS" => {
                 let right = "JAX_COMPILER_ENABLE_REMAT_PASS";
                 (
                     format!("no JAX release reads it; the correct name is `{right}`"),
                     format!("set `{right}={value}` instead"),
-                    replacement(context, right, value),
+                    Vec::from_iter(replacement(context, right, value)),
                 )
             }
             _ => (
@@ -171,19 +171,16 @@ fn read_by_nobody(context: &LintContext<'_>) -> Vec<RawFinding> {
                 Vec::new(),
             ),
         };
-        let found = RawFinding::new(name, message, fix);
-        let found = changes.into_iter().fold(found, RawFinding::with_change);
+        let found = RawFinding::new(name, message, fix).with_changes(changes);
         all.push(found.with_change(Change::unset(name)));
     }
     all
 }
 
 /// Returns the change that sets a variable under its correct name, unless that is already set.
-fn replacement(context: &LintContext<'_>, right: &str, value: &str) -> Vec<Change> {
-    match context.var(right) {
-        None => vec![Change::set(right, value)],
-        Some(_) => Vec::new(),
-    }
+fn replacement(context: &LintContext<'_>, right: &str, value: &str) -> Option<Change> {
+    let is_unset = context.var(right).is_none();
+    is_unset.then(|| Change::set(right, value))
 }
 
 /// Checks a limit in bytes, which JAX does not have: on a known GPU it corresponds to a fraction.
@@ -268,26 +265,19 @@ fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
         let message = "only TensorFlow reads it; it does not affect JAX".to_owned();
         let lowered = value.to_lowercase();
         let on = matches!(lowered.as_str(), "true" | "1");
-        let found = match name.as_str() {
-            "TF_GPU_ALLOCATOR" if lowered == "cuda_malloc_async" => {
-                let found = RawFinding::new(
-                    name,
-                    message,
-                    format!("set `{ALLOCATOR}=cuda_async` instead, or remove it"),
-                );
-                let changes = replacement(context, ALLOCATOR, "cuda_async");
-                changes.into_iter().fold(found, RawFinding::with_change)
-            }
-            "TF_FORCE_GPU_ALLOW_GROWTH" if on => {
-                let found = RawFinding::new(
-                    name,
-                    message,
-                    format!("set `{PREALLOCATE}=false` instead, or remove it"),
-                );
-                let changes = replacement(context, PREALLOCATE, "false");
-                changes.into_iter().fold(found, RawFinding::with_change)
-            }
-            _ => RawFinding::new(name, message, format!("remove `{name}`")),
+        let instead = match name.as_str() {
+            "TF_GPU_ALLOCATOR" if lowered == "cuda_malloc_async" => Some((ALLOCATOR, "cuda_async")),
+            "TF_FORCE_GPU_ALLOW_GROWTH" if on => Some((PREALLOCATE, "false")),
+            _ => None,
+        };
+        let found = match instead {
+            Some((right, value)) => RawFinding::new(
+                name,
+                message,
+                format!("set `{right}={value}` instead, or remove it"),
+            )
+            .with_changes(replacement(context, right, value)),
+            None => RawFinding::new(name, message, format!("remove `{name}`")),
         };
         all.push(found.with_change(Change::unset(name)));
     }
@@ -319,13 +309,12 @@ fn other_release(context: &LintContext<'_>) -> Vec<RawFinding> {
         };
         let message = format!("JAX {version} does not read it; {range}");
         let found = if name == FRACTION {
-            let found = RawFinding::new(
-                name,
-                message,
-                format!("set `{OLD_FRACTION}={value}` instead"),
-            );
-            let changes = replacement(context, OLD_FRACTION, value);
-            changes.into_iter().fold(found, RawFinding::with_change)
+            let fix = format!("set `{OLD_FRACTION}={value}` instead");
+            RawFinding::new(name, message, fix).with_changes(replacement(
+                context,
+                OLD_FRACTION,
+                value,
+            ))
         } else {
             RawFinding::new(name, message, format!("remove `{name}`"))
         };
@@ -343,15 +332,13 @@ fn releases(since: Option<settings::Version>, until: Option<settings::Version>) 
     }
 }
 
-fn platform_name(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(value) = context.non_empty_var(PLATFORM_NAME) else {
-        return Vec::new();
-    };
+fn platform_name(context: &LintContext<'_>) -> Option<RawFinding> {
+    let value = context.non_empty_var(PLATFORM_NAME)?;
     let list = context.non_empty_var(PLATFORMS);
     let found = if prefers_gpu(&value.trim().to_lowercase()) {
         let (name, required) = GPU_REQUIRED[0];
         let (message, fix) = match list {
-            Some(list) if prefers_gpu(list) => return Vec::new(),
+            Some(list) if prefers_gpu(list) => return None,
             None => (
                 "it is deprecated, and on its own it hides why no GPU is available".to_owned(),
                 format!("also set `{name}={required}`, which reports the reason"),
@@ -367,10 +354,10 @@ fn platform_name(context: &LintContext<'_>) -> Vec<RawFinding> {
                 );
                 let fix =
                     format!("remove `{PLATFORM_NAME}`, or set `{name}={required}` to use a GPU");
-                return vec![
+                return Some(
                     RawFinding::new(PLATFORM_NAME, message, fix)
                         .with_change(Change::unset(PLATFORM_NAME)),
-                ];
+                );
             }
         };
         RawFinding::new(PLATFORM_NAME, message, fix).with_change(Change::set(name, required))
@@ -397,5 +384,5 @@ fn platform_name(context: &LintContext<'_>) -> Vec<RawFinding> {
         };
         found.with_change(Change::unset(PLATFORM_NAME))
     };
-    vec![found]
+    Some(found)
 }

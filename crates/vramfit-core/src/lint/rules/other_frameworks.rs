@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "TensorFlow with GPU support is installed. If a program uses it next to JAX, \
                   often only to read data, it allocates nearly all free memory on every GPU.",
         fix: "Hide the GPUs from TensorFlow, let it grow on demand, or install `tensorflow-cpu`.",
-        check: tensorflow,
+        check: |context| Vec::from_iter(tensorflow(context)),
     },
     Rule {
         id: "torch-with-jax",
@@ -20,14 +20,14 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "The environment configures PyTorch's GPU memory, so the program probably uses \
                   both frameworks. PyTorch allocates on demand; JAX preallocates its pool.",
         fix: "Leave memory for PyTorch: `vramfit run --keep-free`.",
-        check: torch,
+        check: |context| Vec::from_iter(torch(context)),
     },
     Rule {
         id: "no-cuda-plugin",
         severity: Severity::Warning,
         meaning: "There is a GPU, but JAX has no CUDA plugin and uses the CPU.",
         fix: "Install `jax[cuda12]` or `jax[cuda13]`, depending on the driver.",
-        check: no_plugin,
+        check: |context| Vec::from_iter(no_plugin(context)),
     },
     Rule {
         id: "visible-devices-truncated",
@@ -35,23 +35,20 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "CUDA reads the list of visible devices up to the first invalid entry, and \
                   ignores all entries after it.",
         fix: "List existing GPUs only: `nvidia-smi -L` shows them.",
-        check: visible,
+        check: |context| Vec::from_iter(visible(context)),
     },
 ];
 
-fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(version) = context
+fn tensorflow(context: &LintContext<'_>) -> Option<RawFinding> {
+    let version = context
         .packages()
-        .and_then(|packages| packages.tensorflow.as_deref())
-    else {
-        return Vec::new();
-    };
+        .and_then(|packages| packages.tensorflow.as_deref())?;
     let growth = "TF_FORCE_GPU_ALLOW_GROWTH";
     let grows = context
         .non_empty_var(growth)
         .is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1");
     if grows || !context.may_use_gpu() {
-        return Vec::new();
+        return None;
     }
     let memory_budgets = context.memory_budgets();
     let free = memory_budgets
@@ -78,13 +75,13 @@ fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
         fix,
     )
     .with_change(Change::set(growth, "true"));
-    vec![match free {
+    Some(match free {
         Some(free) => found.with_cost(free),
         None => found,
-    }]
+    })
 }
 
-fn torch(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn torch(context: &LintContext<'_>) -> Option<RawFinding> {
     let installed = context
         .packages()
         .is_some_and(|packages| packages.torch.is_some());
@@ -95,25 +92,25 @@ fn torch(context: &LintContext<'_>) -> Vec<RawFinding> {
     let (Some(name), Some(fraction_value), true, true) =
         (name, fraction_value, installed, context.may_use_gpu())
     else {
-        return Vec::new();
+        return None;
     };
-    vec![RawFinding::new(
+    Some(RawFinding::new(
         name,
         format!(
             "PyTorch is configured for the GPU, too, but JAX preallocates {:.0} % of its memory",
             fraction_value * 100.0
         ),
         "if the program uses both, leave memory for PyTorch: `vramfit run --keep-free 8GiB -- …`",
-    )]
+    ))
 }
 
-fn no_plugin(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn no_plugin(context: &LintContext<'_>) -> Option<RawFinding> {
     let missing = context
         .packages()
         .is_some_and(|packages| !packages.cuda_plugin);
     let host = &context.input.host;
     if !missing || host.gpus.is_empty() || !context.may_use_gpu() {
-        return Vec::new();
+        return None;
     }
     let major = host
         .cuda
@@ -124,37 +121,35 @@ fn no_plugin(context: &LintContext<'_>) -> Vec<RawFinding> {
         Some(major) if major < 13 => "cuda12",
         _ => "cuda13",
     };
-    vec![RawFinding::new(
+    Some(RawFinding::new(
         "jax",
         "there is a GPU, but JAX has no CUDA plugin and uses the CPU",
         format!("`pip install \"jax[{extra}]\"`"),
-    )]
+    ))
 }
 
-fn visible(context: &LintContext<'_>) -> Vec<RawFinding> {
+fn visible(context: &LintContext<'_>) -> Option<RawFinding> {
     let gpus = context.usable_gpus();
-    let Some(list) = context.non_empty_var(VISIBLE).filter(|_| !gpus.is_empty()) else {
-        return Vec::new();
-    };
+    let list = context
+        .non_empty_var(VISIBLE)
+        .filter(|_| !gpus.is_empty())?;
     let words: Vec<_> = list.split(',').map(str::trim).collect();
     let known = words
         .iter()
         .take_while(|word| find_gpu(&gpus, word).is_some())
         .count();
-    let Some(wrong) = words.get(known) else {
-        return Vec::new();
-    };
+    let wrong = words.get(known)?;
     // These hide all GPUs.
     if known == 0 && words.len() == 1 && matches!(*wrong, "-1" | "NoDevFiles" | "none" | "void") {
-        return Vec::new();
+        return None;
     }
     let message = format!(
         "there is no GPU `{wrong}`: the program sees only {known} of the {} listed GPUs",
         words.len()
     );
-    vec![RawFinding::new(
+    Some(RawFinding::new(
         VISIBLE,
         message,
         "list existing GPUs only; `nvidia-smi -L` shows them",
-    )]
+    ))
 }

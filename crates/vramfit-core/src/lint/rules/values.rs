@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "The fraction is parsed by Python's `float()`. If that fails (`75%`, `.XX`, \
                   `true`), JAX logs a traceback and falls back to the CPU.",
         fix: "Use a number greater than 0 and at most 1, such as `0.9`.",
-        check: not_a_number,
+        check: |context| Vec::from_iter(not_a_number(context)),
     },
     Rule {
         id: "fraction-out-of-range",
@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
                   `0` every allocation fails, and negative values are undefined. Values above 1 \
                   only make sense with `TF_FORCE_UNIFIED_MEMORY=1`.",
         fix: "Use a number greater than 0 and at most 1, such as `0.9`.",
-        check: out_of_range,
+        check: |context| Vec::from_iter(out_of_range(context)),
     },
     Rule {
         id: "preallocate-not-a-boolean",
@@ -31,7 +31,7 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "Only `false`, `False` and `0` disable preallocation. Any other value enables \
                   it, including `FALSE`, `no` and `off`.",
         fix: "Use `false` or `true`.",
-        check: preallocate,
+        check: |context| Vec::from_iter(preallocate(context)),
     },
     Rule {
         id: "allocator-unknown",
@@ -39,17 +39,16 @@ pub(super) const RULES: &[Rule] = &[
         meaning: "JAX rejects the value, logs a traceback and falls back to the CPU. The empty \
                   string is rejected, too. `vmm` requires JAX 0.10.0, `address` 0.11.0.",
         fix: "Use `default`, `bfc`, `platform` or `cuda_async`, or remove the variable.",
-        check: allocator,
+        check: |context| Vec::from_iter(allocator(context)),
     },
 ];
 
-fn not_a_number(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(fraction) = context
+const SET_A_FRACTION: &str = "set it to a number greater than 0 and at most 1; the default is 0.75";
+
+fn not_a_number(context: &LintContext<'_>) -> Option<RawFinding> {
+    let fraction = context
         .fraction()
-        .filter(|fraction| fraction.value.is_none())
-    else {
-        return Vec::new();
-    };
+        .filter(|fraction| fraction.value.is_none())?;
     let (name, text) = (fraction.name, fraction.text);
     let message = format!("`{text}` is not a number: JAX logs an error and falls back to the CPU");
     let percent = text.trim().strip_suffix('%').and_then(python_float);
@@ -58,37 +57,28 @@ fn not_a_number(context: &LintContext<'_>) -> Vec<RawFinding> {
         .map(|percent| percent / 100.0)
         .or(decimal)
         .filter(|part| *part > 0.0 && *part <= 1.0);
-    let found = match part {
-        Some(part) => RawFinding::new(name, message, format!("set `{name}={part}`"))
-            .with_change(Change::set(name, part.to_string())),
-        None if is_boolean_word(text) => RawFinding::new(
-            name,
-            message,
+    let (fix, change) = match part {
+        Some(part) => (
+            format!("set `{name}={part}`"),
+            Change::set(name, part.to_string()),
+        ),
+        None if is_boolean_word(text) => (
             format!("remove it; preallocation is controlled by `{PREALLOCATE}`"),
-        )
-        .with_change(Change::unset(name)),
-        None => RawFinding::new(
-            name,
-            message,
-            "set it to a number greater than 0 and at most 1; the default is 0.75",
-        )
-        .with_change(Change::unset(name)),
+            Change::unset(name),
+        ),
+        None => (SET_A_FRACTION.to_owned(), Change::unset(name)),
     };
-    vec![found]
+    Some(RawFinding::new(name, message, fix).with_change(change))
 }
 
-fn out_of_range(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(fraction) = context.fraction() else {
-        return Vec::new();
-    };
+fn out_of_range(context: &LintContext<'_>) -> Option<RawFinding> {
+    let fraction = context.fraction()?;
     let (name, text) = (fraction.name, fraction.text);
-    let Some(value) = fraction.value else {
-        return Vec::new();
-    };
+    let value = fraction.value?;
     // The C API uses 32-bit floats: smaller values become 0.
     let enough = value as f32 > 0.0 && (value as f32).is_finite();
     if enough && (value <= 1.0 || context.unified()) {
-        return Vec::new();
+        return None;
     }
     let message = if enough {
         format!(
@@ -101,90 +91,61 @@ fn out_of_range(context: &LintContext<'_>) -> Vec<RawFinding> {
         format!("{text} is not a valid fraction, and its effect in JAX's plugin is undefined")
     };
     // 100 is the whole GPU, which is never available: libraries need some of it.
-    let found = if (10.0..100.0).contains(&value) {
+    let (fix, change) = if (10.0..100.0).contains(&value) {
         let part = value / 100.0;
-        RawFinding::new(
-            name,
-            message,
-            format!("for {text} percent, set `{name}={part}`"),
-        )
-        .with_change(Change::set(name, part.to_string()))
+        let fix = format!("for {text} percent, set `{name}={part}`");
+        (fix, Change::set(name, part.to_string()))
     } else if enough {
-        RawFinding::new(
-            name,
-            message,
-            format!(
-                "set it to at most 1; more than the GPU's memory requires `{UNIFIED}=1` and \
-                     enough RAM"
-            ),
-        )
-        .with_change(Change::unset(name))
+        let fix = format!(
+            "set it to at most 1; more than the GPU's memory requires `{UNIFIED}=1` and enough RAM"
+        );
+        (fix, Change::unset(name))
     } else {
-        RawFinding::new(
-            name,
-            message,
-            "set it to a number greater than 0 and at most 1; the default is 0.75",
-        )
-        .with_change(Change::unset(name))
+        (SET_A_FRACTION.to_owned(), Change::unset(name))
     };
-    vec![found]
+    Some(RawFinding::new(name, message, fix).with_change(change))
 }
 
-fn preallocate(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(text) = context.non_empty_var(PREALLOCATE) else {
-        return Vec::new();
-    };
+fn preallocate(context: &LintContext<'_>) -> Option<RawFinding> {
+    let text = context.non_empty_var(PREALLOCATE)?;
     if matches!(text, "false" | "False" | "0" | "true" | "True" | "1") {
-        return Vec::new();
+        return None;
     }
     let lowered = text.trim().to_lowercase();
     let means_false = matches!(
         lowered.as_str(),
         "false" | "f" | "no" | "n" | "off" | "0" | "never" | "none" | "disable" | "disabled"
     );
-    let found = if means_false {
-        RawFinding::new(
-            PREALLOCATE,
-            format!("`{text}` does not disable preallocation; only `false`, `False` and `0` do"),
-            format!("set `{PREALLOCATE}=false`"),
-        )
-        .with_change(Change::set(PREALLOCATE, "false"))
-    } else if let Some(number) = python_float(&lowered) {
-        let intended_name = number > 0.0 && number < 1.0 && context.fraction().is_none();
-        let message = format!("it is a boolean, not a fraction: `{text}` enables preallocation");
-        if intended_name {
+    if means_false {
+        let message =
+            format!("`{text}` does not disable preallocation; only `false`, `False` and `0` do");
+        let fix = format!("set `{PREALLOCATE}=false`");
+        let change = Change::set(PREALLOCATE, "false");
+        return Some(RawFinding::new(PREALLOCATE, message, fix).with_change(change));
+    }
+    let mut fix = "set it to `true` or `false`".to_owned();
+    let mut fraction = None;
+    let message = if let Some(number) = python_float(&lowered) {
+        if number > 0.0 && number < 1.0 && context.fraction().is_none() {
             let name = context.fraction_name();
-            RawFinding::new(
-                PREALLOCATE,
-                message,
-                format!("set `{name}={lowered}` and `{PREALLOCATE}=true`"),
-            )
-            .with_change(Change::set(name, &lowered))
-            .with_change(Change::set(PREALLOCATE, "true"))
-        } else {
-            RawFinding::new(PREALLOCATE, message, "set it to `true` or `false`")
-                .with_change(Change::set(PREALLOCATE, "true"))
+            fix = format!("set `{name}={lowered}` and `{PREALLOCATE}=true`");
+            fraction = Some(Change::set(name, &lowered));
         }
+        format!("it is a boolean, not a fraction: `{text}` enables preallocation")
     } else if is_boolean_word(&lowered) {
         // It means true and counts as true.
-        return Vec::new();
+        return None;
     } else {
-        RawFinding::new(
-            PREALLOCATE,
-            format!("`{text}` is not a boolean, and counts as true"),
-            "set it to `true` or `false`",
-        )
-        .with_change(Change::set(PREALLOCATE, "true"))
+        format!("`{text}` is not a boolean, and counts as true")
     };
-    vec![found]
+    let found = RawFinding::new(PREALLOCATE, message, fix).with_changes(fraction);
+    Some(found.with_change(Change::set(PREALLOCATE, "true")))
 }
 
-fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let Some(word) = context.var(ALLOCATOR) else {
-        return Vec::new();
-    };
+fn allocator(context: &LintContext<'_>) -> Option<RawFinding> {
+    let word = context.var(ALLOCATOR)?;
     if context.allocator().is_some() {
-        return Vec::new();
+        return None;
     }
     let outcome = "JAX logs an error and falls back to the CPU";
     if let Ok(kind) = word.parse::<AllocatorKind>() {
@@ -199,9 +160,9 @@ fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
             _ => "platform",
         };
         let fix = format!("set `{ALLOCATOR}={instead}`, or install a newer JAX");
-        return vec![
+        return Some(
             RawFinding::new(ALLOCATOR, message, fix).with_change(Change::set(ALLOCATOR, instead)),
-        ];
+        );
     }
     let message = match word {
         "" => format!("the empty string is not an allocator: {outcome}"),
@@ -211,29 +172,27 @@ fn allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
     let intended_name = match lowered.as_str() {
         "cuda_malloc_async" | "cudamallocasync" | "async" | "cuda-async" => Some("cuda_async"),
         _ if lowered.is_empty() => None,
-        _ => AllocatorKind::ALL
-            .into_iter()
-            .filter(|kind| allocator_since(*kind) <= context.version())
-            .map(AllocatorKind::name)
-            .find(|name| *name == lowered)
-            .or_else(|| {
-                let names = AllocatorKind::ALL
-                    .into_iter()
-                    .filter(|kind| allocator_since(*kind) <= context.version());
-                nearest::slip_of(&lowered, names.map(AllocatorKind::name).chain(["default"]))
-            }),
+        _ => {
+            let known = AllocatorKind::ALL
+                .into_iter()
+                .filter(|kind| allocator_since(*kind) <= context.version())
+                .map(AllocatorKind::name);
+            let same = known.clone().find(|name| *name == lowered);
+            same.or_else(|| nearest::slip_of(&lowered, known.chain(["default"])))
+        }
     };
-    let found = match intended_name {
-        Some(name) => RawFinding::new(ALLOCATOR, message, format!("set `{ALLOCATOR}={name}`"))
-            .with_change(Change::set(ALLOCATOR, name)),
-        None => RawFinding::new(
-            ALLOCATOR,
-            message,
-            "remove it to use JAX's default pool, or set it to `platform` or `cuda_async`",
-        )
-        .with_change(Change::unset(ALLOCATOR)),
+    let (fix, change) = match intended_name {
+        Some(name) => (
+            format!("set `{ALLOCATOR}={name}`"),
+            Change::set(ALLOCATOR, name),
+        ),
+        None => (
+            "remove it to use JAX's default pool, or set it to `platform` or `cuda_async`"
+                .to_owned(),
+            Change::unset(ALLOCATOR),
+        ),
     };
-    vec![found]
+    Some(RawFinding::new(ALLOCATOR, message, fix).with_change(change))
 }
 
 /// Returns whether a text is a common word for true or false.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::explain::{Cause, Evidence, Explanation, Figures, FitFigures, Remedy, Verdict};
+use crate::explain::{Cause, Explanation, Figures, FitFigures, Remedy, Verdict};
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
@@ -42,18 +42,9 @@ fn cause(cause: &Cause) -> Value {
         "id": cause.id.id(),
         "confidence": cause.confidence.label(),
         "summary": cause.summary,
-        "evidence": cause.evidence.iter().map(evidence).collect::<Vec<_>>(),
+        "evidence": cause.evidence,
         "falsified_by": cause.falsified_by,
         "next_command": non_empty(&cause.next_command),
-    })
-}
-
-fn evidence(evidence: &Evidence) -> Value {
-    json!({
-        "file": evidence.source,
-        "line": evidence.line,
-        "process": evidence.process,
-        "text": evidence.text,
     })
 }
 
@@ -69,23 +60,6 @@ fn remedy(remedy: &Remedy) -> Value {
 }
 
 fn figures(figures: &Figures) -> Value {
-    let bins = figures.bins.iter().map(|bin| {
-        json!({
-            "min_bytes": bin.min_bytes,
-            "chunks": bin.chunks,
-            "chunks_in_use": bin.chunks_in_use,
-            "bytes": bin.bytes,
-            "bytes_in_use": bin.bytes_in_use,
-        })
-    });
-    let need = figures.need.map(|need| {
-        json!({
-            "arguments_bytes": need.arguments_bytes,
-            "live_out_bytes": need.live_out_bytes,
-            "temporaries_bytes": need.temporaries_bytes,
-            "total_bytes": need.total_bytes,
-        })
-    });
     let fits = &figures.fits;
     json!({
         "requested_bytes": figures.requested_bytes,
@@ -109,8 +83,8 @@ fn figures(figures: &Figures) -> Value {
             "raised_fraction": FitFigures::RAISED_FRACTION,
             "raised_fraction_bytes": fits.raised_fraction,
         },
-        "bins": bins.collect::<Vec<_>>(),
-        "program_need": need,
+        "bins": figures.bins,
+        "program_need": figures.need,
         "gpu": figures.gpu,
         "gpu_total_bytes": figures.gpu_total_bytes,
         "gpu_free_bytes": figures.gpu_free_bytes,

@@ -1,7 +1,7 @@
 //! The hosts of a program: what each came to, and where they differ.
 
 use crate::analysis::{HostSummary, HostsSummary, ProgramMismatch, RunSummary};
-use crate::bytes::Bytes;
+use crate::report::phrases::fits_phrase;
 use crate::report::{Content, Section, Table, Value};
 
 /// Programs that a sentence names.
@@ -21,16 +21,11 @@ pub(super) fn on_host(summary: &RunSummary) -> String {
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let hosts = summary.hosts.as_ref()?;
     let rows = hosts.runs.iter().map(|host| {
-        let result = match host.fits {
-            Some(true) => "fits",
-            Some(false) => "does not fit",
-            None => "unknown",
-        };
         vec![
             Value::Text(host.host.to_string()),
             Value::Text(represented(host)),
             Value::Bytes(host.peak_bytes),
-            Value::Text(result.to_owned()),
+            Value::Text(fits_phrase(host.fits).to_owned()),
             Value::Text(difference(host)),
         ]
     });
@@ -81,9 +76,7 @@ fn represented(host: &HostSummary) -> String {
 fn difference(host: &HostSummary) -> String {
     match host.differences.first() {
         Some(one) if one.bytes.unsigned_abs() >= MIN_DIFFERENCE_BYTES => {
-            let sign = if one.bytes < 0 { '-' } else { '+' };
-            let bytes = Bytes(one.bytes.unsigned_abs());
-            format!("{sign}{bytes} {}", one.owner.label())
+            format!("{} {}", Value::Change(one.bytes), one.owner.label())
         }
         _ => String::new(),
     }

@@ -2,6 +2,7 @@
 
 use crate::analysis::{Condition, DeviceSummary, RunSummary};
 use crate::bytes::Bytes;
+use crate::report::phrases::fits_phrase;
 use crate::report::{Content, Metric, Section, Table, Value};
 use crate::trace::{OtherProcess, Sharing};
 
@@ -51,11 +52,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         return None;
     }
     let rows = summary.processes.iter().flat_map(|process| {
-        let result = match process.fits {
-            Some(true) => "fits",
-            Some(false) => "does not fit",
-            None => "unknown",
-        };
+        let result = fits_phrase(process.fits);
         process.devices.iter().map(move |device| {
             vec![
                 Value::Text(process.pid.to_string()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
 use crate::gpu;
-use crate::host::{GpuMemory, Host, HostGpu};
+use crate::host::Host;
 use crate::lint::{self, Finding, LintInput};
 use crate::report::Section;
 use crate::settings;
@@ -47,28 +47,13 @@ pub(in crate::report) fn findings(summary: &RunSummary) -> Vec<Finding> {
 
 fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> LintInput {
     let header = &summary.header;
-    let machine = match gpu::find(&header.gpu) {
-        // A catalogue that has changed since must not change the findings.
-        Ok(gpu) if gpu.total_memory_bytes == header.total_memory_bytes => {
-            Host::with_idle_gpus(&gpu, header.devices)
-        }
-        _ => Host {
-            gpus: (0..header.devices)
-                .map(|index| HostGpu {
-                    index,
-                    name: header.gpu_description.clone(),
-                    memory: Some(GpuMemory {
-                        total_bytes: header.total_memory_bytes,
-                        reserved_bytes: Some(0),
-                        used_bytes: 0,
-                        free_bytes: header.total_memory_bytes,
-                    }),
-                    ..HostGpu::default()
-                })
-                .collect(),
-            ..Host::default()
-        },
-    };
+    let total_bytes = header.total_memory_bytes;
+    // A catalogue that has changed since must not change the findings.
+    let known = gpu::find(&header.gpu).ok();
+    let name = known
+        .filter(|gpu| gpu.total_memory_bytes == total_bytes)
+        .map_or_else(|| header.gpu_description.clone(), |gpu| gpu.description);
+    let machine = Host::with_virtual_gpus(&name, header.devices, total_bytes, 0);
     LintInput {
         environment: user_variables(environment),
         jax: header.jax.parse().ok(),

@@ -50,6 +50,11 @@ fn repair(
     resolve(&options, &target)
 }
 
+/// The same without options.
+fn repair_environment(environment: &[(&str, &str)]) -> Result<ResolvedSettings> {
+    repair(Options::default(), Some(NEW), environment)
+}
+
 fn value_of(environment: &[(&str, &str)], name: &str) -> Option<String> {
     let found = environment.iter().find(|(known, _)| *known == name)?;
     Some(found.1.to_owned())
@@ -74,6 +79,23 @@ fn fraction(fraction: f64) -> Options {
         fraction: Some(fraction),
         ..Options::default()
     }
+}
+
+fn allocator(kind: AllocatorKind) -> Options {
+    Options {
+        allocator: Some(kind),
+        ..Options::default()
+    }
+}
+
+/// Asserts that nothing is set, and that the first note says why.
+fn assert_only_noted(done: &ResolvedSettings, words: &str) {
+    assert!(done.set.is_empty(), "{done:?}");
+    assert_noted(done, words);
+}
+
+fn assert_noted(done: &ResolvedSettings, words: &str) {
+    assert!(done.notes[0].contains(words), "{done:?}");
 }
 
 #[test]
@@ -105,14 +127,10 @@ fn the_fraction_has_the_name_that_the_version_reads() {
 fn the_other_name_is_removed_with_a_note() {
     let done = with(fraction(0.5), NEW, &[(OLD_FRACTION, "0.8")]).unwrap();
     assert_eq!(done.removed, [OLD_FRACTION]);
-    assert!(done.notes[0].contains("was 0.8"), "{:?}", done.notes);
+    assert_noted(&done, "was 0.8");
     let done = with(fraction(0.5), OLD, &[(FRACTION, "0.8")]).unwrap();
     assert_eq!(done.removed, [FRACTION]);
-    assert!(
-        done.notes[0].contains("does not read it"),
-        "{:?}",
-        done.notes
-    );
+    assert_noted(&done, "does not read it");
 }
 
 #[test]
@@ -177,10 +195,7 @@ fn more_than_the_gpu_needs_unified_memory() {
 #[test]
 fn allocators_come_with_versions() {
     let ask = |kind, version: &str| {
-        let options = Options {
-            allocator: Some(kind),
-            ..Options::default()
-        };
+        let options = allocator(kind);
         with(options, version.parse().unwrap(), &[])
     };
     for (kind, before, first) in [
@@ -230,10 +245,7 @@ fn preallocation_is_written_as_jax_reads_it() {
 #[test]
 fn create_options_that_take_precedence_are_noted() {
     let environment = [(CREATE_OPTIONS, "allocator:platform;num_nodes:1")];
-    let options = Options {
-        allocator: Some(AllocatorKind::Bfc),
-        ..Options::default()
-    };
+    let options = allocator(AllocatorKind::Bfc);
     let done = with(options, NEW, &environment).unwrap();
     assert!(
         done.notes.iter().any(|note| note.contains(CREATE_OPTIONS)),
@@ -265,7 +277,7 @@ fn repair_leaves_a_correct_environment_alone() {
             ("JAX_PLATFORMS", "cpu"),
         ],
     ] {
-        let done = repair(Options::default(), Some(NEW), environment).unwrap();
+        let done = repair_environment(environment).unwrap();
         assert!(is_nothing(&done), "{environment:?}");
     }
 }
@@ -273,25 +285,13 @@ fn repair_leaves_a_correct_environment_alone() {
 #[test]
 fn the_nonexistent_limit_is_enforced() {
     let limit = ("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "8589934592");
-    let done = repair(
-        Options::default(),
-        Some(NEW),
-        &[limit, (OLD_FRACTION, "0.95")],
-    )
-    .unwrap();
+    let done = repair_environment(&[limit, (OLD_FRACTION, "0.95")]).unwrap();
     assert_eq!(values(&done), [(FRACTION, "0.5")]);
     assert_eq!(done.removed, [OLD_FRACTION]);
-    assert!(
-        done.notes[0].contains("no release of JAX reads"),
-        "{:?}",
-        done.notes
-    );
+    assert_noted(&done, "no release of JAX reads");
     // A smaller fraction stays.
-    let done = repair(Options::default(), Some(NEW), &[limit, (FRACTION, "0.25")]).unwrap();
-    assert!(
-        done.set.is_empty() && done.notes[0].contains("4.0 GiB anyway"),
-        "{done:?}"
-    );
+    let done = repair_environment(&[limit, (FRACTION, "0.25")]).unwrap();
+    assert_only_noted(&done, "4.0 GiB anyway");
     // It cannot be enforced without the GPU's size; an option takes precedence over it.
     let target = Target {
         jax: Some(NEW),
@@ -300,26 +300,12 @@ fn the_nonexistent_limit_is_enforced() {
         ..Target::default()
     };
     let done = resolve(&Options::default(), &target).unwrap();
-    assert!(
-        done.set.is_empty() && done.notes[0].contains("`--gpu`"),
-        "{done:?}"
-    );
+    assert_only_noted(&done, "`--gpu`");
     let done = repair(fraction(0.9), Some(NEW), &[limit]).unwrap();
     assert_eq!(values(&done), [(FRACTION, "0.9")]);
-    assert!(
-        done.notes[0].contains("option takes precedence"),
-        "{done:?}"
-    );
-    let word = repair(
-        Options::default(),
-        Some(NEW),
-        &[("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "lots")],
-    )
-    .unwrap();
-    assert!(
-        word.set.is_empty() && word.notes[0].contains("not an amount"),
-        "{word:?}"
-    );
+    assert_noted(&done, "option takes precedence");
+    let word = repair_environment(&[("JAX_PREALLOCATION_SIZE_LIMIT_BYTES", "lots")]).unwrap();
+    assert_only_noted(&word, "not an amount");
 }
 
 /// All eight variables of a recipe that is copied from project to project.
@@ -336,19 +322,16 @@ const RECIPE: [(&str, &str); 8] = [
 
 #[test]
 fn a_limit_that_the_allocator_cannot_enforce_is_an_error_until_one_is_chosen() {
-    let error = repair(Options::default(), Some(NEW), &RECIPE).unwrap_err();
+    let error = repair_environment(&RECIPE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("at most 8.0 GiB"), "{error}");
     assert!(error.message().contains("enforces no limit"), "{error}");
     assert!(error.hint_text().unwrap().starts_with("unset"), "{error}");
     // The pool of `cuda_async` retains that much, but can exceed it.
     let async_pool = [RECIPE[7], (ALLOCATOR, "cuda_async")];
-    assert!(repair(Options::default(), Some(NEW), &async_pool).is_err());
+    assert!(repair_environment(&async_pool).is_err());
     // An allocator from an option takes precedence, and nothing is limited.
-    let chosen = Options {
-        allocator: Some(AllocatorKind::Platform),
-        ..Options::default()
-    };
+    let chosen = allocator(AllocatorKind::Platform);
     let done = repair(chosen, Some(NEW), &RECIPE).unwrap();
     assert_eq!(done.value(FRACTION), None, "{done:?}");
     assert!(
@@ -357,10 +340,7 @@ fn a_limit_that_the_allocator_cannot_enforce_is_an_error_until_one_is_chosen() {
             .any(|note| note.contains("`platform` was chosen"))
     );
     // With a pool the same limit is enforced.
-    let pooled = Options {
-        allocator: Some(AllocatorKind::Bfc),
-        ..Options::default()
-    };
+    let pooled = allocator(AllocatorKind::Bfc);
     let done = repair(pooled, Some(NEW), &RECIPE).unwrap();
     assert_eq!(done.value(FRACTION), Some("0.5"));
 }
@@ -403,10 +383,10 @@ fn sizes_that_an_allocator_without_a_pool_cannot_enforce_are_rejected() {
 #[test]
 fn values_for_off_that_jax_takes_for_on_are_corrected() {
     for word in ["FALSE", "no", "off", " false"] {
-        let done = repair(Options::default(), Some(NEW), &[(PREALLOCATE, word)]).unwrap();
+        let done = repair_environment(&[(PREALLOCATE, word)]).unwrap();
         assert_eq!(values(&done), [(PREALLOCATE, "false")], "{word}");
     }
-    let done = repair(Options::default(), Some(NEW), &[(ALLOCATOR, "")]).unwrap();
+    let done = repair_environment(&[(ALLOCATOR, "")]).unwrap();
     assert_eq!(values(&done), [(ALLOCATOR, "default")]);
 }
 
@@ -452,35 +432,17 @@ fn a_gpu_is_required_by_naming_the_platform() {
 
 #[test]
 fn the_deprecated_platform_name_gets_what_it_means() {
-    let done = repair(
-        Options::default(),
-        Some(NEW),
-        &[("JAX_PLATFORM_NAME", "gpu")],
-    )
-    .unwrap();
+    let done = repair_environment(&[("JAX_PLATFORM_NAME", "gpu")]).unwrap();
     assert_eq!(values(&done), [("JAX_PLATFORMS", "cuda,cpu")]);
-    assert!(done.notes[0].contains("deprecated"), "{done:?}");
+    assert_noted(&done, "deprecated");
     // Both together are what requiring a GPU sets: nothing is left to say.
     let both = [("JAX_PLATFORM_NAME", "gpu"), ("JAX_PLATFORMS", "cuda,cpu")];
-    assert!(is_nothing(
-        &repair(Options::default(), Some(NEW), &both).unwrap()
-    ));
+    assert!(is_nothing(&repair_environment(&both).unwrap()));
     let chosen = [("JAX_PLATFORM_NAME", "gpu"), ("JAX_PLATFORMS", "cpu")];
-    let done = repair(Options::default(), Some(NEW), &chosen).unwrap();
-    assert!(
-        done.set.is_empty() && done.notes[0].contains("deprecated"),
-        "{done:?}"
-    );
-    let cpu = repair(
-        Options::default(),
-        Some(NEW),
-        &[("JAX_PLATFORM_NAME", "cpu")],
-    )
-    .unwrap();
-    assert!(
-        cpu.set.is_empty() && cpu.notes[0].contains("still uses memory"),
-        "{cpu:?}"
-    );
+    let done = repair_environment(&chosen).unwrap();
+    assert_only_noted(&done, "deprecated");
+    let cpu = repair_environment(&[("JAX_PLATFORM_NAME", "cpu")]).unwrap();
+    assert_only_noted(&cpu, "still uses memory");
 }
 
 const REMAT: &str = "JAX_COMPILER_ENABLE_REMAT_PASS";
@@ -577,17 +539,11 @@ fn flags_of_the_user_stay_and_take_precedence() {
     let done = with(devices, NEW, &[("XLA_FLAGS", "--a=1")]).unwrap();
     assert_eq!(done.value("XLA_FLAGS").unwrap(), format!("--a=1 {flag}=4"));
     let done = with(devices, NEW, &[("XLA_FLAGS", &*format!("{flag}=8"))]).unwrap();
-    assert!(
-        done.set.is_empty() && done.notes[0].contains("=8` already"),
-        "{done:?}"
-    );
+    assert_only_noted(&done, "=8` already");
     let done = with(devices, NEW, &[("XLA_FLAGS", &*format!("{flag}=4"))]).unwrap();
     assert!(is_nothing(&done));
     let done = with(devices, NEW, &[("XLA_FLAGS", "flags.txt")]).unwrap();
-    assert!(
-        done.set.is_empty() && done.notes[0].contains("names a file"),
-        "{done:?}"
-    );
+    assert_only_noted(&done, "names a file");
 }
 
 #[test]
@@ -616,24 +572,15 @@ fn what_a_fraction_leaves_is_given_in_bytes() {
     };
     let done = of(0.95, 0);
     assert!(done.set[0].reason.contains("leaves 819.2 MiB"), "{done:?}");
-    assert!(
-        done.notes[0].contains("less than the estimated 1.0 GiB"),
-        "{done:?}"
-    );
+    assert_noted(&done, "less than the estimated 1.0 GiB");
     let done = of(0.75, 4 * GIB);
-    assert!(
-        done.notes[0].contains("other processes use 4.0 GiB"),
-        "{done:?}"
-    );
+    assert_noted(&done, "other processes use 4.0 GiB");
     assert!(of(0.75, 2 * GIB).notes.is_empty());
     // One that the environment sets is judged the same.
     let memory = GpuBudgets::Known(vec![BUDGET]);
     let environment = [(OLD_FRACTION, "0.95")];
     let done = resolve_in(&Options::default(), &memory, Some(NEW), &environment).unwrap();
-    assert!(
-        done.notes[0].contains("0.95 is set: 819.2 MiB outside"),
-        "{done:?}"
-    );
+    assert_noted(&done, "0.95 is set: 819.2 MiB outside");
 }
 
 #[test]
@@ -661,10 +608,7 @@ fn the_reason_of_a_split_lists_what_was_subtracted() {
 
 #[test]
 fn what_cuda_async_makes_of_preallocation_is_noted() {
-    let options = Options {
-        allocator: Some(AllocatorKind::CudaAsync),
-        ..Options::default()
-    };
+    let options = allocator(AllocatorKind::CudaAsync);
     let amount = ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "1073741824");
     let notes =
         |environment: &[(&str, &str)]| with(options, NEW, environment).unwrap().notes.join("; ");

@@ -21,7 +21,8 @@ pub(super) fn draw(timeline: &Timeline) -> String {
         svg += &step_line(timeline, series, index, &scale);
     }
     svg += &failed_request(timeline, &scale);
-    svg += &limit(timeline, &scale);
+    let limit = timeline.limit_bytes;
+    svg += &limit.map_or_else(String::new, |limit| limit_line(limit, scale.y(limit)));
     svg += &markers(timeline, &scale);
     svg + &legend(timeline)
 }
@@ -102,13 +103,6 @@ fn step_line(timeline: &Timeline, series: &Series, index: usize, scale: &Scale) 
         "<path d=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" \
          stroke-dasharray=\"{dashes}\" stroke-linejoin=\"round\"/>\n"
     )
-}
-
-fn limit(timeline: &Timeline, scale: &Scale) -> String {
-    let Some(limit) = timeline.limit_bytes else {
-        return String::new();
-    };
-    limit_line(limit, scale.y(limit))
 }
 
 /// Draws what the failed request would have added, as a step to the end of the run.
