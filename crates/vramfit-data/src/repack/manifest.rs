@@ -9,7 +9,7 @@ use super::Omission;
 use super::value::{Values, elsewhere, encode_datatype};
 use crate::hdf5::description::Description;
 use crate::hdf5::element_storage::{DatatypeMessage, ElementStorage};
-use crate::hdf5::group::{self, Target as LinkTarget};
+use crate::hdf5::group::{self, MAX_DEPTH, MAX_OBJECTS, Target as LinkTarget};
 use crate::hdf5::header::{Header, kind};
 use crate::hdf5::{Container, FilterStep, attribute};
 use crate::read::{Dataset as SourceDataset, RowReader};
@@ -17,11 +17,6 @@ use crate::write::{
     Attribute, Content, Data, Dataset, Group, InlineKind, InlineObject, Link, RawValue, Storage,
     Target,
 };
-
-/// The maximum depth of nested groups.
-const MAX_DEPTH: usize = 64;
-/// The maximum number of objects of a file.
-const MAX_OBJECTS: usize = 1 << 20;
 
 /// The content of a file. Paths do not start with a slash; that of the root is empty.
 #[derive(Default)]

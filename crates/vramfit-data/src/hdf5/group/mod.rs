@@ -12,6 +12,11 @@ use super::header::{Header, kind};
 /// More members than are looked at in one group.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
 
+/// The maximum depth of nested groups.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// More objects than are looked at in one file.
+pub(crate) const MAX_OBJECTS: usize = 1 << 20;
+
 /// A name in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
