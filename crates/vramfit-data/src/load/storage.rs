@@ -12,22 +12,15 @@ const MAX_COMMON_BAND: u64 = 1 << 20;
 
 /// Returns how the rows of all columns are stored.
 pub(super) fn storage(columns: &Columns) -> Storage {
-    let mut common: Option<u64> = None;
-    for column in &columns.columns {
-        let Some(rows) = band(column.rows().dataset()) else {
-            continue;
-        };
-        common = Some(match common {
-            None => rows,
-            Some(other) => {
-                let least = rows / greatest_common_divisor(rows, other);
-                match least.checked_mul(other) {
-                    Some(least) if least <= MAX_COMMON_BAND => least,
-                    _ => rows.max(other),
-                }
-            }
-        });
-    }
+    let columns = columns.columns.iter();
+    let bands = columns.filter_map(|column| band(column.rows().dataset()));
+    let common = bands.reduce(|one, other| {
+        let least = other / greatest_common_divisor(other, one);
+        match least.checked_mul(one) {
+            Some(least) if least <= MAX_COMMON_BAND => least,
+            _ => one.max(other),
+        }
+    });
     common.map_or(Storage::Contiguous, |band_rows| Storage::Chunked {
         band_rows,
     })
