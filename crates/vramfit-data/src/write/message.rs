@@ -90,43 +90,24 @@ impl Header {
 
     /// Adds a member of a group; `place` is the one that it has in the order of the group.
     pub(super) fn link(&mut self, name: &str, to: &LinkTarget<'_>, place: Option<u64>) {
+        let (kind, target) = match to {
+            LinkTarget::Object(address) => (None, address.to_le_bytes().to_vec()),
+            LinkTarget::Soft(path) => (Some(1), sized(path.as_bytes())),
+            // A version, then two texts that end with a zero.
+            LinkTarget::External { file, path } => {
+                (Some(64), sized(format!("\0{file}\0{path}\0").as_bytes()))
+            }
+        };
         // The character set is given, and is UTF-8; the length of the name takes two bytes.
         let mut flags = 0x11;
         flags |= if place.is_some() { 0x04 } else { 0 };
-        flags |= if matches!(to, LinkTarget::Object(_)) {
-            0
-        } else {
-            0x08
-        };
+        flags |= if kind.is_some() { 0x08 } else { 0 };
         let mut body = vec![1, flags];
-        match to {
-            LinkTarget::Object(_) => {}
-            LinkTarget::Soft(_) => body.push(1),
-            LinkTarget::External { .. } => body.push(64),
-        }
-        if let Some(place) = place {
-            body.extend(place.to_le_bytes());
-        }
+        body.extend(kind);
+        body.extend(place.into_iter().flat_map(u64::to_le_bytes));
         body.push(1);
-        body.extend((name.len() as u16).to_le_bytes());
-        body.extend(name.as_bytes());
-        match to {
-            LinkTarget::Object(address) => body.extend(address.to_le_bytes()),
-            LinkTarget::Soft(path) => {
-                body.extend((path.len() as u16).to_le_bytes());
-                body.extend(path.as_bytes());
-            }
-            LinkTarget::External { file, path } => {
-                // A version, then two texts that end with a zero.
-                let length = file.len() + path.len() + 3;
-                body.extend((length as u16).to_le_bytes());
-                body.push(0);
-                for text in [file, path] {
-                    body.extend(text.as_bytes());
-                    body.push(0);
-                }
-            }
-        }
+        body.extend(sized(name.as_bytes()));
+        body.extend(target);
         self.add(LINK, &body);
     }
 
@@ -214,6 +195,11 @@ impl Header {
         body.extend(data);
         self.add(ATTRIBUTE, &body);
     }
+}
+
+/// Returns bytes with their number in front, which takes two bytes.
+fn sized(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_le_bytes(), bytes].concat()
 }
 
 /// Returns the bytes of elements; what has no fixed length goes to the heap.
