@@ -9,7 +9,7 @@ use super::container::Container;
 /// The pieces of an honest structure do not overlap, so together they are no longer than the file.
 /// That one rule bounds memory and time, and ends every cycle, without a list of what was visited.
 pub(crate) struct BoundedReader<'a> {
-    container: &'a Container,
+    pub(crate) container: &'a Container,
     left: u64,
 }
 
@@ -20,11 +20,6 @@ impl<'a> BoundedReader<'a> {
             container,
             left: container.source().length(),
         }
-    }
-
-    /// Returns the file.
-    pub(crate) fn container(&self) -> &'a Container {
-        self.container
     }
 
     /// Reads one piece.

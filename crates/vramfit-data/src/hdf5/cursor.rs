@@ -8,7 +8,8 @@ use super::container::Container;
 /// Reads little-endian numbers, addresses and texts one after another.
 #[derive(Clone)]
 pub(crate) struct Cursor<'a> {
-    container: &'a Container,
+    /// The file that is read.
+    pub(crate) container: &'a Container,
     bytes: &'a [u8],
     /// Where in `bytes` the next number is.
     at: usize,
@@ -25,11 +26,6 @@ impl<'a> Cursor<'a> {
             at: 0,
             start,
         }
-    }
-
-    /// Returns the file that is read.
-    pub(crate) fn container(&self) -> &'a Container {
-        self.container
     }
 
     /// Returns the next `length` bytes.
@@ -104,17 +100,17 @@ impl<'a> Cursor<'a> {
 
     /// Returns a length, whose width the superblock says.
     pub(crate) fn length(&mut self) -> Result<u64> {
-        self.uint(self.container.length_width())
+        self.uint(self.container.length_width)
     }
 
     /// Returns a place in the file, counted from its first byte, or `None` where nothing is.
     pub(crate) fn address(&mut self) -> Result<Option<u64>> {
-        let width = self.container.address_width();
+        let width = self.container.address_width;
         let relative = self.uint(width)?;
         if relative == u64::MAX >> (64 - 8 * width) {
             return Ok(None);
         }
-        match relative.checked_add(self.container.base()) {
+        match relative.checked_add(self.container.base) {
             Some(address) => Ok(Some(address)),
             None => Err(self.damaged("an address is out of range")),
         }

@@ -78,11 +78,11 @@ pub struct DatasetSummary {
 ///
 /// `invalid-file` or `io` when not even the root can be read.
 pub fn tree(container: &Container) -> Result<Vec<Node>> {
-    let root = Header::read(container, container.root())?;
+    let root = Header::read(container, container.root)?;
     let mut walk = Walk {
         container,
         nodes: Vec::new(),
-        seen: HashSet::from([container.root()]),
+        seen: HashSet::from([container.root]),
     };
     walk.group("/", &root, 0)?;
     Ok(walk.nodes)

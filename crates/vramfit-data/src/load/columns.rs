@@ -43,10 +43,11 @@ impl Column {
 #[derive(Debug)]
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Every file that rows come from, as it was when its structure was read.
     files: Vec<(PathBuf, FileFingerprint)>,
-    fingerprint: order::DataFingerprint,
+    /// The fingerprint of the files without their content.
+    pub(super) fingerprint: order::DataFingerprint,
     /// Computed when first needed.
     contents: OnceLock<Option<u64>>,
 }
@@ -115,11 +116,6 @@ impl Columns {
             .collect()
     }
 
-    /// Returns the fingerprint of the files without their content.
-    pub(super) fn fingerprint(&self) -> order::DataFingerprint {
-        self.fingerprint
-    }
-
     /// Returns a hash of the content of the files; none when they cannot be read or have changed.
     pub(super) fn contents(&self) -> Option<u64> {
         *self.contents.get_or_init(|| {
@@ -135,10 +131,6 @@ impl Columns {
         self.files
             .iter()
             .any(|(_, file)| file.length > MAX_SAMPLED_BYTES)
-    }
-
-    pub(super) fn path(&self) -> String {
-        self.path.display().to_string()
     }
 
     /// Checks that no file was written to, truncated or replaced.

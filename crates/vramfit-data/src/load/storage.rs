@@ -30,7 +30,7 @@ pub(super) fn storage(columns: &Columns) -> Storage {
 fn band(dataset: &read::Dataset) -> Option<u64> {
     match dataset.storage() {
         read::Storage::Compact(_) | read::Storage::Contiguous(_) => None,
-        read::Storage::Chunked { grid, .. } => Some(grid.chunk()[0].min(dataset.shape()[0]).max(1)),
+        read::Storage::Chunked { grid, .. } => Some(grid.chunk[0].min(dataset.shape()[0]).max(1)),
         read::Storage::Virtual(pieces) => {
             pieces.iter().filter_map(|piece| band(&piece.dataset)).max()
         }
@@ -66,7 +66,7 @@ fn column_scratch_bytes(column: &Column, uses_windows: bool) -> u64 {
             read::Storage::Chunked { grid, table, .. } => {
                 let stored = table.iter().map(|chunk| chunk.size).max().unwrap_or(0);
                 // What is stored, what it becomes, and what is between two filters.
-                stored.saturating_add(grid.chunk_bytes().saturating_mul(2))
+                stored.saturating_add(grid.chunk_bytes.saturating_mul(2))
             }
             read::Storage::Virtual(pieces) => {
                 // Each piece has a reader of its own.

@@ -31,7 +31,8 @@ const ROUNDS: usize = 8;
 /// A bijection of `0..len`, chosen by a key.
 #[derive(Clone, Debug)]
 pub(super) struct Permutation {
-    len: u64,
+    /// How many elements are permuted.
+    pub(super) len: u64,
     form: Form,
 }
 
@@ -69,12 +70,7 @@ impl Permutation {
         Permutation { len, form }
     }
 
-    /// Returns how many elements are permuted.
-    pub(super) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Returns what stands at `place`, which is below [`len`](Self::len).
+    /// Returns what stands at `place`, which is below `len`.
     #[inline]
     pub(super) fn get(&self, place: u64) -> u64 {
         let [element] = self.get_each([place]);

@@ -43,7 +43,7 @@ pub(super) fn decide(
             let compression = compression(options, source, filters);
             dataset.checksums = filters.iter().any(|step| step.id == id::FLETCHER32);
             dataset.shuffle = match options.shuffle {
-                Shuffle::Auto => dataset.datatype.size() > 1,
+                Shuffle::Auto => dataset.datatype.size > 1,
                 Shuffle::Always => true,
                 Shuffle::Never => false,
             };
@@ -155,7 +155,7 @@ fn chunk_rows(
     let Stored::Chunked { grid, .. } = source.storage() else {
         return usual;
     };
-    let band = grid.chunk()[0];
+    let band = grid.chunk[0];
     if options.chunk != Chunk::Default || band % usual == 0 || band * row_bytes <= at_once / 4 {
         return usual;
     }

@@ -117,7 +117,7 @@ impl Header {
             DATASPACE,
             &dataspace(Some(&dataset.shape), &dataset.max_shape),
         );
-        self.add(DATATYPE, dataset.datatype.message());
+        self.add(DATATYPE, &dataset.datatype.message);
         let chunked = matches!(dataset.storage, Storage::Chunked { .. });
         self.add(FILL_VALUE, &fill_value(dataset.fill.as_deref(), chunked));
         self.add(LAYOUT, &layout(dataset, address));
@@ -131,7 +131,7 @@ impl Header {
     /// Adds the messages of an inline dataset; `data` are its elements, or their address.
     pub(super) fn inline_object(&mut self, value: &RawValue, data: &DataLocation) {
         self.add(DATASPACE, &dataspace(value.shape.as_deref(), &[]));
-        self.add(DATATYPE, value.datatype.message());
+        self.add(DATATYPE, &value.datatype.message);
         // Elements in the header are there from the beginning on.
         let early = matches!(data, DataLocation::Inline(_));
         self.add(FILL_VALUE, &[3, if early { 0x09 } else { 0x0a }]);
@@ -153,7 +153,7 @@ impl Header {
 
     /// Adds what a type is that has a name.
     pub(super) fn named_type(&mut self, datatype: &EncodedDatatype) {
-        self.add(DATATYPE, datatype.message());
+        self.add(DATATYPE, &datatype.message);
     }
 
     /// Adds an attribute; texts of variable length go to the heap.
@@ -178,7 +178,7 @@ impl Header {
                 number.to_le_bytes().to_vec(),
             ),
             Value::Raw(value) => (
-                value.datatype.message().to_vec(),
+                value.datatype.message.clone(),
                 dataspace(value.shape.as_deref(), &[]),
                 elements(&value.data, heap),
             ),
@@ -253,7 +253,7 @@ fn layout(dataset: &Dataset, address: u64) -> Vec<u8> {
     for length in chunk {
         body.extend((length as u32).to_le_bytes());
     }
-    body.extend((dataset.datatype.size() as u32).to_le_bytes());
+    body.extend((dataset.datatype.size as u32).to_le_bytes());
     body
 }
 
@@ -268,7 +268,7 @@ fn filters(compression: Compression, dataset: &Dataset) -> Option<Vec<u8>> {
     };
     let shuffle = compression.filter(|_| dataset.shuffle);
     let steps = [
-        shuffle.map(|_| (2, Some(dataset.datatype.size() as u32))),
+        shuffle.map(|_| (2, Some(dataset.datatype.size as u32))),
         compression.map(|(id, parameter)| (id, Some(parameter))),
         dataset.checksums.then_some((3, None)),
     ];

@@ -62,7 +62,7 @@ pub(crate) fn links(header: &Header) -> Result<Vec<Link>> {
     }
     if let Some(message) = header.find(kind::LINK_INFO) {
         let cursor = header.cursor(message);
-        let container = cursor.container();
+        let container = cursor.container;
         for found in dense::LINKS.objects(cursor)? {
             let (address, bytes) = found?;
             if links.len() == MAX_MEMBERS {

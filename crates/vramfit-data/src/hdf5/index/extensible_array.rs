@@ -30,7 +30,7 @@ struct Shape {
 pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
     let container = reading.container;
     let mut blocks = BoundedReader::new(container);
-    let length = 16 + 6 * container.length_width() + container.address_width();
+    let length = 16 + 6 * container.length_width + container.address_width;
     let bytes = blocks.read(address, length as u64)?;
     let mut cursor = Cursor::new(container, &bytes, address);
     cursor.signature(b"EAHD")?;
@@ -80,7 +80,7 @@ fn read_index(
     pointers: u64,
 ) -> Result<()> {
     let container = reading.container;
-    let width = container.address_width() as u64;
+    let width = container.address_width as u64;
     let direct = 2 * (pointers - 1);
     let further = u64::from(shape.super_blocks - shape.direct_super_blocks);
     let length = 10 + width + shape.in_index * shape.element as u64 + (direct + further) * width;
@@ -121,7 +121,7 @@ fn read_super(
     (mut first, level): (u64, u32),
 ) -> Result<()> {
     let container = reading.container;
-    let width = container.address_width() as u64;
+    let width = container.address_width as u64;
     let (count, elements) = shape.super_block(level);
     // For each data block that has pages, a bit for each page.
     let bits = match elements > shape.per_page {
@@ -158,7 +158,7 @@ fn read_data(
     used: Option<&[u8]>,
 ) -> Result<()> {
     let container = reading.container;
-    let head = 6 + container.address_width() + shape.place_width;
+    let head = 6 + container.address_width + shape.place_width;
     let here = if used.is_some() { 0 } else { elements };
     let length = here.saturating_mul(shape.element as u64);
     let bytes = blocks.read(address, length.saturating_add(head as u64 + 4))?;

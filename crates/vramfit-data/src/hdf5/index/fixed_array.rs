@@ -10,8 +10,8 @@ use crate::hdf5::cursor::Cursor;
 pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
     let container = reading.container;
     let mut blocks = BoundedReader::new(container);
-    let width = container.address_width();
-    let length = 12 + container.length_width() + width;
+    let width = container.address_width;
+    let length = 12 + container.length_width + width;
     let bytes = blocks.read(address, length as u64)?;
     let mut cursor = Cursor::new(container, &bytes, address);
     cursor.signature(b"FAHD")?;

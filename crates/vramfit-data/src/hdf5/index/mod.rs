@@ -54,11 +54,11 @@ impl ChunkTable {
                 place.ok().and_then(|place| chunks.get(place).copied())
             }
             Chunks::Consecutive { address, grid } => {
-                let offset = grid.number_of(index)?.checked_mul(grid.chunk_bytes())?;
+                let offset = grid.number_of(index)?.checked_mul(grid.chunk_bytes)?;
                 Some(Chunk {
                     index,
                     address: address.checked_add(offset)?,
-                    size: grid.chunk_bytes(),
+                    size: grid.chunk_bytes,
                     filter_mask: 0,
                 })
             }
@@ -69,7 +69,7 @@ impl ChunkTable {
     pub fn len(&self) -> u64 {
         match &self.chunks {
             Chunks::Listed(chunks) => chunks.len() as u64,
-            Chunks::Consecutive { grid, .. } => grid.count(),
+            Chunks::Consecutive { grid, .. } => grid.count,
         }
     }
 
@@ -82,7 +82,7 @@ impl ChunkTable {
     pub fn iter(&self) -> impl Iterator<Item = Chunk> {
         let indexes = match &self.chunks {
             Chunks::Listed(_) => 0,
-            Chunks::Consecutive { grid, .. } => grid.count(),
+            Chunks::Consecutive { grid, .. } => grid.count,
         };
         let listed = match &self.chunks {
             Chunks::Listed(chunks) => chunks.as_slice(),
@@ -118,18 +118,18 @@ impl ChunkTable {
             Index::FixedArray => fixed_array::read(&mut reading, address)?,
             Index::ExtensibleArray => extensible_array::read(&mut reading, address)?,
             Index::Single(filtered) => {
-                let (size, filter_mask) = filtered.unwrap_or((reading.grid.chunk_bytes(), 0));
+                let (size, filter_mask) = filtered.unwrap_or((reading.grid.chunk_bytes, 0));
                 reading.keep(Some(0), address, size, filter_mask)?;
             }
             Index::Implicit => {
                 let grid = reading.grid;
-                let last = grid.number_of(grid.count().saturating_sub(1));
+                let last = grid.number_of(grid.count.saturating_sub(1));
                 let length =
-                    last.and_then(|last| last.checked_add(1)?.checked_mul(grid.chunk_bytes()));
+                    last.and_then(|last| last.checked_add(1)?.checked_mul(grid.chunk_bytes));
                 let length = length.ok_or_else(|| {
                     container.damaged(address, "the number of chunks is out of range")
                 })?;
-                if grid.count() > 0 {
+                if grid.count > 0 {
                     container.source().check(address, length)?;
                 }
                 return Ok(ChunkTable {
@@ -180,7 +180,7 @@ impl Reading<'_> {
             return Ok(());
         };
         self.container.source().check(address, size)?;
-        let whole = self.grid.chunk_bytes();
+        let whole = self.grid.chunk_bytes;
         if !self.has_filters && size != whole {
             let what = format_args!("a chunk has {size} bytes, expected {whole}");
             return Err(self.container.damaged(address, what));
@@ -202,7 +202,7 @@ impl Reading<'_> {
         let Some(address) = element.address()? else {
             return Ok(());
         };
-        let (mut size, mut filter_mask) = (self.grid.chunk_bytes(), 0);
+        let (mut size, mut filter_mask) = (self.grid.chunk_bytes, 0);
         if self.has_filters {
             let width = element.left().saturating_sub(4);
             size = element.uint(width)?;
@@ -213,7 +213,7 @@ impl Reading<'_> {
 
     /// Checks the entry size of an array against its kind, and its kind against the dataset.
     fn check_array(&self, cursor: &Cursor<'_>, client: u8, width: usize) -> Result<()> {
-        let address = self.container.address_width();
+        let address = self.container.address_width;
         let fits = match self.has_filters {
             false => width == address,
             true => (address + 5..=address + 12).contains(&width),
