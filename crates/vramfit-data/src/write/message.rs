@@ -135,20 +135,11 @@ impl Header {
         // Elements in the header are there from the beginning on.
         let early = matches!(data, DataLocation::Inline(_));
         self.add(FILL_VALUE, &[3, if early { 0x09 } else { 0x0a }]);
-        let mut body = vec![3];
-        match data {
-            DataLocation::Inline(bytes) => {
-                body.push(0);
-                body.extend((bytes.len() as u16).to_le_bytes());
-                body.extend(bytes);
-            }
-            DataLocation::Address(address, length) => {
-                body.push(1);
-                body.extend(address.to_le_bytes());
-                body.extend(length.to_le_bytes());
-            }
-        }
-        self.add(LAYOUT, &body);
+        let layout = match data {
+            DataLocation::Inline(bytes) => [vec![3, 0], sized(bytes)].concat(),
+            DataLocation::Address(address, length) => contiguous(*address, *length),
+        };
+        self.add(LAYOUT, &layout);
     }
 
     /// Adds what a type is that has a name.
@@ -158,25 +149,20 @@ impl Header {
 
     /// Adds an attribute; texts of variable length go to the heap.
     pub(super) fn attribute(&mut self, (name, value): &Attribute, heap: &mut Heap) {
+        let single = |datatype: Vec<u8>, data: &[u8]| {
+            let space = dataspace(Some(&[]), &[]);
+            (datatype, space, data.to_vec())
+        };
         let (datatype, space, data) = match value {
             Value::Text(text) => {
                 let varying = VarLenElement {
                     count: text.len() as u32,
                     bytes: text.clone().into_bytes(),
                 };
-                let reference = heap.add(&varying).to_vec();
-                (text_datatype(), dataspace(Some(&[]), &[]), reference)
+                single(text_datatype(), &heap.add(&varying))
             }
-            Value::Integer(number) => (
-                Number::I64.datatype(),
-                dataspace(Some(&[]), &[]),
-                number.to_le_bytes().to_vec(),
-            ),
-            Value::Real(number) => (
-                Number::F64.datatype(),
-                dataspace(Some(&[]), &[]),
-                number.to_le_bytes().to_vec(),
-            ),
+            Value::Integer(number) => single(Number::I64.datatype(), &number.to_le_bytes()),
+            Value::Real(number) => single(Number::F64.datatype(), &number.to_le_bytes()),
             Value::Raw(value) => (
                 value.datatype.message.clone(),
                 dataspace(value.shape.as_deref(), &[]),
@@ -240,12 +226,16 @@ fn fill_value(fill: Option<&[u8]>, chunked: bool) -> Vec<u8> {
     body
 }
 
+fn contiguous(address: u64, length: u64) -> Vec<u8> {
+    let mut body = vec![3, 1];
+    body.extend(address.to_le_bytes());
+    body.extend(length.to_le_bytes());
+    body
+}
+
 fn layout(dataset: &Dataset, address: u64) -> Vec<u8> {
     let Some(chunk) = dataset.chunk() else {
-        let mut body = vec![3, 1];
-        body.extend(address.to_le_bytes());
-        body.extend(dataset.bytes().to_le_bytes());
-        return body;
+        return contiguous(address, dataset.bytes());
     };
     // The bytes of an element count as one more dimension.
     let mut body = vec![3, 2, dataset.shape.len() as u8 + 1];
