@@ -163,7 +163,6 @@ impl WindowTable {
         table
     }
 
-    /// Returns how many windows there are.
     pub(super) fn count(&self) -> usize {
         self.starts.len() - 1
     }
