@@ -14,7 +14,6 @@ pub(crate) struct BoundedReader<'a> {
 }
 
 impl<'a> BoundedReader<'a> {
-    /// Begins a structure.
     pub(crate) fn new(container: &'a Container) -> BoundedReader<'a> {
         BoundedReader {
             container,

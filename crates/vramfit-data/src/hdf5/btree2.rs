@@ -31,8 +31,7 @@ pub(crate) fn records(
     let length = 22 + container.address_width + container.length_width;
     let bytes = blocks.read(address, length as u64)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"BTHD")?;
-    cursor.version(&[0], "a tree")?;
+    cursor.structure(b"BTHD", 0, "a tree")?;
     let kind = cursor.u8()?;
     if !kinds.contains(&kind) {
         return Err(cursor.damaged(format_args!("a B-tree has the unexpected type {kind}")));
@@ -96,8 +95,11 @@ fn read_node(
     let container = blocks.container;
     let bytes = blocks.read(address, shape.node)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(if level == 0 { b"BTLF" } else { b"BTIN" })?;
-    cursor.version(&[0], "a node of a B-tree")?;
+    cursor.structure(
+        if level == 0 { b"BTLF" } else { b"BTIN" },
+        0,
+        "a node of a B-tree",
+    )?;
     if cursor.u8()? != shape.kind {
         return Err(cursor.damaged("a B-tree node has the wrong type"));
     }

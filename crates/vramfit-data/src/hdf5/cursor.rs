@@ -59,6 +59,12 @@ impl<'a> Cursor<'a> {
         Err(self.container.damaged(at, what))
     }
 
+    /// Passes over the signature and the version with which a structure begins.
+    pub(crate) fn structure(&mut self, signature: &[u8; 4], version: u8, what: &str) -> Result<()> {
+        self.signature(signature)?;
+        self.version(&[version], what).map(drop)
+    }
+
     /// Passes over a version that must be one of those known.
     pub(crate) fn version(&mut self, known: &[u8], what: &str) -> Result<u8> {
         let version = self.u8()?;
@@ -68,22 +74,18 @@ impl<'a> Cursor<'a> {
         Err(self.damaged(format_args!("version {version} of {what} is not supported")))
     }
 
-    /// Returns the next byte.
     pub(crate) fn u8(&mut self) -> Result<u8> {
         Ok(self.uint(1)? as u8)
     }
 
-    /// Returns a number of two bytes.
     pub(crate) fn u16(&mut self) -> Result<u16> {
         Ok(self.uint(2)? as u16)
     }
 
-    /// Returns a number of four bytes.
     pub(crate) fn u32(&mut self) -> Result<u32> {
         Ok(self.uint(4)? as u32)
     }
 
-    /// Returns a number of eight bytes.
     pub(crate) fn u64(&mut self) -> Result<u64> {
         self.uint(8)
     }

@@ -32,8 +32,7 @@ impl FractalHeap {
         let length = 26 + 12 * container.length_width + 3 * container.address_width;
         let bytes = blocks.read(address, length as u64)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"FRHP")?;
-        cursor.version(&[0], "a fractal heap")?;
+        cursor.structure(b"FRHP", 0, "a fractal heap")?;
         let id_length = cursor.u16()?.into();
         let filters = cursor.u16()?;
         if filters != 0 {
@@ -137,8 +136,7 @@ impl FractalHeap {
                 .ok_or_else(too_large)?;
             let bytes = blocks.read(address, length)?;
             let mut cursor = Cursor::new(container, &bytes, address);
-            cursor.signature(b"FHIB")?;
-            cursor.version(&[0], "an indirect block of a heap")?;
+            cursor.structure(b"FHIB", 0, "an indirect block of a heap")?;
             cursor.skip(container.address_width + self.place_width)?;
             let mut size = self.first_block;
             for row in 0..rows {
@@ -175,8 +173,7 @@ impl FractalHeap {
         let container = blocks.container;
         let mut bytes = blocks.read(address, size)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"FHDB")?;
-        cursor.version(&[0], "a direct block of a heap")?;
+        cursor.structure(b"FHDB", 0, "a direct block of a heap")?;
         cursor.skip(container.address_width + self.place_width)?;
         if self.has_checksums {
             let at = (cursor.offset() - address) as usize;

@@ -59,8 +59,7 @@ impl<'a> GlobalHeap<'a> {
         let head = 8 + container.length_width as u64;
         let bytes = self.blocks.read(address, head)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"GCOL")?;
-        cursor.version(&[1], "a global heap")?;
+        cursor.structure(b"GCOL", 1, "a global heap")?;
         cursor.skip(3)?;
         let length = cursor.length()?;
         let mut bytes = bytes;

@@ -95,7 +95,6 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads the header at an address.
     pub(crate) fn read(container: &Container, address: u64) -> Result<Header> {
         let mut header = Header {
             container: container.clone(),
@@ -182,8 +181,7 @@ impl Header {
         let mut bytes = vec![0; prefix as usize];
         blocks.container.read_structure(self.address, &mut bytes)?;
         let mut cursor = Cursor::new(blocks.container, &bytes, self.address);
-        cursor.signature(b"OHDR")?;
-        cursor.version(&[2], "an object header")?;
+        cursor.structure(b"OHDR", 2, "an object header")?;
         let flags = cursor.u8()?;
         if flags & 0x20 != 0 {
             cursor.skip(16)?;

@@ -47,7 +47,6 @@ impl Mapping {
         }
     }
 
-    /// Returns the whole file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.map
     }

@@ -44,7 +44,6 @@ pub(crate) enum Target {
     Unknown(u8),
 }
 
-/// Whether an object is a group.
 pub(crate) fn is_group(header: &Header) -> bool {
     [kind::SYMBOL_TABLE, kind::LINK_INFO, kind::LINK]
         .iter()

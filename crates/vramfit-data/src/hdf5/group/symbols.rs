@@ -33,8 +33,7 @@ fn read_table(
     let container = blocks.container;
     let bytes = blocks.read(address, 8)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"SNOD")?;
-    cursor.version(&[1], "a symbol table")?;
+    cursor.structure(b"SNOD", 1, "a symbol table")?;
     cursor.skip(1)?;
     let count = u64::from(cursor.u16()?);
     let entry = 2 * container.address_width as u64 + 24;
@@ -75,8 +74,7 @@ impl LocalHeap {
         let length = 8 + 2 * container.length_width + container.address_width;
         let bytes = blocks.read(address, length as u64)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"HEAP")?;
-        cursor.version(&[0], "a local heap")?;
+        cursor.structure(b"HEAP", 0, "a local heap")?;
         cursor.skip(3)?;
         let length = cursor.length()?;
         cursor.length()?;
