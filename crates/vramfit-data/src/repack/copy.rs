@@ -57,8 +57,8 @@ pub fn repack(
     let open = |path: &String| RowReader::raw(SourceDataset::open_in(&plan.container, path)?);
     let sources: Vec<RowReader> = plan.from.iter().map(open).collect::<Result<_>>()?;
     let total = plan.content.datasets.iter().map(Dataset::bytes).sum();
-    // They are counted when it is known that the disk has room for them all.
     let order = PieceOrder::new(&plan.content, &plan.sections)?;
+    // They are counted when it is known that the disk has room for them all.
     let pieces = LazyLock::new(|| Pieces::of(&order, &plan.content));
     let source = |piece: &Piece, out: &mut [Vec<u8>]| {
         let (Some(rows), Some(out)) = (sources.get(piece.datasets.start), out.first_mut()) else {
