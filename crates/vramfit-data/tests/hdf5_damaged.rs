@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use recorded::{Case, cases, folder};
+use recorded::{Case, cases};
 use vramfit_core::{ErrorKind, Result};
 use vramfit_data::hdf5::{Container, tree};
 use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, RowReader};
@@ -54,10 +54,10 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
     let dataset = Dataset::open_in(&container, &case.dataset)?;
     listed?;
     let largest = LARGEST_ALLOCATION.load(Ordering::Relaxed);
+    let name = &case.name;
     assert!(
         largest <= MAX_BYTES,
-        "{}: {largest} bytes for its structure",
-        case.name
+        "{name}: {largest} bytes for its structure"
     );
     let options = RowOptions {
         field: case.field.clone(),
@@ -78,6 +78,7 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
 }
 
 fn check(case: &Case, what: &str, bytes: Vec<u8>) {
+    let name = &case.name;
     LARGEST_ALLOCATION.store(0, Ordering::Relaxed);
     if let Err(error) = read(case, bytes) {
         let known = [
@@ -87,17 +88,12 @@ fn check(case: &Case, what: &str, bytes: Vec<u8>) {
             ErrorKind::InvalidArgument,
             ErrorKind::Io,
         ];
-        assert!(
-            known.contains(&error.kind()),
-            "{} {what}: {error}",
-            case.name
-        );
+        assert!(known.contains(&error.kind()), "{name} {what}: {error}");
     }
     let largest = LARGEST_ALLOCATION.load(Ordering::Relaxed);
     assert!(
         largest <= MAX_DECODED,
-        "{} {what}: {largest} bytes at once",
-        case.name
+        "{name} {what}: {largest} bytes at once"
     );
 }
 
@@ -105,26 +101,20 @@ fn check(case: &Case, what: &str, bytes: Vec<u8>) {
 #[test]
 fn damaged_files_give_values_or_errors() {
     for case in cases() {
-        let whole = std::fs::read(folder().join(format!("{}.h5", case.name))).unwrap();
+        let whole = std::fs::read(case.path("h5")).unwrap();
         let stride = (whole.len() / 400).max(1) | 1;
         for at in (0..whole.len()).step_by(stride) {
             for flip in [0xff, 0x01, 0x80] {
                 let mut bytes = whole.clone();
                 bytes[at] ^= flip;
-                check(
-                    &case,
-                    &format!("with byte {at} changed by {flip:#x}"),
-                    bytes,
-                );
+                let what = format!("with byte {at} changed by {flip:#x}");
+                check(&case, &what, bytes);
             }
         }
         for end in (0..whole.len()).step_by(stride) {
-            check(&case, &format!("cut at {end}"), whole[..end].to_vec());
-            assert!(
-                read(&case, whole[..end].to_vec()).is_err(),
-                "{} cut at {end}",
-                case.name
-            );
+            let cut = || whole[..end].to_vec();
+            check(&case, &format!("cut at {end}"), cut());
+            assert!(read(&case, cut()).is_err(), "{} cut at {end}", case.name);
         }
     }
 }

@@ -11,6 +11,13 @@ fn epoch(rows: u64, seed: u64, engine: Engine, epoch: u64) -> Vec<u64> {
     out
 }
 
+fn block_windows(block_rows: u64, window_blocks: u64) -> Engine {
+    Engine::BlockWindows(WindowSize {
+        block_rows,
+        window_blocks,
+    })
+}
+
 /// Returns the chi-square of counts that should all be equal, in standard deviations from its mean.
 fn deviation(counts: &[u64]) -> f64 {
     let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
@@ -49,13 +56,7 @@ fn all_permutations_of_a_few_rows_come_equally_often() {
 fn every_row_comes_equally_often_at_every_position() {
     // More than 256, up to which short orders are shuffled in another way.
     let rows = 300;
-    for engine in [
-        Engine::GlobalShuffle,
-        Engine::BlockWindows(WindowSize {
-            block_rows: 30,
-            window_blocks: 9,
-        }),
-    ] {
+    for engine in [Engine::GlobalShuffle, block_windows(30, 9)] {
         let mut counts = vec![0; (rows * rows) as usize];
         for number in 0..5000 {
             for (position, row) in epoch(rows, 7, engine, number).into_iter().enumerate() {
@@ -143,12 +144,8 @@ fn label_entropy(engine: Engine) -> f64 {
 
 #[test]
 fn batches_of_a_sorted_file_are_even_when_a_pool_has_enough_blocks() {
-    let window = |block_rows, window_blocks| {
-        label_entropy(Engine::BlockWindows(WindowSize {
-            block_rows,
-            window_blocks,
-        }))
-    };
+    let window =
+        |block_rows, window_blocks| label_entropy(block_windows(block_rows, window_blocks));
     let table = [
         ("sequential", label_entropy(Engine::Sequential)),
         ("5 blocks of 1000", window(1000, 5)),

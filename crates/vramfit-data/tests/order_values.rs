@@ -21,28 +21,22 @@ fn rows_come_as_in_the_first_release() {
         window_blocks: 64,
     };
     let split = Split::new(1000, 0.1, SplitMode::Spread, 42).unwrap();
+    let (shuffle, all, train) = (
+        Engine::GlobalShuffle,
+        RowSubset::All,
+        RowSubset::Train(split),
+    );
+    let (blocks, chunks) = (Engine::BlockWindows(size), Engine::ChunkWindows(large));
     let cases = [
-        first(10, 0, Engine::GlobalShuffle, RowSubset::All, 0),
-        first(1000, 0, Engine::GlobalShuffle, RowSubset::All, 0),
-        first(1000, 0, Engine::GlobalShuffle, RowSubset::All, 1),
-        first(1000, 1, Engine::GlobalShuffle, RowSubset::All, 0),
-        first(100_000_000, 42, Engine::GlobalShuffle, RowSubset::All, 3),
-        first(1000, 0, Engine::BlockWindows(size), RowSubset::All, 0),
-        first(
-            100_000_000,
-            42,
-            Engine::ChunkWindows(large),
-            RowSubset::All,
-            3,
-        ),
-        first(1000, 0, Engine::GlobalShuffle, RowSubset::Train(split), 0),
-        first(
-            1000,
-            0,
-            Engine::BlockWindows(size),
-            RowSubset::Train(split),
-            0,
-        ),
+        first(10, 0, shuffle, all, 0),
+        first(1000, 0, shuffle, all, 0),
+        first(1000, 0, shuffle, all, 1),
+        first(1000, 1, shuffle, all, 0),
+        first(100_000_000, 42, shuffle, all, 3),
+        first(1000, 0, blocks, all, 0),
+        first(100_000_000, 42, chunks, all, 3),
+        first(1000, 0, shuffle, train, 0),
+        first(1000, 0, blocks, train, 0),
         first(1000, 0, Engine::Sequential, RowSubset::Validation(split), 0),
     ];
     assert_eq!(

@@ -91,10 +91,7 @@ fn attempts_add_up_to_the_file_that_one_writes() {
     for storage in [[gzip(10), gzip(10)], [Storage::Contiguous, gzip(10)]] {
         let folder = tempfile::tempdir().unwrap();
         let content = content(storage);
-        let (once, often) = (
-            folder.path().join("once.h5"),
-            folder.path().join("often.h5"),
-        );
+        let [once, often] = ["once.h5", "often.h5"].map(|name| folder.path().join(name));
         attempt(&once, &content, "test", WriteOptions::default(), 3, &whole).unwrap();
 
         for pieces in [0, 7, 40, 1, 30] {
@@ -119,15 +116,8 @@ fn the_file_is_the_same_for_any_number_of_threads() {
     let mut files = Vec::new();
     for threads in [1, 2, 5] {
         let path = folder.path().join(format!("{threads}.h5"));
-        attempt(
-            &path,
-            &content,
-            "test",
-            WriteOptions::default(),
-            threads,
-            &whole,
-        )
-        .unwrap();
+        let options = WriteOptions::default();
+        attempt(&path, &content, "test", options, threads, &whole).unwrap();
         files.push(std::fs::read(path).unwrap());
     }
     assert!(files[0] == files[1] && files[1] == files[2]);
@@ -145,16 +135,14 @@ fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(
         error.message().starts_with("an earlier attempt left"),
-        "{}",
-        error.message()
+        "{error}"
     );
     let error = with("other settings", AGAIN).unwrap_err();
     assert!(
         error
             .message()
             .ends_with("was written with different options"),
-        "{}",
-        error.message()
+        "{error}"
     );
 
     let force = WriteOptions {
@@ -167,8 +155,7 @@ fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
         error
             .message()
             .ends_with("exists and will not be overwritten"),
-        "{}",
-        error.message()
+        "{error}"
     );
 }
 
@@ -186,13 +173,8 @@ fn a_file_that_cannot_fit_is_refused_before_anything_is_written() {
     };
     let error = write(task, &whole, &mut |_| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(
-        error
-            .message()
-            .contains("needs 512.0 PiB (576460752303423488 bytes), but the disk has "),
-        "{}",
-        error.message()
-    );
+    let needed = "needs 512.0 PiB (576460752303423488 bytes), but the disk has ";
+    assert!(error.message().contains(needed), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -206,8 +188,7 @@ fn a_second_writer_is_refused() {
             let error = attempt(&path, &content, "test", AGAIN, 1, &whole).unwrap_err();
             assert!(
                 error.message().starts_with("another process is writing `"),
-                "{}",
-                error.message()
+                "{error}"
             );
         }
         whole(range, out)
@@ -219,59 +200,55 @@ fn a_second_writer_is_refused() {
 fn content_that_cannot_be_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.h5");
-    let refused = |content: Content| {
-        let error =
-            attempt(&path, &content, "test", WriteOptions::default(), 1, &whole).unwrap_err();
+    let refused = |change: fn(&mut Content)| {
+        let mut content = content([gzip(10), gzip(10)]);
+        change(&mut content);
+        let options = WriteOptions::default();
+        let error = attempt(&path, &content, "test", options, 1, &whole).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.message().to_owned()
     };
-    let good = content([gzip(10), gzip(10)]);
-    let with = |change: &dyn Fn(&mut Content)| {
-        let mut content = good.clone();
-        change(&mut content);
-        content
-    };
     assert_eq!(
-        refused(Content::default()),
+        refused(|c| *c = Content::default()),
         "a file needs at least one dataset"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[1].path = "x/y".into())),
+        refused(|c| c.datasets[1].path = "x/y".into()),
         "two datasets have the same name `x/y`"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[0].path = "a//b".into())),
+        refused(|c| c.datasets[0].path = "a//b".into()),
         "dataset `a//b` cannot be written: its path has an empty component"
     );
     assert_eq!(
-        refused(with(&|c| {
+        refused(|c| {
             c.datasets[0].storage = Storage::Contiguous;
             c.datasets[0].max_shape = vec![u64::MAX, 50];
-        })),
+        }),
         "dataset `x` cannot be written: its shape can grow, which requires chunked storage"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[0].max_shape = vec![ROWS - 1, 50])),
+        refused(|c| c.datasets[0].max_shape = vec![ROWS - 1, 50]),
         "dataset `x` cannot be written: its shape exceeds its maximum shape"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[0].shape = vec![u64::MAX, 9])),
+        refused(|c| c.datasets[0].shape = vec![u64::MAX, 9]),
         "dataset `x` cannot be written: its size exceeds the limit of 2^60 bytes"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[0].storage = gzip(ROWS + 1))),
+        refused(|c| c.datasets[0].storage = gzip(ROWS + 1)),
         "dataset `x` cannot be written: chunks of 1004 rows do not fit its 1003 rows"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[0].shape = vec![ROWS, 1 << 30])),
+        refused(|c| c.datasets[0].shape = vec![ROWS, 1 << 30]),
         "a chunk of 10 rows of `x` has 40.0 GiB, but HDF5 limits chunks to less than 4.0 GiB"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[1].storage = gzip(11))),
+        refused(|c| c.datasets[1].storage = gzip(11)),
         "chunks that are written together must have the same number of rows"
     );
     assert_eq!(
-        refused(with(&|c| c.datasets[1].shape = vec![5])),
+        refused(|c| c.datasets[1].shape = vec![5]),
         "dataset `deep/y` cannot be written: chunks of 10 rows do not fit its 5 rows"
     );
     assert!(!path.exists());

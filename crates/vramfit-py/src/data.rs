@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use vramfit_core::Error;
-use vramfit_data::hdf5::Scalar;
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
 
 use crate::error::raise;
+use crate::loader::parse_scalar;
 
 /// Reads rows `start` to `stop` of a dataset, or those that `rows` lists: their shape, the name of
 /// their type, and their bytes.
@@ -31,13 +30,9 @@ pub(crate) fn read_hdf5_rows<'py>(
     threads: usize,
 ) -> PyResult<(Bound<'py, PyTuple>, &'static str, Bound<'py, PyBytes>)> {
     let open = || {
-        let to = dtype.map(|name| {
-            Scalar::from_name(name)
-                .ok_or_else(|| Error::invalid_argument(format!("unknown type `{name}`")))
-        });
         let options = RowOptions {
             field,
-            to: to.transpose()?,
+            to: dtype.map(parse_scalar).transpose()?,
             threads,
         };
         RowReader::new(Dataset::open(&path, dataset)?, &options)

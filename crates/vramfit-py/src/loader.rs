@@ -329,25 +329,20 @@ pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {
 }
 
 fn parse_split((set, fraction, mode, seed): (String, f64, String, u64)) -> Result<SplitOptions> {
+    let unknown = |what: &str, name: &str, hint: &str| {
+        Err(Error::invalid_argument(format!("unknown {what} `{name}`")).hint(hint))
+    };
     Ok(SplitOptions {
         set: match set.as_str() {
             "train" => SplitSet::Train,
             "validation" => SplitSet::Validation,
-            other => {
-                return Err(Error::invalid_argument(format!("unknown split `{other}`"))
-                    .hint("use `train` or `validation`"));
-            }
+            other => return unknown("split", other, "use `train` or `validation`"),
         },
         fraction,
         mode: match mode.as_str() {
             "spread" => SplitMode::Spread,
             "tail" => SplitMode::Tail,
-            other => {
-                return Err(
-                    Error::invalid_argument(format!("unknown split mode `{other}`"))
-                        .hint("use `spread` or `tail`"),
-                );
-            }
+            other => return unknown("split mode", other, "use `spread` or `tail`"),
         },
         seed,
     })

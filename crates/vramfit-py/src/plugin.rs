@@ -6,6 +6,8 @@ use std::ffi::c_void;
 use std::fmt;
 use std::path::PathBuf;
 
+use pyo3::call::PyCallArgs;
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use vramfit_core::lint::{self, LateChange, LintInput, ProcessStage};
@@ -220,22 +222,13 @@ impl Hooks for PythonHooks {
     }
 
     fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64> {
-        call_python(|py| {
-            let code = PyBytes::new(py, code);
-            let seconds = self.cpu_eval.call_method1(py, "estimate", (program, code));
-            seconds.ok()?.extract(py).ok()
-        })
+        call_python(|py| self.call(py, "estimate", (program, code)))
     }
 
     fn run_callbacks(&self, program: u32, code: &[u8], devices: usize) -> Vec<CallbackOutcome> {
         type Called = (String, u64, u64, String, u64, Option<usize>);
-        let called: Option<Vec<Called>> = call_python(|py| {
-            let code = PyBytes::new(py, code);
-            let called = self
-                .cpu_eval
-                .call_method1(py, "run_callbacks", (program, code, devices));
-            called.ok()?.extract(py).ok()
-        });
+        let called: Option<Vec<Called>> =
+            call_python(|py| self.call(py, "run_callbacks", (program, code, devices)));
         let calls = called.unwrap_or_default().into_iter();
         let calls = calls.map(
             |(site, calls, errors, error, skipped, reason)| CallbackOutcome {
@@ -252,23 +245,16 @@ impl Hooks for PythonHooks {
     }
 
     fn cost_analysis(&self, module: &[u8]) -> Option<Vec<(String, f32)>> {
-        call_python(|py| {
-            let module = PyBytes::new(py, module);
-            let costs = self.cpu_eval.call_method1(py, "costs", (module,));
-            costs.ok()?.extract::<Vec<(String, f32)>>(py).ok()
-        })
+        call_python(|py| self.call(py, "costs", (module,)))
     }
 
     fn value_names(&self, code: &[u8]) -> Option<Names> {
-        Python::attach(|py| {
-            let code = PyBytes::new(py, code);
-            let names = self.cpu_eval.call_method1(py, "names", (code,));
-            let (arguments, outputs, donated_in_vain) = names.ok()?.extract(py).ok()?;
-            Some(Names {
-                arguments,
-                outputs,
-                donated_in_vain,
-            })
+        let names = Python::attach(|py| self.call(py, "names", (code,)));
+        let (arguments, outputs, donated_in_vain) = names?;
+        Some(Names {
+            arguments,
+            outputs,
+            donated_in_vain,
         })
     }
 
@@ -284,7 +270,6 @@ impl Hooks for PythonHooks {
             .collect()
         };
         let ask = |py: Python<'_>| {
-            let code = PyBytes::new(py, code);
             let answer = self.cpu_eval.call_method1(py, "read_signature", (code,))?;
             answer.extract::<(Values, Values)>(py)
         };
@@ -306,27 +291,15 @@ impl Hooks for PythonHooks {
     }
 
     fn display_name(&self, file: &str) -> Option<String> {
-        call_python(|py| {
-            let name = self.cpu_eval.call_method1(py, "file_name", (file,));
-            name.ok()?.extract(py).ok()
-        })
+        call_python(|py| self.call(py, "file_name", (file,)))
     }
 
     fn call_site(&self) -> Option<String> {
-        call_python(|py| {
-            self.cpu_eval
-                .call_method0(py, "site")
-                .ok()?
-                .extract::<Option<String>>(py)
-                .ok()?
-        })
+        call_python(|py| self.call(py, "site", ())?)
     }
 
     fn read_site(&self) -> Option<(String, bool)> {
-        call_python(|py| {
-            let reader = self.cpu_eval.call_method0(py, "read_site").ok()?;
-            reader.extract(py).ok()
-        })
+        call_python(|py| self.call(py, "read_site", ()))
     }
 
     fn request_exit(&self) {
@@ -339,6 +312,17 @@ impl Hooks for PythonHooks {
 }
 
 impl PythonHooks {
+    /// Calls a function of `_cpu_eval`. `None` where it raises an exception, or returns something else.
+    fn call<'py, T: FromPyObjectOwned<'py>>(
+        &self,
+        py: Python<'py>,
+        function: &str,
+        arguments: impl PyCallArgs<'py>,
+    ) -> Option<T> {
+        let result = self.cpu_eval.bind(py).call_method1(function, arguments);
+        result.ok()?.extract().ok()
+    }
+
     fn call_shutdown(&self, what: &str) {
         call_python(|py| {
             // An exception in it is ignored: the run continues a little longer then.

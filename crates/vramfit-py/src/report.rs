@@ -69,12 +69,8 @@ impl NativeReport {
 
 /// Reads the trace of a dry run; of several processes, that of the critical one.
 #[pyfunction]
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "arguments from Python come by value"
-)]
 pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<NativeReport> {
-    let summary = py.detach(|| load_summary(&trace));
+    let summary = py.detach(move || load_summary(&trace));
     let summary = summary.map_err(|error| raise(py, &error))?;
     let report = Report::from_dryrun(&summary);
     Ok(NativeReport { summary, report })
@@ -83,17 +79,13 @@ pub(crate) fn read_report(py: Python<'_>, trace: PathBuf) -> PyResult<NativeRepo
 /// Reads the trace of a function that ran with more memory than the GPU has; `limit` is what JAX's pool may
 /// take of it, such as `8GiB`, or `None` where the settings of the run decide.
 #[pyfunction]
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "arguments from Python come by value"
-)]
 pub(crate) fn read_estimate(
     py: Python<'_>,
     trace: PathBuf,
     gpu: &str,
     limit: Option<&str>,
 ) -> PyResult<NativeReport> {
-    let report = py.detach(|| load_estimate(&trace, gpu, limit));
+    let report = py.detach(move || load_estimate(&trace, gpu, limit));
     report.map_err(|error| raise(py, &error))
 }
 

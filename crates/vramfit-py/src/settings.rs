@@ -66,9 +66,8 @@ impl From<settings::ResolvedSettings> for ResolvedSettings {
     detailed=true,
 ))]
 #[allow(
-    clippy::needless_pass_by_value,
     clippy::too_many_arguments,
-    reason = "arguments from Python come by value and by name"
+    reason = "arguments from Python come by name"
 )]
 pub(crate) fn resolve_settings(
     py: Python<'_>,
@@ -87,7 +86,7 @@ pub(crate) fn resolve_settings(
     host_devices: Option<u32>,
     detailed: bool,
 ) -> PyResult<ResolvedSettings> {
-    let resolve = || -> Result<ResolvedSettings> {
+    let resolve = move || -> Result<ResolvedSettings> {
         let options = Options {
             fraction,
             limit: limit.map(str::parse).transpose()?,
@@ -119,16 +118,12 @@ pub(crate) fn resolve_settings(
 /// Returns the limit of the pool on each GPU, as `environment` says to JAX `jax`; `None` where that
 /// cannot be known.
 #[pyfunction]
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "arguments from Python come by value"
-)]
 pub(crate) fn expected_pools(
     py: Python<'_>,
     environment: HashMap<String, String>,
     jax: &str,
 ) -> PyResult<Option<Vec<u64>>> {
-    let expected = || {
+    let expected = move || {
         let version: Version = jax.parse()?;
         let variable = |name: &str| environment.get(name).cloned();
         settings::expected_pool_limits(version, variable, || {

@@ -2,6 +2,7 @@
 
 use vramfit_core::{Bytes, Error, Result};
 
+use crate::hdf5::path::list_names;
 use crate::write::{Compression, Number, Storage};
 
 /// A kind of data with its sizes.
@@ -126,70 +127,69 @@ impl GenerateOptions {
     /// # Errors
     /// `invalid-argument`, naming the option.
     pub fn check(&self) -> Result<()> {
-        let invalid = |message: String| Error::invalid_argument(message);
-        if self.samples == 0 {
-            return Err(invalid("`--samples` must be at least 1".into()));
+        let refuse = |message: String, hint: &str| Err(Error::invalid_argument(message).hint(hint));
+        let (samples, seed, kind) = (self.samples, self.seed, self.kind.name());
+        if samples == 0 {
+            return Err(Error::invalid_argument("`--samples` must be at least 1"));
         }
-        if self.samples > 1 << 40 {
-            return Err(
-                invalid(format!("`--samples {}` is too large", self.samples))
-                    .hint("the maximum is 2^40"),
+        if samples > 1 << 40 {
+            return refuse(
+                format!("`--samples {samples}` is too large"),
+                "the maximum is 2^40",
             );
         }
-        if self.seed > i64::MAX as u64 {
-            return Err(invalid(format!("`--seed {}` is too large", self.seed))
-                .hint("the maximum is 2^63 - 1"));
+        if seed > i64::MAX as u64 {
+            return refuse(
+                format!("`--seed {seed}` is too large"),
+                "the maximum is 2^63 - 1",
+            );
         }
         for (option, size) in self.kind.sizes() {
             if !(1..=1 << 20).contains(&size) {
-                return Err(invalid(format!("`--{option} {size}` is out of range"))
-                    .hint("use 1 to 1048576"));
+                return refuse(
+                    format!("`--{option} {size}` is out of range"),
+                    "use 1 to 1048576",
+                );
             }
         }
         if let Kind::Images { size } = self.kind
             && !(4..=8192).contains(&size)
         {
-            return Err(
-                invalid(format!("`--image-size {size}` is out of range")).hint("use 4 to 8192")
+            return refuse(
+                format!("`--image-size {size}` is out of range"),
+                "use 4 to 8192",
             );
         }
         let number = self.number();
-        if !self.kind.numbers().contains(&number) {
-            let names: Vec<String> = self
-                .kind
-                .numbers()
-                .iter()
-                .map(|n| format!("`{}`", n.name()))
-                .collect();
-            return Err(invalid(format!(
-                "{} do not support the data type `{}`",
-                self.kind.name(),
-                number.name()
-            ))
-            .hint(format!("use one of {}", names.join(", "))));
+        let numbers = self.kind.numbers();
+        if !numbers.contains(&number) {
+            let names = list_names(numbers.iter().map(|number| number.name()), numbers.len());
+            return refuse(
+                format!("{kind} do not support the data type `{}`", number.name()),
+                &format!("use one of {}", names.unwrap_or_default()),
+            );
         }
         if let Kind::Tokens { vocabulary, .. } = self.kind
             && number == Number::U16
             && vocabulary > 1 << 16
         {
-            return Err(
-                invalid(format!("a vocabulary of {vocabulary} exceeds `uint16`"))
-                    .hint("add `--dtype int32`"),
-            );
+            let message = format!("a vocabulary of {vocabulary} exceeds `uint16`");
+            return refuse(message, "add `--dtype int32`");
         }
         if self.sort_by_label && !self.kind.has_labels() {
-            return Err(
-                invalid(format!("{} have no labels to sort by", self.kind.name()))
-                    .hint("`tabular` and `images` have labels"),
-            );
+            let message = format!("{kind} have no labels to sort by");
+            return refuse(message, "`tabular` and `images` have labels");
         }
         if self.chunk_rows == Some(0) {
-            return Err(invalid("`--chunk-rows` must be at least 1".into()));
+            return Err(Error::invalid_argument("`--chunk-rows` must be at least 1"));
         }
         let row = self.kind.row_numbers() * number.size() as u64;
         if row > 1 << 30 {
-            return Err(invalid(format!("a sample of {} is too large", Bytes(row)))
-                .hint("the maximum is 1.0 GiB; use a smaller `--length` or `--features`"));
+            let message = format!("a sample of {} is too large", Bytes(row));
+            return refuse(
+                message,
+                "the maximum is 1.0 GiB; use a smaller `--length` or `--features`",
+            );
         }
         Ok(())
     }

@@ -99,18 +99,13 @@ fn sequence(
         Number::F32 => steps(draws, length, last, sums, out, |number| {
             (value(number) as f32).to_le_bytes()
         }),
-        Number::F64 => steps(draws, length, last, sums, out, |number| {
-            value(number).to_le_bytes()
-        }),
         Number::F16 => steps(draws, length, last, sums, out, |number| {
             f16::from_f32(value(number) as f32).to_le_bytes()
         }),
-        _ => {
-            let mut numbers = Vec::new();
-            steps(draws, length, last, sums, &mut numbers, i64::to_le_bytes);
-            let numbers = numbers.as_chunks().0.iter();
-            numbers.for_each(|bytes| put(number, value(i64::from_le_bytes(*bytes)), out));
-        }
+        // Series come in `float64` and in no other type.
+        _ => steps(draws, length, last, sums, out, |number| {
+            value(number).to_le_bytes()
+        }),
     }
 }
 

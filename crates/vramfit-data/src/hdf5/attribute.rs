@@ -59,7 +59,7 @@ fn each(header: &Header, mut work: impl FnMut(Result<Cursor<'_>>) -> Result<()>)
         return Ok(());
     };
     let cursor = header.cursor(message);
-    let container = cursor.container();
+    let container = cursor.container;
     for found in dense::ATTRIBUTES.objects(cursor)? {
         match found {
             Ok((address, bytes)) => work(Ok(Cursor::new(container, &bytes, address)))?,
@@ -81,7 +81,7 @@ fn name(cursor: &mut Cursor<'_>) -> Result<String> {
 
 /// Reads the value of an attribute.
 fn read(mut cursor: Cursor<'_>) -> Result<Attribute> {
-    let container = cursor.container();
+    let container = cursor.container;
     let version = cursor.version(&[1, 2, 3], "an attribute")?;
     let flags = cursor.u8()?;
     let lengths = [cursor.u16()?, cursor.u16()?, cursor.u16()?].map(usize::from);

@@ -9,22 +9,16 @@ use super::container::Container;
 /// The pieces of an honest structure do not overlap, so together they are no longer than the file.
 /// That one rule bounds memory and time, and ends every cycle, without a list of what was visited.
 pub(crate) struct BoundedReader<'a> {
-    container: &'a Container,
+    pub(crate) container: &'a Container,
     left: u64,
 }
 
 impl<'a> BoundedReader<'a> {
-    /// Begins a structure.
     pub(crate) fn new(container: &'a Container) -> BoundedReader<'a> {
         BoundedReader {
             container,
             left: container.source().length(),
         }
-    }
-
-    /// Returns the file.
-    pub(crate) fn container(&self) -> &'a Container {
-        self.container
     }
 
     /// Reads one piece.

@@ -30,8 +30,8 @@ pub(crate) fn leaves(
     key_width: usize,
     visit: &mut dyn FnMut(&mut BoundedReader<'_>, LeafEntry<'_>) -> Result<()>,
 ) -> Result<()> {
-    let container = blocks.container();
-    let width = container.address_width();
+    let container = blocks.container;
+    let width = container.address_width;
     // Nodes still to be read; the last one comes next. Each is one level below its parent, so the
     // list is never longer than levels times entries.
     let mut open: Vec<(u64, Option<u8>)> = vec![(root, None)];

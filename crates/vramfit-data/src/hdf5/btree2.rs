@@ -27,12 +27,11 @@ pub(crate) fn records(
     kinds: &[u8],
     visit: &mut dyn FnMut(&mut Cursor<'_>) -> Result<()>,
 ) -> Result<()> {
-    let container = blocks.container();
-    let length = 22 + container.address_width() + container.length_width();
+    let container = blocks.container;
+    let length = 22 + container.address_width + container.length_width;
     let bytes = blocks.read(address, length as u64)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"BTHD")?;
-    cursor.version(&[0], "a tree")?;
+    cursor.structure(b"BTHD", 0, "a tree")?;
     let kind = cursor.u8()?;
     if !kinds.contains(&kind) {
         return Err(cursor.damaged(format_args!("a B-tree has the unexpected type {kind}")));
@@ -58,7 +57,7 @@ pub(crate) fn records(
 
 /// How many records fit into a node decides how wide the numbers in the nodes above are.
 fn shape(cursor: &Cursor<'_>, kind: u8, node: u64, record: u64, depth: u16) -> Result<Shape> {
-    let address_width = cursor.container().address_width() as u64;
+    let address_width = cursor.container.address_width as u64;
     let room = node.checked_sub(NODE_OVERHEAD).filter(|_| record > 0);
     let Some(leaf) = room.map(|room| room / record).filter(|&leaf| leaf > 0) else {
         return Err(cursor.damaged("the node size of a B-tree is too small for a record"));
@@ -93,11 +92,14 @@ fn read_node(
     open: &mut Vec<(u64, usize, u64)>,
     visit: &mut dyn FnMut(&mut Cursor<'_>) -> Result<()>,
 ) -> Result<()> {
-    let container = blocks.container();
+    let container = blocks.container;
     let bytes = blocks.read(address, shape.node)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(if level == 0 { b"BTLF" } else { b"BTIN" })?;
-    cursor.version(&[0], "a node of a B-tree")?;
+    cursor.structure(
+        if level == 0 { b"BTLF" } else { b"BTIN" },
+        0,
+        "a node of a B-tree",
+    )?;
     if cursor.u8()? != shape.kind {
         return Err(cursor.damaged("a B-tree node has the wrong type"));
     }

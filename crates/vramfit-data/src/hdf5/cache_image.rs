@@ -34,8 +34,7 @@ impl CacheImage {
         let length = cursor.length()?;
         let bytes = BoundedReader::new(container).read(address, length)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"MDCI")?;
-        cursor.version(&[0], "a metadata cache image")?;
+        cursor.structure(b"MDCI", 0, "a metadata cache image")?;
         cursor.skip(1)?;
         cursor.length()?;
         let count = cursor.u32()?;

@@ -16,10 +16,12 @@ const SIGNATURE: [u8; 8] = *b"\x89HDF\r\n\x1a\n";
 pub struct Container {
     source: Arc<Source>,
     /// Where the superblock is: all addresses count from there, behind a user block.
-    base: u64,
-    address_width: usize,
-    length_width: usize,
-    root: u64,
+    pub(crate) base: u64,
+    /// How many bytes an address has, and a length.
+    pub(crate) address_width: usize,
+    pub(crate) length_width: usize,
+    /// Where the header of the root group is.
+    pub(crate) root: u64,
     /// What is to be read instead of parts of the structure.
     image: Option<Arc<CacheImage>>,
 }
@@ -112,52 +114,27 @@ impl Container {
         self.source.damaged(offset, what)
     }
 
-    /// Returns where address zero is.
-    pub(crate) fn base(&self) -> u64 {
-        self.base
-    }
-
-    /// Returns how many bytes an address has.
-    pub(crate) fn address_width(&self) -> usize {
-        self.address_width
-    }
-
-    /// Returns how many bytes a length has.
-    pub(crate) fn length_width(&self) -> usize {
-        self.length_width
-    }
-
-    /// Returns where the header of the root group is.
-    pub(crate) fn root(&self) -> u64 {
-        self.root
-    }
-
-    fn set_widths(&mut self, addresses: u8, lengths: u8, at: u64) -> Result<()> {
-        for width in [addresses, lengths] {
-            if !matches!(width, 2 | 4 | 8) {
-                return Err(self.damaged(at, format_args!("addresses of {width} bytes")));
-            }
+    /// Reads the widths of addresses and lengths, which are so many bytes behind the version.
+    fn read_widths(&mut self, bytes: &[u8], behind: usize) -> Result<()> {
+        let mut cursor = Cursor::new(self, bytes, self.base);
+        cursor.skip(9)?;
+        cursor.skip(behind)?;
+        let widths = [cursor.u8()?, cursor.u8()?];
+        if let Some(width) = widths.iter().find(|width| !matches!(width, 2 | 4 | 8)) {
+            return Err(cursor.damaged(format_args!("addresses of {width} bytes")));
         }
-        self.address_width = addresses.into();
-        self.length_width = lengths.into();
+        [self.address_width, self.length_width] = widths.map(usize::from);
         Ok(())
     }
 
     fn read_old(&mut self, bytes: &[u8]) -> Result<Superblock> {
-        let base = self.base;
-        let mut cursor = Cursor::new(self, bytes, base);
-        cursor.skip(8)?;
-        let version = cursor.u8()?;
         // Versions of free space and root entry, which have only ever been zero, and of shared headers.
-        cursor.skip(4)?;
-        let (addresses, lengths) = (cursor.u8()?, cursor.u8()?);
-        let at = cursor.offset();
-        self.set_widths(addresses, lengths, at)?;
-        let mut cursor = Cursor::new(self, bytes, base);
+        self.read_widths(bytes, 4)?;
+        let mut cursor = Cursor::new(self, bytes, self.base);
         // Behind the widths: ranks of the group trees, flags, and in version 1 the rank of the chunk trees.
         cursor.skip(20)?;
         let flags = cursor.u32()?;
-        if version == 1 {
+        if bytes[8] == 1 {
             cursor.skip(4)?;
         }
         let (_, end) = read_end(&mut cursor)?;
@@ -173,13 +150,8 @@ impl Container {
     }
 
     fn read_new(&mut self, bytes: &[u8]) -> Result<Superblock> {
-        let base = self.base;
-        let mut cursor = Cursor::new(self, bytes, base);
-        cursor.skip(9)?;
-        let (addresses, lengths) = (cursor.u8()?, cursor.u8()?);
-        let at = cursor.offset();
-        self.set_widths(addresses, lengths, at)?;
-        let mut cursor = Cursor::new(self, bytes, base);
+        self.read_widths(bytes, 0)?;
+        let mut cursor = Cursor::new(self, bytes, self.base);
         cursor.skip(11)?;
         let flags = cursor.u8()?.into();
         let (extension, end) = read_end(&mut cursor)?;
@@ -208,12 +180,12 @@ struct Superblock {
 /// Reads base address, one more address, and where the file ends; returns the latter two. That end counts
 /// from the file's first byte as it was written: a user block that was put in front later is not in it.
 fn read_end(cursor: &mut Cursor<'_>) -> Result<(Option<u64>, u64)> {
-    let width = cursor.container().address_width;
+    let width = cursor.container.address_width;
     let written_base = cursor.uint(width)?;
     let between = cursor.address()?;
     let end = cursor.uint(width)?;
     let end = end.checked_sub(written_base);
-    match end.and_then(|end| end.checked_add(cursor.container().base)) {
+    match end.and_then(|end| end.checked_add(cursor.container.base)) {
         Some(end) => Ok((between, end)),
         None => Err(cursor.damaged("the end address of the file is before its base address")),
     }

@@ -8,7 +8,8 @@ use super::container::Container;
 /// Reads little-endian numbers, addresses and texts one after another.
 #[derive(Clone)]
 pub(crate) struct Cursor<'a> {
-    container: &'a Container,
+    /// The file that is read.
+    pub(crate) container: &'a Container,
     bytes: &'a [u8],
     /// Where in `bytes` the next number is.
     at: usize,
@@ -25,11 +26,6 @@ impl<'a> Cursor<'a> {
             at: 0,
             start,
         }
-    }
-
-    /// Returns the file that is read.
-    pub(crate) fn container(&self) -> &'a Container {
-        self.container
     }
 
     /// Returns the next `length` bytes.
@@ -63,6 +59,12 @@ impl<'a> Cursor<'a> {
         Err(self.container.damaged(at, what))
     }
 
+    /// Passes over the signature and the version with which a structure begins.
+    pub(crate) fn structure(&mut self, signature: &[u8; 4], version: u8, what: &str) -> Result<()> {
+        self.signature(signature)?;
+        self.version(&[version], what).map(drop)
+    }
+
     /// Passes over a version that must be one of those known.
     pub(crate) fn version(&mut self, known: &[u8], what: &str) -> Result<u8> {
         let version = self.u8()?;
@@ -72,22 +74,18 @@ impl<'a> Cursor<'a> {
         Err(self.damaged(format_args!("version {version} of {what} is not supported")))
     }
 
-    /// Returns the next byte.
     pub(crate) fn u8(&mut self) -> Result<u8> {
         Ok(self.uint(1)? as u8)
     }
 
-    /// Returns a number of two bytes.
     pub(crate) fn u16(&mut self) -> Result<u16> {
         Ok(self.uint(2)? as u16)
     }
 
-    /// Returns a number of four bytes.
     pub(crate) fn u32(&mut self) -> Result<u32> {
         Ok(self.uint(4)? as u32)
     }
 
-    /// Returns a number of eight bytes.
     pub(crate) fn u64(&mut self) -> Result<u64> {
         self.uint(8)
     }
@@ -104,17 +102,17 @@ impl<'a> Cursor<'a> {
 
     /// Returns a length, whose width the superblock says.
     pub(crate) fn length(&mut self) -> Result<u64> {
-        self.uint(self.container.length_width())
+        self.uint(self.container.length_width)
     }
 
     /// Returns a place in the file, counted from its first byte, or `None` where nothing is.
     pub(crate) fn address(&mut self) -> Result<Option<u64>> {
-        let width = self.container.address_width();
+        let width = self.container.address_width;
         let relative = self.uint(width)?;
         if relative == u64::MAX >> (64 - 8 * width) {
             return Ok(None);
         }
-        match relative.checked_add(self.container.base()) {
+        match relative.checked_add(self.container.base) {
             Some(address) => Ok(Some(address)),
             None => Err(self.damaged("an address is out of range")),
         }

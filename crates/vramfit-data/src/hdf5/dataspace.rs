@@ -59,7 +59,7 @@ impl Dataspace {
 }
 
 fn read_lengths(cursor: &mut Cursor<'_>, axes: usize) -> Result<Vec<u64>> {
-    let unlimited = u64::MAX >> (64 - 8 * cursor.container().length_width());
+    let unlimited = u64::MAX >> (64 - 8 * cursor.container.length_width);
     (0..axes)
         .map(|_| {
             let length = cursor.length()?;

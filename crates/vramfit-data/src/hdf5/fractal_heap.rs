@@ -28,12 +28,11 @@ pub(crate) struct FractalHeap {
 impl FractalHeap {
     /// Reads the heap at an address, with all its blocks.
     pub(crate) fn read(blocks: &mut BoundedReader<'_>, address: u64) -> Result<FractalHeap> {
-        let container = blocks.container();
-        let length = 26 + 12 * container.length_width() + 3 * container.address_width();
+        let container = blocks.container;
+        let length = 26 + 12 * container.length_width + 3 * container.address_width;
         let bytes = blocks.read(address, length as u64)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"FRHP")?;
-        cursor.version(&[0], "a fractal heap")?;
+        cursor.structure(b"FRHP", 0, "a fractal heap")?;
         let id_length = cursor.u16()?.into();
         let filters = cursor.u16()?;
         if filters != 0 {
@@ -126,20 +125,19 @@ impl FractalHeap {
         root: u64,
         rows: u64,
     ) -> Result<()> {
-        let container = blocks.container();
+        let container = blocks.container;
         let mut open = vec![(root, 0, rows)];
         while let Some((address, mut start, rows)) = open.pop() {
             let too_large = || container.damaged(address, "a heap exceeds 2^64 bytes");
-            let width = container.address_width() as u64;
+            let width = container.address_width as u64;
             let length = rows
                 .checked_mul(self.columns * width)
                 .and_then(|length| length.checked_add(9 + width + self.place_width as u64))
                 .ok_or_else(too_large)?;
             let bytes = blocks.read(address, length)?;
             let mut cursor = Cursor::new(container, &bytes, address);
-            cursor.signature(b"FHIB")?;
-            cursor.version(&[0], "an indirect block of a heap")?;
-            cursor.skip(container.address_width() + self.place_width)?;
+            cursor.structure(b"FHIB", 0, "an indirect block of a heap")?;
+            cursor.skip(container.address_width + self.place_width)?;
             let mut size = self.first_block;
             for row in 0..rows {
                 if row > 1 {
@@ -172,12 +170,11 @@ impl FractalHeap {
         start: u64,
         size: u64,
     ) -> Result<()> {
-        let container = blocks.container();
+        let container = blocks.container;
         let mut bytes = blocks.read(address, size)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"FHDB")?;
-        cursor.version(&[0], "a direct block of a heap")?;
-        cursor.skip(container.address_width() + self.place_width)?;
+        cursor.structure(b"FHDB", 0, "a direct block of a heap")?;
+        cursor.skip(container.address_width + self.place_width)?;
         if self.has_checksums {
             let at = (cursor.offset() - address) as usize;
             let stored = cursor.u32()?;

@@ -40,7 +40,7 @@ impl<'a> GlobalHeap<'a> {
             let collection = self.read(address)?;
             self.collections.insert(address, collection);
         }
-        let container = self.blocks.container();
+        let container = self.blocks.container;
         let collection = self.collections.get(&address);
         let found = collection.and_then(|collection| {
             let place = collection.objects.get(&number)?;
@@ -55,12 +55,11 @@ impl<'a> GlobalHeap<'a> {
     }
 
     fn read(&mut self, address: u64) -> Result<Collection> {
-        let container = self.blocks.container();
-        let head = 8 + container.length_width() as u64;
+        let container = self.blocks.container;
+        let head = 8 + container.length_width as u64;
         let bytes = self.blocks.read(address, head)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"GCOL")?;
-        cursor.version(&[1], "a global heap")?;
+        cursor.structure(b"GCOL", 1, "a global heap")?;
         cursor.skip(3)?;
         let length = cursor.length()?;
         let mut bytes = bytes;
@@ -69,7 +68,7 @@ impl<'a> GlobalHeap<'a> {
         let mut cursor = Cursor::new(container, &bytes, address);
         cursor.skip(head as usize)?;
         let mut objects = HashMap::new();
-        while cursor.left() >= 8 + container.length_width() {
+        while cursor.left() >= 8 + container.length_width {
             let number = cursor.u16()?;
             cursor.skip(6)?;
             let length = cursor.length()?;

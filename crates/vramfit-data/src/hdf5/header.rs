@@ -39,7 +39,7 @@ const MAX_MESSAGES: usize = 1 << 16;
 ///
 /// `unsupported-feature` when it is kept in the file's table of shared messages.
 pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message, &Container)> {
-    let container = cursor.container();
+    let container = cursor.container;
     let version = cursor.version(&[1, 2, 3], "a shared message")?;
     let place = cursor.u8()?;
     if version == 1 {
@@ -95,7 +95,6 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads the header at an address.
     pub(crate) fn read(container: &Container, address: u64) -> Result<Header> {
         let mut header = Header {
             container: container.clone(),
@@ -155,7 +154,7 @@ impl Header {
 
     fn read_old(&mut self, blocks: &mut BoundedReader<'_>) -> Result<()> {
         let bytes = blocks.read(self.address, 16)?;
-        let mut cursor = Cursor::new(blocks.container(), &bytes, self.address);
+        let mut cursor = Cursor::new(blocks.container, &bytes, self.address);
         cursor.version(&[1], "an object header")?;
         cursor.skip(1)?;
         // The number of messages is not needed: the blocks say where they end.
@@ -164,7 +163,7 @@ impl Header {
         let mut open = vec![(self.address + 16, length)];
         while let Some((address, length)) = open.pop() {
             let bytes = blocks.read(address, length)?;
-            let mut cursor = Cursor::new(blocks.container(), &bytes, address);
+            let mut cursor = Cursor::new(blocks.container, &bytes, address);
             while cursor.left() >= 8 {
                 let kind = cursor.u16()?;
                 let length = cursor.u16()?;
@@ -177,15 +176,12 @@ impl Header {
     }
 
     fn read_new(&mut self, blocks: &mut BoundedReader<'_>) -> Result<()> {
-        let source = blocks.container().source();
+        let source = blocks.container.source();
         let prefix = source.length().saturating_sub(self.address).min(34);
         let mut bytes = vec![0; prefix as usize];
-        blocks
-            .container()
-            .read_structure(self.address, &mut bytes)?;
-        let mut cursor = Cursor::new(blocks.container(), &bytes, self.address);
-        cursor.signature(b"OHDR")?;
-        cursor.version(&[2], "an object header")?;
+        blocks.container.read_structure(self.address, &mut bytes)?;
+        let mut cursor = Cursor::new(blocks.container, &bytes, self.address);
+        cursor.structure(b"OHDR", 2, "an object header")?;
         let flags = cursor.u8()?;
         if flags & 0x20 != 0 {
             cursor.skip(16)?;
@@ -205,10 +201,10 @@ impl Header {
             let Some(end) = bytes.len().checked_sub(4).filter(|&end| end >= skip) else {
                 return Err(source.damaged(address, "a header block is too short"));
             };
-            let mut whole = Cursor::new(blocks.container(), &bytes, address);
+            let mut whole = Cursor::new(blocks.container, &bytes, address);
             whole.skip(end)?;
             whole.checksum()?;
-            let mut cursor = Cursor::new(blocks.container(), &bytes[..end], address);
+            let mut cursor = Cursor::new(blocks.container, &bytes[..end], address);
             if address != self.address {
                 cursor.signature(b"OCHK")?;
             }
@@ -238,7 +234,7 @@ impl Header {
         let offset = cursor.offset();
         let body = cursor.take(length.into())?;
         if kind == kind::CONTINUATION {
-            let mut cursor = Cursor::new(cursor.container(), body, offset);
+            let mut cursor = Cursor::new(cursor.container, body, offset);
             let address = cursor.known_address("the continuation of an object header")?;
             open.push((address, cursor.length()?));
             return Ok(());

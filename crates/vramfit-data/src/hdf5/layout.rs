@@ -58,32 +58,28 @@ pub(crate) enum Index {
 impl Layout {
     /// Reads the message. Version 5 differs from 4 only in how the indexes write sizes.
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Layout> {
-        match cursor.version(&[1, 2, 3, 4, 5], "a layout")? {
-            1 | 2 => read_first(cursor),
-            version => {
-                let class = cursor.u8()?;
-                match class {
-                    0 => {
-                        let length = cursor.u16()?;
-                        Ok(Layout::Compact(cursor.take(length.into())?.to_vec()))
-                    }
-                    1 => Ok(Layout::Contiguous(cursor.address()?)),
-                    2 if version == 3 => {
-                        let axes = cursor.u8()?;
-                        let address = cursor.address()?;
-                        let chunk = read_chunk(cursor, axes, 4)?;
-                        chunked(cursor, chunk, false, Index::BTree1, address)
-                    }
-                    2 => read_indexed(cursor),
-                    3 if version >= 4 => Ok(Layout::Virtual {
-                        collection: cursor.known_address("the mapping of a virtual dataset")?,
-                        object: cursor.u32()?,
-                    }),
-                    class => Err(Error::unsupported_feature(format!(
-                        "layout class {class} is not supported"
-                    ))),
-                }
+        let version = cursor.version(&[1, 2, 3, 4, 5], "a layout")?;
+        if version < 3 {
+            return read_first(cursor);
+        }
+        match cursor.u8()? {
+            0 => {
+                let length = cursor.u16()?;
+                Ok(Layout::Compact(cursor.take(length.into())?.to_vec()))
             }
+            1 => Ok(Layout::Contiguous(cursor.address()?)),
+            2 if version == 3 => {
+                let axes = cursor.u8()?;
+                read_listed(cursor, axes)
+            }
+            2 => read_indexed(cursor),
+            3 if version >= 4 => Ok(Layout::Virtual {
+                collection: cursor.known_address("the mapping of a virtual dataset")?,
+                object: cursor.u32()?,
+            }),
+            class => Err(Error::unsupported_feature(format!(
+                "layout class {class} is not supported"
+            ))),
         }
     }
 }
@@ -101,13 +97,16 @@ fn read_first(cursor: &mut Cursor<'_>) -> Result<Layout> {
             Ok(Layout::Compact(cursor.take(length)?.to_vec()))
         }
         1 => Ok(Layout::Contiguous(cursor.address()?)),
-        2 => {
-            let address = cursor.address()?;
-            let chunk = read_chunk(cursor, axes, 4)?;
-            chunked(cursor, chunk, false, Index::BTree1, address)
-        }
+        2 => read_listed(cursor, axes),
         class => Err(cursor.damaged(format_args!("layout class {class} is not supported"))),
     }
+}
+
+/// Reads how chunks are listed in a tree of version 1.
+fn read_listed(cursor: &mut Cursor<'_>, axes: u8) -> Result<Layout> {
+    let address = cursor.address()?;
+    let chunk = read_chunk(cursor, axes, 4)?;
+    chunked(cursor, chunk, false, Index::BTree1, address)
 }
 
 fn read_indexed(cursor: &mut Cursor<'_>) -> Result<Layout> {

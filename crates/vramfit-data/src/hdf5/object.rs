@@ -26,7 +26,7 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
     // What is still to be walked; the next name is the last.
     let mut open: Vec<String> = names(path);
     // Addresses of the groups on the way here, for a soft link that begins where it stands.
-    let mut here = container.root();
+    let mut here = container.root;
     while let Some(name) = open.pop() {
         let header = Header::read(&container, here)?;
         let links = group::links(&header)?;
@@ -46,13 +46,13 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
             Target::Object(address) => here = *address,
             Target::Soft(to) => {
                 if to.starts_with('/') {
-                    here = container.root();
+                    here = container.root;
                 }
                 open.extend(names(to));
             }
             Target::External { file, path } => {
                 container = open_sibling(&container, file)?;
-                here = container.root();
+                here = container.root;
                 open.extend(names(path));
             }
             Target::Unknown(kind) => {

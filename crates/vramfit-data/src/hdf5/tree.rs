@@ -8,15 +8,10 @@ use super::attribute;
 use super::container::Container;
 use super::datatype::Datatype;
 use super::description::Description;
-use super::group::{self, Target};
+use super::group::{self, MAX_DEPTH, MAX_OBJECTS, Target};
 use super::header::Header;
 use super::layout::Layout;
 use super::pipeline::FilterStep;
-
-/// The maximum depth of nested groups.
-const MAX_DEPTH: usize = 64;
-/// More objects than are listed of one file.
-const MAX_NODES: usize = 1 << 20;
 
 /// One name in a file and what it leads to.
 #[derive(Clone, Debug)]
@@ -83,11 +78,11 @@ pub struct DatasetSummary {
 ///
 /// `invalid-file` or `io` when not even the root can be read.
 pub fn tree(container: &Container) -> Result<Vec<Node>> {
-    let root = Header::read(container, container.root())?;
+    let root = Header::read(container, container.root)?;
     let mut walk = Walk {
         container,
         nodes: Vec::new(),
-        seen: HashSet::from([container.root()]),
+        seen: HashSet::from([container.root]),
     };
     walk.group("/", &root, 0)?;
     Ok(walk.nodes)
@@ -103,35 +98,26 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn group(&mut self, path: &str, header: &Header, depth: usize) -> Result<()> {
         let links = group::links(header)?;
-        self.push(
-            path,
-            attribute::names(header).unwrap_or_default(),
-            Content::Group,
-        );
+        let attributes = attribute::names(header).unwrap_or_default();
+        self.push(path, attributes, Content::Group);
         for link in links {
             let path = format!("{}/{}", path.trim_end_matches('/'), link.name);
-            if self.nodes.len() >= MAX_NODES {
-                self.push(
-                    &path,
-                    Vec::new(),
-                    unreadable("the file has too many objects"),
-                );
+            if self.nodes.len() >= MAX_OBJECTS {
+                let content = unreadable("the file has too many objects");
+                self.push(&path, Vec::new(), content);
                 return Ok(());
             }
             let content = match link.target {
                 Target::Soft(to) => Content::SoftLink(to),
                 Target::External { file, path } => Content::ExternalLink { file, path },
                 Target::Unknown(kind) => unreadable(&format!("the link type {kind} is unknown")),
-                Target::Object(address) => {
-                    if let Err(error) = self.object(&path, address, depth + 1) {
-                        let content = Content::Unreadable {
-                            why: error.message().to_owned(),
-                            hint: error.hint_text().map(str::to_owned),
-                        };
-                        self.push(&path, Vec::new(), content);
-                    }
-                    continue;
-                }
+                Target::Object(address) => match self.object(&path, address, depth + 1) {
+                    Ok(()) => continue,
+                    Err(error) => Content::Unreadable {
+                        why: error.message().to_owned(),
+                        hint: error.hint_text().map(str::to_owned),
+                    },
+                },
             };
             self.push(&path, Vec::new(), content);
         }

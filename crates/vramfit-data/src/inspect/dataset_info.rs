@@ -11,7 +11,7 @@ use crate::hdf5::{Container, DatasetSummary, Datatype};
 use crate::read::{Dataset, RowOptions, RowReader, Storage};
 
 /// A dataset, without its values.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct DatasetInfo {
     /// The type of its elements: NumPy's name for numbers, otherwise a description.
     pub dtype: String,
@@ -78,14 +78,10 @@ pub(super) fn read(
             .map(|&length| (length != u64::MAX).then_some(length))
             .collect(),
         layout: summary.layout,
-        chunks: None,
-        chunks_unwritten: None,
         filters: summary.filters.iter().map(filter::describe).collect(),
-        stored_bytes: None,
-        sample: None,
-        rows: None,
         shape: summary.shape,
         chunk: summary.chunk,
+        ..DatasetInfo::default()
     };
     let dataset = match Dataset::open_in(container, path) {
         Ok(dataset) => dataset,
@@ -93,8 +89,8 @@ pub(super) fn read(
     };
     info.stored_bytes = Some(Bytes(dataset.stored_bytes()));
     if let Storage::Chunked { grid, table, .. } = dataset.storage() {
-        info.chunks = Some(grid.count());
-        info.chunks_unwritten = Some(grid.count().saturating_sub(table.len()));
+        info.chunks = Some(grid.count);
+        info.chunks_unwritten = Some(grid.count.saturating_sub(table.len()));
     }
     // A scalar, and a record whose fields can be read one by one, are not a problem.
     let is_record =

@@ -80,13 +80,13 @@ fn large_band(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
     let Storage::Chunked { grid, .. } = open.rows.dataset().storage() else {
         return None;
     };
-    let rows = grid.chunk().first().copied()?.min(open.rows.len());
-    let across: u64 = grid.lengths().iter().skip(1).product();
-    let bytes = Bytes(grid.chunk_bytes().saturating_mul(across));
+    let rows = grid.chunk.first().copied()?.min(open.rows.len());
+    let across: u64 = grid.lengths.iter().skip(1).product();
+    let bytes = Bytes(grid.chunk_bytes.saturating_mul(across));
     if bytes.0 <= LARGE_BAND || rows <= 1 {
         return None;
     }
-    let what = match (grid.count(), across) {
+    let what = match (grid.count, across) {
         (1, _) => format!("one chunk holds all {rows} rows, so reading any row decodes {bytes}"),
         (_, 1) => format!("chunks hold {rows} rows ({bytes}), so reading any row decodes {bytes}"),
         _ => format!(
@@ -107,7 +107,7 @@ fn split_rows(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
     let Storage::Chunked { grid, .. } = open.rows.dataset().storage() else {
         return None;
     };
-    let across: u64 = grid.lengths().iter().skip(1).product();
+    let across: u64 = grid.lengths.iter().skip(1).product();
     if across < 8 || large_band(entry, open).is_some() {
         return None;
     }
@@ -126,7 +126,7 @@ fn tiny_chunks(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
     let Storage::Chunked { grid, table, .. } = open.rows.dataset().storage() else {
         return None;
     };
-    if grid.chunk_bytes() >= TINY_CHUNK || table.len() <= 256 {
+    if grid.chunk_bytes >= TINY_CHUNK || table.len() <= 256 {
         return None;
     }
     Some(Finding {
@@ -135,7 +135,7 @@ fn tiny_chunks(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
         message: format!(
             "{} chunks of only {} each, and each takes a read of its own",
             table.len(),
-            Bytes(grid.chunk_bytes())
+            Bytes(grid.chunk_bytes)
         ),
         fix: "rewrite the dataset with chunks of about 256 KiB".to_owned(),
         command: None,

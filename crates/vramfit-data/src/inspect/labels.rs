@@ -6,7 +6,6 @@ use vramfit_core::Result;
 
 use super::Finding;
 use super::sample::{Value, value};
-use crate::hdf5::Scalar;
 use crate::read::RowReader;
 
 /// Pairs of adjacent rows that are read, evenly over the file.
@@ -20,10 +19,7 @@ const MAX_BYTES: u64 = 16 << 20;
 ///
 /// As [`RowReader::gather`].
 pub(super) fn find_order(rows: &RowReader, path: &str) -> Result<Option<Finding>> {
-    let is_label = !matches!(
-        rows.scalar(),
-        Scalar::Float16 | Scalar::Bfloat16 | Scalar::Float32 | Scalar::Float64
-    ) && rows.row_bytes() == rows.scalar().size();
+    let is_label = !rows.scalar().is_float() && rows.row_bytes() == rows.scalar().size();
     let cost = rows
         .band_rows()
         .min(rows.len())

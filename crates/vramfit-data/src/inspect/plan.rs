@@ -12,7 +12,7 @@ use crate::order::Engine;
 use crate::read::{Dataset, Storage};
 
 /// The datasets that are read together, and how.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamingPlan {
     /// Their paths: those with the same number of rows that take the most memory together.
     pub datasets: Vec<String>,
@@ -37,7 +37,7 @@ pub struct StreamingPlan {
 pub(super) fn band_rows(dataset: &Dataset) -> Option<u64> {
     match dataset.storage() {
         Storage::Compact(_) | Storage::Contiguous(_) => None,
-        Storage::Chunked { grid, .. } => grid.chunk().first().copied(),
+        Storage::Chunked { grid, .. } => grid.chunk.first().copied(),
         Storage::Virtual(pieces) => (pieces.iter())
             .filter_map(|piece| band_rows(&piece.dataset))
             .max(),
@@ -79,10 +79,7 @@ pub(super) fn plan(
         rows,
         memory_bytes: Bytes(bytes(group.iter().copied())),
         budget_bytes: budget,
-        engine: None,
-        block_rows: None,
-        reason: String::new(),
-        warning: None,
+        ..StreamingPlan::default()
     };
     let options = LoaderOptions {
         budget,

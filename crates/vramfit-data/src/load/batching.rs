@@ -17,7 +17,7 @@ pub(super) struct BatchPlan {
     shard: ShardOptions,
     start: u64,
     /// Batches from `start` on.
-    count: u64,
+    pub(super) count: u64,
     /// The position after the last row that is handed out.
     end: u64,
 }
@@ -63,10 +63,6 @@ impl BatchPlan {
             count,
             end,
         })
-    }
-
-    pub(super) fn count(&self) -> u64 {
-        self.count
     }
 
     /// Returns the positions of a batch, all processes together.

@@ -7,10 +7,10 @@ use vramfit_core::nearest::nearest;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::options::{ColumnOptions, LoaderOptions};
-use crate::hdf5::{Container, Content, Datatype, Scalar, tree};
+use crate::hdf5::{Container, Content, Scalar, tree};
 use crate::inspect;
 use crate::order;
-use crate::read::{Dataset, RowOptions, RowReader, Storage};
+use crate::read::{Dataset, RowOptions, RowReader, Storage, find_numbers};
 use crate::source::{FileFingerprint, MAX_SAMPLED_BYTES, sample_digest};
 use crate::splitmix::MixKey;
 
@@ -43,10 +43,11 @@ impl Column {
 #[derive(Debug)]
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Every file that rows come from, as it was when its structure was read.
     files: Vec<(PathBuf, FileFingerprint)>,
-    fingerprint: order::DataFingerprint,
+    /// The fingerprint of the files without their content.
+    pub(super) fingerprint: order::DataFingerprint,
     /// Computed when first needed.
     contents: OnceLock<Option<u64>>,
 }
@@ -115,11 +116,6 @@ impl Columns {
             .collect()
     }
 
-    /// Returns the fingerprint of the files without their content.
-    pub(super) fn fingerprint(&self) -> order::DataFingerprint {
-        self.fingerprint
-    }
-
     /// Returns a hash of the content of the files; none when they cannot be read or have changed.
     pub(super) fn contents(&self) -> Option<u64> {
         *self.contents.get_or_init(|| {
@@ -137,10 +133,6 @@ impl Columns {
             .any(|(_, file)| file.length > MAX_SAMPLED_BYTES)
     }
 
-    pub(super) fn path(&self) -> String {
-        self.path.display().to_string()
-    }
-
     /// Checks that no file was written to, truncated or replaced.
     ///
     /// # Errors
@@ -148,24 +140,18 @@ impl Columns {
     pub(super) fn ensure_unchanged(&self) -> Result<()> {
         for (path, was) in &self.files {
             let now = FileFingerprint::of(path)?;
-            if now != *was {
-                let what = if now.length == was.length {
-                    "it was written to".to_owned()
-                } else {
-                    format!(
-                        "its size was {} bytes and is now {}",
-                        was.length, now.length
-                    )
-                };
-                return Err(Error::new(
-                    ErrorKind::FileChanged,
-                    format!(
-                        "`{}` changed while it was being read: {what}",
-                        path.display()
-                    ),
-                )
-                .hint("open it again after the program that writes it has finished"));
+            if now == *was {
+                continue;
             }
+            let (old, new) = (was.length, now.length);
+            let what = match old == new {
+                true => "it was written to".to_owned(),
+                false => format!("its size was {old} bytes and is now {new}"),
+            };
+            let path = path.display();
+            let message = format!("`{path}` changed while it was being read: {what}");
+            return Err(Error::new(ErrorKind::FileChanged, message)
+                .hint("open it again after the program that writes it has finished"));
         }
         Ok(())
     }
@@ -178,16 +164,10 @@ fn open_column(
 ) -> Result<Column> {
     let (dataset, field) = Dataset::open_named(container, &wanted.name)
         .map_err(|error| with_suggestion(container, &wanted.name, error))?;
-    let from = match (&field, dataset.datatype()) {
-        (Some(field), Datatype::Record { fields, .. }) => fields
-            .iter()
-            .find(|one| one.name == *field)
-            .map(|one| one.numbers.number.scalar),
-        (_, Datatype::Numbers { numbers, .. }) => Some(numbers.number.scalar),
-        _ => None,
-    };
+    let numbers = find_numbers(dataset.datatype(), field.as_deref()).ok();
+    let from = numbers.map(|numbers| numbers.number.scalar);
     let to = wanted.to.or(match from {
-        Some(from) if is_float(from) && options.float_type.is_some() => options.float_type,
+        Some(from) if from.is_float() && options.float_type.is_some() => options.float_type,
         Some(from) if options.narrow => Some(narrowed(from)),
         _ => None,
     });
@@ -217,13 +197,6 @@ fn open_column(
         name,
         stored_as,
     })
-}
-
-fn is_float(scalar: Scalar) -> bool {
-    matches!(
-        scalar,
-        Scalar::Float16 | Scalar::Bfloat16 | Scalar::Float32 | Scalar::Float64
-    )
 }
 
 /// Returns the type that JAX converts to when 64-bit types are disabled.

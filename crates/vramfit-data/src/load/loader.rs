@@ -126,7 +126,7 @@ impl Loader {
     /// # Errors
     /// None that opening did not have.
     pub fn batches(&self) -> Result<u64> {
-        Ok(self.batch_plan(0)?.count())
+        Ok(self.batch_plan(0)?.count)
     }
 
     /// Returns the rows of the file at positions of an epoch; positions after its end are left out.
@@ -314,7 +314,7 @@ impl Loader {
     pub fn state_at(&self, epoch: u64, position: u64) -> LoaderState {
         let file = order::DataFingerprint {
             contents: self.columns.contents(),
-            ..self.columns.fingerprint()
+            ..self.columns.fingerprint
         };
         LoaderState::new(self.order, epoch, position, file)
     }
@@ -329,7 +329,8 @@ impl Loader {
     /// exceed the budget.
     pub fn restore(&mut self, state: &LoaderState, force: bool) -> Result<Option<String>> {
         self.ensure_not_forked()?;
-        let (path, file) = (self.columns.path(), self.columns.fingerprint());
+        let path = self.columns.path.display().to_string();
+        let file = self.columns.fingerprint;
         let note = match state.ensure_matches(&path, &file, || self.columns.contents()) {
             Err(error) if force => Some(error.message().to_owned()),
             Err(error) => return Err(error),

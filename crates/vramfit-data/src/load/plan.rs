@@ -80,7 +80,7 @@ impl LoaderPlan {
             Storage::Contiguous => options.shuffle && layout.uses_windows(),
         };
         let scratch = scratch_bytes(columns, uses_windows);
-        let index_bytes = columns.fingerprint().chunks.saturating_mul(CHUNK_OVERHEAD);
+        let index_bytes = columns.fingerprint.chunks.saturating_mul(CHUNK_OVERHEAD);
         let fixed = scratch.saturating_add(index_bytes);
         let band = if uses_windows { layout.band_bytes() } else { 0 };
         let required = required_budget(fixed, batch, band);

@@ -102,7 +102,7 @@ impl EpochScheduler {
     ) -> Self {
         let all = plan.positions();
         let (next_window, end_window) = match &windows {
-            Some(windows) if plan.count() > 0 => (
+            Some(windows) if plan.count > 0 => (
                 windows.window_at(all.start),
                 windows.window_at(all.end - 1) + 1,
             ),
@@ -166,7 +166,7 @@ impl EpochScheduler {
 
     /// Whether every batch was handed out.
     pub(super) fn is_finished(&self) -> bool {
-        self.next_ready == self.plan.count()
+        self.next_ready == self.plan.count
     }
 
     /// Whether nothing can continue because the consumer holds all buffers.
@@ -179,7 +179,7 @@ impl EpochScheduler {
 
     /// Returns what a thread does now.
     pub(super) fn next_task(&mut self, pool: &mut BufferPool) -> NextTask {
-        if self.is_stopped || self.failure.is_some() || self.completed == self.plan.count() {
+        if self.is_stopped || self.failure.is_some() || self.completed == self.plan.count {
             return NextTask::Finished;
         }
         let task = match self.windows.clone() {
@@ -195,7 +195,7 @@ impl EpochScheduler {
 
     /// Starts the next batch, when there are buffers for it.
     fn start_batch(&mut self, pool: &mut BufferPool) -> Option<PendingBatch> {
-        if self.next_batch == self.plan.count() || !pool.has_free_set() {
+        if self.next_batch == self.plan.count || !pool.has_free_set() {
             return None;
         }
         let spec = match self.plan.batch(self.next_batch) {
@@ -224,7 +224,7 @@ impl EpochScheduler {
         let mut batches = Vec::new();
         let limit = pool.batches_per_task();
         while batches.len() < limit
-            && self.next_batch < self.plan.count()
+            && self.next_batch < self.plan.count
             && is_included(&self.plan, self.next_batch)
             && let Some(batch) = self.start_batch(pool)
         {

@@ -80,7 +80,6 @@ impl SharedState {
         state
     }
 
-    /// Waits for a batch, but no longer than `timeout`.
     pub(super) fn wait_for_batch<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
@@ -120,7 +119,6 @@ impl SharedState {
         }
     }
 
-    /// Wakes all reader threads, whatever they wait for.
     pub(super) fn wake_all_readers(&self) {
         self.work_available.notify_all();
     }

@@ -69,7 +69,6 @@ impl Slab {
         Ok(slabs.collect())
     }
 
-    /// Returns the bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         #[allow(unsafe_code, reason = "the address came from the system")]
         // SAFETY: the bytes belong to this slab alone, and are there as long as it is.
@@ -78,7 +77,6 @@ impl Slab {
         }
     }
 
-    /// Returns the bytes, to be written.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         #[allow(unsafe_code, reason = "the address came from the system")]
         // SAFETY: as above, and whoever has `&mut` is the only one.

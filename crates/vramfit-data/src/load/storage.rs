@@ -12,22 +12,15 @@ const MAX_COMMON_BAND: u64 = 1 << 20;
 
 /// Returns how the rows of all columns are stored.
 pub(super) fn storage(columns: &Columns) -> Storage {
-    let mut common: Option<u64> = None;
-    for column in &columns.columns {
-        let Some(rows) = band(column.rows().dataset()) else {
-            continue;
-        };
-        common = Some(match common {
-            None => rows,
-            Some(other) => {
-                let least = rows / greatest_common_divisor(rows, other);
-                match least.checked_mul(other) {
-                    Some(least) if least <= MAX_COMMON_BAND => least,
-                    _ => rows.max(other),
-                }
-            }
-        });
-    }
+    let columns = columns.columns.iter();
+    let bands = columns.filter_map(|column| band(column.rows().dataset()));
+    let common = bands.reduce(|one, other| {
+        let least = other / greatest_common_divisor(other, one);
+        match least.checked_mul(one) {
+            Some(least) if least <= MAX_COMMON_BAND => least,
+            _ => one.max(other),
+        }
+    });
     common.map_or(Storage::Contiguous, |band_rows| Storage::Chunked {
         band_rows,
     })
@@ -37,7 +30,7 @@ pub(super) fn storage(columns: &Columns) -> Storage {
 fn band(dataset: &read::Dataset) -> Option<u64> {
     match dataset.storage() {
         read::Storage::Compact(_) | read::Storage::Contiguous(_) => None,
-        read::Storage::Chunked { grid, .. } => Some(grid.chunk()[0].min(dataset.shape()[0]).max(1)),
+        read::Storage::Chunked { grid, .. } => Some(grid.chunk[0].min(dataset.shape()[0]).max(1)),
         read::Storage::Virtual(pieces) => {
             pieces.iter().filter_map(|piece| band(&piece.dataset)).max()
         }
@@ -73,7 +66,7 @@ fn column_scratch_bytes(column: &Column, uses_windows: bool) -> u64 {
             read::Storage::Chunked { grid, table, .. } => {
                 let stored = table.iter().map(|chunk| chunk.size).max().unwrap_or(0);
                 // What is stored, what it becomes, and what is between two filters.
-                stored.saturating_add(grid.chunk_bytes().saturating_mul(2))
+                stored.saturating_add(grid.chunk_bytes.saturating_mul(2))
             }
             read::Storage::Virtual(pieces) => {
                 // Each piece has a reader of its own.

@@ -9,8 +9,8 @@ use crate::order::{Engine, Order};
 /// Rejects a saved order of other rows, or with another seed or kind of shuffle.
 pub(super) fn ensure_resumable(saved: Order, current: Order) -> Result<()> {
     let invalid = |message| Error::invalid_argument(message);
-    if saved.seed() != current.seed() {
-        let (saved, current) = (saved.seed(), current.seed());
+    if saved.seed != current.seed {
+        let (saved, current) = (saved.seed, current.seed);
         return Err(invalid(format!(
             "the state has seed {saved}, but the loader has seed {current}"
         ))
@@ -25,7 +25,7 @@ pub(super) fn ensure_resumable(saved: Order, current: Order) -> Result<()> {
     }
     let in_file_order = |order: Order| order.engine() == Engine::Sequential;
     let same_subset =
-        Order::new(saved.rows(), saved.seed(), current.engine(), saved.subset())? == current;
+        Order::new(saved.rows(), saved.seed, current.engine(), saved.subset)? == current;
     if !same_subset || in_file_order(saved) != in_file_order(current) {
         let what = "the state was saved with a different `split` or `shuffle`";
         return Err(invalid(what.to_owned())
@@ -36,7 +36,7 @@ pub(super) fn ensure_resumable(saved: Order, current: Order) -> Result<()> {
 
 /// Rejects batches, or stacks of them, of which an epoch would not have one.
 pub(super) fn ensure_one_batch(options: &LoaderOptions, rows: u64) -> Result<()> {
-    if BatchPlan::new(options, rows, 0)?.count() > 0 {
+    if BatchPlan::new(options, rows, 0)?.count > 0 {
         return Ok(());
     }
     let message = format!(

@@ -40,7 +40,6 @@ pub struct SequentialWindows {
 }
 
 impl SequentialWindows {
-    /// Returns the rows of a window.
     pub(super) fn rows(&self) -> u64 {
         self.blocks * self.block_rows
     }

@@ -98,18 +98,16 @@ pub fn choose(layout: Layout, window: Bytes, budget_for: impl Fn(u64) -> u64) ->
     let max_bands = (window.0 / layout.band_bytes()).clamp(1, bands);
     let stored = (layout.stored_bytes / bands).clamp(1, layout.band_bytes());
     let holds_file = max_bands == bands;
-    let bands_per_block = if holds_file {
+    let bands_per_block = match holds_file {
         // All rows are mixed with each other, however large the blocks are.
-        (LARGE_READ / stored).clamp(1, bands)
-    } else {
-        bands_per_block(stored, bands, max_bands)
+        true => (LARGE_READ / stored).clamp(1, bands),
+        false => bands_per_block(stored, bands, max_bands),
     };
     let size = WindowSize {
         block_rows: layout.band_rows() * bands_per_block,
-        window_blocks: if holds_file {
-            bands.div_ceil(bands_per_block)
-        } else {
-            window_blocks(bands, max_bands, bands_per_block)
+        window_blocks: match holds_file {
+            true => bands.div_ceil(bands_per_block),
+            false => window_blocks(bands, max_bands, bands_per_block),
         },
     };
     EngineChoice {
@@ -118,10 +116,9 @@ pub fn choose(layout: Layout, window: Bytes, budget_for: impl Fn(u64) -> u64) ->
             Storage::Chunked { .. } => Engine::ChunkWindows(size),
         },
         reason: reason(layout, size, holds_file),
-        warning: if holds_file {
-            None
-        } else {
-            warning(layout, size, stored * bands_per_block, budget_for)
+        warning: match holds_file {
+            true => None,
+            false => warning(layout, size, stored * bands_per_block, budget_for),
         },
     }
 }

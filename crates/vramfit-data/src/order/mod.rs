@@ -83,9 +83,10 @@ impl Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     rows: u64,
-    seed: u64,
+    pub(crate) seed: u64,
     engine: Engine,
-    subset: RowSubset,
+    /// Which rows of the file an epoch has.
+    pub(crate) subset: RowSubset,
 }
 
 impl Order {
@@ -121,16 +122,6 @@ impl Order {
     /// Returns how the rows are ordered.
     pub fn engine(&self) -> Engine {
         self.engine
-    }
-
-    /// Returns the seed.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// Returns which rows of the file an epoch has.
-    pub fn subset(&self) -> RowSubset {
-        self.subset
     }
 
     /// Returns the number of rows of the file.

@@ -31,7 +31,8 @@ const ROUNDS: usize = 8;
 /// A bijection of `0..len`, chosen by a key.
 #[derive(Clone, Debug)]
 pub(super) struct Permutation {
-    len: u64,
+    /// How many elements are permuted.
+    pub(super) len: u64,
     form: Form,
 }
 
@@ -59,22 +60,15 @@ impl Permutation {
         debug_assert!(len <= MAX_ELEMENTS, "more rows than a file can have");
         let form = if len <= TABLE_ELEMENTS {
             Form::Table(shuffled(key, len))
+        } else if len <= LOOKED_UP_ELEMENTS {
+            looked_up(key, len)
         } else {
-            let network = network(key, len);
-            match len <= LOOKED_UP_ELEMENTS {
-                true => looked_up(network),
-                false => network,
-            }
+            network(key, len)
         };
         Permutation { len, form }
     }
 
-    /// Returns how many elements are permuted.
-    pub(super) fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Returns what stands at `place`, which is below [`len`](Self::len).
+    /// Returns what stands at `place`, which is below `len`.
     #[inline]
     pub(super) fn get(&self, place: u64) -> u64 {
         let [element] = self.get_each([place]);
@@ -119,25 +113,25 @@ impl Permutation {
     }
 }
 
-fn network(key: MixKey, len: u64) -> Form {
+/// Returns width and height of the grid, and the key of each round.
+fn grid(key: MixKey, len: u64) -> (u64, u64, [MixKey; ROUNDS]) {
     let width = len.isqrt();
+    let rounds = std::array::from_fn(|round| MixKey::new(&[key.at(round as u64)]));
+    (width, len.div_ceil(width), rounds)
+}
+
+fn network(key: MixKey, len: u64) -> Form {
+    let (width, height, rounds) = grid(key, len);
     Form::Network {
         width,
-        height: len.div_ceil(width),
-        rounds: std::array::from_fn(|round| MixKey::new(&[key.at(round as u64)])),
+        height,
+        rounds,
     }
 }
 
 /// Writes down what the rounds of a network of at most [`LOOKED_UP_ELEMENTS`] add.
-fn looked_up(network: Form) -> Form {
-    let Form::Network {
-        width,
-        height,
-        rounds,
-    } = network
-    else {
-        return network;
-    };
+fn looked_up(key: MixKey, len: u64) -> Form {
+    let (width, height, rounds) = grid(key, len);
     let mut tables = Box::new([[0; SIDE]; ROUNDS]);
     for (round, (table, key)) in tables.iter_mut().zip(rounds).enumerate() {
         // Every other round moves rows, by what depends on the column.

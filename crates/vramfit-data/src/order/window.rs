@@ -163,7 +163,6 @@ impl WindowTable {
         table
     }
 
-    /// Returns how many windows there are.
     pub(super) fn count(&self) -> usize {
         self.starts.len() - 1
     }
@@ -202,7 +201,7 @@ impl WindowTable {
     /// Returns the places in the order of blocks that a window takes: all windows have equally many, or one
     /// less, so that none is left at the end of the epoch that mixes a handful.
     fn slots(&self, window: u64) -> Range<u64> {
-        let blocks = self.blocks.len();
+        let blocks = self.blocks.len;
         let windows = u128::from(blocks.div_ceil(self.size.window_blocks));
         let bound = |window: u64| (u128::from(window) * u128::from(blocks) / windows) as u64;
         bound(window)..bound(window + 1)

@@ -40,7 +40,7 @@ impl RowReader {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let row_bytes = (self.row_elements * self.convert.stride()) as u64;
+        let row_bytes = (self.row_elements * self.convert.stride) as u64;
         match self.dataset.storage() {
             _ if out.is_empty() => Ok(()),
             Storage::Compact(content) => {
@@ -59,8 +59,8 @@ impl RowReader {
                 self.convert.run(bytes, out)
             }
             Storage::Chunked { grid, .. } => {
-                let band = rows.start / grid.chunk()[0];
-                let begin = band * grid.chunk()[0];
+                let band = rows.start / grid.chunk[0];
+                let begin = band * grid.chunk[0];
                 let local = rows.start - begin..rows.end - begin;
                 self.columns(band, |column| {
                     if self.decode_in_place(column, &local, out, scratch)? {
@@ -76,7 +76,7 @@ impl RowReader {
                         return self.convert.run(decoded, out);
                     }
                     let chunk_rows =
-                        decoded.chunks_exact(column.row_elements * self.convert.stride());
+                        decoded.chunks_exact(column.row_elements * self.convert.stride);
                     for (from, row) in chunk_rows.zip(out.chunks_exact_mut(self.row_bytes)) {
                         self.copy_row(column, from, row)?;
                     }
@@ -93,7 +93,7 @@ impl RowReader {
         rows: &mut [(u64, &mut [u8])],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let row_bytes = (self.row_elements * self.convert.stride()) as u64;
+        let row_bytes = (self.row_elements * self.convert.stride) as u64;
         let (Some(&(first, _)), Some(&(last, _))) = (rows.first(), rows.last()) else {
             return Ok(());
         };
@@ -109,17 +109,17 @@ impl RowReader {
                 self.gather_contiguous(*address, row_bytes, rows, scratch)
             }
             Storage::Chunked { grid, .. } => {
-                let band = first / grid.chunk()[0];
-                let begin = band * grid.chunk()[0];
+                let band = first / grid.chunk[0];
+                let begin = band * grid.chunk[0];
                 let local = first - begin..last - begin + 1;
                 let wanted = rows.iter().map(|(_, out)| out.len()).max().unwrap_or(0);
                 self.columns(band, |column| {
                     // The first run is the one that begins first.
-                    if column.runs[0].to * self.convert.width() >= wanted {
+                    if column.runs[0].to * self.convert.width >= wanted {
                         return Ok(());
                     }
                     let decoded = self.decode(column, &local, scratch)?;
-                    let length = column.row_elements * self.convert.stride();
+                    let length = column.row_elements * self.convert.stride;
                     rows.iter_mut().try_for_each(|(row, out)| match decoded {
                         Some(decoded) => {
                             let start = (*row - first) as usize * length;
@@ -138,7 +138,7 @@ impl RowReader {
         rows: &[u64],
         places: impl Iterator<Item = &'o mut [u8]>,
     ) -> Result<bool> {
-        let row_bytes = (self.row_elements * self.convert.stride()) as u64;
+        let row_bytes = (self.row_elements * self.convert.stride) as u64;
         let Storage::Contiguous(Some(address)) = self.dataset.storage() else {
             return Ok(false);
         };
@@ -180,8 +180,8 @@ impl RowReader {
             }
             let last_elements = here
                 .last()
-                .map_or(0, |(_, out)| out.len() / self.convert.width());
-            let last_bytes = (last_elements * self.convert.stride()) as u64;
+                .map_or(0, |(_, out)| out.len() / self.convert.width);
+            let last_bytes = (last_elements * self.convert.stride) as u64;
             let length = (last - first) * row_bytes + last_bytes;
             let bytes = self.bytes(address, length, scratch.parts().0)?;
             for (row, out) in here {
@@ -202,8 +202,8 @@ impl RowReader {
         else {
             return Ok(());
         };
-        let (shape, chunk) = (self.dataset.shape(), grid.chunk());
-        let per_band: u64 = grid.lengths()[1..].iter().product();
+        let (shape, chunk) = (self.dataset.shape(), &grid.chunk);
+        let per_band: u64 = grid.lengths[1..].iter().product();
         let row_elements = chunk[1..].iter().product::<u64>() as usize;
         let is_whole = per_band == 1 && row_elements == self.row_elements;
         let mut runs = Vec::new();
@@ -249,11 +249,11 @@ impl RowReader {
             return Ok(false);
         }
         if column.is_plain {
-            let row_bytes = (column.row_elements * self.convert.stride()) as u64;
+            let row_bytes = (column.row_elements * self.convert.stride) as u64;
             let address = chunk.address + rows.start * row_bytes;
             return self.source().read_at(address, out).map(|()| true);
         }
-        if out.len() as u64 != column.grid.chunk_bytes() {
+        if out.len() as u64 != column.grid.chunk_bytes {
             return Ok(false);
         }
         let (stored, _, mut between) = scratch.parts();
@@ -276,10 +276,10 @@ impl RowReader {
         let Some(chunk) = column.chunk else {
             return Ok(None);
         };
-        let row_bytes = (column.row_elements * self.convert.stride()) as u64;
+        let row_bytes = (column.row_elements * self.convert.stride) as u64;
         let (stored, decoded, mut between) = scratch.parts();
         if column.is_plain {
-            if chunk.size < column.grid.chunk_bytes() {
+            if chunk.size < column.grid.chunk_bytes {
                 return Err(
                     self.bad_chunk(chunk, &DecodeError::damaged("it is shorter than one chunk"))
                 );
@@ -288,7 +288,7 @@ impl RowReader {
             let length = (rows.end - rows.start) * row_bytes;
             return self.bytes(address, length, stored).map(Some);
         }
-        let decoded = grow_to(decoded, column.grid.chunk_bytes() as usize);
+        let decoded = grow_to(decoded, column.grid.chunk_bytes as usize);
         let bytes = self.bytes(chunk.address, chunk.size, stored)?;
         let filters = self.dataset.filters();
         let done = filters.decode(bytes, chunk.filter_mask, decoded, &mut between);
@@ -298,7 +298,7 @@ impl RowReader {
     }
 
     fn copy_row(&self, column: &Column<'_>, from: &[u8], row: &mut [u8]) -> Result<()> {
-        let stride = self.convert.stride();
+        let stride = self.convert.stride;
         column.runs.iter().try_for_each(|run| {
             let place = self.place(run, row);
             self.convert.run(&from[run.from * stride..], place)
@@ -312,7 +312,7 @@ impl RowReader {
 
     /// Returns where a run belongs in a row, of which only the beginning may be wanted.
     fn place<'r>(&self, run: &Run, row: &'r mut [u8]) -> &'r mut [u8] {
-        let (width, end) = (self.convert.width(), row.len());
+        let (width, end) = (self.convert.width, row.len());
         &mut row[(run.to * width).min(end)..((run.to + run.length) * width).min(end)]
     }
 
@@ -322,7 +322,7 @@ impl RowReader {
             out.fill(0);
             return Ok(());
         };
-        let mut value = vec![0; self.convert.width()];
+        let mut value = vec![0; self.convert.width];
         self.convert.run(fill, &mut value)?;
         for element in out.chunks_exact_mut(value.len()) {
             element.copy_from_slice(&value);

@@ -13,9 +13,9 @@ use crate::hdf5::{Axis, Number, Numbers, Scalar};
 #[derive(Clone, Debug)]
 pub(crate) struct Converter {
     /// Bytes of an element in the file.
-    stride: usize,
+    pub(super) stride: usize,
     /// Bytes of an element as it is wanted.
-    width: usize,
+    pub(super) width: usize,
     placement: Placement,
     from: Number,
     to: Scalar,
@@ -113,16 +113,6 @@ impl Converter {
             (&self.kernel, &self.placement),
             (Kernel::Copy, Placement::Dense)
         )
-    }
-
-    /// Returns the size of an element in the file.
-    pub(crate) fn stride(&self) -> usize {
-        self.stride
-    }
-
-    /// Returns the size of an element's numbers as they are wanted.
-    pub(crate) fn width(&self) -> usize {
-        self.width
     }
 
     /// Fills `out` from as many elements at the beginning of `input`.

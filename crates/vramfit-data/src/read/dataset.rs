@@ -154,10 +154,10 @@ impl Dataset {
                 let grid = grid.ok_or_else(|| {
                     Error::unsupported_feature("more than 2^64 chunks are not supported")
                 })?;
-                if grid.chunk_bytes() > MAX_CHUNK_BYTES {
+                if grid.chunk_bytes > MAX_CHUNK_BYTES {
                     return Err(Error::unsupported_feature(format!(
                         "chunks of {} bytes exceed the limit of {MAX_CHUNK_BYTES} bytes",
-                        grid.chunk_bytes()
+                        grid.chunk_bytes
                     ))
                     .hint("rewrite it with smaller chunks: `h5repack -l /x:CHUNK=1024x64 old.h5 new.h5`"));
                 }

@@ -9,7 +9,7 @@ use crate::hdf5::{Datatype, Field, Numbers};
 const MAX_LISTED: usize = 16;
 
 /// Returns the numbers of an element to read.
-pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> Result<&'a Numbers> {
+pub(crate) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> Result<&'a Numbers> {
     match (datatype, field) {
         (Datatype::Numbers { numbers, .. }, None) => Ok(numbers),
         (Datatype::Numbers { .. }, Some(field)) => Err(Error::invalid_argument(format!(
@@ -22,10 +22,7 @@ pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
                 )));
             }
             let error = Error::invalid_argument("its elements are records; a field is required");
-            Err(match list_fields(fields) {
-                None => error,
-                Some(names) => error.hint(format!("name one of {names}")),
-            })
+            Err(hint_fields(error, "name one of ", fields))
         }
         (Datatype::Record { fields, others, .. }, Some(name)) => {
             if let Some(field) = fields.iter().find(|field| field.name == name) {
@@ -37,10 +34,7 @@ pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
                 )));
             }
             let error = Error::invalid_argument(format!("its records have no field `{name}`"));
-            Err(match list_fields(fields) {
-                None => error,
-                Some(names) => error.hint(format!("available: {names}")),
-            })
+            Err(hint_fields(error, "available: ", fields))
         }
         (Datatype::Other { what, .. }, _) => Err(Error::unsupported_feature(format!(
             "{what} are not supported"
@@ -49,6 +43,9 @@ pub(super) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
     }
 }
 
-fn list_fields(fields: &[Field]) -> Option<String> {
-    list_names(fields.iter().map(|field| &*field.name), MAX_LISTED)
+fn hint_fields(error: Error, lead: &str, fields: &[Field]) -> Error {
+    match list_names(fields.iter().map(|field| &*field.name), MAX_LISTED) {
+        None => error,
+        Some(names) => error.hint(format!("{lead}{names}")),
+    }
 }

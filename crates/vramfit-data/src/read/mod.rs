@@ -14,6 +14,8 @@ mod row_reader;
 mod runs;
 mod virtual_source;
 
+pub(crate) use fields::find_numbers;
+
 pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};
 pub use row_reader::{RowOptions, RowReader};
 pub use virtual_source::VirtualSource;

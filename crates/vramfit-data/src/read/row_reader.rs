@@ -106,10 +106,10 @@ impl RowReader {
         let row_elements = elements.and_then(|elements| usize::try_from(elements).ok());
         let row_elements = row_elements.ok_or_else(too_large)?;
         let row_bytes = row_elements
-            .checked_mul(convert.width())
+            .checked_mul(convert.width)
             .ok_or_else(too_large)?;
         row_elements
-            .checked_mul(convert.stride())
+            .checked_mul(convert.stride)
             .ok_or_else(too_large)?;
         let row_shape = [row_shape, inner].concat();
         if row_shape.len() > MAX_ROW_AXES {
@@ -120,8 +120,8 @@ impl RowReader {
         }
         let band_rows = match dataset.storage() {
             Storage::Compact(_) => dataset.shape()[0],
-            Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride()).max(1) as u64,
-            Storage::Chunked { grid, .. } => grid.chunk()[0],
+            Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride).max(1) as u64,
+            Storage::Chunked { grid, .. } => grid.chunk[0],
             Storage::Virtual(pieces) => pieces
                 .iter()
                 .map(|piece| piece.rows.end - piece.rows.start)
@@ -175,7 +175,7 @@ impl RowReader {
     /// Returns how many bytes an element has, as it is written into the caller's buffer: one number, or all
     /// those of an array.
     pub fn element_bytes(&self) -> usize {
-        self.convert.width()
+        self.convert.width
     }
 
     /// Returns what the numbers are, as they are written into the caller's buffer (little-endian).
@@ -318,7 +318,7 @@ impl RowReader {
         let count = rows.end.saturating_sub(rows.start) as usize;
         let start_bytes = out.len().checked_div(count).unwrap_or(0);
         let is_even = start_bytes * count == out.len()
-            && start_bytes.is_multiple_of(self.convert.width().max(1));
+            && start_bytes.is_multiple_of(self.convert.width.max(1));
         if rows.end > self.len() || start_bytes > self.row_bytes || !is_even {
             return Err(self.failed(&format!(
                 "is read into a buffer of {} bytes for the first elements of rows {} to {}",

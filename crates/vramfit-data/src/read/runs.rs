@@ -14,8 +14,8 @@ pub(super) struct Run {
 
 /// Returns where in a row the chunk at a place of its band begins, along each further axis.
 pub(super) fn run_start(grid: &Grid, mut place: u64) -> Vec<u64> {
-    let mut origin = vec![0; grid.lengths().len() - 1];
-    let axes = grid.lengths()[1..].iter().zip(&grid.chunk()[1..]);
+    let mut origin = vec![0; grid.lengths.len() - 1];
+    let axes = grid.lengths[1..].iter().zip(&grid.chunk[1..]);
     for (begin, (length, chunk)) in origin.iter_mut().zip(axes).rev() {
         *begin = place % length * chunk;
         place /= length;

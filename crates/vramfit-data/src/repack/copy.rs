@@ -15,7 +15,9 @@ use crate::digest::digest;
 use crate::hdf5::Container;
 use crate::read::{Dataset as SourceDataset, RowReader};
 use crate::source::{Access, FileFingerprint, Source, read_metadata};
-use crate::write::{self, Content, Dataset, Piece, Sections, Storage, WriteTask, write_sections};
+use crate::write::{
+    self, Content, Dataset, Piece, PieceOrder, Sections, Storage, WriteTask, write_sections,
+};
 
 /// What is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +57,9 @@ pub fn repack(
     let open = |path: &String| RowReader::raw(SourceDataset::open_in(&plan.container, path)?);
     let sources: Vec<RowReader> = plan.from.iter().map(open).collect::<Result<_>>()?;
     let total = plan.content.datasets.iter().map(Dataset::bytes).sum();
+    let order = PieceOrder::new(&plan.content, &plan.sections)?;
     // They are counted when it is known that the disk has room for them all.
-    let pieces = LazyLock::new(|| Pieces::of(plan));
+    let pieces = LazyLock::new(|| Pieces::of(&order, &plan.content));
     let source = |piece: &Piece, out: &mut [Vec<u8>]| {
         let (Some(rows), Some(out)) = (sources.get(piece.datasets.start), out.first_mut()) else {
             return Ok(());
@@ -66,9 +69,7 @@ pub fn repack(
             0,
         );
         rows.read(piece.rows.clone(), out)?;
-        if let Some(place) = pieces.place(piece) {
-            pieces.digests[place].store(digest(out), Ordering::Relaxed);
-        }
+        (pieces.digest(piece)).store(digest(out), Ordering::Relaxed);
         Ok(())
     };
     let like = match options.in_place {
@@ -100,22 +101,19 @@ pub fn repack(
         source: &source,
         check: &mut |path| {
             ensure_unchanged(plan)?;
-            compare(plan, path, &pieces, &|done| {
+            compare(plan, path, &order, &pieces, &|done| {
                 show(Phase::Compare, done);
             })?;
             ensure_unchanged(plan)
         },
     };
     write_sections(task, &mut sections, &mut |done, _| {
-        show(Phase::Write, pieces.bytes_before(done));
+        show(Phase::Write, pieces.before[done as usize]);
     })
 }
 
-/// All pieces in the order in which they are written.
+/// What is known of all pieces, by their numbers.
 struct Pieces {
-    all: Vec<Piece>,
-    /// Which is the first of each dataset, and how many rows each has.
-    first: Vec<(usize, u64)>,
     /// The bytes of all pieces before each, and of all.
     before: Vec<u64>,
     /// What stands for the bytes of each, as they were read.
@@ -123,42 +121,21 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn of(plan: &RepackPlan) -> Self {
-        let (mut all, mut first, mut before) = (Vec::new(), Vec::new(), vec![0]);
-        let mut bytes = 0;
-        for (dataset, section) in plan.content.datasets.iter().zip(&plan.sections) {
-            first.push((all.len(), section.piece_rows));
-            let row_bytes = dataset.row_bytes();
-            if row_bytes == 0 {
-                continue;
-            }
-            let mut start = 0;
-            while start < dataset.rows() {
-                let end = (start + section.piece_rows).min(dataset.rows());
-                bytes += (end - start) * row_bytes;
-                before.push(bytes);
-                all.push(Piece {
-                    datasets: section.datasets.clone(),
-                    rows: start..end,
-                });
-                start = end;
-            }
+    fn of(order: &PieceOrder, content: &Content) -> Self {
+        let (mut before, mut bytes) = (vec![0], 0);
+        for number in 0..order.pieces {
+            let Piece { datasets, rows, .. } = order.piece(number);
+            bytes += (rows.end - rows.start) * content.datasets[datasets.start].row_bytes();
+            before.push(bytes);
         }
         Pieces {
-            digests: all.iter().map(|_| AtomicU64::new(0)).collect(),
-            all,
-            first,
+            digests: (0..order.pieces).map(|_| AtomicU64::new(0)).collect(),
             before,
         }
     }
 
-    fn place(&self, piece: &Piece) -> Option<usize> {
-        let (first, rows) = self.first.get(piece.datasets.start)?;
-        Some(first + (piece.rows.start / rows) as usize)
-    }
-
-    fn bytes_before(&self, pieces: u64) -> u64 {
-        self.before.get(pieces as usize).copied().unwrap_or(0)
+    fn digest(&self, piece: &Piece) -> &AtomicU64 {
+        &self.digests[piece.number as usize]
     }
 }
 
@@ -166,6 +143,7 @@ impl Pieces {
 fn compare(
     plan: &RepackPlan,
     path: &Path,
+    order: &PieceOrder,
     pieces: &Pieces,
     show: &(dyn Fn(u64) + Sync),
 ) -> Result<()> {
@@ -181,16 +159,17 @@ fn compare(
     let work = || {
         let mut bytes = Vec::new();
         loop {
-            let place = next.fetch_add(1, Ordering::Relaxed) as usize;
-            let Some(piece) = pieces.all.get(place) else {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= order.pieces {
                 return Ok(());
-            };
+            }
+            let piece = order.piece(number);
             let rows = &rows[piece.datasets.start];
             let length = (piece.rows.end - piece.rows.start) as usize * rows.row_bytes();
             bytes.resize(length, 0);
             let read = rows.read(piece.rows.clone(), &mut bytes);
             read.map_err(|error| differs(plan, &error))?;
-            if digest(&bytes) != pieces.digests[place].load(Ordering::Relaxed) {
+            if digest(&bytes) != pieces.digest(&piece).load(Ordering::Relaxed) {
                 let path = &plan.content.datasets[piece.datasets.start].path;
                 let what = format!("rows {:?} of `/{path}` differ", piece.rows);
                 return Err(differs(plan, &what));

@@ -131,7 +131,7 @@ fn band(open: &SourceDataset) -> (u64, u64) {
         Stored::Compact(_) | Stored::Contiguous(_) => (1, 0),
         Stored::Chunked { grid, .. } => {
             let whole = !open.filters().is_empty();
-            (grid.chunk()[0], if whole { grid.chunk_bytes() } else { 0 })
+            (grid.chunk[0], if whole { grid.chunk_bytes } else { 0 })
         }
         Stored::Virtual(pieces) => {
             let bands = pieces.iter().map(|piece| band(&piece.dataset));

@@ -43,7 +43,7 @@ pub(super) fn decide(
             let compression = compression(options, source, filters);
             dataset.checksums = filters.iter().any(|step| step.id == id::FLETCHER32);
             dataset.shuffle = match options.shuffle {
-                Shuffle::Auto => dataset.datatype.size() > 1,
+                Shuffle::Auto => dataset.datatype.size > 1,
                 Shuffle::Always => true,
                 Shuffle::Never => false,
             };
@@ -106,10 +106,9 @@ fn compression(
                 .map_or(4, |&level| level.clamp(1, 9));
             Some(Compression::Gzip(level as u8))
         }
-        id::ZSTD => Some(Compression::Zstd(3)),
         id::LZ4 => Some(Compression::Lz4),
-        // Whoever reads these has the plugin that reads Zstandard, too. Bitshuffle may only shuffle.
-        id::BLOSC => Some(Compression::Zstd(3)),
+        // Whoever reads Blosc or Bitshuffle has the plugin that reads Zstandard, too. Bitshuffle may only shuffle.
+        id::ZSTD | id::BLOSC => Some(Compression::Zstd(3)),
         id::BITSHUFFLE if step.parameters.get(4).is_some_and(|&coder| coder > 0) => {
             Some(Compression::Zstd(3))
         }
@@ -117,13 +116,11 @@ fn compression(
         _ => None,
     };
     let own = filters.iter().find_map(usual);
-    let piece = match source.storage() {
-        Stored::Virtual(pieces) => pieces
-            .iter()
-            .find(|piece| !piece.dataset.filters().is_empty()),
-        _ => None,
+    let any_filtered = match source.storage() {
+        Stored::Virtual(pieces) => (pieces.iter()).any(|piece| !piece.dataset.filters().is_empty()),
+        _ => false,
     };
-    own.or(piece.map(|_| Compression::Gzip(4)))
+    own.or(any_filtered.then_some(Compression::Gzip(4)))
         .unwrap_or(Compression::None)
 }
 
@@ -158,7 +155,7 @@ fn chunk_rows(
     let Stored::Chunked { grid, .. } = source.storage() else {
         return usual;
     };
-    let band = grid.chunk()[0];
+    let band = grid.chunk[0];
     if options.chunk != Chunk::Default || band % usual == 0 || band * row_bytes <= at_once / 4 {
         return usual;
     }

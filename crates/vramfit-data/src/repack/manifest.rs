@@ -9,7 +9,7 @@ use super::Omission;
 use super::value::{Values, elsewhere, encode_datatype};
 use crate::hdf5::description::Description;
 use crate::hdf5::element_storage::{DatatypeMessage, ElementStorage};
-use crate::hdf5::group::{self, Target as LinkTarget};
+use crate::hdf5::group::{self, MAX_DEPTH, MAX_OBJECTS, Target as LinkTarget};
 use crate::hdf5::header::{Header, kind};
 use crate::hdf5::{Container, FilterStep, attribute};
 use crate::read::{Dataset as SourceDataset, RowReader};
@@ -17,11 +17,6 @@ use crate::write::{
     Attribute, Content, Data, Dataset, Group, InlineKind, InlineObject, Link, RawValue, Storage,
     Target,
 };
-
-/// The maximum depth of nested groups.
-const MAX_DEPTH: usize = 64;
-/// The maximum number of objects of a file.
-const MAX_OBJECTS: usize = 1 << 20;
 
 /// The content of a file. Paths do not start with a slash; that of the root is empty.
 #[derive(Default)]
@@ -52,14 +47,14 @@ impl FileManifest {
     ///
     /// `invalid-file` or `io` when not even the root can be read.
     pub(super) fn of(container: &Container) -> Result<FileManifest> {
-        let root = Header::read(container, container.root())?;
+        let root = Header::read(container, container.root)?;
         let mut walk = Walk {
             container,
             values: Values::new(container),
-            seen: HashMap::from([(container.root(), String::new())]),
+            seen: HashMap::from([(container.root, String::new())]),
             manifest: FileManifest::default(),
         };
-        let base = container.base();
+        let base = container.base;
         if base > 0 {
             let what = format!("the first {base} bytes of the file, a user block");
             walk.omit("", what, "a user block is not HDF5 data");
@@ -250,7 +245,7 @@ impl Walk<'_> {
             let value = attribute.and_then(|attribute| self.values.attribute(attribute));
             let value = value.and_then(|value| {
                 let is_odd = name.contains(char::REPLACEMENT_CHARACTER);
-                let is_large = name.len() + value.datatype.message().len() > 1 << 12
+                let is_large = name.len() + value.datatype.message.len() > 1 << 12
                     || matches!(&value.data, Data::Plain(bytes) if bytes.len() > MAX_BYTES)
                     || matches!(&value.data, Data::VarLen(all) if all.len() > MAX_BYTES / 16);
                 match (is_odd, is_large) {

@@ -204,7 +204,7 @@ fn old_storage(source: &SourceDataset, streamed: &StreamedDataset) -> StorageInf
         Stored::Compact(_) => ("compact", None),
         Stored::Contiguous(_) => ("contiguous", None),
         Stored::Virtual(_) => ("virtual", None),
-        Stored::Chunked { grid, .. } => ("chunked", Some(grid.chunk().to_vec())),
+        Stored::Chunked { grid, .. } => ("chunked", Some(grid.chunk.to_vec())),
     };
     StorageInfo {
         layout,

@@ -74,7 +74,7 @@ impl<'a> Values<'a> {
     fn varying(&mut self, element: &[u8], unit: usize) -> Result<Option<VarLenElement>> {
         let mut cursor = Cursor::new(self.container, element, 0);
         let count = cursor.u32()?;
-        let is_nowhere = cursor.clone().uint(self.container.address_width())? == 0;
+        let is_nowhere = cursor.clone().uint(self.container.address_width)? == 0;
         let Some(address) = cursor.address()?.filter(|_| !is_nowhere) else {
             return Ok(None);
         };
@@ -117,7 +117,11 @@ pub(super) fn encode_datatype(datatype: &DatatypeMessage) -> EncodedDatatype {
         place.copy_from_slice(&REFERENCE.to_le_bytes());
         size = REFERENCE as usize;
     }
-    EncodedDatatype::copied(message, size, datatype.parsed.describe())
+    EncodedDatatype {
+        size,
+        name: datatype.parsed.describe(),
+        message,
+    }
 }
 
 /// Returns why elements of a type are not copied.

@@ -46,12 +46,8 @@ fn find_holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let device = metadata.dev();
-    let place = format!(
-        "{:02x}:{:02x}:{}",
-        major(device),
-        minor(device),
-        metadata.ino()
-    );
+    let (major, minor, inode) = (major(device), minor(device), metadata.ino());
+    let place = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| parse_holder(line, &place))
 }
 

@@ -33,10 +33,8 @@ impl Mapping {
     /// Maps a file, or gives it back where [`Access::MapIfSafe`](super::Access) says not to.
     pub(super) fn if_safe(file: File, length: u64) -> Result<Mapping, File> {
         let small = available_memory().is_some_and(|available| length <= available / 2);
-        if length == 0 || !small || !is_local(&file) {
-            return Err(file);
-        }
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
+        let is_locked = || flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
+        if length == 0 || !small || !is_local(&file) || !is_locked() {
             return Err(file);
         }
         #[allow(unsafe_code, reason = "there is no safe way to map a file")]
@@ -49,7 +47,6 @@ impl Mapping {
         }
     }
 
-    /// Returns the whole file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.map
     }

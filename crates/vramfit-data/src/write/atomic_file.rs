@@ -16,7 +16,8 @@ use super::writer::WriteOptions;
 /// A file that is not published yet.
 #[derive(Debug)]
 pub(super) struct AtomicFile {
-    target: PathBuf,
+    /// Where it will be.
+    pub(super) target: PathBuf,
     /// The file itself.
     pub(super) file: File,
     /// Its temporary name. Without one it disappears with this process.
@@ -68,11 +69,6 @@ impl AtomicFile {
             options,
             is_placed: false,
         })
-    }
-
-    /// Returns where it will be.
-    pub(super) fn target(&self) -> &Path {
-        &self.target
     }
 
     /// Returns a path by which this process can open it now.

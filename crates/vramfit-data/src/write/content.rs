@@ -154,7 +154,7 @@ impl Dataset {
 
     /// Returns the bytes of one row.
     pub fn row_bytes(&self) -> u64 {
-        self.shape[1..].iter().product::<u64>() * self.datatype.size() as u64
+        self.shape[1..].iter().product::<u64>() * self.datatype.size as u64
     }
 
     /// Returns the bytes of all rows.
@@ -185,7 +185,7 @@ impl Dataset {
         if self.shape.is_empty() || self.shape.len() > 32 {
             return refuse(format!("it has {} dimensions", self.shape.len()));
         }
-        let bytes = checked_product(self.datatype.size() as u64, &self.shape);
+        let bytes = checked_product(self.datatype.size as u64, &self.shape);
         if bytes.is_none_or(|bytes| bytes > 1 << 60) {
             return refuse("its size exceeds the limit of 2^60 bytes".into());
         }

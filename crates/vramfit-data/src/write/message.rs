@@ -90,43 +90,24 @@ impl Header {
 
     /// Adds a member of a group; `place` is the one that it has in the order of the group.
     pub(super) fn link(&mut self, name: &str, to: &LinkTarget<'_>, place: Option<u64>) {
+        let (kind, target) = match to {
+            LinkTarget::Object(address) => (None, address.to_le_bytes().to_vec()),
+            LinkTarget::Soft(path) => (Some(1), sized(path.as_bytes())),
+            // A version, then two texts that end with a zero.
+            LinkTarget::External { file, path } => {
+                (Some(64), sized(format!("\0{file}\0{path}\0").as_bytes()))
+            }
+        };
         // The character set is given, and is UTF-8; the length of the name takes two bytes.
         let mut flags = 0x11;
         flags |= if place.is_some() { 0x04 } else { 0 };
-        flags |= if matches!(to, LinkTarget::Object(_)) {
-            0
-        } else {
-            0x08
-        };
+        flags |= if kind.is_some() { 0x08 } else { 0 };
         let mut body = vec![1, flags];
-        match to {
-            LinkTarget::Object(_) => {}
-            LinkTarget::Soft(_) => body.push(1),
-            LinkTarget::External { .. } => body.push(64),
-        }
-        if let Some(place) = place {
-            body.extend(place.to_le_bytes());
-        }
+        body.extend(kind);
+        body.extend(place.into_iter().flat_map(u64::to_le_bytes));
         body.push(1);
-        body.extend((name.len() as u16).to_le_bytes());
-        body.extend(name.as_bytes());
-        match to {
-            LinkTarget::Object(address) => body.extend(address.to_le_bytes()),
-            LinkTarget::Soft(path) => {
-                body.extend((path.len() as u16).to_le_bytes());
-                body.extend(path.as_bytes());
-            }
-            LinkTarget::External { file, path } => {
-                // A version, then two texts that end with a zero.
-                let length = file.len() + path.len() + 3;
-                body.extend((length as u16).to_le_bytes());
-                body.push(0);
-                for text in [file, path] {
-                    body.extend(text.as_bytes());
-                    body.push(0);
-                }
-            }
-        }
+        body.extend(sized(name.as_bytes()));
+        body.extend(target);
         self.add(LINK, &body);
     }
 
@@ -136,7 +117,7 @@ impl Header {
             DATASPACE,
             &dataspace(Some(&dataset.shape), &dataset.max_shape),
         );
-        self.add(DATATYPE, dataset.datatype.message());
+        self.add(DATATYPE, &dataset.datatype.message);
         let chunked = matches!(dataset.storage, Storage::Chunked { .. });
         self.add(FILL_VALUE, &fill_value(dataset.fill.as_deref(), chunked));
         self.add(LAYOUT, &layout(dataset, address));
@@ -150,54 +131,40 @@ impl Header {
     /// Adds the messages of an inline dataset; `data` are its elements, or their address.
     pub(super) fn inline_object(&mut self, value: &RawValue, data: &DataLocation) {
         self.add(DATASPACE, &dataspace(value.shape.as_deref(), &[]));
-        self.add(DATATYPE, value.datatype.message());
+        self.add(DATATYPE, &value.datatype.message);
         // Elements in the header are there from the beginning on.
         let early = matches!(data, DataLocation::Inline(_));
         self.add(FILL_VALUE, &[3, if early { 0x09 } else { 0x0a }]);
-        let mut body = vec![3];
-        match data {
-            DataLocation::Inline(bytes) => {
-                body.push(0);
-                body.extend((bytes.len() as u16).to_le_bytes());
-                body.extend(bytes);
-            }
-            DataLocation::Address(address, length) => {
-                body.push(1);
-                body.extend(address.to_le_bytes());
-                body.extend(length.to_le_bytes());
-            }
-        }
-        self.add(LAYOUT, &body);
+        let layout = match data {
+            DataLocation::Inline(bytes) => [vec![3, 0], sized(bytes)].concat(),
+            DataLocation::Address(address, length) => contiguous(*address, *length),
+        };
+        self.add(LAYOUT, &layout);
     }
 
     /// Adds what a type is that has a name.
     pub(super) fn named_type(&mut self, datatype: &EncodedDatatype) {
-        self.add(DATATYPE, datatype.message());
+        self.add(DATATYPE, &datatype.message);
     }
 
     /// Adds an attribute; texts of variable length go to the heap.
     pub(super) fn attribute(&mut self, (name, value): &Attribute, heap: &mut Heap) {
+        let single = |datatype: Vec<u8>, data: &[u8]| {
+            let space = dataspace(Some(&[]), &[]);
+            (datatype, space, data.to_vec())
+        };
         let (datatype, space, data) = match value {
             Value::Text(text) => {
                 let varying = VarLenElement {
                     count: text.len() as u32,
                     bytes: text.clone().into_bytes(),
                 };
-                let reference = heap.add(&varying).to_vec();
-                (text_datatype(), dataspace(Some(&[]), &[]), reference)
+                single(text_datatype(), &heap.add(&varying))
             }
-            Value::Integer(number) => (
-                Number::I64.datatype(),
-                dataspace(Some(&[]), &[]),
-                number.to_le_bytes().to_vec(),
-            ),
-            Value::Real(number) => (
-                Number::F64.datatype(),
-                dataspace(Some(&[]), &[]),
-                number.to_le_bytes().to_vec(),
-            ),
+            Value::Integer(number) => single(Number::I64.datatype(), &number.to_le_bytes()),
+            Value::Real(number) => single(Number::F64.datatype(), &number.to_le_bytes()),
             Value::Raw(value) => (
-                value.datatype.message().to_vec(),
+                value.datatype.message.clone(),
                 dataspace(value.shape.as_deref(), &[]),
                 elements(&value.data, heap),
             ),
@@ -214,6 +181,11 @@ impl Header {
         body.extend(data);
         self.add(ATTRIBUTE, &body);
     }
+}
+
+/// Returns bytes with their number in front, which takes two bytes.
+fn sized(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_le_bytes(), bytes].concat()
 }
 
 /// Returns the bytes of elements; what has no fixed length goes to the heap.
@@ -254,12 +226,16 @@ fn fill_value(fill: Option<&[u8]>, chunked: bool) -> Vec<u8> {
     body
 }
 
+fn contiguous(address: u64, length: u64) -> Vec<u8> {
+    let mut body = vec![3, 1];
+    body.extend(address.to_le_bytes());
+    body.extend(length.to_le_bytes());
+    body
+}
+
 fn layout(dataset: &Dataset, address: u64) -> Vec<u8> {
     let Some(chunk) = dataset.chunk() else {
-        let mut body = vec![3, 1];
-        body.extend(address.to_le_bytes());
-        body.extend(dataset.bytes().to_le_bytes());
-        return body;
+        return contiguous(address, dataset.bytes());
     };
     // The bytes of an element count as one more dimension.
     let mut body = vec![3, 2, dataset.shape.len() as u8 + 1];
@@ -267,7 +243,7 @@ fn layout(dataset: &Dataset, address: u64) -> Vec<u8> {
     for length in chunk {
         body.extend((length as u32).to_le_bytes());
     }
-    body.extend((dataset.datatype.size() as u32).to_le_bytes());
+    body.extend((dataset.datatype.size as u32).to_le_bytes());
     body
 }
 
@@ -282,7 +258,7 @@ fn filters(compression: Compression, dataset: &Dataset) -> Option<Vec<u8>> {
     };
     let shuffle = compression.filter(|_| dataset.shuffle);
     let steps = [
-        shuffle.map(|_| (2, Some(dataset.datatype.size() as u32))),
+        shuffle.map(|_| (2, Some(dataset.datatype.size as u32))),
         compression.map(|(id, parameter)| (id, Some(parameter))),
         dataset.checksums.then_some((3, None)),
     ];

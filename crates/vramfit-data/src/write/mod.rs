@@ -32,6 +32,7 @@ pub use parallel::{
     PieceSource, Progress, Sections, Source, WriteTask, estimate, overhead, stored_bytes, write,
     write_sections,
 };
+pub(crate) use section::PieceOrder;
 pub use section::{Piece, Section};
 pub use value::{Attribute, Data, InlineKind, InlineObject, RawValue, Value, VarLenElement};
 pub use writer::WriteOptions;

@@ -132,7 +132,7 @@ pub fn write_sections(
     let first = writer.pieces();
     progress(first, first);
 
-    let queue = Queue::new(first, order.pieces(), sections.ahead.max(1));
+    let queue = Queue::new(first, order.pieces, sections.ahead.max(1));
     std::thread::scope(|scope| {
         // However this ends, the threads must not wait for more work.
         let _stop = StopOnDrop(&queue);
@@ -161,7 +161,7 @@ pub fn write_sections(
                 std::mem::forget(stop);
             });
         }
-        for number in first..order.pieces() {
+        for number in first..order.pieces {
             let stored = queue.next(number)?;
             let piece = order.piece(number);
             writer.add(piece.datasets.start, piece.rows.start, &stored)?;
@@ -207,6 +207,7 @@ pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
     let mut pipelines = all(&content.datasets)?;
     let (mut raw, mut stored) = (Vec::new(), Vec::new());
     let piece = Piece {
+        number: 0,
         datasets: 0..content.datasets.len(),
         rows: 0..piece_rows.min(rows),
     };

@@ -68,7 +68,7 @@ impl Pipeline {
             Compression::Lz4 => Encoder::Lz4,
         };
         Ok(Pipeline {
-            size: dataset.datatype.size(),
+            size: dataset.datatype.size,
             chunk_bytes: rows.map(|rows| (rows * dataset.row_bytes()) as usize),
             coder,
             shuffles: dataset.shuffle,

@@ -18,6 +18,8 @@ pub struct Section {
 /// What is written at once: a stretch of rows of each dataset of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// Its place in the order of all.
+    pub number: u64,
     /// Which datasets.
     pub datasets: Range<usize>,
     /// Which rows of each.
@@ -31,10 +33,11 @@ pub(super) const UNEQUAL_CHUNKS: &str =
 
 /// Where every piece of a file is.
 #[derive(Clone, Debug)]
-pub(super) struct PieceOrder {
+pub(crate) struct PieceOrder {
     /// Each section with its rows, and the number of its first piece.
     sections: Vec<(Section, u64, u64)>,
-    pieces: u64,
+    /// How many pieces there are.
+    pub(crate) pieces: u64,
 }
 
 impl PieceOrder {
@@ -42,7 +45,7 @@ impl PieceOrder {
     ///
     /// # Errors
     /// `invalid-argument` when the datasets of a section do not belong together.
-    pub(super) fn new(content: &Content, sections: &[Section]) -> Result<Self> {
+    pub(crate) fn new(content: &Content, sections: &[Section]) -> Result<Self> {
         let mut pieces = 0;
         let mut numbered = Vec::new();
         for section in sections {
@@ -72,13 +75,8 @@ impl PieceOrder {
         })
     }
 
-    /// Returns how many pieces there are.
-    pub(super) fn pieces(&self) -> u64 {
-        self.pieces
-    }
-
     /// Returns a piece; past the last one an empty piece of the last section.
-    pub(super) fn piece(&self, number: u64) -> Piece {
+    pub(crate) fn piece(&self, number: u64) -> Piece {
         let at = self
             .sections
             .partition_point(|(_, _, first)| *first <= number);
@@ -86,6 +84,7 @@ impl PieceOrder {
         let (section, rows, first) = &self.sections[at.saturating_sub(1)];
         let start = ((number - first) * section.piece_rows).min(*rows);
         Piece {
+            number,
             datasets: section.datasets.clone(),
             rows: start..(start + section.piece_rows).min(*rows),
         }
@@ -111,7 +110,7 @@ mod tests {
         };
         let order = PieceOrder::new(&content, &[section(0, 2), section(1, 4), section(2, 9)]);
         let order = order.unwrap();
-        let seen: Vec<_> = (0..order.pieces())
+        let seen: Vec<_> = (0..order.pieces)
             .map(|number| order.piece(number))
             .map(|piece| (piece.datasets.start, piece.rows))
             .collect();

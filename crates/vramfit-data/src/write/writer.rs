@@ -231,7 +231,7 @@ impl Writer {
     fn locate_chunks(&mut self, order: &PieceOrder) -> Result<()> {
         let mut address = self.places.chunks;
         let mut sizes = std::mem::take(&mut self.done.chunks).into_iter();
-        for number in 0..self.done.pieces.min(order.pieces()) {
+        for number in 0..self.done.pieces.min(order.pieces) {
             let piece = order.piece(number);
             for at in piece.datasets {
                 let Some(rows) = self.content.datasets[at].chunk_rows() else {
@@ -249,7 +249,7 @@ impl Writer {
         if address != self.done.end || missing || sizes.next().is_some() {
             return Err(Error::invalid_file(format!(
                 "the unfinished `{}` does not match its journal",
-                self.output.target().display()
+                self.output.target.display()
             ))
             .hint("add `--force` to start over"));
         }

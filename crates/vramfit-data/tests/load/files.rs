@@ -28,13 +28,8 @@ pub(crate) fn file(directory: &Path, x: Storage, y: Storage) -> PathBuf {
 
 /// Writes a file whose rows are large enough to be read one by one.
 pub(crate) fn wide_file(directory: &Path, rows: u64) -> PathBuf {
-    file_of(
-        directory,
-        rows,
-        4096,
-        Storage::Contiguous,
-        Storage::Contiguous,
-    )
+    let storage = Storage::Contiguous;
+    file_of(directory, rows, 4096, storage, storage)
 }
 
 /// Writes such a file of so many rows, each of so many numbers.

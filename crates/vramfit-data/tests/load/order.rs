@@ -69,18 +69,13 @@ fn t1_every_row_comes_once_in_batches_of_every_size() {
                     ..request(path)
                 };
                 alone.budget = least(&alone);
-                seen.push(
-                    Loader::open(alone.clone())
-                        .unwrap()
-                        .plan()
-                        .choice
-                        .engine
-                        .name(),
-                );
+                let loader = Loader::open(alone.clone()).unwrap();
+                seen.push(loader.plan().choice.engine.name());
                 let expected = epoch(alone.clone(), 0);
                 assert_eq!(sorted(&expected), every_row, "{alone:?}");
                 for processes in [2, 4, 8].into_iter().filter(|n| batch_size % n == 0) {
-                    assert_eq!(of_all_processes(&alone, processes), expected, "{processes}");
+                    let together = of_all_processes(&alone, processes, 0);
+                    assert_eq!(together, expected, "{processes}");
                 }
             }
         }
@@ -96,17 +91,12 @@ fn t1_every_row_comes_once_in_batches_of_every_size() {
 }
 
 /// Returns the batches of an epoch, put together from those of so many processes.
-fn of_all_processes(alone: &LoaderOptions, count: u64) -> Vec<Vec<u64>> {
+fn of_all_processes(alone: &LoaderOptions, count: u64, number: u64) -> Vec<Vec<u64>> {
     let mut together: Vec<Vec<u64>> = Vec::new();
     for index in 0..count {
-        let shard = ShardOptions { index, count };
-        let share = epoch(
-            LoaderOptions {
-                shard,
-                ..alone.clone()
-            },
-            0,
-        );
+        let mut one = alone.clone();
+        one.shard = ShardOptions { index, count };
+        let share = epoch(one, number);
         together.resize(share.len(), Vec::new());
         for (batch, mine) in together.iter_mut().zip(share) {
             batch.extend(mine);
@@ -153,15 +143,7 @@ proptest! {
             let size = alone.batch_size * steps.unwrap_or(1);
             prop_assert_eq!(handed_out, ROWS / size * size);
         }
-        let mut shares = Vec::new();
-        for index in 0..count {
-            let shard = ShardOptions { index, count };
-            shares.push(epoch(LoaderOptions { shard, ..alone.clone() }, 3));
-        }
-        for (number, batch) in expected.iter().enumerate() {
-            let together: Vec<u64> = shares.iter().flat_map(|rank| rank[number].clone()).collect();
-            prop_assert_eq!(&together, batch);
-        }
+        prop_assert_eq!(of_all_processes(&alone, count, 3), expected);
     }
 
     #[test]
@@ -234,20 +216,14 @@ fn the_two_sets_of_a_split_are_the_whole() {
         let path = file(directory.path(), x, y);
         let mut rows = Vec::new();
         for set in [SplitSet::Train, SplitSet::Validation] {
-            let part = SplitOptions {
+            let mut wanted = request(&path);
+            wanted.split = Some(SplitOptions {
                 set,
                 fraction: 0.1,
                 mode: SplitMode::Spread,
                 seed: 1,
-            };
-            let batches = epoch(
-                LoaderOptions {
-                    split: Some(part),
-                    ..request(&path)
-                },
-                0,
-            );
-            rows.extend(batches);
+            });
+            rows.extend(epoch(wanted, 0));
         }
         assert_eq!(sorted(&rows), every_row());
     }

@@ -90,17 +90,11 @@ fn what_cannot_be_is_refused_in_words() {
 fn numbers_of_64_bits_are_narrowed_and_reported() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
-    let loader = Loader::open(LoaderOptions {
-        narrow: true,
-        ..request(&path)
-    })
-    .unwrap();
+    let mut wanted = request(&path);
+    wanted.narrow = true;
+    let loader = Loader::open(wanted).unwrap();
     assert_eq!(loader.columns()[1].rows().scalar(), Scalar::Int32);
     assert_eq!(loader.plan().conversions, ["`group/y` from int64 to int32"]);
-    assert!(
-        loader
-            .plan()
-            .to_text()
-            .contains("types: `group/y` from int64 to int32")
-    );
+    let text = loader.plan().to_text();
+    assert!(text.contains("types: `group/y` from int64 to int32"));
 }

@@ -25,7 +25,7 @@ impl Case {
     /// Returns shape, type and bytes of what must be read, if it is read.
     #[allow(dead_code, reason = "not every test needs it")]
     pub(crate) fn values(&self) -> Option<(&[u64], &str, Vec<u8>)> {
-        let bytes = self.file("bin");
+        let bytes = std::fs::read(self.path("bin")).unwrap_or_default();
         Some((self.shape.as_deref()?, self.dtype.as_deref()?, bytes))
     }
 
@@ -35,10 +35,9 @@ impl Case {
         Some((self.refused.as_deref()?, self.kind.as_deref()?))
     }
 
-    /// Returns one of its files; nothing where there is none.
-    fn file(&self, ending: &str) -> Vec<u8> {
-        let path = folder().join(format!("{}.{ending}", self.name));
-        std::fs::read(path).unwrap_or_default()
+    /// Returns where one of its files is: `h5`, or the bytes of its rows in `bin`.
+    pub(crate) fn path(&self, ending: &str) -> PathBuf {
+        folder().join(format!("{}.{ending}", self.name))
     }
 }
 

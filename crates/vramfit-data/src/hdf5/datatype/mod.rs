@@ -77,6 +77,11 @@ impl Scalar {
         }
     }
 
+    pub(crate) fn is_float(self) -> bool {
+        use Scalar::{Bfloat16, Float16, Float32, Float64};
+        matches!(self, Float16 | Bfloat16 | Float32 | Float64)
+    }
+
     /// Returns the number type of that name.
     pub fn from_name(name: &str) -> Option<Scalar> {
         Scalar::ALL.into_iter().find(|scalar| scalar.name() == name)

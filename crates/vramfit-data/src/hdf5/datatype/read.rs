@@ -30,31 +30,27 @@ pub(super) fn read_type(
     }
     let bits = cursor.uint(3)? as u32;
     let size = cursor.u32()? as usize;
-    let other = |what: &str| Datatype::Other {
-        size,
-        what: what.to_owned(),
-    };
     let mut storage = ElementStorage::Inline;
     let datatype = match class {
         0 => read_integer(cursor, bits, size)?,
         1 => read_float(cursor, bits, size)?,
         2 => {
             cursor.skip(2)?;
-            other("times")
+            other(size, "times")
         }
-        3 => other("fixed-length strings"),
+        3 => other(size, "fixed-length strings"),
         // Bits without a meaning as a number, such as the `bool` of PyTables: unsigned, as h5py has them.
         4 => read_integer(cursor, bits & 1, size)?,
         5 => {
             // The tag that says what the bytes are, padded.
             cursor.skip((bits & 0xff) as usize)?;
-            other("opaque bytes")
+            other(size, "opaque bytes")
         }
         6 => return read_record(cursor, version, bits as usize & 0xffff, size, depth),
         7 => {
             // References of HDF5 1.12 and later are told in the bits, too; nothing follows.
             storage = ElementStorage::FileAddress;
-            other("references")
+            other(size, "references")
         }
         8 => return read_enumeration(cursor, version, bits as usize & 0xffff, size, depth),
         9 => {
@@ -64,10 +60,10 @@ pub(super) fn read_type(
                 ElementStorage::Inline => ElementStorage::GlobalHeap { unit: base.size() },
                 _ => ElementStorage::FileAddress,
             };
-            other(match bits & 0xf {
-                1 => "variable-length strings",
-                _ => "variable-length sequences",
-            })
+            match bits & 0xf {
+                1 => other(size, "variable-length strings"),
+                _ => other(size, "variable-length sequences"),
+            }
         }
         10 => {
             let lengths = read_array_shape(cursor, version)?;
@@ -77,7 +73,7 @@ pub(super) fn read_type(
         }
         11 => {
             storage = read_type(cursor, depth)?.1.nested();
-            other("complex numbers")
+            other(size, "complex numbers")
         }
         // Where it ends is not known, so nothing behind it could be read.
         class => {
@@ -89,11 +85,16 @@ pub(super) fn read_type(
     Ok((datatype, storage))
 }
 
-fn make_number(number: Number) -> Datatype {
+fn other(size: usize, what: impl Into<String>) -> Datatype {
+    let what = what.into();
+    Datatype::Other { size, what }
+}
+
+fn make_number(scalar: Scalar, big_endian: bool) -> Datatype {
     Datatype::Numbers {
-        size: number.scalar.size(),
+        size: scalar.size(),
         numbers: Numbers {
-            number,
+            number: Number { scalar, big_endian },
             offset: 0,
             axes: Vec::new(),
         },
@@ -111,23 +112,12 @@ fn read_integer(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datat
         (2, false) => Scalar::Uint16,
         (4, false) => Scalar::Uint32,
         (8, false) => Scalar::Uint64,
-        _ => {
-            return Ok(Datatype::Other {
-                size,
-                what: format!("integers of {size} bytes"),
-            });
-        }
+        _ => return Ok(other(size, format!("integers of {size} bytes"))),
     };
     if shift != 0 || precision != size * 8 {
-        return Ok(Datatype::Other {
-            size,
-            what: format!("integers of {precision} bits"),
-        });
+        return Ok(other(size, format!("integers of {precision} bits")));
     }
-    Ok(make_number(Number {
-        scalar,
-        big_endian: bits & 1 != 0,
-    }))
+    Ok(make_number(scalar, bits & 1 != 0))
 }
 
 fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datatype> {
@@ -154,16 +144,11 @@ fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datatyp
         (4, 32, 31, 23, 8, 23, 127) if usual => Scalar::Float32,
         (8, 64, 63, 52, 11, 52, 1023) if usual => Scalar::Float64,
         _ => {
-            return Ok(Datatype::Other {
-                size,
-                what: format!("non-IEEE floating-point numbers of {precision} bits"),
-            });
+            let what = format!("non-IEEE floating-point numbers of {precision} bits");
+            return Ok(other(size, what));
         }
     };
-    Ok(make_number(Number {
-        scalar,
-        big_endian: bits & 1 != 0,
-    }))
+    Ok(make_number(scalar, bits & 1 != 0))
 }
 
 /// Reads the lengths of an array's axes. Version 2 also has a permutation, which was never used.
@@ -227,10 +212,7 @@ fn make_array(
                 .collect(),
             others,
         },
-        Datatype::Other { what, .. } => Datatype::Other {
-            size,
-            what: format!("arrays of {what}"),
-        },
+        Datatype::Other { what, .. } => other(size, format!("arrays of {what}")),
     })
 }
 
@@ -347,16 +329,10 @@ fn read_enumeration(
     is_bool &= cursor.take(count * size)? == [0, 1];
     let datatype = match base {
         Datatype::Numbers { numbers, .. } if numbers.axes.is_empty() => match is_bool {
-            true => make_number(Number {
-                scalar: Scalar::Bool,
-                big_endian: false,
-            }),
-            false => make_number(numbers.number),
+            true => make_number(Scalar::Bool, false),
+            false => make_number(numbers.number.scalar, numbers.number.big_endian),
         },
-        base => Datatype::Other {
-            size,
-            what: format!("enumerations of {}", base.describe()),
-        },
+        base => other(size, format!("enumerations of {}", base.describe())),
     };
     Ok((datatype, storage))
 }

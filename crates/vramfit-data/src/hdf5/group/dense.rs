@@ -48,7 +48,7 @@ impl Dense {
         if cursor.u8()? & 1 != 0 {
             cursor.skip(self.order_bytes)?;
         }
-        let container = cursor.container();
+        let container = cursor.container;
         let (mut heap, mut ids) = (None, Vec::new());
         if let (Some(heap_address), Some(index)) = (cursor.address()?, cursor.address()?) {
             let mut blocks = BoundedReader::new(container);

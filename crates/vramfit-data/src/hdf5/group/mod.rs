@@ -12,6 +12,11 @@ use super::header::{Header, kind};
 /// More members than are looked at in one group.
 pub(crate) const MAX_MEMBERS: usize = 1 << 20;
 
+/// The maximum depth of nested groups.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// More objects than are looked at in one file.
+pub(crate) const MAX_OBJECTS: usize = 1 << 20;
+
 /// A name in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -39,7 +44,6 @@ pub(crate) enum Target {
     Unknown(u8),
 }
 
-/// Whether an object is a group.
 pub(crate) fn is_group(header: &Header) -> bool {
     [kind::SYMBOL_TABLE, kind::LINK_INFO, kind::LINK]
         .iter()
@@ -57,7 +61,7 @@ pub(crate) fn links(header: &Header) -> Result<Vec<Link>> {
     }
     if let Some(message) = header.find(kind::LINK_INFO) {
         let cursor = header.cursor(message);
-        let container = cursor.container();
+        let container = cursor.container;
         for found in dense::LINKS.objects(cursor)? {
             let (address, bytes) = found?;
             if links.len() == MAX_MEMBERS {

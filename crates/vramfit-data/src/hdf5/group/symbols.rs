@@ -12,9 +12,9 @@ use crate::hdf5::cursor::Cursor;
 pub(super) fn read(cursor: &mut Cursor<'_>, links: &mut Vec<Link>) -> Result<()> {
     let tree = cursor.known_address("the B-tree of a group")?;
     let heap = cursor.known_address("the heap of a group")?;
-    let mut blocks = BoundedReader::new(cursor.container());
+    let mut blocks = BoundedReader::new(cursor.container);
     let heap = LocalHeap::read(&mut blocks, heap)?;
-    let width = cursor.container().length_width();
+    let width = cursor.container.length_width;
     btree1::leaves(
         &mut blocks,
         tree,
@@ -30,18 +30,17 @@ fn read_table(
     heap: &LocalHeap,
     links: &mut Vec<Link>,
 ) -> Result<()> {
-    let container = blocks.container();
+    let container = blocks.container;
     let bytes = blocks.read(address, 8)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"SNOD")?;
-    cursor.version(&[1], "a symbol table")?;
+    cursor.structure(b"SNOD", 1, "a symbol table")?;
     cursor.skip(1)?;
     let count = u64::from(cursor.u16()?);
-    let entry = 2 * container.address_width() as u64 + 24;
+    let entry = 2 * container.address_width as u64 + 24;
     let bytes = blocks.read(address + 8, count * entry)?;
     let mut cursor = Cursor::new(container, &bytes, address + 8);
     for _ in 0..count {
-        let name = heap.text(container, cursor.uint(container.address_width())?)?;
+        let name = heap.text(container, cursor.uint(container.address_width)?)?;
         let object = cursor.address()?;
         let cached = cursor.u32()?;
         cursor.skip(4)?;
@@ -71,12 +70,11 @@ struct LocalHeap {
 
 impl LocalHeap {
     fn read(blocks: &mut BoundedReader<'_>, address: u64) -> Result<LocalHeap> {
-        let container = blocks.container();
-        let length = 8 + 2 * container.length_width() + container.address_width();
+        let container = blocks.container;
+        let length = 8 + 2 * container.length_width + container.address_width;
         let bytes = blocks.read(address, length as u64)?;
         let mut cursor = Cursor::new(container, &bytes, address);
-        cursor.signature(b"HEAP")?;
-        cursor.version(&[0], "a local heap")?;
+        cursor.structure(b"HEAP", 0, "a local heap")?;
         cursor.skip(3)?;
         let length = cursor.length()?;
         cursor.length()?;

@@ -30,11 +30,10 @@ struct Shape {
 pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
     let container = reading.container;
     let mut blocks = BoundedReader::new(container);
-    let length = 16 + 6 * container.length_width() + container.address_width();
+    let length = 16 + 6 * container.length_width + container.address_width;
     let bytes = blocks.read(address, length as u64)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"EAHD")?;
-    cursor.version(&[0], "an extensible array")?;
+    cursor.structure(b"EAHD", 0, "an extensible array")?;
     let client = cursor.u8()?;
     let element = usize::from(cursor.u8()?);
     let bits = u32::from(cursor.u8()?);
@@ -80,14 +79,13 @@ fn read_index(
     pointers: u64,
 ) -> Result<()> {
     let container = reading.container;
-    let width = container.address_width() as u64;
+    let width = container.address_width as u64;
     let direct = 2 * (pointers - 1);
     let further = u64::from(shape.super_blocks - shape.direct_super_blocks);
     let length = 10 + width + shape.in_index * shape.element as u64 + (direct + further) * width;
     let bytes = blocks.read(address, length)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"EAIB")?;
-    cursor.version(&[0], "the index block of an extensible array")?;
+    cursor.structure(b"EAIB", 0, "the index block of an extensible array")?;
     cursor.skip(1)?;
     cursor.address()?;
     for number in 0..shape.in_index {
@@ -121,7 +119,7 @@ fn read_super(
     (mut first, level): (u64, u32),
 ) -> Result<()> {
     let container = reading.container;
-    let width = container.address_width() as u64;
+    let width = container.address_width as u64;
     let (count, elements) = shape.super_block(level);
     // For each data block that has pages, a bit for each page.
     let bits = match elements > shape.per_page {
@@ -132,8 +130,7 @@ fn read_super(
     let length = length.saturating_add(10 + width + shape.place_width as u64);
     let bytes = blocks.read(address, length)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"EASB")?;
-    cursor.version(&[0], "a super block of an extensible array")?;
+    cursor.structure(b"EASB", 0, "a super block of an extensible array")?;
     cursor.skip(1)?;
     cursor.address()?;
     cursor.skip(shape.place_width)?;
@@ -158,13 +155,12 @@ fn read_data(
     used: Option<&[u8]>,
 ) -> Result<()> {
     let container = reading.container;
-    let head = 6 + container.address_width() + shape.place_width;
+    let head = 6 + container.address_width + shape.place_width;
     let here = if used.is_some() { 0 } else { elements };
     let length = here.saturating_mul(shape.element as u64);
     let bytes = blocks.read(address, length.saturating_add(head as u64 + 4))?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"EADB")?;
-    cursor.version(&[0], "a data block of an extensible array")?;
+    cursor.structure(b"EADB", 0, "a data block of an extensible array")?;
     cursor.skip(1)?;
     cursor.address()?;
     cursor.skip(shape.place_width)?;

@@ -10,12 +10,11 @@ use crate::hdf5::cursor::Cursor;
 pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
     let container = reading.container;
     let mut blocks = BoundedReader::new(container);
-    let width = container.address_width();
-    let length = 12 + container.length_width() + width;
+    let width = container.address_width;
+    let length = 12 + container.length_width + width;
     let bytes = blocks.read(address, length as u64)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.signature(b"FAHD")?;
-    cursor.version(&[0], "a fixed array")?;
+    cursor.structure(b"FAHD", 0, "a fixed array")?;
     let client = cursor.u8()?;
     let element = usize::from(cursor.u8()?);
     let page_bits = cursor.u8()?;
@@ -71,8 +70,7 @@ pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
 }
 
 fn read_head(cursor: &mut Cursor<'_>) -> Result<()> {
-    cursor.signature(b"FADB")?;
-    cursor.version(&[0], "the data block of a fixed array")?;
+    cursor.structure(b"FADB", 0, "the data block of a fixed array")?;
     cursor.skip(1)?;
     cursor.address().map(drop)
 }

@@ -8,10 +8,13 @@ use crate::hdf5::dataspace::checked_product;
 /// become: that is how the arrays of the file count them, so that nothing moves when it grows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    chunk: Vec<u64>,
-    chunk_bytes: u64,
-    lengths: Vec<u64>,
-    count: u64,
+    /// Length of a chunk along each axis.
+    pub(crate) chunk: Vec<u64>,
+    /// Size of a chunk in bytes, before it is filtered.
+    pub(crate) chunk_bytes: u64,
+    /// How many chunks there are along each axis, and together.
+    pub(crate) lengths: Vec<u64>,
+    pub(crate) count: u64,
     /// As `lengths`, for the shape as large as it may become. The axis without a limit comes first.
     max_lengths: Vec<u64>,
     /// Which axis that is.
@@ -42,26 +45,6 @@ impl Grid {
             max_lengths,
             unlimited,
         })
-    }
-
-    /// Returns the length of a chunk along each axis.
-    pub fn chunk(&self) -> &[u64] {
-        &self.chunk
-    }
-
-    /// Returns the size of a chunk in bytes, before it is filtered.
-    pub fn chunk_bytes(&self) -> u64 {
-        self.chunk_bytes
-    }
-
-    /// Returns how many chunks there are along each axis.
-    pub fn lengths(&self) -> &[u64] {
-        &self.lengths
-    }
-
-    /// Returns how many chunks there are.
-    pub fn count(&self) -> u64 {
-        self.count
     }
 
     /// Returns the index of the chunk at a place, or `None` outside of the grid.
@@ -111,7 +94,7 @@ mod tests {
     #[test]
     fn numbers_count_by_the_shape_as_large_as_it_may_become() {
         let grid = Grid::new(&[4, 6], &[8, 10], &[2, 2], 4).unwrap();
-        assert_eq!((grid.count(), grid.chunk_bytes()), (6, 16));
+        assert_eq!((grid.count, grid.chunk_bytes), (6, 16));
         // The second row of chunks begins behind five that there may be in the first.
         assert_eq!(grid.number_of(3), Some(5));
         assert_eq!(grid.index_of(5), Some(3));

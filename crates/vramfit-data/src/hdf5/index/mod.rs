@@ -26,51 +26,41 @@ pub struct Chunk {
 }
 
 /// The chunks of a dataset that were ever written. The others hold the fill value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkTable {
-    chunks: Chunks,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Chunks {
     /// Sorted by index.
-    Listed(Vec<Chunk>),
-    /// All of one size, one after another, counted by the grid as large as it may become.
-    Consecutive { address: u64, grid: Grid },
+    listed: Vec<Chunk>,
+    /// Instead of a list: where the first of them is, where all have one size and lie one after another, counted by
+    /// the grid as large as it may become.
+    consecutive: Option<(u64, Grid)>,
 }
 
 impl ChunkTable {
     /// Returns where a chunk is, or `None` where it was never written.
     pub fn find(&self, index: u64) -> Option<Chunk> {
-        match &self.chunks {
-            Chunks::Listed(chunks) => {
-                // Where every chunk was written, its index is its place.
-                if let Some(chunk) = usize::try_from(index).ok().and_then(|i| chunks.get(i))
-                    && chunk.index == index
-                {
-                    return Some(*chunk);
-                }
-                let place = chunks.binary_search_by_key(&index, |chunk| chunk.index);
-                place.ok().and_then(|place| chunks.get(place).copied())
-            }
-            Chunks::Consecutive { address, grid } => {
-                let offset = grid.number_of(index)?.checked_mul(grid.chunk_bytes())?;
-                Some(Chunk {
-                    index,
-                    address: address.checked_add(offset)?,
-                    size: grid.chunk_bytes(),
-                    filter_mask: 0,
-                })
-            }
+        if let Some((address, grid)) = &self.consecutive {
+            let offset = grid.number_of(index)?.checked_mul(grid.chunk_bytes)?;
+            return Some(Chunk {
+                index,
+                address: address.checked_add(offset)?,
+                size: grid.chunk_bytes,
+                filter_mask: 0,
+            });
         }
+        // Where every chunk was written, its index is its place.
+        let chunks = &self.listed;
+        if let Some(chunk) = usize::try_from(index).ok().and_then(|i| chunks.get(i))
+            && chunk.index == index
+        {
+            return Some(*chunk);
+        }
+        let place = chunks.binary_search_by_key(&index, |chunk| chunk.index);
+        place.ok().and_then(|place| chunks.get(place).copied())
     }
 
     /// Returns how many chunks were written.
     pub fn len(&self) -> u64 {
-        match &self.chunks {
-            Chunks::Listed(chunks) => chunks.len() as u64,
-            Chunks::Consecutive { grid, .. } => grid.count(),
-        }
+        (self.consecutive.as_ref()).map_or(self.listed.len() as u64, |(_, grid)| grid.count)
     }
 
     /// Whether no chunk was ever written.
@@ -80,16 +70,9 @@ impl ChunkTable {
 
     /// Returns the chunks that were written, by index.
     pub fn iter(&self) -> impl Iterator<Item = Chunk> {
-        let indexes = match &self.chunks {
-            Chunks::Listed(_) => 0,
-            Chunks::Consecutive { grid, .. } => grid.count(),
-        };
-        let listed = match &self.chunks {
-            Chunks::Listed(chunks) => chunks.as_slice(),
-            Chunks::Consecutive { .. } => &[],
-        };
+        let indexes = (self.consecutive.as_ref()).map_or(0, |(_, grid)| grid.count);
         let consecutive = (0..indexes).filter_map(|index| self.find(index));
-        listed.iter().copied().chain(consecutive)
+        self.listed.iter().copied().chain(consecutive)
     }
 
     /// Reads the index of a dataset.
@@ -104,7 +87,7 @@ impl ChunkTable {
         has_filters: bool,
     ) -> Result<ChunkTable> {
         let Some(address) = layout.address else {
-            return Ok(ChunkTable::listed(Vec::new()));
+            return Ok(ChunkTable::default());
         };
         let mut reading = Reading {
             container,
@@ -118,43 +101,37 @@ impl ChunkTable {
             Index::FixedArray => fixed_array::read(&mut reading, address)?,
             Index::ExtensibleArray => extensible_array::read(&mut reading, address)?,
             Index::Single(filtered) => {
-                let (size, filter_mask) = filtered.unwrap_or((reading.grid.chunk_bytes(), 0));
+                let (size, filter_mask) = filtered.unwrap_or((reading.grid.chunk_bytes, 0));
                 reading.keep(Some(0), address, size, filter_mask)?;
             }
             Index::Implicit => {
                 let grid = reading.grid;
-                let last = grid.number_of(grid.count().saturating_sub(1));
+                let last = grid.number_of(grid.count.saturating_sub(1));
                 let length =
-                    last.and_then(|last| last.checked_add(1)?.checked_mul(grid.chunk_bytes()));
+                    last.and_then(|last| last.checked_add(1)?.checked_mul(grid.chunk_bytes));
                 let length = length.ok_or_else(|| {
                     container.damaged(address, "the number of chunks is out of range")
                 })?;
-                if grid.count() > 0 {
+                if grid.count > 0 {
                     container.source().check(address, length)?;
                 }
                 return Ok(ChunkTable {
-                    chunks: Chunks::Consecutive { address, grid },
+                    listed: Vec::new(),
+                    consecutive: Some((address, grid)),
                 });
             }
         }
-        let mut chunks = reading.chunks;
-        chunks.sort_by_key(|chunk| chunk.index);
-        if let Some(pair) = chunks
-            .windows(2)
-            .find(|pair| pair[0].index == pair[1].index)
-        {
-            return Err(container.damaged(
-                pair[1].address,
-                format_args!("chunk {} occurs twice", pair[1].index),
-            ));
+        let mut listed = reading.chunks;
+        listed.sort_by_key(|chunk| chunk.index);
+        let mut pairs = listed.windows(2);
+        if let Some(pair) = pairs.find(|pair| pair[0].index == pair[1].index) {
+            let what = format_args!("chunk {} occurs twice", pair[1].index);
+            return Err(container.damaged(pair[1].address, what));
         }
-        Ok(ChunkTable::listed(chunks))
-    }
-
-    fn listed(chunks: Vec<Chunk>) -> ChunkTable {
-        ChunkTable {
-            chunks: Chunks::Listed(chunks),
-        }
+        Ok(ChunkTable {
+            listed,
+            consecutive: None,
+        })
     }
 }
 
@@ -180,7 +157,7 @@ impl Reading<'_> {
             return Ok(());
         };
         self.container.source().check(address, size)?;
-        let whole = self.grid.chunk_bytes();
+        let whole = self.grid.chunk_bytes;
         if !self.has_filters && size != whole {
             let what = format_args!("a chunk has {size} bytes, expected {whole}");
             return Err(self.container.damaged(address, what));
@@ -202,7 +179,7 @@ impl Reading<'_> {
         let Some(address) = element.address()? else {
             return Ok(());
         };
-        let (mut size, mut filter_mask) = (self.grid.chunk_bytes(), 0);
+        let (mut size, mut filter_mask) = (self.grid.chunk_bytes, 0);
         if self.has_filters {
             let width = element.left().saturating_sub(4);
             size = element.uint(width)?;
@@ -213,7 +190,7 @@ impl Reading<'_> {
 
     /// Checks the entry size of an array against its kind, and its kind against the dataset.
     fn check_array(&self, cursor: &Cursor<'_>, client: u8, width: usize) -> Result<()> {
-        let address = self.container.address_width();
+        let address = self.container.address_width;
         let fits = match self.has_filters {
             false => width == address,
             true => (address + 5..=address + 12).contains(&width),

@@ -14,7 +14,7 @@ const FILTERED: u8 = 11;
 /// Reads a tree of version 1.
 pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
     let mut blocks = BoundedReader::new(reading.container);
-    let axes = reading.grid.chunk().len();
+    let axes = reading.grid.chunk.len();
     // Size, filter mask, where in the dataset it begins, and a zero for the axis of the bytes.
     let key_width = 8 + 8 * (axes + 1);
     btree1::leaves(
@@ -27,7 +27,7 @@ pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
             let size = key.u32()?.into();
             let filter_mask = key.u32()?;
             let mut place = Vec::with_capacity(axes);
-            for &length in reading.grid.chunk() {
+            for &length in &reading.grid.chunk {
                 let begin = key.u64()?;
                 if begin % length != 0 {
                     return Err(
@@ -44,11 +44,11 @@ pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
 /// Reads a tree of version 2.
 pub(super) fn read_second(reading: &mut Reading<'_>, header: u64) -> Result<()> {
     let mut blocks = BoundedReader::new(reading.container);
-    let axes = reading.grid.chunk().len();
+    let axes = reading.grid.chunk.len();
     let kind = if reading.has_filters { FILTERED } else { PLAIN };
     btree2::records(&mut blocks, header, &[kind], &mut |record| {
         let address = record.known_address("a chunk")?;
-        let (mut size, mut filter_mask) = (reading.grid.chunk_bytes(), 0);
+        let (mut size, mut filter_mask) = (reading.grid.chunk_bytes, 0);
         if reading.has_filters {
             size = record.uint(record.left().saturating_sub(4 + 8 * axes))?;
             filter_mask = record.u32()?;
