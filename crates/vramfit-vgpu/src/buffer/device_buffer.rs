@@ -80,21 +80,18 @@ impl Storage {
 
 impl Buffer {
     pub(crate) fn new(shape: Arc<Shape>, memory: &'static Memory, storage: Arc<Storage>) -> Self {
-        let content = Mutex::new(BufferContent::Live(storage));
-        Buffer {
-            shape,
-            memory,
-            content,
-            external_references: AtomicU64::new(0),
-        }
+        Buffer::with_content(shape, memory, BufferContent::Live(storage))
     }
 
     pub(crate) fn new_error(shape: Arc<Shape>, memory: &'static Memory, error: Status) -> Self {
-        let content = Mutex::new(BufferContent::Error(error));
+        Buffer::with_content(shape, memory, BufferContent::Error(error))
+    }
+
+    fn with_content(shape: Arc<Shape>, memory: &'static Memory, content: BufferContent) -> Self {
         Buffer {
             shape,
             memory,
-            content,
+            content: Mutex::new(content),
             external_references: AtomicU64::new(0),
         }
     }
