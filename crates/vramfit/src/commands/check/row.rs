@@ -161,15 +161,9 @@ mod tests {
             describe_failure(&Error::new(ErrorKind::CompilerFailed, message).cause(output))
         };
         let output = "Traceback:\n  File x\nvramfit._errors.InvalidArgumentError: no `a`\nhint: b";
-        let exception = "vramfit._errors.InvalidArgumentError: no `a`";
-        assert_eq!(
-            described("it failed", output),
-            format!("it failed: {exception}")
-        );
-        assert_eq!(
-            described("it failed: no `a`", output),
-            format!("it failed: {exception}")
-        );
+        let expected = "it failed: vramfit._errors.InvalidArgumentError: no `a`";
+        assert_eq!(described("it failed", output), expected);
+        assert_eq!(described("it failed: no `a`", output), expected);
         assert_eq!(
             described("it ended with exit code 2", "a\nlast"),
             "it ended with exit code 2: last"
