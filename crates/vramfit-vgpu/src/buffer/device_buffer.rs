@@ -49,7 +49,7 @@ pub(crate) struct Storage {
     pub(crate) block: Option<Arc<Block>>,
     pub(crate) value: Value,
     pub(crate) origin: Origin,
-    /// CudaPlugin bytes for host memory, made when the pointer is requested.
+    /// Real bytes for host memory, made when the pointer is requested.
     host: OnceLock<Box<[u8]>>,
 }
 
