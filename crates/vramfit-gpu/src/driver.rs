@@ -6,7 +6,7 @@ use std::rc::Rc;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::DriverUnavailable;
-use crate::cuda::{self, Address, Cuda, CudaError, Device, OUT_OF_MEMORY, Uuid};
+use crate::cuda::{self, Address, Cuda, Device, OUT_OF_MEMORY, Uuid};
 use crate::pattern;
 
 /// The CUDA driver.
@@ -62,7 +62,7 @@ impl Driver {
     pub fn devices(&self) -> Result<Vec<CudaDevice>> {
         let mut count = 0;
         // SAFETY: `count` outlives the call.
-        self.call("cuDeviceGetCount", unsafe {
+        self.cuda.check("cuDeviceGetCount", unsafe {
             (self.cuda.cuDeviceGetCount)(&mut count)
         })?;
         (0..count.unsigned_abs())
@@ -78,15 +78,15 @@ impl Driver {
         // SAFETY: all three outlive their calls, and the length is that of `name`.
         unsafe {
             let length = name.len() as i32;
-            self.call(
+            self.cuda.check(
                 "cuDeviceGetName",
                 (self.cuda.cuDeviceGetName)(name.as_mut_ptr(), length, device),
             )?;
-            self.call(
+            self.cuda.check(
                 "cuDeviceGetUuid_v2",
                 (self.cuda.cuDeviceGetUuid_v2)(&mut uuid, device),
             )?;
-            self.call(
+            self.cuda.check(
                 "cuDeviceTotalMem_v2",
                 (self.cuda.cuDeviceTotalMem_v2)(&mut total, device),
             )?;
@@ -130,7 +130,7 @@ impl Driver {
             allocations: Vec::new(),
         };
         // SAFETY: the context was retained above.
-        self.call("cuCtxSetCurrent", unsafe {
+        self.cuda.check("cuCtxSetCurrent", unsafe {
             (self.cuda.cuCtxSetCurrent)(context)
         })?;
         Ok(memory)
@@ -140,14 +140,10 @@ impl Driver {
         let ordinal = i32::try_from(index).unwrap_or(i32::MAX);
         let mut device = 0;
         // SAFETY: `device` outlives the call.
-        self.call("cuDeviceGet", unsafe {
+        self.cuda.check("cuDeviceGet", unsafe {
             (self.cuda.cuDeviceGet)(&mut device, ordinal)
         })?;
         Ok(device)
-    }
-
-    fn call(&self, function: &'static str, code: u32) -> Result<()> {
-        Ok(self.cuda.check(function, code)?)
     }
 }
 
@@ -181,7 +177,7 @@ impl DeviceContext {
     pub fn memory_info(&self) -> Result<MemoryInfo> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both outlive the call, and the context is current.
-        self.call("cuMemGetInfo_v2", unsafe {
+        self.cuda.check("cuMemGetInfo_v2", unsafe {
             (self.cuda.cuMemGetInfo_v2)(&mut free, &mut total)
         })?;
         Ok(MemoryInfo {
@@ -222,12 +218,12 @@ impl DeviceContext {
         let blocks = pattern::blocks(&self.allocations);
         for block in &blocks {
             // SAFETY: the block lies in memory that is allocated.
-            self.call("cuMemsetD32_v2", unsafe {
+            self.cuda.check("cuMemsetD32_v2", unsafe {
                 (self.cuda.cuMemsetD32_v2)(block.address, block.word, block.word_count() as usize)
             })?;
         }
         // SAFETY: it takes no arguments, and the context is current.
-        self.call("cuCtxSynchronize", unsafe {
+        self.cuda.check("cuCtxSynchronize", unsafe {
             (self.cuda.cuCtxSynchronize)()
         })?;
         for block in &blocks {
@@ -235,7 +231,7 @@ impl DeviceContext {
                 let mut word = 0u32;
                 let to = (&raw mut word).cast();
                 // SAFETY: `word` has room for four bytes, and the address lies in the block.
-                self.call("cuMemcpyDtoH_v2", unsafe {
+                self.cuda.check("cuMemcpyDtoH_v2", unsafe {
                     (self.cuda.cuMemcpyDtoH_v2)(to, address, size_of::<u32>())
                 })?;
                 if word != block.word {
@@ -248,10 +244,6 @@ impl DeviceContext {
             }
         }
         Ok(None)
-    }
-
-    fn call(&self, function: &'static str, code: u32) -> std::result::Result<(), CudaError> {
-        self.cuda.check(function, code)
     }
 }
 

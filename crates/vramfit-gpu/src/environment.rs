@@ -79,35 +79,28 @@ fn device_files(folder: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn none(_: &str) -> Option<String> {
-        None
-    }
-
     #[test]
     fn a_container_is_recognized_from_inside() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(container(root.path(), "0::/\n", none), None);
+        let named = |groups: &str, set: &str| {
+            let variable = |name: &str| (name == set).then(|| "10.0.0.1".to_owned());
+            container(root.path(), groups, variable)
+        };
+        assert_eq!(named("0::/\n", ""), None);
         std::fs::write(root.path().join(".dockerenv"), "").unwrap();
-        assert_eq!(
-            container(root.path(), "0::/\n", none).as_deref(),
-            Some("docker")
-        );
-        let kubernetes =
-            |name: &str| (name == "KUBERNETES_SERVICE_HOST").then(|| "10.0.0.1".to_owned());
-        assert_eq!(
-            container(root.path(), "0::/\n", kubernetes).as_deref(),
-            Some("kubernetes")
-        );
-        let apptainer = |name: &str| (name == "APPTAINER_CONTAINER").then(|| "/a.sif".to_owned());
-        assert_eq!(
-            container(root.path(), "0::/\n", apptainer).as_deref(),
-            Some("apptainer")
-        );
-        // The job is the better answer where both are known.
-        assert_eq!(
-            container(root.path(), "1:memory:/slurm/uid_0/job_7\n", apptainer).as_deref(),
-            Some("slurm job 7")
-        );
+        for (groups, set, expected) in [
+            ("0::/\n", "", "docker"),
+            ("0::/\n", "KUBERNETES_SERVICE_HOST", "kubernetes"),
+            ("0::/\n", "APPTAINER_CONTAINER", "apptainer"),
+            // The job is the better answer where both are known.
+            (
+                "1:memory:/slurm/uid_0/job_7\n",
+                "APPTAINER_CONTAINER",
+                "slurm job 7",
+            ),
+        ] {
+            assert_eq!(named(groups, set).as_deref(), Some(expected));
+        }
     }
 
     #[test]

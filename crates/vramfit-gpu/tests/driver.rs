@@ -171,24 +171,15 @@ fn why_cuda_does_not_start_is_distinguished() {
         let (_folder, fake) = fake_driver_with(description);
         Driver::open_library(fake.library().as_os_str()).err()
     };
-    assert_eq!(
-        start(&describe_host(vec![])),
-        Some(DriverUnavailable::NoGpus)
-    );
-    assert_eq!(
-        start(&failing("cuInit", 803)),
-        Some(DriverUnavailable::VersionMismatch)
-    );
-    assert_eq!(
-        start(&failing("cuInit", 800)),
-        Some(DriverUnavailable::NoPermission)
-    );
-    assert_eq!(
-        start(&failing("cuInit", 999)),
-        Some(DriverUnavailable::Other(
-            "cuInit: CUDA_ERROR_UNKNOWN (unknown error)".to_owned()
-        ))
-    );
+    let unknown = "cuInit: CUDA_ERROR_UNKNOWN (unknown error)".to_owned();
+    for (description, expected) in [
+        (describe_host(vec![]), DriverUnavailable::NoGpus),
+        (failing("cuInit", 803), DriverUnavailable::VersionMismatch),
+        (failing("cuInit", 800), DriverUnavailable::NoPermission),
+        (failing("cuInit", 999), DriverUnavailable::Other(unknown)),
+    ] {
+        assert_eq!(start(&description), Some(expected));
+    }
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let old = FakeDriver::without(folder.path(), &one_gpu(), &["cuMemGetInfo_v2"]);

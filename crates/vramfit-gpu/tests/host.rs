@@ -1,6 +1,5 @@
 //! The whole path from NVML's C functions to a [`Host`], with a fake library.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use fake_driver::{Description, FakeDriver, a100};
@@ -24,11 +23,18 @@ fn gpu(index: u32) -> HostGpu {
     }
 }
 
+fn own_process(used_bytes: Option<u64>) -> Process {
+    Process {
+        pid: std::process::id(),
+        used_bytes,
+        ..Process::default()
+    }
+}
+
 fn failing(mut description: Description, errors: &[(&str, u32)]) -> Description {
-    description.errors = errors
-        .iter()
-        .map(|(name, code)| ((*name).to_owned(), *code))
-        .collect::<BTreeMap<_, _>>();
+    let errors = errors.iter();
+    let errors = errors.map(|(name, code)| ((*name).to_owned(), *code));
+    description.errors = errors.collect();
     description
 }
 
@@ -54,16 +60,17 @@ fn what_the_driver_tells_of_two_gpus_arrives() {
 #[test]
 fn processes_are_merged_and_described() {
     let own = std::process::id();
-    let process = |pid, used_bytes, kind| Process {
-        pid,
-        used_bytes,
-        kind,
-        ..Process::default()
-    };
     let mut described = Description::from(vec![gpu(0)]);
     described.host.gpus[0].processes = vec![
-        process(own, Some(2 * GIB), ProcessKind::Both),
-        process(4_194_305, Some(GIB), ProcessKind::Graphics),
+        Process {
+            kind: ProcessKind::Both,
+            ..own_process(Some(2 * GIB))
+        },
+        Process {
+            pid: 4_194_305,
+            kind: ProcessKind::Graphics,
+            ..own_process(Some(GIB))
+        },
     ];
     let read = read(&described);
     let [ours, stranger] = &read.gpus[0].processes[..] else {
@@ -101,10 +108,7 @@ fn a_long_list_of_processes_is_read_whole() {
 #[test]
 fn memory_of_processes_may_be_withheld() {
     let mut described = Description::from(vec![gpu(0)]);
-    described.host.gpus[0].processes = vec![Process {
-        pid: std::process::id(),
-        ..Process::default()
-    }];
+    described.host.gpus[0].processes = vec![own_process(None)];
     let read = read(&described);
     assert_eq!(read.gpus[0].processes[0].used_bytes, None);
     assert!(
@@ -192,11 +196,7 @@ fn every_figure_may_be_missing() {
 #[test]
 fn older_drivers_are_asked_in_the_older_way() {
     let mut described = Description::from(vec![gpu(0)]);
-    described.host.gpus[0].processes = vec![Process {
-        pid: std::process::id(),
-        used_bytes: Some(GIB),
-        ..Process::default()
-    }];
+    described.host.gpus[0].processes = vec![own_process(Some(GIB))];
     let folder = tempfile::tempdir().unwrap();
     let newer = [
         "nvmlDeviceGetMemoryInfo_v2",
@@ -234,11 +234,7 @@ fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
     let now = &mut described.host.gpus[0];
     now.memory = memory(80 * GIB, 9 * GIB);
     now.temperature_c = None;
-    now.processes = vec![Process {
-        pid: std::process::id(),
-        used_bytes: Some(6 * GIB),
-        ..Process::default()
-    }];
+    now.processes = vec![own_process(Some(6 * GIB))];
     driver.describe(&described);
     let soon = sampler.sample(start + Duration::from_secs(4));
     assert_eq!(soon.gpus[0].memory, memory(80 * GIB, 9 * GIB));

@@ -12,10 +12,8 @@ use crate::pjrt::status::PjrtResult;
 /// The values that unknown arrays read as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// Zeros.
     #[default]
     Zeros,
-    /// Ones.
     Ones,
     /// Not a number (for integers: zero).
     Nan,

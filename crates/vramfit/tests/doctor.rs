@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use fake_driver::{Description, FakeDriver, a100};
+use fake_driver::{Description, FakeDriver, a100, memory};
 use serde_json::Value;
-use vramfit_core::host::{ComputeMode, GpuMemory, Mig, Process, ProcessKind};
+use vramfit_core::host::{ComputeMode, Mig, Process, ProcessKind};
 
 const GIB: u64 = 1 << 30;
 
@@ -94,12 +94,7 @@ fn a_divided_gpu_is_reported_by_its_slices() {
     parent.mig = Mig::Parent;
     let mut slice = a100(0);
     slice.uuid = "MIG-0".to_owned();
-    slice.memory = Some(GpuMemory {
-        total_bytes: 20 * GIB,
-        reserved_bytes: Some(0),
-        used_bytes: 0,
-        free_bytes: 20 * GIB,
-    });
+    slice.memory = Some(memory(20 * GIB, 0, 0));
     slice.mig = Mig::Slice {
         number: 0,
         gpu_instance: Some(2),

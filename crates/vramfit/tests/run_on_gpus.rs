@@ -134,29 +134,20 @@ fn s7_a_limit_on_a_slice_is_a_part_of_the_slice() {
 
 #[test]
 fn the_gpus_are_those_that_the_program_will_see() {
-    let gpus = || vec![gpu(0, "t4", 0), gpu(1, "t4", 10 * GIB)];
-    let free = print(
-        gpus(),
-        &["--keep-free", "1GiB"],
-        &[("CUDA_VISIBLE_DEVICES", "0")],
-    );
-    let held = print(
-        gpus(),
-        &["--keep-free", "1GiB"],
-        &[("CUDA_VISIBLE_DEVICES", "1")],
-    );
-    let both = print(gpus(), &["--keep-free", "1GiB"], &[]);
+    let run = |option: &[&str], visible: Option<&str>| {
+        let gpus = vec![gpu(0, "t4", 0), gpu(1, "t4", 10 * GIB)];
+        let variable = visible.map(|list| ("CUDA_VISIBLE_DEVICES", list));
+        print(gpus, option, variable.as_slice())
+    };
+    let [free, held, both] =
+        [Some("0"), Some("1"), None].map(|visible| run(&["--keep-free", "1GiB"], visible));
     let pools = [&free, &held, &both].map(|printed| printed.pool_bytes(total("t4")));
     // With both, the fraction must not be too much on the fuller one; and NCCL needs room, too.
     assert!(
         pools[0] > 12 * GIB && pools[1] < 4 * GIB && pools[2] < pools[1],
         "{pools:?}"
     );
-    let none = print(
-        gpus(),
-        &["--limit", "1GiB"],
-        &[("CUDA_VISIBLE_DEVICES", "")],
-    );
+    let none = run(&["--limit", "1GiB"], Some(""));
     assert_eq!(none.code, Some(2), "{}", none.said);
     assert!(none.said.contains("hides every GPU"), "{}", none.said);
 }

@@ -1,15 +1,16 @@
 //! Asynchronous transfers from the host: buffers are created first and filled in parts.
 
+use std::ptr;
 use std::sync::{Arc, Mutex};
 
-use vramfit_core::program::{MemorySpace, Shape};
+use vramfit_core::program::Shape;
 use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{Buffer, Storage};
 use crate::buffer::host_data::HostData;
-use crate::buffer::host_transfers::{allocate, element_type, set_layout, target_memory};
+use crate::buffer::host_transfers::{allocate, read_shape, target_memory};
 use crate::buffer::value::Value;
-use crate::device::memory::{Memory, MemoryKind};
+use crate::device::memory::Memory;
 use crate::lock;
 use crate::pjrt::abi::AsyncHostToDeviceTransferManager;
 use crate::pjrt::abi::buffer::ShapeSpec;
@@ -58,21 +59,18 @@ impl TransferManager {
 }
 
 pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceArgs) -> PjrtResult {
-    let memory = target_memory(args.memory, std::ptr::null_mut())?;
+    let memory = target_memory(args.memory, ptr::null_mut())?;
     let mut transfers = Vec::with_capacity(args.num_shape_specs);
     for index in 0..args.num_shape_specs {
         let spec: ShapeSpec = read_sized(args.shape_specs.add(index))
             .ok_or_else(|| Status::internal("no shape for a transfer"))?;
         let dims = pointers::list(spec.dims, spec.num_dims);
-        let mut shape = Shape::dense(element_type(spec.element_type)?, dims);
-        if memory.kind == MemoryKind::PinnedHost {
-            shape.space = MemorySpace::Host;
-        }
-        if index < args.num_device_layouts
-            && let Some(layout) = args.device_layouts.add(index).read().as_ref()
-        {
-            set_layout(&mut shape, layout)?;
-        }
+        let layout = match index < args.num_device_layouts {
+            true => args.device_layouts.add(index).read(),
+            false => ptr::null_mut(),
+        };
+        let mut shape = read_shape(spec.element_type, dims, layout)?;
+        shape.space = memory.kind.space();
         transfers.push(Transfer {
             block: allocate(memory, shape.bytes(), Purpose::Upload)?,
             state: Mutex::new(TransferState {

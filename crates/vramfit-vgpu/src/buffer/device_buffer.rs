@@ -49,7 +49,7 @@ pub(crate) struct Storage {
     pub(crate) block: Option<Arc<Block>>,
     pub(crate) value: Value,
     pub(crate) origin: Origin,
-    /// CudaPlugin bytes for host memory, made when the pointer is requested.
+    /// Real bytes for host memory, made when the pointer is requested.
     host: OnceLock<Box<[u8]>>,
 }
 
@@ -80,21 +80,18 @@ impl Storage {
 
 impl Buffer {
     pub(crate) fn new(shape: Arc<Shape>, memory: &'static Memory, storage: Arc<Storage>) -> Self {
-        let content = Mutex::new(BufferContent::Live(storage));
-        Buffer {
-            shape,
-            memory,
-            content,
-            external_references: AtomicU64::new(0),
-        }
+        Buffer::with_content(shape, memory, BufferContent::Live(storage))
     }
 
     pub(crate) fn new_error(shape: Arc<Shape>, memory: &'static Memory, error: Status) -> Self {
-        let content = Mutex::new(BufferContent::Error(error));
+        Buffer::with_content(shape, memory, BufferContent::Error(error))
+    }
+
+    fn with_content(shape: Arc<Shape>, memory: &'static Memory, content: BufferContent) -> Self {
         Buffer {
             shape,
             memory,
-            content,
+            content: Mutex::new(content),
             external_references: AtomicU64::new(0),
         }
     }

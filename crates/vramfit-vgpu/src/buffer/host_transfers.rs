@@ -16,8 +16,8 @@ use crate::device::memory::{self, Memory, MemoryKind};
 use crate::device::virtual_device;
 use crate::pjrt::abi::buffer::{
     BufferBitcastArgs, BufferCopyRawToHostArgs, BufferCopyToDeviceArgs, BufferCopyToMemoryArgs,
-    BufferToHostBufferArgs, ClientBufferFromHostBufferArgs, ClientCreateErrorBufferArgs,
-    ClientCreateUninitializedBufferArgs,
+    BufferMemoryLayout, BufferToHostBufferArgs, ClientBufferFromHostBufferArgs,
+    ClientCreateErrorBufferArgs, ClientCreateUninitializedBufferArgs,
 };
 use crate::pjrt::event;
 use crate::pjrt::pointers;
@@ -58,9 +58,23 @@ pub(crate) unsafe fn target_memory(
         .memory(MemoryKind::Device)
 }
 
-pub(crate) fn element_type(number: i32) -> PjrtResult<ElementType> {
-    ElementType::from_pjrt(number)
-        .ok_or_else(|| Status::invalid_argument(format!("unknown element type {number}")))
+/// Returns the shape of an array; without a layout it is row-major.
+pub(crate) unsafe fn read_shape(
+    element_type: i32,
+    dims: &[i64],
+    layout: *const BufferMemoryLayout,
+) -> PjrtResult<Shape> {
+    let element_type = ElementType::from_pjrt(element_type)
+        .ok_or_else(|| Status::invalid_argument(format!("unknown element type {element_type}")))?;
+    let mut shape = Shape::dense(element_type, dims);
+    if let Some(layout) = layout.as_ref() {
+        let strides = layout_strides(layout, &shape)?;
+        let mut order: Vec<i64> = (0..dims.len() as i64).rev().collect();
+        // A stable sort keeps row-major order where strides are equal (dimensions of one element).
+        order.sort_by_key(|&dim| strides[dim as usize].unsigned_abs());
+        shape.minor_to_major = order;
+    }
+    Ok(shape)
 }
 
 /// Returns whether the contents of an upload of this size are kept.
@@ -72,13 +86,8 @@ fn keeps_contents(size: u64) -> bool {
 pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
     let dims = pointers::list(args.dims, args.num_dims);
-    let mut shape = Shape::dense(element_type(args.r#type)?, dims);
-    if memory.kind == MemoryKind::PinnedHost {
-        shape.space = vramfit_core::program::MemorySpace::Host;
-    }
-    if let Some(layout) = args.device_layout.as_ref() {
-        set_layout(&mut shape, layout)?;
-    }
+    let mut shape = read_shape(args.r#type, dims, args.device_layout)?;
+    shape.space = memory.kind.space();
     let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
     let value = if keeps_contents(shape.host_bytes()) {
         let element = shape.element_type.bytes();
@@ -108,26 +117,10 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Pjr
     Ok(())
 }
 
-/// Sets the order of dimensions from an untiled layout.
-pub(crate) unsafe fn set_layout(
-    shape: &mut Shape,
-    layout: &crate::pjrt::abi::buffer::BufferMemoryLayout,
-) -> PjrtResult {
-    let strides = layout_strides(layout, shape)?;
-    let mut order: Vec<i64> = (0..shape.dims.len() as i64).rev().collect();
-    // A stable sort keeps row-major order where strides are equal (dimensions of one element).
-    order.sort_by_key(|&dim| strides[dim as usize].unsigned_abs());
-    shape.minor_to_major = order;
-    Ok(())
-}
-
 pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
     let dims = pointers::list(args.shape_dims, args.shape_num_dims);
-    let mut shape = Shape::dense(element_type(args.shape_element_type)?, dims);
-    if let Some(layout) = args.shape_layout.as_ref() {
-        set_layout(&mut shape, layout)?;
-    }
+    let shape = read_shape(args.shape_element_type, dims, args.shape_layout)?;
     let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
     let storage = Storage::new(block, Value::Unknown);
     args.buffer = Buffer::new(Arc::new(shape), memory, storage).into_raw();
@@ -137,7 +130,7 @@ pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArg
 pub(crate) unsafe fn error_buffer(args: &mut ClientCreateErrorBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, ptr::null_mut())?;
     let dims = pointers::list(args.shape_dims, args.shape_num_dims);
-    let shape = Shape::dense(element_type(args.shape_element_type)?, dims);
+    let shape = read_shape(args.shape_element_type, dims, ptr::null())?;
     let text = pointers::text(args.error_message, args.error_message_size);
     let error = Status::with_code(args.error_code, text);
     args.buffer = Buffer::new_error(Arc::new(shape), memory, error).into_raw();
@@ -200,10 +193,7 @@ fn copy_to(source: &Buffer, memory: &'static Memory) -> PjrtResult<Buffer> {
     let storage = source.storage()?;
     let block = allocate(memory, source.shape.bytes(), Purpose::Copy)?;
     let mut shape = (*source.shape).clone();
-    shape.space = match memory.kind {
-        MemoryKind::Device => vramfit_core::program::MemorySpace::Device,
-        MemoryKind::PinnedHost => vramfit_core::program::MemorySpace::Host,
-    };
+    shape.space = memory.kind.space();
     Ok(Buffer::new(
         Arc::new(shape),
         memory,
@@ -227,10 +217,7 @@ pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> PjrtResult 
 pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.buffer)?;
     let dims = pointers::list(args.dims, args.num_dims);
-    let mut shape = Shape::dense(element_type(args.element_type)?, dims);
-    if let Some(layout) = args.device_layout.as_ref() {
-        set_layout(&mut shape, layout)?;
-    }
+    let shape = read_shape(args.element_type, dims, args.device_layout)?;
     if shape.bytes() != source.shape.bytes() {
         return Err(Status::invalid_argument("a bitcast cannot change the size"));
     }

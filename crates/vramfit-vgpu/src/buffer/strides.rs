@@ -125,54 +125,36 @@ pub(crate) unsafe fn copy_strided(
 mod tests {
     use super::*;
 
+    /// Copies an array, whose first element is that at `first`, to row-major order; one more element stays 7.
+    fn copied(source: &[u16], first: usize, strides: &[i64], dims: &[i64]) -> Vec<u16> {
+        let mut target = vec![7; dims.iter().product::<i64>() as usize + 1];
+        // SAFETY: the arrays of the tests lie in their sources, and the target has their elements.
+        unsafe {
+            copy_strided(
+                source.as_ptr().add(first).cast(),
+                strides,
+                target.as_mut_ptr().cast(),
+                &row_major_strides(dims, 2),
+                dims,
+                2,
+            );
+        }
+        target
+    }
+
     #[test]
     fn transposed_and_reversed_arrays_are_copied_to_row_major() {
         let source: Vec<u16> = (0..6).collect(); // 3 x 2, column-major
-        let mut target = [0_u16; 6];
-        let dims = [3, 2];
-        let strides = minor_to_major_strides(&[0, 1], &dims, 2);
+        let strides = minor_to_major_strides(&[0, 1], &[3, 2], 2);
         assert_eq!(strides, [2, 6]);
-        // SAFETY: both arrays have six elements.
-        unsafe {
-            copy_strided(
-                source.as_ptr().cast(),
-                &strides,
-                target.as_mut_ptr().cast(),
-                &row_major_strides(&dims, 2),
-                &dims,
-                2,
-            );
-        }
-        assert_eq!(target, [0, 3, 1, 4, 2, 5]);
-        // SAFETY: a negative stride walks back from the last element.
-        unsafe {
-            copy_strided(
-                source.as_ptr().add(5).cast(),
-                &[-2],
-                target.as_mut_ptr().cast(),
-                &[2],
-                &[6],
-                2,
-            );
-        }
-        assert_eq!(target, [5, 4, 3, 2, 1, 0]);
+        assert_eq!(copied(&source, 0, &strides, &[3, 2]), [0, 3, 1, 4, 2, 5, 7]);
+        // A negative stride walks back from the last element.
+        assert_eq!(copied(&source, 5, &[-2], &[6]), [5, 4, 3, 2, 1, 0, 7]);
     }
 
     #[test]
     fn empty_arrays_and_scalars() {
-        let mut target = [7_u8; 2];
-        // SAFETY: nothing is copied for the first, one byte for the second.
-        unsafe {
-            copy_strided(
-                [1].as_ptr(),
-                &[1, 1],
-                target.as_mut_ptr(),
-                &[1, 1],
-                &[0, 5],
-                1,
-            );
-            copy_strided([1].as_ptr(), &[], target.as_mut_ptr(), &[], &[], 1);
-        }
-        assert_eq!(target, [1, 7]);
+        assert_eq!(copied(&[1], 0, &[2, 2], &[0, 5]), [7]);
+        assert_eq!(copied(&[1], 0, &[], &[]), [1, 7]);
     }
 }

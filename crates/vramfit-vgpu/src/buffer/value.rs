@@ -36,16 +36,14 @@ const MAX_PREDICATE_CODE_BYTES: usize = 16 << 10;
 const MAX_PREDICATE_INPUT_BYTES: u64 = 256 << 20;
 
 /// The contents of an array, row-major, each element in whole bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum Value {
-    /// Known.
     Known(Arc<HostData>),
     /// An output of a call that can be evaluated when it is needed, with its number.
     Lazy(Arc<LazyCall>, usize),
     /// Not known, but a boolean that follows from what unknown arrays read as: a predicate such as
     /// "are all finite" must agree with the numbers that the program would read.
     Placeholder(Arc<LazyCall>, usize),
-    /// Not known.
     Unknown,
 }
 
@@ -66,7 +64,6 @@ impl CallInput {
 
 /// A call of a small program, evaluated when an output is first needed. Inputs and outputs are those of
 /// each device in turn.
-#[derive(Debug)]
 pub(crate) struct LazyCall {
     program: Arc<CompiledProgram>,
     /// Dropped after the evaluation: else a long loop would keep all earlier values alive.
@@ -76,7 +73,6 @@ pub(crate) struct LazyCall {
 }
 
 /// The result of evaluating a call.
-#[derive(Debug)]
 enum EvalResult {
     Known(Vec<Arc<ComputedArray>>),
     /// A user's function that the program calls raised an error.
@@ -391,7 +387,7 @@ impl LazyCall {
                 self.program.disable_evaluation();
                 if let Some(machine) = machine::get() {
                     let mut session = machine.session();
-                    session.record_not_computed(&program.name, &reason, spent_ms);
+                    session.write(|trace| trace.not_computed(&program.name, &reason, spent_ms));
                 }
                 None
             }

@@ -1,7 +1,6 @@
 //! A compiled program, with what is derived from it once, in the forms that the C API needs.
 
 use std::ffi::{c_char, c_int};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +20,6 @@ use crate::pjrt::cuda_plugin::zeroed_struct;
 static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A compiled program and everything JAX may ask about it.
-#[derive(Debug)]
 pub(crate) struct CompiledProgram {
     pub(crate) number: u32,
     pub(crate) program: Program,
@@ -113,19 +111,10 @@ pub(crate) struct ExecutableInfo {
 pub(crate) struct CostAnalysis {
     pub(crate) values: Vec<NamedValue>,
     /// Backs the names in `values`.
-    names: Vec<String>,
+    _names: Vec<String>,
 }
 
-impl fmt::Debug for CostAnalysis {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_tuple("CostAnalysis")
-            .field(&self.names)
-            .finish()
-    }
-}
-
-// SAFETY: the pointers lead into `names`, which is never changed.
+// SAFETY: the pointers lead into `_names`, which is never changed.
 unsafe impl Send for CostAnalysis {}
 // SAFETY: as above.
 unsafe impl Sync for CostAnalysis {}
@@ -144,7 +133,7 @@ impl CostAnalysis {
         };
         CostAnalysis {
             values: costs.iter().map(value).collect(),
-            names: costs.into_iter().map(|(name, _)| name).collect(),
+            _names: costs.into_iter().map(|(name, _)| name).collect(),
         }
     }
 }

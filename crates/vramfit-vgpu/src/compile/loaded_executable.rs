@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use vramfit_core::trace::{Event as LogEvent, Note, PartitionedProgram, ProgramSizes};
 
-use crate::compile::compiled::CompiledProgram;
+use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::compiler::{self, ProgramSource};
 use crate::compile::executable::{self, drop_bytes, leak_bytes, new_handle};
 use crate::compile::serialized::SerializedProgram;
+use crate::compile::stderr_capture::Warning;
 use crate::device::client::{self, Client};
 use crate::device::virtual_device::Device;
 use crate::hooks;
@@ -95,8 +96,17 @@ impl LoadedExecutable {
                 client, &compiled,
             )));
         }
-        session.record_memory(compiled.number, &compiled.diagnostics.memory);
-        session.record_time(compiled.number, compiled.diagnostics.time.as_ref());
+        let CompileDiagnostics {
+            memory,
+            time,
+            warnings,
+        } = &compiled.diagnostics;
+        if !memory.is_empty() {
+            session.write(|trace| trace.program_memory(compiled.number, memory));
+        }
+        if let Some(time) = time {
+            session.write(|trace| trace.program_time(compiled.number, time));
+        }
         for need in &compiled.program.scratch {
             let event = LogEvent::Scratch {
                 program: compiled.number,
@@ -110,8 +120,8 @@ impl LoadedExecutable {
             };
             session.record(&event);
         }
-        for warning in &compiled.diagnostics.warnings {
-            session.record_warning(&compiled.program.name, warning);
+        for Warning { source, text } in warnings {
+            session.write(|trace| trace.compiler_warning(&compiled.program.name, source, text));
         }
         if let Some(variant) = variant {
             let event = LogEvent::Variant {

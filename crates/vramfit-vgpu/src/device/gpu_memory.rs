@@ -8,7 +8,6 @@ use super::shared_gpu::{SharedGpu, SharedGpuState};
 use crate::environment::Environment;
 use crate::pjrt::status::Status;
 
-/// The memory of one GPU.
 pub(crate) struct GpuMemory {
     /// The memory for an allocator.
     pub(crate) memory: Box<dyn DeviceMemory>,
@@ -56,7 +55,7 @@ pub(crate) fn open_gpu_memory(
              the {free} bytes of GPU {}; on a real machine JAX would continue without this GPU, or find \
              none",
             state.others_bytes(),
-            state.gpu()
+            state.gpu
         );
         return Err(GpuMemoryError::NoContext(
             notes,

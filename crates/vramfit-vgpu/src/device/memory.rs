@@ -5,6 +5,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
 
+use vramfit_core::program::MemorySpace;
+
 use crate::device::virtual_device::Device;
 use crate::lock;
 use crate::pjrt::abi::device::{
@@ -40,6 +42,14 @@ impl MemoryKind {
         match self {
             MemoryKind::Device => "device",
             MemoryKind::PinnedHost => "pinned_host",
+        }
+    }
+
+    /// Returns the memory space of arrays in it.
+    pub(crate) fn space(self) -> MemorySpace {
+        match self {
+            MemoryKind::Device => MemorySpace::Device,
+            MemoryKind::PinnedHost => MemorySpace::Host,
         }
     }
 }

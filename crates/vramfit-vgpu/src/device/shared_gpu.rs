@@ -29,7 +29,7 @@ pub(super) struct SharedGpuState {
     file: File,
     device: u32,
     /// Its number in the machine.
-    gpu: u32,
+    pub(super) gpu: u32,
     /// The memory of the GPU that the sharing processes can use in total.
     free_bytes: u64,
     addresses: SimulatedDeviceMemory,
@@ -62,11 +62,6 @@ impl SharedGpuState {
             is_note_written: true,
             notes_written: 0,
         }
-    }
-
-    /// Returns its number in the machine.
-    pub(super) fn gpu(&self) -> u32 {
-        self.gpu
     }
 
     /// Returns the bytes that other processes were last seen to use.

@@ -100,7 +100,6 @@ impl Device {
         self.memories.get().map_or(&[], |memories| memories)
     }
 
-    /// Returns the memory of a kind.
     pub(crate) fn memory(&'static self, kind: MemoryKind) -> PjrtResult<&'static Memory> {
         self.memories()
             .iter()

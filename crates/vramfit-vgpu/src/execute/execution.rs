@@ -67,11 +67,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         session.note(note);
     }
     let site = user_line(&mut session, &options);
-    session.count_execution();
-    session.record(&LogEvent::Begin {
-        program: loaded.compiled.number,
-        site,
-    });
+    session.begin_execution(loaded.compiled.number, site);
     let mut allocated = Vec::with_capacity(calls.len());
     let mut failure = None;
     for call in &calls {

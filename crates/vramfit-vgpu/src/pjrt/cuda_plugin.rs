@@ -17,8 +17,6 @@ use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 pub(crate) struct CudaPlugin {
     header: *const ApiHeader,
     functions: HashMap<&'static str, Function>,
-    // Never unloaded: its objects and thread-locals live as long as the process.
-    _library: Option<libloading::Library>,
 }
 
 // SAFETY: the table is constant after loading, and its functions may be called from any thread.
@@ -72,10 +70,10 @@ fn load() -> Result<CudaPlugin, Status> {
             path.display()
         )));
     }
+    // Never unloaded: its objects and thread-locals live as long as the process.
+    std::mem::forget(library);
     // SAFETY: the table is the plugin's.
-    let mut plugin = unsafe { CudaPlugin::from_table(header) };
-    plugin._library = Some(library);
-    Ok(plugin)
+    Ok(unsafe { CudaPlugin::from_table(header) })
 }
 
 impl CudaPlugin {
@@ -94,11 +92,7 @@ impl CudaPlugin {
             .zip(functions)
             .filter_map(|(name, f)| Some((*name, (*f)?)))
             .collect();
-        CudaPlugin {
-            header,
-            functions,
-            _library: None,
-        }
+        CudaPlugin { header, functions }
     }
 
     /// Returns its table, as it is.

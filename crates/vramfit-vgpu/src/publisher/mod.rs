@@ -37,7 +37,6 @@ pub(crate) struct VirtualGpu {
     pub(crate) extra_stats: fn(u32) -> Option<(u64, Option<u64>)>,
 }
 
-/// A client that is published.
 struct PublishedClient {
     client: usize,
     sampler: Sampler,

@@ -8,12 +8,8 @@ use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocError, PoolSpace, Region, Stats};
-use vramfit_core::program::ProgramTime;
-use vramfit_core::trace::{
-    Event, Footer, MIN_UNREAD_BYTES, Note, Purpose, RunEnvironment, TextId, Writer,
-};
+use vramfit_core::trace::{Event, Footer, MIN_UNREAD_BYTES, Note, Purpose, TextId, Writer};
 
-use crate::compile::stderr_capture::Warning;
 use crate::device::machine::{DevicePool, Machine, MachineState, is_forked};
 use crate::device::shared_gpu::SharedGpu;
 use crate::lock;
@@ -240,7 +236,6 @@ impl Session {
         }
     }
 
-    /// Returns the bytes in use on a device.
     pub(crate) fn bytes_in_use(&self, device: u32) -> u64 {
         self.state.pools[device as usize]
             .allocator
@@ -310,57 +305,23 @@ impl Session {
             .map_or(TextId(0), |recorder| recorder.text(text))
     }
 
-    /// Writes an event.
     pub(crate) fn record(&mut self, event: &Event) {
-        self.with_recorder(|recorder| recorder.event(event));
+        self.write(|trace| trace.event(event));
     }
 
-    /// Writes what occupies the memory of a program, if that is known.
-    pub(crate) fn record_memory(&mut self, program: u32, stored: &[u8]) {
-        if !stored.is_empty() {
-            self.with_recorder(|recorder| recorder.program_memory(program, stored));
-        }
-    }
-
-    /// Writes how long an execution of a program takes, if that is known.
-    pub(crate) fn record_time(&mut self, program: u32, time: Option<&ProgramTime>) {
-        if let Some(time) = time {
-            self.with_recorder(|recorder| recorder.program_time(program, time));
-        }
-    }
-
-    /// Writes a warning of the compiler.
-    pub(crate) fn record_warning(&mut self, program: &str, warning: &Warning) {
-        self.with_recorder(|recorder| {
-            recorder.compiler_warning(program, &warning.source, &warning.text)
-        });
-    }
-
-    /// Writes a note.
     pub(crate) fn note(&mut self, note: &Note) {
-        self.with_recorder(|recorder| recorder.add_note(note));
-    }
-
-    /// Writes the settings of the run, which replace those written before.
-    pub(crate) fn record_settings(&mut self, settings: &RunEnvironment) {
-        self.with_recorder(|recorder| recorder.settings(settings));
-        self.flush_at_end();
-    }
-
-    /// Writes that the values of a program are not computed from now on.
-    pub(crate) fn record_not_computed(&mut self, program: &str, reason: &str, spent_ms: u64) {
-        self.with_recorder(|recorder| recorder.not_computed(program, reason, spent_ms));
+        self.write(|trace| trace.add_note(note));
     }
 
     /// Flushes the trace, so that it survives a crash.
     pub(crate) fn flush(&mut self) {
-        self.with_recorder(Writer::flush);
+        self.write(Writer::flush);
     }
 
     /// Writes to the trace, unless this is a forked process, whose parent owns it. If it cannot be written, that
     /// is reported once and recording ends.
     #[inline]
-    fn with_recorder(&mut self, change: impl FnOnce(&mut Writer) -> io::Result<()>) {
+    pub(crate) fn write(&mut self, change: impl FnOnce(&mut Writer) -> io::Result<()>) {
         if is_forked() {
             return;
         }
@@ -378,17 +339,17 @@ impl Session {
         self.flush_at_end = true;
     }
 
-    /// Counts an execution.
-    pub(crate) fn count_execution(&mut self) {
+    /// Writes that a program is executed.
+    pub(crate) fn begin_execution(&mut self, program: u32, site: TextId) {
         self.state.executions += 1;
+        self.record(&Event::Begin { program, site });
     }
 
     /// Counts whether the values of an execution could be computed when they were needed.
     pub(crate) fn count_evaluation(&mut self, known: bool) {
-        if known {
-            self.state.evaluated += 1;
-        } else {
-            self.state.not_evaluated += 1;
+        match known {
+            true => self.state.evaluated += 1,
+            false => self.state.not_evaluated += 1,
         }
     }
 

@@ -18,7 +18,9 @@ pub fn record(settings: RunEnvironment) {
         return;
     }
     if let Some(machine) = machine::get() {
-        machine.session().record_settings(&settings);
+        let mut session = machine.session();
+        session.write(|trace| trace.settings(&settings));
+        session.flush_at_end();
     }
     *lock(&LATEST) = Some(settings);
 }

@@ -44,7 +44,6 @@ pub(crate) struct LayoutsExtension {
     pub(crate) parameter_layouts: Option<Function>,
 }
 
-/// The shardings extension.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ShardingsExtension {

@@ -39,8 +39,8 @@ impl Baseline<'_> {
         accepted: &LockLine,
         output: &mut Output,
     ) -> Option<Growth> {
-        let measured = row.result.as_ref().ok()?;
-        let now = row.summary()?;
+        let measured = row.measured()?;
+        let now = &measured.run.summary;
         let total = measured.line.peak_change(accepted);
         let is_same_toolchain = accepted.is_of_toolchain(&measured.line);
         let kept = self.store.and_then(|store| store.find(accepted));

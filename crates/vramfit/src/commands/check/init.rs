@@ -203,18 +203,12 @@ mod tests {
     fn the_template_is_valid() {
         let text = format!("{HEADER}{TEMPLATE}");
         let config = CheckConfig::read(Path::new("vramfit.toml"), &text);
-        assert_eq!(
-            config.expect("valid").expect("has entries").entries.len(),
-            1
-        );
-        let uncommented = text.replace("# [[", "[[").replace("# name", "name");
-        let uncommented = uncommented
-            .replace("# function", "function")
-            .replace("# arguments", "arguments");
-        CheckConfig::read(
-            Path::new("vramfit.toml"),
-            &uncommented.replace("# max", "max"),
-        )
-        .expect("valid");
+        let config = config.expect("valid").expect("has entries");
+        assert_eq!(config.entries.len(), 1);
+        let mut uncommented = text.replace("# [[", "[[");
+        for key in ["name", "function", "arguments", "max"] {
+            uncommented = uncommented.replace(&format!("# {key}"), key);
+        }
+        CheckConfig::read(Path::new("vramfit.toml"), &uncommented).expect("valid");
     }
 }

@@ -16,7 +16,6 @@ mod update;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde_json::Value;
 use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow};
 use vramfit_core::duration::parse_duration;
 use vramfit_core::{Error, Result};
@@ -288,12 +287,12 @@ fn print_report(args: &Args, report: &CheckReport, output: &mut Output) -> Resul
     }
     let json = args.json.as_ref().filter(|_| !args.prints_json());
     let files = [
-        (json, pretty(&report.to_json())),
+        (json, format!("{:#}", report.to_json())),
         (args.junit.as_ref(), report.to_junit()),
-        (args.sarif.as_ref(), pretty(&report.to_sarif())),
+        (args.sarif.as_ref(), format!("{:#}", report.to_sarif())),
         (
             args.code_quality.as_ref(),
-            pretty(&report.to_code_quality()),
+            format!("{:#}", report.to_code_quality()),
         ),
         (args.markdown.as_ref(), report.to_markdown()),
     ];
@@ -304,10 +303,6 @@ fn print_report(args: &Args, report: &CheckReport, output: &mut Output) -> Resul
         }
     }
     Ok(())
-}
-
-fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
 }
 
 /// Adds to a file that others write to, too.

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::analysis::RunSummary;
 use vramfit_core::check::{Entry, Figures, Lock, LockLine, Outcome, Row, judge};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::{Bytes, Error, Result};
@@ -16,11 +15,9 @@ pub(super) struct RowMeasurement<'a> {
     pub(super) gpu: String,
     pub(super) gpus: &'a GpuSelection,
     pub(super) result: Result<Measured>,
-    /// Its trace.
     pub(super) trace: PathBuf,
 }
 
-/// What was measured.
 pub(super) struct Measured {
     pub(super) line: LockLine,
     pub(super) run: MeasuredRun,
@@ -29,19 +26,15 @@ pub(super) struct Measured {
 }
 
 impl RowMeasurement<'_> {
-    /// Returns the release of JAX that the program used; empty where it could not be measured.
-    pub(super) fn jax(&self) -> &str {
-        self.result
-            .as_ref()
-            .map_or("", |measured| &*measured.line.key.jax)
+    /// Returns what was measured, if it could be.
+    pub(super) fn measured(&self) -> Option<&Measured> {
+        self.result.as_ref().ok()
     }
 
-    /// Returns the run, if it was measured.
-    pub(super) fn summary(&self) -> Option<&RunSummary> {
-        self.result
-            .as_ref()
-            .ok()
-            .map(|measured| &measured.run.summary)
+    /// Returns the release of JAX that the program used; empty where it could not be measured.
+    pub(super) fn jax(&self) -> &str {
+        self.measured()
+            .map_or("", |measured| &measured.line.key.jax)
     }
 
     /// Judges the row.
@@ -62,11 +55,7 @@ impl RowMeasurement<'_> {
             entry: self.entry.name.clone(),
             gpu: self.gpu.clone(),
             outcome,
-            measured: self
-                .result
-                .as_ref()
-                .ok()
-                .map(|measured| measured.line.clone()),
+            measured: self.measured().map(|measured| measured.line.clone()),
             limit_bytes,
             limits: self.entry.limits,
             accepted: found.cloned(),
@@ -172,15 +161,9 @@ mod tests {
             describe_failure(&Error::new(ErrorKind::CompilerFailed, message).cause(output))
         };
         let output = "Traceback:\n  File x\nvramfit._errors.InvalidArgumentError: no `a`\nhint: b";
-        let exception = "vramfit._errors.InvalidArgumentError: no `a`";
-        assert_eq!(
-            described("it failed", output),
-            format!("it failed: {exception}")
-        );
-        assert_eq!(
-            described("it failed: no `a`", output),
-            format!("it failed: {exception}")
-        );
+        let expected = "it failed: vramfit._errors.InvalidArgumentError: no `a`";
+        assert_eq!(described("it failed", output), expected);
+        assert_eq!(described("it failed: no `a`", output), expected);
         assert_eq!(
             described("it ended with exit code 2", "a\nlast"),
             "it ended with exit code 2: last"

@@ -36,12 +36,8 @@ impl Update<'_> {
         let mut answers = Vec::new();
         for row in rows {
             let outcome = row.to_report_row(&Lock::default(), false).outcome;
-            let Some(measured) = row
-                .result
-                .as_ref()
-                .ok()
-                .filter(|_| outcome == Outcome::NotAccepted)
-            else {
+            let accepted = row.measured().filter(|_| outcome == Outcome::NotAccepted);
+            let Some(measured) = accepted else {
                 answers.push(outcome.passes());
                 lines.push(format!("not accepted: {}", describe(row, &outcome)));
                 continue;
@@ -141,10 +137,7 @@ fn describe(row: &RowMeasurement<'_>, outcome: &Outcome) -> String {
     let name = format!("{} on {}", row.entry.name, row.gpu);
     match outcome {
         Outcome::DoesNotFit => {
-            let peak = row
-                .result
-                .as_ref()
-                .map_or(0, |measured| measured.run.peak_bytes);
+            let peak = row.measured().map_or(0, |measured| measured.run.peak_bytes);
             format!("{name}: it does not fit, its peak is {}", Bytes(peak))
         }
         Outcome::OverLimit { reason } | Outcome::Failed { reason } => format!("{name}: {reason}"),

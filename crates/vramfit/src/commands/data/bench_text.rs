@@ -5,7 +5,6 @@ use vramfit_core::Bytes;
 use super::bench::{BenchBackend, BenchOptions, BenchResult};
 use super::numbers::{grouped, shown};
 
-/// Renders what was result.
 pub(super) fn render_result(options: &BenchOptions, result: &BenchResult) -> String {
     let mut text = format!(
         "{}: {}; {} rows of {}, batch size {}, shuffle buffer {}\n",

@@ -14,7 +14,6 @@ const MAX_ATTRIBUTES: usize = 6;
 /// Labels that are listed with their counts.
 const MAX_LABELS: usize = 12;
 
-/// Renders a report.
 pub(super) fn render_report(file: &Path, report: &FileReport, seed: u64) -> String {
     let mut text = format!(
         "{}: {} on disk, {}\n",

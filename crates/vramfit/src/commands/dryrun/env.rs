@@ -140,7 +140,6 @@ impl EnvDelta {
         }
     }
 
-    /// Adds resolved settings.
     pub(super) fn add(&mut self, settings: &ResolvedSettings) {
         for assignment in &settings.set {
             self.set(assignment.name, assignment.value.clone());

@@ -6,8 +6,7 @@ use vramfit_core::search::{CostKind, Moves, Plan, Row, Strategy};
 use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::program_edit::MeasuredEdit;
-use super::search::{FoundRow, SearchSpec};
+use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::{Measurement, TrialSpec};
 use crate::context::Context;
 use crate::output::Output;
@@ -19,12 +18,8 @@ pub(super) struct Measuring<'a> {
     pub(super) context: &'a Context,
     pub(super) output: &'a mut Output,
     pub(super) interrupted: &'a AtomicBool,
-    pub(super) rows: Vec<FoundRow>,
-    pub(super) failures: Vec<(String, usize)>,
-    pub(super) trials: usize,
-    pub(super) cost: CostKind,
-    pub(super) edits: Vec<MeasuredEdit>,
-    pub(super) jax: String,
+    /// What was found so far.
+    pub(super) found: Found,
 }
 
 impl Measuring<'_> {
@@ -49,15 +44,15 @@ impl Measuring<'_> {
             )
         });
         let plain = plain?;
-        self.trials += 2;
+        self.found.trials += 2;
         self.output.info(&format!(
             "  peak {}{}",
             Bytes(plain.peak_bytes),
             fits_text(&plain)
         ));
-        self.jax.clone_from(&plain.jax);
-        if self.rows.is_empty() {
-            self.cost = match plain.time.is_some_and(|time| time.is_comparable()) {
+        self.found.jax.clone_from(&plain.jax);
+        if self.found.rows.is_empty() {
+            self.found.cost = match plain.time.is_some_and(|time| time.is_comparable()) {
                 false => CostKind::RecomputedShare,
                 true if self.spec.has_several_batches() => CostKind::SampleTime,
                 true => CostKind::StepTime,
@@ -78,8 +73,8 @@ impl Measuring<'_> {
         if command == 0 {
             for edit in plain.edits.clone() {
                 let measured = edit.measure(&trial, context, self.output);
-                self.edits.push(measured);
-                self.trials += 1;
+                self.found.edits.push(measured);
+                self.found.trials += 1;
             }
         }
         let moves = Moves {
@@ -98,6 +93,7 @@ impl Measuring<'_> {
         let mut is_complete = true;
         loop {
             let rows: Vec<Row> = self
+                .found
                 .rows
                 .iter()
                 .filter(|found| found.command == command)
@@ -112,7 +108,7 @@ impl Measuring<'_> {
             }
             // Each command gets an equal part.
             let allowed = self.spec.max_trials * (command + 1) / self.spec.commands.len();
-            let left = allowed.saturating_sub(self.trials);
+            let left = allowed.saturating_sub(self.found.trials);
             is_complete &= plans.len() <= left;
             plans.truncate(left);
             let trial = self.spec.trial(command);
@@ -138,7 +134,7 @@ impl Measuring<'_> {
         trial: &TrialSpec,
         plans: Vec<Plan>,
     ) -> Vec<(Plan, Result<Measurement>)> {
-        self.trials += plans.len();
+        self.found.trials += plans.len();
         let quiet = self.output.quiet();
         map_dry_runs(plans, self.spec.jobs, self.output, |plan| {
             if self.interrupted.load(Ordering::Relaxed) {
@@ -157,14 +153,14 @@ impl Measuring<'_> {
         }
         for gpus in &self.spec.others {
             for &index in &wanted {
-                let found = self.rows[index].clone();
+                let found = self.found.rows[index].clone();
                 let trial = TrialSpec {
                     gpus: gpus.clone(),
                     calibration: None,
                     ..self.spec.trial(found.command)
                 };
                 let mut measured = self.measure_all(&trial, vec![found.row.plan.clone()]);
-                let found = &mut self.rows[index];
+                let found = &mut self.found.rows[index];
                 match measured.pop() {
                     Some((_, Ok(measured))) => {
                         found.row.fits.push(measured.fits);
@@ -191,12 +187,12 @@ impl Measuring<'_> {
     ) {
         let model_us = measured.time.map_or(f64::INFINITY, |time| time.model_us);
         let batch = self.spec.commands[command].batch().unwrap_or(1);
-        let cost = match self.cost {
+        let cost = match self.found.cost {
             CostKind::StepTime => model_us,
             CostKind::SampleTime => model_us / batch as f64,
             CostKind::RecomputedShare => recomputed_share,
         };
-        self.rows.push(FoundRow {
+        self.found.rows.push(FoundRow {
             recomputed_share,
             time: measured.time,
             row: Row {
@@ -217,9 +213,14 @@ impl Measuring<'_> {
     }
 
     fn note_failure(&mut self, text: &str) {
-        match self.failures.iter_mut().find(|(known, _)| known == text) {
+        match self
+            .found
+            .failures
+            .iter_mut()
+            .find(|(known, _)| known == text)
+        {
             Some((_, count)) => *count += 1,
-            None => self.failures.push((text.to_owned(), 1)),
+            None => self.found.failures.push((text.to_owned(), 1)),
         }
     }
 }

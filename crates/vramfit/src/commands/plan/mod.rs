@@ -23,7 +23,7 @@ use vramfit_core::duration::parse_duration;
 use vramfit_core::gpu::{Gpu, GpuSelection};
 use vramfit_core::search::{MAX_FRACTION, Moves, Offload};
 use vramfit_core::settings::{Options, Version};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 pub(crate) use self::fit::find_fitting_plan;
 pub(crate) use self::gains::{Gain, measure_gains};
@@ -273,9 +273,7 @@ fn print_results(args: &Args, text: &str, json: &Value, output: &mut Output) -> 
     let Some(path) = &args.json else {
         return Ok(());
     };
-    let pretty = serde_json::to_string_pretty(json)
-        .map_err(|error| Error::new(ErrorKind::Internal, "cannot write JSON").cause(error))?;
-    write(path, &(pretty + "\n"), args.force)?;
+    write(path, &format!("{json:#}"), args.force)?;
     output.info(&format!("JSON written to {}", path.display()));
     Ok(())
 }

@@ -51,7 +51,6 @@ impl ProgramEdit {
             .collect()
     }
 
-    /// Measures it.
     pub(super) fn measure(
         self,
         trial: &TrialSpec,

@@ -15,7 +15,6 @@ use super::vary::VariedCommand;
 use crate::context::Context;
 use crate::output::Output;
 
-/// A search.
 pub(super) struct SearchSpec {
     pub(super) trial: TrialSpec,
     /// Other GPUs that the plans worth choosing are measured on.
@@ -81,62 +80,51 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
     let interrupted = Arc::new(AtomicBool::new(false));
     // While dry runs are under way Ctrl-C ends them; then the best so far is shown.
     let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    let found = Found {
+        rows: Vec::new(),
+        front: Vec::new(),
+        recommended: 0,
+        failures: Vec::new(),
+        trials: 0,
+        sites: 0,
+        is_complete: true,
+        is_interrupted: false,
+        cost: CostKind::RecomputedShare,
+        edits: Vec::new(),
+        jax: String::new(),
+    };
     let mut measuring = Measuring {
         spec,
         context,
         output,
         interrupted: &interrupted,
-        rows: Vec::new(),
-        failures: Vec::new(),
-        trials: 0,
-        cost: CostKind::RecomputedShare,
-        edits: Vec::new(),
-        jax: String::new(),
+        found,
     };
-    let mut site_count = 0;
-    let mut is_complete = true;
     for command in 0..spec.commands.len() {
-        let strategy = measuring.begin(command)?;
-        site_count += strategy.1;
-        is_complete &= measuring.follow(command, strategy.0);
+        let (strategy, sites) = measuring.begin(command)?;
+        measuring.found.sites += sites;
+        let is_complete = measuring.follow(command, strategy);
+        measuring.found.is_complete &= is_complete;
     }
-    let rows: Vec<Row> = measuring
-        .rows
-        .iter()
-        .map(|found| found.row.clone())
-        .collect();
-    let front = pareto_front(&rows);
+    let rows = |found: &Found| -> Vec<Row> {
+        let rows = found.rows.iter();
+        rows.map(|found| found.row.clone()).collect()
+    };
+    let front = pareto_front(&rows(&measuring.found));
     measuring.measure_elsewhere(&front);
-    let Measuring {
-        rows: found,
-        failures,
-        trials,
-        cost,
-        edits,
-        jax,
-        ..
-    } = measuring;
-    let rows: Vec<Row> = found.iter().map(|found| found.row.clone()).collect();
+    let mut found = measuring.found;
+    let rows = rows(&found);
     // A program that fits needs no plan, whatever an estimate says about its time. Of several, the fastest.
-    let recommended = Some(0)
+    found.recommended = Some(0)
         .filter(|&baseline| {
             spec.commands.len() == 1 && rows.get(baseline).is_some_and(|row| spec.is_met(row))
         })
         .or_else(|| recommend(&rows, |row| spec.is_met(row)))
         .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
-    Ok(Found {
-        rows: found,
-        front,
-        recommended,
-        failures,
-        trials,
-        sites: site_count,
-        cost,
-        is_complete: is_complete && !interrupted.load(Ordering::Relaxed),
-        is_interrupted: interrupted.load(Ordering::Relaxed),
-        edits,
-        jax,
-    })
+    found.front = front;
+    found.is_interrupted = interrupted.load(Ordering::Relaxed);
+    found.is_complete &= !found.is_interrupted;
+    Ok(found)
 }
 
 impl SearchSpec {

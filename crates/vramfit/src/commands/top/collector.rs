@@ -15,7 +15,6 @@ use super::{Event, stats_files};
 pub(super) enum Source {
     /// This machine.
     Host(Box<LiveHost>),
-    /// A recording.
     Recording(std::vec::IntoIter<Sample>),
 }
 

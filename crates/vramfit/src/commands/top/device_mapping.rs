@@ -86,6 +86,7 @@ mod tests {
         ClientSettings, LiveStats, Liveness, PublishedDevice, StatsHeader,
     };
 
+    use super::DeviceLocation::{Gpu, Unknown, Virtual};
     use super::*;
 
     fn gpu(index: u32, uuid: &str, pids: &[u32]) -> HostGpu {
@@ -130,19 +131,16 @@ mod tests {
     #[test]
     fn a_device_is_on_the_gpu_that_the_driver_sees_the_process_on() {
         let gpus = [gpu(0, "GPU-a", &[1]), gpu(1, "GPU-b", &[7])];
-        assert_eq!(on(&stats(1, None), &gpus), [DeviceLocation::Gpu(1)]);
+        assert_eq!(on(&stats(1, None), &gpus), [Gpu(1)]);
     }
 
     #[test]
     fn lasting_names_decide_where_they_are_given() {
         let gpus = [gpu(0, "GPU-aa", &[7]), gpu(1, "GPU-bb", &[])];
-        assert_eq!(
-            on(&stats(1, Some("GPU-b")), &gpus),
-            [DeviceLocation::Gpu(1)]
-        );
+        assert_eq!(on(&stats(1, Some("GPU-b")), &gpus), [Gpu(1)]);
         assert_eq!(
             on(&stats(2, Some("GPU-bb,GPU-aa")), &gpus),
-            [DeviceLocation::Gpu(1), DeviceLocation::Gpu(0)]
+            [Gpu(1), Gpu(0)]
         );
     }
 
@@ -153,21 +151,15 @@ mod tests {
             gpu(1, "GPU-b", &[]),
             gpu(2, "GPU-c", &[]),
         ];
-        assert_eq!(
-            on(&stats(2, Some("2,0")), &gpus),
-            [DeviceLocation::Gpu(2), DeviceLocation::Gpu(0)]
-        );
-        assert_eq!(on(&stats(1, None), &gpus), [DeviceLocation::Gpu(0)]);
-        assert_eq!(on(&stats(1, Some("5")), &gpus), [DeviceLocation::Unknown]);
+        assert_eq!(on(&stats(2, Some("2,0")), &gpus), [Gpu(2), Gpu(0)]);
+        assert_eq!(on(&stats(1, None), &gpus), [Gpu(0)]);
+        assert_eq!(on(&stats(1, Some("5")), &gpus), [Unknown]);
     }
 
     #[test]
     fn a_virtual_device_is_on_no_gpu_of_the_driver() {
         let mut stats = stats(2, None);
         stats.header.virtual_gpu = Some("t4".to_owned());
-        assert_eq!(
-            on(&stats, &[gpu(0, "GPU-a", &[7])]),
-            [DeviceLocation::Virtual; 2]
-        );
+        assert_eq!(on(&stats, &[gpu(0, "GPU-a", &[7])]), [Virtual; 2]);
     }
 }

@@ -125,22 +125,20 @@ fn answer(
         [] => version == "HTTP/1.0",
         _ => false,
     };
+    let metrics = metrics
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     let (status, body) = match (method, path) {
         _ if !is_addressed => (
             "403 Forbidden",
-            "the Host header does not name this machine\n".to_owned(),
+            "the Host header does not name this machine\n",
         ),
-        ("GET" | "HEAD", "/metrics") => {
-            let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner);
-            ("200 OK", metrics.clone())
-        }
-        ("GET" | "HEAD", _) => (
-            "404 Not Found",
-            "not found; the metrics are at /metrics\n".to_owned(),
-        ),
+        ("GET" | "HEAD", "/metrics") => ("200 OK", &*metrics),
+        ("GET" | "HEAD", _) => ("404 Not Found", "not found; the metrics are at /metrics\n"),
         _ => (
             "405 Method Not Allowed",
-            "only GET and HEAD are supported\n".to_owned(),
+            "only GET and HEAD are supported\n",
         ),
     };
     let head = format!(
@@ -268,7 +266,7 @@ mod tests {
             stream
         });
         let slow: Vec<_> = slow.collect();
-        let client_settings = Instant::now();
+        let start = Instant::now();
         let answer = ask(
             &server,
             &format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", server.address),
@@ -276,9 +274,9 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         // One after the other they would take two minutes.
         assert!(
-            client_settings.elapsed() < REQUEST_TIMEOUT * 10,
+            start.elapsed() < REQUEST_TIMEOUT * 10,
             "{:?}",
-            client_settings.elapsed()
+            start.elapsed()
         );
         drop(slow);
     }

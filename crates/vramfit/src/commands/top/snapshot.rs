@@ -1,7 +1,7 @@
 //! From one look to what is shown: GPUs, and on each the processes with their three memories.
 //!
 //! The driver says what a process holds. The process itself says how much of that its pool has
-//! reserved, and how much of the pool is in use. HostContext the two are put side by side.
+//! reserved, and how much of the pool is in use. Here the two are put side by side.
 
 use serde::Serialize;
 use vramfit_core::Bytes;

@@ -48,7 +48,7 @@ pub(super) struct Column {
     pub(super) dataset: String,
     pub(super) dtype: &'static str,
     pub(super) shape: Vec<u64>,
-    /// What it batch_dtype on its way to the model.
+    /// What it is converted to on its way to the model.
     pub(super) batch_dtype: &'static str,
 }
 
