@@ -44,8 +44,8 @@ class DryRun:
 
 
 @pytest.fixture
-def script(tmp_path):
-    """Write a program into a directory of the test."""
+def write_script(tmp_path):
+    """Write a program into a directory of the test, and return its path."""
 
     def write(text, name="train.py"):
         path = tmp_path / name
@@ -53,6 +53,21 @@ def script(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Return a file with the data of the task in `training.py`."""
+    from training import write  # needs JAX, which most tests do without
+
+    return write(tmp_path / "train.h5")
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    """Return a directory to be `XDG_RUNTIME_DIR`, which only its owner may enter."""
+    tmp_path.chmod(0o700)
+    return tmp_path
 
 
 @pytest.fixture

@@ -116,20 +116,18 @@ jax.devices()
 
 
 @pytest.mark.parametrize(("module", "line"), [("jax", 3), ("optax", 3)])
-def test_s20_an_import_that_comes_too_late_warns_and_names_the_line(tmp_path, module, line):
-    script = tmp_path / "late.py"
-    script.write_text(LATE.format(module=module) + "import vramfit.jax_memory_fix as fix\n")
+def test_s20_an_import_that_comes_too_late_warns_and_names_the_line(write_script, module, line):
+    script = write_script(LATE.format(module=module) + "import vramfit.jax_memory_fix as fix\n")
     done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
     assert f"{script}:6: VramfitWarning: nothing was set" in done.stderr
     assert f"JAX was imported by {script}:{line}, `import {module}`" in done.stderr
 
 
-def test_s20_the_line_is_found_in_a_module_of_the_users(tmp_path):
+def test_s20_the_line_is_found_in_a_module_of_the_users(tmp_path, write_script):
     (tmp_path / "model.py").write_text(
         "import sys\nfrom jax import numpy as jnp\nX = jnp.ones(3)\n"
     )
-    script = tmp_path / "main.py"
-    script.write_text(
+    script = write_script(
         "import os\nimport model\nfrom vramfit.jax_memory_fix import apply_jax_memory_fix\n"
     )
     done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
@@ -330,9 +328,8 @@ def test_s13_more_than_the_pool_is_refused_by_one_request(tmp_path):
     assert err.count("ran out of memory trying to allocate") <= 1
 
 
-def test_s20_a_function_of_ours_that_imported_jax_says_for_whom(tmp_path):
-    script = tmp_path / "mine.py"
-    script.write_text(
+def test_s20_a_function_of_ours_that_imported_jax_says_for_whom(write_script):
+    script = write_script(
         "import vramfit.jax_memory_fix as fix\n"
         "import vramfit\n"
         "with vramfit.watch():\n"

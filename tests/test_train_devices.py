@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cli_dryrun import dryrun_of
 from commands import ROOT, start_command
-from training import evaluate, load, start, step, write
+from training import evaluate, load, start, step
 
 from vramfit._errors import VerificationFailedError
 from vramfit.train import fit
@@ -35,11 +35,6 @@ def run(code, *arguments, **options):
     out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     return out
-
-
-@pytest.fixture
-def train(tmp_path):
-    return write(tmp_path / "train.h5")
 
 
 def test_t8_a_device_that_is_not_there_is_an_error_that_says_what_is(train):
