@@ -1,6 +1,6 @@
 """What several test files share."""
 
-import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from cli_dryrun import dryrun_of
 from commands import ROOT, run_command, run_python
 from fake_driver import FakeDriver, build_library
 from on_gpu import environment
@@ -25,22 +26,6 @@ def reader_threads():
     return [
         int(task.name) for task in tasks if (task / "comm").read_text().startswith("vramfit-read")
     ]
-
-
-@dataclasses.dataclass(frozen=True)
-class DryRun:
-    """What `vramfit dryrun` left behind."""
-
-    answer: dict
-    trace: Path
-    code: int
-    out: str
-    err: str
-
-    def programs(self, name):
-        """Return the programs called `name`, smallest temporaries first."""
-        found = [p for p in self.answer["programs"] if p["name"] == name]
-        return sorted(found, key=lambda p: p["temp_bytes"])
 
 
 @pytest.fixture
@@ -73,20 +58,13 @@ def runtime(tmp_path):
 @pytest.fixture
 def dryrun(tmp_path):
     """Run a script of `examples/` on a virtual GPU: `dryrun("leak.py", "--steps", 5)`."""
-    runs = 0
+    numbers = itertools.count(1)
 
-    def run(script, *arguments, gpu="h100-80g", options=(), env=None):
-        nonlocal runs
-        runs += 1
-        answer, trace = tmp_path / f"dryrun-{runs}.json", tmp_path / f"dryrun-{runs}.trace"
-        command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *options]
-        command += ["--json", answer, "--trace", trace]
-        command += ["--", sys.executable, ROOT / "examples" / script, *arguments]
-        done = run_command(*command, env=env)
-        assert answer.exists(), f"no answer, exit code {done.returncode}\n{done.stderr[-4000:]}"
-        return DryRun(
-            json.loads(answer.read_text()), trace, done.returncode, done.stdout, done.stderr
-        )
+    def run(script, *arguments, options=(), **more):
+        folder = tmp_path / f"dryrun-{next(numbers)}"
+        folder.mkdir()
+        program, trace = ROOT / "examples" / script, folder / "run.trace"
+        return dryrun_of(folder, program, *options, arguments=arguments, trace=trace, **more)
 
     return run
 
