@@ -166,16 +166,8 @@ def test_a_budget_that_no_plan_meets_names_the_lowest_peak(write_script):
 def test_plans_of_several_batches_are_compared_by_samples(write_script):
     """A larger batch takes longer for a step, and here less for a sample."""
     options = ["--gpu", "t4", "--try", "compiler", "--vary", "batch=2048,4096,65536"]
-    command = [
-        "--limit",
-        "2GiB",
-        "--json",
-        "-",
-        "--",
-        sys.executable,
-        write_script(LAYERS),
-        "{batch}",
-    ]
+    options += ["--limit", "2GiB", "--json", "-"]
+    command = ["--", sys.executable, write_script(LAYERS), "{batch}"]
     found = json.loads(vramfit("plan", *options, *command).stdout.splitlines()[-1])
     for row in found["rows"]:
         [batch] = [int(move[6:]) for move in row["moves"] if move.startswith("batch=")]
