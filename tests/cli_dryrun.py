@@ -1,20 +1,27 @@
-"""Runs a few lines under `vramfit dryrun`, and keeps all that it says."""
+"""Runs programs under `vramfit dryrun`, and keeps what that leaves behind."""
 
 import dataclasses
 import json
+from pathlib import Path
 
 from commands import run_vramfit
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
-    """What a dry run said; one that was refused has no answer and no page."""
+class DryRun:
+    """What `vramfit dryrun` left behind; a run that was refused has no answer and no page."""
 
     answer: dict | None
-    text: str
     page: str | None
-    out: str
+    trace: Path | None
     code: int
+    out: str
+    err: str
+
+    def programs(self, name):
+        """Return the programs called `name`, smallest temporaries first."""
+        found = [p for p in self.answer["programs"] if p["name"] == name]
+        return sorted(found, key=lambda p: p["temp_bytes"])
 
     def callbacks(self):
         """Return the rows of host callbacks, by the function whose line it is."""
@@ -22,16 +29,19 @@ class Said:
         return {row["site"].split("(")[1].rstrip(")"): row for row in rows}
 
 
-def dryrun_of(folder, lines, *options, gpu="h100-80g", arguments=(), **running):
-    """Run `lines` on a virtual GPU, with arguments of its own; for the rest see `run_command`."""
-    program, answer, page = folder / "program.py", folder / "answer.json", folder / "page.html"
-    program.write_text(lines)
+def dryrun_of(folder, program, *options, gpu="h100-80g", arguments=(), trace=None, **running):
+    """Run a program, or lines of one, on a virtual GPU; for the rest see `run_command`."""
+    if isinstance(program, str):
+        lines, program = program, folder / "program.py"
+        program.write_text(lines)
+    answer, page = folder / "answer.json", folder / "page.html"
     for file in (answer, page):
         file.unlink(missing_ok=True)
     command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", answer, "--report", page]
+    command += ["--trace", trace] if trace else []
     done = run_vramfit(*command, "--force", program, *arguments, **running)
     if done.returncode == 2 and not answer.exists():
-        return Said(None, done.stderr, None, done.stdout, done.returncode)
-    assert answer.exists(), done.stderr[-4000:]
+        return DryRun(None, None, trace, done.returncode, done.stdout, done.stderr)
+    assert answer.exists(), f"no answer, exit code {done.returncode}\n{done.stderr[-4000:]}"
     found = json.loads(answer.read_text())
-    return Said(found, done.stderr, page.read_text(), done.stdout, done.returncode)
+    return DryRun(found, page.read_text(), trace, done.returncode, done.stdout, done.stderr)

@@ -1,6 +1,6 @@
 """What several test files share."""
 
-import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from cli_dryrun import dryrun_of
 from commands import ROOT, run_command, run_python
 from fake_driver import FakeDriver, build_library
 from on_gpu import environment
@@ -27,25 +28,9 @@ def reader_threads():
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class DryRun:
-    """What `vramfit dryrun` left behind."""
-
-    answer: dict
-    trace: Path
-    code: int
-    out: str
-    err: str
-
-    def programs(self, name):
-        """Return the programs called `name`, smallest temporaries first."""
-        found = [p for p in self.answer["programs"] if p["name"] == name]
-        return sorted(found, key=lambda p: p["temp_bytes"])
-
-
 @pytest.fixture
-def script(tmp_path):
-    """Write a program into a directory of the test."""
+def write_script(tmp_path):
+    """Write a program into a directory of the test, and return its path."""
 
     def write(text, name="train.py"):
         path = tmp_path / name
@@ -56,22 +41,30 @@ def script(tmp_path):
 
 
 @pytest.fixture
+def train(tmp_path):
+    """Return a file with the data of the task in `training.py`."""
+    from training import write  # needs JAX, which most tests do without
+
+    return write(tmp_path / "train.h5")
+
+
+@pytest.fixture
+def runtime(tmp_path):
+    """Return a directory to be `XDG_RUNTIME_DIR`, which only its owner may enter."""
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+@pytest.fixture
 def dryrun(tmp_path):
     """Run a script of `examples/` on a virtual GPU: `dryrun("leak.py", "--steps", 5)`."""
-    runs = 0
+    numbers = itertools.count(1)
 
-    def run(script, *arguments, gpu="h100-80g", options=(), env=None):
-        nonlocal runs
-        runs += 1
-        answer, trace = tmp_path / f"dryrun-{runs}.json", tmp_path / f"dryrun-{runs}.trace"
-        command = [sys.executable, "-m", "vramfit", "dryrun", "--full", "--gpu", gpu, *options]
-        command += ["--json", answer, "--trace", trace]
-        command += ["--", sys.executable, ROOT / "examples" / script, *arguments]
-        done = run_command(*command, env=env)
-        assert answer.exists(), f"no answer, exit code {done.returncode}\n{done.stderr[-4000:]}"
-        return DryRun(
-            json.loads(answer.read_text()), trace, done.returncode, done.stdout, done.stderr
-        )
+    def run(script, *arguments, options=(), **more):
+        folder = tmp_path / f"dryrun-{next(numbers)}"
+        folder.mkdir()
+        program, trace = ROOT / "examples" / script, folder / "run.trace"
+        return dryrun_of(folder, program, *options, arguments=arguments, trace=trace, **more)
 
     return run
 

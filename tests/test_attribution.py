@@ -201,8 +201,7 @@ step({"w": jnp.ones((256, 256))}, {"large": jnp.ones((1024, 1024))})
 """
 
 
-def test_a_donation_without_effect_is_named_with_its_bytes(dryrun, tmp_path):
-    path = tmp_path / "step.py"
-    path.write_text(UNUSED_DONATION)
+def test_a_donation_without_effect_is_named_with_its_bytes(dryrun, write_script):
+    path = write_script(UNUSED_DONATION, "step.py")
     told = " ".join(dryrun(path).err.split())
     assert "`scratch['large']` is donated without effect (4.0 MiB)" in told, told

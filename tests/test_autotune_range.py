@@ -60,7 +60,7 @@ for with_triton in (True, False):
 def dryrun(tmp_path, *options, **settings):
     """Return the exit code, the answer (or None) and standard error of a dry run of the loop."""
     said = dryrun_of(tmp_path, LOOP, *options, gpu=GPU, env=settings)
-    return said.code, said.answer, said.text
+    return said.code, said.answer, said.err
 
 
 def step_of(answer):

@@ -130,7 +130,7 @@ CASES = {
 def test_the_first_lines_name_the_cause(tmp_path, name):
     program, env, expected = CASES[name]
     said = dryrun_of(tmp_path, PRELUDE + program, gpu="t4", env=env)
-    report = said.text[re.search(r"^(fits|does not fit): ", said.text, re.MULTILINE).start() :]
+    report = said.err[re.search(r"^(fits|does not fit): ", said.err, re.MULTILINE).start() :]
     # Up to the bar; sentences are wrapped.
     above = " ".join(report.split("\n\n")[0].split())
     paragraphs = re.findall(r'<p class="cause">(.*?)</p>', said.page)

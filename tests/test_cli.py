@@ -25,18 +25,6 @@ print("not reached")
 """
 
 
-@pytest.fixture
-def program(tmp_path):
-    """Write a program and return its path."""
-
-    def write(text):
-        path = tmp_path / "program.py"
-        path.write_text(text)
-        return str(path)
-
-    return write
-
-
 def dryrun(*args, gpu="t4", stdin="", code=None, **changes):
     command = ["dryrun", "--full", "--gpu", gpu, *args]
     return run_vramfit(*command, env=changes, code=code, input=stdin)
@@ -50,21 +38,21 @@ def error_id(done):
     return lines[0].split("[")[1].split("]")[0]
 
 
-def test_a_program_that_fits_keeps_its_output_to_itself(program):
-    done = dryrun(program(FITS), code=0)
+def test_a_program_that_fits_keeps_its_output_to_itself(write_script):
+    done = dryrun(write_script(FITS), code=0)
     assert done.stdout == "done\n"
     assert "fits" in done.stderr
 
 
-def test_a_program_that_does_not_fit_ends_with_1(program):
-    done = dryrun(program(TOO_LARGE), code=1)
+def test_a_program_that_does_not_fit_ends_with_1(write_script):
+    done = dryrun(write_script(TOO_LARGE), code=1)
     assert done.stdout == ""
     assert "RESOURCE_EXHAUSTED" in done.stderr
     assert "does not fit" in done.stderr
 
 
-def test_what_comes_after_the_program_is_the_programs(program):
-    path = program("import sys; print(sys.argv[1:])\n" + FITS)
+def test_what_comes_after_the_program_is_the_programs(write_script):
+    path = write_script("import sys; print(sys.argv[1:])\n" + FITS)
     for separator in ([], ["--"]):
         done = dryrun(
             "--quiet", *separator, path, "--gpu", "h100", "--json", "-x", "--", "--force", code=0
@@ -72,20 +60,20 @@ def test_what_comes_after_the_program_is_the_programs(program):
         assert done.stdout.splitlines()[0] == "['--gpu', 'h100', '--json', '-x', '--', '--force']"
 
 
-def test_standard_input_is_the_programs(program):
-    done = dryrun(sys.executable, program("print(input()[::-1])\n" + FITS), stdin="abc\n")
+def test_standard_input_is_the_programs(write_script):
+    done = dryrun(sys.executable, write_script("print(input()[::-1])\n" + FITS), stdin="abc\n")
     assert done.stdout == "cba\ndone\n"
 
 
-def test_a_program_that_fails_by_itself_leaves_the_answer_open(program):
-    done = dryrun(program(FITS + "import sys; sys.exit(7)"), code=2)
+def test_a_program_that_fails_by_itself_leaves_the_answer_open(write_script):
+    done = dryrun(write_script(FITS + "import sys; sys.exit(7)"), code=2)
     assert done.stderr.startswith("unknown: the program ended with exit code 7 after call 1")
     assert "not because of GPU memory" in done.stderr
     assert "to spare" not in done.stderr
 
 
-def test_json_is_the_last_line_of_standard_output(program):
-    done = dryrun("--json", "-", program(FITS), code=0)
+def test_json_is_the_last_line_of_standard_output(write_script):
+    done = dryrun("--json", "-", write_script(FITS), code=0)
     # Of a pipe nobody knows whether the program has ended its last line: a line feed comes first.
     first, empty, last = done.stdout.splitlines()
     assert (first, empty) == ("done", "")
@@ -97,9 +85,9 @@ def test_json_is_the_last_line_of_standard_output(program):
     assert answer["peak_bytes"] >= 2 * 4 * 1024**2
 
 
-def test_files_are_written_and_never_overwritten(program, tmp_path):
+def test_files_are_written_and_never_overwritten(write_script, tmp_path):
     answer, trace = tmp_path / "answer.json", tmp_path / "run.trace"
-    args = ["--json", str(answer), "--trace", str(trace), program(FITS)]
+    args = ["--json", str(answer), "--trace", str(trace), write_script(FITS)]
     done = dryrun(*args, code=0)
     assert json.loads(answer.read_text())["fits"] is True
     assert trace.stat().st_size > 0
@@ -112,9 +100,9 @@ def test_files_are_written_and_never_overwritten(program, tmp_path):
     assert dryrun("--force", *args).returncode == 0
 
 
-def test_the_page_is_written_at_the_end_and_again_from_the_trace(program, tmp_path):
+def test_the_page_is_written_at_the_end_and_again_from_the_trace(write_script, tmp_path):
     page, trace = tmp_path / "report.html", tmp_path / "run.trace"
-    done = dryrun("--report", str(page), "--trace", str(trace), program(TOO_LARGE), code=1)
+    done = dryrun("--report", str(page), "--trace", str(trace), write_script(TOO_LARGE), code=1)
     assert f"report written to {page}" in done.stderr
     again, table = tmp_path / "again.html", tmp_path / "table.csv"
     command = ["report", "--full", str(trace), "--html", str(again), "--csv", str(table)]
@@ -123,15 +111,15 @@ def test_the_page_is_written_at_the_end_and_again_from_the_trace(program, tmp_pa
     assert again.read_text() == page.read_text()
     assert table.read_text().startswith("name,owner,bytes,")
 
-    refused = dryrun("--report", str(page), program(FITS))
+    refused = dryrun("--report", str(page), write_script(FITS))
     assert (refused.returncode, refused.stdout) == (2, "")
     assert error_id(refused) == "io"
 
 
-def test_nothing_is_left_behind(program, tmp_path):
+def test_nothing_is_left_behind(write_script, tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    assert dryrun(program(FITS), TMPDIR=str(scratch)).returncode == 0
+    assert dryrun(write_script(FITS), TMPDIR=str(scratch)).returncode == 0
     assert list(scratch.iterdir()) == []
 
 
@@ -140,8 +128,8 @@ def limit_of(*args, **changes):
     return json.loads(done.stdout.splitlines()[-1])["limit_bytes"]
 
 
-def test_the_users_settings_hold_until_an_option_says_otherwise(program):
-    path = program(FITS)
+def test_the_users_settings_hold_until_an_option_says_otherwise(write_script):
+    path = write_script(FITS)
     listed = run_vramfit("gpus", "show", "t4", "--json", code=0)
     total = json.loads(listed.stdout)["gpu"]["total_memory_bytes"]
     page = 2 << 20  # to which JAX rounds the limit up since 0.10.2
@@ -157,7 +145,7 @@ def test_the_users_settings_hold_until_an_option_says_otherwise(program):
     assert abs(limit - 8 * 2**30) < page
 
 
-def test_steps_end_the_run(program):
+def test_steps_end_the_run(write_script):
     loop = """
 import jax, jax.numpy as jnp
 keys = [jax.random.fold_in(jax.random.key(0), i) for i in range(8)]
@@ -176,15 +164,15 @@ try:
 finally:
     print("cleaned up")
 """
-    done = dryrun("--steps", "3", "--json", "-", program(loop), code=0)
+    done = dryrun("--steps", "3", "--json", "-", write_script(loop), code=0)
     said, empty, answer = done.stdout.splitlines()
     assert (said, empty) == ("cleaned up", "")
     calls = {row["name"]: row["calls"] for row in json.loads(answer)["programs"]}
     assert calls["jit_train_step"] == 3
 
 
-def test_a_program_that_uses_no_gpu_gives_no_answer(program):
-    done = dryrun(program("print('hello')"))
+def test_a_program_that_uses_no_gpu_gives_no_answer(write_script):
+    done = dryrun(write_script("print('hello')"))
     assert (done.returncode, done.stdout) == (2, "hello\n")
     assert error_id(done) == "gpu-not-used"
 
@@ -197,8 +185,8 @@ compiled = jax.jit(lambda x: jnp.tanh(x) @ x.T).lower(wide).compile()
 
 
 @pytest.mark.parametrize(("rows", "fits"), [(16384, True), (65536, False)])
-def test_a_program_that_only_compiles_is_answered_from_its_plan(program, rows, fits):
-    done = dryrun("--json", "-", program(ONLY_COMPILES.replace("ROWS", str(rows))))
+def test_a_program_that_only_compiles_is_answered_from_its_plan(write_script, rows, fits):
+    done = dryrun("--json", "-", write_script(ONLY_COMPILES.replace("ROWS", str(rows))))
     answer = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, answer["fits"]) == (0 if fits else 1, fits)
     # By hand: the argument, tanh of it, and the product, all in float32.
@@ -211,9 +199,9 @@ def test_a_program_that_only_compiles_is_answered_from_its_plan(program, rows, f
     assert (answer["executions"], answer["peak_bytes"]) == (0, 0)
 
 
-def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(program):
+def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(write_script):
     script = ONLY_COMPILES.replace("ROWS", "65536") + "x = jnp.ones(9)\n"
-    done = dryrun(program(script), code=1)
+    done = dryrun(write_script(script), code=1)
     assert "does not fit: `jit__lambda`, compiled but not executed, needs" in done.stderr
     # One size was compiled and found too large, another one ran.
     script = ONLY_COMPILES.replace("ROWS", "65536")
@@ -221,18 +209,18 @@ def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(progra
 step = jax.jit(lambda x: jnp.tanh(x) @ x.T)
 step(jnp.ones((1024, 1024)))
 """
-    done = dryrun(program(script), code=0)
+    done = dryrun(write_script(script), code=0)
     assert "fits: peak" in done.stderr
 
 
-def test_a_program_that_fails_before_the_gpu_gives_no_answer(program):
-    done = dryrun(program("raise SystemExit(1)"), code=2)
+def test_a_program_that_fails_before_the_gpu_gives_no_answer(write_script):
+    done = dryrun(write_script("raise SystemExit(1)"), code=2)
     assert error_id(done) == "gpu-not-used"
     assert "exit code 1" in done.stderr
 
 
-def test_a_launcher_that_drops_the_environment_is_named(program):
-    done = dryrun("env", "-i", sys.executable, program(FITS), code=2)
+def test_a_launcher_that_drops_the_environment_is_named(write_script):
+    done = dryrun("env", "-i", sys.executable, write_script(FITS), code=2)
     assert error_id(done) == "gpu-not-used"
     assert "`env` must pass `PYTHONPATH`" in done.stderr
 
@@ -244,25 +232,24 @@ def test_a_launcher_that_drops_the_environment_is_named(program):
         "jax.config.update('jax_default_device', jax.devices('cpu')[0])",
     ],
 )
-def test_a_program_that_chooses_the_cpu_gives_no_answer(program, choice):
-    done = dryrun(program(f"import jax\n{choice}\n{FITS}"))
+def test_a_program_that_chooses_the_cpu_gives_no_answer(write_script, choice):
+    done = dryrun(write_script(f"import jax\n{choice}\n{FITS}"))
     assert (done.returncode, done.stdout) == (2, "done\n")
     assert error_id(done) == "gpu-not-used"
 
 
-def test_a_shell_script_passes_the_environment_on(program, tmp_path):
+def test_a_shell_script_passes_the_environment_on(write_script, tmp_path):
     script = tmp_path / "run.sh"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     script.chmod(0o755)
-    done = dryrun("--verbose", str(script), program(FITS))
+    done = dryrun("--verbose", str(script), write_script(FITS))
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert "cannot find out which Python" in done.stderr
 
 
-def test_every_process_that_uses_the_gpu_is_seen(program, tmp_path):
-    worker = tmp_path / "worker.py"
-    worker.write_text(TOO_LARGE)
-    path = program(
+def test_every_process_that_uses_the_gpu_is_seen(write_script, tmp_path):
+    worker = write_script(TOO_LARGE, "worker.py")
+    path = write_script(
         f"{FITS}import subprocess, sys; subprocess.run([sys.executable, {str(worker)!r}])"
     )
     trace = tmp_path / "run.trace"
@@ -271,41 +258,43 @@ def test_every_process_that_uses_the_gpu_is_seen(program, tmp_path):
     assert "2 processes used the GPU\n" in done.stderr
     assert len(list(tmp_path.glob("run.trace*"))) == 2
 
-    alone = dryrun("--trace", str(trace), program(FITS))
+    alone = dryrun("--trace", str(trace), write_script(FITS))
     assert error_id(alone) == "io"
-    done = dryrun("--force", "--trace", str(trace), program(FITS), code=0)
+    done = dryrun("--force", "--trace", str(trace), write_script(FITS), code=0)
     assert list(tmp_path.glob("run.trace*")) == [trace]
 
 
-def test_platforms_without_a_gpu_are_refused(program):
-    done = dryrun(program(FITS), JAX_PLATFORMS="cpu")
+def test_platforms_without_a_gpu_are_refused(write_script):
+    done = dryrun(write_script(FITS), JAX_PLATFORMS="cpu")
     assert (done.returncode, done.stdout) == (2, "")
     assert error_id(done) == "gpu-not-used"
 
 
 @pytest.mark.parametrize("options", [["-I"], ["-E"], ["-B", "-Es"]])
-def test_an_isolated_python_is_refused_before_it_runs(program, options):
-    done = dryrun(sys.executable, *options, program(FITS))
+def test_an_isolated_python_is_refused_before_it_runs(write_script, options):
+    done = dryrun(sys.executable, *options, write_script(FITS))
     assert (done.returncode, done.stdout) == (2, "")
     assert error_id(done) == "gpu-not-used"
 
 
-def test_a_python_without_jax_is_refused_before_it_runs(program, tmp_path):
+def test_a_python_without_jax_is_refused_before_it_runs(write_script, tmp_path):
     venv.create(tmp_path / "env", with_pip=False)
-    done = dryrun(str(tmp_path / "env/bin/python"), program(FITS))
+    done = dryrun(str(tmp_path / "env/bin/python"), write_script(FITS))
     assert (done.returncode, done.stdout) == (2, "")
     assert error_id(done) == "compiler-missing"
     assert "has no `jax`" in done.stderr
 
 
-def test_a_crash_is_distinguished_from_a_failure(program):
-    done = dryrun(program(FITS + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), code=2)
+def test_a_crash_is_distinguished_from_a_failure(write_script):
+    done = dryrun(
+        write_script(FITS + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), code=2
+    )
     assert error_id(done) == "compiler-failed"
     assert "SIGSEGV" in done.stderr
 
 
-def test_a_flag_that_xla_does_not_know_is_a_clear_error(program):
-    done = dryrun(program(FITS), XLA_FLAGS="--xla_no_such_flag=1", code=2)
+def test_a_flag_that_xla_does_not_know_is_a_clear_error(write_script):
+    done = dryrun(write_script(FITS), XLA_FLAGS="--xla_no_such_flag=1", code=2)
     # XLA would end the process, in some versions by a signal and in some by an exit code.
     assert error_id(done) == "invalid-argument"
     assert "remove `--xla_no_such_flag` (rule `flag-not-in-this" in done.stderr
@@ -322,8 +311,8 @@ time.sleep(100)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_an_interrupted_run_still_gives_its_answer(program, number):
-    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", program(WAITS)]
+def test_an_interrupted_run_still_gives_its_answer(write_script, number):
+    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", write_script(WAITS)]
     process = start_command(*command, start_new_session=True)
     assert process.stdout.readline() == "done\n"
     # Ctrl-C reaches every process of the terminal's group; a SIGTERM comes to one.

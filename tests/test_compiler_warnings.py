@@ -32,7 +32,7 @@ def dryrun(tmp_path):
     def run(program, *arguments, options=(), code=1):
         options = ["--limit", "96MiB", *options]
         said = dryrun_of(tmp_path, program, *options, gpu="t4", arguments=arguments, code=code)
-        return said.answer, said.text
+        return said.answer, said.err
 
     return run
 

@@ -57,12 +57,11 @@ def test_readme_shows_what_the_first_answer_says():
 
 
 @pytest.mark.timeout(300)
-def test_quickstart_works_as_written(tmp_path):
+def test_quickstart_works_as_written(tmp_path, write_script):
     program, donation = blocks("docs/quickstart.md", "python")
     before, after = dry_runs("docs/quickstart.md")
 
-    script = tmp_path / "train.py"
-    script.write_text(program)
+    script = write_script(program)
     assert_shows(said(before[0], tmp_path), before[1])
 
     script.write_text("import functools\n" + program.replace("@jax.jit\n", donation))
@@ -85,11 +84,10 @@ def test_a_program_is_made_to_fit_as_written(tmp_path, monkeypatch):
     assert_shows(said(small, tmp_path), [*shown, "..."])
 
 
-def test_estimates_come_out_as_written(tmp_path):
+def test_estimates_come_out_as_written(tmp_path, write_script):
     """The program is all code blocks of the guide, the output all others."""
     page = "docs/guides/estimates.md"
-    program = tmp_path / "guide.py"
-    program.write_text("\n".join(blocks(page, "python")))
+    program = write_script("\n".join(blocks(page, "python")), "guide.py")
     done = run_python(program, env={"JAX_PLATFORMS": "cpu"}, cwd=tmp_path)
     assert done.stdout == "".join(blocks(page, "text")), done.stderr
 

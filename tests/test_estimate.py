@@ -62,10 +62,9 @@ jax.block_until_ready(update(ws, x))
 """
 
 
-def test_the_figures_are_those_of_a_program(tmp_path):
+def test_the_figures_are_those_of_a_program(write_script):
     """Peak, fit and time; also of a function of `jax.jit`, whose donated arguments count."""
-    program = tmp_path / "train.py"
-    program.write_text(textwrap.dedent(PROGRAM))
+    program = write_script(PROGRAM)
     done = run_vramfit("dryrun", "--full", "--gpu", "t4", "--json", "-", "--", program)
     expected = json.loads(done.stdout.splitlines()[-1])
     step = jax.jit(update, donate_argnums=0)

@@ -69,10 +69,9 @@ except Exception:
     assert codes == [{"code": code, "signal": None} for code in (1, 1, 7)]
 
 
-def test_a_crash_is_no_fit_in_any_form(tmp_path):
+def test_a_crash_is_no_fit_in_any_form(tmp_path, write_script):
     # The issue's own program: it crashes before a step has been compiled.
-    program = tmp_path / "program.py"
-    program.write_text("import jax.numpy as j\nx=j.ones(9)\nraise ValueError('no data')\n")
+    program = write_script("import jax.numpy as j\nx=j.ones(9)\nraise ValueError('no data')\n")
     trace, page = tmp_path / "run.trace", tmp_path / "run.html"
     options = ["--gpu", "t4", "--json", "-", "--trace", str(trace), "--report", str(page)]
     done = run_vramfit("dryrun", "--full", *options, program)

@@ -79,9 +79,8 @@ def test_the_map_is_joined_with_the_log_that_names_the_request(tmp_path):
     assert first["evidence"][0]["file"] == str(log)
 
 
-def test_the_programs_that_xla_has_dumped_are_read(tmp_path):
-    program = tmp_path / "train.py"
-    program.write_text(
+def test_the_programs_that_xla_has_dumped_are_read(tmp_path, write_script):
+    program = write_script(
         "import jax, jax.numpy as jnp\n"
         "step = jax.jit(lambda x: jnp.tanh(x @ x) @ x)\n"
         "step.lower(jax.ShapeDtypeStruct((32768, 32768), jnp.float32)).compile()\n"

@@ -79,7 +79,7 @@ def recompute(folder, command):
 
 
 @pytest.mark.timeout(600)
-def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path):
+def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path, write_script):
     command, before, log, _ = failed
     found = remedies(*command, log=log)
     for name, option in (
@@ -96,8 +96,7 @@ def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path):
     planned, fits, _ = dryrun("--plan", plan, *command)
     assert fits == (found["plan"]["outcome"] == "it fits")
     assert_stated(found["plan"], whole["peak_bytes"] - planned["peak_bytes"], "dryrun")
-    donated = tmp_path / "donated.py"
-    donated.write_text(DONATED)
+    donated = write_script(DONATED, "donated.py")
     spared, _, _ = dryrun("--fraction", 0.92, "--", sys.executable, donated)
     assert_stated(found["donate"], whole["peak_bytes"] - spared["peak_bytes"], "dryrun")
     # Those about most bytes come first.

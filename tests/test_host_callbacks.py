@@ -37,7 +37,7 @@ def test_a_script_that_waits_for_its_metrics_gets_them(tmp_path):
     assert (run.out, run.code) == ("0.0\n" * 3, 0)
     row = run.callbacks()["send"]
     assert (row["calls"], row["errors"], row["skipped"]) == (3, 0, 0)
-    assert "host callbacks with placeholder arguments" in run.text
+    assert "host callbacks with placeholder arguments" in run.err
     assert "host callbacks with placeholder arguments" in run.page
 
 
@@ -144,8 +144,8 @@ def test_an_error_about_made_up_values_is_reported_and_does_not_end_the_program(
     row = run.callbacks()["watch"]
     assert (row["calls"], row["errors"]) == (2, 2)
     assert row["error"] == "FloatingPointError: the loss is 0"
-    assert "Traceback" not in run.text
-    assert "the loss is 0" in run.text
+    assert "Traceback" not in run.err
+    assert "the loss is 0" in run.err
 
 
 def test_debug_print_prints_made_up_values(tmp_path):

@@ -18,6 +18,9 @@ import json
 def tell(**values): print("TOLD", json.dumps(values), flush=True)
 def stats(): import jax; return jax.devices()[0].memory_stats()
 def use(): import jax; jax.block_until_ready(jax.numpy.ones(8))
+def refusal(kind, call, *arguments, **named):
+    try: call(*arguments, **named)
+    except kind as error: return {"id": error.id, "text": str(error), "hint": error.hint}
 """
 
 
@@ -116,20 +119,18 @@ jax.devices()
 
 
 @pytest.mark.parametrize(("module", "line"), [("jax", 3), ("optax", 3)])
-def test_s20_an_import_that_comes_too_late_warns_and_names_the_line(tmp_path, module, line):
-    script = tmp_path / "late.py"
-    script.write_text(LATE.format(module=module) + "import vramfit.jax_memory_fix as fix\n")
+def test_s20_an_import_that_comes_too_late_warns_and_names_the_line(write_script, module, line):
+    script = write_script(LATE.format(module=module) + "import vramfit.jax_memory_fix as fix\n")
     done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
     assert f"{script}:6: VramfitWarning: nothing was set" in done.stderr
     assert f"JAX was imported by {script}:{line}, `import {module}`" in done.stderr
 
 
-def test_s20_the_line_is_found_in_a_module_of_the_users(tmp_path):
+def test_s20_the_line_is_found_in_a_module_of_the_users(tmp_path, write_script):
     (tmp_path / "model.py").write_text(
         "import sys\nfrom jax import numpy as jnp\nX = jnp.ones(3)\n"
     )
-    script = tmp_path / "main.py"
-    script.write_text(
+    script = write_script(
         "import os\nimport model\nfrom vramfit.jax_memory_fix import apply_jax_memory_fix\n"
     )
     done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
@@ -143,10 +144,7 @@ def test_s20_a_call_that_comes_too_late_raises():
         jax.devices()
         import warnings; warnings.simplefilter("ignore")
         from vramfit.jax_memory_fix import apply_jax_memory_fix, applied
-        try:
-            apply_jax_memory_fix(0.5)
-        except RuntimeError as error:
-            tell(id=error.id, hint=error.hint, applied=applied)
+        tell(**refusal(RuntimeError, apply_jax_memory_fix, 0.5), applied=applied)
         """,
         JAX_PLATFORMS="cpu",
     )
@@ -248,11 +246,8 @@ def test_s12_a_wrong_argument_says_what_is_right(arguments, text):
         from vramfit.jax_memory_fix import apply_jax_memory_fix
         import os
         before = dict(os.environ)
-        try:
-            apply_jax_memory_fix({arguments})
-        except ValueError as error:
-            assert before == dict(os.environ), "what is refused changes nothing"
-            tell(id=error.id, text=str(error))
+        tell(**refusal(ValueError, apply_jax_memory_fix, {arguments}))
+        assert before == dict(os.environ), "what is refused changes nothing"
         """
     told, _ = here(program, VRAMFIT_GPU="t4")
     assert told["id"] == "invalid-argument"
@@ -264,10 +259,7 @@ def test_s12_a_limit_in_bytes_needs_a_gpu():
         pytest.skip("this machine has a GPU")
     told, _ = here("""
         from vramfit.jax_memory_fix import apply_jax_memory_fix
-        try:
-            apply_jax_memory_fix(limit="8GiB")
-        except OSError as error:
-            tell(id=error.id)
+        tell(**refusal(OSError, apply_jax_memory_fix, limit="8GiB"))
         """)
     assert told["id"] == "no-driver"
 
@@ -296,10 +288,8 @@ def test_s13_what_cannot_be_had_is_refused_and_nothing_stays_held():
         from vramfit.jax_memory_fix import force_memory_allocation
         force_memory_allocation("60%")
         before = stats()["bytes_in_use"]
-        try:
-            force_memory_allocation("60%")
-        except MemoryError as error:
-            tell(id=error.id, text=str(error), before=before, after=stats()["bytes_in_use"])
+        tell(**refusal(MemoryError, force_memory_allocation, "60%"))
+        tell(before=before, after=stats()["bytes_in_use"])
         """,
         code=1,  # for the dry run, a request that is refused is the answer
     )
@@ -313,10 +303,7 @@ def test_s13_more_than_the_pool_is_refused_by_one_request(tmp_path):
     told, err = run(
         """
         from vramfit.jax_memory_fix import force_memory_allocation
-        try:
-            force_memory_allocation("500GiB")
-        except MemoryError as error:
-            tell(id=error.id, text=str(error))
+        tell(**refusal(MemoryError, force_memory_allocation, "500GiB"))
         """,
         options=("--json", str(answer)),
         code=1,
@@ -330,9 +317,8 @@ def test_s13_more_than_the_pool_is_refused_by_one_request(tmp_path):
     assert err.count("ran out of memory trying to allocate") <= 1
 
 
-def test_s20_a_function_of_ours_that_imported_jax_says_for_whom(tmp_path):
-    script = tmp_path / "mine.py"
-    script.write_text(
+def test_s20_a_function_of_ours_that_imported_jax_says_for_whom(write_script):
+    script = write_script(
         "import vramfit.jax_memory_fix as fix\n"
         "import vramfit\n"
         "with vramfit.watch():\n"
@@ -347,10 +333,7 @@ def test_s20_a_function_of_ours_that_imported_jax_says_for_whom(tmp_path):
 def test_s13_what_is_no_amount_is_refused(amount):
     told, _ = run(f"""
         from vramfit.jax_memory_fix import force_memory_allocation
-        try:
-            force_memory_allocation({amount})
-        except ValueError as error:
-            tell(id=error.id, hint=error.hint)
+        tell(**refusal(ValueError, force_memory_allocation, {amount}))
         import jax; jax.numpy.ones(1).block_until_ready()
         """)
     assert told["id"] == "invalid-argument"
@@ -431,10 +414,7 @@ def test_s15_a_pool_that_could_not_be_had_is_reported():
     told, _ = run(
         """
         import vramfit.jax_memory_fix as fix
-        try:
-            fix.verify_gpu_usage()
-        except RuntimeError as error:
-            tell(id=error.id, text=str(error))
+        tell(**refusal(RuntimeError, fix.verify_gpu_usage))
         """,
         options=("--occupied", "6GiB"),
     )
@@ -448,10 +428,7 @@ def test_s15_a_setting_that_came_too_late_is_found():
         jax.devices()
         os.environ["XLA_CLIENT_MEM_FRACTION"] = "0.3"
         from vramfit.jax_memory_fix import verify_gpu_usage
-        try:
-            verify_gpu_usage()
-        except RuntimeError as error:
-            tell(text=str(error))
+        tell(**refusal(RuntimeError, verify_gpu_usage))
         """)
     assert "should be 4.4 GiB, but it is 10.9 GiB" in told["text"]
 
@@ -460,10 +437,7 @@ def test_s15_the_cpu_is_no_gpu():
     told, _ = here(
         """
         import vramfit.jax_memory_fix as fix
-        try:
-            fix.verify_gpu_usage()
-        except RuntimeError as error:
-            tell(id=error.id, text=str(error))
+        tell(**refusal(RuntimeError, fix.verify_gpu_usage))
         """,
         JAX_PLATFORMS="cpu",
     )
@@ -475,10 +449,7 @@ def test_s15_a_gpu_that_is_not_the_default_is_no_proof():
     told, _ = run(
         """
         import vramfit.jax_memory_fix as fix
-        try:
-            fix.verify_gpu_usage()
-        except RuntimeError as error:
-            tell(text=str(error))
+        tell(**refusal(RuntimeError, fix.verify_gpu_usage))
         fix.force_memory_allocation("1MiB")
         """,
         JAX_PLATFORMS="cpu,cuda",

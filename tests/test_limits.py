@@ -52,7 +52,7 @@ def dryrun(tmp_path):
 
     def run(program, gpu, *options, arguments=()):
         said = dryrun_of(tmp_path, program, *options, gpu=gpu, arguments=arguments)
-        return said.code, said.answer, " ".join(said.text.split())
+        return said.code, said.answer, " ".join(said.err.split())
 
     return run
 

@@ -47,4 +47,4 @@ def test_every_line_of_a_notebook_is_named_by_its_cell(tmp_path):
     assert said.answer["scratch"]["needs"][0]["site"] == "cell [3]:7 (spectrum)"
     findings = said.answer["settings"]["findings"]
     assert "cell [3]:9" in json.dumps(findings)
-    assert "cell [4]:4" in said.text.partition("unknown: ")[2]
+    assert "cell [4]:4" in said.err.partition("unknown: ")[2]

@@ -368,10 +368,9 @@ NOT_DONATED = re.compile(r"`[^`]+`(?: and (\d+) more arguments)? (?:is|are) not 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_kind_needs_evidence(dryrun, tmp_path, name):
+def test_a_kind_needs_evidence(dryrun, write_script, name):
     text, expected, undonated = CASES[name]
-    path = tmp_path / "step.py"
-    path.write_text(program(text))
+    path = write_script(program(text), "step.py")
     run = dryrun(path)
     attribution = run.answer["attribution"]
     assert sum(entry["bytes"] for entry in attribution["entries"]) == attribution["total_bytes"]

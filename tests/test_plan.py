@@ -53,8 +53,8 @@ def test_losses_and_gradients_are_the_same():
     assert "checkpoint" in found["gpt_with_checkpoint"]["kinds"]
 
 
-def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script, tmp_path):
-    program, plan, answer = script(LAYERS), tmp_path / "plan.toml", tmp_path / "answer.json"
+def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(write_script, tmp_path):
+    program, plan, answer = write_script(LAYERS), tmp_path / "plan.toml", tmp_path / "answer.json"
     command = ["--", sys.executable, program, 65536]
     page, picture = tmp_path / "plan.html", tmp_path / "plan.svg"
     options = ["--max-trials", 8, "--out", plan, "--json", answer]
@@ -92,7 +92,7 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(script,
     assert f"`{program}:9 (loss)` has other shapes" in planned.stderr
 
 
-def test_values_are_offloaded_to_the_host(script, tmp_path):
+def test_values_are_offloaded_to_the_host(write_script, tmp_path):
     """What enters the body of a scan goes to the host: the stack of it is not on the GPU."""
     program, plan, answer = SCANNED, tmp_path / "plan.toml", tmp_path / "answer.json"
     command = ["--", sys.executable, program, 32768]
@@ -123,9 +123,9 @@ def test_values_are_offloaded_to_the_host(script, tmp_path):
     assert json.loads(done.stdout.splitlines()[-1])["meets_budget"] is False
 
 
-def test_a_search_that_is_repeated_compiles_nothing(script, tmp_path):
+def test_a_search_that_is_repeated_compiles_nothing(write_script, tmp_path):
     """The figures are the same, whether programs were compiled or not."""
-    command = ["--max-trials", 4, "--json", "-", "--", sys.executable, script(LAYERS), 2048]
+    command = ["--max-trials", 4, "--json", "-", "--", sys.executable, write_script(LAYERS), 2048]
     fresh = vramfit(
         "plan", "--gpu", "t4", "--no-cache", *command, XDG_CACHE_HOME=str(tmp_path), code=0
     )
@@ -138,17 +138,17 @@ def test_a_search_that_is_repeated_compiles_nothing(script, tmp_path):
         assert list(folder.iterdir())
 
 
-def test_a_dry_run_that_takes_too_long_is_ended(script):
-    program = script("import jax, time; jax.numpy.ones(3); time.sleep(600)", "wait.py")
+def test_a_dry_run_that_takes_too_long_is_ended(write_script):
+    program = write_script("import jax, time; jax.numpy.ones(3); time.sleep(600)", "wait.py")
     options = ["--gpu", "t4", "--trial-timeout", "5s"]
     done = vramfit("plan", *options, "--", sys.executable, program, code=2)
     assert "error[time-limit]: the program did not end within 5 s" in done.stderr
 
 
-def test_a_budget_that_no_plan_meets_names_the_lowest_peak(script):
+def test_a_budget_that_no_plan_meets_names_the_lowest_peak(write_script):
     done = vramfit(
         *("plan", "--gpu", "t4", "--budget", "1MiB", "--max-trials", 5, "--json", "-"),
-        *("--", sys.executable, script(LAYERS), 4096),
+        *("--", sys.executable, write_script(LAYERS), 4096),
     )
     found = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 1
@@ -163,10 +163,11 @@ def test_a_budget_that_no_plan_meets_names_the_lowest_peak(script):
     assert "through `jax.checkpoint(layer" in edit
 
 
-def test_plans_of_several_batches_are_compared_by_samples(script):
+def test_plans_of_several_batches_are_compared_by_samples(write_script):
     """A larger batch takes longer for a step, and here less for a sample."""
     options = ["--gpu", "t4", "--try", "compiler", "--vary", "batch=2048,4096,65536"]
-    command = ["--limit", "2GiB", "--json", "-", "--", sys.executable, script(LAYERS), "{batch}"]
+    options += ["--limit", "2GiB", "--json", "-"]
+    command = ["--", sys.executable, write_script(LAYERS), "{batch}"]
     found = json.loads(vramfit("plan", *options, *command).stdout.splitlines()[-1])
     for row in found["rows"]:
         [batch] = [int(move[6:]) for move in row["moves"] if move.startswith("batch=")]
@@ -179,8 +180,8 @@ def test_plans_of_several_batches_are_compared_by_samples(script):
     assert {move for row in found["rows"] for move in row["moves"]} >= {"batch=65536"}
 
 
-def test_the_largest_batch_is_proven(script):
-    command = ["--", sys.executable, script(LAYERS), "{batch}"]
+def test_the_largest_batch_is_proven(write_script):
+    command = ["--", sys.executable, write_script(LAYERS), "{batch}"]
     options = ["--gpu", "t4", "--limit", "2GiB", "--vary", "batch=64..1000000"]
     refused = vramfit("plan", *options, "--html", "x.html", *command, code=2)
     assert "has no page and no picture" in refused.stderr
@@ -194,9 +195,9 @@ def test_the_largest_batch_is_proven(script):
         assert vramfit(*options, *command[:-1], batch).returncode == code, batch
 
 
-def test_run_finds_a_plan_and_keeps_it(script):
+def test_run_finds_a_plan_and_keeps_it(write_script):
     """It searches once, measures again the next time, and does not start what cannot fit."""
-    program = script(LAYERS)
+    program = write_script(LAYERS)
     fit = ["run", "--gpu", "t4", "--limit", "60MiB", "--fit", "--", sys.executable, program, 1024]
     plain = vramfit("run", "--", sys.executable, program, 1024)
     first, second = vramfit(*fit), vramfit(*fit)
@@ -226,8 +227,8 @@ def test_run_finds_a_plan_and_keeps_it(script):
     assert "not started: no plan with which it fits was found" in none.stderr
 
 
-def test_run_fits_a_program_on_the_gpu_at_hand(script, fake_driver):
-    program = ["--", sys.executable, script(LAYERS), 64]
+def test_run_fits_a_program_on_the_gpu_at_hand(write_script, fake_driver):
+    program = ["--", sys.executable, write_script(LAYERS), 64]
     one = fake_driver({"gpus": [gpu()]})
     done = vramfit("run", "--limit", "2MiB", "--fit", *program, **one.environment)
     assert "which exceeds 2.0 MiB on t4" in done.stderr
@@ -236,7 +237,7 @@ def test_run_fits_a_program_on_the_gpu_at_hand(script, fake_driver):
     assert "the GPUs are of several models: NVIDIA L4, Tesla T4" in done.stderr
 
 
-def test_effects_happen_as_often_as_before(script, tmp_path):
+def test_effects_happen_as_often_as_before(write_script, tmp_path):
     """A function with effects is left alone."""
     plan = tmp_path / "plan.toml"
     plan.write_text(
@@ -244,21 +245,21 @@ def test_effects_happen_as_often_as_before(script, tmp_path):
         "[[site]]\nkind = 'grad'\ndefinition = 'train.py:7 (loss)'\nfingerprint = 'a'\n"
         "structure = 'b'\nsegments = [[0, 3]]\nsave = 'nothing'\n"
     )
-    program = script(EFFECTS)
+    program = write_script(EFFECTS)
     plain = vramfit("run", "--", sys.executable, program, JAX_PLATFORMS="cpu")
     planned = vramfit("run", "--plan", plan, "--", sys.executable, program, JAX_PLATFORMS="cpu")
     assert plain.stdout == planned.stdout == "calls 3\n", planned.stderr
     assert "never called `train.py:7 (loss)`" in planned.stderr
 
 
-def test_a_plan_for_another_program_is_refused(script, tmp_path):
+def test_a_plan_for_another_program_is_refused(write_script, tmp_path):
     plan = tmp_path / "plan.toml"
     plan.write_text(
         "schema = 1\n[source]\nvramfit = ''\njax = ''\ngpu = ''\ncommand = []\npeak_bytes = 0\n"
         "[[site]]\nkind = 'grad'\ndefinition = '/elsewhere/train.py:70 (loss)'\n"
         "fingerprint = 'a'\nstructure = 'b'\nsegments = [[0, 3]]\nsave = 'nothing'\n"
     )
-    program = script(LAYERS)
+    program = write_script(LAYERS)
     done = vramfit(
         "run", "--plan", plan, "--", sys.executable, program, 16, JAX_PLATFORMS="cpu", code=1
     )
@@ -274,9 +275,9 @@ def test_a_plan_for_another_program_is_refused(script, tmp_path):
         ("schema = 1\nsite = 3\n", "cannot be read"),
     ],
 )
-def test_a_file_that_is_no_plan_is_refused(script, tmp_path, text, message):
+def test_a_file_that_is_no_plan_is_refused(write_script, tmp_path, text, message):
     plan = tmp_path / "plan.toml"
     plan.write_text(text)
-    done = vramfit("run", "--plan", plan, "--", sys.executable, script(LAYERS), 16, code=125)
+    done = vramfit("run", "--plan", plan, "--", sys.executable, write_script(LAYERS), 16, code=125)
     assert message in done.stderr
     assert "invalid-file" in done.stderr

@@ -35,8 +35,8 @@ for _ in range(3):
 
 
 @pytest.mark.parametrize("use", ["pass", "jax.block_until_ready(state)"])
-def test_what_could_be_donated_is_measured(script, use):
-    program = script(DONATION.format(use=use))
+def test_what_could_be_donated_is_measured(write_script, use):
+    program = write_script(DONATION.format(use=use))
     done = vramfit("plan", "--gpu", "t4", "--json", "-", "--", sys.executable, program)
     found = json.loads(done.stdout.splitlines()[-1])
     donation = found["donation"]
@@ -81,8 +81,8 @@ for _ in range(4):
         ("jax.device_put(aux['logits'], jax.devices()[0], may_alias=False)", True),
     ],
 )
-def test_outputs_that_nothing_reads_are_found_and_measured(script, use, is_read):
-    command = ["--", sys.executable, script(LOGITS.format(use=use))]
+def test_outputs_that_nothing_reads_are_found_and_measured(write_script, use, is_read):
+    command = ["--", sys.executable, write_script(LOGITS.format(use=use))]
     done = vramfit("plan", "--gpu", "t4", "--try", "compiler", "--json", "-", *command)
     found = json.loads(done.stdout.splitlines()[-1])
     omission = found["omission"]
@@ -131,10 +131,10 @@ for gibibytes in 1, 2, 4:
         (GROWING, "false", "let JAX preallocate its pool", "preallocate = true"),
     ],
 )
-def test_a_fragmented_pool_is_cured(script, tmp_path, program, preallocate, move, setting):
+def test_a_fragmented_pool_is_cured(write_script, tmp_path, program, preallocate, move, setting):
     """Bytes would suffice, and no free block does."""
     plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
-    command = ["--", sys.executable, script(program)]
+    command = ["--", sys.executable, write_script(program)]
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate}
     options = ["--try", "pool", "--out", plan, "--json", answer]
     done = vramfit("plan", "--gpu", "t4", *options, *command, **environment, code=0)
@@ -155,10 +155,10 @@ def test_a_fragmented_pool_is_cured(script, tmp_path, program, preallocate, move
     assert done.stdout == ("cuda_async\n" if program is HOLES else "true\n"), done.stderr
 
 
-def test_more_memory_for_the_pool_is_a_plan(script, tmp_path):
+def test_more_memory_for_the_pool_is_a_plan(write_script, tmp_path):
     """What does not fit in 0.75 of the GPU, but in 0.92, needs nothing else."""
     plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
-    command = ["--", sys.executable, script(STATE)]
+    command = ["--", sys.executable, write_script(STATE)]
     options = ["--try", "pool", "--out", plan, "--json", answer]
     done = vramfit("plan", "--gpu", "t4", *options, *command)
     found = json.loads(answer.read_text())

@@ -16,12 +16,6 @@ WAIT = "import sys; print('ready', flush=True); sys.stdin.readline()\n"
 
 
 @pytest.fixture
-def runtime(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
-@pytest.fixture
 def publishing(runtime):
     """Start processes that publish; those still there at the end of the test are killed."""
     processes = []

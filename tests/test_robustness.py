@@ -70,7 +70,7 @@ def test_a_disk_that_fills_up_is_reported_and_nothing_is_made_up(tmp_path):
     assert done.returncode == 2
 
 
-def test_a_place_without_room_is_refused_before_the_program_starts(tmp_path):
+def test_a_place_without_room_is_refused_before_the_program_starts(tmp_path, write_script):
     # `vramfit` itself lets the signal through, which a full disk does not send.
     command = LIMIT_OF_FILES.format(bytes=32 << 10) + "\n".join(
         [
@@ -81,8 +81,7 @@ def test_a_place_without_room_is_refused_before_the_program_starts(tmp_path):
             "raise SystemExit(command.main())",
         ]
     )
-    script = tmp_path / "train.py"
-    script.write_text("print('started')")
+    script = write_script("print('started')")
     trace = tmp_path / "run.trace"
     words = ["dryrun", "--full", "--gpu", "t4", "--trace", trace, "--", sys.executable, script]
     done = run_python("-c", command, *words, code=2)

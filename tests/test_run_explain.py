@@ -66,11 +66,7 @@ def test_an_option_turns_the_line_off(option):
 
 @pytest.mark.parametrize(
     "program",
-    [
-        "1 / 0",
-        f"raise SystemExit({ERROR!r})",
-        f"try: {OUT_OF_MEMORY}\nexcept RuntimeError: pass",
-    ],
+    ["1 / 0", f"raise SystemExit({ERROR!r})", f"try: {OUT_OF_MEMORY}\nexcept RuntimeError: pass"],
     ids=["another error", "exit", "caught"],
 )
 def test_nothing_is_said_of_other_endings(program):
@@ -132,9 +128,8 @@ def test_a_terminal_stays_a_terminal_with_explain():
     os.close(master)
 
 
-def test_the_error_of_a_real_program_is_explained(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text("import jax.numpy as jnp\njnp.ones((1 << 34,)).block_until_ready()\n")
+def test_the_error_of_a_real_program_is_explained(write_script):
+    program = write_script("import jax.numpy as jnp\njnp.ones((1 << 34,)).block_until_ready()\n")
     done = run_vramfit("dryrun", "--gpu", "t4", "--", *RUN, "--", sys.executable, program)
     ours = [line for line in done.stderr.splitlines() if line.startswith(LINE)]
     assert len(ours) == 1, done.stderr

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 
-import pytest
 from commands import VRAMFIT, clean_environment, run_command, start_command
 
 RUN = [*VRAMFIT, "run"]
@@ -16,32 +15,21 @@ def run(*arguments, stdin="", code=None, **env):
     return run_command(*RUN, *arguments, env=env, code=code, input=stdin)
 
 
-@pytest.fixture
-def program(tmp_path):
-    """Write a program and return its path."""
-
-    def write(text, name="program.py"):
-        path = tmp_path / name
-        path.write_text(text)
-        return str(path)
-
-    return write
-
-
 def test_the_exit_code_is_the_programs():
     assert run("--", "sh", "-c", "exit 7").returncode == 7
     assert run("--", "sh", "-c", "kill -TERM $$").returncode == -signal.SIGTERM
 
 
-def test_standard_streams_are_the_programs(program):
+def test_standard_streams_are_the_programs(write_script):
     done = run(
-        program("import sys; print(input()[::-1]); print('aside', file=sys.stderr)"), stdin="abc\n"
+        write_script("import sys; print(input()[::-1]); print('aside', file=sys.stderr)"),
+        stdin="abc\n",
     )
     assert (done.stdout, done.stderr) == ("cba\n", "aside\n")
 
 
-def test_the_program_has_our_process_number_and_every_signal_reaches_it(program):
-    waits = program("import os, signal; print(os.getpid(), flush=True); signal.pause()")
+def test_the_program_has_our_process_number_and_every_signal_reaches_it(write_script):
+    waits = write_script("import os, signal; print(os.getpid(), flush=True); signal.pause()")
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT):
         # What we were started to ignore (`nohup`) the program ignores as well, see below.
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -92,19 +80,19 @@ def test_a_terminal_stays_a_terminal():
     os.close(master)
 
 
-def test_what_comes_after_the_program_is_the_programs(program):
-    path = program("import sys; print(sys.argv[1:])")
+def test_what_comes_after_the_program_is_the_programs(write_script):
+    path = write_script("import sys; print(sys.argv[1:])")
     for separator in ([], ["--"]):
         done = run(*separator, path, "--limit", "8GiB", "-x", "--", "--print")
         assert done.stdout == "['--limit', '8GiB', '-x', '--', '--print']\n", done.stderr
 
 
-def test_failures_of_ours_have_codes_of_their_own(program):
+def test_failures_of_ours_have_codes_of_their_own(write_script):
     no_program = run("--", "no-such-program")
     assert (no_program.returncode, no_program.stdout) == (127, "")
-    data = program("no program", name="data")
+    data = write_script("no program", name="data")
     assert run("--", data).returncode == 126
-    script = program("#!/no/such/interpreter", name="script")
+    script = write_script("#!/no/such/interpreter", name="script")
     os.chmod(script, 0o755)
     refused = run("--", script, code=126)
     assert "cannot start" in refused.stderr
@@ -140,16 +128,16 @@ print("ran on", jax.devices()[0].platform)
 """
 
 
-def test_a_program_that_fits_is_started_after_its_dry_run(program):
-    done = run("--preflight", "t4", "--limit", "8GiB", "--gpu", "t4", program(SMALL), code=0)
+def test_a_program_that_fits_is_started_after_its_dry_run(write_script):
+    done = run("--preflight", "t4", "--limit", "8GiB", "--gpu", "t4", write_script(SMALL), code=0)
     # Once on the virtual GPU, and then for good; there is no GPU here.
     assert done.stdout == "ran on gpu\nran on cpu\n"
     assert "fits" in done.stderr
     assert "8.0 GiB" in done.stderr
 
 
-def test_a_program_that_does_not_fit_is_not_started(program):
-    large = program(SMALL.replace("1 << 20", "3 << 30"))
+def test_a_program_that_does_not_fit_is_not_started(write_script):
+    large = write_script(SMALL.replace("1 << 20", "3 << 30"))
     done = run("--preflight", "t4", large)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "does not fit" in done.stderr

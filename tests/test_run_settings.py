@@ -206,9 +206,8 @@ def test_what_ends_without_exit_handlers_has_its_settings_too(dry):
     assert ids.count("set-too-late") == 2
 
 
-def test_under_run_it_is_reported_on_standard_error(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(LATE + "print('RAN')\n")
+def test_under_run_it_is_reported_on_standard_error(write_script):
+    script = write_script(LATE + "print('RAN')\n")
     done = run_vramfit("run", "--", sys.executable, script, env={"JAX_PLATFORMS": "cpu"})
     assert done.stdout == "RAN\n", done.stderr
     told = [line for line in done.stderr.splitlines() if "has no effect in this process" in line]
@@ -217,9 +216,8 @@ def test_under_run_it_is_reported_on_standard_error(tmp_path):
     assert f"{script}:6 (main)" in told[1]
 
 
-def test_after_jax_memory_fix_it_is_a_warning(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text("import vramfit.jax_memory_fix\n" + LATE)
+def test_after_jax_memory_fix_it_is_a_warning(write_script):
+    script = write_script("import vramfit.jax_memory_fix\n" + LATE)
     done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
     assert f"VramfitWarning: `JAX_ENABLE_X64=1` is set at {script}:4" in done.stderr
     assert f"{script}:7 (main), after the first use of JAX" in done.stderr

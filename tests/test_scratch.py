@@ -48,7 +48,7 @@ jax.jit(jnp.sort)(jnp.ones(1 << 24))  # LINE
 def dryrun(tmp_path, source, *options):
     """Return the exit code, the answer and standard error of a dry run."""
     said = dryrun_of(tmp_path, source, *options, gpu="a100-40g")
-    return said.code, said.answer, said.text
+    return said.code, said.answer, said.err
 
 
 def line_of(source):

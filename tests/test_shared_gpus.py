@@ -89,8 +89,8 @@ def test_a_second_process_finds_what_the_first_has_left(run):
     assert said.answer["pid"] == second["pid"]
     left = T4 - first["pool_bytes"] - 2 * context
     assert said.answer["capacity_bytes"] == left
-    assert "2 processes used the GPU" in said.text
-    assert "other processes of this run use" in said.text.replace("\n", " ")
+    assert "2 processes used the GPU" in said.err
+    assert "other processes of this run use" in said.err.replace("\n", " ")
 
 
 OUT_OF_MEMORY = """
@@ -121,7 +121,7 @@ def test_a_process_that_another_leaves_too_little_does_not_fit_and_is_named(run,
     [other] = condition["processes"]
     assert other["pid"] != child["pid"]
     assert "program.py" in other["command"]
-    text = " ".join(said.text.split())
+    text = " ".join(said.err.split())
     headline = text[text.index("does not fit") : text.index("[#")]
     assert f"in process {child['pid']} (`python worker.py 4`)" in headline
     assert "other processes of this run use 11.0 GiB of 14.6 GiB" in headline
@@ -147,13 +147,13 @@ def test_the_same_program_fits_where_each_process_has_the_gpu_to_itself(run):
     assert said.code == 0
     assert said.answer["fits"] is True
     assert told["child"]["pool_bytes"] == told["child"]["bytes_limit"]
-    assert "as if it were alone" in said.text
+    assert "as if it were alone" in said.err
 
 
 def test_the_bracket_gives_each_process_the_gpu_to_itself(run):
     said, told = run(OUT_OF_MEMORY, "--autotune-range")
     assert told["child"]["pool_bytes"] == told["child"]["bytes_limit"]
-    assert "as if it were alone" in said.text
+    assert "as if it were alone" in said.err
 
 
 def test_a_program_that_does_not_fit_alone_either_is_reported(run):
@@ -191,7 +191,7 @@ def test_visible_devices_are_gpus_of_the_machine(run, first, second, shared):
 
 def test_the_gpu_that_is_reported_is_that_of_the_machine(run):
     said, _ = run("end(start(1, CUDA_VISIBLE_DEVICES='1'))\n", gpu="t4x2")
-    assert "on GPU 1 of 2 x t4" in said.text
+    assert "on GPU 1 of 2 x t4" in said.err
     assert said.answer["devices"][0]["gpu"] == 1
     assert said.answer["gpu"]["machine_count"] == 2
 
@@ -211,7 +211,7 @@ def test_the_gpu_with_least_to_spare_decides(run):
     first, second = own["devices"]
     assert first["used_by_others_bytes"] == 0
     assert second["capacity_bytes"] < first["capacity_bytes"]
-    assert "on GPU 1 of 2 x t4" in said.text
+    assert "on GPU 1 of 2 x t4" in said.err
     assert said.answer["capacity_bytes"] == second["capacity_bytes"]
 
 
@@ -273,7 +273,7 @@ def test_a_process_whose_context_finds_no_room_does_not_fit(run):
     assert said.code == 1
     assert said.answer["fits"] is False
     assert said.answer["no_context"]["used_by_others_bytes"] > 0.98 * T4
-    text = " ".join(said.text.split())
+    text = " ".join(said.err.split())
     assert "does not fit: the CUDA context needs" in text
     assert "other processes of this run use" in text
 
@@ -367,7 +367,7 @@ def test_a_process_that_stopped_by_its_own_error_leaves_the_answer_open(run):
     [condition] = said.answer["verdict"]["conditions"]
     assert condition["kind"] == "program_failed"
     assert condition["error"]["message"] == "no data"
-    assert f"process {said.answer['pid']}" in said.text
+    assert f"process {said.answer['pid']}" in said.err
 
 
 def test_options_that_contradict_each_other_are_refused():

@@ -92,9 +92,9 @@ train()
 )
 def test_the_run_ends_after_its_steps(tmp_path, script, said):
     run = dryrun_of(tmp_path, MODEL + script, "--steps", "3", gpu="t4", timeout=120)
-    assert (run.code, run.out) == (0, said), run.text
-    assert "Traceback" not in run.text
-    assert "Exception ignored" not in run.text
+    assert (run.code, run.out) == (0, said), run.err
+    assert "Traceback" not in run.err
+    assert "Exception ignored" not in run.err
     told = run.answer
     assert told["complete"] is True
     assert told["program_exit"] == {"code": 0, "signal": None}
@@ -189,7 +189,7 @@ def dry_run(tmp_path):
 
     def run(script, *options):
         said = dryrun_of(tmp_path, script, *options, gpu="t4")
-        return said.code, said.answer, said.out, said.text
+        return said.code, said.answer, said.out, said.err
 
     return run
 

@@ -22,12 +22,6 @@ HOLD = "x = jnp.ones(1 << 20).block_until_ready(); print('ready', flush=True); i
 
 
 @pytest.fixture
-def runtime(tmp_path):
-    tmp_path.chmod(0o700)
-    return tmp_path
-
-
-@pytest.fixture
 def holding(runtime):
     """A process that publishes 4 MiB in use, every 100 ms."""
     process = start(textwrap.dedent(HOLD), XDG_RUNTIME_DIR=runtime, VRAMFIT_PUBLISH="1")

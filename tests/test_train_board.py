@@ -6,7 +6,7 @@ import struct
 import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
-from training import evaluate, load, start, step, write
+from training import evaluate, load, start, step
 
 from vramfit._errors import InvalidArgumentError, PackageMissingError
 from vramfit.train import fit
@@ -51,11 +51,6 @@ def close(points, expected):
     """Say whether points are the expected ones, rounded to 32 bits."""
     rounded = [(step, struct.unpack("f", struct.pack("f", value))[0]) for step, value in expected]
     return points == rounded
-
-
-@pytest.fixture
-def train(tmp_path):
-    return write(tmp_path / "train.h5")
 
 
 def test_curves_are_the_lines_of_the_journal(train, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cli_dryrun import dryrun_of
 from commands import ROOT, start_command
-from training import evaluate, load, start, step, write
+from training import evaluate, load, start, step
 
 from vramfit._errors import VerificationFailedError
 from vramfit.train import fit
@@ -35,11 +35,6 @@ def run(code, *arguments, **options):
     out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     return out
-
-
-@pytest.fixture
-def train(tmp_path):
-    return write(tmp_path / "train.h5")
 
 
 def test_t8_a_device_that_is_not_there_is_an_error_that_says_what_is(train):
@@ -223,12 +218,12 @@ def test_v1_training_runs_on_a_virtual_gpu_and_believes_no_value(train, tmp_path
         print(result.stop_reason, result.steps, result.epochs[0].train, result.peak_device_bytes)
         """,
     )
-    assert said.code == 0, said.text
+    assert said.code == 0, said.err
     assert said.answer["fits"] is True
     assert said.answer["unknown_reads"] == []
     assert said.out.startswith("finished 87 None")
-    assert "unknown on a virtual GPU" in said.text
-    assert "nothing is written" in said.text
+    assert "unknown on a virtual GPU" in said.err
+    assert "nothing is written" in said.err
     assert not run.exists()
 
 
@@ -246,7 +241,7 @@ def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
         """,
     )
     assert said.answer["fits"] is False
-    text = said.text
+    text = said.err
     told = "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows"
     assert told in text
     assert "the step needs" in text

@@ -9,16 +9,10 @@ import pytest
 from commands import start_command
 from test_train_command import environment, events, generate, until, write
 from training import load, start, step
-from training import write as write_points
 
 from vramfit._errors import DirectoryInUseError, InvalidArgumentError, IoError
 from vramfit.train import fit
 from vramfit.train.output.run_lock import LOCK_NAME, RunLock
-
-
-@pytest.fixture
-def train(tmp_path):
-    return write_points(tmp_path / "train.h5")
 
 
 def test_t7_a_second_run_in_a_directory_is_refused_with_the_name_of_the_first(train, tmp_path):

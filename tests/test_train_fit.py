@@ -7,15 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from commands import run_python
-from training import by_hand, evaluate, load, same, start, step, write
+from training import by_hand, evaluate, load, same, start, step
 
 from vramfit._errors import InvalidArgumentError, IoError
 from vramfit.train import fit
-
-
-@pytest.fixture
-def train(tmp_path):
-    return write(tmp_path / "train.h5")
 
 
 def events(directory, kind):

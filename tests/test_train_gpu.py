@@ -4,7 +4,6 @@ import textwrap
 
 import pytest
 from commands import ROOT, run_python
-from training import write
 
 pytestmark = pytest.mark.gpu
 
@@ -19,11 +18,6 @@ from vramfit.train import fit
 
 def run(code, *arguments):
     return run_python("-c", HEAD + textwrap.dedent(code), *arguments, timeout=170)
-
-
-@pytest.fixture
-def train(tmp_path):
-    return write(tmp_path / "train.h5")
 
 
 def test_t8_a_step_on_the_gpu_gets_the_numbers_of_a_loop_by_hand(train):

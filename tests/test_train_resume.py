@@ -13,11 +13,6 @@ from vramfit._errors import FileChangedError, InvalidArgumentError
 from vramfit.train import Checkpoints, fit
 
 
-@pytest.fixture
-def train(tmp_path):
-    return write(tmp_path / "train.h5")
-
-
 class Enough(Exception):
     """What ends a run at a step."""
 

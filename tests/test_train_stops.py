@@ -13,14 +13,9 @@ import numpy as np
 import pytest
 from commands import ROOT, run_python, start_command
 from test_train_fit import events
-from training import load, same, start, step, write
+from training import load, same, start, step
 
 from vramfit.train import Checkpoints, fit
-
-
-@pytest.fixture
-def train(tmp_path):
-    return write(tmp_path / "train.h5")
 
 
 def test_t7_a_run_that_is_killed_ends_as_one_that_is_not():

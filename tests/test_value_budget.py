@@ -49,7 +49,7 @@ def test_a_failure_after_a_made_up_read_names_the_line(tmp_path):
     cause = run.answer["likely_cause"]
     assert cause["kind"] == "placeholder_read"
     assert cause["site"].endswith("program.py:4 (scale)")
-    assert "why the program may have failed" in run.text
+    assert "why the program may have failed" in run.err
     assert "program.py:4 (scale)" in run.page
 
 

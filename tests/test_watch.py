@@ -70,10 +70,10 @@ tell(**told(seen))
     assert "3 × float32[512,512] on cuda:0, 1 new" in told["text"]
 
 
-def test_s20_the_line_that_made_an_array_is_named(tmp_path):
-    module = tmp_path / "model.py"
-    module.write_text(
-        "import jax.numpy as jnp\n\ndef init(size):\n    return jnp.ones((size, size))\n"
+def test_s20_the_line_that_made_an_array_is_named(tmp_path, write_script):
+    write_script(
+        "import jax.numpy as jnp\n\ndef init(size):\n    return jnp.ones((size, size))\n",
+        "model.py",
     )
     told = on_gpu(f"""
 import sys; sys.path.insert(0, {str(tmp_path)!r})
