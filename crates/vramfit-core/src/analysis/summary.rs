@@ -215,8 +215,8 @@ impl AllocationFailure {
 
     /// Says whether enough was free in all, only not in one piece.
     pub fn fragmented(&self) -> bool {
-        self.free_bytes()
-            .is_some_and(|free| free >= self.context.requested_bytes)
+        let free = self.free_bytes().filter(|_| self.fatal.is_none());
+        free.is_some_and(|free| free >= self.context.requested_bytes)
     }
 }
 

@@ -254,7 +254,7 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
 fn fragmentation(summary: &RunSummary) -> Option<Advice> {
     let failure = summary.out_of_memory()?;
     (failure.fragmented() && !summary.header.preallocate).then(|| {
-        let free = failure.pool.free_bytes.unwrap_or(0);
+        let free = failure.free_bytes().unwrap_or(0);
         let text = format!(
             "let JAX preallocate its pool: {} are free but fragmented, and a pool that grows cannot merge \
              them (leave `XLA_PYTHON_CLIENT_PREALLOCATE` unset, or set it to `true`)",
