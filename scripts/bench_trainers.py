@@ -33,7 +33,7 @@ STEPS, TURNS, FEW = 1500, 5, 40
 def of_ours(path, **options):
     """Return seconds per step of `fit`, from the file."""
     stacked = options.get("steps_per_dispatch")
-    loader = Loader(path, ["x", "y"], batch_size=BATCH, drop_last=True, super_batch=stacked)
+    loader = Loader(path, ["x", "y"], batch_size=BATCH, drop_last=True, stacked_batches=stacked)
     return by_fit(loader, **options)[0]
 
 

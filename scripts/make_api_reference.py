@@ -35,7 +35,7 @@ MODULES = [
             "VramfitWarning",
         ],
     ),
-    ("vramfit.gpus", "The catalogue of `vramfit gpus`. Sizes in bytes.", ["all", "find", "Gpu"]),
+    ("vramfit.gpus", "The catalog of `vramfit gpus`. Sizes in bytes.", ["all", "find", "Gpu"]),
     (
         "vramfit.jax_memory_fix",
         "Settings from inside a program; importing it applies the defaults "

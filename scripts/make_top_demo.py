@@ -54,7 +54,9 @@ def published(
         "kind": "Tesla T4" if virtual else "NVIDIA H100 80GB HBM3",
         "virtual_total_bytes": 15_655_829_504 if virtual else None,
     }
-    empty = dict.fromkeys(["peak_pool_bytes", "largest_free_bytes", "allocations", "driver_bytes"])
+    empty = dict.fromkeys(
+        ["peak_pool_bytes", "largest_free_block_bytes", "allocations", "driver_bytes"]
+    )
     return {
         "header": {
             "pid": pid,
@@ -107,10 +109,12 @@ def main():
     other = process(2977, 30.2, "python finetune.py", user="grace")
     desk = process(1204, 0.3, "/usr/lib/xorg/Xorg :0", user="root", kind="graphics")
     virtual = process(5170, None, "python examples/train_gpt.py")
-    training = pool(12.1, 41.7, 59.3, 59.3, largest_free_bytes=int(30.9 * GIB), allocations=884_213)
+    training = pool(
+        12.1, 41.7, 59.3, 59.3, largest_free_block_bytes=int(30.9 * GIB), allocations=884_213
+    )
     serving = pool(17.9, 18.2, 23.7, 23.7, allocations=52_001)
     dry = pool(
-        3.4, 9.1, 10.9, 10.9, largest_free_bytes=6 * GIB, allocations=912,
+        3.4, 9.1, 10.9, 10.9, largest_free_block_bytes=6 * GIB, allocations=912,
         driver_bytes=int(11.1 * GIB),
     )  # fmt: skip
     processes_stats = [

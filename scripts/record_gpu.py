@@ -218,14 +218,14 @@ def versions(recorder):
 
 
 def gpu_here():
-    """Return the name in the catalogue of the GPU that is here."""
+    """Return the name in the catalog of the GPU that is here."""
     query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     name = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split("\n")[0]
     listed = subprocess.run(vramfit("gpus", "--json"), capture_output=True, text=True, check=True)
     for gpu in json.loads(listed.stdout)["gpus"]:
         if gpu["description"] == name:
             return gpu["name"]
-    raise SystemExit(f"record_gpu: no GPU in the catalogue is called `{name}`; name one: --gpu")
+    raise SystemExit(f"record_gpu: no GPU in the catalog is called `{name}`; name one: --gpu")
 
 
 def select(runs, only):
@@ -239,7 +239,7 @@ def parse():
     parser.add_argument(
         "--wheel", type=Path, help="vramfit's wheel; else the one that is installed"
     )
-    parser.add_argument("--gpu", help="name in the catalogue; else asked of nvidia-smi")
+    parser.add_argument("--gpu", help="name in the catalog; else asked of nvidia-smi")
     parser.add_argument("--pretend", metavar="GPU", help="use this virtual GPU as the real one")
     parser.add_argument("--seconds", type=float, default=540, help="time for everything")
     parser.add_argument(

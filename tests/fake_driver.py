@@ -42,10 +42,10 @@ class FakeDriver:
         """Change the host, also for processes that have it open."""
         Path(f"{self._library}.json").write_text(json.dumps(host))
 
-    def ledger(self):
+    def allocations(self):
         """Return every change of allocated memory: process, index of the GPU, bytes."""
-        ledger = Path(f"{self._library}.ledger")
-        lines = ledger.read_text().splitlines() if ledger.exists() else []
+        file = Path(f"{self._library}.allocations")
+        lines = file.read_text().splitlines() if file.exists() else []
         return [tuple(map(int, line.split())) for line in lines]
 
 

@@ -26,7 +26,7 @@ from vramfit.data import Loader
 
 mesh = Mesh(np.array(jax.devices()), ("data",))
 spec = PartitionSpec("data") if stack is None else PartitionSpec(None, "data")
-options = {"batch_size": 16, "memory": "1MiB", "super_batch": stack}
+options = {"batch_size": 16, "memory": "1MiB", "stacked_batches": stack}
 loader = Loader(path, ["x", "y"], sharding=NamedSharding(mesh, spec), **options)
 batches = loader.to_device()
 if state is not None:
@@ -101,7 +101,7 @@ def test_t4_two_processes_have_the_batches_of_one_and_resume_from_them(train):
 
 @pytest.mark.timeout(120)
 def test_t4_stacks_are_divided_along_their_second_axis(train):
-    expected = alone(train, super_batch=3)
+    expected = alone(train, stacked_batches=3)
     for_each = run(train, stack=3)
     for number, stack in enumerate(expected):
         parts = [np.array(rows[number]) for rows, _, _ in for_each]

@@ -98,7 +98,7 @@ def test_t1_a_run_resumes_bit_for_bit(tmp_path, layout, stop):
 
 def test_stacks_are_batches_one_behind_the_other(train):
     alone = [batch["x"].copy() for batch in load(train)]
-    loader = load(train, super_batch=5, memory="4MiB")
+    loader = load(train, stacked_batches=5, memory="4MiB")
     stacks = [{name: part.copy() for name, part in stack.items()} for stack in loader]
     assert stacks[0]["x"].shape == (5, 32, 6)
     assert stacks[0]["mask"].shape == (5, 32)
@@ -221,7 +221,7 @@ def test_small_batches_on_the_cpu_are_copies_that_may_all_be_kept(train):
 
 
 def test_large_batches_and_those_of_a_transform_are_not_copied(train):
-    large = load(train, super_batch=100, memory="256MiB", batch_size=512).to_device()
+    large = load(train, stacked_batches=100, memory="256MiB", batch_size=512).to_device()
     assert not large.copies
     stack = next(iter(large))
     assert large._loader.stats.held_bytes >= stack["x"].nbytes >= 1 << 20

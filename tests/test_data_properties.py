@@ -101,7 +101,12 @@ def test_what_h5py_writes_is_read_bit_for_bit(tmp_path_factory, file, batch_size
     path = tmp_path_factory.getbasetemp() / "property.h5"
     expected = write(path, *file)
     for shuffle in (False, True):
-        options = {"batch_size": batch_size, "super_batch": stack, "shuffle": shuffle, "seed": seed}
+        options = {
+            "batch_size": batch_size,
+            "stacked_batches": stack,
+            "shuffle": shuffle,
+            "seed": seed,
+        }
         found = read(path, [*expected, "row"], **options)
         order = found.pop("row")
         assert sorted(order) == list(range(len(expected["d0"])))

@@ -46,7 +46,7 @@ def test_what_was_done_before_an_abrupt_end_is_in_the_answer(answer, ending, cod
     assert told["fits"] is (None if code else True)
     assert told["peak_bytes"] == 2 * ONES
     exited = {"code": None, "signal": 9} if code == 137 else {"code": code, "signal": None}
-    assert told["program_exit"] == exited
+    assert told["process_exit"] == exited
 
 
 def test_an_own_failure_and_a_lack_of_memory_are_distinguished(answer):
@@ -65,7 +65,7 @@ except Exception:
     )
     assert [code for code, _ in (fails, too_large, goes_on)] == [2, 1, 1]
     assert [told["fits"] for _, told in (fails, too_large, goes_on)] == [None, False, False]
-    codes = [told["program_exit"] for _, told in (fails, too_large, goes_on)]
+    codes = [told["process_exit"] for _, told in (fails, too_large, goes_on)]
     assert codes == [{"code": code, "signal": None} for code in (1, 1, 7)]
 
 
@@ -78,7 +78,7 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path, write_script):
     told = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, told["fits"], told["verdict"]["fits"]) == (2, None, None)
     (condition,) = told["verdict"]["conditions"]
-    assert (condition["kind"], condition["inconclusive"]) == ("program_failed", True)
+    assert (condition["kind"], condition["inconclusive"]) == ("process_failed", True)
     assert condition["exit"] == {"code": 1, "signal": None}
     error = {"name": "ValueError", "message": "no data", "site": f"{program}:3 (<module>)"}
     assert condition["error"] == error

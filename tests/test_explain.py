@@ -100,7 +100,7 @@ REAL_LOGS = {
     "25": ({"outside-pool"}, set(), {"pool-too-small"}),
     "26": ({"outside-pool"}, set(), {"pool-too-small"}),
     "28": ({"pool-too-small"}, set(), {"request-larger-than-gpu", "fragmentation"}),
-    "30": ({"pool-too-small"}, set(), {"fragmentation", "growth"}),
+    "30": ({"pool-too-small"}, set(), {"fragmentation", "leak"}),
     "31": ({"pool-too-small"}, set(), {"fragmentation"}),
     "33": ({"request-larger-than-gpu"}, {"pool-too-small"}, {"fragmentation"}),
     "36": ({"tpu"}, set(), {"pool-too-small"}),

@@ -56,7 +56,7 @@ def test_the_binary_map_of_a_pool_is_read(tmp_path):
     assert figures["in_use_bytes"] == 64 * MIB
     assert figures["pool_bytes"] == 128 * MIB
     assert figures["free_bytes"] == 64 * MIB
-    assert figures["largest_free_bytes"] == 56 * MIB
+    assert figures["largest_free_block_bytes"] == 56 * MIB
     assert figures["largest_fit"]["is_exact"]
     assert figures["largest_fit"]["now_bytes"] == 56 * MIB
 
@@ -75,7 +75,7 @@ def test_the_map_is_joined_with_the_log_that_names_the_request(tmp_path):
     assert code == 0
     first = answer["causes"][0]
     assert (first["id"], first["confidence"]) == ("fragmentation", "sure")
-    assert answer["figures"]["largest_free_bytes"] == 2 * MIB
+    assert answer["figures"]["largest_free_block_bytes"] == 2 * MIB
     assert first["evidence"][0]["file"] == str(log)
 
 
@@ -92,7 +92,7 @@ def test_the_programs_that_xla_has_dumped_are_read(tmp_path, write_script):
     # An argument, the result and a temporary at least, of 4 GiB each.
     array = 4 << 30
     code, answer = explain(dump, "--gpu", "t4")
-    assert answer["figures"]["program_need"]["arguments_bytes"] == array
+    assert answer["figures"]["program_need"]["argument_bytes"] == array
     assert answer["figures"]["program_need"]["total_bytes"] >= 3 * array
     first = answer["causes"][0]
     assert (code, first["id"], first["confidence"]) == (0, "pool-too-small", "sure")

@@ -1,4 +1,4 @@
-"""XLA accepts every GPU of the catalogue and compiles for it, without a GPU.
+"""XLA accepts every GPU of the catalog and compiles for it, without a GPU.
 
 Each GPU is compiled for in a child process of its own: a description that XLA does not like can
 kill the process that compiles.
@@ -32,7 +32,7 @@ print(compiled.memory_analysis().argument_size_in_bytes)
 """
 
 
-def catalogue():
+def catalog():
     command = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
     return json.loads(run_command(*command, code=0, cwd=ROOT).stdout)
 
@@ -47,7 +47,7 @@ def installed_cuda_major():
     raise RuntimeError("no CUDA plugin of JAX is installed: `make setup`")
 
 
-GPUS = catalogue()
+GPUS = catalog()
 
 
 @pytest.mark.timeout(120)
@@ -66,6 +66,6 @@ def test_compiles_for_gpu(name):
         # Two matrices of 512 x 512 bfloat16.
         assert child.stdout.split() == ["1048576"]
     else:
-        # The catalogue says that this compiler has dropped the GPU; if it has not, say so here.
+        # The catalog says that this compiler has dropped the GPU; if it has not, say so here.
         assert child.returncode != 0
         assert "ptxas too old" in child.stderr, child.stderr[-2000:]

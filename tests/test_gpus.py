@@ -1,4 +1,4 @@
-"""`vramfit.gpus` gives the same catalogue as `vramfit gpus`."""
+"""`vramfit.gpus` gives the same catalog as `vramfit gpus`."""
 
 import json
 

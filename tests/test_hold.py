@@ -88,7 +88,7 @@ def test_s14_it_stops_cleanly_at_the_limit(tmp_path):
         "requested_bytes": 10 * GIB,
         "reason": "JAX's pool has no free block of 2.0 GiB",
     }
-    assert answer["program_exit"]["code"] == 1
+    assert answer["process_exit"]["code"] == 1
 
 
 def test_s14_more_than_the_pool_is_refused_before_anything_is_held():
@@ -153,11 +153,11 @@ def children(pid):
 def test_s18_through_the_driver_the_gpu_sees_it_and_gets_it_back(fake_driver):
     driver = fake_driver({"gpus": [gpu()]})
     process = start("3GiB", "--step", "3GiB", env=clean_environment(**driver.environment))
-    assert [bytes_ for _, _, bytes_ in driver.ledger() if bytes_] == [3 * GIB]
+    assert [bytes_ for _, _, bytes_ in driver.allocations() if bytes_] == [3 * GIB]
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 0
-    assert [bytes_ for _, _, bytes_ in driver.ledger() if bytes_] == [3 * GIB, -3 * GIB]
+    assert [bytes_ for _, _, bytes_ in driver.allocations() if bytes_] == [3 * GIB, -3 * GIB]
 
 
 # The fake driver may have to be built first.
@@ -172,7 +172,7 @@ def test_s18_more_than_is_free_is_refused_with_who_holds_it(fake_driver):
     [holder] = refused["other_processes"]
     assert (holder["pid"], holder["used_bytes"]) == (os.getpid(), 10 * GIB)
     assert "pytest" in holder["command"]
-    assert driver.ledger() == [] or sum(bytes_ for _, _, bytes_ in driver.ledger()) == 0
+    assert driver.allocations() == [] or sum(bytes_ for _, _, bytes_ in driver.allocations()) == 0
 
 
 @pytest.mark.gpu

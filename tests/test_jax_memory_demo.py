@@ -19,7 +19,7 @@ def execute(notebook, answer):
 
 def test_s22_the_notebook_shows_what_its_cells_print(tmp_path):
     answer, err = execute(NOTEBOOK, tmp_path / "answer.json")
-    assert answer["program_exit"]["code"] == 0, err[-6000:]
+    assert answer["process_exit"]["code"] == 0, err[-6000:]
     # One of its cells runs out of memory on purpose, and goes on.
     assert answer["oom"]["requested_bytes"] == 8 << 30
 
@@ -32,7 +32,7 @@ def test_s22_an_output_that_is_not_fresh_is_found(tmp_path):
     stale = tmp_path / "stale.ipynb"
     stale.write_text(json.dumps(notebook))
     answer, err = execute(stale, tmp_path / "answer.json")
-    assert answer["program_exit"]["code"] == 1
+    assert answer["process_exit"]["code"] == 1
     assert "cell [1] shows something else" in err
     assert "-set XLA_CLIENT_MEM_FRACTION=0.1: as it was" in err
 

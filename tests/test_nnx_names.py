@@ -126,15 +126,15 @@ def tree(*names, by=split):
 
 
 @pytest.fixture
-def noting(monkeypatch):
+def recording(monkeypatch):
     """Take note of results, in a record of the test's own."""
     monkeypatch.setattr(_nnx_names, "_results", {})
     monkeypatch.setattr(extract, "to_tree", extract.to_tree)
     _nnx_names._register()
-    _nnx_names._note_results.__wrapped__(extract)
+    _nnx_names._record_results.__wrapped__(extract)
 
 
-def test_names_that_two_programs_would_share_are_left_to_jax(noting):
+def test_names_that_two_programs_would_share_are_left_to_jax(recording):
     given = ["result[0].states[0][0]", "result[0].states[0][1]", "result[1]"]
     tree("a", "b")
     assert _nnx_names.result_names(given) == ["result[0].a", "result[0].b", "result[1]"]
@@ -142,13 +142,13 @@ def test_names_that_two_programs_would_share_are_left_to_jax(noting):
     assert _nnx_names.result_names(given) == given
 
 
-def test_parts_with_shardings_of_their_own_are_named(noting):
+def test_parts_with_shardings_of_their_own_are_named(recording):
     given = list(_nnx_names._names(tree("a", "b", by=split_by_kind)))
     assert "states" in given[0]
     assert _nnx_names.result_names(given) == ["result[0].b.value", "result[0].a.value", "result[1]"]
 
 
-def test_a_description_that_does_not_match_leaves_jaxs_names(noting):
+def test_a_description_that_does_not_match_leaves_jaxs_names(recording):
     module, _ = tree("a", "b")
     longer = extract.NodeStates.from_split(module.graphdef, [*module.states[0], 3])
     assert _nnx_names._named(longer) is longer

@@ -115,7 +115,7 @@ def test_a_process_that_another_leaves_too_little_does_not_fit_and_is_named(run,
     # The exception that ended the process is that of the refusal, and no error of its own.
     [condition] = said.answer["verdict"]["conditions"]
     assert condition["kind"] == "shared_gpu"
-    assert condition["held_bytes"] == others
+    assert condition["used_bytes"] == others
     assert condition["total_bytes"] == T4
     assert condition["fits_alone"] is True
     [other] = condition["processes"]
@@ -138,7 +138,7 @@ def test_a_process_that_another_leaves_too_little_does_not_fit_and_is_named(run,
     assert header["sharing"] == "run"
     held = [note for note in notes if note["what"] == "others"]
     assert held[-1]["device"] == 0
-    assert max(note["held_bytes"] for note in held) == others
+    assert max(note["used_bytes"] for note in held) == others
 
 
 def test_the_same_program_fits_where_each_process_has_the_gpu_to_itself(run):
@@ -361,11 +361,11 @@ jnp.ones(1 << 20).block_until_ready()
 
 def test_a_process_that_stopped_by_its_own_error_leaves_the_answer_open(run):
     said, _ = run(CRASHES)
-    assert said.answer["program_exit"] == {"code": 0, "signal": None}
+    assert said.answer["process_exit"] == {"code": 0, "signal": None}
     assert said.answer["fits"] is None
     assert said.code == 2
     [condition] = said.answer["verdict"]["conditions"]
-    assert condition["kind"] == "program_failed"
+    assert condition["kind"] == "process_failed"
     assert condition["error"]["message"] == "no data"
     assert f"process {said.answer['pid']}" in said.err
 

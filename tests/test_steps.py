@@ -97,7 +97,7 @@ def test_the_run_ends_after_its_steps(tmp_path, script, said):
     assert "Exception ignored" not in run.err
     told = run.answer
     assert told["complete"] is True
-    assert told["program_exit"] == {"code": 0, "signal": None}
+    assert told["process_exit"] == {"code": 0, "signal": None}
     (step,) = [row for row in told["programs"] if row["name"] == "jit_train_step"]
     assert step["calls"] >= 3
 
@@ -221,7 +221,7 @@ def test_what_comes_before_training_is_no_step(dry_run, script, step, first):
     assert (calls(answer, step), calls(answer, first[0])) == (3, first[1])
     assert answer["peak_bytes"] == whole["peak_bytes"]
     assert (answer["step"], answer["step_evidence"]) == (step, "state_returned")
-    cut = condition(answer, "cut_at_step")
+    cut = condition(answer, "stopped_at_step")
     assert (cut["program"], cut["calls"], cut["steps"]) == (step, 3, 3)
     said = " ".join(text.split())
     assert f"`--steps 3` stopped the run after call 3 of `{step}`" in said

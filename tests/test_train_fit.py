@@ -37,7 +37,7 @@ def test_t3_steps_in_one_dispatch_are_the_same_steps(train, tmp_path, stacked):
     result = fit(
         step,
         start(),
-        load(train, super_batch=stacked),
+        load(train, stacked_batches=stacked),
         epochs=2,
         steps_per_dispatch=stacked,
         log_every=8,
@@ -114,7 +114,7 @@ def test_t6_nothing_is_said_when_that_is_requested(train, capfd, progress):
     [
         ({"epochs": 0}, "`epochs` is 0"),
         ({"log_every": 0}, "`log_every` is 0"),
-        ({"steps_per_dispatch": 4}, "super_batch=4"),
+        ({"steps_per_dispatch": 4}, "stacked_batches=4"),
         ({"progress": "loud"}, "use `auto`, `plain`, `compact` or `none`"),
         ({"device": "tpu"}, "use one of `cpu`"),
         ({"resume": True}, "needs a directory"),

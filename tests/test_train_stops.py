@@ -161,7 +161,7 @@ def test_t14_a_loss_that_is_nan_stops(train, tmp_path, every):
 def test_t14_rows_of_the_file_are_to_blame_where_they_are(train, stacked):
     with h5py.File(train, "r+") as file:
         file["y"][900] = np.inf
-    options = {"super_batch": stacked} if stacked > 1 else {}
+    options = {"stacked_batches": stacked} if stacked > 1 else {}
     result = fit(step, start(), load(train, **options), steps_per_dispatch=stacked, progress="none")
     assert result.nan.in_data is True
     assert "`y` is NaN or infinite in row 900 of the file" in result.nan.text

@@ -45,7 +45,7 @@ print(1 / scale())
 
 def test_a_failure_after_a_made_up_read_names_the_line(tmp_path):
     run = dryrun_of(tmp_path, FAILS)
-    assert run.answer["program_exit"]["code"] == 1
+    assert run.answer["process_exit"]["code"] == 1
     cause = run.answer["likely_cause"]
     assert cause["kind"] == "placeholder_read"
     assert cause["site"].endswith("program.py:4 (scale)")

@@ -59,9 +59,9 @@ def install_argument_names() -> None:
     api_util._non_static_arg_names = naming
     # A release whose `pmap` is built in another way names its arguments itself.
     with contextlib.suppress(Exception):
-        _note_pmap()
+        _record_pmap()
     with contextlib.suppress(Exception):
-        _note_loops()
+        _record_loops()
 
 
 def _known_names(signature: Any, args: Any, kwargs: Any) -> tuple[str, ...] | None:
@@ -153,7 +153,7 @@ class _FlatSignature(inspect.Signature):
     leaf_names: _LeafNames
 
 
-def _note_pmap() -> None:
+def _record_pmap() -> None:
     """Let the functions that ``jax.pmap`` jits know the trees of the user's function."""
     from jax._src import pmap
 
@@ -164,7 +164,7 @@ def _note_pmap() -> None:
 
 def _noting_tree(shard_map: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(shard_map)
-    def noting(function: Any, **settings: Any) -> Any:
+    def recording(function: Any, **settings: Any) -> Any:
         mapped = shard_map(function, **settings)
         with contextlib.suppress(Exception):
             flat = inspect.signature(mapped)
@@ -173,7 +173,7 @@ def _noting_tree(shard_map: Callable[..., Any]) -> Callable[..., Any]:
             mapped.__signature__ = signature
         return mapped
 
-    return noting
+    return recording
 
 
 def _pmap_names(function: Any) -> _LeafNames:
@@ -196,7 +196,7 @@ def _pmap_names(function: Any) -> _LeafNames:
     return names
 
 
-def _note_loops() -> None:
+def _record_loops() -> None:
     """Let a ``scan`` or ``while_loop`` outside of a jit tell what its arguments are called.
 
     JAX jits the loop alone, as a function of a list; the arguments of its body have names.
@@ -212,7 +212,7 @@ def _note_loops() -> None:
 
 def _noting_body(run: Callable[..., Any], body_of: Callable[[Any], Any]) -> Callable[..., Any]:
     @functools.wraps(run)
-    def noting(*args: Any, **params: Any) -> Any:
+    def recording(*args: Any, **params: Any) -> Any:
         known = None
         with contextlib.suppress(Exception):
             first, body = body_of(params)
@@ -226,4 +226,4 @@ def _noting_body(run: Callable[..., Any], body_of: Callable[[Any], Any]) -> Call
         finally:
             _loop.reset(token)
 
-    return noting
+    return recording

@@ -47,7 +47,7 @@ def record_callbacks() -> None:
     compile_and_load = compiler.backend_compile_and_load
 
     @functools.wraps(compile_and_load)
-    def noting(
+    def recording(
         backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
     ) -> Any:
         _compiling.callbacks = [
@@ -58,7 +58,7 @@ def record_callbacks() -> None:
         finally:
             _compiling.callbacks = None
 
-    compiler.backend_compile_and_load = noting
+    compiler.backend_compile_and_load = recording
 
 
 class Callback:

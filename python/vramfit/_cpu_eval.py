@@ -42,7 +42,7 @@ __all__ = [
 IN_PROCESS_S = 0.2
 
 _budget = Budget()
-_worker = _evaluator.Evaluator()
+_worker = _evaluator.EvaluationProcess()
 
 
 @dataclasses.dataclass
@@ -124,7 +124,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
             return str(error).removeprefix("INTERNAL: ")
         # Custom calls that only CUDA has, types numpy does not have: the values stay unknown, which
         # the report counts.
-        if os.environ.get("VRAMFIT_VERBOSE"):
+        if os.environ.get("VRAMFIT_VALUES_VERBOSE"):
             traceback.print_exc()
         return None
 

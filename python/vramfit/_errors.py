@@ -51,7 +51,7 @@ class InvalidArgumentError(VramfitError, ValueError):
 
 
 class UnknownGpuError(VramfitError, KeyError):
-    """No GPU of that name is in the catalogue."""
+    """No GPU of that name is in the catalog."""
 
     id = "unknown-gpu"
 

@@ -39,7 +39,7 @@ class EvaluationFailed(Exception):
     """A computation failed, in the words of XLA."""
 
 
-class Evaluator:
+class EvaluationProcess:
     """Computes in a process of its own. Safe to be used by several threads."""
 
     def __init__(self) -> None:

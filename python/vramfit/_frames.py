@@ -53,7 +53,7 @@ def site_of(code: CodeType, line: int) -> str:
     return f"{file_name(code.co_filename)}:{line} ({code.co_name})"
 
 
-def name_site(site: str) -> str:
+def display_site(site: str) -> str:
     """Return ``file:line (function)`` with the file as a person calls it."""
     file, colon, rest = site.partition(":")
     return f"{file_name(file)}{colon}{rest}"

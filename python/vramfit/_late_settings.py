@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vramfit._jax_shim.late_settings import Change
 
 # Which variables `vramfit dryrun` has set for the program, with commas between.
-OWN_SETTINGS = "VRAMFIT_OWN_SETTINGS"
+SET_BY_VRAMFIT = "VRAMFIT_SET_BY_VRAMFIT"
 
 
 def watcher() -> Any:
@@ -28,24 +28,24 @@ def watcher() -> Any:
 
     # One that was loaded when Python started has all that happened since.
     found = sys.modules.setdefault(late_settings.NAME, late_settings)
-    found.watch()
+    found.install()
     return found
 
 
 def record_in_trace() -> None:
     """Keep the settings of this process in the trace of its dry run, also when they change."""
     seen = watcher()
-    record(seen)
-    seen.listeners.append(lambda _: record(seen))
+    record_settings(seen)
+    seen.listeners.append(lambda _: record_settings(seen))
 
 
-def record(seen: Any = None) -> None:
+def record_settings(seen: Any = None) -> None:
     """Write the settings as they are now into the trace."""
     from vramfit import _native
 
     seen = seen or watcher()
-    own = [name for name in os.environ.get(OWN_SETTINGS, "").split(",") if name]
-    _native.note_settings(
+    own = [name for name in os.environ.get(SET_BY_VRAMFIT, "").split(",") if name]
+    _native.record_settings(
         text_variables(seen.environment_as_read()), own, _changes(seen.find_late_changes())
     )
 
@@ -75,7 +75,7 @@ def warn_late_settings(say: Callable[[str], object]) -> None:
 
 
 def _changes(late: list[Change]) -> list[Change]:
-    from vramfit._frames import name_site
+    from vramfit._frames import display_site
 
     texts = [change for change in late if is_text("".join(text or "" for text in change))]
-    return [(name, old, new, name_site(site), stage) for name, old, new, site, stage in texts]
+    return [(name, old, new, display_site(site), stage) for name, old, new, site, stage in texts]

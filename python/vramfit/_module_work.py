@@ -86,7 +86,7 @@ def count_work(program: int, code: bytes) -> Work:
         try:
             _known[program] = _read(code)
         except Exception:
-            if os.environ.get("VRAMFIT_VERBOSE"):
+            if os.environ.get("VRAMFIT_VALUES_VERBOSE"):
                 traceback.print_exc()
             _known[program] = Work(math.inf)
     return _known[program]
@@ -276,7 +276,7 @@ def _xla_name(name: str) -> str:
 def _trip_count(loop: Any) -> int | None:
     """Return how often a loop runs that counts up to a constant, as `scan` and `fori_loop` do."""
     condition, body = (region.blocks[0] for region in loop.regions)
-    compared = _maker(list(condition.operations)[-1].operands[0])
+    compared = _defining_op(list(condition.operations)[-1].operands[0])
     if compared is None or _name(compared) != "stablehlo.compare":
         return None
     if "LT" not in str(compared.attributes["comparison_direction"]):
@@ -286,7 +286,7 @@ def _trip_count(loop: Any) -> int | None:
     if place is None or limit is None:
         return None
     first = _constant(loop.operands[place], None, None)
-    added = _maker(list(body.operations)[-1].operands[place])
+    added = _defining_op(list(body.operations)[-1].operands[place])
     if first is None or added is None or _name(added) != "stablehlo.add":
         return None
     if _argument(added.operands[0], body) != place:
@@ -295,7 +295,7 @@ def _trip_count(loop: Any) -> int | None:
     return None if not step or step < 0 else max(0, -(-(limit - first) // step))
 
 
-def _maker(value: Any) -> Any:
+def _defining_op(value: Any) -> Any:
     """Return the operation that makes a value; None for the argument of a block."""
     owner = value.owner
     return owner if hasattr(owner, "attributes") else None
@@ -314,7 +314,7 @@ def _constant(value: Any, block: Any, loop: Any) -> int | None:
 
     A value that a loop hands on unchanged from round to round is what it began with.
     """
-    maker = _maker(value)
+    maker = _defining_op(value)
     if maker is not None and _name(maker) == "stablehlo.constant":
         # As text: how the bindings call the attribute's class depends on their release.
         found = re.fullmatch(r"dense<(-?\d+)> : tensor<u?i\d+>", str(maker.attributes["value"]))

@@ -24,12 +24,12 @@ __all__ = [
     "hold_other_threads",
     "is_fully_preallocated",
     "is_release",
-    "note_settings",
     "parse_bytes",
     "parse_gpus",
     "read_estimate",
     "read_hdf5_rows",
     "read_report",
+    "record_settings",
     "resolve_settings",
     "run_cli",
     "settings_too_late",
@@ -162,7 +162,7 @@ def expected_pools(environment: dict[str, str], jax: str) -> list[int] | None: .
 def explain_failure(log: bytes) -> str | None: ...
 def find_gpu(name: str) -> Gpu: ...
 def finish_plugin(error: tuple[str, str, str] | None = None) -> None: ...
-def note_settings(
+def record_settings(
     environment: dict[str, str],
     own: list[str],
     late: list[tuple[str, str | None, str | None, str, str]],

@@ -25,7 +25,7 @@ def result_names(given: list[str]) -> list[str]:
 
 
 @functools.cache
-def _note_results(extract: Any) -> None:
+def _record_results(extract: Any) -> None:
     """Take note of what ``nnx.jit`` returns to JAX while a function is traced.
 
     JAX makes its names for results of the same tree, right after that; so they are the key.
@@ -35,7 +35,7 @@ def _note_results(extract: Any) -> None:
     plain, is_outside = extract.to_tree, core.trace_state_clean
 
     @functools.wraps(plain)
-    def noting(*arguments: Any, **settings: Any) -> Any:
+    def recording(*arguments: Any, **settings: Any) -> Any:
         tree = plain(*arguments, **settings)
         # Arguments come by here, too, in every call; results only while the function is traced.
         if is_outside():
@@ -46,7 +46,7 @@ def _note_results(extract: Any) -> None:
                 _results[given] = None
         return tree
 
-    extract.to_tree = noting
+    extract.to_tree = recording
 
 
 def _names(tree: Any) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def with_paths(args: Any, kwargs: Any) -> tuple[Any, Any]:
     if extract is None:
         return args, kwargs
     _register()
-    _note_results(extract)
+    _record_results(extract)
     replaced: tuple[Any, Any] = _replaced((args, kwargs), extract)
     return replaced
 

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from vramfit import _native, _uncaught_error
-from vramfit._jax_shim.import_filter import hide_driver_messages
+from vramfit._jax_shim.quiet_import import hide_driver_messages
 
 
 def install(real: Any) -> None:

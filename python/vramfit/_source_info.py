@@ -53,14 +53,14 @@ def record_donations() -> None:
     lower = mlir.lower_jaxpr_to_module
 
     @functools.wraps(lower)
-    def noting(*arguments: Any, **settings: Any) -> Any:
+    def recording(*arguments: Any, **settings: Any) -> Any:
         lowered = lower(*arguments, **settings)
         # A release that lowers in another way goes without.
         with contextlib.suppress(Exception):
             _unused[_name(lowered.module.operation)] = _unused_donations(lowered.module, settings)
         return lowered
 
-    mlir.lower_jaxpr_to_module = noting
+    mlir.lower_jaxpr_to_module = recording
 
 
 def _unused_donations(module: Any, settings: dict[str, Any]) -> list[tuple[str, int]]:

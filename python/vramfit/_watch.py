@@ -206,7 +206,7 @@ def _grouped(arrays: list[Any], old: dict[int, weakref.ref[Any]]) -> tuple[LiveA
     for array in arrays:
         known = old.get(id(array))
         is_new = known is None or known() is not array
-        line = _line(array)
+        line = _creation_site(array)
         for device, shape in _parts(array):
             key = (str(device), shape, str(array.dtype), line)
             row = rows.setdefault(key, [0, 0, 0])
@@ -217,7 +217,7 @@ def _grouped(arrays: list[Any], old: dict[int, weakref.ref[Any]]) -> tuple[LiveA
     return tuple(LiveArrays(*key, count, size, new) for key, (count, size, new) in largest)
 
 
-def _line(array: Any) -> str:
+def _creation_site(array: Any) -> str:
     """Return the user's line that made an array, innermost; empty where JAX does not tell."""
     trace = getattr(array, "traceback", None)
     for frame in getattr(trace, "frames", None) or ():

@@ -1,6 +1,6 @@
-"""The catalogue of GPUs, with the memory that drivers really report.
+"""The catalog of GPUs, with the memory that drivers really report.
 
-The same catalogue as ``vramfit gpus``; the figures live in Rust.
+The same catalog as ``vramfit gpus``; the figures live in Rust.
 
 Example:
     >>> import vramfit.gpus
@@ -16,7 +16,7 @@ __all__ = ["Gpu", "all", "find"]
 
 
 def all() -> list[Gpu]:
-    """Return every GPU of the catalogue, in its order."""
+    """Return every GPU of the catalog, in its order."""
     return all_gpus()
 
 
@@ -24,7 +24,7 @@ def find(name: str) -> Gpu:
     """Return the GPU of that name.
 
     Args:
-        name: A name or alias from the catalogue, the GPU's name in the driver, or the path of a
+        name: A name or alias from the catalog, the GPU's name in the driver, or the path of a
             ``.toml`` file that describes one.
 
     Raises:

@@ -54,7 +54,7 @@ def run_file(source, name, *, matching, limit_s):
             "VRAMFIT_GPU_COUNT": str(DEVICES_OF_HOST),
             "VRAMFIT_HOST": str(host),
             "VRAMFIT_HOSTS": str(HOSTS),
-            "VRAMFIT_HOST_FOLDER": str(exchange),
+            "VRAMFIT_HOST_DIRECTORY": str(exchange),
         }
         files = folder / f"{stem}-{host}"
         found, complaint = _run_to_end(tests, name, files, settings, matching, limit_s)

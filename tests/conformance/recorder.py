@@ -100,7 +100,7 @@ def separate_messages(test):
 
     exchange = _hosts._exchange()
     exchange._folder = Path(
-        os.environ["VRAMFIT_HOST_FOLDER"], hashlib.sha1(test.encode()).hexdigest()
+        os.environ["VRAMFIT_HOST_DIRECTORY"], hashlib.sha1(test.encode()).hexdigest()
     )
     exchange._folder.mkdir(exist_ok=True)
     exchange._calls.clear()

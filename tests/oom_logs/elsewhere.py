@@ -83,7 +83,7 @@ def _refused(writer: Writer) -> Truth:
 def _async(writer: Writer) -> Truth:
     size = 6_039_797_760
     records = cuda_async(writer, size, 1_610_612_736, H100_80G, H100_80G - 2 * GIB)
-    return Truth(decisive(*records), "pool-too-small", "growth", size)
+    return Truth(decisive(*records), "pool-too-small", "leak", size)
 
 
 _TRUTHS: dict[str, Callable[[Writer], Truth]] = {

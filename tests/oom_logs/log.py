@@ -15,7 +15,7 @@ CAUSES = frozenset(
         "outside-pool",
         "address-space",
         "autotuning",
-        "growth",
+        "leak",
         "recompilation",
         "host-memory",
         "wrong-setting",

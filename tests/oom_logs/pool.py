@@ -162,7 +162,7 @@ def _without_bfc() -> list[OomLog]:
             "pool-too-small/vmm-0.10",
             failed((0, 10, 0), "RESOURCE_EXHAUSTED", budget),
             "pool-too-small",
-            maybe="growth",
+            maybe="leak",
         ),
     ]
 
@@ -203,7 +203,7 @@ def _cuda_async_full() -> OomLog:
         name,
         lines,
         "pool-too-small",
-        maybe="growth",
+        maybe="leak",
         requested=size,
         fallback="fragmentation growth memory-taken-later pool-not-obtained",
     )
@@ -406,4 +406,4 @@ def _half_empty_map() -> OomLog:
     pool = Pool(22 * GIB, [with_holes(writer, 22 * GIB, [3 * GIB + MIB] * 4, per_hole=2)])
     lines = [*warnings(writer, pool, size), *refused((0, 9, 2), size)]
     both = "fragmentation pool-too-small"
-    return log(name, lines, both, requested=size, fallback="growth")
+    return log(name, lines, both, requested=size, fallback="leak")

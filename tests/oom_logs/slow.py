@@ -32,7 +32,7 @@ def _late_failures() -> list[OomLog]:
             log(
                 name,
                 lines,
-                "growth",
+                "leak",
                 maybe="pool-too-small fragmentation recompilation",
                 requested=size or None,
                 fallback="pool-too-small",
@@ -55,8 +55,8 @@ def _equal_chunks() -> list[OomLog]:
             log(
                 name,
                 lines,
-                "growth" if late else "growth pool-too-small",
-                present="growth",
+                "leak" if late else "leak pool-too-small",
+                present="leak",
                 maybe="pool-too-small",
                 requested=size,
                 fallback="pool-too-small fragmentation",
@@ -74,7 +74,7 @@ def _printed_use() -> OomLog:
     return log(
         "growth/printed-use-0.7",
         lines,
-        "growth",
+        "leak",
         maybe="pool-too-small fragmentation recompilation",
         fallback="pool-too-small",
     )
@@ -103,7 +103,7 @@ def recompilation() -> list[OomLog]:
             [*tells(*_compilations(new, 480)), *failed(new, "RESOURCE_EXHAUSTED", cubin)],
             "recompilation outside-pool",
             present="recompilation",
-            maybe="growth",
+            maybe="leak",
             fallback="outside-pool",
         ),
         log(
@@ -119,7 +119,7 @@ def recompilation() -> list[OomLog]:
             [*tells(*_compilations((0, 5, 3), 900)), *decisive(killed)],
             "recompilation host-memory",
             present="recompilation host-memory",
-            maybe="growth",
+            maybe="leak",
             fallback="host-memory growth",
         ),
     ]

@@ -1,6 +1,6 @@
 //! The functions of CUDA's driver library that vramfit calls. Numbers are those of `cuda.h`.
 //!
-//! Memory is addresses and a ledger of who holds it. What was written is remembered by block, since
+//! Memory is addresses and a record of who holds it. What was written is remembered by block, since
 //! only fills of whole blocks are asked for.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use vramfit_core::host::{GpuMemory, HostGpu};
 
 use crate::description::Description;
-use crate::ledger::Ledger;
+use crate::device_allocations::DeviceAllocations;
 use crate::{c_string, nvml};
 
 type Code = c_uint;
@@ -225,7 +225,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut Context, device: c_int) -
             if memory(description, position)?.free_bytes < description.context_bytes {
                 return Some(OUT_OF_MEMORY);
             }
-            Ledger::own().add(position, description.context_bytes as i64);
+            DeviceAllocations::own().add(position, description.context_bytes as i64);
             write_out(to, (position + 1) as Context)
         },
     )
@@ -237,7 +237,7 @@ extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Code {
         "cuDevicePrimaryCtxRelease_v2",
         device,
         |description, position, _| {
-            Ledger::own().add(position, -(description.context_bytes as i64));
+            DeviceAllocations::own().add(position, -(description.context_bytes as i64));
             state().current = None;
             Some(SUCCESS)
         },
@@ -277,7 +277,7 @@ unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> Code {
         let address = state.next_address;
         state.next_address += bytes;
         state.pieces.insert(address, (position, bytes));
-        Ledger::own().add(position, bytes as i64);
+        DeviceAllocations::own().add(position, bytes as i64);
         write_out(to, address)
     })
 }
@@ -289,7 +289,7 @@ extern "C" fn cuMemFree_v2(address: u64) -> Code {
         state
             .fills
             .retain(|at, _| !(address..address + bytes).contains(at));
-        Ledger::own().add(position, -(bytes as i64));
+        DeviceAllocations::own().add(position, -(bytes as i64));
         Some(SUCCESS)
     })
 }

@@ -107,7 +107,7 @@ impl Description {
 
     /// Position of a whole GPU, by the driver's number.
     pub(crate) fn whole_gpu(&self, index: u32) -> Option<usize> {
-        let is_whole = |gpu: &HostGpu| !matches!(gpu.mig, Mig::Slice { .. });
+        let is_whole = |gpu: &HostGpu| !matches!(gpu.mig, Mig::Instance { .. });
         let gpus = self.host.gpus.iter();
         gpus.clone()
             .position(|gpu| gpu.index == index && is_whole(gpu))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::description::{Description, sibling_path};
-use crate::ledger::Ledger;
+use crate::device_allocations::DeviceAllocations;
 
 /// A pretended machine: `VRAMFIT_NVML` and `VRAMFIT_CUDA` set to [`FakeDriver::library`] lead to it.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl FakeDriver {
     }
 
     /// Who holds what.
-    pub fn ledger(&self) -> Ledger {
-        Ledger::of(&self.library)
+    pub fn device_allocations(&self) -> DeviceAllocations {
+        DeviceAllocations::of(&self.library)
     }
 }
 

@@ -10,7 +10,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | `description` | the machine, and the calls that fail |
-//! | `ledger` | who holds what, in a file that all processes share |
+//! | `device_allocations` | who holds what, in a file that all processes share |
 //! | `nvml` | the functions of NVML |
 //! | `cuda` | the functions of CUDA's driver library |
 //! | `c_string` | strings in C |
@@ -28,10 +28,10 @@
 mod c_string;
 mod cuda;
 mod description;
+mod device_allocations;
 mod fake_driver;
-mod ledger;
 mod nvml;
 
 pub use description::{Description, a100, memory, t4};
+pub use device_allocations::DeviceAllocations;
 pub use fake_driver::FakeDriver;
-pub use ledger::Ledger;

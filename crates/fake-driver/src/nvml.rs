@@ -6,7 +6,7 @@ use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Mig, ProcessKind};
 
 use crate::c_string;
 use crate::description::Description;
-use crate::ledger::Ledger;
+use crate::device_allocations::DeviceAllocations;
 
 type Return = c_uint;
 /// The position of a GPU plus one, since a handle is not null.
@@ -92,11 +92,11 @@ unsafe fn write_string(value: &str, to: *mut c_char, length: c_uint) -> Option<R
     Some(if fits { SUCCESS } else { INSUFFICIENT_SIZE })
 }
 
-/// What a GPU's memory is now: as described, with what the processes of the ledger hold.
+/// What a GPU's memory is now: as described, with what the processes in the record hold.
 pub(crate) fn memory(gpu: &HostGpu, position: usize) -> Option<GpuMemory> {
     let described = gpu.memory?;
-    let ledger = Ledger::own();
-    let held: u64 = ledger.process_usage(position).values().sum();
+    let device_allocations = DeviceAllocations::own();
+    let held: u64 = device_allocations.process_usage(position).values().sum();
     Some(GpuMemory {
         used_bytes: described.used_bytes + held,
         free_bytes: described.free_bytes.saturating_sub(held),
@@ -134,7 +134,7 @@ unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(to: *mut c_int) -> Return
 unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> Return {
     query("nvmlDeviceGetCount_v2", |description| {
         let gpus = description.host.gpus.iter();
-        let whole = gpus.filter(|gpu| !matches!(gpu.mig, Mig::Slice { .. }));
+        let whole = gpus.filter(|gpu| !matches!(gpu.mig, Mig::Instance { .. }));
         write_out(to, whole.count() as c_uint)
     })
 }
@@ -300,7 +300,7 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
         |description, _, parent| {
             let is_it = |gpu: &HostGpu| {
                 gpu.index == parent.index
-                    && matches!(gpu.mig, Mig::Slice { number, .. } if number == wanted)
+                    && matches!(gpu.mig, Mig::Instance { number, .. } if number == wanted)
             };
             match description.host.gpus.iter().position(is_it) {
                 Some(position) => write_out(to, (position + 1) as Device),
@@ -313,7 +313,7 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetGpuInstanceId(device: Device, to: *mut c_uint) -> Return {
     query_gpu("nvmlDeviceGetGpuInstanceId", device, |_, _, gpu| {
-        let Mig::Slice { gpu_instance, .. } = gpu.mig else {
+        let Mig::Instance { gpu_instance, .. } = gpu.mig else {
             return None;
         };
         write_out(to, gpu_instance?)
@@ -334,7 +334,7 @@ unsafe fn processes(
             .map(|one| (one.pid, one.used_bytes.unwrap_or(NOT_AVAILABLE)))
             .collect();
         if is_wanted(ProcessKind::Compute) {
-            all.extend(Ledger::own().process_usage(position));
+            all.extend(DeviceAllocations::own().process_usage(position));
         }
         let room = if to.is_null() { 0 } else { *count as usize };
         *count = all.len() as c_uint;

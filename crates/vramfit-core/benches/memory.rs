@@ -12,7 +12,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use prost::Message;
 use vramfit_core::program::memory::Names;
-use vramfit_core::program::wire::{
+use vramfit_core::program::proto::{
     AssignedProto, BufferAllocationProto, BufferAssignmentProto, FileLocation, HeapEvent,
     HeapSimulatorTrace, HloComputationProto, HloInstructionProto, HloModuleProto, HloProto,
     LocationProto, LogicalBufferProto, OpMetadata, ShapeProto, StackFrame, StackFrameIndexProto,

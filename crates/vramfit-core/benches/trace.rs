@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
-use vramfit_core::analysis::{Settings, compare, summarize};
+use vramfit_core::analysis::{ReplayOverrides, compare, summarize};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
 
@@ -250,12 +250,12 @@ fn replaying(criterion: &mut Criterion) {
         .measurement_time(Duration::from_secs(6));
     let steps = 50_000;
     let bytes = run(steps, 1000);
-    let settings = Settings {
+    let settings = ReplayOverrides {
         options: Options {
             fraction: Some(0.9),
             ..Options::default()
         },
-        ..Settings::default()
+        ..ReplayOverrides::default()
     };
     group.throughput(Throughput::Elements(steps * STEP));
     group.bench_function("replay, other fraction", |bencher| {

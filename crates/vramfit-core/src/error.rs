@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// An option, value or combination of them is not accepted.
     InvalidArgument,
-    /// No GPU of that name is in the catalogue.
+    /// No GPU of that name is in the catalog.
     UnknownGpu,
     /// A file could not be read or written.
     Io,

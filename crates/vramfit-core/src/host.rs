@@ -86,7 +86,7 @@ pub enum Mig {
     /// A GPU that is divided: its slices follow it, and no program can use it as a whole.
     Parent,
     /// A slice of the GPU with the same index.
-    Slice {
+    Instance {
         /// Its number on the GPU, as `nvidia-smi -L` counts.
         number: u32,
         /// The driver's number of the GPU instance.

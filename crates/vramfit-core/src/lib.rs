@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`allocator`] | JAX's GPU allocators |
 //! | [`env`] | settings for a shell, a container or a cluster |
-//! | [`gpu`] | the GPU catalogue |
+//! | [`gpu`] | the GPU catalog |
 //! | [`host`] | what the driver reports about the GPUs of this machine |
 //! | [`published`] | pool statistics that a JAX process publishes |
 //! | [`program`] | compiled programs: memory, aliasing, cost |
@@ -13,7 +13,7 @@
 //! | [`doctor`] | checks of driver, environment and JAX installation |
 //! | [`lint`] | problems in settings, and fixes |
 //! | [`settings`] | variables and flags that JAX reads |
-//! | [`search`] | search for the largest batch and for rematerialization plans |
+//! | [`planning`] | search for the largest batch and for rematerialization plans |
 //! | [`shared_gpus`] | memory use of virtual GPUs that several processes share |
 //! | [`trace`] | the recorded events of a run |
 //! | [`replay`] | the events repeated through allocators |
@@ -37,11 +37,11 @@ pub mod gpu;
 pub mod host;
 pub mod lint;
 pub mod nearest;
+pub mod planning;
 pub mod program;
 pub mod published;
 pub mod replay;
 pub mod report;
-pub mod search;
 pub mod settings;
 pub mod shared_gpus;
 #[cfg(test)]

@@ -315,7 +315,7 @@ fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
         let mut parent = gpu(0);
         parent.mig = Mig::Parent;
         let mut slice = gpu(0);
-        slice.mig = Mig::Slice {
+        slice.mig = Mig::Instance {
             number: 0,
             gpu_instance: Some(3),
             parent_total_bytes: Some(80 * GIB),

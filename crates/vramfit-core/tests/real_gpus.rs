@@ -1,4 +1,4 @@
-//! Figures that real GPUs reported, against the catalogue and the allocators' rules.
+//! Figures that real GPUs reported, against the catalog and the allocators' rules.
 //!
 //! Each row is what somebody posted in a public thread or what a public log says, with its source.
 //! None of them was made by this project.
@@ -108,7 +108,7 @@ const HUNDREDTHS_OF_GIB: &[(&str, u64)] = &[
 ];
 
 #[test]
-fn every_reported_total_lies_in_the_range_of_the_catalogue() {
+fn every_reported_total_lies_in_the_range_of_the_catalog() {
     for (name, bytes, source) in BYTES {
         let gpu = find(name).unwrap();
         let range = gpu.total_memory_bytes..=gpu.max_total_memory_bytes;

@@ -40,7 +40,7 @@ fn pool(options: &Options, memory: &GpuBudgets, total_memory_bytes: u64, release
 fn the_pools_of_all_processes_fit_on_every_gpu() {
     for gpu in gpu::all() {
         for processes in 1..=8_u32 {
-            let budget = GpuMemoryBudget::from_catalogue(gpu, 0, 1);
+            let budget = GpuMemoryBudget::from_catalog(gpu, 0, 1);
             let options = Options {
                 processes: Some(processes),
                 ..Options::default()

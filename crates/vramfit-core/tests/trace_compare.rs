@@ -9,38 +9,38 @@ use proptest::prelude::*;
 use recorder::{Block, MIB, Recorder, answer, header, summary, two_regions};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
-use vramfit_core::analysis::{Comparison, Settings, compare};
+use vramfit_core::analysis::{Comparison, ReplayOverrides, compare};
 use vramfit_core::gpu;
 use vramfit_core::report::{Outcome, Report};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, RequestList};
 
-fn replay(trace: &[u8], settings: &Settings) -> Comparison {
+fn replay(trace: &[u8], settings: &ReplayOverrides) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()
 }
 
-fn with(options: Options) -> Settings {
-    Settings {
+fn with(options: Options) -> ReplayOverrides {
+    ReplayOverrides {
         options,
-        ..Settings::default()
+        ..ReplayOverrides::default()
     }
 }
 
-fn share(fraction: f64) -> Settings {
+fn share(fraction: f64) -> ReplayOverrides {
     with(Options {
         fraction: Some(fraction),
         ..Options::default()
     })
 }
 
-fn growing() -> Settings {
+fn growing() -> ReplayOverrides {
     with(Options {
         preallocate: Some(false),
         ..Options::default()
     })
 }
 
-fn on_allocator(allocator: AllocatorKind) -> Settings {
+fn on_allocator(allocator: AllocatorKind) -> ReplayOverrides {
     with(Options {
         allocator: Some(allocator),
         ..Options::default()
@@ -72,12 +72,12 @@ fn training(header: &Header) -> Recorder {
 #[test]
 fn nothing_changed_is_the_same_run() {
     let trace = training(&header()).finish();
-    let same = replay(&trace, &Settings::default());
+    let same = replay(&trace, &ReplayOverrides::default());
     assert_eq!(same.fits(), Some(true));
     assert_eq!(same.before, Some(summary(&trace)));
     assert_eq!(same.after, summary(&trace));
     assert_eq!(
-        (same.met, same.ends_at_refusal, same.notes.len()),
+        (same.newly_granted, same.ends_at_refusal, same.notes.len()),
         (None, false, 0)
     );
 }
@@ -101,9 +101,9 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
             },
         ),
         (
-            Settings {
+            ReplayOverrides {
                 occupied_bytes: Some(200 * MIB),
-                ..Settings::default()
+                ..ReplayOverrides::default()
             },
             Header {
                 occupied_bytes: 200 * MIB,
@@ -168,7 +168,10 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     let trace = refused().finish();
     let whole = replay(&trace, &share(1.0));
     assert_eq!(whole.fits(), None);
-    assert_eq!(whole.met.as_ref().unwrap().requested_bytes, 200 * MIB);
+    assert_eq!(
+        whole.newly_granted.as_ref().unwrap().requested_bytes,
+        200 * MIB
+    );
     assert_eq!(whole.after.devices[0].peak_bytes, 600 * MIB);
     let report = Report::from_replay(&whole);
     assert!(
@@ -186,9 +189,9 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
 
 #[test]
 fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
-    let alone = Settings {
+    let alone = ReplayOverrides {
         occupied_bytes: Some(0),
-        ..Settings::default()
+        ..ReplayOverrides::default()
     };
     // The dry run went on after the abort, so its events are all there.
     let aborts = replay(&two_regions(&header(), false), &alone);
@@ -198,9 +201,9 @@ fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
     let hangs = replay(&two_regions(&header(), true), &alone);
     let refusal = hangs.before.as_ref().unwrap().out_of_memory().unwrap();
     assert!(refusal.fatal.is_some());
-    assert_eq!((hangs.fits(), hangs.met.is_some()), (None, true));
+    assert_eq!((hangs.fits(), hangs.newly_granted.is_some()), (None, true));
     // The other way round, they do.
-    let same = replay(&two_regions(&header(), false), &Settings::default());
+    let same = replay(&two_regions(&header(), false), &ReplayOverrides::default());
     assert_eq!(same.fits(), Some(false));
     assert!(same.after.abort.is_some());
 }
@@ -240,11 +243,11 @@ fn names_can_do_nothing_to_the_terminal() {
 }
 
 #[test]
-fn a_gpu_of_the_catalogue_brings_its_memory_and_its_context() {
+fn a_gpu_of_the_catalog_brings_its_memory_and_its_context() {
     let gpu = gpu::find("t4").unwrap();
-    let settings = Settings {
+    let settings = ReplayOverrides {
         gpu: Some(gpu.clone()),
-        ..Settings::default()
+        ..ReplayOverrides::default()
     };
     let after = replay(&training(&header()).finish(), &settings).after;
     assert_eq!(after.header.gpu, "t4");
@@ -259,7 +262,7 @@ fn a_gpu_of_the_catalogue_brings_its_memory_and_its_context() {
 #[test]
 fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
     let trace = training(&header()).finish();
-    let refused = |settings: &Settings| {
+    let refused = |settings: &ReplayOverrides| {
         let error = compare(&mut Reader::new(&trace[..]).unwrap(), settings).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     };
@@ -362,13 +365,13 @@ fn recorded_lists_come_to_the_recorded_figures() {
             continue;
         };
         compared += 1;
-        let settings = Settings {
+        let settings = ReplayOverrides {
             gpu: Some(gpu),
             ..share(1.0)
         };
         let text = scenario.read("trace.txt");
         let ours = compare(&mut RequestList::new(text.as_bytes()), &settings).unwrap();
-        assert!(ours.before.is_none() && ours.met.is_none() && !ours.ends_at_refusal);
+        assert!(ours.before.is_none() && ours.newly_granted.is_none() && !ours.ends_at_refusal);
         let name = &scenario.name;
         assert_eq!(
             ours.after.failure_count.to_string(),
@@ -453,11 +456,11 @@ proptest! {
         }
         run.event(Event::OutsidePool { device: 0, bytes: 7 });
         let trace = run.finish();
-        let same = replay(&trace, &Settings::default());
+        let same = replay(&trace, &ReplayOverrides::default());
         prop_assert_eq!(same.before.as_ref(), Some(&same.after));
         prop_assert_eq!(&same.after, &summary(&trace));
         // Asking for what there is anyway changes nothing either.
-        let settings = Settings {
+        let settings = ReplayOverrides {
             options: Options {
                 fraction: Some(0.75),
                 allocator: Some(allocator),
@@ -465,7 +468,7 @@ proptest! {
                 ..Options::default()
             },
             occupied_bytes: Some(0),
-            ..Settings::default()
+            ..ReplayOverrides::default()
         };
         if jax != "0.10.2" || allocator != AllocatorKind::Address {
             prop_assert_eq!(&replay(&trace, &settings).after, &same.after);

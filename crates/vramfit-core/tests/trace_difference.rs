@@ -5,7 +5,7 @@ mod recorder;
 use proptest::prelude::*;
 use recorder::{MIB, Recorder, header};
 use vramfit_core::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
-use vramfit_core::diff::{EntryDelta, PeakRequirement, diff_runs};
+use vramfit_core::diff::{EntryDelta, TotalKind, diff_runs};
 use vramfit_core::program::memory::Owner;
 use vramfit_core::trace::{Header, Purpose};
 
@@ -292,8 +292,8 @@ fn what_else_differs_is_reported_and_nothing_else() {
     other.memory_fraction = 0.9;
     other.command = vec!["python".into(), "other.py".into()];
     let b = plain(&other);
-    let contrasts = diff_runs(&a, &b).contrasts;
-    let told: Vec<_> = contrasts
+    let other_differences = diff_runs(&a, &b).other_differences;
+    let told: Vec<_> = other_differences
         .iter()
         .map(|one| (one.what, one.a.as_str(), one.b.as_str()))
         .collect();
@@ -306,7 +306,7 @@ fn what_else_differs_is_reported_and_nothing_else() {
             ("memory fraction", "0.75", "0.9"),
         ]
     );
-    assert!(diff_runs(&a, &a).contrasts.is_empty());
+    assert!(diff_runs(&a, &a).other_differences.is_empty());
 }
 
 /// A run that asks for more than the pool has, once it holds `held`.
@@ -322,8 +322,8 @@ fn a_refused_request_counts_and_leaves_open_what_would_have_come_after_it() {
     let (fits, refused) = (plain(&header()), refused(MIB));
     let forth = diff_runs(&fits, &refused);
     assert_eq!(
-        (forth.a.need, forth.b.need),
-        (PeakRequirement::Peak, PeakRequirement::Refused)
+        (forth.a.total_kind, forth.b.total_kind),
+        (TotalKind::Peak, TotalKind::Refused)
     );
     assert_eq!(forth.gap_bytes(), i128::from(1000 * MIB));
     // B needs that much more at least.
@@ -411,7 +411,7 @@ proptest! {
         let difference = diff_runs(&run, &run);
         prop_assert_eq!(difference.gap_bytes(), 0);
         prop_assert_eq!(difference.changes, vec![]);
-        prop_assert_eq!(difference.contrasts, vec![]);
+        prop_assert_eq!(difference.other_differences, vec![]);
     }
 
     #[test]

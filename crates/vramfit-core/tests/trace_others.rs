@@ -3,7 +3,7 @@
 mod recorder;
 
 use recorder::{MIB, Recorder, header};
-use vramfit_core::analysis::{Condition, RunSummary, Settings, compare, summarize};
+use vramfit_core::analysis::{Condition, ReplayOverrides, RunSummary, compare, summarize};
 use vramfit_core::replay::is_met_alone;
 use vramfit_core::report::Report;
 use vramfit_core::trace::{Header, Note, OtherProcess, Purpose, Reader, Sharing, UncaughtError};
@@ -27,8 +27,8 @@ fn reader(trace: &[u8]) -> Reader<&[u8]> {
 fn others(held: u64, max_held: u64) -> Note {
     Note::Others {
         device: 0,
-        held_bytes: held * MIB,
-        max_held_bytes: max_held * MIB,
+        used_bytes: held * MIB,
+        max_used_bytes: max_held * MIB,
         processes: vec![OtherProcess {
             pid: 55,
             bytes: held * MIB,
@@ -80,7 +80,7 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
     let [
         Condition::SharedGpu {
             gpu: 1,
-            held_bytes,
+            used_bytes,
             total_bytes,
             processes,
             fits_alone: Some(true),
@@ -90,7 +90,7 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
     else {
         panic!("{conditions:?}");
     };
-    assert_eq!((*held_bytes, *total_bytes), (600 * MIB, 1024 * MIB));
+    assert_eq!((*used_bytes, *total_bytes), (600 * MIB, 1024 * MIB));
     assert_eq!(processes[0].pid, 55);
     assert_eq!(answer.failures[0].used_by_others_bytes, 600 * MIB);
     let report = Report::from_dryrun(&answer);
@@ -158,7 +158,7 @@ fn a_context_without_room_is_no_fit() {
 #[test]
 fn a_replay_has_the_gpu_to_itself_and_says_so() {
     let trace = run(100);
-    let comparison = compare(&mut reader(&trace), &Settings::default()).unwrap();
+    let comparison = compare(&mut reader(&trace), &ReplayOverrides::default()).unwrap();
     let before = comparison.before.as_ref().unwrap();
     assert_eq!(before.devices[0].used_by_others_bytes, 600 * MIB);
     assert_eq!(comparison.after.devices[0].used_by_others_bytes, 0);
@@ -172,8 +172,8 @@ fn notes_about_devices_that_are_not_there_are_passed_over() {
     let mut run = Recorder::new(&shared());
     let stray = Note::Others {
         device: 9,
-        held_bytes: u64::MAX,
-        max_held_bytes: u64::MAX,
+        used_bytes: u64::MAX,
+        max_used_bytes: u64::MAX,
         processes: Vec::new(),
     };
     run.writer.add_note(&stray).unwrap();

@@ -13,7 +13,7 @@ use proptest::strategy::ValueTree;
 use recorder::{MIB, Recorder, header, program_event, refusal, upload_event};
 use vramfit_core::Result;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
-use vramfit_core::analysis::{RunSummary, Settings, compare, summarize_events};
+use vramfit_core::analysis::{ReplayOverrides, RunSummary, compare, summarize_events};
 use vramfit_core::program::{EstimateSource, ProgramMemory, ProgramTime, ScratchPhase};
 use vramfit_core::replay::replay_at_max_total;
 use vramfit_core::settings::Options;
@@ -576,10 +576,10 @@ proptest! {
         let quick = replay_at_max_total(&mut Counted::new(&trace, true));
         prop_assert_eq!(quick.unwrap(), whole.unwrap());
         for allocator in [None, Some(AllocatorKind::Platform)] {
-            let settings = Settings {
+            let settings = ReplayOverrides {
                 options: Options { allocator, ..Options::default() },
                 occupied_bytes: Some(100 * MIB),
-                ..Settings::default()
+                ..ReplayOverrides::default()
             };
             let whole = compare(&mut Counted::new(&trace, false), &settings);
             let quick = compare(&mut Counted::new(&trace, true), &settings);

@@ -13,7 +13,7 @@ use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::summarize;
 use vramfit_core::replay::PoolState;
 use vramfit_core::trace::{
-    CallbackSkip, Event, Header, ProgramExit, ProgramSizes, Purpose, Reader, TextId,
+    CallbackSkip, Event, Header, ProcessExit, ProgramSizes, Purpose, Reader, TextId,
 };
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
@@ -442,7 +442,7 @@ fn a_failure_after_a_made_up_read_has_a_likely_cause() {
             run.event(Event::UnknownRead { site, bytes: 4 });
         }
         let mut told = answer(run);
-        told.program_exit = Some(ProgramExit {
+        told.process_exit = Some(ProcessExit {
             code: Some(code),
             signal: None,
         });

@@ -62,7 +62,7 @@ fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
     // Six calls have five steps between them.
     assert_eq!((leak.steps, leak.arrays), (5, 5));
     assert_eq!((leak.bytes_per_step(), leak.bytes), (4 * MIB, 20 * MIB));
-    assert_eq!(leak.held_bytes, 20 * MIB);
+    assert_eq!(leak.allocated_bytes, 20 * MIB);
     let told = report::text(&answer);
     assert!(
         told.contains("grows by 4.0 MiB per step: train.py:31 (main), output of `jit_step`"),
@@ -96,7 +96,7 @@ fn each_device_has_its_own_leaks_and_the_text_tells_of_the_first() {
     let answer = answer(run);
     let found = answer.leaks.iter();
     let found: Vec<_> = found
-        .map(|leak| (leak.device, leak.bytes_per_step(), leak.held_bytes))
+        .map(|leak| (leak.device, leak.bytes_per_step(), leak.allocated_bytes))
         .collect();
     // 1000 bytes take 1024, and four steps lie between five calls.
     assert_eq!(found, [(0, 1000, 4096), (1, 1000, 4096)]);
@@ -266,7 +266,7 @@ fn arrays_at_three_moments_are_those_that_one_counts_by_hand() {
         [(main, upload, 1, 100 * MIB), (called, output, 3, 12 * MIB)]
     );
     // The loss takes 256 bytes.
-    assert_eq!(device.arrays_at_peak[1].held_bytes, 12 * MIB + 256);
+    assert_eq!(device.arrays_at_peak[1].allocated_bytes, 12 * MIB + 256);
 }
 
 fn bytes_of(layout: &LayoutSummary) -> u64 {
@@ -566,7 +566,12 @@ fn random(run: &mut Recorder, alive: &mut Vec<Block>, choice: u64) {
 }
 
 fn check(device: &DeviceSummary, allocator: &str) -> Result<(), TestCaseError> {
-    let held = |arrays: &[ArraySummary]| arrays.iter().map(|array| array.held_bytes).sum::<u64>();
+    let held = |arrays: &[ArraySummary]| {
+        arrays
+            .iter()
+            .map(|array| array.allocated_bytes)
+            .sum::<u64>()
+    };
     prop_assert_eq!(held(&device.arrays_at_peak), device.peak_bytes);
     prop_assert_eq!(held(&device.arrays_at_end), device.at_end.in_use_bytes);
     let highest = device

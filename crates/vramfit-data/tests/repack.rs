@@ -8,7 +8,7 @@ use vramfit_data::repack::{
     Chunk, OutputOptions, Phase, Progress, RepackOptions, RepackPlan, Shuffle, plan, repack,
 };
 use vramfit_data::write::{
-    Compression, Content, Dataset, Number, Storage, WriteTask, estimate, write,
+    Compression, Content, Dataset, Number, Storage, WriteTask, estimate_file_size, write,
 };
 
 const ROWS: u64 = 100_000;
@@ -30,7 +30,7 @@ fn file(folder: &Path) -> PathBuf {
         }
         Ok(())
     };
-    let expected = estimate(&content, &source).expect("rows that can be stored");
+    let expected = estimate_file_size(&content, &source).expect("rows that can be stored");
     let task = WriteTask {
         path: &path,
         content,

@@ -13,7 +13,7 @@ use crate::nvml::{UnavailableReadings, is_unknown_function, reason};
 
 /// Where a MIG slice belongs.
 #[derive(Clone, Debug)]
-pub(crate) struct MigSlice {
+pub(crate) struct MigInstance {
     /// Its number on the GPU.
     pub(crate) number: u32,
     /// The GPU's total memory.
@@ -27,7 +27,7 @@ pub(crate) fn read_properties(
     nvml: &Nvml,
     device: &Device<'_>,
     index: u32,
-    slice: Option<&MigSlice>,
+    slice: Option<&MigInstance>,
     unknown: &mut UnavailableReadings,
 ) -> HostGpu {
     let capability = device
@@ -47,7 +47,7 @@ pub(crate) fn read_properties(
             (capability, _) => unknown.ok_or_note("compute capability", capability),
         },
         mig: match slice {
-            Some(slice) => Mig::Slice {
+            Some(slice) => Mig::Instance {
                 number: slice.number,
                 gpu_instance: unknown.ok_or_note("GPU instance", gpu_instance(nvml, device)),
                 parent_total_bytes: slice.parent_total_bytes,
@@ -81,7 +81,7 @@ pub(crate) fn read_metrics(
     unknown: &mut UnavailableReadings,
 ) {
     gpu.memory = unknown.ok_or_note("memory", memory(nvml, device));
-    if matches!(gpu.mig, Mig::Slice { .. }) {
+    if matches!(gpu.mig, Mig::Instance { .. }) {
         // Utilization, temperature and power are those of the whole GPU.
         return;
     }

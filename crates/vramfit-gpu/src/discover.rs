@@ -41,7 +41,7 @@ impl GpuOverrides {
         let virtual_gpu = variable("VRAMFIT_GPU").filter(|name| !name.is_empty());
         let mut budgets = match (&self.selection, virtual_gpu) {
             (Some(selection), _) => {
-                let budget = GpuMemoryBudget::from_catalogue(&selection.gpu, 0, selection.count);
+                let budget = GpuMemoryBudget::from_catalog(&selection.gpu, 0, selection.count);
                 vec![budget]
             }
             (None, Some(name)) => virtual_budgets(&name, self.processes, variable)?,
@@ -84,7 +84,7 @@ impl GpuOverrides {
         };
         let known = gpu::find(&name)?;
         let total = budgets.iter().map(|budget| budget.total_bytes).min();
-        // A total that the catalogue does not know of leaves what it says.
+        // A total that the catalog does not know of leaves what it says.
         let gpu = total.and_then(|total| known.with_total(total).ok());
         let mut selection: GpuSelection = format!("{}x{}", known.name, budgets.len()).parse()?;
         selection.gpu = gpu.unwrap_or(known);
@@ -95,7 +95,7 @@ impl GpuOverrides {
     ///
     /// # Errors
     /// Those of [`GpuOverrides::budgets`].
-    pub fn memory(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuBudgets> {
+    pub fn gpu_budgets(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuBudgets> {
         self.budgets(variable).map(GpuBudgets::Known)
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nvml_wrapper::{Device, Nvml};
 use vramfit_core::host::{Host, HostGpu, Mig};
 
-use crate::device::{self, MigSlice};
+use crate::device::{self, MigInstance};
 use crate::nvml::{self, UnavailableReadings, reason};
 use crate::{DriverUnavailable, processes};
 
@@ -133,7 +133,7 @@ impl Sampler {
         // The driver counts as many indices as the GPU could have slices; most are empty.
         for number in 0..device.mig_device_count().unwrap_or(0) {
             if let Ok(part) = device.mig_device_by_index(number) {
-                let slice = MigSlice {
+                let slice = MigInstance {
                     number,
                     parent_total_bytes: total,
                     capability,
@@ -148,7 +148,7 @@ impl Sampler {
         &self,
         device: &Device<'_>,
         index: u32,
-        slice: Option<&MigSlice>,
+        slice: Option<&MigInstance>,
         gpus: &'gpus mut Vec<HostGpu>,
         devices: &mut Vec<CachedDevice>,
     ) -> &'gpus HostGpu {

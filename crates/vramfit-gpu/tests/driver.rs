@@ -51,7 +51,7 @@ fn gpus_are_those_that_a_program_can_be_given() {
     let mut parent = gpu(0, "GPU-00000000-0000-0000-0000-000000000000");
     parent.mig = Mig::Parent;
     let mut slice = gpu(0, "MIG-0a1b2c3d-1111-2222-3333-444455556666");
-    slice.mig = Mig::Slice {
+    slice.mig = Mig::Instance {
         number: 0,
         gpu_instance: Some(1),
         parent_total_bytes: Some(16 * GIB),
@@ -96,7 +96,12 @@ fn what_is_taken_is_gone_until_it_is_dropped() {
     drop(memory);
     let gpu = &sampler.scan().gpus[0];
     assert_eq!(gpu.memory.map(|memory| memory.free_bytes), Some(all));
-    let sum: i64 = fake.ledger().changes().iter().map(|change| change.2).sum();
+    let sum: i64 = fake
+        .device_allocations()
+        .changes()
+        .iter()
+        .map(|change| change.2)
+        .sum();
     assert_eq!(sum, 0);
 }
 

@@ -129,7 +129,7 @@ fn a_slice_has_its_own_memory_and_not_its_parents() {
         name: "NVIDIA A100-SXM4-80GB MIG 3g.40gb".to_owned(),
         compute_capability: Some((8, 0)),
         memory: memory(gib * GIB, GIB),
-        mig: Mig::Slice {
+        mig: Mig::Instance {
             number,
             gpu_instance: Some(gpu_instance),
             parent_total_bytes: Some(80 * GIB),
@@ -150,7 +150,7 @@ fn a_slice_without_a_capability_has_its_gpus() {
     parent.mig = Mig::Parent;
     let slice = HostGpu {
         index: 0,
-        mig: Mig::Slice {
+        mig: Mig::Instance {
             number: 0,
             gpu_instance: None,
             parent_total_bytes: None,

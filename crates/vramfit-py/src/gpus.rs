@@ -1,4 +1,4 @@
-//! The catalogue of GPUs, for `vramfit.gpus`.
+//! The catalog of GPUs, for `vramfit.gpus`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -93,7 +93,7 @@ impl Gpu {
     }
 }
 
-/// Returns every GPU of the catalogue.
+/// Returns every GPU of the catalog.
 #[pyfunction]
 pub(crate) fn all_gpus() -> Vec<Gpu> {
     gpu::all().iter().cloned().map(Gpu).collect()

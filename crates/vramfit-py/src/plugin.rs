@@ -72,14 +72,14 @@ type Change = (String, Option<String>, Option<String>, String, String);
 /// Records the settings of the run in its trace: the environment as JAX has read it, which of its
 /// variables the command set itself, and what the program changed since.
 #[pyfunction]
-pub(crate) fn note_settings(
+pub(crate) fn record_settings(
     py: Python<'_>,
     environment: HashMap<String, String>,
     own: Vec<String>,
     late: Vec<Change>,
 ) {
     let settings = RunEnvironment::of_process(environment, own, late_changes(late));
-    py.detach(|| vramfit_vgpu::note_settings(settings));
+    py.detach(|| vramfit_vgpu::record_settings(settings));
 }
 
 /// Returns a message for each of the changes that come too late for JAX `jax`, for standard error.

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use vramfit_core::analysis::{RunSummary, Settings, compare, load_summary};
+use vramfit_core::analysis::{ReplayOverrides, RunSummary, compare, load_summary};
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings::Options;
@@ -91,7 +91,7 @@ pub(crate) fn read_estimate(
 
 fn load_estimate(trace: &Path, gpu: &str, limit: Option<&str>) -> Result<NativeReport> {
     let limit = limit.map(str::parse).transpose()?;
-    let settings = Settings {
+    let settings = ReplayOverrides {
         gpu: Some(gpu::find(gpu)?),
         options: Options {
             limit,

@@ -105,7 +105,7 @@ pub(crate) fn resolve_settings(
         let target = Target {
             jax: jax.and_then(|text| text.parse().ok()),
             variable: &variable,
-            gpu_budgets: &|| GpuOverrides::default().memory(variable),
+            gpu_budgets: &|| GpuOverrides::default().gpu_budgets(variable),
             detailed,
             repair: true,
             defaults: true,
@@ -127,7 +127,7 @@ pub(crate) fn expected_pools(
         let version: Version = jax.parse()?;
         let variable = |name: &str| environment.get(name).cloned();
         settings::expected_pool_limits(version, variable, || {
-            GpuOverrides::default().memory(variable)
+            GpuOverrides::default().gpu_budgets(variable)
         })
     };
     py.detach(expected).map_err(|error| raise(py, &error))

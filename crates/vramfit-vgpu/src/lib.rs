@@ -54,7 +54,7 @@ pub use hooks::{
 pub use pjrt::cuda_plugin::set_library;
 pub use pjrt::table::calls;
 pub use publisher::set_jax_version;
-pub use session::run_settings::record as note_settings;
+pub use session::run_settings::record as record_settings;
 pub use session::shutdown::{extra_steps, park_other_threads, wake_main_thread};
 
 /// Locks a mutex, also one that was locked during a panic: a panic is reported to JAX as an error of one call.

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vramfit_core::trace::ProgramExit;
+use vramfit_core::trace::ProcessExit;
 use vramfit_core::{Error, ErrorKind, Result};
 
 /// How a child ended.
@@ -38,12 +38,12 @@ impl ExitReason {
     }
 
     /// Returns it as a trace records it.
-    pub(crate) fn program_exit(self) -> ProgramExit {
+    pub(crate) fn process_exit(self) -> ProcessExit {
         let (code, signal) = match self {
             ExitReason::Code(code) => (Some(code), None),
             ExitReason::Signal(signal) => (None, Some(signal)),
         };
-        ProgramExit { code, signal }
+        ProcessExit { code, signal }
     }
 
     /// Returns a text that fits after "the program".

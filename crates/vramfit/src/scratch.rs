@@ -18,33 +18,33 @@ const PREFIX: &str = "vramfit-command-";
 const MIN_STALE_AGE: Duration = Duration::from_secs(60);
 
 /// A temporary folder, gone when it is dropped.
-pub(crate) struct ScratchFolder {
+pub(crate) struct TempDirectory {
     // Dropped first: whoever finds the folder unlocked removes it, as is about to happen.
     _lock: File,
     folder: TempDir,
 }
 
-impl ScratchFolder {
+impl TempDirectory {
     /// Makes a folder, after removing those that nobody uses any more.
     ///
     /// # Errors
     /// `io`.
-    pub(crate) fn create() -> Result<ScratchFolder> {
-        ScratchFolder::create_in_temp().map_err(|error| {
+    pub(crate) fn create() -> Result<TempDirectory> {
+        TempDirectory::create_in_temp().map_err(|error| {
             Error::io("cannot create a temporary directory")
                 .cause(error)
                 .hint("set `TMPDIR` to a directory that is writable")
         })
     }
 
-    fn create_in_temp() -> io::Result<ScratchFolder> {
+    fn create_in_temp() -> io::Result<TempDirectory> {
         let parent = std::env::temp_dir();
         remove_stale(&parent, MIN_STALE_AGE);
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
         let lock = File::open(folder.path())?;
         // A file system without locks is one on which nothing is removed.
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        Ok(ScratchFolder {
+        Ok(TempDirectory {
             _lock: lock,
             folder,
         })

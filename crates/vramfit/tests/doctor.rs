@@ -95,7 +95,7 @@ fn a_divided_gpu_is_reported_by_its_slices() {
     let mut slice = a100(0);
     slice.uuid = "MIG-0".to_owned();
     slice.memory = Some(memory(20 * GIB, 0, 0));
-    slice.mig = Mig::Slice {
+    slice.mig = Mig::Instance {
         number: 0,
         gpu_instance: Some(2),
         parent_total_bytes: Some(81 * GIB),

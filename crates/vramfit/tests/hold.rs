@@ -44,8 +44,8 @@ impl Bench {
     }
 
     /// Changes of what the GPU's memory holds, in GiB.
-    fn ledger(&self) -> Vec<i64> {
-        let changes = self.driver.ledger().changes();
+    fn held_gib(&self) -> Vec<i64> {
+        let changes = self.driver.device_allocations().changes();
         let gib = GIB as i64;
         changes.iter().map(|(_, _, bytes)| bytes / gib).collect()
     }
@@ -84,7 +84,7 @@ fn exactly_so_much_is_held_in_steps_and_given_back() {
     );
     assert_eq!(done.status.code(), Some(0));
     // The context first and last, between them three pieces.
-    assert_eq!(bench.ledger(), [1, 2, 2, 1, -2, -2, -1, -1]);
+    assert_eq!(bench.held_gib(), [1, 2, 2, 1, -2, -2, -1, -1]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn more_than_is_free_is_refused_with_who_holds_it() {
     let holder = format!("   6.0 GiB  pid {}  ", std::process::id());
     assert!(told.contains(&holder), "{told}");
     assert_eq!(done.status.code(), Some(1));
-    assert_eq!(bench.ledger(), [1, -1]);
+    assert_eq!(bench.held_gib(), [1, -1]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn at_the_limit_it_stops_with_what_it_got() {
         "{told}"
     );
     assert_eq!(done.status.code(), Some(1));
-    assert_eq!(bench.ledger(), [1, 4, 4, -4, -4, -1]);
+    assert_eq!(bench.held_gib(), [1, 4, 4, -4, -4, -1]);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn verify_reads_back_what_it_wrote() {
         "{told}"
     );
     assert_eq!(done.status.code(), Some(1));
-    assert_eq!(bench.ledger().iter().sum::<i64>(), 0);
+    assert_eq!(bench.held_gib().iter().sum::<i64>(), 0);
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn signals_give_the_memory_back() {
             .map(|line| line.expect("text"))
             .find(is_holding);
         assert!(holding.is_some());
-        assert_eq!(bench.ledger(), [1, 3]);
+        assert_eq!(bench.held_gib(), [1, 3]);
 
         kill_process(Pid::from_child(&running), signal).expect("it runs");
         let last = lines.last().expect("a last line").expect("text");
         assert!(last.contains("interrupted"), "{last}");
         assert_eq!(running.wait().expect("it ends").code(), Some(0));
-        assert_eq!(bench.ledger(), [1, 3, -3, -1]);
+        assert_eq!(bench.held_gib(), [1, 3, -3, -1]);
     }
 }
 
@@ -222,7 +222,7 @@ fn an_error_on_the_way_gives_the_memory_back() {
         "{told}"
     );
     assert_eq!(done.status.code(), Some(2));
-    assert_eq!(bench.ledger(), [1, 1, 1, -1, -1, -1]);
+    assert_eq!(bench.held_gib(), [1, 1, 1, -1, -1, -1]);
 }
 
 #[test]

@@ -60,9 +60,9 @@ fn print(gpus: Vec<HostGpu>, options: &[&str], environment: &[(&str, &str)]) -> 
     }
 }
 
-/// A GPU of the catalogue, of which processes hold a part.
+/// A GPU of the catalog, of which processes hold a part.
 fn gpu(index: u32, name: &str, used_bytes: u64) -> HostGpu {
-    let gpu = gpu::find(name).expect("in the catalogue");
+    let gpu = gpu::find(name).expect("in the catalog");
     let reserved = 300 << 20;
     HostGpu {
         index,
@@ -78,9 +78,7 @@ fn gpu(index: u32, name: &str, used_bytes: u64) -> HostGpu {
 }
 
 fn total(name: &str) -> u64 {
-    gpu::find(name)
-        .expect("in the catalogue")
-        .total_memory_bytes
+    gpu::find(name).expect("in the catalog").total_memory_bytes
 }
 
 /// Checks that a pool is as large as it can be, and not larger.
@@ -121,7 +119,7 @@ fn s7_a_limit_on_a_slice_is_a_part_of_the_slice() {
     };
     let slice = HostGpu {
         uuid: "MIG-5c7e1111-2222-3333-4444-555555555555".to_owned(),
-        mig: Mig::Slice {
+        mig: Mig::Instance {
             number: 0,
             gpu_instance: Some(7),
             parent_total_bytes: Some(total("a100-40g")),

@@ -31,7 +31,7 @@ class HostExchange:
     def from_environment(cls) -> HostExchange:
         """Return the exchange that `vramfit dryrun --hosts` has set up."""
         return cls(
-            os.environ.get("VRAMFIT_HOST_FOLDER"),
+            os.environ.get("VRAMFIT_HOST_DIRECTORY"),
             int(os.environ["VRAMFIT_HOST"]),
             int(os.environ["VRAMFIT_HOSTS"]),
         )

@@ -31,10 +31,10 @@ def install(multihost_utils: Any, exchange: HostExchange) -> None:
     multihost_utils._handle_array_process_allgather = gather_known
     multihost_utils.broadcast_one_to_all = broadcast_known
     for name in ("assert_equal", "sync_global_devices"):
-        setattr(multihost_utils, name, _without_reads(getattr(multihost_utils, name)))
+        setattr(multihost_utils, name, _without_recording_reads(getattr(multihost_utils, name)))
 
 
-def _without_reads(function: Any) -> Any:
+def _without_recording_reads(function: Any) -> Any:
     """Return a function whose reads of placeholders are not reported: it only compares them."""
 
     @functools.wraps(function)

@@ -18,7 +18,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 MAX_LOG_BYTES = 8 << 20
 
 
-def watch() -> None:
+def install() -> None:
     """Print the line when the program has ended, where memory is the cause."""
     begin = _file_size()
     atexit.register(_report, begin)

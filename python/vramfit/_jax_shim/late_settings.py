@@ -46,10 +46,10 @@ changes: list[Change] = []
 listeners: list[Callable[[Change], object]] = []
 
 
-def watch() -> None:
+def install() -> None:
     """Begin to note changes; again, it does nothing."""
     put, unset = os.putenv, os.unsetenv
-    if getattr(put, "is_watched", False):
+    if getattr(put, "is_recording", False):
         return
 
     def putenv(name: Any, value: Any, /) -> None:
@@ -62,7 +62,7 @@ def watch() -> None:
         unset(name)
         _note(change)
 
-    putenv.is_watched = True  # type: ignore[attr-defined]
+    putenv.is_recording = True  # type: ignore[attr-defined]
     os.putenv, os.unsetenv = putenv, unsetenv
 
 
@@ -133,7 +133,7 @@ def _change(name: Any, value: Any) -> Change | None:
     name = os.fsdecode(name)
     if not name.startswith(VARIABLE_PREFIXES):
         return None
-    line = _line()
+    line = _caller_line()
     if line is None:
         return None
     new = None if value is None else os.fsdecode(value)
@@ -151,7 +151,7 @@ def _note(change: Change | None) -> None:
             continue
 
 
-def _line() -> str | None:
+def _caller_line() -> str | None:
     """Return the line that changes the environment; None if it is not the user's."""
     frame = sys._getframe(3)
     while frame is not None:

@@ -34,8 +34,8 @@ def _load_user_sitecustomize() -> None:
 def _hide_driver_messages() -> None:
     import runpy
 
-    finder = runpy.run_path(os.path.join(_HERE, "import_filter.py"))
-    sys.meta_path.insert(0, finder["CudaExtensionFinder"]())
+    finder = runpy.run_path(os.path.join(_HERE, "quiet_import.py"))
+    sys.meta_path.insert(0, finder["QuietCudaExtensionFinder"]())
 
 
 def _watch_settings() -> None:
@@ -50,13 +50,13 @@ def _watch_settings() -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    module.watch()
+    module.install()
 
 
 def _explain_failure() -> None:
     import runpy
 
-    runpy.run_path(os.path.join(_HERE, "explain_failure.py"))["watch"]()
+    runpy.run_path(os.path.join(_HERE, "explain_failure.py"))["install"]()
 
 
 def _call_on_import(functions: dict[str, list[str]]) -> None:

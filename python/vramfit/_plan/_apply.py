@@ -69,13 +69,13 @@ class FilePlanner:
         with self._lock:
             if self._record:
                 self._record_site(site)
-            plan = self._find(site)
+            plan = self._find_site_plan(site)
             if plan is None:
                 return None
             self._used.add(plan)
             return plan.to_segments()
 
-    def _find(self, site: Site) -> SitePlan | None:
+    def _find_site_plan(self, site: Site) -> SitePlan | None:
         plans = [plan for plan in self.plans if plan.kind == site.kind]
         if not plans:
             return None
@@ -92,7 +92,11 @@ class FilePlanner:
                 "applied, but its memory figures do not hold"
             )
             return alike[0]
-        changed = [plan for plan in plans if _name(plan.definition) == _name(site.definition)]
+        changed = [
+            plan
+            for plan in plans
+            if _file_and_function(plan.definition) == _file_and_function(site.definition)
+        ]
         if changed and not self._used.intersection(changed):
             raise InvalidFileError(
                 f"the plan `{self._path}` does not fit `{site.definition}`",
@@ -136,7 +140,7 @@ class FilePlanner:
             file.write(json.dumps(entry) + "\n")
 
 
-def _name(definition: str) -> str:
+def _file_and_function(definition: str) -> str:
     """Return file and function of a definition, without its line."""
     place, _, function = definition.partition(" ")
     return os.path.basename(place.rpartition(":")[0]) + function

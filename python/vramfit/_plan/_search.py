@@ -187,7 +187,7 @@ class PlanFunction:
             return PlanResult(
                 result,
                 text.rstrip(),
-                None if plan is None else _name_source(plan, step),
+                None if plan is None else _replace_command(plan, step),
                 _read(page),
             )
 
@@ -218,7 +218,7 @@ def _values(values: Iterable[int]) -> str:
     return ",".join(str(value) for value in values)
 
 
-def _name_source(plan: str, step: Callable[..., Any]) -> str:
+def _replace_command(plan: str, step: Callable[..., Any]) -> str:
     """Name the function in a plan, instead of the command that ran it from a temporary file."""
     name = json.dumps(f"vramfit.plan({getattr(step, '__qualname__', type(step).__qualname__)})")
     return re.sub(r"^command = .*$", lambda _: f"command = [{name}]", plan, flags=re.MULTILINE)

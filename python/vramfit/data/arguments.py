@@ -23,7 +23,7 @@ class LoaderOptions:
         seed: Seed of the shuffle.
         shuffle: Whether rows are shuffled.
         drop_last: Whether the rows that do not fill the last batch are dropped.
-        super_batch: Batches stacked into one; None for single batches.
+        stacked_batches: Batches stacked into one; None for single batches.
         split: Which set (``"train"`` or ``"validation"``), the fraction of rows for validation, how
             these are chosen (``"spread"`` or ``"tail"``), and the seed of the choice; None for all.
         shard: The number of this process, and how many read together.
@@ -40,7 +40,7 @@ class LoaderOptions:
     seed: int
     shuffle: bool
     drop_last: bool
-    super_batch: int | None
+    stacked_batches: int | None
     split: tuple[str, float, str, int] | None
     shard: tuple[int, int]
     threads: int | None

@@ -91,7 +91,7 @@ class Loader:
             rows is used for validation. A third item chooses the validation rows: ``"spread"`` over
             the file (default), or its ``"tail"``.
         split_seed: Seed of that choice, independent of `seed`.
-        super_batch: Number of batches to stack along a new first axis, for ``jax.lax.scan``.
+        stacked_batches: Number of batches to stack along a new first axis, for ``jax.lax.scan``.
         dtype: Type conversion: one type for all floats, such as ``"bfloat16"`` or
             ``numpy.float32``, or a dictionary from columns to types.
         x64: Whether 64-bit types are kept. The default is JAX's setting if the program has
@@ -125,7 +125,7 @@ class Loader:
         transform: Callable[[Batch], Any] | None = None,
         split: tuple[str, float] | tuple[str, float, str] | None = None,
         split_seed: int = 0,
-        super_batch: int | None = None,
+        stacked_batches: int | None = None,
         dtype: Any = None,
         x64: bool | None = None,
         threads: int | None = None,
@@ -140,7 +140,7 @@ class Loader:
                 f"a dataset is named `{MASK}`, like the column that `mask=True` adds",
                 hint="rename the column: `{'weights': 'mask'}`",
             )
-        check_counts(batch_size=batch_size, super_batch=super_batch, threads=threads)
+        check_counts(batch_size=batch_size, stacked_batches=stacked_batches, threads=threads)
         for name, number in (("seed", seed), ("split_seed", split_seed)):
             if not 0 <= as_integer(name, number) < 1 << 64:
                 raise InvalidArgumentError(
@@ -162,7 +162,7 @@ class Loader:
             seed=seed,
             shuffle=shuffle,
             drop_last=drop_last,
-            super_batch=super_batch,
+            stacked_batches=stacked_batches,
             split=describe_split(split, split_seed),
             shard=find_shard(rank, world, sharding),
             threads=threads,
@@ -174,7 +174,7 @@ class Loader:
         self._generation = 0
         self._restore_note: str | None = None
         rows = batch_size // self.world
-        lead = (rows,) if super_batch is None else (super_batch, rows)
+        lead = (rows,) if stacked_batches is None else (stacked_batches, rows)
         shapes = [(kind, shape) for _, kind, shape in self._native.columns]
         self._columns = list(zip(self._names, shapes, strict=True))
         self._arrays = [
@@ -187,9 +187,9 @@ class Loader:
         return self._options.batch_size
 
     @property
-    def super_batch(self) -> int | None:
+    def stacked_batches(self) -> int | None:
         """Batches that are stacked into one, or None where batches come one by one."""
-        return self._options.super_batch
+        return self._options.stacked_batches
 
     @property
     def drop_last(self) -> bool:
@@ -286,7 +286,7 @@ class Loader:
             for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
         }
         if self._mask:
-            is_stack = self.super_batch is not None
+            is_stack = self.stacked_batches is not None
             rows = next(iter(batch.values())).shape[int(is_stack)]
             real = np.arange(rows)[None, :] < np.asarray(valid)[:, None]
             batch[MASK] = real if is_stack else real[0]

@@ -160,7 +160,7 @@ def batch_sharding(device: str | None = None, *, stacked: bool = False) -> Any:
 
     Args:
         device: As the option of :func:`vramfit.train.fit`.
-        stacked: Whether the loader has a `super_batch`.
+        stacked: Whether the loader has a `stacked_batches`.
     """
     placement = select_devices(device)
     return None if placement.mesh is None else placement.batch_target(stacked=stacked)

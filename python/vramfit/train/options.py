@@ -62,7 +62,7 @@ class FitOptions:
         config: Values saved with each checkpoint. Resuming with other values is an error.
         force_resume: Resume even though `config` or the data has changed since the checkpoint.
         steps_per_dispatch: Steps per call into XLA, run by `jax.lax.scan`; the loader must have
-            the same `super_batch`.
+            the same `stacked_batches`.
         log_every: Steps between two lines in `metrics.jsonl`, and between two reads of metrics
             from the device.
         stop_after: Stop after this many epochs without a better validation loss; None to run all.

@@ -7,7 +7,7 @@ use super::bfc::Bfc;
 use super::device_memory::region_page_bytes;
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
-use super::{AllocResult, Allocator, Chunk, PoolSpace, State, Stats};
+use super::{AllocResult, Allocator, Chunk, PoolSpace, StateKey, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a GPU.
@@ -74,7 +74,7 @@ impl Allocator for SplitCollectivePool {
         self.collective.set_label(text);
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         self.default.write_state(state);
         self.collective.write_state(state);
     }

@@ -5,7 +5,7 @@ use super::device_memory::free_page_bytes;
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
-use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, State, Stats};
+use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, StateKey, Stats};
 use crate::error::Result;
 
 /// Hands requests on to the driver, and counts them.
@@ -73,7 +73,7 @@ impl<M: DeviceMemory> Allocator for CountedHeap<M> {
         }
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         self.heap.write_state(state);
         self.allocations.write_state(state);
     }

@@ -11,7 +11,7 @@ use super::cuda_malloc::CudaMalloc;
 use super::device_memory::{SimulatedDeviceMemory, whole_pages};
 use super::live_allocations::LiveAllocations;
 use super::regions::SharedDeviceMemory;
-use super::{DeviceMemory, Fidelity, Region, State};
+use super::{DeviceMemory, Fidelity, Region, StateKey};
 
 const FIDELITY: Fidelity = Fidelity::Model(
     "limit, preallocation and statistics follow XLA; where the CUDA driver places buffers, \
@@ -116,7 +116,7 @@ impl DeviceMemory for PagePool {
         self.reserved_bytes - self.used_bytes + self.device.free_bytes()
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         state.add_all([
             self.reserved_bytes,
             self.used_bytes,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::device_memory::{PAGE_BYTES, insert_range, whole_pages};
-use super::{DeviceMemory, Region, State};
+use super::{DeviceMemory, Region, StateKey};
 
 /// Requests up to this size share pages.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -67,7 +67,7 @@ impl<M: DeviceMemory> CudaMalloc<M> {
     }
 
     /// Adds what later answers depend on.
-    pub(super) fn write_state(&self, state: &mut State) {
+    pub(super) fn write_state(&self, state: &mut StateKey) {
         self.memory.write_state(state);
         state.add(self.shared.len() as u64);
         for (page, free) in &self.shared {

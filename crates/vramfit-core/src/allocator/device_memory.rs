@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DeviceMemory, Region, State};
+use super::{DeviceMemory, Region, StateKey};
 
 /// The driver maps memory in pages of this size, and hands out address ranges aligned to it.
 pub const PAGE_BYTES: u64 = 2 << 20;
@@ -128,7 +128,7 @@ impl DeviceMemory for SimulatedDeviceMemory {
         self.free_bytes
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         state.add_all([
             self.free_bytes,
             self.next_address,

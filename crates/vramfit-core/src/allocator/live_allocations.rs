@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::chunk_table::ChunkTag;
 use super::config::JaxVersion;
 use super::live_set::LiveSet;
-use super::{Chunk, Fidelity, State, Stats};
+use super::{Chunk, Fidelity, StateKey, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is given out, and the statistics over it.
@@ -106,7 +106,7 @@ impl LiveSet for LiveAllocations {
         self.fidelity
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         self.usage.write_state(state);
         state.add(self.by_address.len() as u64);
         for (address, allocation) in &self.by_address {

@@ -1,7 +1,7 @@
 //! What every allocator does alike, over the allocations that are live.
 
 use super::config::JaxVersion;
-use super::{Chunk, Fidelity, Region, State, Stats};
+use super::{Chunk, Fidelity, Region, StateKey, Stats};
 
 /// The live allocations of an allocator. [`super::Allocator`] has its default methods from them.
 pub trait LiveSet {
@@ -29,7 +29,7 @@ pub trait LiveSet {
     fn set_label(&mut self, text: Option<&str>);
 
     /// Adds the live allocations, and the statistics but for the number of allocations.
-    fn write_state(&self, state: &mut State);
+    fn write_state(&self, state: &mut StateKey);
 
     /// Says how far the answers can be trusted.
     fn fidelity(&self) -> Fidelity;

@@ -102,7 +102,7 @@ pub use preallocation::is_fully_preallocated;
 pub use regions::{Backpedal, SharedDeviceMemory};
 pub use spatial::Spatial;
 pub use spatial_policy::{EndPolicy, PoolEnd, SpatialPolicy, SplitRule};
-pub use state::State;
+pub use state::StateKey;
 
 use crate::error::Result;
 
@@ -146,7 +146,7 @@ pub trait DeviceMemory: Send {
     }
 
     /// Adds what its later answers depend on. A device that other processes share cannot tell.
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         state.set_unknown();
     }
 }
@@ -199,7 +199,7 @@ impl Stats {
     }
 
     /// Adds the counts that later answers depend on, which is all but the number of allocations.
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         state.add_all([
             self.bytes_in_use,
             self.peak_bytes_in_use,
@@ -344,7 +344,7 @@ pub trait Allocator: Send {
     }
 
     /// Adds what its later answers depend on, and [`Stats`] but for `num_allocs`.
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         self.live_set().write_state(state);
     }
 

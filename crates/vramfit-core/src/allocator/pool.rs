@@ -12,7 +12,7 @@ use super::config::JaxVersion;
 use super::device_memory::{free_page_bytes, region_page_bytes};
 use super::live_set::LiveSet;
 use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
-use super::{AllocError, AllocResult, Chunk, Fidelity, Region, State, Stats};
+use super::{AllocError, AllocResult, Chunk, Fidelity, Region, StateKey, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -273,7 +273,7 @@ impl LiveSet for BfcPool {
     }
 
     /// Which free chunks there are follows from all chunks.
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         self.usage.write_state(state);
         self.regions.write_state(state);
         for region in &self.regions.list {

@@ -53,7 +53,7 @@ mod tests {
     fn a_healthy_pool_is_whole_in_every_release_at_every_fraction() {
         let mut unequal = 0;
         for name in GPUS {
-            let gpu = gpu::find(name).expect("in the catalogue");
+            let gpu = gpu::find(name).expect("in the catalog");
             for jax_version in RELEASES {
                 for hundredths in 50u8..=95 {
                     let options = PoolOptions {

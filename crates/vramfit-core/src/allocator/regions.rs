@@ -9,7 +9,7 @@ use super::chunk_table::ChunkHandle;
 use super::free_set::Entry;
 use super::pool::{BfcOptions, UNIT};
 use super::preallocation::preallocated_bytes;
-use super::{AllocError, AllocResult, DeviceMemory, Region, State, round_up};
+use super::{AllocError, AllocResult, DeviceMemory, Region, StateKey, round_up};
 
 /// The GPU, as several pools of one device share it.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl DeviceMemory for SharedDeviceMemory {
         self.lock().merges_regions()
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         self.lock().write_state(state);
     }
 }
@@ -263,7 +263,7 @@ impl Regions {
     }
 
     /// Adds what later answers depend on: the regions, what it would ask for next, and the GPU.
-    pub(super) fn write_state(&self, state: &mut State) {
+    pub(super) fn write_state(&self, state: &mut StateKey) {
         state.add_all([
             self.pool_bytes,
             self.peak_pool_bytes,

@@ -6,7 +6,7 @@
 
 use super::device_memory::{PAGE_BYTES, whole_pages};
 use super::regions::SharedDeviceMemory;
-use super::{DeviceMemory, Region, SimulatedDeviceMemory, State};
+use super::{DeviceMemory, Region, SimulatedDeviceMemory, StateKey};
 
 /// A reserved range of addresses.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl DeviceMemory for ReservedRange {
         true
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         for mapping in &self.mappings {
             state.add_all([mapping.address, mapping.bytes]);
         }

@@ -2,16 +2,16 @@
 
 /// The state of one allocator at one moment, as words.
 ///
-/// Two states of the same allocator that are [`State::is_same`] answer every later request alike. What
+/// Two states of the same allocator that are [`StateKey::is_same`] answer every later request alike. What
 /// only counts ([`super::Stats::num_allocs`]) and what only shows in log lines (labels, numbers of slots)
 /// is not in it.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct StateKey {
     words: Vec<u64>,
     is_unknown: bool,
 }
 
-impl State {
+impl StateKey {
     /// Adds one word. Whoever adds a list adds its length first, so that different states have
     /// different words.
     pub fn add(&mut self, word: u64) {
@@ -29,7 +29,7 @@ impl State {
     }
 
     /// Says whether both are the same, and known to be.
-    pub fn is_same(&self, other: &State) -> bool {
+    pub fn is_same(&self, other: &StateKey) -> bool {
         !self.is_unknown && !other.is_unknown && self.words == other.words
     }
 }
@@ -40,9 +40,9 @@ mod tests {
 
     #[test]
     fn only_known_states_are_the_same() {
-        let mut one = State::default();
+        let mut one = StateKey::default();
         one.add_all([1, 2]);
-        let mut other = State::default();
+        let mut other = StateKey::default();
         other.add(1);
         assert!(!one.is_same(&other));
         other.add(2);

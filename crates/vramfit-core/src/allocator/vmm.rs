@@ -13,7 +13,7 @@ use super::live_set::LiveSet;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
 use super::regions::SharedDeviceMemory;
 use super::{
-    AllocError, AllocResult, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, State, Stats,
+    AllocError, AllocResult, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, StateKey, Stats,
 };
 use crate::error::Result;
 
@@ -133,7 +133,7 @@ impl Allocator for Vmm {
         }
     }
 
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         state.add_all([self.mapped_bytes, self.waiting.len() as u64]);
         // What is alive is in the allocations with its pages.
         for region in &self.waiting {

@@ -65,7 +65,7 @@ pub(super) fn grouped<'a>(
     let mut by_maker: FxHashMap<u32, Sum> = FxHashMap::default();
     for block in blocks {
         let sum = by_maker.entry(block.owner).or_default();
-        sum.add(1, block.requested_bytes, block.held_bytes);
+        sum.add(1, block.requested_bytes, block.allocated_bytes);
     }
     // Rows of one program in several sizes have one name, and are one maker to a reader.
     let mut by_name: FxHashMap<_, Sum> = FxHashMap::default();
@@ -73,7 +73,7 @@ pub(super) fn grouped<'a>(
         let maker = makers.get(owner);
         let key = (name(maker.site), program(maker.entry), maker.purpose);
         let whole = by_name.entry(key).or_default();
-        whole.add(sum.count, sum.bytes, sum.held_bytes);
+        whole.add(sum.count, sum.bytes, sum.allocated_bytes);
     }
     let arrays = by_name
         .into_iter()
@@ -83,12 +83,12 @@ pub(super) fn grouped<'a>(
             purpose,
             count: sum.count,
             bytes: sum.bytes,
-            held_bytes: sum.held_bytes,
+            allocated_bytes: sum.allocated_bytes,
         });
     let mut arrays: Vec<_> = arrays.collect();
     arrays.sort_by(|a, b| {
         let name = |of: &ArraySummary| (of.site.clone(), of.program.clone(), of.purpose as u8);
-        let larger = b.held_bytes.cmp(&a.held_bytes);
+        let larger = b.allocated_bytes.cmp(&a.allocated_bytes);
         larger.then_with(|| name(a).cmp(&name(b)))
     });
     arrays
@@ -101,14 +101,14 @@ pub(super) struct Sum {
     /// Requested.
     pub(super) bytes: u64,
     /// Taken of the pool.
-    pub(super) held_bytes: u64,
+    pub(super) allocated_bytes: u64,
 }
 
 impl Sum {
     #[inline]
-    pub(super) fn add(&mut self, count: u64, bytes: u64, held_bytes: u64) {
+    pub(super) fn add(&mut self, count: u64, bytes: u64, allocated_bytes: u64) {
         self.count += count;
         self.bytes = self.bytes.saturating_add(bytes);
-        self.held_bytes = self.held_bytes.saturating_add(held_bytes);
+        self.allocated_bytes = self.allocated_bytes.saturating_add(allocated_bytes);
     }
 }

@@ -97,14 +97,14 @@ impl Attributor<'_> {
         let mut total = 0u64;
         let mut rounding = 0u64;
         for block in blocks {
-            total = total.saturating_add(block.held_bytes);
-            if block.held_bytes == 0 {
+            total = total.saturating_add(block.allocated_bytes);
+            if block.allocated_bytes == 0 {
                 // It lies in another pool.
                 continue;
             }
-            rounding =
-                rounding.saturating_add(block.held_bytes.saturating_sub(block.requested_bytes));
-            let bytes = block.requested_bytes.min(block.held_bytes);
+            rounding = rounding
+                .saturating_add(block.allocated_bytes.saturating_sub(block.requested_bytes));
+            let bytes = block.requested_bytes.min(block.allocated_bytes);
             let origin = self.sites.get(block.owner);
             let argument = by_number.get(&block.number);
             let running = entry == Some(origin.entry) && self.is_of_call(block);

@@ -15,7 +15,7 @@ use crate::trace::{EventSource, Header};
 
 /// What is to be different.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct ReplayOverrides {
     /// The GPU; `None` leaves that of the run.
     pub gpu: Option<Gpu>,
     /// Allocator, size of the pool, preallocation. A limit is one of the GPU above.
@@ -33,7 +33,7 @@ pub struct Comparison {
     pub after: RunSummary,
     /// The request that the run had refused and that is met now: how the program would have gone on
     /// is not known, and `after` ends there.
-    pub met: Option<RequestContext>,
+    pub newly_granted: Option<RequestContext>,
     /// Whether `after` ends at its last refusal, which the run did not have.
     pub ends_at_refusal: bool,
     /// What to know about the settings; one clause each.
@@ -43,7 +43,7 @@ pub struct Comparison {
 impl Comparison {
     /// Says whether every request is met under the settings; `None` when that is not known.
     pub fn fits(&self) -> Option<bool> {
-        match (self.after.is_refused(), &self.met) {
+        match (self.after.is_refused(), &self.newly_granted) {
             (true, _) => Some(false),
             (false, Some(_)) => None,
             // What the run left open is open under other settings, too.
@@ -60,22 +60,22 @@ impl Comparison {
 ///
 /// # Examples
 /// ```
-/// use vramfit_core::analysis::{Settings, compare};
+/// use vramfit_core::analysis::{ReplayOverrides, compare};
 /// use vramfit_core::gpu;
 /// use vramfit_core::trace::RequestList;
 ///
 /// // Two allocations, of 1 and 2 GiB, of which the first is freed.
 /// let mut requests = RequestList::new(&b"A 0 1073741824\nA 1 2147483648\nF 0\n"[..]);
-/// let settings = Settings {
+/// let settings = ReplayOverrides {
 ///     gpu: Some(gpu::find("t4")?),
-///     ..Settings::default()
+///     ..ReplayOverrides::default()
 /// };
 /// let comparison = compare(&mut requests, &settings)?;
 /// assert_eq!(comparison.fits(), Some(true));
 /// assert_eq!(comparison.after.devices[0].peak_bytes, 3 << 30);
 /// # Ok::<(), vramfit_core::Error>(())
 /// ```
-pub fn compare(source: &mut dyn EventSource, settings: &Settings) -> Result<Comparison> {
+pub fn compare(source: &mut dyn EventSource, settings: &ReplayOverrides) -> Result<Comparison> {
     let (header, notes) = settings.applied(source.header())?;
     let mut before = match source.has_recorded_results() {
         true => Some(TraceAnalyzer::new(source.header())?),
@@ -87,18 +87,18 @@ pub fn compare(source: &mut dyn EventSource, settings: &Settings) -> Result<Comp
     if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
         before.verify_footer(footer)?;
     }
-    let met = after.newly_granted(source);
-    let ends_at_refusal = after.divergence() == Some(Divergence::Denied);
+    let newly_granted = after.newly_granted(source);
+    let ends_at_refusal = after.divergence() == Some(Divergence::Refused);
     Ok(Comparison {
         before: before.map(|analyzer| analyzer.into_summary(source.header(), source)),
         after: after.into_summary(&header, source),
-        met,
+        newly_granted,
         ends_at_refusal,
         notes,
     })
 }
 
-impl Settings {
+impl ReplayOverrides {
     /// Returns the header of a run under these settings, and what to know about them.
     fn applied(&self, header: &Header) -> Result<(Header, Vec<String>)> {
         let mut header = header.clone();

@@ -1,4 +1,4 @@
-//! The point that decides: the first request that was denied, or else the peak of the device with the
+//! The point that decides: the first request that was refused, or else the peak of the device with the
 //! highest; and what memory belongs to then.
 
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::arrays::{AllocationSites, NO_PROGRAM};
 use super::attribution::{Arguments, Attribution, Attributor};
 use super::devices::DeviceAnalysis;
-use super::failure::DeniedRequest;
+use super::failure::RefusedRequest;
 use super::programs::Programs;
 use super::snapshot::LiveSnapshot;
 use crate::program::ProgramMemory;
@@ -15,8 +15,8 @@ use crate::trace::EventSource;
 
 /// The point that decides.
 pub(super) struct CriticalPoint<'a> {
-    /// The request that was denied; `None` for a peak.
-    pub(super) denied: Option<&'a DeniedRequest>,
+    /// The request that was refused; `None` for a peak.
+    pub(super) refused: Option<&'a RefusedRequest>,
     pub(super) arguments_at_denial: &'a Arguments,
     pub(super) device: Option<&'a DeviceAnalysis>,
 }
@@ -31,8 +31,8 @@ impl CriticalPoint<'_> {
         programs: &Programs,
         source: &dyn EventSource,
     ) -> (Option<Attribution>, Option<(usize, ProgramMemory)>) {
-        let at = self.device.and_then(|device| match self.denied {
-            Some(denied) => Some((device, denied.context)),
+        let at = self.device.and_then(|device| match self.refused {
+            Some(refused) => Some((device, refused.context)),
             None => Some((device, device.peak_context?)),
         });
         let entry = at.and_then(|(_, context)| context.entry).or(programs.step);
@@ -43,8 +43,8 @@ impl CriticalPoint<'_> {
             let entries = entry.into_iter().collect();
             return (None, take(&mut memories(entries, programs, source)));
         };
-        let snapshot: &LiveSnapshot = match self.denied {
-            Some(_) => &device.live_at_denial,
+        let snapshot: &LiveSnapshot = match self.refused {
+            Some(_) => &device.live_at_refusal,
             None => &device.live_at_peak,
         };
         let blocks = || snapshot.blocks(live[device.number as usize].iter());
@@ -61,11 +61,11 @@ impl CriticalPoint<'_> {
         let mut attributor = Attributor {
             device: device.number,
             context,
-            arguments: match self.denied {
+            arguments: match self.refused {
                 Some(_) => self.arguments_at_denial,
                 None => &device.arguments_at_peak,
             },
-            request: self.denied.map(|denied| denied.slot),
+            request: self.refused.map(|refused| refused.slot),
             sites,
             entries: &programs.entries,
             memories: memories(entries, programs, source),

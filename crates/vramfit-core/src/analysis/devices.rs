@@ -25,14 +25,14 @@ pub(super) struct DeviceAnalysis {
     state_at_peak: PoolState,
     pub(super) live_at_peak: LiveSnapshot,
     pub(super) arguments_at_peak: Arguments,
-    /// When the first request of the run was denied, if that was here.
-    pub(super) live_at_denial: LiveSnapshot,
+    /// When the first request of the run was refused, if that was here.
+    pub(super) live_at_refusal: LiveSnapshot,
     /// When the last execution of the step began.
     pub(super) live_at_step: LiveSnapshot,
     running_minimum: RunningMinimum,
     timeline: Timeline,
     non_pool_bytes: u64,
-    denials: u64,
+    refusals: u64,
     /// Regions of the pool, in the order in which the driver granted them.
     regions: Vec<GrantedRegion>,
     /// Every point of the timeline, while a pass of a repeat is observed.
@@ -65,16 +65,16 @@ impl DeviceAnalysis {
 
     pub(super) fn on_freed(&mut self, block: &Block, replay: &mut Replay) {
         self.live_at_peak.on_freed(block);
-        self.live_at_denial.on_freed(block);
+        self.live_at_refusal.on_freed(block);
         self.live_at_step.on_freed(block);
         self.update_level(replay);
     }
 
-    /// Takes in a request that was denied.
-    pub(super) fn on_denied(&mut self, replay: &mut Replay) {
-        // The pool may have grown although the request was denied.
+    /// Takes in a request that was refused.
+    pub(super) fn on_refused(&mut self, replay: &mut Replay) {
+        // The pool may have grown although the request was refused.
         self.update_level(replay);
-        self.denials += 1;
+        self.refusals += 1;
     }
 
     pub(super) fn on_non_pool_memory(&mut self, bytes: u64) {
@@ -145,11 +145,11 @@ impl DeviceAnalysis {
     }
 
     /// Returns what was added up here; figures that others know are left at 0. `live` is what is allocated now,
-    /// `denied` the points at which requests were denied.
+    /// `refused` the points at which requests were refused.
     pub(super) fn summary(
         &self,
         live: &[Block],
-        denied: impl Iterator<Item = TimelinePoint>,
+        refused: impl Iterator<Item = TimelinePoint>,
         sites: &AllocationSites,
         text: impl Fn(TextId) -> String,
         program: impl Fn(u32) -> Option<String>,
@@ -160,8 +160,10 @@ impl DeviceAnalysis {
             layout(self.regions_at(event), blocks, sites, &text, &program)
         };
         let at_peak = || self.live_at_peak.blocks(live.iter());
-        let denied: Vec<TimelinePoint> = denied.collect();
-        let failure = denied.first().filter(|_| self.live_at_denial.is_captured());
+        let refused: Vec<TimelinePoint> = refused.collect();
+        let failure = refused
+            .first()
+            .filter(|_| self.live_at_refusal.is_captured());
         DeviceSummary {
             device: self.number,
             peak_bytes: self.peak_bytes,
@@ -169,11 +171,11 @@ impl DeviceAnalysis {
             layout_at_failure: match failure {
                 Some(point) => layout_at(
                     Some(point.event),
-                    &mut self.live_at_denial.blocks(live.iter()),
+                    &mut self.live_at_refusal.blocks(live.iter()),
                 ),
                 None => LayoutSummary::default(),
             },
-            timeline: self.timeline.points(denied.into_iter()),
+            timeline: self.timeline.points(refused.into_iter()),
             arrays_at_peak: arrays(&mut at_peak()),
             arrays_between_steps: arrays(&mut self.live_at_step.blocks(live.iter())),
             arrays_at_end: arrays(&mut live.iter()),
@@ -183,7 +185,7 @@ impl DeviceAnalysis {
             },
             layout_at_end: layout_at(None, &mut live.iter()),
             outside_bytes: self.non_pool_bytes,
-            failures: self.denials,
+            failures: self.refusals,
             ..DeviceSummary::default()
         }
     }
@@ -196,11 +198,11 @@ pub(super) struct DeviceSnapshot {
     reported_peak_bytes: u64,
     live_at_peak: LiveSnapshot,
     arguments_at_peak: Arguments,
-    live_at_denial: LiveSnapshot,
+    live_at_refusal: LiveSnapshot,
     live_at_step: LiveSnapshot,
     running_minimum: RunningMinimum,
     non_pool_bytes: u64,
-    denials: u64,
+    refusals: u64,
     regions: usize,
 }
 
@@ -227,14 +229,14 @@ impl DeviceAnalysis {
             state_at_peak: _,
             live_at_peak,
             arguments_at_peak,
-            live_at_denial,
+            live_at_refusal,
             live_at_step,
             running_minimum,
             // Points are recorded during a pass, and added again for those that are skipped.
             timeline: _,
             pass_points: _,
             non_pool_bytes,
-            denials,
+            refusals,
             regions,
         } = self;
         DeviceSnapshot {
@@ -243,11 +245,11 @@ impl DeviceAnalysis {
             reported_peak_bytes: *reported_peak_bytes,
             live_at_peak: live_at_peak.clone(),
             arguments_at_peak: arguments_at_peak.clone(),
-            live_at_denial: live_at_denial.clone(),
+            live_at_refusal: live_at_refusal.clone(),
             live_at_step: live_at_step.clone(),
             running_minimum: running_minimum.clone(),
             non_pool_bytes: *non_pool_bytes,
-            denials: *denials,
+            refusals: *refusals,
             regions: regions.len(),
         }
     }
@@ -264,7 +266,7 @@ impl DeviceAnalysis {
             && self.reported_peak_bytes == before.reported_peak_bytes
             && self.live_at_peak == before.live_at_peak
             && self.arguments_at_peak == before.arguments_at_peak
-            && self.live_at_denial == before.live_at_denial
+            && self.live_at_refusal == before.live_at_refusal
             && if runs_step {
                 before.live_at_step.repeats(&self.live_at_step, period)
             } else {
@@ -286,7 +288,7 @@ impl DeviceAnalysis {
         runs_step: bool,
         passes: u64,
     ) {
-        self.denials += passes * (self.denials - before.denials);
+        self.refusals += passes * (self.refusals - before.refusals);
         self.running_minimum.skip_passes(period, passes);
         if runs_step {
             self.live_at_step.skip_passes(period, passes);

@@ -46,8 +46,8 @@ impl OomMessage {
     }
 }
 
-/// A request that was denied.
-pub(super) struct DeniedRequest {
+/// A request that was refused.
+pub(super) struct RefusedRequest {
     pub(super) device: u32,
     pub(super) context: EventContext,
     /// The buffer it was for, in XLA's assignment.

@@ -41,7 +41,7 @@ pub(super) fn layout<'a>(
     let mut regions: Vec<_> = regions.collect();
     regions.sort_by_key(|region| region.address);
     // What is counted in another pool has no bytes held in this one.
-    let mut blocks: Vec<_> = blocks.filter(|block| block.held_bytes > 0).collect();
+    let mut blocks: Vec<_> = blocks.filter(|block| block.allocated_bytes > 0).collect();
     blocks.sort_by_key(|block| block.address);
     let mut spans: Vec<_> = regions
         .iter()
@@ -99,7 +99,7 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
     };
     for block in blocks {
         fill(&mut found, block.address.saturating_sub(at));
-        let bytes = block.held_bytes.min(end.saturating_sub(block.address));
+        let bytes = block.allocated_bytes.min(end.saturating_sub(block.address));
         at = block.address + bytes;
         match found.last_mut() {
             // Neighbors of one maker are one piece, of so many blocks.

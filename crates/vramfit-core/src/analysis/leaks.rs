@@ -57,7 +57,7 @@ pub(super) struct LeakCandidate {
     /// By how many bytes requested in all of them.
     pub(super) bytes: u64,
     /// By how many bytes of the pool in all of them.
-    pub(super) held_bytes: u64,
+    pub(super) allocated_bytes: u64,
 }
 
 impl Leaks {
@@ -65,7 +65,9 @@ impl Leaks {
     #[inline]
     pub(super) fn on_allocated(&mut self, block: &Block) {
         let group = self.changed(block.owner);
-        group.now.add(1, block.requested_bytes, block.held_bytes);
+        group
+            .now
+            .add(1, block.requested_bytes, block.allocated_bytes);
     }
 
     /// Takes in that a block was freed.
@@ -74,7 +76,7 @@ impl Leaks {
         let now = &mut self.changed(block.owner).now;
         now.count = now.count.saturating_sub(1);
         now.bytes = now.bytes.saturating_sub(block.requested_bytes);
-        now.held_bytes = now.held_bytes.saturating_sub(block.held_bytes);
+        now.allocated_bytes = now.allocated_bytes.saturating_sub(block.allocated_bytes);
     }
 
     #[inline]
@@ -168,7 +170,7 @@ impl Leaks {
                 steps: group.steps,
                 arrays,
                 bytes: now.bytes.saturating_sub(began.bytes),
-                held_bytes: now.held_bytes.saturating_sub(began.held_bytes),
+                allocated_bytes: now.allocated_bytes.saturating_sub(began.allocated_bytes),
             };
             let key = (site.device, site.site, site.entry, site.purpose);
             let whole = found.entry(key);
@@ -237,7 +239,7 @@ impl LeakCandidate {
         *self = LeakCandidate {
             arrays: sum(self.arrays, other.arrays),
             bytes: sum(self.bytes, other.bytes),
-            held_bytes: sum(self.held_bytes, other.held_bytes),
+            allocated_bytes: sum(self.allocated_bytes, other.allocated_bytes),
             steps,
             ..*self
         };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{RunSummary, summarize_events};
 use crate::error::{Error, Result};
 use crate::replay::{is_met_alone, replay_at_max_total};
-use crate::trace::{EventSource, Note, ProgramExit, Reader, end_with_note};
+use crate::trace::{EventSource, Note, ProcessExit, Reader, end_with_note};
 
 /// Wraps the events of a trace while it is read, for example to show the progress.
 pub type WrapEvents<'a> = &'a dyn Fn(Box<dyn EventSource + 'a>) -> Box<dyn EventSource + 'a>;
@@ -141,7 +141,7 @@ pub(super) fn open_trace<'a>(
 ///
 /// # Errors
 /// [`crate::ErrorKind::Io`] when it cannot be written, [`crate::ErrorKind::InvalidFile`] when it is not a trace.
-pub fn add_program_exit(path: &Path, exit: ProgramExit) -> Result<()> {
+pub fn add_process_exit(path: &Path, exit: ProcessExit) -> Result<()> {
     let cannot_write = |error: std::io::Error| {
         let message = format!("cannot add to the trace `{}`", path.display());
         Error::io(message).cause(error)

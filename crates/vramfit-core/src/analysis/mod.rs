@@ -12,7 +12,7 @@
 //! | `devices.rs`, `programs/`, `failure.rs` | what is added up for devices, programs, failures |
 //! | `running_minimum.rs`, `snapshot.rs`, `timeline/` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
-//! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first denied request |
+//! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first refused request |
 //! | `cause.rs` | what takes most of the memory then, and the peak without it |
 //! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |
 //! | `unread_outputs.rs` | outputs that nothing reads |
@@ -57,11 +57,11 @@ pub use attribution::Attribution;
 pub use attribution_entry::{AttributionEntry, EntryKind};
 pub use callbacks::CallbackSummary;
 pub use cause::{Cause, CauseGroup, NextPeak};
-pub use comparison::{Comparison, Settings, compare};
+pub use comparison::{Comparison, ReplayOverrides, compare};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{
-    WrapEvents, add_program_exit, load_process, load_summary, load_summary_until, most_critical,
+    WrapEvents, add_process_exit, load_process, load_summary, load_summary_until, most_critical,
     trace_files,
 };
 pub use other_processes::{NoContextSummary, OtherProcessesSummary};
@@ -72,7 +72,7 @@ pub use series::{
     ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, PieceSummary, RegionSummary,
     TimelinePoint,
 };
-pub use step_search::{Cut, StepSearch};
+pub use step_search::{StepSearch, StepStop};
 pub use summary::{
     AbortInfo, AllocationFailure, AutotuneRange, MAX_FAILURES_KEPT, ProgramMemorySummary,
     ProgramSummary, RunSummary, UnknownReads,

@@ -8,7 +8,7 @@ use crate::trace::{Note, OtherProcess};
 #[derive(Default)]
 pub(super) struct OtherProcesses {
     devices: Vec<DeviceUsage>,
-    /// What they held when a request was denied first.
+    /// What they held when a request was refused first.
     pub(super) at_denial: Option<DeviceUsage>,
     pub(super) no_context: Option<NoContextSummary>,
 }
@@ -40,7 +40,7 @@ pub struct OtherProcessesSummary {
     /// The device of the process whose run this is.
     pub device: u32,
     /// What they held together.
-    pub held_bytes: u64,
+    pub used_bytes: u64,
     /// Those that held most of it, the largest first.
     pub processes: Vec<OtherProcess>,
 }
@@ -53,14 +53,14 @@ impl OtherProcesses {
             _ if self.devices.is_empty() => {}
             Note::Others {
                 device,
-                held_bytes,
-                max_held_bytes,
+                used_bytes,
+                max_used_bytes,
                 processes,
             } => {
                 if let Some(held) = self.device(*device) {
                     *held = DeviceUsage {
-                        bytes: *held_bytes,
-                        max_bytes: held.max_bytes.max(*max_held_bytes).max(*held_bytes),
+                        bytes: *used_bytes,
+                        max_bytes: held.max_bytes.max(*max_used_bytes).max(*used_bytes),
                         processes: processes.clone(),
                     };
                 }

@@ -139,7 +139,7 @@ pub(super) struct ScratchChecks {
     with_temporaries: Vec<u32>,
     /// Devices on which the execution had all it needs.
     complete: Vec<u32>,
-    /// A request was denied, so that nothing was executed.
+    /// A request was refused, so that nothing was executed.
     failed: bool,
 }
 

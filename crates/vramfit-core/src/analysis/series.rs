@@ -29,7 +29,7 @@ pub struct ArraySummary {
     pub bytes: u64,
     /// What they take of the bytes in use of the pool, rounding included. These add up to the bytes
     /// in use exactly. 0 for what lies in the separate pool for collective memory.
-    pub held_bytes: u64,
+    pub allocated_bytes: u64,
 }
 
 /// Arrays that grow in number or size from step to step.
@@ -52,7 +52,7 @@ pub struct LeakSummary {
     /// By how many bytes, as they were asked for, in these steps.
     pub bytes: u64,
     /// By how much they took more of the pool in these steps, rounding included.
-    pub held_bytes: u64,
+    pub allocated_bytes: u64,
 }
 
 impl LeakSummary {

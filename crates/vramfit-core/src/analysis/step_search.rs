@@ -14,12 +14,12 @@ pub struct StepSearch {
     /// The name that was given to the step.
     pub name: Option<String>,
     /// Where the run was ended; `None` where it was not.
-    pub cut: Option<Cut>,
+    pub stop: Option<StepStop>,
 }
 
 /// Where a run was ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cut {
+pub struct StepStop {
     /// Name of the program that was taken for the step.
     pub program: String,
     /// How often it was executed.
@@ -36,7 +36,7 @@ pub(super) struct StepNotes {
     steps: Option<u64>,
     name: Option<String>,
     /// Entry of the program, and how often it was executed.
-    cut: Option<(usize, u64)>,
+    stop: Option<(usize, u64)>,
 }
 
 impl StepNotes {
@@ -71,9 +71,9 @@ impl StepNotes {
                     };
                     programs.add_evidence(*program, evidence);
                 }
-                Note::Cut { program, calls } => {
+                Note::Stopped { program, calls } => {
                     let entry = programs.entry_for(*program).ok();
-                    self.cut = entry.map(|entry| (entry, *calls));
+                    self.stop = entry.map(|entry| (entry, *calls));
                 }
                 Note::Others { .. } | Note::NoContext { .. } => others.on_note(note),
                 Note::PartitionedProgram(_) | Note::Error(_) | Note::Exit(_) => {}
@@ -91,7 +91,7 @@ impl StepNotes {
         programs.has_step_search.then(|| StepSearch {
             steps: self.steps,
             name: self.name.clone(),
-            cut: self.cut.map(|(entry, calls)| Cut {
+            stop: self.stop.map(|(entry, calls)| StepStop {
                 program: text(programs.name(entry)),
                 calls,
                 site: text(programs.entries[entry].site),

@@ -22,7 +22,7 @@ use super::verdict::{Condition, LastExecution};
 use crate::program::{ProgramMemory, ProgramTime};
 use crate::replay::{PoolState, TotalRangeSummary};
 use crate::trace::{
-    CompilerWarning, Header, NotComputed, ProgramExit, ProgramSizes, RunEnvironment, UncaughtError,
+    CompilerWarning, Header, NotComputed, ProcessExit, ProgramSizes, RunEnvironment, UncaughtError,
 };
 
 /// The answer to "does this run fit on this GPU?", with the figures behind it.
@@ -104,7 +104,7 @@ pub struct RunSummary {
     pub evaluated: Option<u64>,
     /// How the program's process ended; `None` where that is not known. Whoever started the
     /// program knows, and adds it to a trace that is kept.
-    pub program_exit: Option<ProgramExit>,
+    pub process_exit: Option<ProcessExit>,
     /// The exception that nothing in the program caught.
     pub uncaught_error: Option<UncaughtError>,
     /// The execution that was begun last.
@@ -292,7 +292,7 @@ impl RunSummary {
         let failed = self.verdict().conditions.into_iter().any(|condition| {
             matches!(
                 condition,
-                Condition::ProgramFailed {
+                Condition::ProcessFailed {
                     placeholder_read: Some(_),
                     ..
                 }

@@ -119,7 +119,7 @@ mod tests {
                 owner,
                 address: 0,
                 requested_bytes: bytes,
-                held_bytes: bytes,
+                allocated_bytes: bytes,
             });
         }
         let output = |allocation, path: &str| Buffer {

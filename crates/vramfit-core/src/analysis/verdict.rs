@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
-use super::step_search::Cut;
+use super::step_search::StepStop;
 use super::summary::{ProgramSummary, RunSummary};
-use crate::trace::{OtherProcess, ProgramExit, Sharing, UncaughtError};
+use crate::trace::{OtherProcess, ProcessExit, Sharing, UncaughtError};
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub struct Verdict {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Condition {
     /// The program stopped by its own error, not for want of GPU memory.
-    ProgramFailed {
+    ProcessFailed {
         /// How its process ended; `None` where only the trace tells of the error.
-        exit: Option<ProgramExit>,
+        exit: Option<ProcessExit>,
         /// The exception that nothing in the program caught, where it was a Python one.
         error: Option<UncaughtError>,
         /// What was executed last; `None` when nothing was.
@@ -50,16 +50,16 @@ pub enum Condition {
         max_total_memory_bytes: u64,
     },
     /// The run was ended after the training step had run as often as was asked for.
-    CutAtStep {
+    StoppedAtStep {
         /// How many steps were asked for.
         steps: u64,
         /// Which program was taken for the step, and how often it ran.
         #[serde(flatten)]
-        cut: Cut,
+        stop: StepStop,
         /// Why it was taken.
         evidence: Evidence,
         /// How the program ended after that, if not well: it was not let finish.
-        exit: Option<ProgramExit>,
+        exit: Option<ProcessExit>,
     },
     /// The run was to be ended after a number of steps, and no step ran so often.
     NoStepFound {
@@ -74,7 +74,7 @@ pub enum Condition {
     },
     /// A program was compiled, did not run, and needs more than anything that ran: the answer is
     /// about its plan.
-    PlanOnly {
+    CompiledOnly {
         /// What its plan needs.
         #[serde(flatten)]
         plan: ProgramNeed,
@@ -86,7 +86,7 @@ pub enum Condition {
         /// The number of the GPU in its machine.
         gpu: u32,
         /// What the other processes held of it then.
-        held_bytes: u64,
+        used_bytes: u64,
         /// Its total memory.
         total_bytes: u64,
         /// Those that held most of it, the largest first.
@@ -137,15 +137,15 @@ impl Condition {
     /// refused nothing.
     pub fn leaves_open(&self) -> bool {
         match self {
-            Condition::ProgramFailed { .. }
+            Condition::ProcessFailed { .. }
             | Condition::TraceEndsEarly { .. }
             | Condition::HostsDiffer(_)
             | Condition::LibraryScratch { .. } => true,
             // Something was refused where this is said.
             Condition::TotalRange { .. } | Condition::SharedGpu { .. } => false,
-            Condition::CutAtStep { .. }
+            Condition::StoppedAtStep { .. }
             | Condition::NoStepFound { .. }
-            | Condition::PlanOnly { .. } => false,
+            | Condition::CompiledOnly { .. } => false,
         }
     }
 }
@@ -176,7 +176,7 @@ impl RunSummary {
         let is_too_large = plan
             .as_ref()
             .is_some_and(|plan| plan.needed_bytes > plan.capacity_bytes);
-        conditions.extend(plan.map(|plan| Condition::PlanOnly {
+        conditions.extend(plan.map(|plan| Condition::CompiledOnly {
             plan,
             anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
         }));
@@ -241,7 +241,7 @@ impl RunSummary {
         let others = self.others_at_failure.as_ref()?;
         Some(Condition::SharedGpu {
             gpu: self.header.gpu_of(others.device),
-            held_bytes: others.held_bytes,
+            used_bytes: others.used_bytes,
             total_bytes: self.header.total_memory_bytes,
             processes: others.processes.clone(),
             fits_alone: self.fits_alone,
@@ -253,12 +253,12 @@ impl RunSummary {
     fn steps_wanted(&self) -> Option<Condition> {
         let search = self.step_search.as_ref()?;
         let steps = search.steps?;
-        if let Some(cut) = &search.cut {
-            return Some(Condition::CutAtStep {
+        if let Some(stop) = &search.stop {
+            return Some(Condition::StoppedAtStep {
                 steps,
-                cut: cut.clone(),
+                stop: stop.clone(),
                 evidence: self.step_evidence.unwrap_or_default(),
-                exit: self.program_exit.filter(|exit| !exit.is_success()),
+                exit: self.process_exit.filter(|exit| !exit.is_success()),
             });
         }
         let step = self.step();
@@ -300,7 +300,7 @@ impl RunSummary {
     /// have been killed by it, as workers are; then the program saw the end of its work.
     fn ended_early(&self) -> Option<Condition> {
         let after = self.last_execution.clone();
-        let failed = |exit| Condition::ProgramFailed {
+        let failed = |exit| Condition::ProcessFailed {
             exit,
             error: self.uncaught_error.clone(),
             after: after.clone(),
@@ -309,8 +309,8 @@ impl RunSummary {
         let is_cut = self
             .step_search
             .as_ref()
-            .is_some_and(|search| search.cut.is_some());
-        match self.program_exit {
+            .is_some_and(|search| search.stop.is_some());
+        match self.process_exit {
             // It was not let finish, and how it takes that says nothing about its memory.
             _ if is_cut => None,
             // It ended for want of memory, which is told with the request that was refused.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::amount::Amount;
-use super::judge::Limits;
+use super::outcome::Limits;
 use crate::analysis::hosts::MAX_HOSTS;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};

@@ -139,7 +139,7 @@ fn between_steps(before: &RunSummary, after: &RunSummary) -> Vec<ChangedLine> {
             .iter()
             .flat_map(|device| &device.arrays_between_steps)
         {
-            let bytes = sign * i128::from(array.held_bytes);
+            let bytes = sign * i128::from(array.allocated_bytes);
             match lines.iter_mut().find(|line| line.site == array.site) {
                 Some(line) => line.bytes += bytes,
                 None => lines.push(ChangedLine {

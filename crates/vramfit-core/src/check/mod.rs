@@ -7,7 +7,7 @@
 //! | `config.rs` | the entries of `vramfit.toml` |
 //! | `amount.rs` | an amount of memory in bytes or percent |
 //! | `lock.rs` | the accepted figures, `vramfit.lock` |
-//! | `judge.rs` | figures against limits and accepted figures |
+//! | `outcome.rs` | figures against limits and accepted figures |
 //! | `growth.rs` | which lines need more, and whether the program or the toolchain does |
 //! | `report.rs` | what a check found, for the output formats in `format/` |
 //! | `workflow.rs` | the check as a workflow of a CI service |
@@ -17,8 +17,8 @@ mod config;
 mod figures;
 mod format;
 mod growth;
-mod judge;
 mod lock;
+mod outcome;
 mod report;
 mod workflow;
 
@@ -26,7 +26,7 @@ pub use amount::Amount;
 pub use config::{CheckConfig, Entry, Program, find_table};
 pub use figures::Figures;
 pub use growth::{ChangedLine, Growth};
-pub use judge::{Limits, Outcome, combine_answers, judge};
 pub use lock::{LOCK_FILE, Lock, LockKey, LockLine};
+pub use outcome::{Limits, Outcome, combine_answers, determine_outcome};
 pub use report::{CheckReport, Row};
 pub use workflow::Workflow;

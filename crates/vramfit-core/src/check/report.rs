@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::growth::Growth;
-use super::judge::{Limits, Outcome, combine_answers};
 use super::lock::{LOCK_FILE, LockLine};
+use super::outcome::{Limits, Outcome, combine_answers};
 use crate::bytes::Bytes;
 
 /// What a check found.

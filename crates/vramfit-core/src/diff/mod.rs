@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
 
-pub use settings_diff::{PeakRequirement, RunInfo, SettingDiff};
+pub use settings_diff::{RunInfo, SettingDiff, TotalKind};
 
 /// What makes run B need more or less memory than run A.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,7 +34,7 @@ pub struct RunDiff {
     /// What takes other bytes than before, the largest change first.
     pub changes: Vec<EntryDelta>,
     /// What else is different about the runs.
-    pub contrasts: Vec<SettingDiff>,
+    pub other_differences: Vec<SettingDiff>,
     /// Names of the programs that only A compiled, in alphabetical order.
     pub programs_only_in_a: Vec<String>,
     /// Names of the programs that only B compiled.
@@ -85,7 +85,7 @@ pub fn diff_runs(a: &RunSummary, b: &RunSummary) -> RunDiff {
     };
     let (in_a, in_b) = (names(a), names(b));
     RunDiff {
-        contrasts: settings_diff::contrasts(&a_run, &b_run),
+        other_differences: settings_diff::other_differences(&a_run, &b_run),
         a: a_run,
         b: b_run,
         owners: owners(&held_a, &held_b),
@@ -115,8 +115,8 @@ impl RunDiff {
         let above = self.gap_bytes() > i128::from(bytes);
         let known = match above {
             // What was not seen of A can only make the gap smaller; of B, larger.
-            true => self.a.need == PeakRequirement::Peak,
-            false => self.b.need == PeakRequirement::Peak,
+            true => self.a.total_kind == TotalKind::Peak,
+            false => self.b.total_kind == TotalKind::Peak,
         };
         known.then_some(above)
     }

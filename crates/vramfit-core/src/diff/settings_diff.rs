@@ -16,7 +16,7 @@ pub struct RunInfo {
     /// where it was refused.
     pub total_bytes: u64,
     /// What that is of the run's need.
-    pub need: PeakRequirement,
+    pub total_kind: TotalKind,
     /// The program that ran at that moment; empty between programs.
     pub program: String,
     /// What the allocator may take on the device that decides; `None` where it has no limit.
@@ -30,7 +30,7 @@ pub struct RunInfo {
 /// What the bytes of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PeakRequirement {
+pub enum TotalKind {
     /// The peak of a run that ended properly.
     Peak,
     /// The highest so far, of a run that was cut off or died.
@@ -56,15 +56,15 @@ impl RunInfo {
         let attribution = answer.attribution.as_ref();
         let program = attribution.and_then(|held| answer.programs.get(held.program?));
         let parts = attribution.map_or(&[][..], |held| &held.parts);
-        let need = match attribution {
-            Some(held) if held.refused => PeakRequirement::Refused,
-            _ if !answer.complete || answer.fits() != Some(true) => PeakRequirement::SoFar,
-            _ => PeakRequirement::Peak,
+        let total_kind = match attribution {
+            Some(held) if held.refused => TotalKind::Refused,
+            _ if !answer.complete || answer.fits() != Some(true) => TotalKind::SoFar,
+            _ => TotalKind::Peak,
         };
         RunInfo {
             header: answer.header.clone(),
             total_bytes: sum(parts.iter().map(|part| part.bytes)),
-            need,
+            total_kind,
             program: program.map_or_else(String::new, |program| program.name.clone()),
             limit_bytes: answer
                 .critical_device()
@@ -76,12 +76,12 @@ impl RunInfo {
 }
 
 /// Returns what is not the same, in the order in which it is told.
-pub(super) fn contrasts(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
-    let mut contrasts = Vec::new();
+pub(super) fn other_differences(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
+    let mut other_differences = Vec::new();
     let mut compare = |what: &'static str, of: &dyn Fn(&RunInfo) -> String| {
         let (a, b) = (of(a), of(b));
         if a != b {
-            contrasts.push(SettingDiff { what, a, b });
+            other_differences.push(SettingDiff { what, a, b });
         }
     };
     compare("fits", &|run| {
@@ -122,7 +122,7 @@ pub(super) fn contrasts(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
         name => name.to_owned(),
     });
     compare("executions", &|run| run.executions.to_string());
-    contrasts
+    other_differences
 }
 
 fn on(switch: bool) -> String {

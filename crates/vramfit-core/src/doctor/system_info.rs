@@ -72,7 +72,7 @@ impl Default for Driver {
 /// The virtual GPU of a dry run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VirtualGpu {
-    /// Its name in the catalogue.
+    /// Its name in the catalog.
     pub name: String,
     /// What a driver would call it.
     pub description: String,

@@ -28,7 +28,7 @@ pub enum CauseId {
     /// The same function is compiled again and again.
     Recompilation,
     /// Memory in use grows from step to step.
-    Growth,
+    Leak,
     /// The pool is too small for the program.
     PoolTooSmall,
     /// Memory is not the reason.
@@ -49,7 +49,7 @@ impl CauseId {
         CauseId::OutsidePool,
         CauseId::Autotuning,
         CauseId::Recompilation,
-        CauseId::Growth,
+        CauseId::Leak,
         CauseId::PoolTooSmall,
         CauseId::NotMemory,
     ];
@@ -68,7 +68,7 @@ impl CauseId {
             CauseId::OutsidePool => "outside-pool",
             CauseId::Autotuning => "autotuning",
             CauseId::Recompilation => "recompilation",
-            CauseId::Growth => "growth",
+            CauseId::Leak => "leak",
             CauseId::PoolTooSmall => "pool-too-small",
             CauseId::NotMemory => "not-memory",
         }
@@ -88,7 +88,7 @@ impl CauseId {
             CauseId::OutsidePool => "memory outside the pool ran out",
             CauseId::Autotuning => "the autotuner ran out of memory",
             CauseId::Recompilation => "a function is compiled again and again",
-            CauseId::Growth => "memory in use grows from step to step",
+            CauseId::Leak => "memory in use grows from step to step",
             CauseId::PoolTooSmall => "the pool is too small for the program",
             CauseId::NotMemory => "memory is not the cause",
         }
@@ -148,7 +148,7 @@ impl CauseId {
                 "A function is compiled for each new shape of its arguments, and for each new value of a static \
                  one. Each program stays in memory, with its constants and kernels."
             }
-            CauseId::Growth => {
+            CauseId::Leak => {
                 "Each step leaves something allocated: results in a Python list, a history of metrics, old \
                  copies of the state. The request that fails then is not the culprit."
             }
@@ -187,7 +187,7 @@ impl CauseId {
             CauseId::OutsidePool => "it also fails with a fraction of 0.5",
             CauseId::Autotuning => "it also fails with `XLA_FLAGS=--xla_gpu_autotune_level=0`",
             CauseId::Recompilation => "`JAX_LOG_COMPILES=1` shows each function compiled once",
-            CauseId::Growth => {
+            CauseId::Leak => {
                 "memory in use is the same after each step (`vramfit top`, or `memory_stats()`)"
             }
             CauseId::PoolTooSmall => "a dry run with a pool of this size fits (`vramfit dryrun`)",

@@ -139,7 +139,7 @@ impl<'a> Facts<'a> {
             CauseId::OutsidePool => format!("vramfit run --fraction 0.6 -- {command}"),
             CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
             CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),
-            CauseId::Growth => format!("vramfit dryrun --gpu {gpu} --steps 20 --full -- {command}"),
+            CauseId::Leak => format!("vramfit dryrun --gpu {gpu} --steps 20 --full -- {command}"),
             CauseId::NotMemory if not_memory::is_about_peer(self) => {
                 "vramfit explain LOG...".to_owned()
             }

@@ -63,11 +63,11 @@ impl FitFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NeedFigures {
     /// Arguments.
-    pub arguments_bytes: u64,
+    pub argument_bytes: u64,
     /// Outputs; donated arguments are among them.
     pub live_out_bytes: u64,
     /// Temporaries.
-    pub temporaries_bytes: u64,
+    pub temp_bytes: u64,
     /// All of it.
     pub total_bytes: u64,
 }
@@ -94,7 +94,7 @@ pub struct Figures {
     /// Free bytes of the pool together.
     pub free_bytes: Option<u64>,
     /// The largest free block that the request could have had.
-    pub largest_free_bytes: Option<u64>,
+    pub largest_free_block_bytes: Option<u64>,
     /// What requests would have fitted.
     pub fits: FitFigures,
     /// Size classes of the pool.
@@ -105,7 +105,7 @@ pub struct Figures {
     pub gpu_total_bytes: Option<u64>,
     /// Free memory of the GPU, as the driver reported it at the failure.
     pub gpu_free_bytes: Option<u64>,
-    /// The GPU, by its name in the catalogue.
+    /// The GPU, by its name in the catalog.
     pub gpu: Option<&'static str>,
     /// The release of JAX.
     pub jax: Option<JaxVersion>,
@@ -138,9 +138,9 @@ impl Figures {
                 .and_then(|(pool, used)| pool.checked_sub(used));
         }
         figures.need = log.program_need().map(|(_, need)| NeedFigures {
-            arguments_bytes: need.arguments.bytes,
+            argument_bytes: need.arguments.bytes,
             live_out_bytes: need.live_out.bytes,
-            temporaries_bytes: need.temporaries.bytes,
+            temp_bytes: need.temporaries.bytes,
             total_bytes: need.total.bytes,
         });
         figures
@@ -151,9 +151,9 @@ impl Figures {
             Message::Gpu { name } => Some(*name),
             _ => None,
         });
-        let in_catalogue = |name: &str| gpu::all().iter().find(|known| known.name == name);
-        let known = gpu.and_then(|gpu| in_catalogue(&gpu.name));
-        let known = known.or_else(|| in_catalogue(named?.1));
+        let in_catalog = |name: &str| gpu::all().iter().find(|known| known.name == name);
+        let known = gpu.and_then(|gpu| in_catalog(&gpu.name));
+        let known = known.or_else(|| in_catalog(named?.1));
         self.gpu = known.map(|gpu| gpu.name.as_str());
         self.gpu_total_bytes = gpu.or(known).map(|gpu| gpu.total_memory_bytes);
         let told = log.find(|message| match message {
@@ -172,7 +172,7 @@ impl Figures {
         self.in_use_bytes = last(StatName::BytesInUse);
         self.peak_in_use_bytes = log.stat(StatName::PeakBytesInUse).map(|series| series.max);
         self.pool_bytes = last(StatName::PoolBytes);
-        self.largest_free_bytes = last(StatName::LargestFreeBlock).filter(|bytes| *bytes > 0);
+        self.largest_free_block_bytes = last(StatName::LargestFreeBlock).filter(|bytes| *bytes > 0);
         let planned = log.find(|message| match message {
             Message::PoolPlanned { bytes, .. } => Some(*bytes),
             _ => None,
@@ -187,7 +187,9 @@ impl Figures {
         self.pool_bytes = dump.pool_bytes().or(self.pool_bytes);
         self.in_use_bytes = dump.in_use_bytes().or(self.in_use_bytes);
         self.free_bytes = dump.free_bytes();
-        self.largest_free_bytes = dump.largest_usable_bytes().or(self.largest_free_bytes);
+        self.largest_free_block_bytes = dump
+            .largest_usable_bytes()
+            .or(self.largest_free_block_bytes);
         let peak = dump.stats.and_then(|stats| stats.peak_in_use);
         self.peak_in_use_bytes = peak.map(bytes).or(self.peak_in_use_bytes);
         self.bins.clone_from(&dump.bins);

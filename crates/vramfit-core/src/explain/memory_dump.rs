@@ -3,7 +3,7 @@
 
 use prost::Message as _;
 
-use super::MappedChunk;
+use super::LoggedChunk;
 use super::log::Log;
 use super::message::{DumpLine, Message, PoolStats};
 use super::number::Size;
@@ -73,7 +73,7 @@ impl Log {
             let bytes = sizes.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?));
             log.push_dump_line(DumpLine::Region { bytes: bytes? });
             for chunk in region {
-                log.push_dump_line(DumpLine::Chunk(MappedChunk {
+                log.push_dump_line(DumpLine::Chunk(LoggedChunk {
                     address: chunk.address,
                     bytes: size(chunk)?,
                     in_use: chunk.in_use,

@@ -2,7 +2,7 @@
 
 use super::figures::BinFigures;
 use super::number::Size;
-use super::{ListedBuffer, MappedChunk};
+use super::{ListedBuffer, LoggedChunk};
 use crate::allocator::PoolEnd;
 
 /// A message that is about memory, or about what failed instead.
@@ -104,7 +104,7 @@ pub(super) enum Message {
     Step { number: u64 },
     /// A release of JAX.
     Jax { version: (u32, u32, u32) },
-    /// A GPU of the catalogue, by its name there.
+    /// A GPU of the catalog, by its name there.
     Gpu { name: &'static str },
     /// What a program needs, by what XLA has dumped of it: not that it failed.
     DumpedProgram { need: ProgramNeed },
@@ -218,7 +218,7 @@ pub(super) enum DumpLine {
     /// `Next region of size 63707234304`
     Region { bytes: u64 },
     /// `InUse at 7f0000000000 of size 256 next 1`
-    Chunk(MappedChunk),
+    Chunk(LoggedChunk),
     /// `Sum Total of in-use chunks: 54.10GiB`
     InUse { size: Size },
     /// The pool's own figures, in one of three wordings.

@@ -73,23 +73,23 @@ pub struct Explanation {
     /// What else to know, such as advice in the log that has no effect.
     pub notes: Vec<String>,
     /// The pool by address, where the log has it whole.
-    pub regions: Vec<PoolRegionMap>,
+    pub regions: Vec<LoggedRegion>,
     /// The largest buffers of the program, as the log lists them.
     pub buffers: Vec<ListedBuffer>,
 }
 
 /// A region of the pool at the failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolRegionMap {
+pub struct LoggedRegion {
     /// Its size.
     pub bytes: u64,
     /// Its chunks, end to end.
-    pub chunks: Vec<MappedChunk>,
+    pub chunks: Vec<LoggedChunk>,
 }
 
 /// A stretch of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MappedChunk {
+pub struct LoggedChunk {
     /// Address of its first byte.
     pub address: u64,
     /// Its size.

@@ -5,7 +5,7 @@ use super::cause::Evidence;
 use super::figures::BinFigures;
 use super::message::{DumpLine, PoolFigures, PoolStats};
 use super::number::Size;
-use super::{MappedChunk, PoolRegionMap};
+use super::{LoggedChunk, LoggedRegion};
 use crate::allocator::{ChunkTag, PoolEnd};
 
 /// Chunks of one dump that are kept; what has more is told by its own sums.
@@ -15,7 +15,7 @@ const MAX_REGIONS: usize = 10_000;
 /// A pool has 21 bins; those of several dumps may follow each other.
 const MAX_BINS: usize = 256;
 
-impl PoolRegionMap {
+impl LoggedRegion {
     /// Says whether its chunks follow each other without a gap and fill it.
     fn is_complete(&self) -> bool {
         let follow = self
@@ -33,7 +33,7 @@ pub(super) struct PoolDump {
     /// The end of a partitioned pool that the request was made to.
     pub(super) end: Option<PoolEnd>,
     /// All regions by address, where the dump has every chunk; else none.
-    pub(super) regions: Vec<PoolRegionMap>,
+    pub(super) regions: Vec<LoggedRegion>,
     pub(super) bins: Vec<BinFigures>,
     pub(super) in_use: Option<Size>,
     pub(super) figures: Option<PoolFigures>,
@@ -51,7 +51,7 @@ impl PoolDump {
         !self.regions.is_empty()
     }
 
-    pub(super) fn chunks(&self) -> impl Iterator<Item = &MappedChunk> {
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &LoggedChunk> {
         self.regions.iter().flat_map(|region| &region.chunks)
     }
 
@@ -145,7 +145,7 @@ impl PoolDump {
 #[derive(Clone, Debug, Default)]
 pub(super) struct DumpBuilder {
     dump: PoolDump,
-    regions: Vec<PoolRegionMap>,
+    regions: Vec<LoggedRegion>,
     chunks: usize,
     first_line: u64,
     /// Whether something does not fit together, such as lines of two processes.
@@ -193,7 +193,7 @@ impl DumpBuilder {
 
     fn add_region(&mut self, bytes: u64) {
         match self.regions.len() < MAX_REGIONS {
-            true => self.regions.push(PoolRegionMap {
+            true => self.regions.push(LoggedRegion {
                 bytes,
                 chunks: Vec::new(),
             }),
@@ -201,7 +201,7 @@ impl DumpBuilder {
         }
     }
 
-    fn add_chunk(&mut self, chunk: MappedChunk) {
+    fn add_chunk(&mut self, chunk: LoggedChunk) {
         self.chunks += 1;
         match self.regions.last_mut() {
             Some(region) if self.chunks <= MAX_CHUNKS => region.chunks.push(chunk),
@@ -215,7 +215,7 @@ impl DumpBuilder {
         // Together they are less than all addresses, so that sums of them are numbers of 64 bits.
         let sizes = self.regions.iter().map(|region| u128::from(region.bytes));
         let possible = sizes.sum::<u128>() <= u128::from(u64::MAX);
-        let whole = self.regions.iter().all(PoolRegionMap::is_complete);
+        let whole = self.regions.iter().all(LoggedRegion::is_complete);
         let complete = !self.broken && possible && whole;
         if complete {
             self.dump.regions = self.regions;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn region(address: u64, bytes: u64) -> [DumpLine; 2] {
-        let chunk = MappedChunk {
+        let chunk = LoggedChunk {
             address,
             bytes,
             in_use: false,

@@ -166,8 +166,8 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
             ),
             smaller_batch(facts),
         ],
-        CauseId::Growth => vec![Remedy::new(
-            "find-growth",
+        CauseId::Leak => vec![Remedy::new(
+            "find-leak",
             "find the arrays that stay allocated, with the lines that make them",
             format!(
                 "vramfit dryrun --gpu {} --steps 20 --full -- {command}",

@@ -98,7 +98,7 @@ impl Log {
             .as_ref()
             .map_or(String::new(), |name| format!(" in `{name}`"));
         let text = format!(
-            "{} ({} bytes) requested for {}{by} and denied",
+            "{} ({} bytes) requested for {}{by} and refused",
             Bytes(context.requested_bytes),
             context.requested_bytes,
             context.purpose.label(),
@@ -151,7 +151,7 @@ fn verdict_text(summary: &RunSummary) -> String {
     match summary.fits() {
         Some(true) => format!("the recorded run fits, with a peak of {}", Bytes(peak)),
         _ => format!(
-            "no request was denied in the recorded run, with a peak of {}",
+            "no request was refused in the recorded run, with a peak of {}",
             Bytes(peak)
         ),
     }

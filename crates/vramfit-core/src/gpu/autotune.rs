@@ -1,4 +1,4 @@
-//! Autotuning results that were recorded on a GPU, made to apply to the catalogue's GPU.
+//! Autotuning results that were recorded on a GPU, made to apply to the catalog's GPU.
 //!
 //! XLA looks a result up by a description of the GPU that holds its clock, its bandwidth and the
 //! version of cuDNN. One digit apart, the result is passed over without a word, so the description
@@ -67,7 +67,7 @@ fn closing_quote(text: &str) -> Option<usize> {
     })
 }
 
-/// Describes the catalogue's GPU in the words of a recorded description, which differ between
+/// Describes the catalog's GPU in the words of a recorded description, which differ between
 /// releases; `None` when that is of another kind of GPU.
 fn describe(recorded: &str, gpu: &Gpu) -> Option<String> {
     let (major, minor) = gpu.compute_capability;
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn results_of_the_same_kind_of_gpu_are_made_to_apply() {
-        let gpu = find("h100-80g").expect("in the catalogue");
+        let gpu = find("h100-80g").expect("in the catalog");
         let recorded = OURS
             .replace("1.98", "1.755")
             .replace("3352", "3350")
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn results_of_other_gpus_alone_are_refused() {
-        let gpu = find("h100-80g").expect("in the catalogue");
+        let gpu = find("h100-80g").expect("in the catalog");
         for other in [
             OURS.replace("Cores: 132", "Cores: 114"),
             OURS.replace("CUDA: 9.0", "CUDA: 8.0"),
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_holds_no_results_is_refused() {
-        let gpu = find("h100-80g").expect("in the catalogue");
+        let gpu = find("h100-80g").expect("in the catalog");
         for text in ["", "hello", "version: 3 results { device: \"CUDA"] {
             let error = fit_autotune_results(text, &gpu).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidFile, "{text}");

@@ -17,7 +17,7 @@ const SCHEMA: u32 = 1;
 pub struct Calibration {
     /// Version of the format.
     pub schema: u32,
-    /// Name of the GPU in the catalogue.
+    /// Name of the GPU in the catalog.
     pub gpu: String,
     /// The JAX release that measured it.
     pub jax: String,
@@ -121,7 +121,7 @@ mod tests {
     "#;
 
     fn parse(text: &str) -> Result<Calibration> {
-        Calibration::parse(text, &gpu::find("h200").expect("in the catalogue"))
+        Calibration::parse(text, &gpu::find("h200").expect("in the catalog"))
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The GPUs that vramfit knows, and what XLA's compiler is told about each.
 //!
-//! The figures live in `catalogue.toml`, one readable table per GPU; this module looks GPUs up.
+//! The figures live in `catalog.toml`, one readable table per GPU; this module looks GPUs up.
 //! [`target`] writes the description XLA wants. What the machine's own GPUs report is not known
 //! here: nothing in this crate touches a GPU.
 
 mod autotune;
 mod calibration;
-mod catalogue;
+mod catalog;
 mod host_link;
 mod selection;
 mod target;
@@ -156,7 +156,7 @@ pub struct Gpu {
     /// Dense peak rates by number type.
     pub peak_tflops: PeakTflops,
     /// An estimate, not a measurement: device memory that one process's CUDA context takes outside
-    /// JAX's pool. `catalogue.toml` says how it is derived.
+    /// JAX's pool. `catalog.toml` says how it is derived.
     pub context_bytes_estimate: u64,
     /// First major release of CUDA whose compiler accepts this GPU.
     pub min_cuda_major: u32,
@@ -218,9 +218,9 @@ impl Gpu {
     }
 }
 
-/// Returns every GPU of the catalogue, in its order.
+/// Returns every GPU of the catalog, in its order.
 pub fn all() -> &'static [Gpu] {
-    catalogue::gpus()
+    catalog::gpus()
 }
 
 /// Returns the GPU of that name.
@@ -277,13 +277,13 @@ pub fn find(name: &str) -> Result<Gpu> {
     Err(Error::new(ErrorKind::UnknownGpu, format!("unknown GPU `{name}`")).hint(hint))
 }
 
-/// Reads one GPU from the text of a GPU file: the fields of a `[[gpu]]` of the catalogue at the
+/// Reads one GPU from the text of a GPU file: the fields of a `[[gpu]]` of the catalog at the
 /// top level.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidFile`] when a field is missing, unknown or implausible.
 pub fn parse_gpu(text: &str) -> Result<Gpu> {
-    catalogue::parse_gpu(text)
+    catalog::parse_gpu(text)
 }
 
 /// Brings a name into the one form in which names are compared.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub struct GpuSelection {
     /// The GPU.
     pub gpu: Gpu,
-    /// The name under which another process finds it: of the catalogue, or the absolute path of a file.
+    /// The name under which another process finds it: of the catalog, or the absolute path of a file.
     pub name: String,
     /// How many, at least 1.
     pub count: u32,

@@ -1,11 +1,11 @@
-//! Tests of the catalogue: its figures hang together, and names are found.
+//! Tests of the catalog: its figures hang together, and names are found.
 
 use std::collections::HashSet;
 
 use super::*;
 
 #[test]
-fn the_catalogue_holds_at_least_thirty_gpus() {
+fn the_catalog_holds_at_least_thirty_gpus() {
     assert!(all().iter().filter(|gpu| gpu.mig_parent.is_none()).count() >= 30);
 }
 
@@ -330,7 +330,7 @@ fn a_gpu_file_is_enough_to_add_a_gpu() {
 }
 
 #[test]
-fn the_gpu_file_of_the_page_is_the_gpu_of_the_catalogue() {
+fn the_gpu_file_of_the_page_is_the_gpu_of_the_catalog() {
     let page = include_str!("../../../../docs/commands/gpus.md");
     let (_, rest) = page
         .split_once("```toml\n")

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 pub use finding::{Change, Finding, Severity, apply};
 pub use input::{LateChange, LintInput, Packages, ProcessStage};
-pub use names::is_jax_related as concerns_jax;
+pub use names::is_jax_related;
 pub use page::markdown;
 
 use context::LintContext;

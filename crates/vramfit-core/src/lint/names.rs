@@ -105,7 +105,7 @@ pub(super) fn is_known(name: &str) -> bool {
 pub(super) fn names_read_by_jax(version: Version) -> impl Iterator<Item = &'static str> {
     let table = settings::all()
         .iter()
-        .filter(move |setting| !setting.is_flag() && setting.reader != Reader::Nobody)
+        .filter(move |setting| !setting.is_flag() && setting.reader != Reader::Unread)
         .filter(move |setting| setting.reader == Reader::Tensorflow || setting.is_read_by(version))
         .map(|setting| setting.name.as_str());
     let jax = JAX
@@ -174,7 +174,7 @@ mod tests {
             };
             assert_eq!(
                 known.kind == ValueKind::Option,
-                setting.reader == Reader::Nobody,
+                setting.reader == Reader::Unread,
                 "{}",
                 setting.name
             );

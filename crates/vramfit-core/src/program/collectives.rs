@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Program;
-use super::wire::{HloInstructionProto, HloModuleProto, IotaReplicaGroupList};
+use super::proto::{HloInstructionProto, HloModuleProto, IotaReplicaGroupList};
 
 /// Beginnings of the opcodes of collectives; asynchronous ones end with `-start` and `-done`.
 const COLLECTIVES: [&str; 8] = [
@@ -123,7 +123,7 @@ mod tests {
     use prost::Message;
 
     use super::*;
-    use crate::program::wire::{CollectiveDeviceList, ReplicaGroup};
+    use crate::program::proto::{CollectiveDeviceList, ReplicaGroup};
 
     fn collective(opcode: &str, list: Option<CollectiveDeviceList>) -> HloInstructionProto {
         HloInstructionProto {

@@ -10,7 +10,7 @@
 
 use prost::Message;
 
-use super::wire::SplitProtoManifest;
+use super::proto::SplitProtoManifest;
 use crate::error::{Error, Result};
 
 /// First bytes of every such file (the hash of an empty previous block).

@@ -8,13 +8,13 @@ use super::collectives::{DeviceGroups, device_groups};
 use super::container;
 use super::options::CompileOptions;
 use super::outputs::OutputFinder;
-use super::scratch::{self, ScratchNeed};
-use super::shape::{ElementType, MemorySpace, Shape};
-use super::wire::{
+use super::proto::{
     BufferAllocationProto, BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto,
     HloModuleProto, HloModuleProtoWithConfig, OpShardingProto, ProgramShapeProto,
     SerializedHloModule,
 };
+use super::scratch::{self, ScratchNeed};
+use super::shape::{ElementType, MemorySpace, Shape};
 use super::workspace;
 use crate::error::{Error, Result};
 use crate::trace::ProgramSizes;

@@ -6,7 +6,7 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | [`wire`] | the fields of XLA's protobuf messages that are read or written here |
+//! | [`proto`] | the fields of XLA's protobuf messages that are read or written here |
 //! | `container` | the record file that newer releases wrap the messages in |
 //! | [`shape`] | element types, dimensions, layouts, sizes in bytes |
 //! | `sharding` | how many devices have the same part of a parameter |
@@ -27,11 +27,11 @@ mod executable;
 pub mod memory;
 pub mod options;
 mod outputs;
+pub mod proto;
 mod scratch;
 pub mod shape;
 mod sharding;
 mod texts;
-pub mod wire;
 mod workspace;
 
 pub use collectives::DeviceGroups;

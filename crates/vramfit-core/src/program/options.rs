@@ -2,12 +2,12 @@
 
 use prost::Message;
 
-use super::shape::{ElementType, MemorySpace, Shape};
-use super::wire::{
+use super::proto::{
     CompileOptionsProto, ComputationDevice, DeviceAssignmentProto, EntryLayoutOptions,
     EnvOptionOverride, EnvOptionOverridesEntry, OptionOverrideProto, OptionValue,
     ResultLayoutOption, ShapeProto,
 };
+use super::shape::{ElementType, MemorySpace, Shape};
 use crate::error::{Error, Result};
 
 /// What vramfit needs of the options a program was compiled with.
@@ -131,7 +131,7 @@ pub fn flag(options: &[u8], name: &str) -> Option<OptionValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::wire::ExecutableBuildOptionsProto;
+    use crate::program::proto::ExecutableBuildOptionsProto;
 
     #[test]
     fn device_order_is_replica_major() {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::wire::{
+use super::proto::{
     BufferAssignmentProto, HloComputationProto, HloInstructionProto, HloModuleProto,
 };
 
@@ -127,7 +127,7 @@ impl<'a> OutputFinder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::wire::{
+    use crate::program::proto::{
         AssignedProto, BufferAllocationProto, LocationProto, LogicalBufferProto,
     };
 

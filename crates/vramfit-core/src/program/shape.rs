@@ -1,6 +1,6 @@
 //! Element types, dimensions and layouts, as XLA's protos and the PJRT C API number them.
 
-use super::wire::{LayoutProto, ShapeProto};
+use super::proto::{LayoutProto, ShapeProto};
 
 /// An element type, by its number in XLA's protos (`PrimitiveType`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! Scratch memory that the routines of CUDA's libraries ask for: part of a program's temporaries,
 //! but no sign of how much the program computes.
 
+use super::proto::{HloInstructionProto, HloModuleProto};
 use super::shape::{ElementType, Shape};
-use super::wire::{HloInstructionProto, HloModuleProto};
 
 /// How XLA calls cuBLAS, cuDNN and CUB.
 const LIBRARIES: &[&str] = &["__cublas$", "__cudnn$", "__cub$"];
@@ -27,7 +27,7 @@ fn of_call(call: &HloInstructionProto) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::ShapeProto;
+    use super::super::proto::ShapeProto;
     use super::*;
 
     const S8: i32 = 2;

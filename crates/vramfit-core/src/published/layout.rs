@@ -147,7 +147,7 @@ impl Layout {
                 peak_bytes: value(1),
                 pool_bytes: value(2),
                 peak_pool_bytes: value(3),
-                largest_free_bytes: value(4),
+                largest_free_block_bytes: value(4),
                 limit_bytes: value(5),
                 allocations: value(6),
                 driver_bytes: value(7),
@@ -168,7 +168,7 @@ fn values(sample: &DeviceSample) -> [Option<u64>; 8] {
         sample.peak_bytes,
         sample.pool_bytes,
         sample.peak_pool_bytes,
-        sample.largest_free_bytes,
+        sample.largest_free_block_bytes,
         sample.limit_bytes,
         sample.allocations,
         sample.driver_bytes,
@@ -224,7 +224,7 @@ mod tests {
         let first = DeviceSample {
             status: StatsStatus::Available,
             in_use_bytes: Some(12),
-            largest_free_bytes: Some(0),
+            largest_free_block_bytes: Some(0),
             driver_bytes: Some(u64::MAX),
             ..DeviceSample::default()
         };

@@ -45,7 +45,7 @@ pub struct StatsHeader {
     pub interval_ms: u32,
     /// What the client was made with.
     pub client_settings: ClientSettings,
-    /// The name of the catalogue's GPU where the GPU is a virtual one; `None` for a real GPU.
+    /// The name of the catalog's GPU where the GPU is a virtual one; `None` for a real GPU.
     pub virtual_gpu: Option<String>,
     /// The devices of this process, in the order of [`LiveStats::devices`].
     pub devices: Vec<PublishedDevice>,
@@ -106,7 +106,7 @@ pub struct DeviceSample {
     /// The most that was taken.
     pub peak_pool_bytes: Option<u64>,
     /// The largest piece that is free in the pool.
-    pub largest_free_bytes: Option<u64>,
+    pub largest_free_block_bytes: Option<u64>,
     /// What the pool may take.
     pub limit_bytes: Option<u64>,
     /// How many requests it has served.

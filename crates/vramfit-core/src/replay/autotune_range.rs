@@ -129,7 +129,7 @@ impl VariantReplay {
 
     /// Notes what did not go well. A process whose allocator cannot free something is aborted.
     fn note(&mut self, effect: &StepEffect) {
-        self.refused |= matches!(effect, StepEffect::Denied(..) | StepEffect::Aborted(..));
+        self.refused |= matches!(effect, StepEffect::Refused(..) | StepEffect::Aborted(..));
     }
 
     /// Returns how much a request asks for now. The first temporary block of an execution on a

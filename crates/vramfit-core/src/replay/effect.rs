@@ -6,7 +6,7 @@ use crate::allocator::AllocError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divergence {
     /// A request was refused that the run had met.
-    Denied,
+    Refused,
     /// A request was met that the run had refused.
     Granted,
 }
@@ -26,7 +26,7 @@ pub struct Block {
     pub requested_bytes: u64,
     /// By how much it raised `bytes_in_use`: rounding included where the allocator counts it, 0
     /// where its pool is not the one that is counted.
-    pub held_bytes: u64,
+    pub allocated_bytes: u64,
 }
 
 /// What an event did to the pools.
@@ -41,5 +41,5 @@ pub enum StepEffect {
     /// Bytes came back, and the allocator would have aborted the process with this message.
     Aborted(Block, String),
     /// A request on a device was refused.
-    Denied(u32, AllocError),
+    Refused(u32, AllocError),
 }

@@ -283,8 +283,8 @@ impl Replay {
         {
             Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
             Err(refusal) => {
-                self.divergence = Some(Divergence::Denied);
-                Ok(StepEffect::Denied(device, refusal))
+                self.divergence = Some(Divergence::Refused);
+                Ok(StepEffect::Refused(device, refusal))
             }
         }
     }
@@ -313,9 +313,9 @@ impl Replay {
             Err(refusal) => {
                 pool.update_level();
                 if mode == ReplayMode::WhatIf {
-                    self.divergence = Some(Divergence::Denied);
+                    self.divergence = Some(Divergence::Refused);
                 }
-                return Ok(StepEffect::Denied(device, refusal));
+                return Ok(StepEffect::Refused(device, refusal));
             }
         };
         pool.verify_driver_calls(at)?;
@@ -327,7 +327,7 @@ impl Replay {
             owner,
             address,
             requested_bytes: bytes,
-            held_bytes: pool.level.in_use_bytes.saturating_sub(before),
+            allocated_bytes: pool.level.in_use_bytes.saturating_sub(before),
         };
         self.live.insert(number, block);
         Ok(StepEffect::Allocated(block))
@@ -347,7 +347,7 @@ impl Replay {
                 pool.verify_driver_calls(at)?;
                 // A request that is refused may leave a larger pool behind.
                 pool.update_level();
-                Ok(StepEffect::Denied(device, refusal))
+                Ok(StepEffect::Refused(device, refusal))
             }
             Ok(_) if mode == ReplayMode::Verify => {
                 let what = format!(

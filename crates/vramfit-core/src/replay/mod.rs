@@ -10,7 +10,7 @@
 //! | `pool.rs`, `recorded_device.rs`, `recorded_options.rs` | the allocator of one device, the driver calls of the run, the options in the header |
 //! | `fast_forward.rs`, `snapshot.rs` | skipping repeated events |
 //! | `autotune_range.rs` | the same run with the temporaries of other kernels |
-//! | `total_range.rs` | a denied request at the highest total that drivers report, or without other processes |
+//! | `total_range.rs` | a refused request at the highest total that drivers report, or without other processes |
 
 mod autotune_range;
 mod bounds;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::allocator::{DeviceMemory, Region, State};
+use crate::allocator::{DeviceMemory, Region, StateKey};
 
 /// A GPU that gives the results it gave in the run. Clones are the same GPU.
 #[derive(Clone, Default)]
@@ -62,7 +62,7 @@ impl DeviceMemory for RecordedDevice {
     }
 
     /// Adds the results for which nobody asked yet, and whether something else was asked.
-    fn write_state(&self, state: &mut State) {
+    fn write_state(&self, state: &mut StateKey) {
         let results = self.results();
         state.add_all([u64::from(self.differs()), results.len() as u64]);
         for (asked, region) in results.iter() {

@@ -5,7 +5,7 @@ use super::effect::{Block, Divergence};
 use super::engine::Replay;
 use super::fast_forward::Period;
 use super::pool::{DeviceSource, PoolLevel, ReplayPool};
-use crate::allocator::{DeviceMemory, State};
+use crate::allocator::{DeviceMemory, StateKey};
 
 use rustc_hash::FxHashMap;
 
@@ -21,12 +21,12 @@ pub(crate) struct ReplaySnapshot {
 
 struct PoolSnapshot {
     /// `None` where the allocator was not made yet.
-    state: Option<State>,
+    state: Option<StateKey>,
     num_allocs: u64,
     level: PoolLevel,
     has_pending_results: bool,
     /// What the device says to questions that were not asked yet.
-    device: Option<State>,
+    device: Option<StateKey>,
 }
 
 /// The run with other kernels at one moment.
@@ -108,8 +108,8 @@ impl Replay {
 }
 
 /// Returns what is written into a new state.
-fn written(write: impl FnOnce(&mut State)) -> State {
-    let mut state = State::default();
+fn written(write: impl FnOnce(&mut StateKey)) -> StateKey {
+    let mut state = StateKey::default();
     write(&mut state);
     state
 }
@@ -150,7 +150,7 @@ impl ReplayPool {
 
 impl PoolSnapshot {
     fn repeats(&self, after: &PoolSnapshot) -> bool {
-        let same = |before: &Option<State>, after: &Option<State>| match (before, after) {
+        let same = |before: &Option<StateKey>, after: &Option<StateKey>| match (before, after) {
             (Some(before), Some(after)) => before.is_same(after),
             (None, None) => true,
             _ => false,

@@ -100,7 +100,7 @@ impl EventConsumer for DecisiveRequest {
         let named = event.named_allocation().unwrap_or(u64::MAX);
         self.first_named = self.first_named.min(named);
         self.is_met = match self.replay.apply(event, 0)? {
-            StepEffect::Denied(..) | StepEffect::Aborted(..) => Some(false),
+            StepEffect::Refused(..) | StepEffect::Aborted(..) => Some(false),
             _ if self.replay.divergence() == Some(Divergence::Granted) => Some(true),
             _ => None,
         };

@@ -210,9 +210,9 @@ pub struct Alternative {
 pub enum AlternativeKind {
     /// Another one is better in both.
     #[default]
-    Beaten,
+    Dominated,
     /// No other one is better in both.
-    WorthChoosing,
+    ParetoOptimal,
     /// Nothing is changed.
     Unchanged,
     /// The one to choose.
@@ -223,8 +223,8 @@ impl AlternativeKind {
     /// Returns its name.
     pub fn label(self) -> &'static str {
         match self {
-            AlternativeKind::Beaten => "beaten",
-            AlternativeKind::WorthChoosing => "worth choosing",
+            AlternativeKind::Dominated => "beaten",
+            AlternativeKind::ParetoOptimal => "worth choosing",
             AlternativeKind::Unchanged => "as it is",
             AlternativeKind::Recommended => "recommended",
         }
@@ -233,8 +233,8 @@ impl AlternativeKind {
     /// Returns the character that stands for it in a terminal.
     pub(super) fn symbol(self) -> char {
         match self {
-            AlternativeKind::Beaten => '.',
-            AlternativeKind::WorthChoosing => 'o',
+            AlternativeKind::Dominated => '.',
+            AlternativeKind::ParetoOptimal => 'o',
             AlternativeKind::Unchanged => '=',
             AlternativeKind::Recommended => '>',
         }

@@ -186,7 +186,7 @@ fn location(group: &EntryGroup) -> String {
 }
 
 fn other_differences(difference: &RunDiff) -> Option<Section> {
-    let mut points: Vec<String> = difference.contrasts.iter().map(setting).collect();
+    let mut points: Vec<String> = difference.other_differences.iter().map(setting).collect();
     let only = |run: &str, programs: &[String]| {
         let shown = &programs[..programs.len().min(MAX_PROGRAMS_NAMED)];
         let more = match programs.len() - shown.len() {

@@ -7,7 +7,7 @@ use super::{
 use crate::allocator::ChunkTag;
 use crate::bytes::Bytes;
 use crate::explain::{
-    Basis, Cause, CauseId, Evidence, Explanation, FitFigures, ListedBuffer, PoolRegionMap, Verdict,
+    Basis, Cause, CauseId, Evidence, Explanation, FitFigures, ListedBuffer, LoggedRegion, Verdict,
 };
 
 /// Other causes that are named without `--all`.
@@ -136,7 +136,7 @@ fn figures(explanation: &Explanation) -> Option<Section> {
     add("free in the pool", figures.free_bytes, "in all");
     add(
         "largest free block",
-        figures.largest_free_bytes,
+        figures.largest_free_block_bytes,
         "that the request could have had",
     );
     add(
@@ -195,13 +195,13 @@ fn need(explanation: &Explanation) -> Option<Section> {
     let need = explanation.figures.need?;
     let metric = |label, bytes, note| Metric::new(label, Value::Bytes(bytes), note);
     let metrics = vec![
-        metric("arguments", need.arguments_bytes, ""),
+        metric("arguments", need.argument_bytes, ""),
         metric(
             "outputs",
             need.live_out_bytes,
             "donated arguments are among them",
         ),
-        metric("temporaries", need.temporaries_bytes, ""),
+        metric("temporaries", need.temp_bytes, ""),
         metric("in all", need.total_bytes, ""),
     ];
     Some(Section::detail(
@@ -298,7 +298,7 @@ fn memory_map(explanation: &Explanation) -> Option<Section> {
         .then(|| Section::detail("memory map at the failure", Content::AddressMap(map)))
 }
 
-fn region(region: &PoolRegionMap) -> Region {
+fn region(region: &LoggedRegion) -> Region {
     let segments = region.chunks.iter().map(|chunk| {
         let (kind, label) = match (chunk.in_use, chunk.tag) {
             (true, ChunkTag::Upper) => ("other", "in use by the upper end"),

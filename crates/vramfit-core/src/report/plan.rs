@@ -3,7 +3,7 @@
 use super::{
     Alternative, AlternativeKind, Content, Metric, Report, Section, Table, Tradeoff, Value,
 };
-use crate::search::CostKind;
+use crate::planning::CostKind;
 
 /// What a search for a plan has found.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,15 +75,15 @@ impl PlanSummary {
     /// Returns the measured plans as points, without those that are beaten by far: they would leave no room
     /// for the others.
     fn tradeoff(&self) -> Tradeoff {
-        let is_beaten = |row: &&PlanRow| row.kind == AlternativeKind::Beaten;
-        let choices = || self.rows.iter().filter(|row| !is_beaten(row));
+        let is_dominated = |row: &&PlanRow| row.kind == AlternativeKind::Dominated;
+        let choices = || self.rows.iter().filter(|row| !is_dominated(row));
         let max_bytes = choices().map(|row| row.peak_bytes).max().unwrap_or(0);
         let max_cost = choices().map(|row| self.cost(row)).fold(0.0, f64::max);
         let is_near = |row: &&PlanRow| row.peak_bytes <= max_bytes && self.cost(row) <= max_cost;
         let shown = self
             .rows
             .iter()
-            .filter(|row| !is_beaten(row) || is_near(row));
+            .filter(|row| !is_dominated(row) || is_near(row));
         let alternatives = shown.map(|row| Alternative {
             label: row.label(),
             bytes: row.peak_bytes,
@@ -158,7 +158,7 @@ pub(super) fn report(summary: PlanSummary) -> Report {
     shown.sort_by_key(|row| std::cmp::Reverse(row.peak_bytes));
     let (front, beaten): (Vec<_>, Vec<_>) = shown
         .into_iter()
-        .partition(|row| row.kind != AlternativeKind::Beaten);
+        .partition(|row| row.kind != AlternativeKind::Dominated);
     let note = "peak: of the fullest GPU, by a dry run with the change applied. Time of a step: from a \
                 bound that no run can beat to XLA's model, not measured. On a GPU: what its pool has \
                 left, or lacks";

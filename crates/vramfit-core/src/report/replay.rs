@@ -35,7 +35,7 @@ pub(super) fn report(comparison: &Comparison) -> Report {
 }
 
 fn headline(comparison: &Comparison) -> String {
-    match &comparison.met {
+    match &comparison.newly_granted {
         Some(request) if comparison.fits().is_none() => {
             let bytes = Bytes(request.requested_bytes);
             format!(

@@ -22,7 +22,7 @@ pub const LIBRARIES_BYTES: u64 = 512 << 20;
 /// to 1 GB that are usual for one set of communicators.
 pub const COLLECTIVES_BYTES: u64 = 1 << 30;
 
-/// Assumed size of the CUDA context on a GPU that is not in the catalogue: more than was measured on any
+/// Assumed size of the CUDA context on a GPU that is not in the catalog: more than was measured on any
 /// (256 MiB on an RTX 3090, 426 MiB on an RTX 6000 Ada).
 pub const UNKNOWN_CONTEXT_BYTES: u64 = 512 << 20;
 
@@ -51,8 +51,8 @@ impl fmt::Display for GpuMemoryBudget {
 }
 
 impl GpuMemoryBudget {
-    /// Returns the budget of a GPU of the catalogue for a process that uses `gpu_count` of them.
-    pub fn from_catalogue(gpu: &Gpu, occupied_bytes: u64, gpu_count: u32) -> Self {
+    /// Returns the budget of a GPU of the catalog for a process that uses `gpu_count` of them.
+    pub fn from_catalog(gpu: &Gpu, occupied_bytes: u64, gpu_count: u32) -> Self {
         GpuMemoryBudget {
             total_bytes: gpu.total_memory_bytes,
             occupied_bytes,

@@ -24,7 +24,7 @@ pub enum Reader {
     /// TensorFlow only.
     Tensorflow,
     /// Nothing.
-    Nobody,
+    Unread,
 }
 
 /// When a setting is read; a change after that has no effect.
@@ -88,7 +88,7 @@ impl Setting {
 
     /// Says whether a program that runs on that release of JAX reads the setting at all.
     pub fn is_read_by(&self, version: Version) -> bool {
-        !matches!(self.reader, Reader::Tensorflow | Reader::Nobody)
+        !matches!(self.reader, Reader::Tensorflow | Reader::Unread)
             && self.since.is_none_or(|since| since <= version)
             && self.until.is_none_or(|until| version <= until)
     }
@@ -168,7 +168,7 @@ const SECTIONS: &[Section] = &[
     Section {
         title: "Not read by JAX",
         text: "These names are in many recipes. Setting them has no effect in JAX.\n\n",
-        holds: |s| matches!(s.reader, Reader::Tensorflow | Reader::Nobody),
+        holds: |s| matches!(s.reader, Reader::Tensorflow | Reader::Unread),
     },
 ];
 
@@ -221,7 +221,7 @@ fn entry(setting: &Setting) -> String {
     }
     match setting.reader {
         Reader::Tensorflow => item("read by", "TensorFlow only"),
-        Reader::Nobody => item("read by", "nothing"),
+        Reader::Unread => item("read by", "nothing"),
         _ => item("set", setting.read_at.latest_stage()),
     }
     text
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn what_is_read_says_what_it_accepts() {
         for setting in all() {
-            let is_read = !matches!(setting.reader, Reader::Tensorflow | Reader::Nobody);
+            let is_read = !matches!(setting.reader, Reader::Tensorflow | Reader::Unread);
             assert_eq!(setting.accepts.is_some(), is_read, "{}", setting.name);
             assert!(
                 is_read || setting.effect.starts_with("Nothing"),

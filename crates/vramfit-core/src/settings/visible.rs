@@ -46,7 +46,7 @@ fn named<'a>(usable: &[&'a HostGpu], list: &str, by_bus: bool) -> Vec<&'a HostGp
 }
 
 fn is_slice(gpu: &HostGpu) -> bool {
-    matches!(gpu.mig, Mig::Slice { .. })
+    matches!(gpu.mig, Mig::Instance { .. })
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn of_slices_one_is_seen_and_never_the_parent() {
         let slice = |uuid: &str| HostGpu {
-            mig: Mig::Slice {
+            mig: Mig::Instance {
                 number: 0,
                 gpu_instance: None,
                 parent_total_bytes: None,

@@ -10,7 +10,7 @@ pub struct Header {
     pub jax: String,
     /// What the CUDA plugin says of itself (its PJRT API version).
     pub plugin: String,
-    /// Catalogue name of the GPU.
+    /// Catalog name of the GPU.
     pub gpu: String,
     /// What the driver would call it.
     pub gpu_description: String,

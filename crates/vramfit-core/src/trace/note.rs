@@ -28,7 +28,7 @@ pub enum Note {
         returned_bytes: u64,
     },
     /// The run was ended after that execution, as the steps asked for were done.
-    Cut {
+    Stopped {
         /// Number of the program that is the step.
         program: u32,
         /// How often it was executed.
@@ -39,16 +39,16 @@ pub enum Note {
     /// An exception of the program that nothing caught.
     Error(UncaughtError),
     /// How the program's process ended.
-    Exit(ProgramExit),
+    Exit(ProcessExit),
     /// What other processes hold of a GPU from here on. It stands before the event at which it was
     /// seen; the first one of a device before those of its pool.
     Others {
         /// The device of this process.
         device: u32,
         /// What they hold now, contexts included.
-        held_bytes: u64,
+        used_bytes: u64,
         /// The most that they have held at once since this process uses the GPU.
-        max_held_bytes: u64,
+        max_used_bytes: u64,
         /// Those that hold most of it now, the largest first.
         processes: Vec<OtherProcess>,
     },
@@ -110,14 +110,14 @@ pub struct UncaughtError {
 
 /// How a process ended: by itself, or by a signal. One of the two is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProgramExit {
+pub struct ProcessExit {
     /// Its exit code.
     pub code: Option<u8>,
     /// The number of the signal that killed it.
     pub signal: Option<i32>,
 }
 
-impl ProgramExit {
+impl ProcessExit {
     /// Says whether the process ended by itself with exit code 0.
     pub fn is_success(self) -> bool {
         self.code == Some(0)
@@ -128,7 +128,7 @@ impl Note {
     /// Returns the tag of its record: notes about the step and about the process have one each.
     pub(super) fn tag(&self) -> u8 {
         match self {
-            Note::Search { .. } | Note::Program { .. } | Note::Cut { .. } => tag::STEP_NOTE,
+            Note::Search { .. } | Note::Program { .. } | Note::Stopped { .. } => tag::STEP_NOTE,
             Note::PartitionedProgram(_)
             | Note::Error(_)
             | Note::Exit(_)

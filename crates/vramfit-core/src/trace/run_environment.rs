@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lint::{LateChange, concerns_jax};
+use crate::lint::{LateChange, is_jax_related};
 
 /// The settings of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +13,7 @@ pub struct RunEnvironment {
     /// The variables that JAX, XLA and their neighbors read, each with the value it had then.
     pub variables: BTreeMap<String, String>,
     /// Those of them that the command set itself, and not the user.
-    pub own: Vec<String>,
+    pub set_by_vramfit: Vec<String>,
     /// Changes that the program made once JAX had begun to read.
     pub late: Vec<LateChange>,
 }
@@ -23,16 +23,18 @@ impl RunEnvironment {
     /// neighbors is left out.
     pub fn of_process(
         environment: impl IntoIterator<Item = (String, String)>,
-        own: Vec<String>,
+        set_by_vramfit: Vec<String>,
         late: Vec<LateChange>,
     ) -> RunEnvironment {
         let environment = environment.into_iter();
         RunEnvironment {
-            variables: environment.filter(|(name, _)| concerns_jax(name)).collect(),
-            own,
+            variables: environment
+                .filter(|(name, _)| is_jax_related(name))
+                .collect(),
+            set_by_vramfit,
             late: late
                 .into_iter()
-                .filter(|change| concerns_jax(&change.name))
+                .filter(|change| is_jax_related(&change.name))
                 .collect(),
         }
     }

@@ -20,7 +20,7 @@ pub struct Trial {
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchSearch {
+pub struct BatchSearchResult {
     /// The largest batch tried that fits; none if no batch did.
     pub largest: Option<Trial>,
     /// The smallest batch tried that does not fit; none if all rows did.
@@ -43,8 +43,8 @@ pub fn largest_batch(
     max: u64,
     max_trials: u32,
     mut run_trial: impl FnMut(u64) -> Result<Trial>,
-) -> Result<BatchSearch> {
-    let mut search = BatchSearch {
+) -> Result<BatchSearchResult> {
+    let mut search = BatchSearchResult {
         largest: None,
         too_large: None,
         trials: 0,
@@ -65,7 +65,7 @@ pub fn largest_batch(
 }
 
 /// Returns the batch to try next; none once the result is precise enough.
-fn next_candidate(search: &BatchSearch, previous: Option<Trial>, max: u64) -> Option<u64> {
+fn next_candidate(search: &BatchSearchResult, previous: Option<Trial>, max: u64) -> Option<u64> {
     let (low, high) = match (search.largest, search.too_large) {
         (None, None) => return None,
         (None, Some(fails)) => {
@@ -139,7 +139,7 @@ mod tests {
         max: u64,
         limit: u64,
         needs: impl Fn(u64) -> u64,
-    ) -> (BatchSearch, Vec<u64>) {
+    ) -> (BatchSearchResult, Vec<u64>) {
         let mut asked = Vec::new();
         let found = largest_batch(wanted, max, 10, |batch| {
             asked.push(batch);

@@ -15,7 +15,7 @@ mod rules;
 mod size;
 mod template;
 
-pub use batch::{BatchSearch, Trial, largest_batch};
+pub use batch::{BatchSearchResult, Trial, largest_batch};
 pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};
 pub use key::{DefaultValue, Key, ValueType};
 pub use keys::{SECTIONS, Section, keys};

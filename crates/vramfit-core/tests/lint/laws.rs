@@ -101,7 +101,7 @@ fn any_gpu() -> impl Strategy<Value = HostGpu> {
             mig: match mig {
                 0 => Mig::Off,
                 1 => Mig::Parent,
-                _ => Mig::Slice {
+                _ => Mig::Instance {
                     number: 0,
                     gpu_instance: Some(1),
                     parent_total_bytes: Some(80 * GIB),

@@ -207,7 +207,7 @@ fn wrong_07_three_settings_that_cancel_out() {
 #[test]
 fn wrong_08_a_fraction_of_the_whole_gpu_on_a_slice() {
     let slice = HostGpu {
-        mig: Mig::Slice {
+        mig: Mig::Instance {
             number: 0,
             gpu_instance: Some(1),
             parent_total_bytes: Some(32 * GIB),

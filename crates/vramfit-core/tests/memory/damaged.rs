@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use vramfit_core::program::memory::Names;
-use vramfit_core::program::wire::{
+use vramfit_core::program::proto::{
     AssignedProto, BufferAllocationProto, BufferAssignmentProto, FileLocation, HeapEvent,
     HeapSimulatorTrace, HloComputationProto, HloInstructionProto, HloModuleProto, LocationProto,
     LogicalBufferProto, OpMetadata, ShapeProto, StackFrame, StackFrameIndexProto,

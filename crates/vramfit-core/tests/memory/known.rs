@@ -2,7 +2,7 @@
 
 use vramfit_core::program::ProgramMemory;
 use vramfit_core::program::memory::{Names, Owner};
-use vramfit_core::program::wire::{
+use vramfit_core::program::proto::{
     AliasEntryProto, AssignedProto, BufferAllocationProto, BufferAssignmentProto, FileLocation,
     HeapEvent, HeapSimulatorTrace, HloComputationProto, HloInputOutputAliasProto,
     HloInstructionProto, HloModuleProto, LocationProto, LogicalBufferProto, OpMetadata,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use vramfit_core::program::memory::Owner;
-use vramfit_core::program::wire::{AssignedProto, BufferAllocationProto, HeapSimulatorTrace};
+use vramfit_core::program::proto::{AssignedProto, BufferAllocationProto, HeapSimulatorTrace};
 
 use super::recorded::{Recorded, all};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 use serde_json::Value;
 use vramfit_core::program::memory::Names;
-use vramfit_core::program::wire::{
+use vramfit_core::program::proto::{
     BufferAssignmentProto, ExecutableAndOptionsProto, GpuExecutableProto, HloModuleProto,
     HloModuleProtoWithConfig, HloProto,
 };

@@ -218,8 +218,8 @@ fn stacks() -> Vec<Stack> {
 fn tradeoff() -> Tradeoff {
     let kinds = [
         AlternativeKind::Unchanged,
-        AlternativeKind::WorthChoosing,
-        AlternativeKind::Beaten,
+        AlternativeKind::ParetoOptimal,
+        AlternativeKind::Dominated,
         AlternativeKind::Recommended,
     ];
     let alternatives = kinds.into_iter().zip(1..).map(|(kind, at)| Alternative {

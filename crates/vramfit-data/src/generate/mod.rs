@@ -16,7 +16,7 @@ use vramfit_core::{Bytes, Result};
 pub use options::{CLASSES, GenerateOptions, Kind};
 
 use crate::write::{
-    self, Content, Dataset, Number, Progress, Value, WriteOptions, WriteTask, estimate,
+    self, Content, Dataset, Number, Progress, Value, WriteOptions, WriteTask, estimate_file_size,
 };
 
 /// What was made.
@@ -58,7 +58,7 @@ pub fn generate(
         purpose: &format!("generate, rules {}: {options:?}", rows::RULES),
         options: write_options,
         threads,
-        expected: estimate(&content, &source)?,
+        expected: estimate_file_size(&content, &source)?,
     };
     let bytes = write::write(task, &source, progress)?;
     let (loss, best_loss) = rows::best_loss(&options.kind);

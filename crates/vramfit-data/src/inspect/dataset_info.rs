@@ -94,7 +94,7 @@ pub(super) fn read(
     }
     // A scalar, and a record whose fields can be read one by one, are not a problem.
     let is_record =
-        matches!(dataset.datatype(), Datatype::Record { fields, .. } if !fields.is_empty());
+        matches!(dataset.datatype(), Datatype::Compound { fields, .. } if !fields.is_empty());
     if dataset.shape().is_empty() || is_record {
         return (info, None, None);
     }

@@ -13,7 +13,7 @@ pub(super) struct BatchPlan {
     batches: Batches,
     batch_size: u64,
     /// Batches in a stack.
-    stack_size: u64,
+    stacked_batches: u64,
     shard: ShardOptions,
     start: u64,
     /// Batches from `start` on.
@@ -41,7 +41,7 @@ impl BatchPlan {
     /// `invalid-argument` when there is no batch, or it cannot be divided among the processes.
     pub(super) fn new(options: &LoaderOptions, rows: u64, start: u64) -> Result<BatchPlan> {
         let (batch_size, remainder) = (options.batch_size, options.remainder);
-        let stack_size = options.super_batch.unwrap_or(1);
+        let stacked_batches = options.stacked_batches.unwrap_or(1);
         let batches = Batches::new(rows, batch_size, remainder)?;
         if let Some(batch) = batches.get(0) {
             batch.shard(options.shard)?;
@@ -49,15 +49,15 @@ impl BatchPlan {
         let left = rows.saturating_sub(start);
         let (count, end) = match remainder {
             RemainderPolicy::Drop => {
-                let count = left / batch_size / stack_size;
-                (count, start + count * stack_size * batch_size)
+                let count = left / batch_size / stacked_batches;
+                (count, start + count * stacked_batches * batch_size)
             }
-            RemainderPolicy::Pad => (left.div_ceil(batch_size).div_ceil(stack_size), rows),
+            RemainderPolicy::Pad => (left.div_ceil(batch_size).div_ceil(stacked_batches), rows),
         };
         Ok(BatchPlan {
             batches,
             batch_size,
-            stack_size,
+            stacked_batches,
             shard: options.shard,
             start,
             count,
@@ -67,7 +67,7 @@ impl BatchPlan {
 
     /// Returns the positions of a batch, all processes together.
     pub(super) fn batch_positions(&self, sequence: u64) -> Range<u64> {
-        let size = self.stack_size * self.batch_size;
+        let size = self.stacked_batches * self.batch_size;
         let start = self.start + sequence * size;
         start..(start + size).min(self.end)
     }
@@ -79,7 +79,7 @@ impl BatchPlan {
 
     /// Returns how many batches have positions in a range that overlaps with those of the plan.
     pub(super) fn batches_in(&self, positions: &Range<u64>) -> u64 {
-        let size = self.stack_size * self.batch_size;
+        let size = self.stacked_batches * self.batch_size;
         let first = positions.start.max(self.start) - self.start;
         let last = positions.end.min(self.end) - 1 - self.start;
         last / size - first / size + 1
@@ -89,9 +89,9 @@ impl BatchPlan {
     pub(super) fn batch(&self, sequence: u64) -> Result<BatchSpec> {
         let all = self.batch_positions(sequence);
         let shard_size = self.batch_size / self.shard.count;
-        let mut positions = Vec::with_capacity((self.stack_size * shard_size) as usize);
-        let mut valid = Vec::with_capacity(self.stack_size as usize);
-        for step in 0..self.stack_size {
+        let mut positions = Vec::with_capacity((self.stacked_batches * shard_size) as usize);
+        let mut valid = Vec::with_capacity(self.stacked_batches as usize);
+        for step in 0..self.stacked_batches {
             let Some(batch) = self.batches.at(all.start + step * self.batch_size) else {
                 // The epoch ends inside a stack: the rest of it is padding.
                 valid.push(0);

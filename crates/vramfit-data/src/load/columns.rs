@@ -110,7 +110,7 @@ impl Columns {
     /// Returns the bytes of each column in a batch of this process.
     pub(super) fn batch_lengths(&self, options: &LoaderOptions) -> Vec<usize> {
         let shard_size = options.batch_size / options.shard.count.max(1);
-        let rows = shard_size * options.super_batch.unwrap_or(1);
+        let rows = shard_size * options.stacked_batches.unwrap_or(1);
         (self.columns.iter())
             .map(|column| rows as usize * column.rows.row_bytes())
             .collect()

@@ -58,7 +58,7 @@ pub struct LoaderOptions {
     /// Rows of a batch, all processes together.
     pub batch_size: u64,
     /// Batches to stack along a new first axis; single batches have no such axis.
-    pub super_batch: Option<u64>,
+    pub stacked_batches: Option<u64>,
     /// Memory limit of the loader: windows, batches, decoding, the index of the chunks.
     pub budget: Bytes,
     /// Seed of the shuffle.
@@ -88,7 +88,7 @@ impl LoaderOptions {
             file: file.into(),
             columns: datasets.into_iter().map(ColumnOptions::from).collect(),
             batch_size: 256,
-            super_batch: None,
+            stacked_batches: None,
             budget: Bytes(256 << 20),
             seed: 0,
             shuffle: true,

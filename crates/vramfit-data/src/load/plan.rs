@@ -269,7 +269,7 @@ fn default_threads() -> usize {
 }
 
 fn stack_rows(options: &LoaderOptions, batch: u64) -> Result<u64> {
-    let steps = options.super_batch.unwrap_or(1);
+    let steps = options.stacked_batches.unwrap_or(1);
     let invalid = |what: &str| {
         let error = Error::invalid_argument(what);
         Err(error.hint("use smaller batches, in stacks of 1 to 2^20"))

@@ -41,7 +41,7 @@ pub(super) fn ensure_one_batch(options: &LoaderOptions, rows: u64) -> Result<()>
     }
     let message = format!(
         "a stack of {} batches of {} rows exceeds the {rows} rows available, and incomplete stacks are dropped",
-        options.super_batch.unwrap_or(1),
+        options.stacked_batches.unwrap_or(1),
         options.batch_size,
     );
     Err(Error::invalid_argument(message).hint("stack fewer or smaller batches"))

@@ -15,7 +15,7 @@ pub(crate) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
         (Datatype::Numbers { .. }, Some(field)) => Err(Error::invalid_argument(format!(
             "its elements are numbers and have no field `{field}`"
         ))),
-        (Datatype::Record { fields, others, .. }, None) => {
+        (Datatype::Compound { fields, others, .. }, None) => {
             if let ([], Some((name, what))) = (fields.as_slice(), others.first()) {
                 return Err(Error::unsupported_feature(format!(
                     "no field of its records is a number (`{name}`: {what})"
@@ -24,7 +24,7 @@ pub(crate) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
             let error = Error::invalid_argument("its elements are records; a field is required");
             Err(hint_fields(error, "name one of ", fields))
         }
-        (Datatype::Record { fields, others, .. }, Some(name)) => {
+        (Datatype::Compound { fields, others, .. }, Some(name)) => {
             if let Some(field) = fields.iter().find(|field| field.name == name) {
                 return Ok(&field.numbers);
             }

@@ -16,7 +16,7 @@ use crate::hdf5::Container;
 use crate::read::{Dataset as SourceDataset, RowReader};
 use crate::source::{Access, FileFingerprint, Source, read_metadata};
 use crate::write::{
-    self, Content, Dataset, Piece, PieceOrder, Sections, Storage, WriteTask, write_sections,
+    self, Content, Dataset, Piece, PieceOrder, SectionWrite, Storage, WriteTask, write_sections,
 };
 
 /// What is being done.
@@ -94,7 +94,7 @@ pub fn repack(
         let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress(Progress { phase, done, total });
     };
-    let mut sections = Sections {
+    let mut sections = SectionWrite {
         sections: &plan.sections,
         ahead: copy_pass::max_pending(plan.threads),
         like,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// Nobody who takes the lock.
-    Nobody,
+    None,
     /// A process has it open, of the number where that can be found out.
     Process(Option<u32>),
     /// The file system has no locks, or the user does not want them to be looked at.
@@ -33,7 +33,7 @@ pub(super) fn find_writer(file: &File) -> Writer {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
             let _ = flock(file, FlockOperation::Unlock);
-            Writer::Nobody
+            Writer::None
         }
         Err(Errno::WOULDBLOCK) => Writer::Process(find_holder(file)),
         // Read-only media and network file systems need not have locks.
@@ -84,10 +84,10 @@ mod tests {
         let writer = File::create(&path).unwrap();
         let file = File::open(&path).unwrap();
         flock(&writer, FlockOperation::LockShared).unwrap();
-        assert_eq!(find_writer(&file), Writer::Nobody);
+        assert_eq!(find_writer(&file), Writer::None);
         flock(&writer, FlockOperation::LockExclusive).unwrap();
         assert!(matches!(find_writer(&file), Writer::Process(_)));
         drop(writer);
-        assert_eq!(find_writer(&file), Writer::Nobody);
+        assert_eq!(find_writer(&file), Writer::None);
     }
 }

@@ -112,7 +112,7 @@ impl Source {
         match &self.bytes {
             Bytes::File(file) => lock::find_writer(file),
             // A mapping holds the lock of readers.
-            Bytes::Mapped(_) | Bytes::Memory(_) => Writer::Nobody,
+            Bytes::Mapped(_) | Bytes::Memory(_) => Writer::None,
         }
     }
 

@@ -29,8 +29,8 @@ pub use content::{Compression, Content, Dataset, Group, Link, Storage, Target};
 pub use datatype::EncodedDatatype;
 pub use number::Number;
 pub use parallel::{
-    PieceSource, Progress, Sections, Source, WriteTask, estimate, overhead, stored_bytes, write,
-    write_sections,
+    PieceSource, Progress, SectionWrite, Source, WriteTask, estimate_file_size, overhead,
+    stored_bytes, write, write_sections,
 };
 pub(crate) use section::PieceOrder;
 pub use section::{Piece, Section};

@@ -55,7 +55,7 @@ pub struct Progress {
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// How the rows of a file are produced whose datasets are written in sections.
-pub struct Sections<'a> {
+pub struct SectionWrite<'a> {
     /// The order of the datasets, and how many of their rows make a piece.
     pub sections: &'a [Section],
     /// Maximum number of pieces that are produced but not written yet.
@@ -83,7 +83,7 @@ pub fn write(
         datasets: 0..task.content.datasets.len(),
         piece_rows,
     };
-    let mut sections = Sections {
+    let mut sections = SectionWrite {
         sections: &[section],
         ahead: task.threads.max(1) * 2 + 1,
         like: None,
@@ -107,7 +107,7 @@ pub fn write(
 /// Those of the source and of the check; `invalid-argument` for content that cannot be; `io`.
 pub fn write_sections(
     task: WriteTask<'_>,
-    sections: &mut Sections<'_>,
+    sections: &mut SectionWrite<'_>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Bytes> {
     task.content.check()?;
@@ -202,7 +202,7 @@ const INDEX_BYTES: u64 = 96;
 ///
 /// # Errors
 /// Those of the source, and of [`write`].
-pub fn estimate(content: &Content, source: &Source<'_>) -> Result<Bytes> {
+pub fn estimate_file_size(content: &Content, source: &Source<'_>) -> Result<Bytes> {
     let (rows, piece_rows) = pieces(content)?;
     let mut pipelines = all(&content.datasets)?;
     let (mut raw, mut stored) = (Vec::new(), Vec::new());

@@ -104,7 +104,7 @@ pub(crate) fn rows_of(filled: &Batch) -> Vec<u64> {
 
 /// Returns the real rows of every batch from where the loader is to the end of the epoch.
 pub(crate) fn rest(loader: &mut Loader) -> Vec<Vec<u64>> {
-    let steps = loader.options().super_batch.unwrap_or(1) as usize;
+    let steps = loader.options().stacked_batches.unwrap_or(1) as usize;
     let mut batches = Vec::new();
     while let Some(filled) = next(loader).expect("the file is sound") {
         let rows = rows_of(&filled);

@@ -125,7 +125,7 @@ proptest! {
         let path = file(directory.path(), x, y);
         let alone = LoaderOptions {
             batch_size: share * count,
-            super_batch: steps,
+            stacked_batches: steps,
             shuffle,
             seed,
             remainder: if pad { RemainderPolicy::Pad } else { RemainderPolicy::Drop },

@@ -76,7 +76,7 @@ fn what_cannot_be_is_refused_in_words() {
     assert!(text.contains("cannot be divided equally"), "{text}");
     assert_eq!(hint, "use a batch size of 33");
     let (text, _) = refused(|it| {
-        it.super_batch = Some(40);
+        it.stacked_batches = Some(40);
         it.budget = Bytes(4 << 20);
         it.remainder = RemainderPolicy::Drop;
     });

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vramfit_core::program::{Program, options::flag, options::with_flags, wire::OptionValue};
+use vramfit_core::program::{Program, options::flag, options::with_flags, proto::OptionValue};
 use vramfit_core::trace::ProgramSizes;
 
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};

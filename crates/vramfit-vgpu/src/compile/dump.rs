@@ -7,7 +7,7 @@
 use std::fs;
 
 use tempfile::TempDir;
-use vramfit_core::program::wire::OptionValue;
+use vramfit_core::program::proto::OptionValue;
 use vramfit_core::program::{Program, ProgramMemory};
 
 use crate::compile::user_flags::UserFlags;

@@ -2,7 +2,7 @@
 //! overrides one of them.
 
 use vramfit_core::program::options;
-use vramfit_core::program::wire::OptionValue;
+use vramfit_core::program::proto::OptionValue;
 use vramfit_core::settings::XlaFlags;
 
 /// The flags that the user has set for one compile.

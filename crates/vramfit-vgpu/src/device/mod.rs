@@ -9,15 +9,15 @@
 //! | `machine` | the allocator of each device, and the trace |
 //! | `gpu_memory` | the memory of a GPU: private, or shared with other processes |
 //! | `sharing` | with which processes GPUs are shared, and through which file |
-//! | `ledger` | that file, while it is locked |
+//! | `usage_file` | that file, while it is locked |
 //! | `shared_gpu` | a shared GPU: what this process and others use of it |
 
 pub(crate) mod client;
 mod gpu_memory;
-mod ledger;
 pub(crate) mod machine;
 pub(crate) mod memory;
 pub(crate) mod shared_gpu;
 pub(crate) mod sharing;
 pub(crate) mod topology;
+mod usage_file;
 pub(crate) mod virtual_device;

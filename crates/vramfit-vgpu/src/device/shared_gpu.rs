@@ -1,4 +1,4 @@
-//! A GPU whose memory this process shares with others: what it uses is reserved in the [ledger](super::ledger),
+//! A GPU whose memory this process shares with others: what it uses is reserved in the [usage file](super::usage_file),
 //! and what others use is noted in the trace.
 
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use vramfit_core::allocator::{DeviceMemory, PAGE_BYTES, Region, SimulatedDeviceM
 use vramfit_core::shared_gpus::{Holding, SharedGpuUsage};
 use vramfit_core::trace::{Note, OtherProcess};
 
-use super::ledger::{LockedLedger, ledger_error};
+use super::usage_file::{LockedUsageFile, usage_file_error};
 use crate::lock;
 use crate::pjrt::status::{PjrtResult, Status};
 use crate::process::start_ticks;
@@ -71,24 +71,25 @@ impl SharedGpuState {
 
     /// Registers this process for the GPU, which must be of the same model as for the others.
     pub(super) fn register(&mut self, machine: &str) -> PjrtResult {
-        let mut ledger = LockedLedger::new(&mut self.file).map_err(|error| ledger_error(&error))?;
-        ledger.drop_ended_processes();
+        let mut usage_file =
+            LockedUsageFile::new(&mut self.file).map_err(|error| usage_file_error(&error))?;
+        usage_file.drop_ended_processes();
         // A process that has become another program (`exec`) has its number and start, and none of its memory.
         let (own, gpu) = (std::process::id(), self.gpu);
         let is_own = |one: &Holding| one.process == own && one.gpu == gpu;
-        ledger.usage.holdings.retain(|one| !is_own(one));
-        if ledger.usage.holdings.is_empty() {
-            machine.clone_into(&mut ledger.usage.machine);
+        usage_file.usage.holdings.retain(|one| !is_own(one));
+        if usage_file.usage.holdings.is_empty() {
+            machine.clone_into(&mut usage_file.usage.machine);
         }
-        if ledger.usage.machine != machine {
+        if usage_file.usage.machine != machine {
             return Err(Status::failed_precondition(format!(
                 "vramfit: the shared GPUs are in use as `{}` (GPU, count, bytes), but `{machine}` \
                      was requested; use another name for them",
-                ledger.usage.machine
+                usage_file.usage.machine
             )));
         }
         // A full disk is reported when there is something to write; the program continues.
-        let _ = ledger.write();
+        let _ = usage_file.write();
         Ok(())
     }
 
@@ -110,8 +111,8 @@ impl SharedGpuState {
     /// what others leave. Returns whether it did.
     fn update(&mut self, new_bytes: impl Fn(u64, u64) -> Option<u64>) -> bool {
         let (process, gpu) = (std::process::id(), self.gpu);
-        let mut ledger = match LockedLedger::new(&mut self.file) {
-            Ok(ledger) => ledger,
+        let mut usage_file = match LockedUsageFile::new(&mut self.file) {
+            Ok(usage_file) => usage_file,
             Err(error) => {
                 log::print_line(&format!(
                     "the GPU memory of other processes cannot be read ({error}); this process continues as if alone"
@@ -127,28 +128,31 @@ impl SharedGpuState {
                 new_bytes(own, self.free_bytes.saturating_sub(others)),
             )
         };
-        let (mut others, mut bytes) = result(&ledger.usage);
+        let (mut others, mut bytes) = result(&usage_file.usage);
         // Processes that have ended are looked for only where it makes a difference: it costs much more.
         if bytes.is_none() || others != self.others.bytes {
-            ledger.drop_ended_processes();
-            (others, bytes) = result(&ledger.usage);
+            usage_file.drop_ended_processes();
+            (others, bytes) = result(&usage_file.usage);
         }
         let is_granted = bytes.is_some();
         if let Some(bytes) = bytes {
-            let start = start_ticks(process).filter(|_| ledger.usage.of(process, gpu).is_none());
-            ledger.usage.set(process, start.unwrap_or(0), gpu, bytes);
+            let start =
+                start_ticks(process).filter(|_| usage_file.usage.of(process, gpu).is_none());
+            usage_file
+                .usage
+                .set(process, start.unwrap_or(0), gpu, bytes);
         }
-        let own = ledger.usage.of(process, gpu);
+        let own = usage_file.usage.of(process, gpu);
         let max_bytes = own.map_or(others, |own| own.max_others_bytes).max(others);
         if (others, max_bytes) != (self.others.bytes, self.others.max_bytes) {
             self.others = OtherProcesses {
                 bytes: others,
                 max_bytes,
-                largest: largest_holders(ledger.usage.others(process, gpu)),
+                largest: largest_holders(usage_file.usage.others(process, gpu)),
             };
             self.is_note_written = false;
         }
-        if let Err(error) = ledger.write() {
+        if let Err(error) = usage_file.write() {
             log::print_line(&format!(
                 "the GPU memory of this process cannot be recorded: {error}"
             ));
@@ -167,8 +171,8 @@ impl SharedGpuState {
         });
         Note::Others {
             device: self.device,
-            held_bytes: self.others.bytes,
-            max_held_bytes: self.others.max_bytes,
+            used_bytes: self.others.bytes,
+            max_used_bytes: self.others.max_bytes,
             processes: processes.collect(),
         }
     }
@@ -233,9 +237,9 @@ impl DeviceMemory for SharedGpu {
         let mut state = lock(&self.0);
         state.refresh();
         let (process, gpu) = (std::process::id(), state.gpu);
-        let used = LockedLedger::new(&mut state.file).map_or(u64::MAX, |ledger| {
-            let own = ledger.usage.of(process, gpu).map_or(0, |own| own.bytes);
-            own.saturating_add(ledger.usage.used_by_others(process, gpu))
+        let used = LockedUsageFile::new(&mut state.file).map_or(u64::MAX, |usage_file| {
+            let own = usage_file.usage.of(process, gpu).map_or(0, |own| own.bytes);
+            own.saturating_add(usage_file.usage.used_by_others(process, gpu))
         });
         state.free_bytes.saturating_sub(used)
     }
@@ -249,7 +253,7 @@ mod tests {
     use crate::device::sharing::open_or_create;
 
     fn state(file: &Path, gpu: u32, free_bytes: u64) -> SharedGpuState {
-        let file = open_or_create(file).expect("a file in the temporary folder");
+        let file = open_or_create(file).expect("a file in the temporary directory");
         let mut state = SharedGpuState::new(file, 0, gpu, free_bytes);
         state.register("t4 1 100").expect("the same GPUs");
         state
@@ -258,10 +262,10 @@ mod tests {
     /// Makes another process use some memory.
     fn set_usage(state: &mut SharedGpuState, process: u32, bytes: u64) {
         let gpu = state.gpu;
-        let mut ledger = LockedLedger::new(&mut state.file).expect("the file is there");
+        let mut usage_file = LockedUsageFile::new(&mut state.file).expect("the file is there");
         let start = start_ticks(process).unwrap_or(1);
-        ledger.usage.set(process, start, gpu, bytes);
-        ledger.write().expect("room on the disk");
+        usage_file.usage.set(process, start, gpu, bytes);
+        usage_file.write().expect("room on the disk");
     }
 
     #[test]
@@ -283,7 +287,7 @@ mod tests {
         );
         assert!(matches!(
             own.others_note(),
-            Note::Others { held_bytes, .. } if held_bytes == PAGE_BYTES
+            Note::Others { used_bytes, .. } if used_bytes == PAGE_BYTES
         ));
         // A process that has ended: there is none of its number.
         set_usage(&mut own, other, 0);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use vramfit_core::shared_gpus::{self, SharedGpuUsage};
 use vramfit_core::trace::Sharing;
 
-use super::ledger::{LockedLedger, ledger_error};
+use super::usage_file::{LockedUsageFile, usage_file_error};
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
 /// With which processes the GPUs are shared, and through which file.
@@ -58,14 +58,17 @@ pub(crate) fn visible_gpus(
     let Some(mut file) = scope.open()? else {
         return Ok(usage.visible_gpus(count, list));
     };
-    let mut ledger = LockedLedger::new(&mut file).map_err(|error| ledger_error(&error))?;
-    ledger.drop_ended_processes();
-    if matches!(scope, SharingScope::Named(_)) && ledger.usage.holdings.is_empty() {
+    let mut usage_file =
+        LockedUsageFile::new(&mut file).map_err(|error| usage_file_error(&error))?;
+    usage_file.drop_ended_processes();
+    if matches!(scope, SharingScope::Named(_)) && usage_file.usage.holdings.is_empty() {
         // The file is from earlier runs, whose GPUs may have had other names.
-        ledger.usage.uuids.clear();
+        usage_file.usage.uuids.clear();
     }
-    let visible = ledger.usage.visible_gpus(count, list);
-    ledger.write().map_err(|error| ledger_error(&error))?;
+    let visible = usage_file.usage.visible_gpus(count, list);
+    usage_file
+        .write()
+        .map_err(|error| usage_file_error(&error))?;
     Ok(visible)
 }
 

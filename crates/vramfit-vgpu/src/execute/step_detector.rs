@@ -227,7 +227,7 @@ impl StepDetector {
                     needed_bytes: execution.needed_bytes,
                     backward: execution.backward,
                 });
-                cut = Some(Note::Cut {
+                cut = Some(Note::Stopped {
                     program: execution.program,
                     calls,
                 });

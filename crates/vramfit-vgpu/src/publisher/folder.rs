@@ -14,7 +14,7 @@ use crate::process::start_ticks;
 /// processes have ended.
 pub(super) fn prepare_folder() -> Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
-    let mut last_error = Error::other("there is no folder for the statistics");
+    let mut last_error = Error::other("there is no directory for the statistics");
     for folder in published::stats_directories(runtime.as_deref(), user()) {
         match ensure_private(&folder) {
             Ok(()) => {
@@ -43,7 +43,7 @@ fn ensure_private(folder: &Path) -> Result<()> {
     }
     let metadata = fs::symlink_metadata(folder)?;
     if !metadata.is_dir() {
-        return Err(Error::other("it is not a folder"));
+        return Err(Error::other("it is not a directory"));
     }
     if metadata.uid() != user() {
         return Err(Error::other("it belongs to another user"));
@@ -124,8 +124,8 @@ mod tests {
         fs::write(&file, "").expect("written");
         for (path, why) in [
             (&open, "other users can access it"),
-            (&link, "it is not a folder"),
-            (&file, "it is not a folder"),
+            (&link, "it is not a directory"),
+            (&file, "it is not a directory"),
         ] {
             assert_eq!(ensure_private(path).unwrap_err().to_string(), why);
         }

@@ -28,7 +28,7 @@ use sampler::Sampler;
 
 pub(crate) use api_wrapper::wrap;
 
-/// What is known of a virtual GPU only: its catalogue name and total memory; and by the device's number in
+/// What is known of a virtual GPU only: its catalog name and total memory; and by the device's number in
 /// this process, the bytes that the process uses on it, and the largest free block of its pool.
 #[derive(Debug)]
 pub(crate) struct VirtualGpu {

@@ -128,7 +128,7 @@ impl Poller {
                 .and_then(|gpu| (gpu.extra_stats)(ordinal as u32));
             if let Some((used, largest_free)) = extra_stats {
                 sample.driver_bytes = Some(used);
-                sample.largest_free_bytes = largest_free;
+                sample.largest_free_block_bytes = largest_free;
             }
             samples.push(sample);
         }
@@ -154,7 +154,7 @@ impl Poller {
             peak_bytes: reported(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
             pool_bytes: reported(args.pool_bytes, args.pool_bytes_is_set),
             peak_pool_bytes: reported(args.peak_pool_bytes, args.peak_pool_bytes_is_set),
-            largest_free_bytes: reported(
+            largest_free_block_bytes: reported(
                 args.largest_free_block_bytes,
                 args.largest_free_block_bytes_is_set && self.fills_largest_free,
             ),

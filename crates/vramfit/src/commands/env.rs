@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let target = Target {
         jax: Some(args.jax),
         gpu_budgets: &|| match &overrides.selection {
-            Some(_) => overrides.memory(|_| None),
+            Some(_) => overrides.gpu_budgets(|_| None),
             None => Err(Error::invalid_argument(
                 "a size in bytes can only be converted for a known GPU",
             )

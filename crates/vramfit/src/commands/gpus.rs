@@ -1,4 +1,4 @@
-//! `vramfit gpus`: the catalogue of GPUs, with the memory that drivers really report.
+//! `vramfit gpus`: the catalog of GPUs, with the memory that drivers really report.
 
 use clap::Subcommand;
 use serde_json::json;

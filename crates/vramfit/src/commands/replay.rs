@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis;
-use vramfit_core::analysis::Settings;
+use vramfit_core::analysis::ReplayOverrides;
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings;
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.preallocate {
         options.preallocate = Some(true);
     }
-    let settings = Settings {
+    let settings = ReplayOverrides {
         gpu,
         options,
         occupied_bytes: args.occupied.map(|occupied| occupied.0),

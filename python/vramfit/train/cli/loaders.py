@@ -33,7 +33,7 @@ def open_loaders(
     splits_file = validation_path is None and validation_fraction > 0
 
     def open_loader(
-        path: str, part: str, *, super_batch: int | None = None, **options: Any
+        path: str, part: str, *, stacked_batches: int | None = None, **options: Any
     ) -> Loader:
         return Loader(
             path,
@@ -45,12 +45,12 @@ def open_loaders(
             transform=_sequence_transform(
                 own["sequence_length"],
                 # Sequences are [rows, steps, ...], and in a stack [batches, rows, steps, ...].
-                axis=2 if super_batch else 1,
+                axis=2 if stacked_batches else 1,
                 has_targets="targets" in columns,
                 predicts_next=data["predicts_next"],
             ),
             split=(part, validation_fraction) if splits_file else None,
-            super_batch=super_batch,
+            stacked_batches=stacked_batches,
             **options,
         )
 
@@ -59,7 +59,7 @@ def open_loaders(
         "train",
         shuffle=own["shuffle"],
         drop_last=True,
-        super_batch=stacked if stacked > 1 else None,
+        stacked_batches=stacked if stacked > 1 else None,
         sharding=batch_sharding(device, stacked=stacked > 1),
     )
     if not splits_file and validation_path is None:

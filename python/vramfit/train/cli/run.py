@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from vramfit._errors import PackageMissingError
-from vramfit._jax_shim.import_filter import CudaExtensionFinder, hide_driver_messages
+from vramfit._jax_shim.quiet_import import QuietCudaExtensionFinder, hide_driver_messages
 from vramfit.train.options import Checkpoints, FitOptions, Resume
 from vramfit.train.output import tensorboard
 from vramfit.train.result import Result
@@ -87,7 +87,7 @@ def _fit_options(request: Mapping[str, Any]) -> FitOptions:
 
 def _start_jax_quietly() -> None:
     """Start JAX on the CPU, without messages of CUDA's libraries, where these are installed."""
-    sys.meta_path.insert(0, CudaExtensionFinder())
+    sys.meta_path.insert(0, QuietCudaExtensionFinder())
     import jax
 
     with hide_driver_messages():

@@ -123,7 +123,7 @@ class LoaderSource:
         """Return a batch as the loader yields it."""
         if self._loader.world > 1:
             return None  # this process knows only its own rows
-        first_row = batch * self._loader.batch_size * (self._loader.super_batch or 1)
+        first_row = batch * self._loader.batch_size * (self._loader.stacked_batches or 1)
         found = next(self._loader.batches_from(epoch, first_row), None)
         self._loader.close()
         return None if found is None else (named_columns(found), first_row)
@@ -170,24 +170,25 @@ def open_loader_source(
 
 
 def _check_stacks(loader: Loader, stacked: int, role: str) -> None:
-    super_batch = loader.super_batch
-    if (super_batch or 1) == stacked and (stacked > 1) == (super_batch is not None):
+    stacked_batches = loader.stacked_batches
+    if (stacked_batches or 1) == stacked and (stacked > 1) == (stacked_batches is not None):
         return
     if stacked == 1:
         raise InvalidArgumentError(
-            f"`{role}` yields stacks of {super_batch or 1} batches, but steps take single batches",
-            hint=f"pass `steps_per_dispatch={super_batch or 1}`, or create the loader without "
-            "`super_batch`",
+            f"`{role}` yields stacks of {stacked_batches or 1} batches, but steps take "
+            "single batches",
+            hint=f"pass `steps_per_dispatch={stacked_batches or 1}`, or create the loader without "
+            "`stacked_batches`",
         )
     raise InvalidArgumentError(
         f"`steps_per_dispatch={stacked}` needs stacks of {stacked} batches, but `{role}` yields "
-        + (f"stacks of {super_batch}" if super_batch else "single batches"),
-        hint=f"create the loader with `super_batch={stacked}`",
+        + (f"stacks of {stacked_batches}" if stacked_batches else "single batches"),
+        hint=f"create the loader with `stacked_batches={stacked}`",
     )
 
 
 def _check_batch_size(loader: Loader, target: Device | Sharding, role: str) -> None:
-    shards = _shard_count(loader.sharding or target, axis=1 if loader.super_batch else 0)
+    shards = _shard_count(loader.sharding or target, axis=1 if loader.stacked_batches else 0)
     if loader.batch_size % shards:
         larger = -(-loader.batch_size // shards) * shards
         raise InvalidArgumentError(

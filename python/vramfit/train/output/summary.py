@@ -81,8 +81,8 @@ def final_report(result: Result) -> str:
     title = _TITLES.get(result.stop_reason, "TRAINING COMPLETE!")
     lines = _title_block(title, [("Reason", _reason(result))])
     lines += _section("FINAL RESULTS", _result_rows(result, last))
-    lines += _section("TIMING STATISTICS", _timing_rows(result))
-    lines += _section("DETAILS", _detail_rows(result))
+    lines += _section("TIMING STATISTICS", _overview_rows(result))
+    lines += _section("DETAILS", _timing_rows(result))
     lines += [wrapped(f"  note: {note}", "    ") for note in result.notes]
     if result.save_error is not None:
         text = f"  THE FINAL STATE WAS NOT SAVED: {result.save_error}"
@@ -108,7 +108,7 @@ def _result_rows(result: Result, last: Epoch | None) -> list[tuple[str, str]]:
     return rows or [("Losses", "none: no epoch was finished")]
 
 
-def _timing_rows(result: Result) -> list[tuple[str, str]]:
+def _overview_rows(result: Result) -> list[tuple[str, str]]:
     minutes = result.elapsed / 60
     rows = [("Total Time", f"{minutes:.2f} min ({minutes / 60:.2f} hours)")]
     if result.resumed_at:
@@ -122,7 +122,7 @@ def _timing_rows(result: Result) -> list[tuple[str, str]]:
     return rows
 
 
-def _detail_rows(result: Result) -> list[tuple[str, str]]:
+def _timing_rows(result: Result) -> list[tuple[str, str]]:
     timing = result.timing
     parts = {
         "compiling": timing.compile,

@@ -1,4 +1,4 @@
-//! Executions of programs, and the arguments of those that reached a peak or were denied a request.
+//! Executions of programs, and the arguments of those that reached a peak or were refused a request.
 
 use super::{ActiveExecution, TraceAnalyzer};
 use crate::analysis::devices::DeviceAnalysis;
@@ -64,7 +64,7 @@ impl TraceAnalyzer {
         Ok(())
     }
 
-    /// Takes in an argument of the active execution, where that reached a peak or was denied a request.
+    /// Takes in an argument of the active execution, where that reached a peak or was refused a request.
     pub(super) fn on_argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
         let Some(execution) = self.active.last() else {
             return self.invalid_event("an argument outside an execution");
@@ -78,12 +78,12 @@ impl TraceAnalyzer {
         };
         let state = &mut self.devices[device as usize];
         let mut has_room = state.add_argument_at_peak(is_active, parameter, allocation);
-        if let Some(denied) = self.denials.first()
-            && denied.device == device
-            && is_active(&denied.context)
+        if let Some(refused) = self.refusals.first()
+            && refused.device == device
+            && is_active(&refused.context)
         {
             let arguments = &mut self.arguments_at_denial;
-            has_room &= arguments.add(&denied.context, parameter, allocation);
+            has_room &= arguments.add(&refused.context, parameter, allocation);
         }
         if !has_room {
             return self.invalid_event("the number of arguments of an execution is out of range");

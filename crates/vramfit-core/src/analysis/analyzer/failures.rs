@@ -1,8 +1,8 @@
-//! Denied requests, aborts, and requests that only this replay grants.
+//! Refused requests, aborts, and requests that only this replay grants.
 
 use super::TraceAnalyzer;
 use crate::allocator::AllocError;
-use crate::analysis::failure::{Abort, DeniedRequest, OomMessage};
+use crate::analysis::failure::{Abort, OomMessage, RefusedRequest};
 use crate::analysis::summary::MAX_FAILURES_KEPT;
 use crate::replay::{Block, Divergence};
 use crate::trace::{Event, TextId};
@@ -24,8 +24,8 @@ impl TraceAnalyzer {
         });
     }
 
-    /// Takes in a request that was denied: in the run, or only under these settings.
-    pub(super) fn on_denied(&mut self, device: u32, error: AllocError, event: &Event) {
+    /// Takes in a request that was refused: in the run, or only under these settings.
+    pub(super) fn on_refused(&mut self, device: u32, error: AllocError, event: &Event) {
         let (context, slot, message) = match *event {
             Event::AllocationFailure {
                 bytes,
@@ -50,23 +50,23 @@ impl TraceAnalyzer {
             }
             _ => return,
         };
-        self.devices[device as usize].on_denied(&mut self.replay);
+        self.devices[device as usize].on_refused(&mut self.replay);
         self.denial_count += 1;
-        if self.denials.len() == MAX_FAILURES_KEPT {
+        if self.refusals.len() == MAX_FAILURES_KEPT {
             return;
         }
         let usage = self.others.usage(device);
         let used_by_others = usage.bytes;
-        if self.denials.is_empty() {
+        if self.refusals.is_empty() {
             self.others.at_denial.get_or_insert(usage);
             let next = self.replay.allocations();
             let state = &mut self.devices[device as usize];
-            state.live_at_denial.capture(next);
+            state.live_at_refusal.capture(next);
         }
         let allocator = self.replay.allocator(device);
         let is_pooled = allocator.stats().pool_bytes.is_some();
         let obtainable = allocator.obtainable_bytes(self.gpu_bytes.saturating_sub(used_by_others));
-        self.denials.push(DeniedRequest {
+        self.refusals.push(RefusedRequest {
             device,
             context,
             slot,
@@ -83,7 +83,7 @@ impl TraceAnalyzer {
         });
     }
 
-    /// Notes the request that is granted although the run was denied it.
+    /// Notes the request that is granted although the run was refused it.
     pub(super) fn on_divergence(&mut self, event: &Event) {
         if let Event::AllocationFailure { bytes, purpose, .. } = *event
             && self.replay.divergence() == Some(Divergence::Granted)

@@ -26,7 +26,7 @@ pub(in crate::analysis) struct AnalyzerSnapshot {
     active: Vec<ActiveExecution>,
     executions: u64,
     last_entry: Option<usize>,
-    denials: usize,
+    refusals: usize,
     denial_count: u64,
     arguments_at_denial: Arguments,
     is_aborted: bool,
@@ -145,7 +145,7 @@ impl TraceAnalyzer {
             active,
             executions,
             last_entry,
-            denials,
+            refusals,
             denial_count,
             arguments_at_denial,
             abort,
@@ -169,8 +169,8 @@ impl TraceAnalyzer {
             active: active.clone(),
             executions: *executions,
             last_entry: *last_entry,
-            // Once the list is full, denials are only counted.
-            denials: denials.len(),
+            // Once the list is full, refusals are only counted.
+            refusals: refusals.len(),
             denial_count: *denial_count,
             arguments_at_denial: arguments_at_denial.clone(),
             is_aborted: abort.is_some(),
@@ -218,7 +218,7 @@ impl TraceAnalyzer {
                 .zip(&self.active)
                 .all(repeats_execution)
             && self.last_entry == before.last_entry
-            && self.denials.len() == before.denials
+            && self.refusals.len() == before.refusals
             && self.arguments_at_denial == before.arguments_at_denial
             && self.abort.is_some() == before.is_aborted
             && self.newly_granted.is_some() == before.is_newly_granted

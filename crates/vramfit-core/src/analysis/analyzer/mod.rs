@@ -3,7 +3,7 @@
 //! | file | content |
 //! | --- | --- |
 //! | `executions.rs` | executions, and their arguments |
-//! | `failures.rs` | denied requests and aborts |
+//! | `failures.rs` | refused requests and aborts |
 //! | `fast_forward.rs` | which passes of a repeat add up to the same |
 //! | `summarize.rs` | from what was added up to a [`super::RunSummary`] |
 
@@ -22,7 +22,7 @@ use super::callbacks::Callbacks;
 use super::compilations::Compilation;
 use super::device_summary::RequestContext;
 use super::devices::DeviceAnalysis;
-use super::failure::{Abort, DeniedRequest, EventContext};
+use super::failure::{Abort, EventContext, RefusedRequest};
 use super::leaks::Leaks;
 use super::other_processes::OtherProcesses;
 use super::programs::{ErrorText, Programs};
@@ -48,12 +48,12 @@ pub(super) struct TraceAnalyzer {
     executions: u64,
     /// Entry of the execution started last.
     last_entry: Option<usize>,
-    denials: Vec<DeniedRequest>,
+    refusals: Vec<RefusedRequest>,
     denial_count: u64,
-    /// Arguments of the execution whose request was denied first.
+    /// Arguments of the execution whose request was refused first.
     arguments_at_denial: Arguments,
     abort: Option<Abort>,
-    /// The request that was denied in the run and is granted here, at which the replay diverges.
+    /// The request that was refused in the run and is granted here, at which the replay diverges.
     newly_granted: Option<EventContext>,
     unknown_reads: UnknownReadCounts,
     others: OtherProcesses,
@@ -107,7 +107,7 @@ impl TraceAnalyzer {
             active: Vec::new(),
             executions: 0,
             last_entry: None,
-            denials: Vec::new(),
+            refusals: Vec::new(),
             denial_count: 0,
             arguments_at_denial: Arguments::default(),
             abort: None,
@@ -169,7 +169,7 @@ impl TraceAnalyzer {
             StepEffect::Allocated(block) => self.on_allocated(&block, event),
             StepEffect::Freed(block) => self.on_freed(&block),
             StepEffect::Aborted(block, message) => self.on_aborted(&block, message, event),
-            StepEffect::Denied(device, error) => self.on_denied(device, error, event),
+            StepEffect::Refused(device, error) => self.on_refused(device, error, event),
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::analysis::summary::{
 use crate::analysis::verdict::LastExecution;
 use crate::error::Result;
 use crate::replay::{Block, feed, replay_mismatch};
-use crate::trace::{EventSource, Footer, Header, Note, ProgramExit, Reader, TextId, UncaughtError};
+use crate::trace::{EventSource, Footer, Header, Note, ProcessExit, Reader, TextId, UncaughtError};
 
 /// Replays a trace and says what the run came to.
 ///
@@ -152,7 +152,7 @@ impl TraceAnalyzer {
         if let Some(attribution) = &mut attribution {
             attribution.program = attribution.program.and_then(index_of);
         }
-        let (program_exit, uncaught_error) = ending(source.notes());
+        let (process_exit, uncaught_error) = ending(source.notes());
         RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
@@ -200,7 +200,7 @@ impl TraceAnalyzer {
             environment: source.settings().cloned(),
             executions: self.executions,
             evaluated: source.footer().map(|footer| footer.evaluated),
-            program_exit,
+            process_exit,
             uncaught_error,
             last_execution: self.last_entry.map(|entry| LastExecution {
                 program: text(self.programs.name(entry)),
@@ -214,14 +214,17 @@ impl TraceAnalyzer {
 
     /// Returns the point that decides; `tightest` is the device where nothing failed.
     fn critical_point(&self, tightest: usize) -> CriticalPoint<'_> {
-        let denied = self.denials.first().filter(|denied| denied.fatal.is_none());
-        let device = match (denied, &self.abort) {
-            (Some(denied), _) => denied.device as usize,
+        let refused = self
+            .refusals
+            .first()
+            .filter(|refused| refused.fatal.is_none());
+        let device = match (refused, &self.abort) {
+            (Some(refused), _) => refused.device as usize,
             (None, Some(abort)) => abort.device as usize,
             (None, None) => tightest,
         };
         CriticalPoint {
-            denied,
+            refused,
             arguments_at_denial: &self.arguments_at_denial,
             device: self.devices.get(device),
         }
@@ -256,19 +259,19 @@ impl TraceAnalyzer {
         header: &Header,
         text: &impl Fn(TextId) -> String,
     ) -> Vec<AllocationFailure> {
-        self.denials
+        self.refusals
             .iter()
-            .map(|denied| AllocationFailure {
-                device: denied.device,
-                context: denied.context.named(&self.programs, text),
-                message: denied.message.text(text),
-                pool: denied.pool,
-                growth_bytes: denied.growth,
-                gpu_free_bytes: denied.gpu_free,
+            .map(|refused| AllocationFailure {
+                device: refused.device,
+                context: refused.context.named(&self.programs, text),
+                message: refused.message.text(text),
+                pool: refused.pool,
+                growth_bytes: refused.growth,
+                gpu_free_bytes: refused.gpu_free,
                 is_preallocated: header.preallocate,
-                used_by_others_bytes: denied.used_by_others,
-                fatal: denied.fatal.clone(),
-                recovered: self.executions > denied.executions_before,
+                used_by_others_bytes: refused.used_by_others,
+                fatal: refused.fatal.clone(),
+                recovered: self.executions > refused.executions_before,
             })
             .collect()
     }
@@ -293,12 +296,12 @@ impl TraceAnalyzer {
         let stats = self.replay.allocator(device).stats();
         let at_end = self.replay.device_state(device);
         let state = &self.devices[device as usize];
-        let denials = self.denials.iter();
-        let denied = denials
-            .filter(|denied| denied.device == device)
-            .map(|denied| TimelinePoint {
-                event: denied.context.event,
-                state: denied.pool,
+        let refusals = self.refusals.iter();
+        let refused = refusals
+            .filter(|refused| refused.device == device)
+            .map(|refused| TimelinePoint {
+                event: refused.context.event,
+                state: refused.pool,
             });
         let program = |entry: u32| {
             let entry = self.programs.entries.get(entry as usize)?;
@@ -325,21 +328,21 @@ impl TraceAnalyzer {
             steady_state_bytes: steady_state
                 .and_then(|bytes| bytes.get(device as usize).copied())
                 .unwrap_or(0),
-            ..state.summary(live, denied, &self.sites, text, program)
+            ..state.summary(live, refused, &self.sites, text, program)
         }
     }
 
-    /// Returns who else held memory of the GPU on which a request was denied first.
+    /// Returns who else held memory of the GPU on which a request was refused first.
     fn others_at_denial(&self) -> Option<OtherProcessesSummary> {
         let usage = self.others.at_denial.clone()?;
         let no_context = self.others.no_context.as_ref();
-        let first = self.denials.first().map(|denied| denied.device);
+        let first = self.refusals.first().map(|refused| refused.device);
         Some(OtherProcessesSummary {
             device: first.or(no_context.map(|no_context| no_context.device))?,
-            held_bytes: usage.bytes,
+            used_bytes: usage.bytes,
             processes: usage.processes,
         })
-        .filter(|others| others.held_bytes > 0)
+        .filter(|others| others.used_bytes > 0)
     }
 
     fn allocator_model(&mut self) -> Option<&'static str> {
@@ -397,26 +400,26 @@ impl TraceAnalyzer {
                 steps: candidate.steps,
                 arrays: candidate.arrays,
                 bytes: candidate.bytes,
-                held_bytes: candidate.held_bytes,
+                allocated_bytes: candidate.allocated_bytes,
             })
             .collect()
     }
 }
 
 /// Returns how the process ended, and the exception that it did not catch.
-fn ending(notes: &[Note]) -> (Option<ProgramExit>, Option<UncaughtError>) {
-    let (mut program_exit, mut uncaught_error) = (None, None);
+fn ending(notes: &[Note]) -> (Option<ProcessExit>, Option<UncaughtError>) {
+    let (mut process_exit, mut uncaught_error) = (None, None);
     for note in notes {
         match note {
-            Note::Exit(exit) => program_exit = Some(*exit),
+            Note::Exit(exit) => process_exit = Some(*exit),
             Note::Error(error) => uncaught_error = Some(error.clone()),
             Note::Search { .. }
             | Note::Program { .. }
-            | Note::Cut { .. }
+            | Note::Stopped { .. }
             | Note::PartitionedProgram(_)
             | Note::Others { .. }
             | Note::NoContext { .. } => {}
         }
     }
-    (program_exit, uncaught_error)
+    (process_exit, uncaught_error)
 }

@@ -46,7 +46,7 @@ impl HostRun {
 
     /// Says whether the run came to its own end: it executed all that it would on the cluster.
     pub(super) fn is_whole(&self) -> bool {
-        let exited = self.summary.program_exit;
+        let exited = self.summary.process_exit;
         !self.summary.is_refused() && exited.is_none_or(|exit| exit.is_success())
     }
 }

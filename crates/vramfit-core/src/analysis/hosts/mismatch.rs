@@ -130,7 +130,7 @@ mod tests {
         let both = [("step", vec![0, 1])];
         let mut one = run(0, &both, &[("step", 1)]);
         let other = run(1, &both, &[("step", 5)]);
-        one.summary.program_exit = Some(crate::trace::ProgramExit {
+        one.summary.process_exit = Some(crate::trace::ProcessExit {
             code: Some(1),
             signal: None,
         });

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::check::judge::Outcome;
 use crate::check::lock::LockLine;
+use crate::check::outcome::Outcome;
 use crate::check::report::Row;
 use crate::check::{Amount, CheckReport};
 

@@ -1,7 +1,7 @@
 //! For a terminal.
 
 use crate::check::CheckReport;
-use crate::check::judge::Outcome;
+use crate::check::outcome::Outcome;
 use crate::check::report::Row;
 
 impl CheckReport {

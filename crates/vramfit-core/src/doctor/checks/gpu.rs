@@ -60,7 +60,7 @@ fn check_gpu(gpu: &HostGpu) -> Check {
     let mut message = format!("{name}: {}", Bytes(usable));
     match &gpu.mig {
         Mig::Parent => return with_evidence(parent(&name)),
-        Mig::Slice {
+        Mig::Instance {
             parent_total_bytes, ..
         } => {
             message += ", a MIG slice";
@@ -121,7 +121,7 @@ fn display_name(gpu: &HostGpu) -> String {
         false => &gpu.name,
     };
     match gpu.mig {
-        Mig::Slice { number, .. } => format!("GPU {} slice {number} ({name})", gpu.index),
+        Mig::Instance { number, .. } => format!("GPU {} slice {number} ({name})", gpu.index),
         _ => format!("GPU {} ({name})", gpu.index),
     }
 }

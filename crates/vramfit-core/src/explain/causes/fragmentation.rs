@@ -62,7 +62,7 @@ fn by_statistics(facts: &Facts<'_>) -> Option<Judgement> {
     let limit = figures.pool_bytes.or(figures.limit_bytes)?;
     let in_use = figures.in_use_bytes?;
     let free = limit.checked_sub(in_use)?;
-    let largest = figures.largest_free_bytes;
+    let largest = figures.largest_free_block_bytes;
     if rounded > free || largest.is_some_and(|largest| largest >= rounded) {
         return None;
     }

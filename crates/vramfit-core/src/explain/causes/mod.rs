@@ -6,8 +6,8 @@
 mod address_space;
 mod autotuning;
 mod fragmentation;
-mod growth;
 mod host_memory;
+mod leak;
 mod memory_taken_later;
 pub(super) mod not_memory;
 mod outside_pool;
@@ -69,7 +69,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Cause> {
             CauseId::OutsidePool => outside_pool::find(facts),
             CauseId::Autotuning => autotuning::find(facts),
             CauseId::Recompilation => recompilation::find(facts),
-            CauseId::Growth => growth::find(facts),
+            CauseId::Leak => leak::find(facts),
             CauseId::PoolTooSmall => pool_too_small::find(facts, &causes),
             CauseId::NotMemory => not_memory::find(facts, &causes),
         };

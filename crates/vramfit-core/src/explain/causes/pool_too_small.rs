@@ -42,7 +42,7 @@ fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let is_certain = rounded > free_of_limit.saturating_add(in_use_tolerance);
     // The pool is full; whether the program needs so much is another question where its use may have grown.
     let grew = others.iter().any(|cause| {
-        matches!(cause.id, CauseId::Growth | CauseId::Recompilation)
+        matches!(cause.id, CauseId::Leak | CauseId::Recompilation)
             && cause.confidence > Confidence::Possible
     });
     let confidence = if is_certain && !grew {
@@ -153,7 +153,7 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
                     | CauseId::Fragmentation
                     | CauseId::RequestLargerThanGpu
                     | CauseId::Recompilation
-                    | CauseId::Growth
+                    | CauseId::Leak
             )
     });
     // What follows from the pool's own figures leaves nothing to add.

@@ -6,7 +6,7 @@ use crate::explain::message::Message;
 use crate::explain::request::{Request, RequestKind};
 use crate::gpu;
 
-/// What the largest GPU may report beyond the catalogue: other drivers, newer models.
+/// What the largest GPU may report beyond the catalog: other drivers, newer models.
 const CATALOGUE_MARGIN: f64 = 1.5;
 /// Few GPUs have more.
 const RARE_GPU_BYTES: u64 = 140 << 30;

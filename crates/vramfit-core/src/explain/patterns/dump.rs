@@ -3,7 +3,7 @@
 use super::allocator::pool_stats;
 use super::{Match, Pattern, after_label, contains, head, labelled_size, lossy, until};
 use crate::allocator::ChunkTag;
-use crate::explain::MappedChunk;
+use crate::explain::LoggedChunk;
 use crate::explain::figures::BinFigures;
 use crate::explain::message::{DumpLine, Message, PoolFigures};
 use crate::explain::number::{integer, size};
@@ -68,7 +68,7 @@ fn chunk(at: &Match<'_>, in_use: bool) -> Option<Message> {
         .into_iter()
         .find_map(|(name, which)| tag.starts_with(name).then_some(which))
     });
-    dump(DumpLine::Chunk(MappedChunk {
+    dump(DumpLine::Chunk(LoggedChunk {
         address,
         bytes,
         in_use,

@@ -215,7 +215,7 @@ impl PatternSet {
     }
 }
 
-/// Returns what drivers and people call each GPU, in normalized form, and its name in the catalogue.
+/// Returns what drivers and people call each GPU, in normalized form, and its name in the catalog.
 fn gpu_names() -> impl Iterator<Item = (String, &'static str)> {
     const MIN_NAME_BYTES: usize = 8;
     let names = gpu::all().iter().flat_map(|gpu| {

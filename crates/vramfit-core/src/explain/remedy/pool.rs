@@ -101,7 +101,7 @@ pub(super) fn several_gpus(facts: &Facts<'_>) -> Remedy {
 pub(super) fn fragmentation(facts: &Facts<'_>) -> Vec<Remedy> {
     let figures = &facts.figures;
     let command = facts.command;
-    let scattered = figures.free_bytes.zip(figures.largest_free_bytes);
+    let scattered = figures.free_bytes.zip(figures.largest_free_block_bytes);
     let scattered = scattered.and_then(|(free, largest)| free.checked_sub(largest));
     let mut remedies = vec![
         Remedy::new(

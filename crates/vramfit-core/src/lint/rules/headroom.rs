@@ -251,7 +251,7 @@ fn mig_fraction_of_parent(context: &LintContext<'_>) -> Vec<RawFinding> {
     };
     let mut all = Vec::new();
     for (gpu, room) in context.memory_budgets() {
-        let Mig::Slice {
+        let Mig::Instance {
             parent_total_bytes: Some(parent_total_bytes),
             ..
         } = gpu.mig

@@ -141,7 +141,7 @@ fn read_by_nobody(context: &LintContext<'_>) -> Vec<RawFinding> {
     let environment = &context.input.environment;
     let mut all = Vec::new();
     for (name, value) in environment {
-        let invented = settings::find(name).is_some_and(|setting| setting.reader == Reader::Nobody);
+        let invented = settings::find(name).is_some_and(|setting| setting.reader == Reader::Unread);
         let option = names::find_jax_name(name, context.version())
             .is_some_and(|known| known.kind == ValueKind::Option);
         if !invented && !option {
@@ -295,7 +295,7 @@ fn other_release(context: &LintContext<'_>) -> Vec<RawFinding> {
         let setting = settings::find(name).filter(|setting| !setting.is_flag());
         let unread = match setting {
             Some(setting) => {
-                !matches!(setting.reader, Reader::Tensorflow | Reader::Nobody)
+                !matches!(setting.reader, Reader::Tensorflow | Reader::Unread)
                     && !setting.is_read_by(version)
             }
             None => !names::exists_in(name, version),

@@ -5,8 +5,8 @@ use super::backend_config::BackendConfig;
 use super::graph::{Graph, arrays};
 use super::rates::Rates;
 use super::traffic::is_matrix_library;
+use crate::program::proto::HloInstructionProto;
 use crate::program::shape::Shape;
-use crate::program::wire::HloInstructionProto;
 
 /// The matrix arithmetic of one kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

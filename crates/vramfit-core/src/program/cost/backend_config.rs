@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::program::wire::HloInstructionProto;
+use crate::program::proto::HloInstructionProto;
 
 /// The parts that say how long an instruction takes.
 #[derive(Default, Deserialize)]

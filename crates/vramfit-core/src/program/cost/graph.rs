@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::program::proto::{HloComputationProto, HloInstructionProto, HloModuleProto};
 use crate::program::shape::{MemorySpace, Shape};
-use crate::program::wire::{HloComputationProto, HloInstructionProto, HloModuleProto};
 
 /// Instructions and computations by number.
 pub(super) struct Graph<'a> {

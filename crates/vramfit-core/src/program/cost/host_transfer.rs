@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use super::MAX_DEPTH;
 use super::graph::{Graph, arrays};
 use crate::program::MemorySpace;
+use crate::program::proto::HloInstructionProto;
 use crate::program::shape::Shape;
-use crate::program::wire::HloInstructionProto;
 
 /// Bytes that an instruction moves between the GPU and the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -38,8 +38,10 @@ use self::host_transfer::{Clock, HostTransfer};
 pub use self::program_time::{MAX_UNKNOWN_SHARE, OperationTime, ProgramTime};
 use self::rates::{Rates, min_transfer_us};
 use super::memory::Frames;
+use super::proto::{
+    HloComputationProto, HloInstructionProto, HloModuleProto, HloProto, OpMetadata,
+};
 use super::shape::Shape;
-use super::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, HloProto, OpMetadata};
 use super::{MemorySpace, Program};
 use crate::gpu::{Calibration, Gpu};
 

@@ -2,7 +2,7 @@
 //! highest clock), a cache of 50 MiB.
 
 use super::*;
-use crate::program::wire::{DotDimensionNumbers, LayoutProto, ShapeProto};
+use crate::program::proto::{DotDimensionNumbers, LayoutProto, ShapeProto};
 
 const F32: i32 = 11;
 const BF16: i32 = 16;

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::graph::{Graph, arrays, device_bytes, result_bytes};
 use super::{MAX_DEPTH, is_free};
-use crate::program::wire::{HloComputationProto, HloInstructionProto};
+use crate::program::proto::{HloComputationProto, HloInstructionProto};
 
 /// Instructions that read all of each operand if all of their result is needed.
 const READS_ALL: &[&str] = &[

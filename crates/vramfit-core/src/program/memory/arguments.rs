@@ -23,7 +23,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Finds out whose the arguments of a program are.
-    pub(super) fn judge(index: &ModuleIndex<'_>, program: &Program, names: &Names) -> Self {
+    pub(super) fn classify(index: &ModuleIndex<'_>, program: &Program, names: &Names) -> Self {
         let readers: Vec<Users> = (0..program.parameters.len())
             .map(|number| index.entry_parameter(number as i64))
             .map(|at| at.map_or(Users::default(), |at| readers_of(index, (at, WHOLE))))

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Frame;
 use super::index::{HloIndex, ModuleIndex};
-use crate::program::wire::{HloModuleProto, OpMetadata, StackFrameIndexProto};
+use crate::program::proto::{HloModuleProto, OpMetadata, StackFrameIndexProto};
 
 /// How far to look among operands and users for an instruction that says where it came from.
 const MAX_DEPTH: usize = 6;

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 
 use super::phase::{self, Phase};
-use crate::program::wire::{HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata};
+use crate::program::proto::{HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata};
 
 /// Position of an instruction in [`ModuleIndex`].
 pub(super) type HloIndex = u32;

@@ -10,7 +10,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::program::wire::{HeapEvent, HeapSimulatorTrace};
+use crate::program::proto::{HeapEvent, HeapSimulatorTrace};
 
 const ALLOCATE: i32 = 0;
 const FREE: i32 = 1;

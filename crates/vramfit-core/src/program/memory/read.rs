@@ -16,7 +16,7 @@ use super::value::{producer_of_output, rank_producer, shape, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
 use crate::error::{Error, Result};
 use crate::program::collectives::is_collective;
-use crate::program::wire::{
+use crate::program::proto::{
     AssignedProto, BufferAllocationProto, BufferAssignmentProto, HeapSimulatorTrace,
     HloModuleProto, HloProto, LogicalBufferProto,
 };
@@ -101,7 +101,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn read(mut self, assignment: &'a BufferAssignmentProto) -> ProgramMemory {
-        self.arguments = Arguments::judge(&self.index, self.program, self.names);
+        self.arguments = Arguments::classify(&self.index, self.program, self.names);
         self.memory.undonated = undonated(self.program, self.names, &self.arguments);
         let in_vain = donated_in_vain(self.program, &self.donors, self.names);
         self.memory.undonated.extend(in_vain);

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use self::routine::Routine;
 use super::memory::Frames;
-use super::wire::HloModuleProto;
+use super::proto::HloModuleProto;
 
 /// Scratch memory of the routines of one library that a line of the program calls with one shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::program::proto::HloInstructionProto;
 use crate::program::shape::Shape;
-use crate::program::wire::HloInstructionProto;
 
 /// An instruction that may call a library, with the shapes it works on.
 pub(super) struct Routine<'a> {

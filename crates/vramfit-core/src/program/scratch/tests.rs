@@ -1,6 +1,6 @@
 //! Recognition by name and shape, and the figures that were published of real GPUs.
 
-use super::super::wire::{
+use super::super::proto::{
     HloInstructionProto, HloModuleProto, OpMetadata, ShapeProto, WindowDimensionProto, WindowProto,
 };
 use super::*;

@@ -2,7 +2,7 @@
 
 use crate::analysis::EntryKind;
 use crate::bytes::Bytes;
-use crate::diff::{EntryDelta, PeakRequirement, RunDiff, RunInfo, SettingDiff};
+use crate::diff::{EntryDelta, RunDiff, RunInfo, SettingDiff, TotalKind};
 use crate::report::phrases::file_name;
 
 /// Programs that are named.
@@ -13,7 +13,7 @@ pub(super) fn headline(difference: &RunDiff) -> String {
     let change = difference.gap_bytes();
     let amount = amount(change);
     let on = |run: &RunInfo| format!(" on {}", run.header.gpu);
-    let are_peaks = a.need == PeakRequirement::Peak && b.need == PeakRequirement::Peak;
+    let are_peaks = a.total_kind == TotalKind::Peak && b.total_kind == TotalKind::Peak;
     let totals = match (are_peaks, a.header.gpu == b.header.gpu) {
         (true, true) => format!("{} instead of {}{}", total(b), total(a), on(b)),
         (true, false) => format!("{}{} instead of {}{}", total(b), on(b), total(a), on(a)),
@@ -21,10 +21,10 @@ pub(super) fn headline(difference: &RunDiff) -> String {
             "{}{}{} instead of {}{}{}",
             total(b),
             on(b),
-            kind_of_total(b.need),
+            kind_of_total(b.total_kind),
             total(a),
             on(a),
-            kind_of_total(a.need)
+            kind_of_total(a.total_kind)
         ),
     };
     let (verb, at) = if are_peaks {
@@ -59,11 +59,11 @@ fn total(run: &RunInfo) -> Bytes {
     Bytes(run.total_bytes)
 }
 
-fn kind_of_total(need: PeakRequirement) -> &'static str {
+fn kind_of_total(need: TotalKind) -> &'static str {
     match need {
-        PeakRequirement::Peak => " (peak)",
-        PeakRequirement::SoFar => " (so far)",
-        PeakRequirement::Refused => " (including the failed request)",
+        TotalKind::Peak => " (peak)",
+        TotalKind::SoFar => " (so far)",
+        TotalKind::Refused => " (including the failed request)",
     }
 }
 
@@ -147,12 +147,12 @@ pub(super) fn caveats(difference: &RunDiff) -> Vec<String> {
             "A" => "B may need less in comparison",
             _ => "B may need more",
         };
-        match run.need {
-            PeakRequirement::Peak => {}
-            PeakRequirement::SoFar => points.push(format!(
+        match run.total_kind {
+            TotalKind::Peak => {}
+            TotalKind::SoFar => points.push(format!(
                 "what {name} would have needed later: its run was cut short, so {effect}"
             )),
-            PeakRequirement::Refused => points.push(format!(
+            TotalKind::Refused => points.push(format!(
                 "what {name} would have needed after the failed request: {effect}"
             )),
         }

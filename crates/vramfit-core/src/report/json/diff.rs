@@ -35,7 +35,7 @@ pub(in crate::report) fn diff(difference: &RunDiff, caveats: &[String]) -> Value
         "b": run(&difference.b),
         "owners": owners.collect::<Vec<_>>(),
         "changes": changes.collect::<Vec<_>>(),
-        "other_differences": difference.contrasts,
+        "other_differences": difference.other_differences,
         "programs_only_in_a": difference.programs_only_in_a,
         "programs_only_in_b": difference.programs_only_in_b,
         "caveats": caveats,
@@ -46,7 +46,7 @@ fn run(run: &RunInfo) -> Value {
     let header = &run.header;
     json!({
         "total_bytes": run.total_bytes,
-        "total_kind": run.need,
+        "total_kind": run.total_kind,
         "fits": run.fits,
         "gpu": header.gpu,
         "gpu_count": header.devices,

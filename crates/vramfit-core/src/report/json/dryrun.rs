@@ -43,7 +43,7 @@ fn outcome(summary: &RunSummary) -> Value {
         "fits": summary.fits(),
         "verdict": verdict(summary),
         "complete": summary.complete,
-        "program_exit": summary.program_exit,
+        "process_exit": summary.process_exit,
     })
 }
 
@@ -241,7 +241,7 @@ fn findings(summary: &RunSummary) -> Value {
             "steps": leak.steps,
             "arrays": leak.arrays,
             "requested_bytes": leak.bytes,
-            "allocated_bytes": leak.held_bytes,
+            "allocated_bytes": leak.allocated_bytes,
         })
     });
     let likely_cause = |site| json!({"kind": "placeholder_read", "site": site});

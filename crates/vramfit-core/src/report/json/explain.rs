@@ -71,7 +71,7 @@ fn figures(figures: &Figures) -> Value {
         "limit_bytes": figures.limit_bytes,
         "pool_bytes": figures.pool_bytes,
         "free_bytes": figures.free_bytes,
-        "largest_free_bytes": figures.largest_free_bytes,
+        "largest_free_block_bytes": figures.largest_free_block_bytes,
         "largest_fit": {
             "is_exact": fits.is_exact,
             "now_bytes": fits.now,

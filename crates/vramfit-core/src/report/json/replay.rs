@@ -15,7 +15,7 @@ pub(in crate::report) fn replay(comparison: &Comparison, caveats: &[String]) -> 
         "fits": comparison.fits(),
         "before": before.map(|before| side(before, before.fits())),
         "after": side(&comparison.after, comparison.fits()),
-        "newly_granted": comparison.met,
+        "newly_granted": comparison.newly_granted,
         "ends_at_failure": comparison.ends_at_refusal,
         "notes": comparison.notes,
         "caveats": caveats,

@@ -199,7 +199,7 @@ fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
 }
 
 /// Says whether a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
-/// ones XLA refuses to. A GPU that is not in the catalogue is assumed to be a new one.
+/// ones XLA refuses to. A GPU that is not in the catalog is assumed to be a new one.
 fn supports_bfloat16(name: &str) -> bool {
     let gpu = gpu::all().iter().find(|gpu| gpu.name == name);
     gpu.is_none_or(|gpu| gpu.compute_capability >= (8, 0))

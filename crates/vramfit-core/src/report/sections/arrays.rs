@@ -25,7 +25,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         for array in arrays {
             let row = rows.entry(origin(array)).or_default();
             row.0 = row.0.max(array.count);
-            row.1[moment] = row.1[moment].saturating_add(array.held_bytes);
+            row.1[moment] = row.1[moment].saturating_add(array.allocated_bytes);
         }
     }
     let mut rows: Vec<_> = rows.into_iter().collect();

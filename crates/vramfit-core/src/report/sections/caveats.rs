@@ -35,7 +35,7 @@ pub(in crate::report) fn of_replay(comparison: &Comparison) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if comparison.met.is_some() {
+    if comparison.newly_granted.is_some() {
         points.push(
             "what the program does after the request that now succeeds: in the recorded run it failed, so \
              the replay ends there; a dry run with these settings covers the rest"

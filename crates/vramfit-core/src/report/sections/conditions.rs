@@ -5,7 +5,7 @@ use crate::analysis::{Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
-use crate::trace::{ProgramExit, UncaughtError};
+use crate::trace::{ProcessExit, UncaughtError};
 
 /// The conditions that the headline does not mention.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
@@ -19,7 +19,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 pub(in crate::report) fn clause(condition: &Condition) -> String {
     match condition {
         Condition::SharedGpu { .. } => processes::clause(condition).unwrap_or_default(),
-        Condition::ProgramFailed {
+        Condition::ProcessFailed {
             exit, error, after, ..
         } => {
             let after = after_last(after.as_ref());
@@ -66,13 +66,13 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 range(*low_bytes, *high_bytes)
             )
         }
-        Condition::CutAtStep {
+        Condition::StoppedAtStep {
             steps,
-            cut,
+            stop,
             evidence,
             exit,
         } => {
-            let site = match cut.site.as_str() {
+            let site = match stop.site.as_str() {
                 "" => String::new(),
                 site => format!(" ({})", file_name(site)),
             };
@@ -82,8 +82,8 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
             format!(
                 "`--steps {steps}` stopped the run after call {} of `{}`{site}, the detected training \
                  step ({}); what would follow is not included{exit}",
-                cut.calls,
-                cut.program,
+                stop.calls,
+                stop.program,
                 reason(*evidence)
             )
         }
@@ -93,7 +93,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
             found,
             programs,
         } => no_step(*steps, name.as_deref(), found.as_ref(), programs),
-        Condition::PlanOnly { plan, anything_ran } => {
+        Condition::CompiledOnly { plan, anything_ran } => {
             let ran = if *anything_ran {
                 "it needs more than anything that was executed"
             } else {
@@ -165,7 +165,7 @@ fn cause(error: &UncaughtError) -> String {
     format!("{}{at}{message}", error.name)
 }
 
-fn ended(exit: ProgramExit) -> String {
+fn ended(exit: ProcessExit) -> String {
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),

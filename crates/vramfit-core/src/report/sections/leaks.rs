@@ -53,7 +53,9 @@ fn point(leak: &LeakSummary) -> String {
 fn remaining_steps(summary: &RunSummary, device: u32) -> Option<String> {
     let state = summary.devices.get(device as usize)?;
     let leaks = summary.leaks.iter().filter(|leak| leak.device == device);
-    let per_step: u64 = leaks.map(|leak| leak.held_bytes / leak.steps.max(1)).sum();
+    let per_step: u64 = leaks
+        .map(|leak| leak.allocated_bytes / leak.steps.max(1))
+        .sum();
     let spare = state.capacity_bytes.checked_sub(state.peak_bytes)?;
     let fits = summary.fits() == Some(true);
     let steps = spare.checked_div(per_step).filter(|_| fits)?;

@@ -26,7 +26,7 @@ pub(super) fn in_process(summary: &RunSummary) -> String {
 /// Says what other processes use of a GPU, as the end of a sentence: at the first failure, or at most.
 pub(super) fn used_by_others(summary: &RunSummary, device: &DeviceSummary) -> String {
     let (verb, bytes) = match &summary.others_at_failure {
-        Some(others) => ("use", others.held_bytes),
+        Some(others) => ("use", others.used_bytes),
         None if summary.is_refused() => return String::new(),
         None => ("use up to", device.used_by_others_bytes),
     };
@@ -108,7 +108,7 @@ pub(super) fn caveat(summary: &RunSummary) -> Option<String> {
 pub(super) fn clause(condition: &Condition) -> Option<String> {
     let Condition::SharedGpu {
         gpu,
-        held_bytes,
+        used_bytes,
         total_bytes,
         processes,
         fits_alone,
@@ -134,7 +134,7 @@ pub(super) fn clause(condition: &Condition) -> Option<String> {
          that need no GPU off it (`JAX_PLATFORMS=cpu`, such as for a data server), divide the GPU \
          (`vramfit run --processes N`, or `XLA_PYTHON_CLIENT_MEM_FRACTION`), or let pools grow \
          (`XLA_PYTHON_CLIENT_PREALLOCATE=false`)",
-        Bytes(*held_bytes),
+        Bytes(*used_bytes),
         Bytes(*total_bytes),
         named.join(", ")
     ))

@@ -31,7 +31,7 @@ pub(in crate::report) fn variables(summary: &RunSummary) -> Vec<Variable<'_>> {
     all.map(|(name, value)| Variable {
         name,
         value,
-        set_by_vramfit: environment.own.contains(name),
+        set_by_vramfit: environment.set_by_vramfit.contains(name),
         effect: effect_and_findings(summary, &findings, name),
     })
     .collect()
@@ -48,7 +48,7 @@ pub(in crate::report) fn findings(summary: &RunSummary) -> Vec<Finding> {
 fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> LintInput {
     let header = &summary.header;
     let total_bytes = header.total_memory_bytes;
-    // A catalogue that has changed since must not change the findings.
+    // A catalog that has changed since must not change the findings.
     let known = gpu::find(&header.gpu).ok();
     let name = known
         .filter(|gpu| gpu.total_memory_bytes == total_bytes)
@@ -66,7 +66,7 @@ fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> LintInput {
 /// Returns the variables without those that vramfit set: on a GPU they would not be there.
 fn user_variables(environment: &RunEnvironment) -> BTreeMap<String, String> {
     let mut variables = environment.variables.clone();
-    variables.retain(|name, _| !environment.own.contains(name));
+    variables.retain(|name, _| !environment.set_by_vramfit.contains(name));
     variables
 }
 

@@ -162,7 +162,7 @@ pub enum Datatype {
         numbers: Numbers,
     },
     /// A record of numbers, or an array of such records.
-    Record {
+    Compound {
         /// Its length in bytes, gaps included.
         size: usize,
         /// Its fields that are numbers.
@@ -184,7 +184,7 @@ impl Datatype {
     pub fn size(&self) -> usize {
         match self {
             Datatype::Numbers { size, .. }
-            | Datatype::Record { size, .. }
+            | Datatype::Compound { size, .. }
             | Datatype::Other { size, .. } => *size,
         }
     }
@@ -193,7 +193,7 @@ impl Datatype {
     pub fn describe(&self) -> String {
         match self {
             Datatype::Numbers { numbers, .. } => numbers.describe(),
-            Datatype::Record { fields, others, .. } => {
+            Datatype::Compound { fields, others, .. } => {
                 format!("record of {} fields", fields.len() + others.len())
             }
             Datatype::Other { what, .. } => what.clone(),

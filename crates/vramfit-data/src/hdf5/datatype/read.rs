@@ -201,7 +201,7 @@ fn make_array(
             size,
             numbers: within(numbers),
         },
-        Datatype::Record { fields, others, .. } => Datatype::Record {
+        Datatype::Compound { fields, others, .. } => Datatype::Compound {
             size,
             fields: fields
                 .into_iter()
@@ -263,7 +263,7 @@ fn read_record(
                 numbers: keep(numbers),
             }),
             Datatype::Other { what, .. } => others.push((name, what)),
-            Datatype::Record {
+            Datatype::Compound {
                 fields: inner,
                 others: unread,
                 ..
@@ -283,7 +283,7 @@ fn read_record(
             return Err(too_many(fields.len() + others.len()));
         }
     }
-    let record = Datatype::Record {
+    let record = Datatype::Compound {
         size,
         fields,
         others,

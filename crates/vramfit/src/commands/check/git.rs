@@ -7,7 +7,7 @@ use std::process::Command;
 use vramfit_core::check::Lock;
 use vramfit_core::{Error, Result};
 
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 
 /// Commits of the lock file that are read for its history.
 const MAX_COMMITS: usize = 50;
@@ -146,7 +146,7 @@ impl Repository {
     /// # Errors
     /// `invalid-argument` with what git said.
     pub(super) fn checkout(&self, commit: &str) -> Result<Checkout<'_>> {
-        let folder = ScratchFolder::create()?;
+        let folder = TempDirectory::create()?;
         let path = folder.path().join("checkout");
         let target = path.to_string_lossy().into_owned();
         let added = self.git(&["worktree", "add", "--detach", "--quiet", &target, commit]);
@@ -179,7 +179,7 @@ impl Repository {
 pub(super) struct Checkout<'a> {
     repository: &'a Repository,
     pub(super) path: PathBuf,
-    _folder: ScratchFolder,
+    _folder: TempDirectory,
 }
 
 impl Checkout<'_> {

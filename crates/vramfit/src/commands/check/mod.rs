@@ -30,7 +30,7 @@ use super::dryrun::CompileCache;
 use crate::context::Context;
 use crate::files::{cannot_read, cannot_write, is_standard_output, writable, write};
 use crate::output::Output;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 /// Accepted peaks of earlier commits that are shown.
@@ -156,7 +156,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         None => None,
     };
 
-    let scratch = ScratchFolder::create()?;
+    let scratch = TempDirectory::create()?;
     let measuring = Measuring::new(
         &config.directory,
         scratch.path(),

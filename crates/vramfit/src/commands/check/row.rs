@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::check::{Entry, Figures, Lock, LockLine, Outcome, Row, judge};
+use vramfit_core::check::{Entry, Figures, Lock, LockLine, Outcome, Row, determine_outcome};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::{Bytes, Error, Result};
 
@@ -43,7 +43,7 @@ impl RowMeasurement<'_> {
         let (outcome, limit_bytes) = match &self.result {
             Err(error) => (failed(error), 0),
             Ok(measured) => {
-                let outcome = self.judge(measured, found.map(|line| &line.figures));
+                let outcome = self.determine_outcome(measured, found.map(|line| &line.figures));
                 let outcome = match outcome {
                     Outcome::NotAccepted if no_lock => Outcome::WithinLimits,
                     outcome => outcome,
@@ -66,10 +66,14 @@ impl RowMeasurement<'_> {
     }
 
     /// Judges what was measured. Two runs that differ by more than the tolerance cannot be compared.
-    pub(super) fn judge(&self, measured: &Measured, accepted: Option<&Figures>) -> Outcome {
-        let judge = |figures| {
+    pub(super) fn determine_outcome(
+        &self,
+        measured: &Measured,
+        accepted: Option<&Figures>,
+    ) -> Outcome {
+        let outcome_for = |figures| {
             let run = &measured.run;
-            judge(
+            determine_outcome(
                 figures,
                 run.fits,
                 run.limit_bytes,
@@ -77,12 +81,12 @@ impl RowMeasurement<'_> {
                 &self.entry.limits,
             )
         };
-        let first = judge(&measured.line.figures);
+        let first = outcome_for(&measured.line.figures);
         let Some(again) = &measured.again else {
             return first;
         };
         let is_kept = |outcome: &Outcome| outcome.passes() == Some(true);
-        if again == &measured.line.figures || is_kept(&first) && is_kept(&judge(again)) {
+        if again == &measured.line.figures || is_kept(&first) && is_kept(&outcome_for(again)) {
             return first;
         }
         let pairs = measured.line.figures.named().into_iter().zip(again.named());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::spec::DryrunSpec;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 
 /// Above this, programs that were compiled longest ago are removed.
 const MAX_BYTES: u64 = 2 << 30;
@@ -31,13 +31,13 @@ impl CompileCache {
     }
 
     /// Returns the user's cache if it is wanted and writable, else one that ends with a folder.
-    pub(crate) fn open_or_temporary(is_wanted: bool, folder: &ScratchFolder) -> Self {
+    pub(crate) fn open_or_temporary(is_wanted: bool, folder: &TempDirectory) -> Self {
         let users = is_wanted.then(CompileCache::open).flatten();
         users.unwrap_or_else(|| CompileCache::temporary(folder))
     }
 
     /// Returns one that ends with a folder.
-    pub(crate) fn temporary(folder: &ScratchFolder) -> Self {
+    pub(crate) fn temporary(folder: &TempDirectory) -> Self {
         CompileCache {
             root: folder.path().to_owned(),
         }

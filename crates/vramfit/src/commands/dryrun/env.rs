@@ -21,7 +21,7 @@ use crate::python::prepend_python_path;
 const STACK_LIMIT: &str = "JAX_TRACEBACK_IN_LOCATIONS_LIMIT";
 
 /// The variables for JAX that every dry run sets, with commas between.
-const OWN_SETTINGS: &str = "VRAMFIT_OWN_SETTINGS";
+const SET_BY_VRAMFIT: &str = "VRAMFIT_SET_BY_VRAMFIT";
 
 /// The file in which the processes of a run keep what they use of its GPUs, in the folder of the run.
 const SHARED_FILE: &str = "gpu-memory";
@@ -78,7 +78,7 @@ impl EnvDelta {
         let launcher = host.and_then(|host| host.launcher);
         delta.set_vramfit("VRAMFIT_HOSTS", host.map(|host| host.count.to_string()));
         delta.set_vramfit("VRAMFIT_HOST", host.map(|host| host.index.to_string()));
-        delta.set_vramfit("VRAMFIT_HOST_FOLDER", host.map(|host| &host.folder));
+        delta.set_vramfit("VRAMFIT_HOST_DIRECTORY", host.map(|host| &host.folder));
         delta.set_vramfit("VRAMFIT_LAUNCHER", launcher.as_ref().map(value_name));
         for (name, value) in host.iter().flat_map(|host| host.launcher_variables()) {
             delta.set(name, value);
@@ -126,7 +126,7 @@ impl EnvDelta {
         };
         let own = delta.0.keys().filter(is_own);
         let own: Vec<&str> = own.map(|name| &**name).collect();
-        delta.set_vramfit(OWN_SETTINGS, (!own.is_empty()).then(|| own.join(",")));
+        delta.set_vramfit(SET_BY_VRAMFIT, (!own.is_empty()).then(|| own.join(",")));
         delta
     }
 
@@ -155,7 +155,7 @@ impl EnvDelta {
         &self,
         mut environment: BTreeMap<String, String>,
     ) -> BTreeMap<String, String> {
-        let own = self.0.get(OWN_SETTINGS).and_then(Option::as_ref);
+        let own = self.0.get(SET_BY_VRAMFIT).and_then(Option::as_ref);
         let own = own.map_or_else(String::new, |own| own.to_string_lossy().into_owned());
         let is_requested = |name: &str| own.split(',').all(|other| other != name);
         for (name, value) in self.0.iter().filter(|(name, _)| is_requested(name)) {
@@ -225,7 +225,7 @@ mod tests {
         autotune_results: Option<&Path>,
         users: &[(&str, &str)],
     ) -> EnvDelta {
-        let gpus = "h100-80gx2".parse().expect("in the catalogue");
+        let gpus = "h100-80gx2".parse().expect("in the catalog");
         let mut spec = DryrunSpec::new(gpus, Vec::new());
         edit(&mut spec);
         let paths = RunPaths {

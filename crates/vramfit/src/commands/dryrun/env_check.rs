@@ -104,7 +104,7 @@ mod tests {
         let environment = variables
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let gpus = "t4".parse().expect("in the catalogue");
+        let gpus = "t4".parse().expect("in the catalog");
         lint_environment(environment.collect(), &gpus, Some(Version::new(0, 10, 2)))
     }
 

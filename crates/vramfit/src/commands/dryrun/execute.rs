@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::files::{cannot_write, check_space};
 use crate::output::Output;
 use crate::python::{self, Installed};
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 /// A trace is rarely larger; where not even that can be written, the run need not start.
@@ -58,7 +58,7 @@ pub(super) fn run_program(
     let (program, arguments) =
         command_line::split_program(spec.command.clone(), spec.directory.as_deref(), context)?;
     let plugin = PluginPaths::find(context)?;
-    let scratch = ScratchFolder::create()?;
+    let scratch = TempDirectory::create()?;
     trace_failure::prepare(scratch.path())?;
     let kept = spec.results.trace.as_deref();
     let trace = kept.map_or_else(|| scratch.path().join("run.trace"), Path::to_owned);

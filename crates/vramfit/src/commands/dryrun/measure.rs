@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis::hosts::summarize_hosts;
-use vramfit_core::analysis::{self, RunSummary, Settings, load_summary, trace_files};
+use vramfit_core::analysis::{self, ReplayOverrides, RunSummary, load_summary, trace_files};
 use vramfit_core::report::describe_mismatch;
-use vramfit_core::trace::ProgramExit;
+use vramfit_core::trace::ProcessExit;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::HostsSpec;
@@ -16,7 +16,7 @@ use crate::child::signal_name;
 use crate::context::Context;
 use crate::files::{cannot_write, open_trace};
 use crate::output::Output;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 
 /// What a dry run has measured.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn measure(
     context: &Context,
     output: &Output,
 ) -> Result<MeasuredRun> {
-    let folder = ScratchFolder::create()?;
+    let folder = TempDirectory::create()?;
     let log = folder.path().join("output.log");
     let kept = spec.results.trace.clone();
     let trace = kept.unwrap_or_else(|| folder.path().join("run.trace"));
@@ -119,11 +119,11 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         return Err(Error::new(ErrorKind::CompilerFailed, text));
     }
     if summary.fits().is_none() {
-        let how = describe_exit(summary.program_exit);
+        let how = describe_exit(summary.process_exit);
         let text = format!("the program {how} in the dry run, before it was measured");
         return Err(Error::new(ErrorKind::CompilerFailed, text));
     }
-    let settings = Settings {
+    let settings = ReplayOverrides {
         gpu: Some(spec.gpus.gpu.clone()),
         options: spec.settings.options,
         occupied_bytes: spec.occupied.map(|occupied| occupied.0),
@@ -147,13 +147,13 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
     Ok(run)
 }
 
-fn describe_exit(exit: Option<ProgramExit>) -> String {
+fn describe_exit(exit: Option<ProcessExit>) -> String {
     match exit {
-        Some(ProgramExit {
+        Some(ProcessExit {
             signal: Some(signal),
             ..
         }) => format!("was killed by {}", signal_name(signal)),
-        Some(ProgramExit {
+        Some(ProcessExit {
             code: Some(code), ..
         }) => format!("ended with exit code {code}"),
         _ => "ended".to_owned(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
-use vramfit_core::analysis::{RunSummary, add_program_exit, most_critical, trace_files};
+use vramfit_core::analysis::{RunSummary, add_process_exit, most_critical, trace_files};
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -11,7 +11,7 @@ use super::result_files::ResultFiles;
 use crate::child::{ExitReason, signal_name};
 use crate::files::write;
 use crate::output::Output;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 use crate::status::Status;
 use crate::trace_progress::load_own;
 
@@ -28,7 +28,7 @@ pub(super) struct FinishedRun {
     /// Why the trace could not be written to its end.
     pub(super) trace_failure: Option<String>,
     /// The folder of the run, in which the trace is unless it is kept.
-    pub(super) _scratch: ScratchFolder,
+    pub(super) _scratch: TempDirectory,
 }
 
 /// Signals by which native code ends itself.
@@ -78,7 +78,7 @@ pub(super) fn summarize_run(run: &FinishedRun, output: &Output) -> Result<RunSum
     let mut summaries = Vec::new();
     for path in trace_files(&run.trace) {
         let mut summary = load_own(&path, output)?;
-        summary.program_exit = Some(run.exit.program_exit());
+        summary.process_exit = Some(run.exit.process_exit());
         if summary.used_gpu() {
             summaries.push(summary);
         }
@@ -121,7 +121,7 @@ pub(super) fn finish_kept_trace(run: &FinishedRun, files: &ResultFiles, output: 
     let Some(path) = &files.trace else { return };
     for trace in trace_files(path) {
         // The results are printed already; a trace that lacks the exit code takes nothing from them.
-        if let Err(error) = add_program_exit(&trace, run.exit.program_exit()) {
+        if let Err(error) = add_process_exit(&trace, run.exit.process_exit()) {
             output.info(&format!("warning: {error}"));
         }
     }

@@ -16,7 +16,7 @@ use super::spec::DryrunSpec;
 use crate::child::ExitReason;
 use crate::context::Context;
 use crate::output::{Output, write_to_stderr};
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 /// Makes the dry runs, and reports what they come to together.
@@ -54,7 +54,7 @@ pub(super) fn run_hosts(
     output: &mut Output,
     mut keep: impl FnMut(FinishedRun, &HostRun, &DryrunSpec) -> Result<()>,
 ) -> Result<Vec<HostRun>> {
-    let scratch = ScratchFolder::create()?;
+    let scratch = TempDirectory::create()?;
     let messages = scratch.path().join("messages");
     fs::create_dir(&messages)
         .map_err(|error| Error::io("cannot create a temporary directory").cause(error))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use vramfit_core::gpu::{self, Gpu, GpuSelection};
-use vramfit_core::search::Plan;
+use vramfit_core::planning::Plan;
 use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
 use vramfit_core::{Bytes, Error, Result};
 
@@ -22,7 +22,7 @@ use crate::files::cannot_read;
 pub(crate) struct DryrunSpec {
     /// The virtual GPUs, with the total memory that they are to have.
     pub(crate) gpus: GpuSelection,
-    /// That total, where it is not the default of the catalogue.
+    /// That total, where it is not the default of the catalog.
     pub(crate) total: Option<Bytes>,
     /// Memory already used on each GPU.
     pub(crate) occupied: Option<Bytes>,
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_total_is_lowest_or_highest_or_bytes() {
-        let t4 = gpu::find("t4").expect("in the catalogue");
+        let t4 = gpu::find("t4").expect("in the catalog");
         for (text, bytes) in [
             ("lowest", 15_642_329_088),
             ("highest", 15_843_721_216),

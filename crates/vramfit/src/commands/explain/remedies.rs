@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use vramfit_core::allocator::AllocatorKind;
-use vramfit_core::analysis::{self, Comparison, RunSummary, Settings};
+use vramfit_core::analysis::{self, Comparison, ReplayOverrides, RunSummary};
 use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::Options;
@@ -106,7 +106,7 @@ pub(super) fn apply_in_replay(
     command: &str,
 ) -> Result<()> {
     for candidate in candidates() {
-        let settings = Settings {
+        let settings = ReplayOverrides {
             gpu: None,
             options: candidate.options,
             occupied_bytes: candidate.alone.then_some(0),

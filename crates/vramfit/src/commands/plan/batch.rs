@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use vramfit_core::search::{LargestValue, Measured, Plan, largest_value};
+use vramfit_core::planning::{LargestValue, Measured, Plan, largest_value};
 use vramfit_core::{Bytes, Result};
 
 use super::trial::TrialSpec;

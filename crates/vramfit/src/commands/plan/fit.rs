@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::search::{Moves, Plan};
+use vramfit_core::planning::{Moves, Plan};
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -18,7 +18,7 @@ use crate::commands::dryrun::{CompileCache, SettingsSpec, cache_home};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 
 /// Returns the file of a plan with which a program fits; `None` where none was found, which is reported.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn find_fitting_plan(
     context: &Context,
     output: &mut Output,
 ) -> Result<Option<PathBuf>> {
-    let scratch = ScratchFolder::create()?;
+    let scratch = TempDirectory::create()?;
     let path = plan_path(&gpus, &options, command)?;
     let trial = default_trial(gpus, occupied, options, command, &scratch);
     if let Ok((plan, _)) = Plan::read(&path) {
@@ -69,7 +69,7 @@ pub(super) fn default_trial(
     occupied: Option<Bytes>,
     options: Options,
     command: &[OsString],
-    scratch: &ScratchFolder,
+    scratch: &TempDirectory,
 ) -> TrialSpec {
     TrialSpec {
         settings: SettingsSpec {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::search::{Moves, Plan};
+use vramfit_core::planning::{Moves, Plan};
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Result};
 
@@ -12,7 +12,7 @@ use super::fit::{default_search, default_trial};
 use super::{all_moves, search};
 use crate::context::Context;
 use crate::output::Output;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 
 /// What a change of the program brings, by a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn measure_gains(
     context: &Context,
     output: &mut Output,
 ) -> Result<PlanGains> {
-    let scratch = ScratchFolder::create()?;
+    let scratch = TempDirectory::create()?;
     let options = Options::default();
     let trial = default_trial(gpus, occupied, options, command, &scratch);
     if let Some(path) = plan {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vramfit_core::search::{CostKind, Moves, Plan, Row, Strategy};
+use vramfit_core::planning::{CostKind, Moves, Plan, Row, Strategy};
 use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 

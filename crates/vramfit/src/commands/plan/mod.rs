@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 use vramfit_core::duration::parse_duration;
 use vramfit_core::gpu::{Gpu, GpuSelection};
-use vramfit_core::search::{MAX_FRACTION, Moves, Offload};
+use vramfit_core::planning::{MAX_FRACTION, Moves, Offload};
 use vramfit_core::settings::{Options, Version};
 use vramfit_core::{Bytes, Error, Result};
 
@@ -35,7 +35,7 @@ use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 use crate::status::Status;
 
 const DEFAULT_STEPS: u64 = 3;
@@ -220,7 +220,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let calibration = calibration.map(|path| check_calibration(path, &first.gpu));
     let settings = SettingsSpec::new(Options::from(&args.pool), &first.gpu);
     settings.resolve(Version::MAX)?;
-    let scratch = ScratchFolder::create()?;
+    let scratch = TempDirectory::create()?;
     let trial = TrialSpec {
         time_limit: args.trial_timeout,
         cache: CompileCache::open_or_temporary(!args.no_cache, &scratch),

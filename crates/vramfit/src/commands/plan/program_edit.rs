@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use vramfit_core::Bytes;
 use vramfit_core::analysis::RunSummary;
-use vramfit_core::search::{Donation, Omission, Plan};
+use vramfit_core::planning::{Donation, Omission, Plan};
 
 use super::trial::TrialSpec;
 use crate::context::Context;

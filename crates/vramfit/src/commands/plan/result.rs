@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
+use vramfit_core::planning::{CostKind, Plan, PlanSource};
 use vramfit_core::report::{AlternativeKind, PlanRow, PlanSummary, Report};
-use vramfit_core::search::{CostKind, Plan, PlanSource};
 use vramfit_core::{Bytes, Result};
 
 use super::program_edit::MeasuredEdit;
@@ -28,7 +28,7 @@ impl Found {
     /// Returns the text of the recommended plan's file.
     ///
     /// # Errors
-    /// Those of [`vramfit_core::search::Plan::to_toml`].
+    /// Those of [`vramfit_core::planning::Plan::to_toml`].
     pub(super) fn plan_file(&self, spec: &SearchSpec) -> Result<String> {
         self.plan_text(&self.rows[self.recommended], spec)
     }
@@ -134,7 +134,7 @@ impl Found {
                     Some(*limit as i64 - *peak as i64)
                 })
                 .collect(),
-            kind: AlternativeKind::Beaten,
+            kind: AlternativeKind::Dominated,
         }
     }
 
@@ -144,8 +144,8 @@ impl Found {
             kind: match index {
                 _ if index == self.recommended => AlternativeKind::Recommended,
                 0 => AlternativeKind::Unchanged,
-                _ if self.front.contains(&index) => AlternativeKind::WorthChoosing,
-                _ => AlternativeKind::Beaten,
+                _ if self.front.contains(&index) => AlternativeKind::ParetoOptimal,
+                _ => AlternativeKind::Dominated,
             },
             ..self.plan_row(found, spec)
         };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::SIGINT;
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::search::{CostKind, Moves, Row, pareto_front, recommend};
+use vramfit_core::planning::{CostKind, Moves, Row, pareto_front, recommend};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::measuring::Measuring;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use vramfit_core::analysis::RunSummary;
 use vramfit_core::gpu::{self, GpuSelection};
+use vramfit_core::planning::{Plan, PlanSettings, PlanSource, Site, read_sites};
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
-use vramfit_core::search::{Plan, PlanSettings, PlanSource, Site, read_sites};
 use vramfit_core::{Bytes, Result};
 
 use super::program_edit::ProgramEdit;
@@ -17,7 +17,7 @@ use crate::commands::dryrun::{
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 
 /// How long a dry run may take unless the user says otherwise.
 pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -136,7 +136,7 @@ impl TrialSpec {
         self.execute(plan, None, context, output)
     }
 
-    /// Returns the total memory of each GPU, where it is not what the catalogue says.
+    /// Returns the total memory of each GPU, where it is not what the catalog says.
     fn total(&self) -> Option<Bytes> {
         let total_bytes = self.gpus.gpu.total_memory_bytes;
         let known = gpu::find(&self.gpus.name).ok()?;
@@ -145,7 +145,7 @@ impl TrialSpec {
 
     /// Runs the program with all of its sites traced, and returns them.
     pub(super) fn find_sites(&self, context: &Context, output: &Output) -> Result<Vec<Site>> {
-        let folder = ScratchFolder::create()?;
+        let folder = TempDirectory::create()?;
         let file = folder.path().join("sites.jsonl");
         self.execute(&Plan::default(), Some(&file), context, output)?;
         match std::fs::read_to_string(&file) {
@@ -162,7 +162,7 @@ impl TrialSpec {
         context: &Context,
         output: &Output,
     ) -> Result<Measurement> {
-        let folder = ScratchFolder::create()?;
+        let folder = TempDirectory::create()?;
         let plan_file = folder.path().join("plan.toml");
         // Settings go to the process, the rest to the package in it.
         let changes_program = Plan {

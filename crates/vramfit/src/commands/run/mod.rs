@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use vramfit_core::gpu::GpuSelection;
+use vramfit_core::planning::Plan;
 use vramfit_core::report::render_findings;
-use vramfit_core::search::Plan;
 use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
 use vramfit_core::{Bytes, ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
@@ -217,7 +217,7 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
         occupied: overrides.occupied,
         settings: SettingsSpec {
             options,
-            gpu_budgets: overrides.memory(variable)?,
+            gpu_budgets: overrides.gpu_budgets(variable)?,
             repair: true,
             // They were reported for the program itself.
             report_findings: false,
@@ -262,7 +262,7 @@ fn resolve(
     let target = Target {
         jax,
         variable: &variable,
-        gpu_budgets: &|| overrides.memory(variable),
+        gpu_budgets: &|| overrides.gpu_budgets(variable),
         detailed: true,
         repair: true,
         ..Target::default()

@@ -54,7 +54,7 @@ fn ansi_style(style: Style) -> anstyle::Style {
 
 /// The first line of the CSV.
 pub(super) const CSV_HEADER: &str = "at_unix_ms,gpu,uuid,virtual,gpu_total_bytes,gpu_used_bytes,\
-pid,user,container,state,driver_bytes,reserved_bytes,in_use_bytes,peak_bytes,largest_free_bytes,\
+pid,user,container,state,driver_bytes,reserved_bytes,in_use_bytes,peak_bytes,largest_free_block_bytes,\
 limit_bytes,command\n";
 
 /// Writes a line for each process on each GPU, and one for a GPU without processes. What is not

@@ -200,7 +200,7 @@ impl Snapshot {
 
 fn driver_gpu_row(gpu: &HostGpu) -> GpuRow {
     let label = match &gpu.mig {
-        Mig::Slice { number, .. } => format!("GPU {} slice {number}", gpu.index),
+        Mig::Instance { number, .. } => format!("GPU {} slice {number}", gpu.index),
         Mig::Parent => format!("GPU {} (MIG)", gpu.index),
         Mig::Off => format!("GPU {}", gpu.index),
     };
@@ -306,7 +306,7 @@ fn published_row(stats: &PublishedStats, device: usize, driver: Reading) -> Proc
         in_use: Reading::of(sample.in_use_bytes, &why),
         peak: Reading::of(sample.peak_bytes, &why),
         largest_free: Reading::of(
-            sample.largest_free_bytes,
+            sample.largest_free_block_bytes,
             largest_free_reason(header, &sample, &why),
         ),
         limit: Reading::of(sample.limit_bytes, &why),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use vramfit_core::analysis::load_summary;
-use vramfit_core::train::{BatchSearch, Config, Trial, largest_batch};
+use vramfit_core::train::{BatchSearchResult, Config, Trial, largest_batch};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::ProgressMode;
@@ -148,7 +148,7 @@ fn trial_line(trial: &Trial) -> String {
     }
 }
 
-fn summary(gpu: &str, file: &Path, first: &Trial, search: &BatchSearch, rows: u64) -> String {
+fn summary(gpu: &str, file: &Path, first: &Trial, search: &BatchSearchResult, rows: u64) -> String {
     let limit = Bytes(first.limit_bytes);
     let wanted = grouped(first.batch);
     let mut text = match first.fits {

@@ -246,7 +246,7 @@ fn open(config: &Config, set: SplitSet, batch_dtype: Option<Scalar>) -> Result<L
     Loader::open(LoaderOptions {
         columns,
         batch_size: data.batch_size,
-        super_batch: match (set, config.training.steps_per_dispatch) {
+        stacked_batches: match (set, config.training.steps_per_dispatch) {
             (SplitSet::Train, steps) if steps > 1 => Some(steps),
             _ => None,
         },

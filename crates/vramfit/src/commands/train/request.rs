@@ -12,7 +12,7 @@ use super::ProgressMode;
 use super::datasets::DatasetInfo;
 use super::processes::ProcessInfo;
 use crate::python_child::PythonFailure;
-use crate::scratch::ScratchFolder;
+use crate::scratch::TempDirectory;
 
 /// A run to start.
 #[derive(Serialize)]
@@ -97,7 +97,7 @@ pub(super) enum OutcomeKind {
 
 /// A temporary directory with a request and, later, its outcome; removed when dropped.
 pub(super) struct RequestDir {
-    folder: ScratchFolder,
+    folder: TempDirectory,
 }
 
 impl RequestDir {
@@ -111,7 +111,7 @@ impl RequestDir {
                 .cause(error)
                 .hint("set `TMPDIR` to a writable directory")
         };
-        let folder = ScratchFolder::create()?;
+        let folder = TempDirectory::create()?;
         let text = serde_json::to_string(request).expect("a request has text keys");
         std::fs::write(folder.path().join("request.json"), text).map_err(failed)?;
         Ok(RequestDir { folder })

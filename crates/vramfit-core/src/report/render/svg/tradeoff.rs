@@ -72,9 +72,9 @@ pub(super) fn draw(tradeoff: &Tradeoff) -> String {
 fn style(kind: AlternativeKind) -> (&'static str, f64) {
     match kind {
         AlternativeKind::Recommended => ("#16907f", 7.0),
-        AlternativeKind::WorthChoosing => ("#2f6db3", 4.5),
+        AlternativeKind::ParetoOptimal => ("#2f6db3", 4.5),
         AlternativeKind::Unchanged => ("#dd7a1e", 5.5),
-        AlternativeKind::Beaten => ("#9aa3ad", 3.5),
+        AlternativeKind::Dominated => ("#9aa3ad", 3.5),
     }
 }
 
@@ -83,9 +83,9 @@ fn legend(points: &[&Alternative]) -> String {
     let (mut x, y) = (LEFT, HEIGHT - 20.0);
     for kind in [
         AlternativeKind::Recommended,
-        AlternativeKind::WorthChoosing,
+        AlternativeKind::ParetoOptimal,
         AlternativeKind::Unchanged,
-        AlternativeKind::Beaten,
+        AlternativeKind::Dominated,
     ] {
         if points.iter().any(|point| point.kind == kind) {
             let label = kind.label();

@@ -6,11 +6,11 @@ use std::path::Path;
 use proptest::prelude::*;
 use vramfit_core::Bytes;
 use vramfit_core::allocator::AllocatorKind;
-use vramfit_core::program::memory::Undonated;
-use vramfit_core::search::{
+use vramfit_core::planning::{
     Donation, Equation, Moves, Offload, Omission, Plan, PlanSettings, PlanSource, Row, Site,
     SiteKind, Strategy as Search, pareto_front, read_sites, recommend, site_options,
 };
+use vramfit_core::program::memory::Undonated;
 use vramfit_core::settings::Options;
 
 const MIB: u64 = 1 << 20;

@@ -43,7 +43,7 @@ const SECOND_FACTOR: u64 = 4;
 ///
 /// # Examples
 /// ```
-/// use vramfit_core::search::{Measured, largest_value};
+/// use vramfit_core::planning::{Measured, largest_value};
 ///
 /// // 100 bytes, and 7 for each row of a batch, of 1,000.
 /// let measure = |rows| {

@@ -75,7 +75,7 @@ class _CudaExtensionLoader(importlib.machinery.ExtensionFileLoader):
                 setattr(module, name, raise_not_measurable)
 
 
-class CudaExtensionFinder(importlib.abc.MetaPathFinder):
+class QuietCudaExtensionFinder(importlib.abc.MetaPathFinder):
     """Finds the extension modules of JAX's CUDA packages as usual, and loads them quietly."""
 
     def find_spec(

@@ -1,4 +1,4 @@
-//! Reads `catalogue.toml`: what is written once per compute capability is joined to each GPU, and
+//! Reads `catalog.toml`: what is written once per compute capability is joined to each GPU, and
 //! MIG slices are derived from their parents.
 
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{Certainty, Gpu, HostLink, PeakTflops, Platform, Total};
 use crate::error::{Error, Result};
 
-const TEXT: &str = include_str!("catalogue.toml");
+const TEXT: &str = include_str!("catalog.toml");
 
 /// The same on every GPU of every capability listed here (CUDA C++ Programming Guide).
 const REGISTERS_PER_CORE: u32 = 65_536;
@@ -19,7 +19,7 @@ const MEMORY_SLICES: u64 = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Catalogue {
+struct Catalog {
     context: ContextModel,
     capability: Vec<Capability>,
     gpu: Vec<GpuEntry>,
@@ -97,7 +97,7 @@ struct Parsed {
 }
 
 static CATALOGUE: LazyLock<Parsed> =
-    LazyLock::new(|| parse(TEXT).expect("catalogue.toml is part of the program and tested"));
+    LazyLock::new(|| parse(TEXT).expect("catalog.toml is part of the program and tested"));
 
 /// Returns every GPU, MIG slices last.
 pub(super) fn gpus() -> &'static [Gpu] {
@@ -113,9 +113,9 @@ pub(super) fn parse_gpu(text: &str) -> Result<Gpu> {
 }
 
 fn parse(text: &str) -> Result<Parsed> {
-    let file: Catalogue = toml::from_str(text)
-        .map_err(|e| Error::invalid_file("the catalogue cannot be read").cause(e))?;
-    let Catalogue {
+    let file: Catalog = toml::from_str(text)
+        .map_err(|e| Error::invalid_file("the catalog cannot be read").cause(e))?;
+    let Catalog {
         context,
         capability: capabilities,
         gpu: entries,

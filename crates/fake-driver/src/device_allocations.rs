@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 
 use crate::description::{own_path, sibling_path};
 
-/// The file beside the library, with `.ledger` at its end.
+/// The file beside the library, with `.allocations` at its end.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct DeviceAllocations {
     path: PathBuf,
 }
 
-impl Ledger {
-    /// The ledger that belongs to a copy of the library.
-    pub fn of(library: &Path) -> Ledger {
-        Ledger {
-            path: sibling_path(library, ".ledger"),
+impl DeviceAllocations {
+    /// The allocations that belong to a copy of the library.
+    pub fn of(library: &Path) -> DeviceAllocations {
+        DeviceAllocations {
+            path: sibling_path(library, ".allocations"),
         }
     }
 
-    /// The ledger of this library.
-    pub(crate) fn own() -> Ledger {
-        Ledger::of(&own_path())
+    /// The allocations of this library.
+    pub(crate) fn own() -> DeviceAllocations {
+        DeviceAllocations::of(&own_path())
     }
 
     pub(crate) fn add(&self, position: usize, bytes: i64) {

@@ -12,24 +12,24 @@ use crate::pjrt::status::{Status, StatusCode};
 use crate::process::start_ticks;
 
 /// Returns the error for a file that cannot be locked or written.
-pub(super) fn ledger_error(error: &std::io::Error) -> Status {
+pub(super) fn usage_file_error(error: &std::io::Error) -> Status {
     Status::new(
         StatusCode::Unavailable,
         format!(
-            "vramfit cannot lock or write the file of shared GPUs: {error}; set `TMPDIR` to a folder on a \
+            "vramfit cannot lock or write the file of shared GPUs: {error}; set `TMPDIR` to a directory on a \
              local disk, or give each process the GPUs to itself (`--private`)"
         ),
     )
 }
 
 /// The locked file, with its content.
-pub(super) struct LockedLedger<'a> {
+pub(super) struct LockedUsageFile<'a> {
     file: &'a mut File,
     pub(super) usage: SharedGpuUsage,
 }
 
-impl LockedLedger<'_> {
-    pub(super) fn new(file: &mut File) -> std::io::Result<LockedLedger<'_>> {
+impl LockedUsageFile<'_> {
+    pub(super) fn new(file: &mut File) -> std::io::Result<LockedUsageFile<'_>> {
         // SAFETY: the descriptor is open.
         while unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
             let error = std::io::Error::last_os_error();
@@ -44,7 +44,7 @@ impl LockedLedger<'_> {
         };
         let result = read(file, &mut text);
         let usage = SharedGpuUsage::parse(&text);
-        let locked = LockedLedger { file, usage };
+        let locked = LockedUsageFile { file, usage };
         result.map(|_| locked)
     }
 
@@ -61,7 +61,7 @@ impl LockedLedger<'_> {
     }
 }
 
-impl Drop for LockedLedger<'_> {
+impl Drop for LockedUsageFile<'_> {
     fn drop(&mut self) {
         // SAFETY: the descriptor is open; unlocking cannot fail then.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };

@@ -82,7 +82,7 @@ pub fn combine_answers(answers: impl Iterator<Item = Option<bool>>) -> Option<bo
 /// Judges measured figures.
 ///
 /// `fits` says whether every request would be met, `limit_bytes` what the pool can have.
-pub fn judge(
+pub fn determine_outcome(
     figures: &Figures,
     fits: bool,
     limit_bytes: u64,
@@ -143,7 +143,7 @@ mod tests {
     };
 
     fn outcome(accepted: Figures, limits: &Limits) -> Outcome {
-        judge(&FIGURES, true, 2000, Some(&accepted), limits)
+        determine_outcome(&FIGURES, true, 2000, Some(&accepted), limits)
     }
 
     #[test]
@@ -216,9 +216,9 @@ mod tests {
         );
         let over = outcome(FIGURES, &spare(Amount::Bytes(1001)));
         assert!(matches!(over, Outcome::OverLimit { .. }));
-        let refused = judge(&FIGURES, false, 2000, Some(&FIGURES), &max);
+        let refused = determine_outcome(&FIGURES, false, 2000, Some(&FIGURES), &max);
         assert_eq!(refused, Outcome::DoesNotFit);
-        let new = judge(&FIGURES, true, 2000, None, &Limits::default());
+        let new = determine_outcome(&FIGURES, true, 2000, None, &Limits::default());
         assert_eq!(new, Outcome::NotAccepted);
     }
 }
