@@ -70,7 +70,7 @@ def _finish() -> None:
     from vramfit import _late_settings
 
     with contextlib.suppress(Exception):
-        _late_settings.record()
+        _late_settings.record_settings()
     _native.finish_plugin(_uncaught_error.uncaught_error())
 
 
