@@ -105,7 +105,7 @@ def test_values_are_offloaded_to_the_host(write_script, tmp_path):
     # 16 iterations of 32,768 x 512 in float32.
     assert recommended["host_memory_bytes"] == 16 * (64 << 20)
     assert recommended["time"]["host_wait_us"] > 0
-    assert "keeps 1.0 GiB in pinned memory of the host for each GPU" in done.stdout
+    assert "keeps 1.0 GiB in pinned host memory for each GPU" in done.stdout
     without = [recommended["moves"][0].partition(",")[0]]
     [kept] = [row for row in found["rows"] if row["moves"] == without]
     assert kept["host_memory_bytes"] == 0

@@ -1,4 +1,4 @@
-"""Arrays that move between the GPU and pinned memory of the host, and back."""
+"""Arrays that move between the GPU and pinned host memory, and back."""
 
 import jax
 import jax.numpy as jnp

@@ -125,7 +125,7 @@ class PlanFunction:
                 searched; any other sequence is searched value by value.
             moves: What may be changed: ``"remat"``, ``"offload"``, ``"compiler"``, ``"pool"``. By
                 default all, but values are offloaded only if nothing fits otherwise.
-            host_budget: Bytes of pinned memory of the host that offloaded values may take.
+            host_budget: Bytes of pinned host memory that offloaded values may take.
             max_trials: Runs at most; 32 by default.
             limit: Bytes that JAX's pool may use.
             fraction: Fraction of GPU memory that JAX's pool may use; 0.75 unless the environment

@@ -150,7 +150,7 @@ impl CauseId {
             }
             CauseId::Leak => {
                 "Each step leaves something allocated: results in a Python list, a history of metrics, old \
-                 copies of the state. The request that fails then is not the culprit."
+                 copies of the state. The request that fails then is not the cause."
             }
             CauseId::PoolTooSmall => {
                 "The program needs more memory than the pool has, at least at this moment. It is certain where \

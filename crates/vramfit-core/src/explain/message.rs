@@ -179,7 +179,7 @@ impl Library {
     }
 }
 
-/// How it is known that memory of the host ran out.
+/// How it is known that host memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum HostFailure {
     /// NumPy or Python could not allocate.

@@ -28,9 +28,9 @@ pub struct Calibration {
     pub elementwise_bytes_per_s: Option<f64>,
     /// Bytes per second that a copy on the GPU reads and writes.
     pub copy_bytes_per_s: Option<f64>,
-    /// Bytes per second from the GPU to pinned memory of the host.
+    /// Bytes per second from the GPU to pinned host memory.
     pub to_host_bytes_per_s: Option<f64>,
-    /// Bytes per second from pinned memory of the host to the GPU.
+    /// Bytes per second from pinned host memory to the GPU.
     pub from_host_bytes_per_s: Option<f64>,
     /// Operations per second of large matrix products at JAX's default precision, by the type of their
     /// operands as XLA writes it: `bf16`, `f32`.

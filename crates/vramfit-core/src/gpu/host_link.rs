@@ -1,4 +1,4 @@
-//! What connects a GPU with the memory of the host.
+//! What connects a GPU with host memory.
 
 use serde::{Deserialize, Serialize};
 

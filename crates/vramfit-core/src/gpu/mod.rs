@@ -148,7 +148,7 @@ pub struct Gpu {
     pub l2_bytes: u64,
     /// Memory bandwidth, bytes per second.
     pub bandwidth_bytes_per_s: u64,
-    /// What connects it with the memory of the host; `None` where it shares that memory, or where it is
+    /// What connects it with host memory; `None` where it shares that memory, or where it is
     /// not known.
     pub host_link: Option<HostLink>,
     /// Highest clock of the streaming multiprocessors.

@@ -7,7 +7,7 @@
 //! | `selection` | which values inside of the parts are worth keeping |
 //! | `options` | what can be done at one site |
 //! | `partial` | the same for only a part of a function |
-//! | `offload` | what to keep in memory of the host |
+//! | `offload` | what to keep in host memory |
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
 //! | `donation` | arguments that a function could donate |

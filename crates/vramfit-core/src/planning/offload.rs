@@ -1,4 +1,4 @@
-//! What to keep in pinned memory of the host instead of the GPU's.
+//! What to keep in pinned host memory instead of the GPU's.
 
 use super::options::SiteOption;
 use super::row::Row;

@@ -50,10 +50,10 @@ pub struct SitePlan {
     /// Equations whose values are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub saved: Vec<usize>,
-    /// Equations whose values are kept in pinned memory of the host.
+    /// Equations whose values are kept in pinned host memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloaded: Vec<usize>,
-    /// Whether what enters the segments is kept in pinned memory of the host, as far as the backward pass
+    /// Whether what enters the segments is kept in pinned host memory, as far as the backward pass
     /// needs it: values of earlier equations, and arguments that are of the same shape as a result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub offload_inputs: bool,
@@ -102,7 +102,7 @@ impl SitePlan {
         }
     }
 
-    /// Says whether it keeps values in memory of the host.
+    /// Says whether it keeps values in host memory.
     pub fn is_offloading(&self) -> bool {
         self.offload_inputs || !self.offloaded.is_empty()
     }

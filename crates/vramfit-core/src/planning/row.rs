@@ -22,7 +22,7 @@ pub struct Row {
     pub peak_bytes: u64,
     /// What it costs, by the [`CostKind`] of the search; lower is faster.
     pub cost: f64,
-    /// Pinned memory of the host that its programs take, in bytes.
+    /// Pinned host memory that its programs take, in bytes.
     pub host_memory_bytes: u64,
     /// Whether it fits on each GPU that was asked about, in their order.
     pub fits: Vec<bool>,

@@ -1,5 +1,5 @@
 //! Which plans to measure: each option of each site and each setting alone, then for a part of the function
-//! only and with values in memory of the host, then the best of them together, with more memory what does not fit otherwise.
+//! only and with values in host memory, then the best of them together, with more memory what does not fit otherwise.
 
 use super::offload::offload_variants;
 use super::options::{SiteOption, site_options};
@@ -37,13 +37,13 @@ pub struct Moves {
     pub preallocation: bool,
     /// Whether another allocator may be used.
     pub allocator: bool,
-    /// What is kept in memory of the host.
+    /// What is kept in host memory.
     pub offload: Offload,
     /// What the pool may have with [`MAX_FRACTION`] of the GPU, in bytes; `None` where its size is given.
     pub larger_pool_bytes: Option<u64>,
 }
 
-/// Whether values may be kept in pinned memory of the host.
+/// Whether values may be kept in pinned host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// Not at all.

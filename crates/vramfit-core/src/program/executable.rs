@@ -46,7 +46,7 @@ pub struct Program {
     pub options: CompileOptions,
     /// Sizes by class, in the GPU's memory.
     pub sizes: ProgramSizes,
-    /// Sizes by class, in pinned memory of the host.
+    /// Sizes by class, in pinned host memory.
     pub host_sizes: ProgramSizes,
     /// Bytes of the temporaries that are scratch of a library's routine, such as cuBLAS.
     pub workspace_bytes: u64,

@@ -104,7 +104,7 @@ pub enum MemorySpace {
     Device,
     /// The GPU's memory, reachable by collectives (1).
     Collective,
-    /// Pinned memory of the host (5).
+    /// Pinned host memory (5).
     Host,
 }
 

@@ -45,7 +45,7 @@ pub struct PlanRow {
     pub batch: Option<u64>,
     /// Share of the operations of differentiated functions that run twice, from 0 to 1.
     pub recomputed_share: f64,
-    /// Pinned memory of the host, in bytes.
+    /// Pinned host memory, in bytes.
     pub host_memory_bytes: u64,
     /// What the pool of each GPU has left, in bytes; negative where it lacks them, `None` where not measured.
     pub spare_bytes: Vec<Option<i64>>,

@@ -35,7 +35,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
              XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB says otherwise), or the host has no more to pin"
         }
         HostFailure::PinnedRefused => {
-            "the driver could not pin memory of the host: too little is free, or a limit of the process \
+            "the driver could not pin host memory: too little is free, or a limit of the process \
              (`ulimit -l`) forbids it"
         }
     };

@@ -1,4 +1,4 @@
-//! Copies between a GPU and pinned memory of the host, which run beside kernels.
+//! Copies between a GPU and pinned host memory, which run beside kernels.
 //!
 //! XLA begins each at a `copy-start` or `async-start` and waits for it at the `-done`. Both directions of
 //! the link are independent of each other; copies of one direction run one after the other.

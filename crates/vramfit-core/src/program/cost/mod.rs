@@ -7,7 +7,7 @@
 //! default tiles, which the autotuner replaces on a GPU, and come out up to a hundred times too slow. Where
 //! there is no estimate, the roofline takes its place: the bytes and operations of the kernel at the GPU's
 //! rates. Library calls, sorts, collectives and what a loop of unknown length runs are added in the same
-//! way, and marked as unknown. Transfers to and from pinned memory of the host run beside the kernels, at the
+//! way, and marked as unknown. Transfers to and from pinned host memory run beside the kernels, at the
 //! rate of the GPU's link; what the schedule waits for them is added.
 //!
 //! | file | subject |
@@ -146,7 +146,7 @@ struct Walk<'a> {
     rates: Rates<'a>,
     frames: Frames<'a>,
     time: ProgramTime,
-    /// Bytes that certainly are transferred to memory of the host, and from it.
+    /// Bytes that certainly are transferred to host memory, and from it.
     certain_transfers: [f64; 2],
     /// Microseconds by line, name, and whether they are known.
     operations: FxHashMap<(String, String, bool), f64>,
@@ -297,7 +297,7 @@ impl<'a> Walk<'a> {
         self.rates.collective_us(&instruction.opcode, bytes)
     }
 
-    /// Says whether an instruction reads or writes memory of the host, whose speed is not known.
+    /// Says whether an instruction reads or writes host memory, whose speed is not known.
     fn is_on_host(&self, instruction: &HloInstructionProto) -> bool {
         let operands = 0..instruction.operand_ids.len();
         let operands = operands.filter_map(|number| self.graph.operand(instruction, number));

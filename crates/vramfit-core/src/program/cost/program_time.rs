@@ -24,11 +24,11 @@ pub struct ProgramTime {
     pub unknown_us: f64,
     /// Microseconds of `model_us` for what XLA's own rematerialization pass computes a second time.
     pub xla_remat_us: f64,
-    /// Microseconds of `model_us` that kernels wait for transfers to and from memory of the host.
+    /// Microseconds of `model_us` that kernels wait for transfers to and from host memory.
     pub host_wait_us: f64,
-    /// Bytes that are transferred to memory of the host and back, both directions added.
+    /// Bytes that are transferred to host memory and back, both directions added.
     pub host_bytes: u64,
-    /// Bytes of pinned memory of the host that its temporaries take during an execution.
+    /// Bytes of pinned host memory that its temporaries take during an execution.
     pub host_memory_bytes: u64,
     /// Whether it is estimated with rates that were measured on such a GPU.
     pub calibrated: bool,

@@ -77,7 +77,7 @@ impl Rates<'_> {
         Some(bytes as f64 / rate * 1e6)
     }
 
-    /// Returns the microseconds that transfers take to memory of the host, and from it.
+    /// Returns the microseconds that transfers take to host memory, and from it.
     pub(super) fn transfer_us(&self, link: HostLink, [to_host, from_host]: [u64; 2]) -> [f64; 2] {
         let measured = |rate: fn(&Calibration) -> Option<f64>| self.calibration.and_then(rate);
         let us = |bytes: u64, measured: Option<f64>| {

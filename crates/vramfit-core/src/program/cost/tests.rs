@@ -248,7 +248,7 @@ fn times_of_a_sequence_are_added() {
     assert_eq!(total.operations.len(), 1, "both are `fusion` at one line");
 }
 
-/// An array in pinned memory of the host.
+/// An array in pinned host memory.
 fn on_host(mut shape: ShapeProto) -> ShapeProto {
     shape.layout = Some(LayoutProto {
         memory_space: 5,

@@ -150,7 +150,7 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     let remedy = match memory.buffers.iter().any(is_rematerializing) {
         true => {
             "the program rematerializes already, and keeps these; `vramfit plan` measures other policies, \
-             and values in memory of the host"
+             and values in host memory"
         }
         false => {
             "`jax.checkpoint` around a layer saves only its inputs, and recomputes the rest; \

@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// Bytes that the peak may have, instead of what the GPU can hold
     #[arg(long, value_name = "BYTES")]
     budget: Option<Bytes>,
-    /// Pinned memory of the host that offloaded values may take; no limit by default
+    /// Pinned host memory that offloaded values may take; no limit by default
     #[arg(long, value_name = "BYTES")]
     host_budget: Option<Bytes>,
     /// Memory already used on each GPU
@@ -139,7 +139,7 @@ pub(crate) struct Args {
 enum Move {
     /// What is recomputed in the backward pass
     Remat,
-    /// What is kept in memory of the host; by default only where nothing fits without
+    /// What is kept in host memory; by default only where nothing fits without
     Offload,
     /// XLA's own rematerialization pass and its scheduler
     Compiler,

@@ -223,7 +223,7 @@ impl Found {
             let bytes = Bytes(best.row.host_memory_bytes);
             let wait = best.time.map_or(0.0, |time| time.host_wait_us / 1e3);
             notes.push(format!(
-                "the recommended plan keeps {bytes} in pinned memory of the host for each GPU, and waits {wait:.1} ms of a step for transfers"
+                "the recommended plan keeps {bytes} in pinned host memory for each GPU, and waits {wait:.1} ms of a step for transfers"
             ));
         }
         if let Some(kind) = best.row.plan.settings.allocator {

@@ -22,7 +22,7 @@ pub(super) struct SearchSpec {
     /// The first is that of the baseline.
     pub(super) commands: Vec<VariedCommand>,
     pub(super) budget: Option<Bytes>,
-    /// Pinned memory of the host that may be used.
+    /// Pinned host memory that may be used.
     pub(super) host_budget: Option<Bytes>,
     /// What may be changed.
     pub(super) moves: Moves,

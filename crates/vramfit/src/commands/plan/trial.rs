@@ -54,7 +54,7 @@ pub(super) struct Measurement {
     pub(super) is_preallocated: bool,
     /// How long a step takes; `None` where no step was detected.
     pub(super) time: Option<StepTime>,
-    /// Pinned memory of the host that its programs take, in bytes.
+    /// Pinned host memory that its programs take, in bytes.
     pub(super) host_memory_bytes: u64,
     /// What XLA's own rematerialization pass did; `None` where that is not known.
     pub(super) xla_remat: Option<XlaRemat>,
@@ -111,7 +111,7 @@ pub(super) struct StepTime {
     pub(super) model_us: f64,
     /// Share of it that the model says nothing about, from 0 to 1.
     pub(super) unknown_share: f64,
-    /// Microseconds of the estimate that kernels wait for memory of the host.
+    /// Microseconds of the estimate that kernels wait for host memory.
     pub(super) host_wait_us: f64,
 }
 
