@@ -26,7 +26,7 @@ def scenarios() -> list[OomLog]:
         beside.outside_pool,
         driver.address_space,
         beside.autotuning,
-        slow.growth,
+        slow.leaks,
         slow.recompilation,
         other.host_memory,
         other.wrong_setting,

@@ -161,7 +161,7 @@ def _growing(jax: Version, size: int) -> OomLog:
         name,
         lines,
         "memory-taken-later",
-        maybe="pool-not-obtained growth",
+        maybe="pool-not-obtained leak",
         requested=size,
         fallback="pool-not-obtained pool-too-small",
     )
@@ -183,7 +183,7 @@ def _growing_seen_from_outside() -> OomLog:
         name,
         lines,
         "memory-taken-later",
-        maybe="pool-not-obtained growth pool-too-small",
+        maybe="pool-not-obtained leak pool-too-small",
         fallback="pool-not-obtained pool-too-small",
     )
 

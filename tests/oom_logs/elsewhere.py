@@ -58,14 +58,14 @@ def _exception(writer: Writer) -> Truth:
     text = f"train_step failed: {error_class(writer.jax)}: {out_of_memory(writer.jax, size)}"
     exact = size if writer.jax < (0, 5, 0) else None
     lines = decisive(f"ERROR:trainer:{text}")
-    return Truth(lines, "pool-too-small", "fragmentation growth", exact)
+    return Truth(lines, "pool-too-small", "fragmentation leak", exact)
 
 
 def _warned(writer: Writer) -> Truth:
     size = 3_087_007_744
     pool = full_pool(writer, A100_40G_POOL, 268_435_456)
     lines = warnings(writer, pool, size, Role.DECISIVE)
-    return Truth(lines, "pool-too-small", "fragmentation growth", size)
+    return Truth(lines, "pool-too-small", "fragmentation leak", size)
 
 
 def _dumped(writer: Writer) -> Truth:

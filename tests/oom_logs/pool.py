@@ -46,7 +46,7 @@ def _only_message(name: str, jax: Version, size: int, error: str, exact: bool) -
         f"pool-too-small/{name}",
         raised(jax, error),
         "pool-too-small",
-        maybe="fragmentation growth",
+        maybe="fragmentation leak",
         requested=size if exact else None,
     )
 
@@ -71,7 +71,7 @@ def _one_liners() -> list[OomLog]:
             "pool-too-small/value-error-0.4",
             traceback(value_error, "params = jax.device_put(checkpoint)"),
             "pool-too-small",
-            maybe="fragmentation growth",
+            maybe="fragmentation leak",
             requested=1_610_612_736,
         ),
     ]
@@ -100,7 +100,7 @@ def _full_dumps() -> list[OomLog]:
         pool = full_pool(writer, A100_40G_POOL, size // 3 // 1024 * 1024)
         lines = [*dump(writer, pool, size), *refused(jax, size)]
         logs.append(
-            log(name, lines, "pool-too-small", requested=size, fallback="fragmentation growth")
+            log(name, lines, "pool-too-small", requested=size, fallback="fragmentation leak")
         )
     return [*logs, _several_gpus(), _visible_warnings(), _after_refusals()]
 
@@ -111,7 +111,7 @@ def _several_gpus() -> OomLog:
     pool = full_pool(writer, 25_554_419_712, 301_989_888, "GPU_3_bfc")
     size = 1_207_959_552
     lines = [*dump(writer, pool, size), *refused((0, 9, 1), size)]
-    return log(name, lines, "pool-too-small", requested=size, fallback="fragmentation growth")
+    return log(name, lines, "pool-too-small", requested=size, fallback="fragmentation leak")
 
 
 def _visible_warnings() -> OomLog:
@@ -120,7 +120,7 @@ def _visible_warnings() -> OomLog:
     size = 2_281_701_376
     lines = warnings(writer, full_pool(writer, 12 * GIB, 64 * MIB), size)
     lines += refused((0, 7, 2), size)
-    return log(name, lines, "pool-too-small", requested=size, fallback="fragmentation growth")
+    return log(name, lines, "pool-too-small", requested=size, fallback="fragmentation leak")
 
 
 def _after_refusals() -> OomLog:
@@ -136,7 +136,7 @@ def _after_refusals() -> OomLog:
         "pool-too-small",
         maybe="autotuning",
         requested=size,
-        fallback="fragmentation growth autotuning",
+        fallback="fragmentation leak autotuning",
     )
 
 
@@ -154,7 +154,7 @@ def _without_bfc() -> list[OomLog]:
             "pool-too-small/platform-0.4",
             platform,
             "pool-too-small memory-taken-later",
-            maybe="pool-not-obtained autotuning fragmentation growth",
+            maybe="pool-not-obtained autotuning fragmentation leak",
             requested=size,
         ),
         _cuda_async_full(),
@@ -205,7 +205,7 @@ def _cuda_async_full() -> OomLog:
         "pool-too-small",
         maybe="leak",
         requested=size,
-        fallback="fragmentation growth memory-taken-later pool-not-obtained",
+        fallback="fragmentation leak memory-taken-later pool-not-obtained",
     )
 
 
@@ -248,7 +248,7 @@ def _compiled_once() -> OomLog:
         "pool-too-small/compiled-once-0.4",
         lines,
         "pool-too-small",
-        maybe="fragmentation growth",
+        maybe="fragmentation leak",
         requested=size,
     )
 
@@ -350,7 +350,7 @@ def _fragmented(name: str, writer: Writer, pool: Pool, size: int) -> OomLog:
     assert largest < size < free, name
     assert pool.limit - pool.size < size, name
     lines = [*dump(writer, pool, size), *refused(writer.jax, size)]
-    return log(name, lines, "fragmentation", requested=size, fallback="pool-too-small growth")
+    return log(name, lines, "fragmentation", requested=size, fallback="pool-too-small leak")
 
 
 def _holes(jax: Version, size: int) -> OomLog:

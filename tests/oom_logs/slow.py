@@ -18,7 +18,7 @@ def _tail(rest: int) -> Chunk:
     return Chunk(rest - rest * 9 // 10 // 256 * 256)
 
 
-def growth() -> list[OomLog]:
+def leaks() -> list[OomLog]:
     """The same step ran for long: something keeps what it made."""
     return [*_late_failures(), *_equal_chunks(), _printed_use()]
 
@@ -26,7 +26,7 @@ def growth() -> list[OomLog]:
 def _late_failures() -> list[OomLog]:
     logs = []
     for jax, last, size in (((0, 4, 30), 870, 201_326_592), ((0, 10, 2), 3400, 0)):
-        name = f"growth/late-failure-{jax[0]}.{jax[1]}"
+        name = f"leak/late-failure-{jax[0]}.{jax[1]}"
         lines = [*tells(steps(10, last, 10)), *refused(jax, size or 1_245_708_288)]
         logs.append(
             log(
@@ -44,7 +44,7 @@ def _late_failures() -> list[OomLog]:
 def _equal_chunks() -> list[OomLog]:
     logs = []
     for jax, late in (((0, 8, 1), True), ((0, 10, 1), False), ((0, 11, 0), True)):
-        name = f"growth/equal-chunks-{jax[0]}.{jax[1]}"
+        name = f"leak/equal-chunks-{jax[0]}.{jax[1]}"
         writer = Writer(jax, name)
         pool = equal_chunks(writer, 16 * GIB, 8_388_608, 1901)
         size = 268_435_456
@@ -72,7 +72,7 @@ def _printed_use() -> OomLog:
     ]
     lines = [*tells(*rows), *refused((0, 7, 0), 20_971_520)]
     return log(
-        "growth/printed-use-0.7",
+        "leak/printed-use-0.7",
         lines,
         "leak",
         maybe="pool-too-small fragmentation recompilation",
@@ -92,11 +92,11 @@ def recompilation() -> list[OomLog]:
         log(
             "recompilation/shapes-0.4",
             [*tells(*_compilations((0, 4, 35), 260)), *raised((0, 4, 35), pool)],
-            "recompilation pool-too-small growth",
+            "recompilation pool-too-small leak",
             present="recompilation",
             maybe="fragmentation",
             requested=402_653_184,
-            fallback="pool-too-small growth",
+            fallback="pool-too-small leak",
         ),
         log(
             "recompilation/cubin-0.10",
@@ -109,10 +109,10 @@ def recompilation() -> list[OomLog]:
         log(
             "recompilation/cache-misses-0.7",
             [*tells(*_cache_misses(190)), *refused((0, 7, 1), 335_544_320)],
-            "recompilation pool-too-small growth",
+            "recompilation pool-too-small leak",
             present="recompilation",
             maybe="fragmentation",
-            fallback="pool-too-small growth",
+            fallback="pool-too-small leak",
         ),
         log(
             "recompilation/host-memory-0.5",
@@ -120,7 +120,7 @@ def recompilation() -> list[OomLog]:
             "recompilation host-memory",
             present="recompilation host-memory",
             maybe="leak",
-            fallback="host-memory growth",
+            fallback="host-memory leak",
         ),
     ]
 
