@@ -114,7 +114,7 @@ CASES = {
     "double buffering": (
         DOUBLE_BUFFERING,
         {},
-        ["2 arrays that the program does not use", "program.py:6 (load)"],
+        ["2 arrays outside the program that ran", "program.py:6 (load)"],
     ),
     "two equal peaks": (
         TWO_PEAKS,

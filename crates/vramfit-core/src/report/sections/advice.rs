@@ -103,7 +103,7 @@ fn unread_outputs(outputs: &[UnreadOutput]) -> Option<Advice> {
         bytes,
         saved_bytes: Some(bytes),
         text: format!(
-            "do not return what the program does not use: in this run {which}, {}",
+            "do not return outputs that are not used: in this run {which}, {}",
             Bytes(bytes)
         ),
     })
@@ -244,7 +244,7 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
         bytes,
         saved_bytes: Some(bytes),
         text: format!(
-            "free arrays that the program does not use: {}{at}",
+            "free arrays, if the script no longer needs them: {}{at}",
             Bytes(bytes)
         ),
     })

@@ -79,7 +79,7 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     match largest.kind {
         EntryKind::Arrays => format!("{bytes} are {count}{}", origin(group)),
         EntryKind::OtherArrays => format!(
-            "{bytes} are {count} that the program does not use{}",
+            "{bytes} are {count} outside the program that ran{}",
             origin(group)
         ),
         EntryKind::Program(Owner::Outputs) => match undonated(summary) {
