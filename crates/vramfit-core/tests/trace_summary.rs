@@ -12,6 +12,7 @@ use recorder::{
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::summarize;
 use vramfit_core::replay::PoolState;
+use vramfit_core::report::Report;
 use vramfit_core::trace::{
     CallbackSkip, Event, Header, ProcessExit, ProgramSizes, Purpose, Reader, TextId,
 };
@@ -321,6 +322,22 @@ fn a_pool_that_others_made_smaller_is_not_fragmented() {
         (failure.short_bytes(), failure.fragmented()),
         (692 * MIB - pool, false)
     );
+}
+
+#[test]
+fn a_truth_value_that_was_not_computed_is_named_in_the_short_text() {
+    let mut run = Recorder::new(&header());
+    let _state = run.upload(MIB);
+    let site = run.writer.text("train.py:9 (main)");
+    for bytes in [4, 4, 1, 1] {
+        run.event(Event::UnknownRead {
+            site: if bytes == 4 { TextId(0) } else { site },
+            bytes,
+        });
+    }
+    let text = Report::from_dryrun(&answer(run)).to_brief_text();
+    assert!(text.contains("branched on a value"), "{text}");
+    assert!(text.contains("train.py:9 (main)"), "{text}");
 }
 
 #[test]

@@ -404,6 +404,7 @@ fn a_run_can_be_reported_up_to_any_of_its_events() {
     assert_eq!(pieces(2), [(150, 2), (618, 0)]);
     assert_eq!(pieces(3), [(100, 0), (50, 1), (618, 0)]);
     assert!(!until(3).complete && until(u64::MAX).complete);
+    assert_eq!((until(3).until, until(u64::MAX).until), (Some(3), None));
 }
 
 // --- compilations --------------------------------------------------------------------------

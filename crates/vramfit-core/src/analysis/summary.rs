@@ -32,6 +32,8 @@ pub struct RunSummary {
     pub header: Header,
     /// Whether the run ended properly. If not, everything here is "so far".
     pub complete: bool,
+    /// The last event that was to be read, where the run goes on after it.
+    pub until: Option<u64>,
     /// One entry a device, in order.
     pub devices: Vec<DeviceSummary>,
     /// One entry for each different program, the one with most memory first.

@@ -36,10 +36,13 @@ pub enum Condition {
         /// The line of the placeholder that it read last, a likely cause; `None` if it read none.
         placeholder_read: Option<String>,
     },
-    /// The trace ends before its process did: the process was killed, or still runs.
+    /// The trace ends before its process did: the process was killed, or still runs. Or the rest was not
+    /// to be read.
     TraceEndsEarly {
         /// What was executed last; `None` when nothing was.
         after: Option<LastExecution>,
+        /// The last event that was to be read, if not all were.
+        until: Option<u64>,
     },
     /// The request that was refused is met on a GPU of the same kind whose driver reports a higher
     /// total. The lowest total decides.
@@ -322,7 +325,10 @@ impl RunSummary {
             Some(exit) if exit.is_success() => None,
             Some(exit) => Some(failed(Some(exit))),
             None if self.uncaught_error.is_some() => Some(failed(None)),
-            None if !self.complete => Some(Condition::TraceEndsEarly { after }),
+            None if !self.complete => {
+                let until = self.until;
+                Some(Condition::TraceEndsEarly { after, until })
+            }
             None => None,
         }
     }

@@ -11,12 +11,16 @@ use crate::analysis::RunSummary;
 
 pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
-    // Values that decide shapes make every figure uncertain; the other caveats are the same for all runs.
-    let shapes = placeholders::shapes_caveat(summary);
-    let (shapes, others): (Vec<String>, Vec<String>) = caveats
+    // Values that decide shapes or branches make every figure uncertain; the other caveats are the same
+    // for all runs.
+    let decisive = [
+        placeholders::shapes_caveat(summary),
+        placeholders::branches_caveat(summary),
+    ];
+    let (decisive, others): (Vec<String>, Vec<String>) = caveats
         .iter()
         .cloned()
-        .partition(|caveat| Some(caveat) == shapes.as_ref());
+        .partition(|caveat| decisive.iter().flatten().any(|it| it == caveat));
     let not_included = Section::new("not included", Content::List(others));
     let brief = [
         overview::usage(summary),
@@ -24,7 +28,8 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         hosts::section(summary),
         processes::section(summary),
         failure::likely_cause(summary),
-        Section::list("not included", shapes),
+        Section::list("not included", decisive),
+        settings::late_section(summary),
         advice::section(summary),
         overview::metrics(summary),
         owners::by_kind(summary),

@@ -72,7 +72,9 @@ pub fn summarize_events(source: &mut dyn EventSource, last: u64) -> Result<RunSu
         analyzer.verify_footer(footer)?;
     }
     let header = source.header().clone();
-    Ok(analyzer.into_summary(&header, source))
+    let mut summary = analyzer.into_summary(&header, source);
+    summary.until = (last < u64::MAX && !summary.complete).then_some(last);
+    Ok(summary)
 }
 
 impl TraceAnalyzer {
@@ -156,6 +158,7 @@ impl TraceAnalyzer {
         RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
+            until: None,
             programs: self.program_summaries(&order, source, &text),
             step: step.and_then(index_of),
             step_evidence: step_entry.map(|entry| entry.evidence),

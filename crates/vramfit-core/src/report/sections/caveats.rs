@@ -10,6 +10,7 @@ pub(in crate::report) fn of_dryrun(summary: &RunSummary) -> Vec<String> {
     let mut points = Vec::new();
     points.extend(truncated_trace(summary));
     points.extend(placeholders::shapes_caveat(summary));
+    points.extend(placeholders::branches_caveat(summary));
     points.extend(placeholders::values_caveats(summary));
     points.push(format!(
         "{LIBRARIES}; the CUDA context above is an estimate"
@@ -101,7 +102,7 @@ fn shared_gpu(comparison: &Comparison) -> Option<String> {
 fn truncated_trace(summary: &RunSummary) -> Option<String> {
     let text =
         "the rest of the run: the trace is truncated, and this report covers the recorded part";
-    (!summary.complete).then(|| text.to_owned())
+    (!summary.complete && summary.until.is_none()).then(|| text.to_owned())
 }
 
 /// Warns where the pool and what lies outside of it exceed the GPU together.

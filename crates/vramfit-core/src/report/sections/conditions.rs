@@ -32,7 +32,10 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 (None, None) => format!("the program failed with an error of its own {after}"),
             }
         }
-        Condition::TraceEndsEarly { after } => format!(
+        Condition::TraceEndsEarly {
+            until: Some(event), ..
+        } => format!("this report covers the run until event {event}, as requested"),
+        Condition::TraceEndsEarly { after, until: None } => format!(
             "the trace ends {}, before the program did (it was killed, or is still running)",
             after_last(after.as_ref())
         ),

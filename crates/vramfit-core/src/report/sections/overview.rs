@@ -19,7 +19,11 @@ pub(in crate::report) fn usage(summary: &RunSummary) -> Option<Section> {
             0 | 1 => String::new(),
             _ => format!("GPU {}", summary.header.gpu_of(device.device)),
         },
-        part_bytes: needed.map_or(device.peak_bytes, |attribution| attribution.total_bytes),
+        part_bytes: match (needed, summary.plan()) {
+            (Some(attribution), _) => attribution.total_bytes,
+            (None, Some(plan)) => plan.needed_bytes.max(device.peak_bytes),
+            (None, None) => device.peak_bytes,
+        },
         whole_bytes: device.capacity_bytes,
     };
     Some(Section::new("", Content::Bars(vec![bar])))

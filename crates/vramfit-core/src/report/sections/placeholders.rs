@@ -97,6 +97,23 @@ pub(in crate::report) fn shapes_caveat(summary: &RunSummary) -> Option<String> {
     ))
 }
 
+/// Lines where the program branched on a placeholder: a read of one byte is a truth value.
+pub(in crate::report) fn branches_caveat(summary: &RunSummary) -> Option<String> {
+    let reads = summary.unknown_reads.iter();
+    let mut branches = reads.filter(|line| line.bytes == line.reads && line.shapes == 0);
+    let first = branches.next()?;
+    let more = match branches.count() {
+        0 => String::new(),
+        1 => " (and at 1 more line)".to_owned(),
+        count => format!(" (and at {count} more lines)"),
+    };
+    Some(format!(
+        "the actual control flow: the program branched on a value that was not computed, at {}{more}; it \
+         read as 0, and on a GPU the program may go another way",
+        line_or_unknown(&first.site)
+    ))
+}
+
 /// Which programs were not computed, and why.
 pub(super) fn values_caveats(summary: &RunSummary) -> Vec<String> {
     let programs = &summary.not_computed;

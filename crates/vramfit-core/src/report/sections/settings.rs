@@ -86,6 +86,14 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     Section::list("settings of this run", points.collect())
 }
 
+/// What the program set too late: the only findings that were not shown before it was started.
+pub(in crate::report) fn late_section(summary: &RunSummary) -> Option<Section> {
+    let late = findings(summary).into_iter();
+    let late = late.filter(|finding| finding.id == SET_TOO_LATE);
+    let points = late.map(|finding| describe(&finding)).collect();
+    Section::list("settings without effect", points)
+}
+
 /// It is about when a variable was set, and not about its value.
 const SET_TOO_LATE: &str = "set-too-late";
 

@@ -33,14 +33,14 @@ pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
 
 /// Renders what fits on a screen, and says how to get the rest.
 pub(in crate::report) fn render_brief(report: &Report, max_lines: usize, option: &str) -> String {
-    let mut lines = render_sections(report, false);
+    let all = render_sections(report, false);
     let details = report.sections.iter().filter(|section| section.detail);
     let details = details.count();
-    let hidden = lines.len().saturating_sub(max_lines - 2);
-    lines.truncate(lines.len() - hidden);
-    while lines.last().is_some_and(String::is_empty) {
-        lines.pop();
+    let mut lines = all.clone();
+    if all.len() > max_lines - 2 {
+        lines.truncate(whole_rows(&all, max_lines - 2));
     }
+    let hidden = all.len() - lines.len();
     let sections = match details {
         0 => String::new(),
         1 => " and 1 more section".to_owned(),
@@ -55,6 +55,33 @@ pub(in crate::report) fn render_brief(report: &Report, max_lines: usize, option:
     lines.push(String::new());
     lines.push(format!("`{option}` shows {rest}"));
     join(&lines)
+}
+
+/// Returns how many of the lines to show, at most `max_lines`: neither half a row nor a title or the head of
+/// a table alone.
+fn whole_rows(lines: &[String], max_lines: usize) -> usize {
+    let indent = |line: &String| line.len() - line.trim_start().len();
+    let start = lines[..max_lines].iter().rposition(String::is_empty);
+    let section = start.map_or(0, |blank| blank + 1);
+    let end = lines[max_lines..].iter().position(String::is_empty);
+    let end = end.map_or(lines.len(), |blank| max_lines + blank);
+    if end == max_lines {
+        return max_lines;
+    }
+    // What is indented further than rows are belongs to the row above it.
+    let row_indent = lines[section..end].iter().skip(1).map(indent).min();
+    let is_row = |line: &String| Some(indent(line)) <= row_indent;
+    let cut = (section..=max_lines).rev().find(|&at| is_row(&lines[at]));
+    let cut = cut.unwrap_or(section);
+    let has_title = Some(indent(&lines[section])) < row_indent;
+    let rows = lines[section..cut].iter().filter(|line| is_row(line));
+    // A title, the head of a table, and a row.
+    let min_rows = if has_title { 3 } else { 1 };
+    if rows.count() >= min_rows {
+        cut
+    } else {
+        section.saturating_sub(1)
+    }
 }
 
 fn render_sections(report: &Report, with_details: bool) -> Vec<String> {
@@ -181,6 +208,33 @@ fn render_bar(bar: &Bar, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_rows_and_never_after_a_title() {
+        let text = [
+            "does not fit",
+            "  on a GPU",
+            "",
+            "a list",
+            "  - one",
+            "    more of it",
+            "  - two",
+            "",
+            "a table",
+            "  owner  bytes",
+            "  a          1",
+            "         note",
+            "  b          2",
+            "",
+            "peak  1",
+            "      note",
+        ];
+        let lines = text.map(str::to_owned);
+        let shown: Vec<_> = (2..=lines.len())
+            .map(|max| whole_rows(&lines, max))
+            .collect();
+        assert_eq!(shown, [2, 2, 2, 2, 2, 7, 7, 7, 7, 7, 12, 13, 13, 13, 16]);
+    }
 
     #[test]
     fn a_bar_shows_something_and_never_all_too_early() {
