@@ -119,7 +119,7 @@ CASES = {
     "two equal peaks": (
         TWO_PEAKS,
         {},
-        ["`f32[256,1048576]`", "about 1.9 GiB would remain", "`f32[250,1000,1000]`"],
+        ["`f32[256,1048576]`", "the next peak is about 1.9 GiB", "`f32[250,1000,1000]`"],
     ),
     "constant": (CONSTANT, {}, ["outside the pool: 256.0 MiB are constants of `jit_f`"]),
     "stack of a scan": (SCAN, {}, ["`f32[64,8192,256]`", "one slice per iteration of a loop"]),

@@ -188,7 +188,7 @@ fn remainder(cause: &Cause, summary: &RunSummary) -> Option<String> {
         false => next.group.largest.kind.label().to_owned(),
     };
     Some(format!(
-        "without that, about {} would remain{enough}; {} of it: {what}",
+        "without that, the next peak is about {}{enough}; {} of it: {what}",
         Bytes(next.total_bytes),
         Bytes(next.group.bytes)
     ))

@@ -116,7 +116,8 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
     })?;
     if let Some(error) = &summary.uncaught_error {
         let text = format!("the program failed in the dry run: {}", error.message);
-        return Err(Error::new(ErrorKind::CompilerFailed, text));
+        let hint = "run it with `vramfit dryrun`, which shows its traceback";
+        return Err(Error::new(ErrorKind::CompilerFailed, text).hint(hint));
     }
     if summary.fits().is_none() {
         let how = describe_exit(summary.process_exit);

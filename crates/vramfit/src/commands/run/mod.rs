@@ -140,7 +140,10 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         let spec = preflight_spec(gpu, args)?;
         let status = dryrun::execute(&spec, context, output)?;
         if status != Status::Yes {
-            output.info("not started: the dry run did not show that it fits");
+            output.info(match status {
+                Status::No => "not started: it does not fit",
+                _ => "not started: the dry run could not tell whether it fits",
+            });
             return Ok(status);
         }
     }
