@@ -63,7 +63,7 @@ fn smaller_pool(summary: &RunSummary, failure: &AllocationFailure) -> Option<Str
     let (pool, limit) = device.pool_bytes.zip(device.limit_bytes)?;
     (failure.is_preallocated && pool < limit).then(|| {
         format!(
-            "; the GPU had no more than {} for the pool, whose limit is {}",
+            "; the pool got {} of its limit of {}, which the GPU did not have free",
             Bytes(pool),
             Bytes(limit)
         )
