@@ -1,7 +1,9 @@
 """`vramfit explain` also reads the binary map of a pool, and what XLA dumps of programs."""
 
 import json
+import os
 import sys
+import threading
 
 from commands import run_vramfit
 
@@ -59,6 +61,22 @@ def test_the_binary_map_of_a_pool_is_read(tmp_path):
     assert figures["largest_free_block_bytes"] == 56 * MIB
     assert figures["largest_fit"]["is_exact"]
     assert figures["largest_fit"]["now_bytes"] == 56 * MIB
+
+
+def test_a_named_pipe_is_read_once(tmp_path):
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+
+    def write():
+        with open(pipe, "w") as log:
+            log.write("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1048576 bytes.\n")
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    code, answer = explain(pipe)
+    writer.join(timeout=10)
+    assert code == 0
+    assert answer["figures"]["requested_bytes"] == MIB
 
 
 def test_the_map_is_joined_with_the_log_that_names_the_request(tmp_path):

@@ -4,6 +4,7 @@
 //! done. [`ErrorKind`] decides the stable id (an anchor in `docs/reference/errors.md`) and the Python class.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The exit code of a command that ends with an error, of whatever kind.
@@ -176,6 +177,15 @@ impl Error {
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         self.message = format!("{context}: {}", self.message);
         self
+    }
+
+    /// Puts the file in front of an `invalid-file` message, which is only about what is in it.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        match self.kind {
+            ErrorKind::InvalidFile => self.context(format_args!("`{}`", path.display())),
+            _ => self,
+        }
     }
 
     /// Makes it an error of another kind.

@@ -249,7 +249,7 @@ impl Hooks for PythonHooks {
     }
 
     fn value_names(&self, code: &[u8]) -> Option<Names> {
-        let names = Python::attach(|py| self.call(py, "names", (code,)));
+        let names = call_python(|py| self.call(py, "names", (code,)));
         let (arguments, outputs, donated_in_vain) = names?;
         Some(Names {
             arguments,
@@ -273,8 +273,7 @@ impl Hooks for PythonHooks {
             let answer = self.cpu_eval.call_method1(py, "read_signature", (code,))?;
             answer.extract::<(Values, Values)>(py)
         };
-        let (parameters, outputs) =
-            Python::attach(|py| ask(py).map_err(|error| error.to_string()))?;
+        let (parameters, outputs) = call_python(|py| ask(py).map_err(|error| error.to_string()))?;
         Ok(ProgramInterface {
             parameters: declared(parameters),
             outputs: declared(outputs),

@@ -21,9 +21,11 @@ pub fn trace_files(path: &Path) -> Vec<PathBuf> {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
-    let entries = path
+    // The parent of a bare name is the empty path, which cannot be opened.
+    let folder = path
         .parent()
-        .and_then(|folder| std::fs::read_dir(folder).ok());
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
     let is_trace = |file: &PathBuf| {
         let file = file.file_name().unwrap_or_default().to_string_lossy();
         let is_number = |suffix: &str| suffix.parse::<u32>().is_ok();
@@ -34,7 +36,7 @@ pub fn trace_files(path: &Path) -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten()
-        .map(|entry| entry.path())
+        .map(|entry| path.with_file_name(entry.file_name()))
         .filter(is_trace)
         .collect();
     found.sort();
@@ -96,7 +98,7 @@ pub fn load_summary(trace: &Path) -> Result<RunSummary> {
 /// # Errors
 /// Those of [`load_summary`].
 pub fn load_summary_until(trace: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
-    let mut files = trace_files(&std::path::absolute(trace).unwrap_or_else(|_| trace.to_owned()));
+    let mut files = trace_files(trace);
     let is_it = |path: &PathBuf| path.file_name() == trace.file_name();
     if !files.iter().any(is_it) {
         // So that the error names it.
@@ -115,6 +117,10 @@ pub fn load_summary_until(trace: &Path, last: u64, wrap: WrapEvents<'_>) -> Resu
 /// # Errors
 /// Those of [`load_summary`].
 pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
+    read_process(path, last, wrap).map_err(|error| error.in_file(path))
+}
+
+fn read_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
     let mut summary = summarize_events(&mut *open_trace(path, wrap)?, last)?;
     if summary.others_at_failure.is_some() {
         summary.fits_alone = Some(is_met_alone(&mut *open_trace(path, wrap)?)?);

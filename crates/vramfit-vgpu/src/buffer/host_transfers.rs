@@ -120,7 +120,8 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Pjr
 pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
     let dims = pointers::list(args.shape_dims, args.shape_num_dims);
-    let shape = read_shape(args.shape_element_type, dims, args.shape_layout)?;
+    let mut shape = read_shape(args.shape_element_type, dims, args.shape_layout)?;
+    shape.space = memory.kind.space();
     let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
     let storage = Storage::new(block, Value::Unknown);
     args.buffer = Buffer::new(Arc::new(shape), memory, storage).into_raw();
@@ -217,7 +218,8 @@ pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> PjrtResult 
 pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.buffer)?;
     let dims = pointers::list(args.dims, args.num_dims);
-    let shape = read_shape(args.element_type, dims, args.device_layout)?;
+    let mut shape = read_shape(args.element_type, dims, args.device_layout)?;
+    shape.space = source.shape.space;
     if shape.bytes() != source.shape.bytes() {
         return Err(Status::invalid_argument("a bitcast cannot change the size"));
     }

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::analysis::RunSummary;
 use vramfit_core::diff::{RunDiff, diff_runs};
 use vramfit_core::report::Report;
-use vramfit_core::{Bytes, ErrorKind, Result};
+use vramfit_core::{Bytes, Result};
 
 use crate::files::{is_standard_output, writable, write};
 use crate::output::Output;
@@ -62,7 +61,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let json = named.map(free).transpose()?;
     let html = args.html.as_ref().map(free).transpose()?;
 
-    let difference = diff_runs(&load(&args.a, output)?, &load(&args.b, output)?);
+    let load = |trace: &Path| load_until(trace, u64::MAX, output);
+    let difference = diff_runs(&load(&args.a)?, &load(&args.b)?);
     let report = Report::from_diff(&difference);
     match args.prints_json() {
         true => output.data(&format!("{}\n", report.to_json()))?,
@@ -77,14 +77,6 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     Ok(args
         .fail_above
         .map_or(Status::Yes, |most| verdict(&difference, most, output)))
-}
-
-/// Reads a run. An error must say which of the two files it is about.
-fn load(trace: &Path, output: &Output) -> Result<RunSummary> {
-    load_until(trace, u64::MAX, output).map_err(|error| match error.kind() {
-        ErrorKind::InvalidFile => error.context(format_args!("`{}`", trace.display())),
-        _ => error,
-    })
 }
 
 /// Holds the gap against what is allowed.

@@ -88,7 +88,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         options,
         occupied_bytes: args.occupied.map(|occupied| occupied.0),
     };
-    let comparison = analysis::compare(&mut ReadProgress::new(source, output), &settings)?;
+    let comparison = analysis::compare(&mut ReadProgress::new(source, output), &settings)
+        .map_err(|error| error.in_file(&args.trace))?;
     let report = Report::from_replay(&comparison);
     if args.prints_json() {
         output.data(&format!("{}\n", report.to_json()))?;
@@ -121,5 +122,6 @@ fn open(path: &Path) -> Result<Box<dyn EventSource>> {
     if RequestList::<File>::looks_like(beginning) {
         return Ok(Box::new(RequestList::new(file)));
     }
-    Ok(Box::new(Reader::new(file)?))
+    let reader = Reader::new(file).map_err(|error| error.in_file(path))?;
+    Ok(Box::new(reader))
 }

@@ -80,16 +80,17 @@ impl Kind {
         if is_standard_output(Some(path)) {
             return Ok(Kind::StandardInput);
         }
-        if path.is_dir() {
+        let metadata = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
+        if metadata.is_dir() {
             return Ok(Kind::Directory);
         }
-        let file = open(path)?;
-        // What is not a file can be read only once.
-        if !file.metadata().is_ok_and(|data| data.is_file()) {
+        // What is not a file, such as a pipe, can be opened and read only once.
+        if !metadata.is_file() {
             return Ok(Kind::Text);
         }
         let mut beginning = Vec::new();
-        file.take(4096)
+        open(path)?
+            .take(4096)
             .read_to_end(&mut beginning)
             .map_err(|error| cannot_read(path, error))?;
         if beginning.starts_with(TRACE_MAGIC) {
