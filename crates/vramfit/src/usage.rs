@@ -4,12 +4,14 @@
 
 use std::error::Error as _;
 use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
-use clap::ColorChoice;
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind};
+use clap::{ColorChoice, CommandFactory};
 use vramfit_core::Error;
 use vramfit_core::error::EXIT_CODE;
 
+use crate::args::Cli;
 use crate::commands::run;
 use crate::output::Output;
 
@@ -30,19 +32,23 @@ pub(crate) fn render_help_or_error(
             EXIT_CODE
         }
         _ => {
-            let error = from_clap(error);
-            Output::plain(color).error(&error);
-            if is_run_command(line) {
-                return run::FAILED;
+            let command = find_command(line);
+            Output::plain(color).error(&from_clap(error, &command.join(" ")));
+            // `vramfit run` passes on the exit codes of a program, and so has its own.
+            match command.get(1).is_some_and(|name| name == "run") {
+                true => run::FAILED,
+                false => EXIT_CODE,
             }
-            EXIT_CODE
         }
     }
 }
 
-/// Says whether a line that could not be parsed is one of `vramfit run`, which passes on the exit codes of
-/// a program and so has its own.
-fn is_run_command(line: &[OsString]) -> bool {
+/// Returns the program and the command that a line names, such as `vramfit data inspect`, as far as it can
+/// be told although the line could not be parsed.
+fn find_command(line: &[OsString]) -> Vec<String> {
+    let root = Cli::command();
+    let mut names = vec![root.get_name().to_owned()];
+    let mut command = &root;
     let mut words = line.iter().skip(1).map(|word| word.to_string_lossy());
     while let Some(word) = words.next() {
         match &*word {
@@ -50,14 +56,20 @@ fn is_run_command(line: &[OsString]) -> bool {
                 words.next();
             }
             option if option.starts_with('-') => {}
-            command => return command == "run",
+            word => match command.find_subcommand(word) {
+                Some(found) => {
+                    names.push(found.get_name().to_owned());
+                    command = found;
+                }
+                None => break,
+            },
         }
     }
-    false
+    names
 }
 
-/// Converts an error of clap.
-fn from_clap(error: &clap::Error) -> Error {
+/// Converts an error of clap in a line for `command`.
+fn from_clap(error: &clap::Error, command: &str) -> Error {
     let values = |kind| error.get(kind).map(context_values).unwrap_or_default();
     let option = values(ContextKind::InvalidArg).join(" ");
     let value = values(ContextKind::InvalidValue).join(" ");
@@ -68,7 +80,7 @@ fn from_clap(error: &clap::Error) -> Error {
         .next()
         .map(|name| format!("did you mean `{name}`?"));
     let invalid = |message: String| Error::invalid_argument(message);
-    let or_help = |hint: Option<String>| hint.unwrap_or_else(|| format!("see `{}`", help(error)));
+    let or_help = |hint: Option<String>| hint.unwrap_or_else(|| format!("see `{command} --help`"));
     let invalid_value = || invalid(format!("invalid value `{value}` for `{option}`"));
 
     match error.kind() {
@@ -96,7 +108,13 @@ fn from_clap(error: &clap::Error) -> Error {
             Some(source) => match source.downcast_ref::<Error>() {
                 Some(ours) => invalid(format!("invalid value for `{option}`: {}", ours.message()))
                     .hint(or_help(ours.hint_text().map(str::to_owned))),
-                None => invalid_value().cause(source).hint(or_help(None)),
+                None => match expected_number(source) {
+                    Some(what) => invalid(format!(
+                        "invalid value for `{option}`: `{value}` is not {what}"
+                    ))
+                    .hint(or_help(None)),
+                    None => invalid_value().cause(source).hint(or_help(None)),
+                },
             },
             None => invalid_value().hint(or_help(None)),
         },
@@ -118,6 +136,21 @@ fn from_clap(error: &clap::Error) -> Error {
     }
 }
 
+/// Returns what a value should have been that Rust could not read as a number.
+fn expected_number(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let is_float = error.is::<ParseFloatError>();
+    // A number that is too large is one.
+    let is_integer = error.downcast_ref::<ParseIntError>().is_some_and(|error| {
+        matches!(
+            error.kind(),
+            IntErrorKind::InvalidDigit | IntErrorKind::Empty
+        )
+    });
+    is_float
+        .then_some("a number such as `0.75`")
+        .or(is_integer.then_some("a whole number"))
+}
+
 fn quote_all(names: &[String]) -> Vec<String> {
     names.iter().map(|name| format!("`{name}`")).collect()
 }
@@ -135,25 +168,6 @@ fn context_values(value: &ContextValue) -> Vec<String> {
     }
 }
 
-/// Returns the help command of the subcommand that the line was for.
-fn help(error: &clap::Error) -> String {
-    let usage = error
-        .get(ContextKind::Usage)
-        .map(context_values)
-        .unwrap_or_default()
-        .join(" ");
-    let path: Vec<&str> = usage
-        .split_whitespace()
-        .skip_while(|word| *word == "Usage:")
-        .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase()))
-        .collect();
-    if path.is_empty() {
-        "vramfit --help".into()
-    } else {
-        format!("{} --help", path.join(" "))
-    }
-}
-
 /// Returns clap's own first sentence, for the kinds that cannot happen with our definitions yet.
 fn first_sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
@@ -166,15 +180,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_run_is_recognized() {
-        let is_run = |line: &str| {
+    fn the_command_of_a_line_is_found() {
+        let command = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            is_run_command(&words)
+            find_command(&words).join(" ")
         };
-        assert!(is_run("vramfit run --processes 0 -- true"));
-        assert!(is_run("vramfit -v --color never --python=/p run"));
-        assert!(!is_run("vramfit dryrun -- vramfit run"));
-        assert!(!is_run("vramfit --python run gpus"));
-        assert!(!is_run("vramfit"));
+        assert_eq!(command("vramfit run --processes 0 -- true"), "vramfit run");
+        assert_eq!(
+            command("vramfit -v --color never --python=/p run"),
+            "vramfit run"
+        );
+        assert_eq!(command("vramfit dryrun -- vramfit run"), "vramfit dryrun");
+        assert_eq!(command("vramfit --python run gpus"), "vramfit gpus");
+        assert_eq!(
+            command("vramfit data generate x.h5 --samples many"),
+            "vramfit data generate"
+        );
+        assert_eq!(command("vramfit"), "vramfit");
     }
 }

@@ -219,12 +219,12 @@ impl DryrunSpec {
 /// # Errors
 /// `invalid-argument` for what is not a positive number.
 pub(crate) fn parse_steps(text: &str) -> Result<u64> {
-    text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| {
-        Error::invalid_argument(format!(
-            "number of steps `{text}` is out of range; expected at least 1"
-        ))
-        .hint("write a whole number such as `3`")
-    })
+    let problem = match text.parse() {
+        Ok(0) => "number of steps `0` is out of range; expected at least 1".into(),
+        Ok(steps) => return Ok(steps),
+        Err(_) => format!("`{text}` is not a number of steps"),
+    };
+    Err(Error::invalid_argument(problem).hint("write a whole number such as `3`"))
 }
 
 /// The total memory that drivers report for a GPU of one model varies; which of them to use.
