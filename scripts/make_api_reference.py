@@ -65,8 +65,15 @@ INTRODUCTION = """\
 # Python API
 
 All public functions and classes, from their docstrings. `import vramfit` loads neither JAX nor
-NumPy. Errors are subclasses of `vramfit.VramfitError` with the ids of [Errors](errors.md).
+NumPy. Errors are subclasses of `vramfit.VramfitError`, listed [at the end](#vramfiterrors).
 [Reports in Python](../guides/python-reports.md) has examples for notebooks.
+"""
+
+ERRORS = """\
+## `vramfit.errors`
+
+The classes of errors: `except vramfit.errors.InsufficientMemoryError`. Each is a
+`vramfit.VramfitError`, and of a standard class of Python where there is one for the case.
 """
 
 # What a section of a docstring is called on the page.
@@ -182,6 +189,27 @@ def describe(name, node):
     return [*out, *fields, *functions, ""]
 
 
+def list_errors():
+    """Return the part of the page about the classes of errors."""
+    out = [ERRORS, "| Class | Also a | Id | Meaning |", "|---|---|---|---|"]
+    tree = ast.parse((ROOT / "python" / "vramfit" / "errors.py").read_text())
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        base, *others = map(ast.unparse, node.bases)
+        if base != "VramfitError":
+            continue
+        id_ = next(
+            ast.literal_eval(line.value)
+            for line in node.body
+            if isinstance(line, ast.Assign) and ast.unparse(line.targets) == "id"
+        )
+        also = ", ".join(f"`{other}`" for other in others)
+        row = (f"`{node.name}`", also, f"[`{id_}`](errors.md#{id_})", ast.get_docstring(node))
+        out.append(f"| {' | '.join(row)} |")
+    return out
+
+
 def write_page():
     """Return the whole page."""
     out = [INTRODUCTION]
@@ -191,6 +219,7 @@ def write_page():
             *below, last = name.split(".")
             place = DEFINITIONS.get(name, (".".join([module, *below]), last))
             out += describe(name if name in DEFINITIONS else last, find_definition(*place))
+    out += list_errors()
     page = "\n".join(out)
     return re.sub(r"\n{3,}", "\n\n", textwrap.dedent(page)).strip() + "\n"
 

@@ -11,8 +11,8 @@ import pytest
 from absl import flags
 from commands import run_python
 
-from vramfit._errors import FileChangedError, InvalidArgumentError
 from vramfit.data import HDF5IterDataset, HDF5Source, Loader
+from vramfit.errors import FileChangedError, InvalidArgumentError
 
 ROWS = 1000
 COLUMNS = {"x": "x", "flat": "flat", "label": "points[label]", "where": "points[where]"}
@@ -218,11 +218,11 @@ def test_without_grain_the_source_works_and_the_data_set_says_what_is_missing(fi
     program = f"""
 import sys
 sys.modules["grain"] = None
-import vramfit.data, vramfit._errors
+import vramfit.data, vramfit.errors
 assert vramfit.data.HDF5Source({str(file)!r}, "x")[0]["x"].shape == (4, 5)
 try:
     vramfit.data.HDF5IterDataset
-except vramfit._errors.PackageMissingError as error:
+except vramfit.errors.PackageMissingError as error:
     print(error.hint)
 """
     done = run_python("-c", program)

@@ -18,8 +18,8 @@ import pytest
 from commands import start_command
 from conftest import reader_threads
 
-from vramfit._errors import FileChangedError, InvalidArgumentError, IoError, UnsupportedFeatureError
 from vramfit.data import Loader
+from vramfit.errors import FileChangedError, InvalidArgumentError, IoError, UnsupportedFeatureError
 
 ROWS = 1003
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import run_python, run_vramfit
 
-from vramfit import _errors
+from vramfit import errors
 from vramfit.data import Loader
 
 VERSIONS = {"v0": "earliest", "v2": ("v108", "v108"), "v3": "latest"}
@@ -53,7 +53,7 @@ def read(path):
 @pytest.mark.parametrize("libver", VERSIONS.values(), ids=VERSIONS)
 def test_a_file_that_is_open_for_writing_is_refused(tmp_path, libver):
     path = tmp_path / "x.h5"
-    with writing(path, libver) as writer, pytest.raises(_errors.FileNotClosedError) as caught:
+    with writing(path, libver) as writer, pytest.raises(errors.FileNotClosedError) as caught:
         read(path)
     assert f"is open for writing in process {writer.pid}" in caught.value.message
     assert "close it there" in caught.value.hint
@@ -65,7 +65,7 @@ def test_a_file_whose_writer_was_killed_is_refused(tmp_path, libver, mode):
     path = tmp_path / "x.h5"
     with writing(path, libver, mode):
         pass
-    with pytest.raises(_errors.FileNotClosedError) as caught:
+    with pytest.raises(errors.FileNotClosedError) as caught:
         read(path)
     assert "was not closed by the program that wrote it" in caught.value.message
     assert f"`h5clear -s {path}`" in caught.value.hint
@@ -94,7 +94,7 @@ def test_a_file_that_this_process_has_open_is_reported(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["x"] = np.zeros(64)
         file.flush()
-        with pytest.raises(_errors.FileNotClosedError, match="open for writing in this process"):
+        with pytest.raises(errors.FileNotClosedError, match="open for writing in this process"):
             read(tmp_path / "x.h5")
     assert not read(tmp_path / "x.h5").any()
 
@@ -145,11 +145,11 @@ def test_the_flags_of_old_libraries_are_no_writer(tmp_path):
         if is_read:
             assert read(path)[-1] == 63
         else:
-            with pytest.raises(_errors.FileNotClosedError):
+            with pytest.raises(errors.FileNotClosedError):
                 read(path)
 
 
 def test_an_empty_file_is_called_empty(tmp_path):
     (tmp_path / "x.h5").touch()
-    with pytest.raises(_errors.InvalidFileError, match="is empty"):
+    with pytest.raises(errors.InvalidFileError, match="is empty"):
         read(tmp_path / "x.h5")

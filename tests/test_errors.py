@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from vramfit import _errors
-from vramfit._errors import VramfitError
+from vramfit.errors import VramfitError
 
 
 @pytest.mark.parametrize("kind", VramfitError.__subclasses__(), ids=lambda kind: kind.id)

@@ -162,13 +162,13 @@ def test_errors_are_those_of_the_function():
     with pytest.raises(TypeError, match="contracting dimensions") as caught:
         vramfit.estimate(lambda x: x @ x, shape(4, 3), gpu="t4")
     assert any("test_estimate.py" in note for note in caught.value.__notes__)
-    with pytest.raises(vramfit._errors.UnknownGpuError, match="h1000"):
+    with pytest.raises(vramfit.errors.UnknownGpuError, match="h1000"):
         vramfit.estimate(lambda x: x, shape(4), gpu="h1000")
     lock = threading.Lock()
-    with pytest.raises(vramfit._errors.InvalidArgumentError, match="another process"):
+    with pytest.raises(vramfit.errors.InvalidArgumentError, match="another process"):
         vramfit.estimate(lambda x: x if lock else 0, shape(4), gpu="t4")
     (batch,) = export.symbolic_shape("batch")
-    with pytest.raises(vramfit._errors.InvalidArgumentError, match="dimension `batch`"):
+    with pytest.raises(vramfit.errors.InvalidArgumentError, match="dimension `batch`"):
         vramfit.estimate(lambda x: x, shape(batch), gpu="t4")
 
 
@@ -203,7 +203,7 @@ def test_a_plan_is_found_saved_and_applied_in_code(tmp_path):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
-    with pytest.raises(vramfit._errors.InvalidFileError, match="does not fit"):
+    with pytest.raises(vramfit.errors.InvalidFileError, match="does not fit"):
         jax.jit(jax.grad(vramfit.plan.remat(path)(other)))(ws, x)
 
 
@@ -222,8 +222,8 @@ def test_the_largest_batch_of_a_function():
     fits = vramfit.estimate(update, WEIGHTS, shape(result.largest, 512), **options)
     too_large = vramfit.estimate(update, WEIGHTS, shape(result.largest + 1, 512), **options)
     assert (fits.fits, too_large.fits) == (True, False)
-    with pytest.raises(vramfit._errors.InvalidArgumentError, match="no plan to save"):
+    with pytest.raises(vramfit.errors.InvalidArgumentError, match="no plan to save"):
         result.save("plan.toml")
     vary = {"batch": range(0, 10, 2)}
-    with pytest.raises(vramfit._errors.InvalidArgumentError, match="cannot be searched"):
+    with pytest.raises(vramfit.errors.InvalidArgumentError, match="cannot be searched"):
         vramfit.plan(update, WEIGHTS, shape(batch, 512), vary=vary, **options)

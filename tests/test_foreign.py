@@ -14,7 +14,7 @@ from commands import run_vramfit
 from test_data_records import leaves
 from test_hdf5 import assert_same, read
 
-from vramfit import _errors
+from vramfit import errors
 
 pytestmark = pytest.mark.foreign
 
@@ -49,7 +49,7 @@ def open_with_h5py(path):
 def compare(path, name, dataset):
     """Compare every number of a dataset; return what came of it."""
     if dataset.shape is None or dataset.shape == ():
-        with pytest.raises(_errors.InvalidArgumentError):
+        with pytest.raises(errors.InvalidArgumentError):
             read(path, name)
         return "a single value, or none"
     try:
@@ -59,13 +59,13 @@ def compare(path, name, dataset):
         return f"h5py cannot read it: {str(error)[:60]}"
     parts = list(leaves(values))
     if not parts:
-        with pytest.raises(_errors.UnsupportedFeatureError):
+        with pytest.raises(errors.UnsupportedFeatureError):
             read(path, name)
         return "no numbers"
     for field, want in parts:
         try:
             got = read(path, name, 0, rows, **({"field": field} if field else {}))
-        except _errors.UnsupportedFeatureError as error:
+        except errors.UnsupportedFeatureError as error:
             return "unsupported: " + error.message.partition(": ")[2]
         assert_same(got, want)
     SEEN["numbers compared"] += sum(want.size for _, want in parts)
@@ -77,7 +77,7 @@ def test_every_dataset_is_read_as_h5py_reads_it(path):
     file = open_with_h5py(path)
     if file is None:
         SEEN["files that h5py cannot open"] += 1
-        with pytest.raises((_errors.InvalidFileError, _errors.UnsupportedFeatureError)):
+        with pytest.raises((errors.InvalidFileError, errors.UnsupportedFeatureError)):
             read(path, "x")
         return
     SEEN["files"] += 1
@@ -87,7 +87,7 @@ def test_every_dataset_is_read_as_h5py_reads_it(path):
         for name, dataset in found.items():
             try:
                 SEEN[compare(path, name, dataset)] += 1
-            except (AssertionError, _errors.VramfitError) as error:
+            except (AssertionError, errors.VramfitError) as error:
                 failures.append(f"{name} {dataset.dtype} {dataset.shape}: {error!r}"[:800])
         shapes = {f"/{name}": None if d.shape is None else d.shape for name, d in found.items()}
     assert not failures, "\n".join(failures)

@@ -6,7 +6,7 @@ import pytest
 from commands import run_vramfit
 
 from vramfit import gpus
-from vramfit._errors import InvalidFileError, UnknownGpuError
+from vramfit.errors import InvalidFileError, UnknownGpuError
 
 
 def test_both_languages_give_the_same_gpus():

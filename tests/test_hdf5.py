@@ -9,8 +9,8 @@ import pytest
 from hdf5_cases import CASES
 
 from vramfit import _errors, _native
-from vramfit._errors import UnsupportedFeatureError
 from vramfit.data import Loader
+from vramfit.errors import UnsupportedFeatureError
 
 READ = [case for case in CASES if case.refused is None]
 # How NumPy calls what are fields of complex numbers in the file.

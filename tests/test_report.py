@@ -7,7 +7,7 @@ import pytest
 from commands import run_vramfit
 
 import vramfit
-from vramfit._errors import InvalidFileError, IoError
+from vramfit.errors import InvalidFileError, IoError
 
 TRACES = Path(__file__).parent.parent / "fixtures" / "traces"
 TOO_SMALL = TRACES / "train_gpt-t4.trace"

@@ -8,7 +8,7 @@ from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event
 from training import evaluate, load, start, step
 
-from vramfit._errors import InvalidArgumentError, PackageMissingError
+from vramfit.errors import InvalidArgumentError, PackageMissingError
 from vramfit.train import fit
 from vramfit.train.output import tensorboard
 

@@ -13,7 +13,7 @@ import pytest
 from commands import run_python
 from training import load, same, start, step, write
 
-from vramfit._errors import InvalidFileError
+from vramfit.errors import InvalidFileError
 from vramfit.train import Checkpoints, fit
 from vramfit.train.checkpoint.tracebacks import TracebackFilter
 

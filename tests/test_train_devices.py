@@ -11,7 +11,7 @@ from cli_dryrun import dryrun_of
 from commands import ROOT, start_command
 from training import evaluate, load, start, step
 
-from vramfit._errors import VerificationFailedError
+from vramfit.errors import VerificationFailedError
 from vramfit.train import fit
 
 HEAD = """

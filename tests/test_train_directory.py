@@ -10,7 +10,7 @@ from commands import start_command
 from test_train_command import environment, events, generate, until, write
 from training import load, start, step
 
-from vramfit._errors import DirectoryInUseError, InvalidArgumentError, IoError
+from vramfit.errors import DirectoryInUseError, InvalidArgumentError, IoError
 from vramfit.train import fit
 from vramfit.train.output.run_lock import LOCK_NAME, RunLock
 

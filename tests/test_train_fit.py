@@ -9,7 +9,7 @@ import pytest
 from commands import run_python
 from training import by_hand, evaluate, load, same, start, step
 
-from vramfit._errors import InvalidArgumentError, IoError
+from vramfit.errors import InvalidArgumentError, IoError
 from vramfit.train import fit
 
 

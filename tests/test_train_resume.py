@@ -9,7 +9,7 @@ import pytest
 from test_train_fit import events
 from training import by_hand, evaluate, load, same, start, step, write
 
-from vramfit._errors import FileChangedError, InvalidArgumentError
+from vramfit.errors import FileChangedError, InvalidArgumentError
 from vramfit.train import Checkpoints, fit
 
 

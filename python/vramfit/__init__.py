@@ -11,13 +11,13 @@ from vramfit._lazy import lazy_getattr
 
 TYPE_CHECKING = False  # of `typing`, whose import takes longer than all of this
 if TYPE_CHECKING:
-    from vramfit._errors import VramfitError as VramfitError
-    from vramfit._errors import VramfitWarning as VramfitWarning
     from vramfit._estimate import estimate as estimate
     from vramfit._native import __version__ as __version__
     from vramfit._plan._search import PlanResult as PlanResult
     from vramfit._plan._search import plan as plan
     from vramfit._watch import watch as watch
+    from vramfit.errors import VramfitError as VramfitError
+    from vramfit.errors import VramfitWarning as VramfitWarning
     from vramfit.report import DryrunReport as DryrunReport
     from vramfit.report import dryrun_report as dryrun_report
 
@@ -36,8 +36,8 @@ __all__ = [
 _SOURCES = {
     "DryrunReport": "vramfit.report",
     "PlanResult": "vramfit._plan._search",
-    "VramfitError": "vramfit._errors",
-    "VramfitWarning": "vramfit._errors",
+    "VramfitError": "vramfit.errors",
+    "VramfitWarning": "vramfit.errors",
     "__version__": "vramfit._native",
     "dryrun_report": "vramfit.report",
     "estimate": "vramfit._estimate",

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from vramfit._errors import VramfitError
+from vramfit.errors import VramfitError
 
 
 def claim_stdout() -> TextIO:

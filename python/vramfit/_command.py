@@ -8,8 +8,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from vramfit import _errors
-from vramfit._errors import VramfitError
+from vramfit import errors
+from vramfit.errors import VramfitError
 
 # Settings of the caller's process that say which platform it uses; the other one uses a GPU.
 PLATFORM_VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES")
@@ -42,7 +42,7 @@ def _parse_error(text: str) -> VramfitError:
     heads = list(re.finditer(r"^error\[([a-z-]+)\]: ", text, re.MULTILINE))
     if not heads:
         return VramfitError("vramfit ended without a result", cause=text.strip() or None)
-    classes = [each for each in vars(_errors).values() if isinstance(each, type)]
+    classes = [each for each in vars(errors).values() if isinstance(each, type)]
     kinds = {each.id: each for each in classes if issubclass(each, VramfitError)}
     message, _, rest = text[heads[-1].end() :].partition("\n")
     cause, _, hint = rest.partition("hint: ")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from vramfit._errors import CompilerMissingError, InvalidArgumentError, VerificationFailedError
 from vramfit._import_site import import_jax
+from vramfit.errors import CompilerMissingError, InvalidArgumentError, VerificationFailedError
 
 
 def gpu(device: Any = None) -> Any:

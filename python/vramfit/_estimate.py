@@ -12,7 +12,7 @@ from typing import Any
 
 from vramfit import _native, _step_file
 from vramfit._command import python_command, run_vramfit
-from vramfit._errors import VramfitWarning
+from vramfit.errors import VramfitWarning
 from vramfit.report import DryrunReport
 
 # Reports of this session by everything that they depend on.

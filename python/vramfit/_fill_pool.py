@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from vramfit import _devices
-from vramfit._errors import InsufficientMemoryError, InvalidArgumentError, VerificationFailedError
 from vramfit._locale import for_terminal
 from vramfit._native import parse_bytes, show_bytes
+from vramfit.errors import InsufficientMemoryError, InvalidArgumentError, VerificationFailedError
 
 # Arrays of one size share one compiled program.
 _MAX_BLOCK = 1 << 30

@@ -13,7 +13,7 @@ import sys
 from typing import Any, TextIO
 
 from vramfit import _child
-from vramfit._errors import CompilerMissingError, InvalidArgumentError, VramfitError
+from vramfit.errors import CompilerMissingError, InvalidArgumentError, VramfitError
 
 
 class Holder:

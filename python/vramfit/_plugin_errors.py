@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Iterator
 
-from vramfit._errors import first_line
+from vramfit.errors import first_line
 
 _LOGGER = "jax._src.xla_bridge"  # JAX 0.6 to 0.12
 _DRIVER_DEVICE = "/dev/nvidiactl"

@@ -16,9 +16,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError
 from vramfit._run_step import call_step
 from vramfit._step_file import ArraySpec
+from vramfit.errors import InvalidArgumentError
 
 _LEAF = re.compile(r"\s*(\w+)\s*\[([\d,\s]*)\]\s*")
 

@@ -13,7 +13,7 @@ import sys
 
 from vramfit import _native
 from vramfit._environment import text_variables
-from vramfit._errors import InvalidArgumentError, JaxAlreadyInitializedError
+from vramfit.errors import InvalidArgumentError, JaxAlreadyInitializedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

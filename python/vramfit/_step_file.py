@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vramfit import _frames
-from vramfit._errors import InvalidArgumentError
 from vramfit._step_pickler import first_devices, pickle_call
+from vramfit.errors import InvalidArgumentError
 
 # Values of arguments up to this size are kept: a step number or a mask may decide about a loop.
 MAX_VALUE_BYTES = 64 << 10

@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError, PackageMissingError
+from vramfit.errors import InvalidArgumentError, PackageMissingError
 
 
 def pickle_call(call: Any) -> bytes:

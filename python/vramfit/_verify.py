@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from vramfit import _devices, _native, _settings
-from vramfit._errors import VerificationFailedError, VramfitError
 from vramfit._native import show_bytes
+from vramfit.errors import VerificationFailedError, VramfitError
 
 # CUDA, which JAX queries, and NVML report slightly different totals: one percent of the limit is no
 # difference.

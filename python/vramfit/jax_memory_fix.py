@@ -21,8 +21,8 @@ Example:
 from __future__ import annotations
 
 from vramfit import _settings
-from vramfit._errors import InvalidArgumentError, JaxAlreadyInitializedError, VramfitWarning
 from vramfit._lazy import lazy_getattr
+from vramfit.errors import InvalidArgumentError, JaxAlreadyInitializedError, VramfitWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-//! Core errors as Python exceptions. The classes are declared in `python/vramfit/_errors.py`, so
+//! Core errors as Python exceptions. The classes are declared in `python/vramfit/errors.py`, so
 //! that they have docstrings, types and can be pickled.
 
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ pub(crate) fn raise(py: Python<'_>, error: &vramfit_core::Error) -> PyErr {
 }
 
 fn exception(py: Python<'_>, error: &vramfit_core::Error) -> PyResult<PyErr> {
-    let classes = py.import("vramfit._errors")?.getattr("BY_ID")?;
+    let classes = py.import("vramfit.errors")?.getattr("BY_ID")?;
     let class = classes.get_item(error.kind().id())?;
     let rest = PyDict::new(py);
     rest.set_item("cause", error.cause_text())?;

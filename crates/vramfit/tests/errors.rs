@@ -39,12 +39,12 @@ fn every_kind_has_a_section_with_an_example() {
 
 #[test]
 fn every_kind_has_a_python_class() {
-    let classes = read("python/vramfit/_errors.py");
+    let classes = read("python/vramfit/errors.py");
     for kind in ErrorKind::ALL {
         let id = kind.id();
         assert!(
             classes.contains(&format!("\n    id = \"{id}\"\n")),
-            "_errors.py has no `{id}`"
+            "errors.py has no `{id}`"
         );
     }
 }

@@ -9,7 +9,7 @@ import sys
 from vramfit import _child
 from vramfit._data_bench.options import BenchOptions
 from vramfit._data_bench.runs import compare
-from vramfit._errors import VramfitError
+from vramfit.errors import VramfitError
 
 
 def main() -> int:

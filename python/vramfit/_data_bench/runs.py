@@ -19,7 +19,7 @@ from vramfit._data_bench.backend import Backend
 from vramfit._data_bench.backends import BACKENDS
 from vramfit._data_bench.machine import cached_fraction, warm
 from vramfit._data_bench.options import BenchOptions
-from vramfit._errors import VramfitError
+from vramfit.errors import VramfitError
 
 MAX_DURATION_FACTOR = 30
 """A run lasts at most this many times its intended duration."""

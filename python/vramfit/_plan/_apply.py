@@ -14,11 +14,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from vramfit._errors import InvalidFileError
 from vramfit._plan import _edits, _file, _sites
 from vramfit._plan._file import SitePlan
 from vramfit._plan._jaxpr import Segment
 from vramfit._plan._sites import Site
+from vramfit.errors import InvalidFileError
 
 PLAN = "VRAMFIT_PLAN"
 SITES = "VRAMFIT_PLAN_SITES"

@@ -7,9 +7,9 @@ import os
 import tomllib
 from typing import Any
 
-from vramfit._errors import InvalidFileError, IoError
 from vramfit._plan._edits import Donation, Omission
 from vramfit._plan._jaxpr import NAMED_POLICIES, Segment
+from vramfit.errors import InvalidFileError, IoError
 
 SCHEMA = 1
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from vramfit import _native, _step_file
 from vramfit._command import python_command
-from vramfit._errors import InvalidArgumentError
 from vramfit._estimate import run_step
 from vramfit._plan._remat import remat
+from vramfit.errors import InvalidArgumentError
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, kw_only=True)

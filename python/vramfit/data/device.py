@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from vramfit.data.loader import Loader

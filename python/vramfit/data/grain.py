@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError, PackageMissingError
 from vramfit.data.arguments import check_counts
 from vramfit.data.loader import Loader
+from vramfit.errors import InvalidArgumentError, PackageMissingError
 
 try:
     import grain

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from vramfit._errors import InvalidArgumentError
 from vramfit._native import BatchLoader
 from vramfit.data.arguments import (
     LoaderOptions,
@@ -23,6 +22,7 @@ from vramfit.data.arguments import (
     find_shard,
     name_columns,
 )
+from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np

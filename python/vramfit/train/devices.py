@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vramfit import _devices, _plugin_errors
-from vramfit._errors import (
+from vramfit.errors import (
     CompilerMissingError,
     InvalidArgumentError,
     VerificationFailedError,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 from vramfit.train.loop.build import build_loop
 from vramfit.train.options import FitKeywords, FitOptions
 from vramfit.train.result import Result

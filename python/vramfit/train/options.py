@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 
 ProgressMode = Literal["auto", "plain", "compact", "none"]
 Resume = bool | Literal["auto"]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vramfit._errors import PackageMissingError, first_line
+from vramfit.errors import PackageMissingError, first_line
 from vramfit.train.checkpoint.arrays import (
     copy_arrays,
     named_leaves,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 from vramfit.train.checkpoint.arrays import state_structure
 from vramfit.train.messages import rephrase
 from vramfit.train.train_progress import TrainProgress

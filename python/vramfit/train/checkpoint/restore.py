@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError, InvalidFileError, VramfitError, first_line
+from vramfit.errors import InvalidArgumentError, InvalidFileError, VramfitError, first_line
 from vramfit.train.checkpoint.manager import CheckpointManager
 from vramfit.train.checkpoint.metadata import SCHEMA, check_config, check_state
 from vramfit.train.messages import rephrase

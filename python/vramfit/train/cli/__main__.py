@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from vramfit import _child, _plugin_errors
-from vramfit._errors import InsufficientMemoryError, VramfitError, first_line
+from vramfit.errors import InsufficientMemoryError, VramfitError, first_line
 from vramfit.train.cli.run import run_request
 from vramfit.train.loop.memory import is_out_of_memory
 from vramfit.train.messages import for_cli

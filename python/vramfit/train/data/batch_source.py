@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from jax import Device

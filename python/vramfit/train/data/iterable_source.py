@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 from vramfit.train.data.batch_source import Note, named_columns
 
 _MAX_BATCHES_READ_AGAIN = 1000

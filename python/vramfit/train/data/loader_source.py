@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vramfit._errors import FileChangedError, InvalidArgumentError, VramfitError
+from vramfit.errors import FileChangedError, InvalidArgumentError, VramfitError
 from vramfit.train.data.batch_source import Note, named_columns
 from vramfit.train.messages import rephrase
 

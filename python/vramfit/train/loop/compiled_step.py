@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 from vramfit.train.train_progress import ROW_COUNT
 
 

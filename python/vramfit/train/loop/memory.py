@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vramfit import _devices
-from vramfit._errors import InsufficientMemoryError, first_line
 from vramfit._native import show_bytes
+from vramfit.errors import InsufficientMemoryError, first_line
 
 
 def is_out_of_memory(error: BaseException) -> bool:

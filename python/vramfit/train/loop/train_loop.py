@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from vramfit._errors import InvalidArgumentError
+from vramfit.errors import InvalidArgumentError
 from vramfit.train.checkpoint.manager import CheckpointManager
 from vramfit.train.checkpoint.metadata import build_metadata, versions
 from vramfit.train.checkpoint.restore import restore_requested

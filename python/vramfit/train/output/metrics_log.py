@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from vramfit._errors import IoError
+from vramfit.errors import IoError
 from vramfit.train.output.tensorboard import TensorBoardWriter
 
 _UNREADABLE = "unreadable"  # the end of the name of a file

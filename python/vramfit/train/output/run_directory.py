@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from vramfit._errors import InvalidArgumentError, IoError
+from vramfit.errors import InvalidArgumentError, IoError
 from vramfit.train.messages import rephrase
 from vramfit.train.output.run_lock import LOCK_NAME, RunLock
 from vramfit.train.process_group import ProcessGroup

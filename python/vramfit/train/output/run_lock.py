@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from vramfit._errors import DirectoryInUseError, IoError
+from vramfit.errors import DirectoryInUseError, IoError
 
 LOCK_NAME = ".vramfit.lock"
 _MAX_BYTES = 4096  # of the description of its owner

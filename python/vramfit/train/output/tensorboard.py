@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vramfit._errors import PackageMissingError
+from vramfit.errors import PackageMissingError
 
 
 def ensure_installed() -> None:

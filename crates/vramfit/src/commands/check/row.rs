@@ -164,8 +164,8 @@ mod tests {
         let described = |message: &str, output: &str| {
             describe_failure(&Error::new(ErrorKind::CompilerFailed, message).cause(output))
         };
-        let output = "Traceback:\n  File x\nvramfit._errors.InvalidArgumentError: no `a`\nhint: b";
-        let expected = "it failed: vramfit._errors.InvalidArgumentError: no `a`";
+        let output = "Traceback:\n  File x\nvramfit.errors.InvalidArgumentError: no `a`\nhint: b";
+        let expected = "it failed: vramfit.errors.InvalidArgumentError: no `a`";
         assert_eq!(described("it failed", output), expected);
         assert_eq!(described("it failed: no `a`", output), expected);
         assert_eq!(

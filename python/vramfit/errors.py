@@ -147,7 +147,7 @@ class VerificationFailedError(VramfitError, RuntimeError):
 
 
 class InsufficientMemoryError(VramfitError, MemoryError):
-    """Memory that was asked for cannot be had."""
+    """There is not enough memory for what was requested."""
 
     id = "insufficient-memory"
 
