@@ -28,7 +28,9 @@ def read_signature(code: bytes) -> tuple[list[Value], list[Value]]:
     from jax._src.lib.mlir import ir
 
     with mlir.make_ir_context() as context:
-        main = _main(_module(code, context))
+        # Held by name: an operation does not keep its module alive.
+        module = _module(code, context)
+        main = _main(module)
         kinds = ir.FunctionType(main.attributes["function_type"].value)
         return (
             _values(main, "arg_attrs", kinds.inputs),
