@@ -1,8 +1,13 @@
-"""The signature of a module is read from a module that is still there: often, so that it would show."""
+"""The signature of a module is read while the module exists; 300 times, or freed memory may do."""
+
+import pathlib
+import sys
 
 import jax
 import jax.numpy as jnp
 from jax import export
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 from vramfit._module_signature import read_signature
 
