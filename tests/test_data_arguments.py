@@ -9,7 +9,7 @@ import pytest
 from commands import run_vramfit
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from vramfit import _errors
+from vramfit import errors
 from vramfit.data import Loader
 
 
@@ -47,7 +47,7 @@ def test_a_number_that_does_not_fit_is_named(
     values[61, 2] = values[83, 0] = value
     with h5py.File(tmp_path / "x.h5", "w") as f:
         f.create_dataset("x", data=values, chunks=chunks)
-    with pytest.raises(_errors.InvalidArgumentError) as caught:
+    with pytest.raises(errors.InvalidArgumentError) as caught:
         read(tmp_path / "x.h5", shuffle=shuffle, **options)
     message = caught.value.message
     # Several threads read ahead; the error is that of the one that met such a number first.
@@ -93,7 +93,7 @@ def test_types_are_named_in_every_usual_way(path):
     ],
 )
 def test_wrong_arguments_are_reported_by_name(path, options, message):
-    with pytest.raises(_errors.InvalidArgumentError) as caught:
+    with pytest.raises(errors.InvalidArgumentError) as caught:
         Loader(path, "x", **{"batch_size": 8} | options)
     assert message in caught.value.message
 
@@ -107,7 +107,7 @@ def test_each_column_may_have_a_sharding_of_its_own(path):
     assert np.array_equal(np.concatenate([b["y"] for b in batches]), np.arange(32))
     for name, sharding in shardings.items():
         assert batches[0][name].sharding == sharding
-    with pytest.raises(_errors.InvalidArgumentError, match="one entry for each column") as caught:
+    with pytest.raises(errors.InvalidArgumentError, match="one entry for each column") as caught:
         Loader(path, ["x", "y"], batch_size=8, sharding={"x": rows})
     assert "`x`, `y`" in caught.value.message
 
@@ -133,5 +133,5 @@ def test_more_rows_than_the_maximum_are_refused(tmp_path):
     lengths = (2999).to_bytes(8, "little") + (3001).to_bytes(8, "little")
     assert whole.count(lengths) == 1
     path.write_bytes(whole.replace(lengths, (3002).to_bytes(8, "little") + lengths[8:]))
-    with pytest.raises(_errors.InvalidFileError, match="exceeds its maximum of 3001"):
+    with pytest.raises(errors.InvalidFileError, match="exceeds its maximum of 3001"):
         Loader(path, "x", batch_size=8)

@@ -10,7 +10,7 @@ import pytest
 from commands import run_command, run_python, run_vramfit
 
 import vramfit.data
-from vramfit import _errors
+from vramfit import errors
 
 
 def data(*words, **options):
@@ -77,8 +77,8 @@ def test_a_chunk_that_is_not_understood_is_a_problem_of_its_dataset(tmp_path):
         assert "h5repack" in problem["hint"]
         assert "is damaged at byte" in entries["/bad"]["problem"]["message"]
     for name, error in (
-        ("unknown_codec", _errors.UnsupportedFeatureError),
-        ("bad", _errors.InvalidFileError),
+        ("unknown_codec", errors.UnsupportedFeatureError),
+        ("bad", errors.InvalidFileError),
     ):
         with pytest.raises(error), vramfit.data.Loader(path, name, batch_size=300) as loader:
             next(iter(loader))
@@ -261,7 +261,7 @@ def test_other_kinds_of_files_are_named_with_what_makes_hdf5_of_them(kind, tmp_p
     for action in ["inspect"], ["repack", "--dry-run"], ["bench"]:
         done = data(*action, path, code=2)
         assert done.stderr.startswith("error[unsupported-feature]: ")
-    with pytest.raises(_errors.UnsupportedFeatureError) as caught:
+    with pytest.raises(errors.UnsupportedFeatureError) as caught:
         vramfit.data.Loader(path, "x", batch_size=1)
     # The hint is a command that works.
     assert caught.value.hint in done.stderr
@@ -278,7 +278,7 @@ def test_a_zarr_store_is_named(tmp_path):
     for action in ["inspect"], ["repack", "--dry-run"], ["bench"]:
         done = data(*action, store, code=2)
         assert "is a Zarr store, not an HDF5 file\nhint: " in done.stderr
-    with pytest.raises(_errors.UnsupportedFeatureError, match="Zarr"):
+    with pytest.raises(errors.UnsupportedFeatureError, match="Zarr"):
         vramfit.data.Loader(store, "x", batch_size=1)
 
 

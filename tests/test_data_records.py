@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_hdf5 import assert_same, read
 
-from vramfit import _errors
+from vramfit import errors
 from vramfit.data import Loader
 
 NUMBERS = [
@@ -129,7 +129,7 @@ def test_the_loader_has_fields_of_fields_and_arrays(tmp_path):
     with Loader(path, ["arrays"], batch_size=20, shuffle=False) as loader:
         (batch,) = loader
         assert np.array_equal(batch["arrays"], np.arange(80).reshape(20, 2, 2))
-    with pytest.raises(_errors.InvalidArgumentError, match="have no field `w`") as caught:
+    with pytest.raises(errors.InvalidArgumentError, match="have no field `w`") as caught:
         Loader(path, {"w": "x[w]"}, batch_size=10)
     assert "`v`, `inner.many.a`" in caught.value.hint
 

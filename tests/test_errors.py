@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from vramfit import _errors
+from vramfit import errors
 from vramfit.errors import VramfitError
 
 
@@ -28,7 +28,7 @@ def test_errors_survive_pickling(kind):
 
 
 def test_ids_are_unique():
-    assert len(_errors.BY_ID) == len(VramfitError.__subclasses__())
+    assert len(errors.BY_ID) == len(VramfitError.__subclasses__())
 
 
 def test_standard_classes_catch_ours():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hdf5_cases import CASES
 
-from vramfit import _errors, _native
+from vramfit import _native, errors
 from vramfit.data import Loader
 from vramfit.errors import UnsupportedFeatureError
 
@@ -71,7 +71,7 @@ def test_any_rows_are_those_of_h5py(case, tmp_path):
 def test_what_is_not_read_is_refused_by_name(case, tmp_path):
     path = tmp_path / f"{case.name}.h5"
     case.make(path)
-    with pytest.raises(_errors.VramfitError) as caught:
+    with pytest.raises(errors.VramfitError) as caught:
         read(path, case.dataset, field=case.field)
     assert case.refused in caught.value.message
     assert caught.value.id == case.kind
@@ -111,26 +111,26 @@ def test_integers_are_converted_or_refused(source, target, tmp_path):
             got = read(tmp_path / f"{name}.h5", "x", dtype=target)
             assert got.tobytes() == values.astype(target).tobytes()
         else:
-            with pytest.raises(_errors.InvalidArgumentError, match=f"is out of range for {target}"):
+            with pytest.raises(errors.InvalidArgumentError, match=f"is out of range for {target}"):
                 read(tmp_path / f"{name}.h5", "x", dtype=target)
 
 
 def test_rows_that_are_not_there_are_refused(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as f:
         f["x"] = np.zeros((10, 2))
-    with pytest.raises(_errors.InvalidArgumentError, match="has 10 rows, not 3 to 11"):
+    with pytest.raises(errors.InvalidArgumentError, match="has 10 rows, not 3 to 11"):
         read(tmp_path / "x.h5", "x", 3, 11)
-    with pytest.raises(_errors.InvalidArgumentError, match="has 10 rows, not 10"):
+    with pytest.raises(errors.InvalidArgumentError, match="has 10 rows, not 10"):
         read(tmp_path / "x.h5", "x", rows=[3, 10])
 
 
 def test_what_is_no_hdf5_is_refused(tmp_path):
     (tmp_path / "text").write_text("not HDF5, though long enough to hold a superblock")
-    with pytest.raises(_errors.InvalidFileError, match="is not an HDF5 file"):
+    with pytest.raises(errors.InvalidFileError, match="is not an HDF5 file"):
         read(tmp_path / "text", "x")
-    with pytest.raises(_errors.IoError, match="cannot read the file"):
+    with pytest.raises(errors.IoError, match="cannot read the file"):
         read(tmp_path / "nothing", "x")
-    with pytest.raises(_errors.IoError, match="not a regular file"):
+    with pytest.raises(errors.IoError, match="not a regular file"):
         read(tmp_path, "x")
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path):
         f["x"] = np.zeros((1000, 2))
     whole = (tmp_path / "x.h5").read_bytes()
     (tmp_path / "x.h5").write_bytes(whole[:-100])
-    with pytest.raises(_errors.InvalidFileError, match="is truncated"):
+    with pytest.raises(errors.InvalidFileError, match="is truncated"):
         read(tmp_path / "x.h5", "x")
 
 

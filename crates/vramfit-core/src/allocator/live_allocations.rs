@@ -1,4 +1,4 @@
-//! The live allocations of allocators that count requested bytes: everything but BFC.
+//! The live allocations of everything but BFC, which has chunks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ pub(super) struct LiveAllocations {
     by_address: BTreeMap<u64, Allocation>,
     label: Option<Arc<str>>,
     usage: Stats,
+    counts_cost: bool,
 }
 
 #[derive(Debug)]
@@ -36,7 +37,21 @@ impl LiveAllocations {
             by_address: BTreeMap::new(),
             label: None,
             usage: Stats::default(),
+            counts_cost: false,
         }
+    }
+
+    /// Makes the statistics count what allocations take from the GPU instead of what was requested.
+    pub(super) fn counting_cost(self) -> Self {
+        LiveAllocations {
+            counts_cost: true,
+            ..self
+        }
+    }
+
+    /// Returns the bytes of an allocation in the statistics.
+    fn counted(&self, requested: u64, cost: u64) -> u64 {
+        if self.counts_cost { cost } else { requested }
     }
 
     /// Adds an allocation: what was requested, and what it takes from the GPU.
@@ -49,7 +64,7 @@ impl LiveAllocations {
                 label: self.label.clone(),
             },
         );
-        self.usage.count_allocation(requested);
+        self.usage.count_allocation(self.counted(requested, cost));
     }
 
     /// Removes an allocation and returns what it took from the GPU.
@@ -60,7 +75,7 @@ impl LiveAllocations {
                 format!("`{}` has no allocation at address {address:#x}", self.name),
             ));
         };
-        self.usage.bytes_in_use -= allocation.requested;
+        self.usage.bytes_in_use -= self.counted(allocation.requested, allocation.cost);
         Ok(allocation.cost)
     }
 
@@ -72,7 +87,7 @@ impl LiveAllocations {
             .map(|(address, allocation)| (address, allocation.cost))
     }
 
-    /// Returns the statistics in the sense of these allocators: no rounding is counted.
+    /// Returns the statistics.
     pub(super) fn stats(&self, bytes_limit: Option<u64>) -> Stats {
         Stats {
             bytes_limit,

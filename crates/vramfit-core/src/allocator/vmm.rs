@@ -47,7 +47,9 @@ impl Vmm {
                 format!("GPU_{}_vmm", options.ordinal),
                 options.jax_version,
                 FIDELITY,
-            ),
+            )
+            // XLA reports no statistics; what the budget limits are pages.
+            .counting_cost(),
         }
     }
 
@@ -187,7 +189,7 @@ mod tests {
             "Not enough PA budget for allocation: pa_allocated=6291456B, rounded_size=2097152B, \
              pa_budget=6291456B"
         );
-        assert_eq!(vmm.stats().bytes_in_use, 3);
+        assert_eq!(vmm.stats().bytes_in_use, 3 * PAGE_BYTES);
         vmm.jax_version = (0, 11, 0);
         assert_eq!(
             vmm.out_of_memory_message(1),
