@@ -69,8 +69,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
             true => args.device_layouts.add(index).read(),
             false => ptr::null_mut(),
         };
-        let mut shape = read_shape(spec.element_type, dims, layout)?;
-        shape.space = memory.kind.space();
+        let shape = read_shape(spec.element_type, dims, layout, memory.kind.space())?;
         transfers.push(Transfer {
             block: allocate(memory, shape.bytes(), Purpose::Upload)?,
             state: Mutex::new(TransferState {

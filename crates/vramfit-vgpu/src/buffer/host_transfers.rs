@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use vramfit_core::program::{ElementType, Shape};
+use vramfit_core::program::{ElementType, MemorySpace, Shape};
 use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
@@ -58,15 +58,17 @@ pub(crate) unsafe fn target_memory(
         .memory(MemoryKind::Device)
 }
 
-/// Returns the shape of an array; without a layout it is row-major.
+/// Returns the shape of an array in `space`; without a layout it is row-major.
 pub(crate) unsafe fn read_shape(
     element_type: i32,
     dims: &[i64],
     layout: *const BufferMemoryLayout,
+    space: MemorySpace,
 ) -> PjrtResult<Shape> {
     let element_type = ElementType::from_pjrt(element_type)
         .ok_or_else(|| Status::invalid_argument(format!("unknown element type {element_type}")))?;
     let mut shape = Shape::dense(element_type, dims);
+    shape.space = space;
     if let Some(layout) = layout.as_ref() {
         let strides = layout_strides(layout, &shape)?;
         let mut order: Vec<i64> = (0..dims.len() as i64).rev().collect();
@@ -86,8 +88,8 @@ fn keeps_contents(size: u64) -> bool {
 pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
     let dims = pointers::list(args.dims, args.num_dims);
-    let mut shape = read_shape(args.r#type, dims, args.device_layout)?;
-    shape.space = memory.kind.space();
+    let space = memory.kind.space();
+    let shape = read_shape(args.r#type, dims, args.device_layout, space)?;
     let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
     let value = if keeps_contents(shape.host_bytes()) {
         let element = shape.element_type.bytes();
@@ -120,8 +122,8 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Pjr
 pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, args.device)?;
     let dims = pointers::list(args.shape_dims, args.shape_num_dims);
-    let mut shape = read_shape(args.shape_element_type, dims, args.shape_layout)?;
-    shape.space = memory.kind.space();
+    let space = memory.kind.space();
+    let shape = read_shape(args.shape_element_type, dims, args.shape_layout, space)?;
     let block = allocate(memory, shape.bytes(), Purpose::Upload)?;
     let storage = Storage::new(block, Value::Unknown);
     args.buffer = Buffer::new(Arc::new(shape), memory, storage).into_raw();
@@ -131,7 +133,8 @@ pub(crate) unsafe fn uninitialized(args: &mut ClientCreateUninitializedBufferArg
 pub(crate) unsafe fn error_buffer(args: &mut ClientCreateErrorBufferArgs) -> PjrtResult {
     let memory = target_memory(args.memory, ptr::null_mut())?;
     let dims = pointers::list(args.shape_dims, args.shape_num_dims);
-    let shape = read_shape(args.shape_element_type, dims, ptr::null())?;
+    let space = memory.kind.space();
+    let shape = read_shape(args.shape_element_type, dims, ptr::null(), space)?;
     let text = pointers::text(args.error_message, args.error_message_size);
     let error = Status::with_code(args.error_code, text);
     args.buffer = Buffer::new_error(Arc::new(shape), memory, error).into_raw();
@@ -218,8 +221,8 @@ pub(crate) unsafe fn to_device(args: &mut BufferCopyToDeviceArgs) -> PjrtResult 
 pub(crate) unsafe fn bitcast(args: &mut BufferBitcastArgs) -> PjrtResult {
     let source = device_buffer::from_raw(args.buffer)?;
     let dims = pointers::list(args.dims, args.num_dims);
-    let mut shape = read_shape(args.element_type, dims, args.device_layout)?;
-    shape.space = source.shape.space;
+    let space = source.shape.space;
+    let shape = read_shape(args.element_type, dims, args.device_layout, space)?;
     if shape.bytes() != source.shape.bytes() {
         return Err(Status::invalid_argument("a bitcast cannot change the size"));
     }
