@@ -11,17 +11,10 @@ use crate::analysis::RunSummary;
 
 pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
-    // Values that decide shapes or branches make every figure uncertain; the other caveats are the same
-    // for all runs.
-    let decisive = [
-        placeholders::shapes_caveat(summary),
-        placeholders::branches_caveat(summary),
-    ];
-    let (decisive, others): (Vec<String>, Vec<String>) = caveats
-        .iter()
-        .cloned()
-        .partition(|caveat| decisive.iter().flatten().any(|it| it == caveat));
-    let not_included = Section::new("not included", Content::List(others));
+    // The other caveats are the same for all runs.
+    let decisive = placeholders::decisive_caveats(summary);
+    let others = caveats.iter().filter(|caveat| !decisive.contains(caveat));
+    let not_included = Section::new("not included", Content::List(others.cloned().collect()));
     let brief = [
         overview::usage(summary),
         conditions::section(summary),

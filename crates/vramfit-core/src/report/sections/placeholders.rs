@@ -79,8 +79,14 @@ fn describe(reason: CallbackSkip) -> &'static str {
     }
 }
 
+/// Values that decide shapes or branches: they make every figure uncertain.
+pub(in crate::report) fn decisive_caveats(summary: &RunSummary) -> Vec<String> {
+    let caveats = [shapes_caveat(summary), branches_caveat(summary)];
+    caveats.into_iter().flatten().collect()
+}
+
 /// Arrays that have another size on a GPU.
-pub(in crate::report) fn shapes_caveat(summary: &RunSummary) -> Option<String> {
+fn shapes_caveat(summary: &RunSummary) -> Option<String> {
     let shapes: u64 = summary.unknown_reads.iter().map(|line| line.shapes).sum();
     let first = summary.unknown_reads.first().filter(|_| shapes > 0)?;
     let at = match first.site.as_str() {
@@ -98,7 +104,7 @@ pub(in crate::report) fn shapes_caveat(summary: &RunSummary) -> Option<String> {
 }
 
 /// Lines where the program branched on a placeholder: a read of one byte is a truth value.
-pub(in crate::report) fn branches_caveat(summary: &RunSummary) -> Option<String> {
+fn branches_caveat(summary: &RunSummary) -> Option<String> {
     let reads = summary.unknown_reads.iter();
     let mut branches = reads.filter(|line| line.bytes == line.reads && line.shapes == 0);
     let first = branches.next()?;

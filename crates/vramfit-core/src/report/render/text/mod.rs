@@ -33,14 +33,14 @@ pub(in crate::report) fn render(report: &Report, with_details: bool) -> String {
 
 /// Renders what fits on a screen, and says how to get the rest.
 pub(in crate::report) fn render_brief(report: &Report, max_lines: usize, option: &str) -> String {
-    let all = render_sections(report, false);
+    let mut lines = render_sections(report, false);
     let details = report.sections.iter().filter(|section| section.detail);
     let details = details.count();
-    let mut lines = all.clone();
-    if all.len() > max_lines - 2 {
-        lines.truncate(whole_rows(&all, max_lines - 2));
+    let all = lines.len();
+    if all > max_lines - 2 {
+        lines.truncate(count_whole_rows(&lines, max_lines - 2));
     }
-    let hidden = all.len() - lines.len();
+    let hidden = all - lines.len();
     let sections = match details {
         0 => String::new(),
         1 => " and 1 more section".to_owned(),
@@ -59,7 +59,7 @@ pub(in crate::report) fn render_brief(report: &Report, max_lines: usize, option:
 
 /// Returns how many of the lines to show, at most `max_lines`: neither half a row nor a title or the head of
 /// a table alone.
-fn whole_rows(lines: &[String], max_lines: usize) -> usize {
+fn count_whole_rows(lines: &[String], max_lines: usize) -> usize {
     let indent = |line: &String| line.len() - line.trim_start().len();
     let start = lines[..max_lines].iter().rposition(String::is_empty);
     let section = start.map_or(0, |blank| blank + 1);
@@ -231,7 +231,7 @@ mod tests {
         ];
         let lines = text.map(str::to_owned);
         let shown: Vec<_> = (2..=lines.len())
-            .map(|max| whole_rows(&lines, max))
+            .map(|max| count_whole_rows(&lines, max))
             .collect();
         assert_eq!(shown, [2, 2, 2, 2, 2, 7, 7, 7, 7, 7, 12, 13, 13, 13, 16]);
     }
