@@ -18,7 +18,7 @@ pub(super) struct LiveAllocations {
     by_address: BTreeMap<u64, Allocation>,
     label: Option<Arc<str>>,
     usage: Stats,
-    counts_cost: bool,
+    stats_count_cost: bool,
 }
 
 #[derive(Debug)]
@@ -37,21 +37,25 @@ impl LiveAllocations {
             by_address: BTreeMap::new(),
             label: None,
             usage: Stats::default(),
-            counts_cost: false,
+            stats_count_cost: false,
         }
     }
 
     /// Makes the statistics count what allocations take from the GPU instead of what was requested.
-    pub(super) fn counting_cost(self) -> Self {
+    pub(super) fn with_cost_in_stats(self) -> Self {
         LiveAllocations {
-            counts_cost: true,
+            stats_count_cost: true,
             ..self
         }
     }
 
     /// Returns the bytes of an allocation in the statistics.
-    fn counted(&self, requested: u64, cost: u64) -> u64 {
-        if self.counts_cost { cost } else { requested }
+    fn bytes_in_stats(&self, requested: u64, cost: u64) -> u64 {
+        if self.stats_count_cost {
+            cost
+        } else {
+            requested
+        }
     }
 
     /// Adds an allocation: what was requested, and what it takes from the GPU.
@@ -64,7 +68,8 @@ impl LiveAllocations {
                 label: self.label.clone(),
             },
         );
-        self.usage.count_allocation(self.counted(requested, cost));
+        self.usage
+            .count_allocation(self.bytes_in_stats(requested, cost));
     }
 
     /// Removes an allocation and returns what it took from the GPU.
@@ -75,7 +80,7 @@ impl LiveAllocations {
                 format!("`{}` has no allocation at address {address:#x}", self.name),
             ));
         };
-        self.usage.bytes_in_use -= self.counted(allocation.requested, allocation.cost);
+        self.usage.bytes_in_use -= self.bytes_in_stats(allocation.requested, allocation.cost);
         Ok(allocation.cost)
     }
 

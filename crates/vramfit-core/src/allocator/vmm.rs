@@ -49,7 +49,7 @@ impl Vmm {
                 FIDELITY,
             )
             // XLA reports no statistics; what the budget limits are pages.
-            .counting_cost(),
+            .with_cost_in_stats(),
         }
     }
 
