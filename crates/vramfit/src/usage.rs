@@ -105,17 +105,18 @@ fn from_clap(error: &clap::Error, command: &str) -> Error {
         }
         // One of our own parsers failed: it knows best what is wrong and what to write instead.
         ClapErrorKind::ValueValidation => match error.source() {
-            Some(source) => match source.downcast_ref::<Error>() {
-                Some(ours) => invalid(format!("invalid value for `{option}`: {}", ours.message()))
-                    .hint(or_help(ours.hint_text().map(str::to_owned))),
-                None => match expected_number(source) {
-                    Some(what) => invalid(format!(
-                        "invalid value for `{option}`: `{value}` is not {what}"
-                    ))
-                    .hint(or_help(None)),
-                    None => invalid_value().cause(source).hint(or_help(None)),
-                },
-            },
+            Some(source) => {
+                if let Some(ours) = source.downcast_ref::<Error>() {
+                    invalid(format!("invalid value for `{option}`: {}", ours.message()))
+                        .hint(or_help(ours.hint_text().map(str::to_owned)))
+                } else if let Some(number) = describe_expected_number(source) {
+                    let message =
+                        format!("invalid value for `{option}`: `{value}` is not {number}");
+                    invalid(message).hint(or_help(None))
+                } else {
+                    invalid_value().cause(source).hint(or_help(None))
+                }
+            }
             None => invalid_value().hint(or_help(None)),
         },
         ClapErrorKind::MissingRequiredArgument => {
@@ -137,18 +138,15 @@ fn from_clap(error: &clap::Error, command: &str) -> Error {
 }
 
 /// Returns what a value should have been that Rust could not read as a number.
-fn expected_number(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    let is_float = error.is::<ParseFloatError>();
-    // A number that is too large is one.
-    let is_integer = error.downcast_ref::<ParseIntError>().is_some_and(|error| {
-        matches!(
-            error.kind(),
-            IntErrorKind::InvalidDigit | IntErrorKind::Empty
-        )
-    });
-    is_float
-        .then_some("a number such as `0.75`")
-        .or(is_integer.then_some("a whole number"))
+fn describe_expected_number(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if error.is::<ParseFloatError>() {
+        return Some("a number such as `0.75`");
+    }
+    match error.downcast_ref::<ParseIntError>()?.kind() {
+        IntErrorKind::InvalidDigit | IntErrorKind::Empty => Some("a whole number"),
+        // One that is too large is a number.
+        _ => None,
+    }
 }
 
 fn quote_all(names: &[String]) -> Vec<String> {
