@@ -1,16 +1,14 @@
 //! The report of a dry run, for `vramfit.dryrun_report`.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
+use vramfit_core::Result;
 use vramfit_core::analysis::{ReplayOverrides, RunSummary, compare, load_summary};
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::Reader;
-use vramfit_core::{Error, Result};
 
 use crate::error::raise;
 
@@ -100,11 +98,7 @@ fn load_estimate(trace: &Path, gpu: &str, limit: Option<&str>) -> Result<NativeR
         occupied_bytes: None,
     };
     let summary = load_summary(trace)?;
-    let file = File::open(trace).map_err(|error| {
-        let message = format!("cannot read the trace `{}`", trace.display());
-        Error::io(message).cause(error)
-    })?;
-    let comparison = compare(&mut Reader::new(BufReader::new(file))?, &settings)?;
+    let comparison = compare(&mut Reader::open(trace)?, &settings)?;
     let report = Report::from_estimate(&summary, &comparison);
     Ok(NativeReport { summary, report })
 }

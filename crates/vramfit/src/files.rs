@@ -1,10 +1,9 @@
 //! Files that a command writes: checked before the work is done, and not overwritten without `--force`.
 
 use std::fs::File;
-use std::io::{BufReader, ErrorKind as IoErrorKind, Write};
+use std::io::{ErrorKind as IoErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::trace::Reader;
 use vramfit_core::{Error, Result};
 
 /// Says whether a path is `-`, which stands for standard output.
@@ -79,17 +78,6 @@ pub(crate) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
 /// The error for a file that could not be read.
 pub(crate) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
     Error::io(format!("cannot read `{}`", path.display())).cause(error)
-}
-
-/// Opens the trace of a run.
-///
-/// # Errors
-/// `io`, and those of [`Reader::new`].
-pub(crate) fn open_trace(path: &Path) -> Result<Reader<BufReader<File>>> {
-    let file = File::open(path).map_err(|error| {
-        Error::io(format!("cannot read the trace `{}`", path.display())).cause(error)
-    })?;
-    Reader::new(BufReader::new(file))
 }
 
 /// Rejects a place without space for a file of `bytes`, or where none may be created, before the work

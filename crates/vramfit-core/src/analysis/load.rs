@@ -117,10 +117,10 @@ pub fn load_summary_until(trace: &Path, last: u64, wrap: WrapEvents<'_>) -> Resu
 /// # Errors
 /// Those of [`load_summary`].
 pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
-    read_process(path, last, wrap).map_err(|error| error.in_file(path))
+    summarize_process(path, last, wrap).map_err(|error| error.in_file(path))
 }
 
-fn read_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
+fn summarize_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
     let mut summary = summarize_events(&mut *open_trace(path, wrap)?, last)?;
     if summary.others_at_failure.is_some() {
         summary.fits_alone = Some(is_met_alone(&mut *open_trace(path, wrap)?)?);
@@ -131,15 +131,8 @@ fn read_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSumma
     Ok(summary)
 }
 
-pub(super) fn open_trace<'a>(
-    path: &Path,
-    wrap: WrapEvents<'a>,
-) -> Result<Box<dyn EventSource + 'a>> {
-    let file = File::open(path).map_err(|error| {
-        let message = format!("cannot read the trace `{}`", path.display());
-        Error::io(message).cause(error)
-    })?;
-    Ok(wrap(Box::new(Reader::new(file)?)))
+fn open_trace<'a>(path: &Path, wrap: WrapEvents<'a>) -> Result<Box<dyn EventSource + 'a>> {
+    Ok(wrap(Box::new(Reader::open(path)?)))
 }
 
 /// Adds to a trace how the program ended, so that its reports say so too. The trace of a process that may

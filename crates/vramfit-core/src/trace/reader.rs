@@ -6,7 +6,9 @@
 
 mod skippable;
 
+use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
@@ -72,6 +74,20 @@ struct Repeat {
     count: u64,
     left: u64,
     cursor: u64,
+}
+
+impl Reader<File> {
+    /// Opens the trace of a run and reads its header.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Io`] when it cannot be opened, and those of [`Reader::new`].
+    pub fn open(path: &Path) -> Result<Reader<File>> {
+        let file = File::open(path).map_err(|error| {
+            let message = format!("cannot read the trace `{}`", path.display());
+            Error::io(message).cause(error)
+        })?;
+        Reader::new(file)
+    }
 }
 
 impl<R: Read> Reader<R> {

@@ -5,9 +5,9 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 
 use crate::analysis::RunSummary;
-use crate::analysis::load::{open_trace, trace_files};
+use crate::analysis::load::trace_files;
 use crate::error::Result;
-use crate::trace::{Event, EventSource, Note, PartitionedProgram};
+use crate::trace::{Event, EventSource, Note, PartitionedProgram, Reader};
 
 /// Executions of different programs in turn that are kept of a run, to compare hosts by.
 const MAX_EXECUTIONS_KEPT: usize = 1 << 20;
@@ -63,7 +63,7 @@ pub fn read_host_run(host: u32, summary: RunSummary, trace: &Path) -> Result<Hos
         executions: Vec::new(),
     };
     for path in trace_files(trace) {
-        run.add_executions(&mut *open_trace(&path, &|events| events)?)?;
+        run.add_executions(&mut Reader::open(&path)?)?;
     }
     Ok(run)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use vramfit_core::analysis::hosts::summarize_hosts;
 use vramfit_core::analysis::{self, ReplayOverrides, RunSummary, load_summary, trace_files};
 use vramfit_core::report::describe_mismatch;
-use vramfit_core::trace::ProcessExit;
+use vramfit_core::trace::{ProcessExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::HostsSpec;
@@ -14,7 +14,7 @@ use super::run_hosts;
 use super::spec::DryrunSpec;
 use crate::child::signal_name;
 use crate::context::Context;
-use crate::files::{cannot_write, open_trace};
+use crate::files::cannot_write;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
 
@@ -137,7 +137,7 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         compiler_limit_bytes: u64::MAX,
     };
     for path in trace_files(trace) {
-        let comparison = analysis::compare(&mut open_trace(&path)?, &settings)?;
+        let comparison = analysis::compare(&mut Reader::open(&path)?, &settings)?;
         run.fits &= !comparison.after.is_refused();
         for device in &comparison.after.devices {
             run.limit_bytes = run.limit_bytes.min(device.capacity_bytes);

@@ -8,12 +8,12 @@ use vramfit_core::analysis::{self, Comparison, ReplayOverrides, RunSummary};
 use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::Options;
+use vramfit_core::trace::Reader;
 use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
 use crate::commands::plan::{Gain, measure_gains};
 use crate::context::Context;
-use crate::files::open_trace;
 use crate::output::Output;
 
 /// A setting that is tried.
@@ -112,7 +112,7 @@ pub(super) fn apply_in_replay(
             occupied_bytes: candidate.alone.then_some(0),
         };
         // A setting that the release or the GPU does not have is no remedy.
-        let Ok(comparison) = analysis::compare(&mut open_trace(trace)?, &settings) else {
+        let Ok(comparison) = analysis::compare(&mut Reader::open(trace)?, &settings) else {
             continue;
         };
         if let Some(effect) = effect_of_replay(&comparison) {
