@@ -189,7 +189,7 @@ def describe(name, node):
     return [*out, *fields, *functions, ""]
 
 
-def list_errors():
+def describe_errors():
     """Return the part of the page about the classes of errors."""
     out = [ERRORS, "| Class | Also a | Id | Meaning |", "|---|---|---|---|"]
     tree = ast.parse((ROOT / "python" / "vramfit" / "errors.py").read_text())
@@ -219,7 +219,7 @@ def write_page():
             *below, last = name.split(".")
             place = DEFINITIONS.get(name, (".".join([module, *below]), last))
             out += describe(name if name in DEFINITIONS else last, find_definition(*place))
-    out += list_errors()
+    out += describe_errors()
     page = "\n".join(out)
     return re.sub(r"\n{3,}", "\n\n", textwrap.dedent(page)).strip() + "\n"
 

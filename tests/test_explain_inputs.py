@@ -67,11 +67,11 @@ def test_a_named_pipe_is_read_once(tmp_path):
     pipe = tmp_path / "log"
     os.mkfifo(pipe)
 
-    def write():
+    def write_log():
         with open(pipe, "w") as log:
             log.write("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1048576 bytes.\n")
 
-    writer = threading.Thread(target=write, daemon=True)
+    writer = threading.Thread(target=write_log, daemon=True)
     writer.start()
     code, answer = explain(pipe)
     writer.join(timeout=10)

@@ -8,8 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from vramfit import errors
-from vramfit.errors import VramfitError
+from vramfit.errors import BY_ID, VramfitError
 
 # Settings of the caller's process that say which platform it uses; the other one uses a GPU.
 PLATFORM_VARIABLES = ("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "CUDA_VISIBLE_DEVICES")
@@ -42,9 +41,7 @@ def _parse_error(text: str) -> VramfitError:
     heads = list(re.finditer(r"^error\[([a-z-]+)\]: ", text, re.MULTILINE))
     if not heads:
         return VramfitError("vramfit ended without a result", cause=text.strip() or None)
-    classes = [each for each in vars(errors).values() if isinstance(each, type)]
-    kinds = {each.id: each for each in classes if issubclass(each, VramfitError)}
     message, _, rest = text[heads[-1].end() :].partition("\n")
     cause, _, hint = rest.partition("hint: ")
-    kind = kinds.get(heads[-1][1], VramfitError)
+    kind = BY_ID.get(heads[-1][1], VramfitError)
     return kind(message, cause=cause.strip() or None, hint=hint.strip() or None)
