@@ -7,7 +7,7 @@ use vramfit_core::lint::{
 };
 use vramfit_core::settings::{self, Version};
 
-use crate::*;
+use super::*;
 
 fn any_name() -> impl Strategy<Value = String> {
     let known: Vec<String> = settings::all()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use vramfit_core::lint::{markdown, rules};
 
-use crate::*;
+use super::*;
 
 #[path = "../../src/testing.rs"]
 mod testing;
@@ -31,7 +31,7 @@ fn rules_have_lasting_names_and_every_one_is_on_the_page_and_finds_something_in_
     }
 }
 
-/// `UPDATE_DOCS=1 cargo test -p vramfit-core --test lint` writes the page.
+/// `UPDATE_DOCS=1 cargo test -p vramfit-core --test main lint` writes the page.
 #[test]
 fn the_committed_page_is_made_from_the_rules() {
     testing::check_generated("lint-rules.md", &markdown());

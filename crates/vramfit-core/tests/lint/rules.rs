@@ -4,7 +4,7 @@ use vramfit_core::host::{ComputeMode, GpuMemory, HostGpu, Process, ProcessKind};
 use vramfit_core::lint::{LintInput, Packages, autofix, lint};
 use vramfit_core::settings::{Options, Target, Version, resolve};
 
-use crate::*;
+use super::*;
 
 const CREATE_OPTIONS: &str = "JAX_PJRT_CLIENT_CREATE_OPTIONS";
 

@@ -2,7 +2,7 @@
 
 use vramfit_core::lint::{LintInput, lint};
 
-use crate::*;
+use super::*;
 
 #[test]
 fn a_clean_environment_gives_no_finding() {

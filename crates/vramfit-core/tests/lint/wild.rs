@@ -6,7 +6,7 @@ use vramfit_core::host::{HostGpu, Mig, Process};
 use vramfit_core::lint::{LateChange, LintInput, ProcessStage, Severity, autofix};
 use vramfit_core::settings::Version;
 
-use crate::*;
+use super::*;
 
 #[test]
 fn wrong_01_a_fraction_in_percent_or_copied_from_the_documentation() {

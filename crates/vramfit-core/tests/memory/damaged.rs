@@ -272,8 +272,7 @@ proptest! {
         which in 0usize..64,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
     ) {
-        let recorded = all();
-        let recorded = &recorded[which % recorded.len()];
+        let recorded = &all()[which % all().len()];
         let mut dump = recorded.dump.clone();
         for (at, byte) in changes {
             let at = at.index(dump.len());

@@ -8,8 +8,8 @@ use vramfit_core::program::memory::{Names, Owner, Undonated};
 use super::recorded::{self, Recorded};
 
 /// Returns the recorded programs that train something, of all releases of JAX.
-fn training_steps() -> Vec<Recorded> {
-    let mut steps = recorded::all();
+fn training_steps() -> Vec<&'static Recorded> {
+    let mut steps: Vec<&Recorded> = recorded::all().iter().collect();
     steps.retain(|step| {
         step.names
             .arguments
@@ -73,7 +73,7 @@ fn without_names_the_graph_tells_the_same() {
             false => found == named,
         };
         if !same {
-            different.push((step.name, found, named));
+            different.push((&step.name, found, named));
         }
     }
     assert!(different.is_empty(), "{different:#?}");

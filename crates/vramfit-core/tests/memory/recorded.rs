@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use prost::Message;
 use serde_json::Value;
@@ -36,8 +37,13 @@ impl Recorded {
     }
 }
 
-/// Returns all of them.
-pub(crate) fn all() -> Vec<Recorded> {
+/// Returns all of them, read once: there are many, and many tests.
+pub(crate) fn all() -> &'static [Recorded] {
+    static ALL: OnceLock<Vec<Recorded>> = OnceLock::new();
+    ALL.get_or_init(read_all)
+}
+
+fn read_all() -> Vec<Recorded> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory");
     let files = fs::read_dir(&folder).expect("the fixtures are part of the repository");
     let mut dumps: Vec<PathBuf> = files

@@ -5,7 +5,7 @@ use std::time::Duration;
 use vramfit_core::{Bytes, ErrorKind};
 use vramfit_data::load::{BatchPoll, Loader, LoaderOptions};
 
-use crate::files::*;
+use super::files::*;
 
 #[test]
 fn t2_a_budget_that_is_too_small_is_refused_with_the_one_that_does() {

@@ -5,7 +5,7 @@ use vramfit_core::Bytes;
 use vramfit_data::load::{Loader, LoaderOptions, SplitOptions, SplitSet};
 use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
 
-use crate::files::*;
+use super::files::*;
 
 #[test]
 fn t1_every_row_comes_once_an_epoch_whatever_the_layout() {

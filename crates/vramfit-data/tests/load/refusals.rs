@@ -5,7 +5,7 @@ use vramfit_data::hdf5::Scalar;
 use vramfit_data::load::{Loader, LoaderOptions};
 use vramfit_data::order::{RemainderPolicy, ShardOptions};
 
-use crate::files::*;
+use super::files::*;
 
 #[test]
 fn a_file_that_changes_meanwhile_is_an_error_and_not_a_signal() {

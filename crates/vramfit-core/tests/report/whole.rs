@@ -1,17 +1,16 @@
 //! Whole reports, compared with the files in `tests/report/`.
 //!
-//! `TRYCMD=overwrite cargo test --test report` accepts new texts; look at the difference then.
+//! `TRYCMD=overwrite cargo test -p vramfit-core --test main report` accepts new texts; look at the difference then.
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-
-use recorder::{MIB, Recorder, header, two_regions};
 use serde_json::{Value, json};
 use vramfit_core::analysis::{RunSummary, summarize};
 use vramfit_core::program::cost::{OperationTime, ProgramTime};
 use vramfit_core::report::{self, Content, Outcome};
 use vramfit_core::trace::{Event, Header, Note, ProgramSizes, Purpose, Reader, TextId};
+
+use crate::recorder::{MIB, Recorder, header, two_regions};
 
 fn answer(trace: &[u8]) -> RunSummary {
     summarize(Reader::new(trace).unwrap()).unwrap()

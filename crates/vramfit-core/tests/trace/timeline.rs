@@ -2,15 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-
 use proptest::prelude::*;
-use recorder::{Block, MIB, Recorder, answer, header, summary};
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{ArraySummary, DeviceSummary, LayoutSummary, summarize_until};
 use vramfit_core::replay::PoolState;
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
+
+use crate::recorder::{Block, MIB, Recorder, answer, header, summary};
 
 fn sizes(argument_bytes: u64, temp_bytes: u64) -> ProgramSizes {
     ProgramSizes {

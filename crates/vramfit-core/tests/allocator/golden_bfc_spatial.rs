@@ -8,16 +8,15 @@
     reason = "a recording that cannot be read fails the test"
 )]
 
-mod recorded;
-
 use std::fmt::Write as _;
 
-use recorded::replay::{self, Addresses, Replay};
-use recorded::{BASE, Scenario};
 use vramfit_core::allocator::{
     AllocError, Allocator, Backpedal, BfcOptions, Chunk, ChunkTag, EndPolicy, PoolEnd, Spatial,
     SpatialPolicy, SplitRule,
 };
+
+use crate::recorded::replay::{self, Addresses, Replay};
+use crate::recorded::{self, BASE, Scenario};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Version {

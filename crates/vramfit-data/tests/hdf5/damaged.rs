@@ -1,20 +1,22 @@
 //! Every recorded file, damaged in every way: it gives values or an error, soon, and without taking
 //! more memory than the file's own size explains.
 
-mod recorded;
-
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use recorded::{Case, cases};
 use vramfit_core::{ErrorKind, Result};
 use vramfit_data::hdf5::{Container, tree};
 use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, RowReader};
 use vramfit_data::source::Source;
 
-/// The largest piece of memory that was asked for at once.
-static LARGEST_ALLOCATION: AtomicUsize = AtomicUsize::new(0);
+use crate::recorded::{Case, cases};
+
+thread_local! {
+    /// The largest piece of memory that this thread asked for at once; readers have no other threads,
+    /// other tests have.
+    static LARGEST_ALLOCATION: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Enough for the structure of a file of 20 KiB: a table of chunks is a few times as large as its index.
 const MAX_BYTES: usize = 1 << 20;
@@ -23,17 +25,23 @@ const MAX_DECODED: usize = MAX_CHUNK_BYTES as usize / 16 * 18;
 
 struct Watched;
 
+impl Watched {
+    fn note(layout: Layout) {
+        LARGEST_ALLOCATION.set(LARGEST_ALLOCATION.get().max(layout.size()));
+    }
+}
+
 #[allow(unsafe_code, reason = "an allocator cannot be written otherwise")]
 // SAFETY: everything is done by the system's allocator.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST_ALLOCATION.fetch_max(layout.size(), Ordering::Relaxed);
+        Self::note(layout);
         // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        LARGEST_ALLOCATION.fetch_max(layout.size(), Ordering::Relaxed);
+        Self::note(layout);
         // SAFETY: the caller keeps the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
@@ -53,7 +61,7 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
     let listed = tree(&container);
     let dataset = Dataset::open_in(&container, &case.dataset)?;
     listed?;
-    let largest = LARGEST_ALLOCATION.load(Ordering::Relaxed);
+    let largest = LARGEST_ALLOCATION.get();
     let name = &case.name;
     assert!(
         largest <= MAX_BYTES,
@@ -79,7 +87,7 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
 
 fn check(case: &Case, what: &str, bytes: Vec<u8>) {
     let name = &case.name;
-    LARGEST_ALLOCATION.store(0, Ordering::Relaxed);
+    LARGEST_ALLOCATION.set(0);
     if let Err(error) = read(case, bytes) {
         let known = [
             ErrorKind::InvalidFile,
@@ -90,14 +98,13 @@ fn check(case: &Case, what: &str, bytes: Vec<u8>) {
         ];
         assert!(known.contains(&error.kind()), "{name} {what}: {error}");
     }
-    let largest = LARGEST_ALLOCATION.load(Ordering::Relaxed);
+    let largest = LARGEST_ALLOCATION.get();
     assert!(
         largest <= MAX_DECODED,
         "{name} {what}: {largest} bytes at once"
     );
 }
 
-/// One test, because what is measured is the whole process's.
 #[test]
 fn damaged_files_give_values_or_errors() {
     for case in cases() {

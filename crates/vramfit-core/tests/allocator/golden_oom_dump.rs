@@ -7,14 +7,13 @@
     reason = "a recording that cannot be read fails the test"
 )]
 
-mod recorded;
-
-use recorded::replay::{Addresses, step};
-use recorded::{Scenario, assert_same_records, parse_log};
 use vramfit_core::allocator::{
     Allocator, Backpedal, Bfc, BfcOptions, JaxVersion, LogRecord, PoolEnd, PoolSpace, Spatial,
     SpatialPolicy, refusal_warning,
 };
+
+use crate::recorded::replay::{Addresses, step};
+use crate::recorded::{self, Scenario, assert_same_records, parse_log};
 
 fn replay(scenario: &Scenario, jax_version: JaxVersion) -> (String, Vec<LogRecord>) {
     let name = scenario.columns["allocator_name"].clone();

@@ -7,11 +7,10 @@
     reason = "a recording that cannot be read fails the test"
 )]
 
-mod recorded;
-
-use recorded::Scenario;
-use recorded::replay::{Replay, stats_line};
 use vramfit_core::allocator::{Allocator, Backpedal, Bfc, BfcOptions, PoolSpace};
+
+use crate::recorded::replay::{Replay, stats_line};
+use crate::recorded::{self, Scenario};
 
 fn pool(scenario: &Scenario, backpedal: Backpedal) -> Bfc {
     let options = BfcOptions {

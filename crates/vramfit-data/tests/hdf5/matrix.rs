@@ -1,14 +1,13 @@
 //! Every feature of HDF5 that is recorded in `fixtures/hdf5`: read as h5py reads it, or refused by name.
 
-mod recorded;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use recorded::{Case, cases, folder};
 use vramfit_data::hdf5::{Container, Content, Node, Scalar, tree};
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
 use vramfit_data::source::{Access, Source};
+
+use crate::recorded::{Case, cases, folder};
 
 fn open(case: &Case, access: Access, threads: usize) -> vramfit_core::Result<RowReader> {
     let source = Source::open(&case.path("h5"), access)?;

@@ -3,12 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-
 use std::io::{self, Write};
 
 use proptest::prelude::*;
-use recorder::File;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::lint::{LateChange, ProcessStage};
@@ -17,6 +14,8 @@ use vramfit_core::trace::{
     CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId,
     Writer,
 };
+
+use crate::recorder::File;
 
 fn header() -> Header {
     Header {

@@ -1,13 +1,12 @@
 //! What makes one run need more than another: which parts are the same, and that all changes add up.
 
-mod recorder;
-
 use proptest::prelude::*;
-use recorder::{MIB, Recorder, header};
 use vramfit_core::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
 use vramfit_core::diff::{EntryDelta, TotalKind, diff_runs};
 use vramfit_core::program::memory::Owner;
 use vramfit_core::trace::{Header, Purpose};
+
+use crate::recorder::{self, MIB, Recorder, header};
 
 const ACTIVATIONS: EntryKind = EntryKind::Program(Owner::Activations);
 const PARAMETERS: EntryKind = EntryKind::Program(Owner::Parameters);

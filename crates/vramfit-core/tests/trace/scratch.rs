@@ -3,13 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-
-use recorder::{MIB, Recorder, answer, header};
 use vramfit_core::analysis::{Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary};
 use vramfit_core::program::{EstimateSource, ScratchPhase};
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose};
+
+use crate::recorder::{MIB, Recorder, answer, header};
 
 const SITE: &str = "fft.py:12 (main)";
 

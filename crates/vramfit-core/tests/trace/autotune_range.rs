@@ -2,12 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-
-use recorder::{MIB, Recorder, answer, header};
 use vramfit_core::analysis::AutotuneRange;
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose};
+
+use crate::recorder::{MIB, Recorder, answer, header};
 
 const VARIANT: &str = "without Triton GEMM";
 

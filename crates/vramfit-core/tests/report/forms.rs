@@ -1,21 +1,19 @@
 //! The forms a report can take besides the text of a dry run: charts as text, HTML, CSV, SVG.
 //!
-//! `TRYCMD=overwrite cargo test --test report_forms` accepts new texts; look at the difference
+//! `TRYCMD=overwrite cargo test -p vramfit-core --test main report` accepts new texts; look at the difference
 //! then.
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-mod samples;
-
-use recorder::{MIB, Recorder, header};
-use samples::{HOSTILE, hostile, nothing, sample};
 use serde_json::Value;
 use vramfit_core::analysis::summarize;
 use vramfit_core::report::{
     BufferLifetime, BufferLifetimes, Content, Node, Report, Section, Series, Timeline, Tree,
 };
 use vramfit_core::trace::{Purpose, Reader};
+
+use crate::recorder::{MIB, Recorder, header};
+use crate::samples::{HOSTILE, hostile, nothing, sample};
 
 fn check(name: &str, text: &str) {
     let path = format!("{}/tests/report/{name}", env!("CARGO_MANIFEST_DIR"));

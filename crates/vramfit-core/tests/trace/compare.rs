@@ -2,11 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorded;
-mod recorder;
-
 use proptest::prelude::*;
-use recorder::{Block, MIB, Recorder, answer, header, summary, two_regions};
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{Comparison, ReplayOverrides, compare};
@@ -14,6 +10,9 @@ use vramfit_core::gpu;
 use vramfit_core::report::{Outcome, Report};
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, RequestList};
+
+use crate::recorded;
+use crate::recorder::{Block, MIB, Recorder, answer, header, summary, two_regions};
 
 fn replay(trace: &[u8], settings: &ReplayOverrides) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()

@@ -3,18 +3,17 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-
 use proptest::prelude::*;
-use recorder::{
-    MIB, Recorder, answer, header, program_event, refusal, summary, two_regions, upload_event,
-};
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::summarize;
 use vramfit_core::replay::PoolState;
 use vramfit_core::report::Report;
 use vramfit_core::trace::{
     CallbackSkip, Event, Header, ProcessExit, ProgramSizes, Purpose, Reader, TextId,
+};
+
+use crate::recorder::{
+    self, MIB, Recorder, answer, header, program_event, refusal, summary, two_regions, upload_event,
 };
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {

@@ -1,12 +1,11 @@
 //! Traces of a process that shares its GPUs with others: what it could have had, and who is to blame.
 
-mod recorder;
-
-use recorder::{MIB, Recorder, header};
 use vramfit_core::analysis::{Condition, ReplayOverrides, RunSummary, compare, summarize};
 use vramfit_core::replay::is_met_alone;
 use vramfit_core::report::Report;
 use vramfit_core::trace::{Header, Note, OtherProcess, Purpose, Reader, Sharing, UncaughtError};
+
+use crate::recorder::{MIB, Recorder, header};
 
 /// A process on GPU 1 of 2, of which others hold 600 of 1024 MiB.
 fn shared() -> Header {

@@ -3,14 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
 
-mod recorder;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use recorder::{MIB, Recorder, header, program_event, refusal, upload_event};
 use vramfit_core::Result;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{ReplayOverrides, RunSummary, compare, summarize_events};
@@ -21,6 +18,8 @@ use vramfit_core::trace::{
     CallbackSkip, CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note,
     ProgramSizes, Purpose, Reader, Repetition, RunEnvironment, TextId,
 };
+
+use crate::recorder::{self, MIB, Recorder, header, program_event, refusal, upload_event};
 
 /// A trace that counts the events taken from it; without `skips` it does not say what repeats.
 struct Counted<'a> {

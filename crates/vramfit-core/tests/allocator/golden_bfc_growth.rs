@@ -7,8 +7,6 @@
     reason = "a recording that cannot be read fails the test"
 )]
 
-mod recorded;
-
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,6 +16,8 @@ use vramfit_core::allocator::{
     AllocError, Allocator, Backpedal, BfcOptions, DeviceMemory, PAGE_BYTES, PoolEnd, Region,
     SimulatedDeviceMemory, Spatial, SpatialPolicy,
 };
+
+use crate::recorded;
 
 /// A GPU that writes down what it is asked for.
 struct RecordingMemory {

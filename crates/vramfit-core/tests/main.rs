@@ -1,0 +1,45 @@
+//! The integration tests of the crate, as one program: linking is most of what a test program costs.
+
+mod recorded;
+mod recorder;
+mod samples;
+
+/// The models of JAX's allocators: their laws, and recordings of XLA's own.
+mod allocator {
+    mod golden_bfc;
+    mod golden_bfc_growth;
+    mod golden_bfc_spatial;
+    mod golden_oom_dump;
+    mod laws;
+    mod obtainable;
+}
+mod client_options;
+mod doctor;
+/// The causes of failed runs, and what their pages promise.
+mod explain {
+    mod fits;
+    mod pages;
+}
+mod lint;
+mod memory;
+mod planning;
+mod programs;
+mod real_gpus;
+/// The texts, charts and files of reports, compared with those in `report/`.
+mod report {
+    mod forms;
+    mod whole;
+}
+mod settings_properties;
+/// Traces that are written, read, and summarized.
+mod trace {
+    mod autotune_range;
+    mod compare;
+    mod difference;
+    mod format;
+    mod others;
+    mod period;
+    mod scratch;
+    mod summary;
+    mod timeline;
+}
