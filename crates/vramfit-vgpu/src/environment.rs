@@ -61,6 +61,8 @@ pub(crate) struct Environment {
     pub(crate) calibration: Option<Calibration>,
     /// A folder for the compiler's log; `None` if it is not captured.
     pub(crate) compiler_log: Option<PathBuf>,
+    /// A folder in which the compiler's results are kept and found; `None` if all programs are compiled.
+    pub(crate) compilation_cache: Option<PathBuf>,
     /// Whether the memory of programs is attributed to owners.
     pub(crate) attribution: bool,
     /// Whether the number of calls of each API function is printed at the end.
@@ -132,6 +134,7 @@ impl Environment {
                 .map(|path| Calibration::read(Path::new(&path), &gpu))
                 .transpose()?,
             compiler_log: env::var_os("VRAMFIT_COMPILER_LOG").map(PathBuf::from),
+            compilation_cache: non_empty_var("VRAMFIT_COMPILATION_CACHE").map(PathBuf::from),
             attribution: flag("VRAMFIT_ATTRIBUTION").unwrap_or(true),
             print_calls: flag("VRAMFIT_PJRT_CALLS").unwrap_or(false),
             gpu,

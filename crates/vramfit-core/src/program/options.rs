@@ -1,6 +1,7 @@
 //! JAX's compile options: on which devices a program runs, and flags added for a compile attempt.
 
 use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use super::proto::{
     CompileOptionsProto, ComputationDevice, DeviceAssignmentProto, EntryLayoutOptions,
@@ -116,6 +117,70 @@ pub fn with_memory_spaces(options: &[u8], parameters: &[Shape], outputs: &[Shape
     [options, &added.encode_to_vec()].concat()
 }
 
+/// Returns the options with the entries of each map in the order of their keys: protobuf writes them in any order, in
+/// each process another.
+pub fn with_sorted_maps(options: &[u8]) -> Vec<u8> {
+    const MAX_DEPTH: usize = 8;
+    sort_maps(options, MAX_DEPTH).unwrap_or_else(|| options.to_vec())
+}
+
+/// Sorts the maps of a message and of those in it; `None` if the bytes are no message. A map is told by its form:
+/// neighbors with one number, a text as key, and at most one value. Only those move.
+fn sort_maps(message: &[u8], depth: usize) -> Option<Vec<u8>> {
+    let mut fields: Vec<(u32, Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+    let mut rest = message;
+    while !rest.is_empty() {
+        let start = rest;
+        let (number, wire_type) = decode_key(&mut rest).ok()?;
+        if wire_type == WireType::LengthDelimited {
+            let length = usize::try_from(decode_varint(&mut rest).ok()?).ok()?;
+            let (payload, after) = rest.split_at_checked(length)?;
+            let head = &start[..start.len() - rest.len()];
+            let sorted = (depth > 0).then(|| sort_maps(payload, depth - 1)).flatten();
+            let field = [head, sorted.as_deref().unwrap_or(payload)].concat();
+            fields.push((number, field, map_key(payload)));
+            rest = after;
+        } else {
+            skip_field(wire_type, number, &mut rest, DecodeContext::default()).ok()?;
+            fields.push((number, start[..start.len() - rest.len()].to_vec(), None));
+        }
+    }
+    let is_same_map = |a: &(u32, _, Option<Vec<u8>>), b: &(u32, _, Option<Vec<u8>>)| {
+        a.0 == b.0 && a.2.is_some() && b.2.is_some()
+    };
+    for entries in fields.chunk_by_mut(is_same_map) {
+        entries.sort_by(|a, b| a.2.cmp(&b.2));
+    }
+    Some(fields.into_iter().flat_map(|(_, field, _)| field).collect())
+}
+
+/// Returns the key if a message has the form of an entry of a map with texts as keys.
+fn map_key(entry: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = entry;
+    let is_text = decode_key(&mut rest).ok()? == (1, WireType::LengthDelimited);
+    let length = usize::try_from(decode_varint(&mut rest).ok()?).ok()?;
+    let (key, mut rest) = rest.split_at_checked(length)?;
+    let is_name = !key.is_empty() && key.iter().all(u8::is_ascii_graphic);
+    if !rest.is_empty() {
+        let (number, wire_type) = decode_key(&mut rest).ok()?;
+        skip_field(wire_type, number, &mut rest, DecodeContext::default()).ok()?;
+        if number != 2 || !rest.is_empty() {
+            return None;
+        }
+    }
+    (is_text && is_name).then(|| key.to_vec())
+}
+
+/// Returns the names of the XLA flags that the options set; none if they cannot be read.
+pub fn flag_names(options: &[u8]) -> Vec<String> {
+    let overrides = EnvOptionOverride::decode(options).unwrap_or_default();
+    overrides
+        .entries
+        .into_iter()
+        .map(|entry| entry.key)
+        .collect()
+}
+
 /// Returns the value that the options give an XLA flag, as the user wrote it: `jit` and `compile`
 /// take `compiler_options`. `None` when they leave it alone, or cannot be read.
 pub fn flag(options: &[u8], name: &str) -> Option<OptionValue> {
@@ -132,6 +197,48 @@ pub fn flag(options: &[u8], name: &str) -> Option<OptionValue> {
 mod tests {
     use super::*;
     use crate::program::proto::ExecutableBuildOptionsProto;
+
+    #[test]
+    fn the_order_of_entries_in_a_map_makes_no_difference() {
+        let entry = |key: &str, value: &str| {
+            let entry = EnvOptionOverridesEntry {
+                key: key.to_owned(),
+                value: Some(OptionOverrideProto {
+                    value: Some(OptionValue::Text(value.to_owned())),
+                }),
+            };
+            EnvOptionOverride {
+                entries: vec![entry],
+            }
+            .encode_to_vec()
+        };
+        let number = [0x18, 7];
+        let [a, b, c] = [entry("a", "1"), entry("b", "2"), entry("c", "3")];
+        let nested = |parts: &[&[u8]]| {
+            let inner = parts.concat();
+            [&[0x1a, inner.len() as u8][..], &inner].concat()
+        };
+        let one = nested(&[&number, &a, &b, &c]);
+        let other = nested(&[&number, &c, &a, &b]);
+        assert_ne!(one, other);
+        assert_eq!(with_sorted_maps(&one), with_sorted_maps(&other));
+        assert_eq!(with_sorted_maps(&one).len(), one.len());
+        // A value, a place among other fields, and the order of other lists count.
+        for different in [
+            nested(&[&number, &a, &b, &entry("c", "4")]),
+            nested(&[&a, &b, &c, &number]),
+            nested(&[&number, &a, &b]),
+        ] {
+            assert_ne!(with_sorted_maps(&one), with_sorted_maps(&different));
+        }
+        let list = |numbers: [u8; 2]| numbers.map(|number| [0x0a, 2, 0x08, number]).concat();
+        assert_ne!(
+            with_sorted_maps(&list([1, 2])),
+            with_sorted_maps(&list([2, 1]))
+        );
+        let no_message = [0xff; 5];
+        assert_eq!(with_sorted_maps(&no_message), no_message);
+    }
 
     #[test]
     fn device_order_is_replica_major() {

@@ -27,6 +27,11 @@ impl XlaFlags {
         XlaFlags { flags }
     }
 
+    /// Returns the names of all flags that are set, without dashes.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.flags.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Returns the value of a flag, empty where it stands without one; the last of several counts.
     pub fn value(&self, name: &str) -> Option<&str> {
         Some(self.find(name)?.unwrap_or_default())

@@ -14,9 +14,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use vramfit_core::program::{Program, options::flag, options::with_flags, proto::OptionValue};
+use vramfit_core::program::{
+    Program, options::flag, options::with_flags, options::with_sorted_maps, proto::OptionValue,
+};
 use vramfit_core::trace::ProgramSizes;
 
+use crate::compile::compilation_cache::{CacheEntry, CompilerOutput};
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::dump::{self, Dump};
 use crate::compile::memory_kinds;
@@ -107,12 +110,14 @@ impl ProgramSource {
     }
 }
 
-/// Compiles a program for a topology.
+/// Compiles a program for a topology. With a `description` of what determines the topology, the result may come
+/// from the compilation cache.
 ///
 /// # Safety
 /// `topology` is a live topology of the real plugin's.
 pub(crate) unsafe fn compile(
     topology: *const TopologyDescription,
+    description: Option<&str>,
     source: &ProgramSource,
     options: &[u8],
 ) -> PjrtResult<Arc<CompiledProgram>> {
@@ -122,16 +127,40 @@ pub(crate) unsafe fn compile(
         .iter()
         .filter(|attempt| attempt.is_compatible_with(&user_flags));
     for attempt in attempts {
-        let dump = needs_attribution()
-            .then(|| Dump::new(&user_flags))
-            .flatten();
-        let (result, warnings) = stderr_capture::capture_memory_warnings(compiler_log(), || {
-            compile_with_costs(topology, source, options, attempt, dump.as_ref())
-        });
+        let needs_dump = needs_attribution() && Dump::is_possible(&user_flags);
+        let entry = description
+            .filter(|_| !user_flags.name_files())
+            .and_then(|it| cache_entry(it, source, options, attempt, needs_dump));
+        let (result, warnings) = match entry.as_ref().and_then(CacheEntry::read) {
+            Some(output) => {
+                let replay = || stderr_capture::write_log(&output.log);
+                let ((), log) = stderr_capture::capture_log(compiler_log(), replay);
+                (Ok(output), log.warnings)
+            }
+            None => {
+                let dump = needs_dump.then(Dump::new).flatten();
+                let (result, log) = stderr_capture::capture_log(compiler_log(), || {
+                    compile_with_costs(topology, source, options, attempt, dump.as_ref())
+                });
+                let result = result.map(|serialized| CompilerOutput {
+                    serialized,
+                    dump: dump.and_then(|dump| dump.read()),
+                    log: Vec::new(),
+                });
+                if let (Ok(output), Some(entry), Some(text)) = (&result, &entry, log.text) {
+                    entry.write(&CompilerOutput {
+                        log: text,
+                        ..output.clone()
+                    });
+                }
+                (result, log.warnings)
+            }
+        };
         match result {
-            Ok(serialized) => {
+            Ok(CompilerOutput {
+                serialized, dump, ..
+            }) => {
                 let mut program = Program::parse(&serialized, options)?;
-                let dump = dump.and_then(|dump| dump.read());
                 let memory = dump.as_ref();
                 let mut memory = memory.and_then(|it| dump::memory(&program, it, &source.code));
                 if let Some(memory) = &mut memory {
@@ -228,6 +257,26 @@ pub(crate) unsafe fn measure_variant(
         name: WITHOUT_TRITON.name,
         sizes: sizes?,
     })
+}
+
+/// Returns the place of a compile in the compilation cache; `None` if there is no cache, or if the compiler reads a
+/// file of unknown content.
+fn cache_entry(
+    topology: &str,
+    source: &ProgramSource,
+    options: &[u8],
+    attempt: &CompileAttempt,
+    needs_dump: bool,
+) -> Option<CacheEntry> {
+    let environment = &machine::get()?.environment;
+    if environment.autotune_results.is_some() {
+        return None;
+    }
+    let is_captured = compiler_log().is_some();
+    let settings = format!("{topology}\n{}\n{needs_dump} {is_captured}", attempt.name);
+    let options = with_sorted_maps(options);
+    let parts = [settings.as_bytes(), &source.format, &source.code, &options];
+    CacheEntry::new(environment.compilation_cache.as_deref()?, &parts)
 }
 
 /// Returns whether the memory of programs is to be attributed to owners.

@@ -26,11 +26,13 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Makes a folder; `None` if the user has XLA dump somewhere else, or if no folder can be made.
-    pub(crate) fn new(user_flags: &UserFlags<'_>) -> Option<Self> {
-        if user_flags.is_set(FLAG) {
-            return None;
-        }
+    /// Returns `true` if the user does not have XLA dump somewhere else.
+    pub(crate) fn is_possible(user_flags: &UserFlags<'_>) -> bool {
+        !user_flags.is_set(FLAG)
+    }
+
+    /// Makes a folder; `None` if none can be made.
+    pub(crate) fn new() -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("vramfit-").tempdir().ok()?;
         Some(Dump { folder })
     }

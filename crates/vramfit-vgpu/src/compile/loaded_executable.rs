@@ -215,7 +215,9 @@ pub(crate) unsafe fn from_raw<'a>(
 pub(crate) unsafe fn compile_for_topology(args: &mut CompileArgs) -> PjrtResult {
     let source = ProgramSource::read(args.program)?;
     let options = pointers::bytes(args.compile_options, args.compile_options_size);
-    args.executable = new_handle(compiler::compile(args.topology, &source, &options)?);
+    // Any topology that a program may have made: nothing describes it to a cache.
+    let compiled = compiler::compile(args.topology, None, &source, &options)?;
+    args.executable = new_handle(compiled);
     Ok(())
 }
 
@@ -223,7 +225,8 @@ pub(crate) unsafe fn client_compile(args: &mut ClientCompileArgs) -> PjrtResult 
     let client = client::from_raw(args.client)?;
     let source = ProgramSource::read(args.program)?;
     let options = pointers::bytes(args.compile_options, args.compile_options_size);
-    let compiled = compiler::compile(client.topology, &source, &options)?;
+    let description = Some(client.topology_description.as_str());
+    let compiled = compiler::compile(client.topology, description, &source, &options)?;
     args.executable = into_handle(LoadedExecutable::new(client, compiled, false)?);
     Ok(())
 }

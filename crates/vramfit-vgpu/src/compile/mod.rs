@@ -3,6 +3,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | `compiler` | compile attempts on a topology |
+//! | `compilation_cache` | results of the compiler, kept in a folder |
 //! | `user_flags` | XLA flags that the user has set |
 //! | `memory_kinds` | memory kinds for plugins that do not read them |
 //! | `stderr_capture` | the compiler's log, read from standard error |
@@ -12,6 +13,7 @@
 //! | `executable` | `PJRT_Executable_*`: what JAX asks about a compiled program |
 //! | `loaded_executable` | `PJRT_LoadedExecutable_*`: compiling, loading and unloading |
 
+mod compilation_cache;
 pub(crate) mod compiled;
 mod compiler;
 mod dump;

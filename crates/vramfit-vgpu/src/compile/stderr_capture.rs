@@ -24,6 +24,8 @@ use crate::lock;
 const FORWARD_INTERVAL: Duration = Duration::from_millis(20);
 /// Warnings kept of one program.
 const MAX_WARNINGS: usize = 64;
+/// Bytes kept of the log of one program; what is longer is not kept at all.
+const MAX_TEXT_BYTES: usize = 1 << 20;
 /// The files of XLA whose warnings are about memory.
 const MEMORY_SOURCES: &[&str] = &[
     "hlo_rematerialization.cc",
@@ -42,6 +44,15 @@ pub(crate) struct Warning {
     pub(crate) text: String,
 }
 
+/// What the compiler logged while something was compiled.
+#[derive(Debug, PartialEq)]
+pub(crate) struct CompilerLog {
+    /// Its warnings about memory.
+    pub(crate) warnings: Vec<Warning>,
+    /// All of it; `None` if it is too long.
+    pub(crate) text: Option<Vec<u8>>,
+}
+
 /// The log file that standard error is redirected to.
 struct StderrCapture {
     /// The log file; descriptor 2 is a copy of this descriptor.
@@ -55,24 +66,44 @@ struct StderrCapture {
     partial_line: Vec<u8>,
     /// The real standard error while it is redirected.
     stderr: Option<File>,
-    /// The compilations that are running, the latest last, each with its number and warnings.
-    scopes: Vec<(u64, Vec<Warning>)>,
+    /// The compilations that are running, the latest last, each with its number.
+    scopes: Vec<(u64, CompilerLog)>,
     next_scope: u64,
     ticker: Option<Sender<()>>,
 }
 
 static CAPTURE: Mutex<Option<StderrCapture>> = Mutex::new(None);
 
-/// Runs `work`, and returns its result with the compiler's warnings about memory meanwhile.
-pub(crate) fn capture_memory_warnings<T>(
-    folder: Option<&Path>,
-    work: impl FnOnce() -> T,
-) -> (T, Vec<Warning>) {
+/// Runs `work`, and returns its result with what the compiler logs meanwhile. Without a folder nothing is
+/// captured.
+pub(crate) fn capture_log<T>(folder: Option<&Path>, work: impl FnOnce() -> T) -> (T, CompilerLog) {
     let Some(scope) = folder.and_then(CaptureScope::start) else {
-        return (work(), Vec::new());
+        return (work(), CompilerLog::empty());
     };
     let result = work();
     (result, scope.finish())
+}
+
+/// Writes to standard error as the compiler does.
+pub(crate) fn write_log(text: &[u8]) {
+    // SAFETY: the bytes live as long as the call. What cannot be written is lost, as the compiler's is.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+impl CompilerLog {
+    fn empty() -> Self {
+        CompilerLog {
+            warnings: Vec::new(),
+            text: Some(Vec::new()),
+        }
+    }
+
+    fn add_text(&mut self, text: &[u8]) {
+        let kept = self.text.take();
+        self.text = kept
+            .filter(|kept| kept.len() + text.len() <= MAX_TEXT_BYTES)
+            .map(|kept| [kept, text.to_vec()].concat());
+    }
 }
 
 /// Captures until it is dropped.
@@ -90,20 +121,20 @@ impl CaptureScope {
         }
         let number = capture.next_scope;
         capture.next_scope += 1;
-        capture.scopes.push((number, Vec::new()));
+        capture.scopes.push((number, CompilerLog::empty()));
         Some(CaptureScope(number))
     }
 
-    fn finish(self) -> Vec<Warning> {
-        let warnings = self.stop();
+    fn finish(self) -> CompilerLog {
+        let log = self.stop();
         std::mem::forget(self);
-        warnings
+        log
     }
 
-    fn stop(&self) -> Vec<Warning> {
+    fn stop(&self) -> CompilerLog {
         let mut capture = lock(&CAPTURE);
         let Some(capture) = capture.as_mut() else {
-            return Vec::new();
+            return CompilerLog::empty();
         };
         if capture.scopes.len() == 1 {
             capture.restore();
@@ -113,7 +144,7 @@ impl CaptureScope {
             .scopes
             .iter()
             .position(|(number, _)| *number == self.0);
-        index.map_or_else(Vec::new, |index| capture.scopes.remove(index).1)
+        index.map_or_else(CompilerLog::empty, |index| capture.scopes.remove(index).1)
     }
 }
 
@@ -200,23 +231,26 @@ impl StderrCapture {
             let _ = self
                 .forwarded_file
                 .write_all_at(&self.forwarded.to_le_bytes(), 0);
-            self.collect_warnings(&new[..count]);
+            self.collect(&new[..count]);
         }
         if self.ticker.is_none() {
             self.stderr = None;
         }
     }
 
-    fn collect_warnings(&mut self, text: &[u8]) {
+    fn collect(&mut self, text: &[u8]) {
+        if let Some((_, log)) = self.scopes.last_mut() {
+            log.add_text(text);
+        }
         for part in text.split_inclusive(|byte| *byte == b'\n') {
             self.partial_line.extend_from_slice(part);
             if part.last() == Some(&b'\n') {
                 let line = std::mem::take(&mut self.partial_line);
                 let warning = parse_warning(&String::from_utf8_lossy(&line));
-                if let Some((warning, (_, warnings))) = warning.zip(self.scopes.last_mut())
-                    && warnings.len() < MAX_WARNINGS
+                if let Some((warning, (_, log))) = warning.zip(self.scopes.last_mut())
+                    && log.warnings.len() < MAX_WARNINGS
                 {
-                    warnings.push(warning);
+                    log.warnings.push(warning);
                 }
             }
         }
@@ -263,10 +297,8 @@ fn parse_warning(line: &str) -> Option<Warning> {
 mod tests {
     use super::*;
 
-    /// Writes to file descriptor 2 as XLA does, past what the test harness captures.
     fn write_stderr(text: &str) {
-        // SAFETY: the text lives as long as the call.
-        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        write_log(text.as_bytes());
     }
 
     #[test]
@@ -274,13 +306,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let before = file_id(libc::STDERR_FILENO);
         let line = |number: u32| format!("W1 0 1 gpu_hlo_schedule.cc:{number}] text {number}\n");
-        let texts = |warnings: Vec<Warning>| -> Vec<String> {
-            warnings.into_iter().map(|warning| warning.text).collect()
+        let texts = |log: CompilerLog| -> Vec<String> {
+            let warnings = log.warnings.into_iter();
+            warnings.map(|warning| warning.text).collect()
         };
-        let (inner, outer) = capture_memory_warnings(Some(folder.path()), || {
+        let (inner, outer) = capture_log(Some(folder.path()), || {
             assert_ne!(file_id(libc::STDERR_FILENO), before);
             write_stderr(&line(1));
-            let inner = capture_memory_warnings(Some(folder.path()), || write_stderr(&line(2))).1;
+            let inner = capture_log(Some(folder.path()), || write_stderr(&line(2))).1;
             // A line may be written in pieces.
             write_stderr(&line(3)[..9]);
             thread::sleep(FORWARD_INTERVAL * 2);
@@ -292,8 +325,8 @@ mod tests {
         let (inner, outer) = (texts(inner), texts(outer));
         assert!(inner.contains(&"text 2".to_owned()), "{inner:?}");
         assert!(outer.contains(&"text 3".to_owned()), "{outer:?}");
-        let (result, none) = capture_memory_warnings(Some(folder.path()), || 7);
-        assert_eq!((result, none), (7, Vec::new()));
+        let (result, none) = capture_log(Some(folder.path()), || 7);
+        assert_eq!((result, none), (7, CompilerLog::empty()));
 
         let logs = std::fs::read_dir(folder.path()).expect("is there");
         let mut paths: Vec<_> = logs.map(|file| file.expect("an entry").path()).collect();

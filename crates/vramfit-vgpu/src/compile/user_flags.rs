@@ -9,6 +9,8 @@ use vramfit_core::settings::XlaFlags;
 pub(crate) struct UserFlags<'a> {
     env_flags: XlaFlags,
     options: &'a [u8],
+    /// Whether `XLA_FLAGS` is the name of a file with flags.
+    is_file: bool,
 }
 
 impl<'a> UserFlags<'a> {
@@ -16,20 +18,32 @@ impl<'a> UserFlags<'a> {
     pub(crate) fn read(options: &'a [u8]) -> Self {
         let text = std::env::var("XLA_FLAGS").unwrap_or_default();
         // A text that does not begin with a flag is the name of a file with flags.
-        let text = if text.trim_start().starts_with("--") {
-            text
-        } else {
-            std::fs::read_to_string(text.trim()).unwrap_or_default()
+        let is_file = !text.trim().is_empty() && !text.trim_start().starts_with("--");
+        let text = match is_file {
+            true => std::fs::read_to_string(text.trim()).unwrap_or_default(),
+            false => text,
         };
         UserFlags {
             env_flags: XlaFlags::parse(&text),
             options,
+            is_file,
         }
     }
 
     /// Returns whether the user has set a flag.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         options::flag(self.options, name).is_some() || self.env_flags.value(name).is_some()
+    }
+
+    /// Returns `true` if the flags are in a file, or if one of them names a file that the compiler reads or writes.
+    pub(crate) fn name_files(&self) -> bool {
+        const ENDINGS: &[&str] = &["_to", "_from", "_file", "_dir", "_path"];
+        let is_file = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
+        self.is_file
+            || self.env_flags.names().any(is_file)
+            || options::flag_names(self.options)
+                .iter()
+                .any(|name| is_file(name))
     }
 
     /// Returns whether the user has set a flag to another value than this: an integer, or 0 or 1 for a
@@ -63,6 +77,7 @@ mod tests {
         UserFlags {
             env_flags: XlaFlags::parse(flags),
             options,
+            is_file: false,
         }
     }
 
@@ -86,6 +101,14 @@ mod tests {
         }
         assert!(flags_of("--xla_gpu_cudnn_gemm_fusion_level=2", &[]).conflicts_with(FUSION, 0));
         assert!(!flags_of("--xla_gpu_cudnn_gemm_fusion_level=0", &[]).conflicts_with(FUSION, 0));
+    }
+
+    #[test]
+    fn flags_that_name_files_are_known() {
+        let dump = options::with_flags(&[], &[("xla_dump_to", OptionValue::Bool(true))]);
+        assert!(flags_of("", &dump).name_files());
+        assert!(flags_of("--xla_gpu_kernel_cache_file=/tmp/k", &[]).name_files());
+        assert!(!flags_of("--xla_gpu_enable_triton_gemm=false", &[]).name_files());
     }
 
     #[test]

@@ -28,6 +28,8 @@ use crate::pjrt::status::{PjrtResult, Status};
 pub(crate) struct Client {
     pub(crate) machine: &'static Machine,
     pub(crate) topology: *mut TopologyDescription,
+    /// What determines the topology.
+    pub(crate) topology_description: String,
     /// All devices, those of other processes included, by global id.
     pub(crate) devices: Vec<&'static Device>,
     process: ProcessInfo,
@@ -82,6 +84,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     let client = Client {
         machine,
         topology,
+        topology_description: topology::description(&environment, process),
         devices,
         process,
         platform_version: platform_version(),

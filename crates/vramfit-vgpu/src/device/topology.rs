@@ -12,13 +12,24 @@ use crate::pjrt::cuda_plugin::{self, zeroed_struct};
 use crate::pjrt::pointers::{self, list_parts, text_parts};
 use crate::pjrt::status::PjrtResult;
 
+/// The options of a topology: the GPU, and slices x hosts x devices.
+fn gpu_options(environment: &Environment, process: ProcessInfo) -> (String, String) {
+    let shape = format!("1x{}x{}", process.count, environment.devices());
+    (target_config_text(&environment.gpu), shape)
+}
+
+/// Returns what determines the topology of a process, for the compiler.
+pub(crate) fn description(environment: &Environment, process: ProcessInfo) -> String {
+    let (config, shape) = gpu_options(environment, process);
+    format!("{shape}\n{config}")
+}
+
 /// Creates a topology of the virtual GPUs with the real plugin, which needs no GPU for it.
 pub(crate) unsafe fn create_for_gpu(
     environment: &Environment,
     process: ProcessInfo,
 ) -> PjrtResult<*mut TopologyDescription> {
-    let config = target_config_text(&environment.gpu);
-    let shape = format!("1x{}x{}", process.count, environment.devices());
+    let (config, shape) = gpu_options(environment, process);
     let options = [
         string_option("target_config", &config),
         string_option("topology", &shape),

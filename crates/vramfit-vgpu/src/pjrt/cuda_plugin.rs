@@ -37,19 +37,19 @@ pub(crate) fn get() -> Result<&'static CudaPlugin, Status> {
     PLUGIN.get_or_init(load).as_ref().map_err(Status::clone)
 }
 
+/// Returns the library that is loaded or will be; `None` if nothing names one.
+pub(crate) fn library_path() -> Option<PathBuf> {
+    let variable = || std::env::var_os("VRAMFIT_REAL_PLUGIN").map(PathBuf::from);
+    LIBRARY_PATH.get().cloned().or_else(variable)
+}
+
 fn load() -> Result<CudaPlugin, Status> {
     let unavailable = |what: String| Status::new(StatusCode::Unavailable, what);
-    let path = match LIBRARY_PATH.get() {
-        Some(path) => path.clone(),
-        None => std::env::var_os("VRAMFIT_REAL_PLUGIN")
-            .map(PathBuf::from)
-            .ok_or_else(|| {
-                unavailable(
-                    "the path of the CUDA plugin is unknown: `VRAMFIT_REAL_PLUGIN` is not set"
-                        .to_owned(),
-                )
-            })?,
-    };
+    let path = library_path().ok_or_else(|| {
+        unavailable(
+            "the path of the CUDA plugin is unknown: `VRAMFIT_REAL_PLUGIN` is not set".to_owned(),
+        )
+    })?;
     // SAFETY: the plugin's initializers are those that run when JAX itself loads it.
     let library = unsafe { libloading::Library::new(&path) }
         .map_err(|error| unavailable(format!("cannot load `{}`: {error}", path.display())))?;

@@ -15,9 +15,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 use super::environment::{cleared_variables, program_variables};
 use super::row::{Measured, RowMeasurement};
 use crate::command_line;
-use crate::commands::dryrun::{
-    self, CompileCache, DryrunSpec, HostsSpec, ResultFiles, SettingsSpec,
-};
+use crate::commands::dryrun::{self, DryrunSpec, HostsSpec, ResultFiles, SettingsSpec};
 use crate::context::Context;
 use crate::output::Output;
 use crate::parallel::map_dry_runs;
@@ -29,7 +27,7 @@ pub(super) struct Measuring<'a> {
     directory: &'a Path,
     /// For traces.
     scratch: &'a Path,
-    cache: CompileCache,
+    cache: PathBuf,
     deadline: Instant,
     timeout: Duration,
     context: &'a Context,
@@ -41,7 +39,7 @@ impl<'a> Measuring<'a> {
     pub(super) fn new(
         directory: &'a Path,
         scratch: &'a Path,
-        cache: CompileCache,
+        cache: PathBuf,
         timeout: Duration,
         context: &'a Context,
     ) -> Self {
@@ -197,7 +195,7 @@ impl<'a> Measuring<'a> {
             fraction: entry.fraction,
             ..Options::default()
         };
-        let spec = DryrunSpec {
+        DryrunSpec {
             steps,
             step,
             directory: Some(directory.to_owned()),
@@ -205,15 +203,12 @@ impl<'a> Measuring<'a> {
             settings: SettingsSpec::new(options, &gpus.gpu),
             hosts,
             time_limit: Some(time_limit),
+            compilation_cache: Some(self.cache.clone()),
             results: ResultFiles {
                 trace: Some(trace.to_owned()),
                 ..ResultFiles::default()
             },
             ..DryrunSpec::new(gpus.clone(), command)
-        };
-        DryrunSpec {
-            compilation_cache: Some(self.cache.directory(&spec)),
-            ..spec
         }
     }
 

@@ -26,7 +26,7 @@ use self::git::Repository;
 use self::measure::Measuring;
 use self::row::RowMeasurement;
 use self::trace_store::TraceStore;
-use super::dryrun::CompileCache;
+use super::dryrun::open_compilation_cache;
 use crate::context::Context;
 use crate::files::{cannot_read, cannot_write, is_standard_output, writable, write};
 use crate::output::Output;
@@ -160,7 +160,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let measuring = Measuring::new(
         &config.directory,
         scratch.path(),
-        CompileCache::open_or_temporary(!args.no_cache, &scratch),
+        open_compilation_cache(!args.no_cache, &scratch),
         args.timeout,
         context,
     );

@@ -7,7 +7,7 @@ OURS = re.compile(
 
 
 packages, requirements = {}, {}
-for distribution in metadata.distributions():
+for distribution in import_metadata().distributions():
     try:
         name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower()
         # The first on the path is the one that is imported.

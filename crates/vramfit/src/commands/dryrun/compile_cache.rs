@@ -1,67 +1,46 @@
-//! JAX's persistent compilation cache for dry runs that are repeated: what two of them have in common is
-//! compiled once, and what has not changed is not compiled again.
+//! The folder in which dry runs that are repeated keep what the compiler made of their programs: what two of
+//! them have in common is compiled once, and what has not changed is not compiled again.
 //!
-//! JAX's key of a program leaves out the memory that the compiler may plan with, so each amount has a
-//! directory of its own.
+//! The plugin reads and writes it (`vramfit-vgpu`, `compile/compilation_cache.rs`).
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::spec::DryrunSpec;
 use crate::scratch::TempDirectory;
 
-/// Above this, programs that were compiled longest ago are removed.
+/// The variable by which the plugin gets the folder, and by which users choose one.
+pub(super) const COMPILATION_CACHE: &str = "VRAMFIT_COMPILATION_CACHE";
+/// Above this, programs that were compiled longest ago are removed from the user's cache.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// Where compiled programs are kept.
-#[derive(Clone, Debug)]
-pub(crate) struct CompileCache {
-    root: PathBuf,
+/// Returns the folder for compiled programs: the one that the user has chosen, else that of vramfit in the
+/// user's cache. A temporary one where none is wanted, or none is writable.
+pub(crate) fn open_compilation_cache(is_wanted: bool, temporary: &TempDirectory) -> PathBuf {
+    let users = || {
+        let chosen = non_empty_var(COMPILATION_CACHE).map(PathBuf::from);
+        chosen.or_else(default_folder)
+    };
+    let users = is_wanted.then(users).flatten();
+    users.unwrap_or_else(|| temporary.path().to_owned())
 }
 
-impl CompileCache {
-    /// Returns the user's cache, `$XDG_CACHE_HOME/vramfit/compilations`; `None` where it is not writable.
-    fn open() -> Option<Self> {
-        let root = cache_home()?.join("compilations");
-        fs::create_dir_all(&root).ok()?;
-        remove_oldest(&root, MAX_BYTES);
-        Some(CompileCache { root })
-    }
+/// Returns `$XDG_CACHE_HOME/vramfit/compilations`; `None` where it is not writable.
+fn default_folder() -> Option<PathBuf> {
+    let root = cache_home()?.join("compilations");
+    fs::create_dir_all(&root).ok()?;
+    remove_oldest(&root, MAX_BYTES);
+    Some(root)
+}
 
-    /// Returns the user's cache if it is wanted and writable, else one that ends with a folder.
-    pub(crate) fn open_or_temporary(is_wanted: bool, folder: &TempDirectory) -> Self {
-        let users = is_wanted.then(CompileCache::open).flatten();
-        users.unwrap_or_else(|| CompileCache::temporary(folder))
-    }
-
-    /// Returns one that ends with a folder.
-    pub(crate) fn temporary(folder: &TempDirectory) -> Self {
-        CompileCache {
-            root: folder.path().to_owned(),
-        }
-    }
-
-    /// Returns the directory for programs that are compiled for the GPUs of a dry run with its settings.
-    pub(crate) fn directory(&self, spec: &DryrunSpec) -> PathBuf {
-        let mut key = DefaultHasher::new();
-        let gpu = &spec.gpus.gpu;
-        (env!("CARGO_PKG_VERSION"), &gpu.name, gpu.total_memory_bytes).hash(&mut key);
-        format!("{:?}", spec.settings.options).hash(&mut key);
-        for name in ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"] {
-            spec.variable(name).hash(&mut key);
-        }
-        let name = format!("{}-{:016x}", gpu.name, key.finish());
-        self.root.join(name)
-    }
+fn non_empty_var(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// Returns `$XDG_CACHE_HOME/vramfit`, by default `~/.cache/vramfit`.
 pub(crate) fn cache_home() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = variable("XDG_CACHE_HOME")
+    let home = || non_empty_var("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = non_empty_var("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(home)?;
     Some(cache.join("vramfit"))

@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use vramfit_core::settings::{PLATFORMS, ResolvedSettings, allows_gpu};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::compile_cache::COMPILATION_CACHE;
 use super::plugin_paths::PluginPaths;
 use super::spec::{Callbacks, DryrunSpec, Sharing};
 use crate::python::prepend_python_path;
@@ -111,13 +112,9 @@ impl EnvDelta {
         }
 
         if let Some(cache) = &spec.compilation_cache {
-            delta.set("JAX_COMPILATION_CACHE_DIR", cache);
-            delta.set("JAX_ENABLE_COMPILATION_CACHE", "1");
-            // Source lines are part of a compiled program, and those of an older version would be reported.
-            delta.set("JAX_COMPILATION_CACHE_INCLUDE_METADATA_IN_KEY", "1");
-            // Small programs, too: most of those that a program runs before its first step are.
-            delta.set("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0");
-            delta.set("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1");
+            delta.set(COMPILATION_CACHE, cache);
+            // Above ours: what JAX loads from its own cache may have been compiled at other lines.
+            delta.0.insert("JAX_COMPILATION_CACHE_DIR".into(), None);
         }
 
         // So that the report can distinguish the user's settings from ours.

@@ -18,7 +18,7 @@ mod run_hosts;
 mod spec;
 mod trace_failure;
 
-pub(crate) use compile_cache::{CompileCache, cache_home, remove_oldest};
+pub(crate) use compile_cache::{cache_home, open_compilation_cache, remove_oldest};
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
 pub(crate) use hosts::{HostArgs, HostsSpec, host_count_parser};

@@ -7,7 +7,7 @@ use vramfit_core::analysis::hosts::{HostRun, next_host, read_host_run, summarize
 use vramfit_core::report::Report;
 use vramfit_core::{Error, Result};
 
-use super::CompileCache;
+use super::compile_cache::COMPILATION_CACHE;
 use super::execute::run_program;
 use super::hosts::{HostSelection, HostSpec, HostsSpec};
 use super::measure::{output_tail, with_output_tail};
@@ -58,10 +58,10 @@ pub(super) fn run_hosts(
     let messages = scratch.path().join("messages");
     fs::create_dir(&messages)
         .map_err(|error| Error::io("cannot create a temporary directory").cause(error))?;
-    // What host 0 has compiled, the others load: JAX has only process 0 write the cache.
+    // What host 0 has compiled, the others need not compile.
     let cache = spec.compilation_cache.clone().or_else(|| {
-        let has_own = spec.variable("JAX_COMPILATION_CACHE_DIR").is_some();
-        (!has_own).then(|| CompileCache::temporary(&scratch).directory(spec))
+        let has_own = spec.variable(COMPILATION_CACHE).is_some();
+        (!has_own).then(|| scratch.path().join("compilations"))
     });
     let mut runs: Vec<HostRun> = Vec::new();
     while let Some(index) = select(hosts, &runs) {

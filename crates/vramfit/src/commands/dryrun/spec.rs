@@ -59,7 +59,8 @@ pub(crate) struct DryrunSpec {
     pub(crate) directory: Option<PathBuf>,
     /// Variables of the program's environment that are set, or removed, before anything else is.
     pub(crate) variables: BTreeMap<String, Option<OsString>>,
-    /// JAX's persistent compilation cache for the program, instead of the user's.
+    /// The folder in which the compiler's results are kept and found. JAX's own cache, which the user may have
+    /// set, is not used with it.
     pub(crate) compilation_cache: Option<PathBuf>,
     /// When to kill the program.
     pub(crate) time_limit: Option<Duration>,

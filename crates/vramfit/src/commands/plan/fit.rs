@@ -14,7 +14,7 @@ use super::search::{self, SearchSpec};
 use super::trial::{DEFAULT_TIME_LIMIT, TrialSpec};
 use super::vary;
 use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, DEFAULT_STEPS, all_moves};
-use crate::commands::dryrun::{CompileCache, SettingsSpec, cache_home};
+use crate::commands::dryrun::{SettingsSpec, cache_home, open_compilation_cache};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
@@ -83,7 +83,7 @@ pub(super) fn default_trial(
         step: None,
         calibration: None,
         time_limit: DEFAULT_TIME_LIMIT,
-        cache: CompileCache::open_or_temporary(true, scratch),
+        cache: open_compilation_cache(true, scratch),
         command: command.to_vec(),
     }
 }

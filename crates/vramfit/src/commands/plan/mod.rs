@@ -30,7 +30,9 @@ pub(crate) use self::gains::{Gain, measure_gains};
 use self::search::SearchSpec;
 use self::trial::TrialSpec;
 use self::vary::Variation;
-use super::dryrun::{CompileCache, HostArgs, SettingsSpec, check_calibration, parse_steps};
+use super::dryrun::{
+    HostArgs, SettingsSpec, check_calibration, open_compilation_cache, parse_steps,
+};
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
@@ -223,7 +225,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let scratch = TempDirectory::create()?;
     let trial = TrialSpec {
         time_limit: args.trial_timeout,
-        cache: CompileCache::open_or_temporary(!args.no_cache, &scratch),
+        cache: open_compilation_cache(!args.no_cache, &scratch),
         occupied: args.occupied,
         gpus: first,
         hosts: args.hosts.to_spec()?,

@@ -11,9 +11,7 @@ use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_core::{Bytes, Result};
 
 use super::program_edit::ProgramEdit;
-use crate::commands::dryrun::{
-    self, CompileCache, DryrunSpec, HostsSpec, MeasuredRun, SettingsSpec,
-};
+use crate::commands::dryrun::{self, DryrunSpec, HostsSpec, MeasuredRun, SettingsSpec};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
@@ -37,7 +35,7 @@ pub(super) struct TrialSpec {
     pub(super) calibration: Option<PathBuf>,
     /// When to kill a program.
     pub(super) time_limit: Duration,
-    pub(super) cache: CompileCache,
+    pub(super) cache: PathBuf,
     pub(super) command: Vec<OsString>,
 }
 
@@ -187,13 +185,10 @@ impl TrialSpec {
             total: self.total(),
             occupied: self.occupied,
             time_limit: Some(self.time_limit),
+            compilation_cache: Some(self.cache.clone()),
             ..DryrunSpec::new(self.gpus.clone(), self.command.clone())
         };
-        let cached = DryrunSpec {
-            compilation_cache: Some(self.cache.directory(&spec)),
-            ..spec
-        };
-        dryrun::measure(&cached, context, output).map(|run| Measurement::new(&run))
+        dryrun::measure(&spec, context, output).map(|run| Measurement::new(&run))
     }
 }
 
