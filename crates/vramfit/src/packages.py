@@ -6,9 +6,19 @@ searched, sys.path[:] = sys.path[:], [place for place in sys.path if place]
 import json  # noqa: E402
 import os  # noqa: E402
 import re  # noqa: E402
-from importlib import metadata, util  # noqa: E402
+from importlib import util  # noqa: E402
 
 sys.path[:] = searched
+
+
+def import_metadata():
+    """Import what reads the metadata of packages. That takes longer than all else here."""
+    searched, sys.path[:] = sys.path[:], [place for place in sys.path if place]
+    try:
+        from importlib import metadata
+    finally:
+        sys.path[:] = searched
+    return metadata
 
 
 def package_dirs(name):

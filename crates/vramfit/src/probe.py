@@ -1,10 +1,27 @@
 # Run in the Python that will run the user's program, before it does. Prints one line of JSON.
 # It follows packages.py and must finish within a tenth of a second.
 def version(package, distribution=None):
+    name = distribution or package
+    if found := directory_version(name):
+        return found
     try:
-        return metadata.version(distribution or package)
+        return import_metadata().version(name)
     except Exception:
         return read_version(package, "_version")  # a source tree on the path has no metadata
+
+
+def directory_version(distribution):
+    """Read a version from the name of the directory that has the metadata of a wheel."""
+    start, end = distribution.replace("-", "_") + "-", ".dist-info"
+    for place in sys.path:
+        try:
+            entries = os.listdir(place or os.curdir)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.startswith(start) and entry.endswith(end):
+                return entry[len(start) : -len(end)]
+    return None
 
 
 def first_file(candidates):
