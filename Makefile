@@ -41,6 +41,7 @@ $(VENV)/.complete: requirements/dev.txt
 .PHONY: build
 build: $(VENV)/.complete ## Build the extension module and install the package, editable
 	$(BIN)/maturin develop --quiet
+	$(BIN)/python -m compileall -q python/vramfit
 
 .PHONY: check
 check: build ## Format, lints, types: everything that needs no running program
@@ -50,17 +51,60 @@ check: build ## Format, lints, types: everything that needs no running program
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest vramfit._native
+	$(BIN)/python scripts/check_features.py
 
+# One test or some: `make test T=tests/test_values.py`, or by a part of the name, `make test T=callback`.
+T ?=
+T_FILE := $(wildcard $(firstword $(subst ::, ,$(T))))
+# Tests wait for programs that they start often enough that one more than there are cores keeps them busy.
+WORKERS ?= $(shell expr $$(nproc) + 1)
+# The tests in Python in four parts, each for a machine of its own: `make test-python SHARD=data`.
+SHARD ?=
+SHARD_data := $(wildcard tests/test_data*.py tests/test_hdf5.py tests/test_train*.py)
+SHARD_pages := $(wildcard tests/test_api_reference.py tests/test_docs.py tests/test_examples.py tests/test_jax_memory_demo.py)
+SHARD_search := $(wildcard tests/test_check*.py tests/test_estimate.py tests/test_hosts*.py tests/test_plan*.py)
+SHARD_virtual-gpu := $(filter-out $(SHARD_data) $(SHARD_pages) $(SHARD_search),$(wildcard tests/test_*.py))
+SHARD_FILES = $(if $(SHARD),$(or $(SHARD_$(SHARD)),$(error there is no shard `$(SHARD)`: data, pages, search, virtual-gpu)))
+# Any number: the order of files, and of tests in them, that belongs to it.
+SEED ?=
+WITHOUT_GPU := not gpu and not matrix and not foreign and not wheel
+# Cargo is not asked again by tests: it may be busy with tests of its own.
+PYTEST := TESTS_ARE_BUILT=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 20 --durations-min 1 \
+	$(if $(SEED),--random-order --random-order-seed $(SEED))
+RUN_PYTHON_TESTS = $(PYTEST) -m '$(WITHOUT_GPU)' $(SHARD_FILES) $(if $(T_FILE),'$(T)',$(if $(T),-k '$(subst ::, and ,$(T))'))
+
+# Compiling Rust leaves a core idle half of the time, so it is done beside the tests in Python.
 .PHONY: test
-test: test-rust test-python ## All tests that need no GPU
+test: setup test-programs browser tmux ## All tests that need no GPU; some with T=tests/FILE.py or T=NAME
+ifneq ($(T_FILE),)
+	$(RUN_PYTHON_TESTS)
+else
+	@mkdir -p build; rm -f build/test-rust.passed; \
+	(cargo test --workspace $(T) > build/test-rust.log 2>&1 && touch build/test-rust.passed) & \
+	code=0; $(RUN_PYTHON_TESTS) || code=$$?; wait; \
+	test -z '$(T)' -o $$code -ne 5 || code=0; \
+	grep -E '^(test result|test .*FAILED|error)' build/test-rust.log || true; \
+	test -e build/test-rust.passed || { cat build/test-rust.log; code=1; }; exit $$code
+endif
 
 .PHONY: test-rust
 test-rust: ## The tests of the crates, and the command line against its recorded output
-	cargo test --workspace
+	cargo test --workspace $(T)
 
 .PHONY: test-python
-test-python: setup browser tmux ## The tests that run Python programs, on the virtual GPU
-	$(BIN)/python -m pytest -m 'not gpu and not matrix and not foreign and not wheel'
+test-python: setup test-programs browser tmux ## The tests that run Python programs, on the virtual GPU
+	$(RUN_PYTHON_TESTS)
+
+# What tests in Python start beside the package itself.
+.PHONY: test-programs
+test-programs:
+	cargo build --quiet --package fake-driver
+	cargo build --quiet --package vramfit-core --examples
+
+.PHONY: test-fast
+test-fast: setup test-programs ## What to run before each commit: core, command lines, a dry run of each kind
+	cargo test --package vramfit-core --package vramfit
+	$(PYTEST) -m 'fast and $(WITHOUT_GPU)'
 
 # Without one the tests of the page are skipped, and say so; in CI they fail.
 .PHONY: browser
@@ -81,11 +125,11 @@ test-gpu: setup ## The tests that need a real GPU; fails without one
 
 .PHONY: test-newest
 test-newest: setup ## The same programs on the newest JAX; finds or makes the Python that it needs
-	$(BIN)/python scripts/matrix.py --newest
+	PYTEST_ADDOPTS='--numprocesses $(WORKERS)' $(BIN)/python scripts/matrix.py --newest
 
 .PHONY: matrix
 matrix: setup ## The same programs on every supported release of JAX (one environment each)
-	$(BIN)/python scripts/matrix.py
+	PYTEST_ADDOPTS='--numprocesses $(WORKERS)' $(BIN)/python scripts/matrix.py
 
 .PHONY: verify-plans
 verify-plans: setup ## Plans of twenty programs, against the dry runs that apply them
@@ -133,7 +177,7 @@ demo: setup ## Does a GPT fit on three GPUs, and what makes it fit? Then train, 
 
 .PHONY: golden
 golden: ## Accept changed command line output, then show the difference
-	TRYCMD=overwrite cargo test -p vramfit --test cli || true
+	TRYCMD=overwrite cargo test -p vramfit --test main cli || true
 	git diff --stat -- crates/vramfit/tests/cli docs README.md
 
 .PHONY: bench

@@ -1,23 +1,121 @@
 """What several test files share."""
 
+import fcntl
+import hashlib
+import importlib.metadata
 import itertools
 import json
 import os
+import re
+import shutil
 import signal
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
 import pytest
 from cli_dryrun import dryrun_of
-from commands import ROOT, run_command, run_python
+from commands import COMPILATION_CACHE, ROOT, run_command, run_python
 from fake_driver import FakeDriver, build_library
 from on_gpu import environment
 
 # Texts are compared as a terminal with UTF-8 gets them, wherever the tests run.
 os.environ["LC_ALL"] = "C.UTF-8"
+# NumPy's threads wait for work in a loop, a sixth of the time of a dry run, and no test has any.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+# Of programs that a test changes within a second, Python would run what it has kept.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 # A shell starts jobs in the background with SIGINT ignored, and their children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    """Share one compilation cache between all tests: most compile what another has compiled.
+
+    It is that of the extension module: another build may compile otherwise. `make test
+    VRAMFIT_COMPILATION_CACHE=` runs all tests without one.
+    """
+    is_worker = hasattr(config, "workerinput")
+    if is_worker or COMPILATION_CACHE in os.environ:
+        return
+    caches = ROOT / ".cache" / "compilations"
+    cache = caches / digest_of(*(ROOT / "python" / "vramfit").glob("_native*.so"))
+    cache.mkdir(parents=True, exist_ok=True)
+    for other in set(caches.iterdir()) - {cache}:
+        shutil.rmtree(other, ignore_errors=True)
+    os.environ[COMPILATION_CACHE] = str(cache)
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Keep whether a test has failed, for `tmp_path`."""
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def test_folder():
+    """Return a folder that no other process has, with the same path in each run of the tests."""
+    for number in itertools.count():
+        folder = Path(tempfile.gettempdir()) / f"vramfit-tests-{os.getuid()}-{number}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            for left in set(folder.iterdir()) - {folder / "lock"}:
+                shutil.rmtree(left, ignore_errors=True)
+            yield folder
+            return
+
+
+@pytest.fixture
+def tmp_path(request, test_folder):
+    """Return the directory of the test. What a test that failed leaves is kept for a look.
+
+    It has the same path in each test, and so have programs in it: the paths of their lines are part
+    of what they compile to, and the compilation cache finds only what is the same.
+    """
+    path = test_folder / "test"
+    path.mkdir(mode=0o700)
+    yield path
+    name = re.sub(r"\W+", "-", request.node.name)[:100]
+    kept = tempfile.mkdtemp(prefix=f"{name}-", dir=test_folder)
+    # Renamed first: what still runs does not write into the directory of the next test.
+    path.rename(kept)
+    if not request.node.stash.get(FAILED, False):
+        shutil.rmtree(kept, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Have GitHub show each failure, with the name of its test, above the log."""
+    if "GITHUB_ACTIONS" not in os.environ:
+        return
+    for outcome in ("failed", "error"):
+        for report in terminalreporter.getreports(outcome):
+            message = str(report.longrepr).strip().rpartition("\n")[2]
+            terminalreporter.write_line(f"::error title={report.nodeid}::{message}")
+
+
+def digest_of(*files, text=""):
+    """Return a name for the content of files and a text."""
+    digest = hashlib.sha256(text.encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@pytest.fixture
+def no_compilation_cache(monkeypatch):
+    """Have XLA compile everything, in tests of compiling itself."""
+    monkeypatch.setenv(COMPILATION_CACHE, "")
 
 
 def reader_threads():
@@ -71,15 +169,34 @@ def dryrun(tmp_path):
 
 @pytest.fixture
 def derive():
-    """Derive what an example needs with XLA alone; see `derive_expected.py`."""
+    """Derive what an example needs with XLA alone; see `derive_expected.py`.
+
+    What was derived from the same files with the same packages is in `fixtures/examples`;
+    `RECORD_EXAMPLES=1` writes what is missing there.
+    """
 
     def run(example, *arguments, limit, devices=1):
-        command = [sys.executable, ROOT / "tests" / "derive_expected.py", example]
-        command += ["--limit", limit, "--devices", devices, "--", *arguments]
+        words = [example, "--limit", limit, "--devices", devices, "--", *arguments]
+        record = derivation_record(example, words)
+        if record.exists():
+            return json.loads(record.read_text())
+        command = [sys.executable, ROOT / "tests" / "derive_expected.py", *words]
         done = run_command(*command, env={"JAX_PLATFORMS": "cpu"}, code=0)
+        if os.environ.get("RECORD_EXAMPLES"):
+            record.write_text(done.stdout)
         return json.loads(done.stdout)
 
     return run
+
+
+def derivation_record(example, words):
+    """Return the file with what is derived: all that it depends on decides its name."""
+    sources = [ROOT / "examples" / f"{example}.py", ROOT / "tests" / "derive_expected.py"]
+    target = ROOT / "tests" / "h100_sxm.target.txtpb"
+    packages = ("jax", "jaxlib", "jax-cuda13-pjrt", "flax", "equinox", "optax", "numpyro")
+    versions = [importlib.metadata.version(package) for package in packages]
+    digest = digest_of(*sources, target, text=f"{[str(word) for word in words]} {versions}")
+    return ROOT / "fixtures" / "examples" / f"{example}-{digest}.json"
 
 
 @pytest.fixture

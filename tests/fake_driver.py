@@ -5,21 +5,14 @@ See `crates/fake-driver` for the fields of a host.
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
-from commands import ROOT
+from commands import build
 
 
 def build_library():
     """Build the library and return its path."""
-    command = ["cargo", "build", "--quiet", "--package", "fake-driver"]
-    done = subprocess.run(
-        [*command, "--message-format", "json"], cwd=ROOT, check=True, stdout=subprocess.PIPE
-    )
-    messages = [json.loads(line) for line in done.stdout.splitlines()]
-    files = [file for message in messages for file in message.get("filenames", [])]
-    return next(file for file in files if file.endswith("libfake_driver.so"))
+    return build("fake-driver") / "libfake_driver.so"
 
 
 class FakeDriver:

@@ -14,6 +14,7 @@ reference = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(reference)
 
 
+@pytest.mark.fast
 def test_the_page_is_made_from_the_docstrings():
     page = reference.write_page()
     if os.environ.get("UPDATE_DOCS"):
@@ -21,6 +22,7 @@ def test_the_page_is_made_from_the_docstrings():
     assert reference.PAGE.read_text() == page, "write it with scripts/make_api_reference.py"
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("module", "names"), [(module, names) for module, _, names in reference.MODULES]
 )

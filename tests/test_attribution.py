@@ -114,6 +114,7 @@ def test_what_scan_saves_is_a_stack(attribution):
     assert attribution("donate").sum(stacked=True, kind="activations") == 0
 
 
+@pytest.mark.fast
 def test_donation_moves_the_new_state_into_the_old(attribution):
     kept, donated = attribution("scan"), attribution("donate", "scan")
     assert kept.owners["parameters"] == donated.owners["parameters"] == LAYER_BYTES

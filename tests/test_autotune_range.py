@@ -9,7 +9,7 @@ import re
 
 import pytest
 from cli_dryrun import dryrun_of
-from commands import ROOT, run_command, run_python
+from commands import run_example, run_python
 
 GPU = "a100-40g"
 
@@ -68,13 +68,10 @@ def step_of(answer):
     return step
 
 
-# Where nothing was built yet, cargo builds the example first.
-@pytest.mark.timeout(900)
 def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
     code, answer, err = dryrun(tmp_path, "--autotune-range")
     assert code == 0, err
-    gpus = ["cargo", "run", "--quiet", "-p", "vramfit-core", "--example", "target_config"]
-    gpus = json.loads(run_command(*gpus, code=0, cwd=ROOT).stdout)
+    gpus = json.loads(run_example("target_config"))
     reference = run_python(
         "-c",
         COMPILE,

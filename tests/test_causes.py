@@ -85,11 +85,11 @@ def f(x):
 f(jnp.ones((1 << 20,)))
 """
 CONSTANT = """
-table = np.random.default_rng(0).random(64 << 20, dtype=np.float32)
+table = np.random.default_rng(0).random(16 << 20, dtype=np.float32)
 @jax.jit
 def f(x):
     return (x * jnp.asarray(table)).sum()
-f(jnp.ones((64 << 20,)))
+f(jnp.ones((16 << 20,)))
 """
 SCAN = """
 def loss(w, x):
@@ -121,7 +121,7 @@ CASES = {
         {},
         ["`f32[256,1048576]`", "the next peak is about 1.9 GiB", "`f32[250,1000,1000]`"],
     ),
-    "constant": (CONSTANT, {}, ["outside the pool: 256.0 MiB are constants of `jit_f`"]),
+    "constant": (CONSTANT, {}, ["outside the pool: 64.0 MiB are constants of `jit_f`"]),
     "stack of a scan": (SCAN, {}, ["`f32[64,8192,256]`", "one slice per iteration of a loop"]),
 }
 

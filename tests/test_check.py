@@ -32,6 +32,7 @@ def accepted(project):
     return project
 
 
+@pytest.mark.fast
 def test_the_same_program_passes_to_the_byte(accepted):
     done = accepted.check()
     assert done.stdout == "unchanged: train on l4\n"
@@ -147,6 +148,7 @@ def test_a_program_that_varies_is_not_accepted(project):
 
 
 def test_time_that_is_over_is_unknown(accepted):
+    accepted.write("train.py", PROGRAM + "\n    import signal\n    signal.pause()\n")
     (row,) = accepted.rows("--timeout", "0.5s", code=2)
     assert row["outcome"] == "failed"
 

@@ -38,12 +38,14 @@ def error_id(done):
     return lines[0].split("[")[1].split("]")[0]
 
 
+@pytest.mark.fast
 def test_a_program_that_fits_keeps_its_output_to_itself(write_script):
     done = dryrun(write_script(FITS), code=0)
     assert done.stdout == "done\n"
     assert "fits" in done.stderr
 
 
+@pytest.mark.fast
 def test_a_program_that_does_not_fit_ends_with_1(write_script):
     done = dryrun(write_script(TOO_LARGE), code=1)
     assert done.stdout == ""
@@ -100,6 +102,7 @@ def test_files_are_written_and_never_overwritten(write_script, tmp_path):
     assert dryrun("--force", *args).returncode == 0
 
 
+@pytest.mark.fast
 def test_the_page_is_written_at_the_end_and_again_from_the_trace(write_script, tmp_path):
     page, trace = tmp_path / "report.html", tmp_path / "run.trace"
     done = dryrun("--report", str(page), "--trace", str(trace), write_script(TOO_LARGE), code=1)
@@ -145,6 +148,7 @@ def test_the_users_settings_hold_until_an_option_says_otherwise(write_script):
     assert abs(limit - 8 * 2**30) < page
 
 
+@pytest.mark.fast
 def test_steps_end_the_run(write_script):
     loop = """
 import jax, jax.numpy as jnp
@@ -285,6 +289,7 @@ def test_a_python_without_jax_is_refused_before_it_runs(write_script, tmp_path):
     assert "has no `jax`" in done.stderr
 
 
+@pytest.mark.fast
 def test_a_crash_is_distinguished_from_a_failure(write_script):
     done = dryrun(
         write_script(FITS + "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"), code=2
@@ -320,7 +325,7 @@ def test_an_interrupted_run_still_gives_its_answer(write_script, number):
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    stderr = process.communicate(timeout=60)[1]
+    stderr = process.communicate(timeout=120)[1]
     assert process.returncode == 2, stderr
     assert "unknown: the program" in stderr
     assert "peak in use" in stderr

@@ -1,13 +1,12 @@
 """The loader in programs of several processes: real `jax.distributed`, two of them on the CPU."""
 
 import json
-import socket
 import sys
 
 import h5py
 import numpy as np
 import pytest
-from commands import start_command
+from commands import hold_port, start_command
 
 from vramfit.data import Loader
 
@@ -59,9 +58,7 @@ def train(tmp_path):
 
 def run(path, stop=None, stack=None, state=None):
     """Run all processes at the same time; return rows, sums and state of each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = hold_port()
     flags = "--xla_force_host_platform_device_count=2"
     environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     children = []
@@ -82,7 +79,6 @@ def alone(path, **options):
         return [{name: part.copy() for name, part in batch.items()} for batch in loader]
 
 
-@pytest.mark.timeout(120)
 def test_t4_two_processes_have_the_batches_of_one_and_resume_from_them(train):
     expected = alone(train)
     first = run(train, stop=5)
@@ -99,7 +95,6 @@ def test_t4_two_processes_have_the_batches_of_one_and_resume_from_them(train):
     assert len(second[0][0]) == len(expected) - 5
 
 
-@pytest.mark.timeout(120)
 def test_t4_stacks_are_divided_along_their_second_axis(train):
     expected = alone(train, stacked_batches=3)
     for_each = run(train, stack=3)

@@ -9,15 +9,14 @@ import re
 import resource
 import shlex
 import signal
-import subprocess
 import sys
-import time
 
 import h5py
 import hdf5plugin  # noqa: F401  registers zstd with h5py
 import numpy as np
 import pytest
 from commands import run_command, run_python, run_vramfit
+from stop_before import StopBefore
 
 KINDS = {
     "sequences": ["--length", "20", "--features", "5", "--targets", "3"],
@@ -56,6 +55,7 @@ def generate(path, kind, *options):
     return arrays
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_storage_holds_the_same_numbers(kind, tmp_path):
     options = [*KINDS[kind], "--samples", "500", "--seed", "3"]
@@ -181,37 +181,34 @@ def test_words_follow_each_other_as_often_as_promised(tmp_path):
     assert tokens.max() == 99
 
 
+@pytest.fixture(scope="module")
+def stop_before(tmp_path_factory):
+    return StopBefore(tmp_path_factory.mktemp("library"))
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(compression, tmp_path):
+def test_a_file_whose_writing_was_killed_again_and_again_is_the_same(
+    compression, tmp_path, stop_before
+):
     options = ["--samples", "60k", "--compression", compression, "--sync-every", "1MiB"]
     whole, killed = tmp_path / "whole.h5", tmp_path / "killed.h5"
-    start = time.monotonic()
     run_command(*command(whole, "sequences", *options), code=0)
-    usual = time.monotonic() - start
 
+    def resume(**ending):
+        return run_command(*command(killed, "sequences", *options, "--resume"), **ending)
+
+    # A whole run makes more than 100 calls of the one function and 200 of the other. While a thread
+    # makes one, others generate, compress and write.
     moments = random.Random(4)
-    kills = 0
-    for _ in range(12):
-        process = subprocess.Popen(
-            command(killed, "sequences", *options, "--resume"), stderr=subprocess.PIPE
-        )
-        try:
-            process.communicate(timeout=moments.uniform(0.1, 0.5) * usual)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL
-        kills += 1
-        if killed.exists():
-            # Killed behind all but its last act: the file is there, which is compared below, and
-            # the journal of its writing may be.
-            (tmp_path / ".killed.h5.journal").unlink(missing_ok=True)
-            break
-    if not killed.exists():
-        run_command(*command(killed, "sequences", *options, "--resume"), code=0)
-    assert kills > 0
+    points = [("fdatasync", moments.randint(1, 8)) for _ in range(6)]
+    points += [("pwrite64", moments.randint(1, 16)) for _ in range(6)]
+    moments.shuffle(points)
+    # The last one: all is written, and the file has yet to get its name.
+    for function, number in [*points, ("fsync", 1)]:
+        env = stop_before(function, number, signal.SIGKILL)
+        resume(env=env, code=-signal.SIGKILL)
+        assert not killed.exists()
+    assert "rows were already written" in resume(code=0).stderr
     assert killed.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.h5", "whole.h5"]
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import sys
 import textwrap
-import time
 from itertools import chain
 
 import h5py
@@ -59,6 +58,7 @@ def real_rows(batch):
     return rows[np.array(batch["mask"])].tolist()
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("shuffle", [True, False], ids=["shuffled", "in order"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_t1_every_row_comes_once_an_epoch(tmp_path, layout, shuffle):
@@ -79,6 +79,7 @@ def test_t4_processes_together_read_the_order_of_one(train, world):
     assert together == alone
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("stop", [0, 1, 17, 31])
 @pytest.mark.parametrize("layout", ["contiguous", "gzip", "coprime"])
 def test_t1_a_run_resumes_bit_for_bit(tmp_path, layout, stop):
@@ -137,7 +138,7 @@ def test_types_are_those_of_jax_and_reported(train):
     assert one["y"].dtype == np.float32
 
 
-@pytest.mark.parametrize("make", [jax.device_put, jnp.asarray, jnp.from_dlpack], ids=str)
+@pytest.mark.parametrize("make", [jax.device_put, jnp.asarray, jnp.from_dlpack])
 def test_t1_arrays_of_jax_never_change(train, make):
     # Memory that comes back to the loader is filled with a pattern, so that whoever still looks
     # into it would see that, or a later batch.
@@ -380,12 +381,21 @@ def test_t4_each_device_of_a_mesh_gets_its_rows(train):
 def test_ctrl_c_ends_waiting(train):
     # The program keeps all batches, and another thread might drop one: the loader waits for that.
     code = """
-        import sys, threading
+        import gc, sys, threading, time
         from vramfit.data import Loader
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        # While it waits for a batch to be dropped, the loader calls the garbage collector. What
+        # takes note of that is no Python code, in which an exception of Ctrl-C would be lost.
+        gc.disable()
+        calls = {}
+        def tell():
+            while "stop" not in calls:
+                time.sleep(0.01)
+            print("waiting", flush=True)
+            threading.Event().wait()
+        threading.Thread(target=tell, daemon=True).start()
         loader = Loader(sys.argv[1], ["x"], batch_size=8, memory="100kB")
         kept = []
-        print("begun", flush=True)
+        gc.callbacks.append(calls.__setitem__)
         try:
             for batch in loader:
                 kept.append(batch)
@@ -393,10 +403,9 @@ def test_ctrl_c_ends_waiting(train):
             print("interrupted", flush=True)
     """
     child = run(code, train)
-    assert child.stdout.readline() == "begun\n"
-    time.sleep(1)
+    assert child.stdout.readline() == "waiting\n"
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=20)
+    out, err = child.communicate(timeout=120)
     assert (out, child.returncode) == ("interrupted\n", 0), err
 
 
@@ -430,23 +439,28 @@ def test_all_arrays_of_jax_can_be_kept_where_the_memory_has_room(tmp_path):
 
 
 def keep_all(path, memory, before=""):
-    """Keep all batches of an epoch, in a program without other threads."""
+    """Keep all batches of an epoch, in a program without other threads.
+
+    Where that fails, the last number is how often the loader had the garbage collector called.
+    """
     code = f"""
-        import sys, time
+        import gc, sys
         from vramfit.data import Loader
         {before}
         loader = Loader(sys.argv[1], "x", batch_size=37, memory={memory!r})
-        begin = time.monotonic()
+        gc.disable()
+        phases = []
+        gc.callbacks.append(lambda phase, info: phases.append(phase))
         try:
             kept = list(loader)
             print(len(kept))
         except ValueError as error:
-            seconds = time.monotonic() - begin
-            print(loader._native.max_batches, error.message, "|", error.hint, "|", seconds)
+            calls = phases.count("start")
+            print(loader._native.max_batches, error.message, "|", error.hint, "|", calls)
         assert loader.stats.buffer_bytes <= loader._native.max_batches * (37 * 180 + 128)
     """
     child = run(code, path)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     return out.strip()
 
@@ -455,13 +469,14 @@ def keep_all(path, memory, before=""):
 def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_reported(tmp_path, before):
     path, _ = small_batches(tmp_path)
     out = keep_all(path, "500kB", before)
-    message, hint, seconds = out.split(" | ")
+    message, hint, calls = out.split(" | ")
     most, _, message = message.partition(" ")
     assert 5 < int(most) < 136
     assert f"holds all {most} batches (" in message
     assert "that a memory budget of 488.3 KiB allows" in message
-    # At once, but for what JAX may still hold.
-    assert float(seconds) < (5 if before else 1)
+    # It looks twice, and does not wait. For what JAX may still hold it waits 1 ms, 2 ms and so on,
+    # then 100 ms each time: 50 times are less than 5 s, and there are fewer on a slow machine.
+    assert 2 <= int(calls) <= (50 if before else 2)
     # What it says would do does.
     enough = hint.split('memory="')[1].split('"')[0]
     assert keep_all(path, enough, before) == "136"
@@ -469,26 +484,43 @@ def test_a_program_that_keeps_more_than_the_memory_has_room_for_is_reported(tmp_
 
 def test_waiting_for_another_thread_takes_no_time_of_the_processor(tmp_path):
     path, _ = small_batches(tmp_path)
+    # The loader calls the garbage collector before each wait; all but a few are of 100 ms.
     code = """
-        import sys, threading, time
+        import gc, resource, sys, threading, time
+        from pathlib import Path
         from vramfit.data import Loader
         loader = Loader(sys.argv[1], "x", batch_size=37, memory="500kB")
-        kept = []
+        gc.disable()
+        kept, waits = [], []
+        def look(phase, info):
+            if phase == "start":
+                waits.append(resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw)
+        gc.callbacks.append(look)
+        def is_asleep(thread):
+            return (thread / "stat").read_text().rpartition(")")[2].split()[0] == "S"
         def drop():
-            time.sleep(3)
+            while len(waits) < 30:
+                time.sleep(0.01)
+            for thread in Path("/proc/self/task").iterdir():
+                if (thread / "comm").read_text().startswith("vramfit-read"):
+                    while not is_asleep(thread):
+                        time.sleep(0.01)
             kept.clear()
         thread = threading.Thread(target=drop)
         thread.start()
-        begin = time.process_time()
         for batch in loader:
             kept.append(batch)
             if not thread.is_alive():
                 break
-        print(time.process_time() - begin)
+        print(*waits)
     """
     child = run(code, path)
-    out, err = child.communicate(timeout=60)
-    assert float(out) < 0.5, err
+    out, err = child.communicate(timeout=120)
+    assert child.returncode == 0, err
+    # How often the program's thread had gone to sleep. A wait that is over before it can, on a busy
+    # machine, is without.
+    slept = [int(number) for number in out.split()]
+    assert slept[-1] - slept[0] >= len(slept) // 2
 
 
 def test_a_forked_copy_says_that_it_has_no_threads(train):
@@ -509,7 +541,7 @@ def test_a_forked_copy_says_that_it_has_no_threads(train):
         print(len(list(map(len, batches))))
     """
     child = run(code, train)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=120)
     assert "was created before `fork()`" in out, err
     assert out.splitlines()[-2:] == ["3", "125"], (out, err)
 

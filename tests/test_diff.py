@@ -69,6 +69,7 @@ def train(tmp_path, dryrun):
     return run
 
 
+@pytest.mark.fast
 def test_twice_the_batch_is_twice_the_batch_and_the_activations(train):
     told = compared(train(8), train(16))
     array = 8 * 512 * 256 * 4

@@ -56,7 +56,6 @@ def test_readme_shows_what_the_first_answer_says():
     assert_shows(said(arguments, ROOT), shown)
 
 
-@pytest.mark.timeout(300)
 def test_quickstart_works_as_written(tmp_path, write_script):
     program, donation = blocks("docs/quickstart.md", "python")
     before, after = dry_runs("docs/quickstart.md")
@@ -68,7 +67,6 @@ def test_quickstart_works_as_written(tmp_path, write_script):
     assert_shows(said(after[0], tmp_path), after[1])
 
 
-@pytest.mark.timeout(300)
 def test_a_program_is_made_to_fit_as_written(tmp_path, monkeypatch):
     page = "docs/guides/fitting.md"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -169,6 +167,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     "page",
     sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")) + [ROOT / "examples/README.md"],
@@ -200,6 +199,7 @@ def sources(*folders):
     return [path for folder in folders for path in ROOT.glob(folder) if path.is_file()]
 
 
+@pytest.mark.fast
 def test_every_variable_that_is_read_is_documented():
     page = (ROOT / "docs/reference/environment-variables.md").read_text()
     documented = set(re.findall(r"`(VRAMFIT_[A-Z_]+)`", page))
@@ -215,6 +215,7 @@ def test_every_variable_that_is_read_is_documented():
     assert documented - read <= {"VRAMFIT_GOLDEN_BFC_SPATIAL"}, sorted(documented - read)
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     "page",
     [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/internals/*.md"))],

@@ -8,6 +8,7 @@ from vramfit import errors
 from vramfit.errors import VramfitError
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("kind", VramfitError.__subclasses__(), ids=lambda kind: kind.id)
 def test_text_holds_message_cause_and_hint(kind):
     error = kind("no such thing", cause="it is gone", hint="look elsewhere")
@@ -20,6 +21,7 @@ def test_text_holds_message_cause_and_hint(kind):
     assert str(kind("bare")) == "bare"
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("kind", VramfitError.__subclasses__(), ids=lambda kind: kind.id)
 def test_errors_survive_pickling(kind):
     error = pickle.loads(pickle.dumps(kind("m", cause="c", hint="h")))
@@ -27,10 +29,12 @@ def test_errors_survive_pickling(kind):
     assert (error.message, error.cause, error.hint) == ("m", "c", "h")
 
 
+@pytest.mark.fast
 def test_ids_are_unique():
     assert len(errors.BY_ID) == len(VramfitError.__subclasses__())
 
 
+@pytest.mark.fast
 def test_standard_classes_catch_ours():
     from vramfit import gpus
 

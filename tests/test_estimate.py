@@ -62,6 +62,7 @@ jax.block_until_ready(update(ws, x))
 """
 
 
+@pytest.mark.fast
 def test_the_figures_are_those_of_a_program(write_script):
     """Peak, fit and time; also of a function of `jax.jit`, whose donated arguments count."""
     program = write_script(PROGRAM)

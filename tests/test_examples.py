@@ -21,9 +21,6 @@ from reference_trace_reader import peak_of
 # 75 % of what the driver reports for an H100 SXM, in whole pages.
 LIMIT = pool_limit(84_929_347_584, 0.75, jax.__version__)
 
-# Several compiles a test; on a busy machine some of them take minutes.
-pytestmark = pytest.mark.timeout(600)
-
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 

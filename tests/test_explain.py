@@ -57,13 +57,12 @@ def assert_explained(logs):
     assert not found, "\n".join(found)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.fast
 def test_every_cause_is_named_in_every_wording():
     assert {cause for log in SCENARIOS for cause in log.first} == set(oom_logs.CAUSES)
     assert_explained(SCENARIOS)
 
 
-@pytest.mark.timeout(600)
 def test_the_first_failure_is_the_cause_where_the_last_error_is_another_one():
     assert len(ELSEWHERE) >= 20
     assert_explained(ELSEWHERE)
@@ -114,6 +113,7 @@ def real_logs():
     return sorted(pathlib.Path(folder).glob("[0-9]*.txt"))
 
 
+@pytest.mark.fast
 @pytest.mark.skipif(not real_logs(), reason="real logs are not here; see VRAMFIT_OOM_LOGS")
 @pytest.mark.parametrize("file", real_logs(), ids=lambda file: file.stem)
 def test_real_logs_are_explained(file):

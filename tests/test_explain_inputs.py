@@ -74,7 +74,7 @@ def test_a_named_pipe_is_read_once(tmp_path):
     writer = threading.Thread(target=write_log, daemon=True)
     writer.start()
     code, answer = explain(pipe)
-    writer.join(timeout=10)
+    writer.join(timeout=120)
     assert code == 0
     assert answer["figures"]["requested_bytes"] == MIB
 

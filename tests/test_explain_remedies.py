@@ -78,7 +78,6 @@ def recompute(folder, command):
     return plan
 
 
-@pytest.mark.timeout(600)
 def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path, write_script):
     command, before, log, _ = failed
     found = remedies(*command, log=log)
@@ -104,7 +103,6 @@ def test_remedies_are_worth_what_a_dry_run_shows(failed, tmp_path, write_script)
     assert sizes == sorted(sizes, reverse=True)
 
 
-@pytest.mark.timeout(600)
 def test_a_plan_is_worth_what_a_dry_run_with_it_shows(failed, tmp_path):
     command, _, log, _ = failed
     plan = recompute(tmp_path, command)

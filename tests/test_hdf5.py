@@ -42,6 +42,7 @@ def assert_same(got, want):
     assert got.tobytes() == want.astype(got.dtype).tobytes()
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
 def test_all_rows_are_those_of_h5py(case, tmp_path):
     path = tmp_path / f"{case.name}.h5"

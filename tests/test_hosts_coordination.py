@@ -4,23 +4,20 @@ import json
 
 import jax
 import pytest
-from commands import run_python
+from commands import hold_port, run_python
 
 from vramfit._hosts._coordination import CoordinationClient
 from vramfit._hosts._exchange import HostExchange
 
 # Makes the same calls with both; each answer is a value, or the first line of an error.
 CALLS = """
-import json, socket
+import json, sys
 import jax
 from jax._src import distributed
 from vramfit._hosts._coordination import CoordinationClient
 from vramfit._hosts._exchange import HostExchange
 
-with socket.socket() as free:
-    free.bind(("localhost", 0))
-    port = free.getsockname()[1]
-jax.distributed.initialize(f"localhost:{port}", 1, 0)
+jax.distributed.initialize(f"localhost:{sys.argv[1]}", 1, 0)
 
 
 def answer(call, *arguments, **named):
@@ -59,7 +56,7 @@ print(json.dumps([converse(distributed.global_state.client), converse(own)]))
 
 
 def test_a_dry_run_answers_as_jaxlib_does():
-    done = run_python("-c", CALLS, code=0)
+    done = run_python("-c", CALLS, hold_port(), code=0)
     jaxlib, own = json.loads(done.stdout.splitlines()[-1])
     assert own == jaxlib
     assert jaxlib[1] == "ALREADY_EXISTS: key a/1 already exists."

@@ -1,12 +1,11 @@
 """Programs of `examples/hosts`: bytes counted by hand, and the path of two real processes."""
 
 import re
-import socket
 import subprocess
 import sys
 
 import pytest
-from commands import start_command
+from commands import hold_port, start_command
 from hosts import EXAMPLES, run_hosts
 
 F32 = I32 = 4
@@ -72,9 +71,7 @@ def compiled(log):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_two_real_processes_compile_the_same_programs_in_the_same_order(tmp_path, program):
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = hold_port()
     path, environment = EXAMPLES / f"{program}.py", {"JAX_LOG_COMPILES": "1"}
     named = ["--small", "--coordinator", f"localhost:{port}", "--processes", "2", "--process"]
     processes = [

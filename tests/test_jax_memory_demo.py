@@ -3,11 +3,9 @@
 import json
 import sys
 
-import pytest
 from commands import ROOT, run_vramfit
 
 NOTEBOOK = ROOT / "examples" / "jax_memory_demo.ipynb"
-pytestmark = pytest.mark.timeout(600)
 
 
 def execute(notebook, answer):

@@ -59,6 +59,7 @@ def test_s11_the_import_applies_the_defaults():
     assert all(told["reasons"])
 
 
+@pytest.mark.fast
 def test_s11_the_import_loads_neither_jax_nor_numpy():
     told, _ = here("""
         import sys

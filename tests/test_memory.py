@@ -1,6 +1,7 @@
 """How the virtual GPU hands out memory: JAX's own allocation rules (rows A1 to A7 and A9)."""
 
 import pytest
+from commands import hold_port
 from on_gpu import GIB, Failed, finish, on_gpu, start
 
 H100 = 84_929_347_584  # bytes, as the driver reports them
@@ -12,6 +13,7 @@ def limit(fraction):
     return -(-int(H100 * fraction) // PAGE) * PAGE
 
 
+@pytest.mark.fast
 def test_a1_three_quarters_are_taken_at_the_first_operation():
     told = on_gpu(
         """
@@ -146,6 +148,7 @@ def test_donating_one_array_twice_is_an_error():
         )
 
 
+@pytest.mark.fast
 def test_out_of_memory_can_be_caught_and_its_arguments_live_on():
     told = on_gpu(
         """
@@ -230,11 +233,7 @@ def test_two_processes_run_one_program(tmp_path):
          process=jax.process_index(), shape=list(y.shape),
          in_use=jax.local_devices()[0].memory_stats()["bytes_in_use"])
     """
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = hold_port()
     processes = [
         start(lines.replace("{port}", str(port)).replace("{process}", str(i)), count=2)
         for i in range(2)

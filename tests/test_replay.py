@@ -2,10 +2,7 @@
 
 import json
 
-import pytest
 from commands import run_vramfit
-
-pytestmark = pytest.mark.timeout(300)
 
 SMALL = ("--features", 256, "--width", 512, "--classes", 1000, "--batch", 512, "--steps", 5)
 

@@ -18,6 +18,7 @@ def report_command(*arguments):
     return done.stdout
 
 
+@pytest.mark.fast
 def test_python_and_command_line_agree():
     report = vramfit.dryrun_report(TOO_SMALL)
     assert report.to_dict() == json.loads(report_command("--json", "-"))
@@ -27,6 +28,7 @@ def test_python_and_command_line_agree():
     assert report.peak_bytes == report.to_dict()["peak_bytes"]
 
 
+@pytest.mark.fast
 def test_entries_add_up_to_what_was_in_use_and_requested():
     report = vramfit.dryrun_report(TOO_SMALL)
     refused = report.to_dict()["oom"]

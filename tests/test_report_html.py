@@ -4,7 +4,7 @@ import json
 
 import browser
 import pytest
-from commands import ROOT, run_command, run_vramfit
+from commands import ROOT, run_example, run_vramfit
 
 TRACES = ROOT / "fixtures" / "traces"
 # What the page opens in: `scripts/bench_report.py` measures it. Far above that, since other work
@@ -27,9 +27,7 @@ def pages(tmp_path_factory):
     def page(sample):
         path = folder / f"{sample}.html"
         if not path.exists():
-            command = ["cargo", "run", "--quiet", "-p", "vramfit-core"]
-            command += ["--example", "sample_report", "--", str(sample)]
-            path.write_text(run_command(*command, code=0, cwd=ROOT).stdout)
+            path.write_text(run_example("sample_report", sample))
         return path
 
     return page

@@ -74,6 +74,7 @@ def test_s1_words_that_mean_off_switch_preallocation_off(start, word):
     assert f"JAX takes `{word}` for on" in done.err
 
 
+@pytest.mark.fast
 def test_s1_preallocation_takes_the_whole_limit(start):
     done = start(TELL, "--preallocate", XLA_PYTHON_CLIENT_PREALLOCATE="false")
     assert done.told["pool_bytes"] == done.told["bytes_limit"] > 10 * GIB
@@ -158,6 +159,7 @@ def test_s7_an_absolute_limit_becomes_the_pool(start, gpu):
     assert done.answer["limit_bytes"] == done.told["bytes_limit"] == done.told["pool_bytes"]
 
 
+@pytest.mark.fast
 def test_s7_the_invented_limit_is_made_true(start):
     settings = {
         "JAX_PREALLOCATION_SIZE_LIMIT_BYTES": "8589934592",
@@ -353,6 +355,7 @@ jax.block_until_ready(jax.numpy.ones(8))
 """
 
 
+@pytest.mark.fast
 def test_v7_a_program_lets_top_see_inside_its_pool(start):
     published = start(PUBLISHES, "--limit", "8GiB").told
     assert published["VRAMFIT_PUBLISH"] == "1"

@@ -1,11 +1,11 @@
 """`vramfit top` as people use it, beside processes that publish (rows S17 and V7)."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
-import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -14,24 +14,33 @@ from pathlib import Path
 import pytest
 from commands import VRAMFIT, clean_environment, run_command
 from on_gpu import start
-from stats_files import await_stats_file, read
+from stats_files import await_stats_file, read, stats_files
 
 DEMO = Path(__file__).resolve().parent.parent / "fixtures" / "top" / "demo.jsonl"
 TOP = [*VRAMFIT, "top"]
 HOLD = "x = jnp.ones(1 << 20).block_until_ready(); print('ready', flush=True); input()\n"
 
 
+@contextlib.contextmanager
+def publishing(runtime, **settings):
+    """Start a process with 4 MiB in use that publishes."""
+    process = start(HOLD, XDG_RUNTIME_DIR=runtime, VRAMFIT_PUBLISH="1", **settings)
+    try:
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.fixture
 def holding(runtime):
     """A process that publishes 4 MiB in use, every 100 ms."""
-    process = start(textwrap.dedent(HOLD), XDG_RUNTIME_DIR=runtime, VRAMFIT_PUBLISH="1")
-    assert process.stdout.readline() == "ready\n", process.stderr.read()
-    # What is on the page may be from before; the second look from now is not.
-    looks = read(await_stats_file(runtime))[1]["samples"]
-    await_stats_file(runtime, samples=looks + 2)
-    yield process
-    process.kill()
-    process.communicate()
+    with publishing(runtime) as process:
+        # What is on the page may be from before; the second look from now is not.
+        looks = read(await_stats_file(runtime))[1]["samples"]
+        await_stats_file(runtime, samples=looks + 2)
+        yield process
 
 
 def surroundings(runtime):
@@ -53,6 +62,7 @@ def row_of(board, pid):
     return None
 
 
+@pytest.mark.fast
 def test_v7_a_virtual_process_is_shown_with_its_three_memories(runtime, holding):
     board = json.loads(top(runtime, "--once", "--json"))
     gpu, row = row_of(board, holding.pid)
@@ -60,9 +70,16 @@ def test_v7_a_virtual_process_is_shown_with_its_three_memories(runtime, holding)
     assert gpu["label"] == "virtual h100-80g"
     assert row["in_use"] == {"bytes": 4 << 20}
     assert row["driver"]["bytes"] > row["reserved"]["bytes"] > row["in_use"]["bytes"]
-    assert row["liveness"] == "fresh"
     assert row["pool"]["client_settings"]["allocator"] == "default"
     assert "/nowhere/libnvidia-ml.so" in board["no_driver"]
+
+
+def test_v7_a_process_that_has_looked_in_the_last_two_intervals_is_fresh(runtime):
+    # 200 ms can pass at any point on a busy machine, two minutes cannot.
+    with publishing(runtime, VRAMFIT_PUBLISH_MS=60_000) as process:
+        await_stats_file(runtime)
+        _, row = row_of(json.loads(top(runtime, "--once", "--json")), process.pid)
+        assert row["liveness"] == "fresh"
 
 
 def test_v7_the_table_says_why_there_is_no_driver_and_what_the_pool_is(runtime, holding):
@@ -76,7 +93,11 @@ def test_v7_a_killed_process_is_stale_at_once_and_a_stopped_one_after_two_interv
     runtime, holding
 ):
     holding.send_signal(signal.SIGSTOP)
-    time.sleep(0.35)  # more than two intervals of 100 ms
+    os.waitid(os.P_PID, holding.pid, os.WSTOPPED)
+    (file,) = stats_files(runtime)
+    two_intervals = read(file)[1]["heartbeat"] + 2 * 100_000_000
+    while time.monotonic_ns() <= two_intervals:
+        time.sleep(0.01)
     _, row = row_of(json.loads(top(runtime, "--once", "--json")), holding.pid)
     assert row["liveness"]["silent"]["for_ms"] >= 200
     holding.kill()
@@ -122,12 +143,10 @@ def served(runtime):
 def test_s17_metrics_are_accepted_by_prometheus(served):
     from prometheus_client.parser import text_string_to_metric_families
 
-    for _ in range(100):
-        with urllib.request.urlopen(served, timeout=10) as answer:
+    text, end = "", time.monotonic() + 120
+    while not text and time.monotonic() < end:  # nothing was looked at yet
+        with urllib.request.urlopen(served, timeout=120) as answer:
             kind, text = answer.headers["Content-Type"], answer.read().decode()
-        if text:
-            break
-        time.sleep(0.05)  # nothing was looked at yet
     assert kind == "text/plain; version=0.0.4; charset=utf-8"
     families = {family.name: family for family in text_string_to_metric_families(text)}
     in_use = {s.labels["pid"]: s.value for s in families["vramfit_pool_in_use_bytes"].samples}
@@ -136,7 +155,7 @@ def test_s17_metrics_are_accepted_by_prometheus(served):
     assert families["vramfit_pool_allocations"].type == "counter"
     assert [s.value for s in families["vramfit_driver_up"].samples] == [1]
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(served.replace("/metrics", "/"), timeout=10)
+        urllib.request.urlopen(served.replace("/metrics", "/"), timeout=120)
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux; `make tmux` brings it")
@@ -147,9 +166,9 @@ def test_s17_in_a_real_terminal_keys_work_and_the_terminal_comes_back(runtime):
         command = ["tmux", "-S", socket, "-f", "/dev/null", *arguments]
         return run_command(*command, env=surroundings(runtime), code=0).stdout
 
-    def await_screen(text):
-        end = time.monotonic() + 60
-        while text not in (screen := tmux("capture-pane", "-p")):
+    def await_screen(text, is_there=True):
+        end = time.monotonic() + 120
+        while (text in (screen := tmux("capture-pane", "-p"))) is not is_there:
             assert time.monotonic() < end, screen
             time.sleep(0.05)
         return screen
@@ -163,6 +182,8 @@ def test_s17_in_a_real_terminal_keys_work_and_the_terminal_comes_back(runtime):
         tmux("send-keys", "?")
         await_screen("largest free block of the pool")
         tmux("send-keys", "Escape")
+        # An Escape that is read together with the next key is Alt with that key.
+        await_screen("largest free block of the pool", is_there=False)
         tmux("send-keys", "j", "Enter")
         await_screen(" details ")
         tmux("send-keys", "/", "serve", "Enter")

@@ -25,7 +25,7 @@ def test_t7_training_continues_while_a_checkpoint_is_written(tmp_path, monkeypat
     save = CheckpointManager._save
 
     def slow(manager, *what):
-        assert later.wait(60), "training waited for the checkpoint"
+        assert later.wait(120), "training waited for the checkpoint"
         save(manager, *what)
 
     class Batches:

@@ -3,14 +3,21 @@
 import json
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
-from commands import ROOT, VRAMFIT, clean_environment, run_python, run_vramfit, start_command
+from commands import (
+    ROOT,
+    VRAMFIT,
+    clean_environment,
+    hold_port,
+    run_python,
+    run_vramfit,
+    start_command,
+)
 
 
 def environment(**changes):
@@ -151,6 +158,7 @@ def test_a_signal_saves_and_the_same_command_resumes(sequences):
     assert answer["steps"] == 84 * epochs
 
 
+@pytest.mark.fast
 def test_what_does_not_belong_to_the_checkpoint_is_refused(sequences):
     write(sequences, training={"epochs": 1})
     nothing = vramfit("train", "train.toml", "--resume", cwd=sequences, code=2)
@@ -227,7 +235,6 @@ def wide(tmp_path):
     return tmp_path
 
 
-@pytest.mark.timeout(600)
 def test_dry_runs_find_the_largest_batch_without_reading_data(wide):
     done = vramfit("train", "train.toml", "--dry-run", "t4", "--json", cwd=wide)
     answer = json.loads(done.stdout)
@@ -239,7 +246,6 @@ def test_dry_runs_find_the_largest_batch_without_reading_data(wide):
     assert not (wide / "run").exists()
 
 
-@pytest.mark.timeout(600)
 def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wide):
     train = (sys.executable, "-m", "vramfit", "train", "train.toml", "--device", "gpu")
     few = ("--epochs", 1, "--set", "data.batch_size=256")
@@ -255,9 +261,7 @@ def test_the_whole_pipeline_runs_on_a_virtual_gpu_and_runs_out_of_its_memory(wid
 
 def two_processes(folder, *arguments):
     """Run the same command in two processes, and return what each said and came to."""
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        port = found.getsockname()[1]
+    port = hold_port()
     distributed = environment(JAX_COORDINATOR_ADDRESS=f"localhost:{port}", JAX_NUM_PROCESSES="2")
     both = [
         start_command(

@@ -1,14 +1,13 @@
 """Where training runs: a device that is required, several, several processes, a virtual GPU."""
 
 import json
-import socket
 import sys
 import textwrap
 
 import numpy as np
 import pytest
 from cli_dryrun import dryrun_of
-from commands import ROOT, start_command
+from commands import ROOT, hold_port, start_command
 from training import evaluate, load, start, step
 
 from vramfit.errors import VerificationFailedError
@@ -148,9 +147,7 @@ print(json.dumps({"stopped": result.stop_reason, "steps": result.steps, "w": num
 
 
 def two_processes(train, directory, mode="whole"):
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        port = found.getsockname()[1]
+    port = hold_port()
     both = [begin(PROCESSES, train, port, rank, mode, directory) for rank in (0, 1)]
     ends = [child.communicate(timeout=150) for child in both]
     for child, (_, err) in zip(both, ends, strict=True):

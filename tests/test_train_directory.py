@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -31,15 +32,16 @@ def test_t7_a_second_run_in_a_directory_is_refused_with_the_name_of_the_first(tr
 
 def test_t7_the_lock_ends_with_a_killed_process(train, tmp_path):
     code = """
-import sys, time
+import sys
 from pathlib import Path
 from vramfit.train.output.run_lock import RunLock
 lock = RunLock(Path(sys.argv[1]))
 lock.acquire()
 print("locked", flush=True)
-time.sleep(100)
+sys.stdin.read()
 """
-    with start_command(sys.executable, "-c", code, tmp_path) as holder:
+    command = [sys.executable, "-c", code, tmp_path]
+    with start_command(*command, stdin=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(DirectoryInUseError, match=f"process {holder.pid},"):
             RunLock(tmp_path).acquire()
@@ -85,7 +87,7 @@ def test_nothing_is_left_of_a_run_that_was_refused(train, tmp_path):
 
 def test_t10_a_killed_command_takes_its_training_along_and_keeps_the_state(tmp_path):
     generate(tmp_path)
-    write(tmp_path, training={"epochs": 1000, "log_every": 1})
+    write(tmp_path, training={"epochs": 100_000, "log_every": 1})
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     # The training writes to the same pipe, which ends because it has ended, too.

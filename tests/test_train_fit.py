@@ -18,6 +18,7 @@ def events(directory, kind):
     return [line for line in lines if line["event"] == kind]
 
 
+@pytest.mark.fast
 def test_t3_every_loss_is_that_of_a_loop_by_hand(train, tmp_path):
     run = tmp_path / "run"
     result = fit(step, start(), load(train), epochs=2, log_every=1, directory=run, checkpoints=None)
@@ -134,7 +135,6 @@ def test_t6_nothing_is_said_when_that_is_requested(train, capfd, progress):
         ({"step": lambda state, batch: state}, "returns a dict, but must return two values"),
         ({"step": 3}, "must be a function, not a int"),
     ],
-    ids=str,
 )
 def test_what_cannot_be_met_is_refused_in_words(train, arguments, message):
     given = {"step": step, "state": start(), "data": load(train), **arguments}

@@ -30,6 +30,7 @@ def interrupted(data, after):
     return Batches()
 
 
+@pytest.mark.fast
 def test_t7_a_run_resumes_in_the_middle_of_an_epoch(train, tmp_path):
     batches = [{name: part.copy() for name, part in batch.items()} for batch in load(train)]
     run = tmp_path / "run"

@@ -27,6 +27,7 @@ def test_uploads_read_back_as_they_were():
     assert told["done"]
 
 
+@pytest.mark.fast
 def test_small_results_are_those_of_the_cpu():
     told = on_gpu(
         """
@@ -87,6 +88,7 @@ def test_values_are_known_where_jax_platforms_leaves_the_cpu_out():
     assert told["sum"] == 10.0
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("fill", "value"), [("zeros", 0.0), ("ones", 1.0), ("nan", np.nan), ("random", None)]
 )
