@@ -1,5 +1,7 @@
 //! The integration tests of the crate, as one program: linking is most of what a test program costs.
 
+#![allow(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
+
 mod recorded;
 mod recorder;
 mod samples;

@@ -2,11 +2,6 @@
 //!
 //! Another folder of recordings in the same format can be given in `VRAMFIT_GOLDEN_BFC`.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a recording that cannot be read fails the test"
-)]
-
 use vramfit_core::allocator::{Allocator, Backpedal, Bfc, BfcOptions, PoolSpace};
 
 use crate::recorded::replay::{Replay, stats_line};

@@ -2,11 +2,6 @@
 //!
 //! The format is described in `fixtures/README.md`; `scripts/record_growth.py` wrote them.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a recording that cannot be read fails the test"
-)]
-
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;

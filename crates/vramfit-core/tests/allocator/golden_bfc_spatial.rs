@@ -3,11 +3,6 @@
 //!
 //! Another folder of recordings in the same format can be given in `VRAMFIT_GOLDEN_BFC_SPATIAL`.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a recording that cannot be read fails the test"
-)]
-
 use std::fmt::Write as _;
 
 use vramfit_core::allocator::{

@@ -2,11 +2,6 @@
 //!
 //! Only the prefix of a record (file, line) is not compared; its severity is.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a recording that cannot be read fails the test"
-)]
-
 use vramfit_core::allocator::{
     Allocator, Backpedal, Bfc, BfcOptions, JaxVersion, LogRecord, PoolEnd, PoolSpace, Spatial,
     SpatialPolicy, refusal_warning,

@@ -101,11 +101,11 @@ fn live_bytes_are_those_of_the_heap_at_every_moment() {
     let mut moments = 0;
     for recorded in all() {
         let memory = recorded.memory();
-        let Some(block) = block(&recorded) else {
+        let Some(block) = block(recorded) else {
             assert_eq!(memory.temp_bytes, 0, "{}", recorded.name);
             continue;
         };
-        let expected = levels(&recorded, block);
+        let expected = levels(recorded, block);
         assert_eq!(memory.live_bytes, expected, "{}", recorded.name);
         assert_eq!(
             memory.instructions.len(),
@@ -122,7 +122,7 @@ fn live_bytes_are_those_of_the_heap_at_every_moment() {
 fn tenants_that_live_at_once_never_overlap() {
     for recorded in all() {
         let memory = recorded.memory();
-        let Some(block) = block(&recorded) else {
+        let Some(block) = block(recorded) else {
             continue;
         };
         let number = recorded
@@ -161,7 +161,7 @@ fn tenants_that_live_at_once_never_overlap() {
 fn what_is_reported_of_the_fullest_moment_is_what_is_live_then() {
     for recorded in all() {
         let memory = recorded.memory();
-        let Some(block) = block(&recorded) else {
+        let Some(block) = block(recorded) else {
             continue;
         };
         let inside: u64 = memory
@@ -174,7 +174,7 @@ fn what_is_reported_of_the_fullest_moment_is_what_is_live_then() {
             })
             .map(|buffer| buffer.peak_bytes)
             .sum();
-        let highest = levels(&recorded, block).into_iter().max().unwrap_or(0);
+        let highest = levels(recorded, block).into_iter().max().unwrap_or(0);
         assert_eq!(inside, highest, "{}", recorded.name);
     }
 }

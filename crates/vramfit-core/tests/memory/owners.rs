@@ -62,10 +62,10 @@ fn without_names_the_graph_tells_the_same() {
                 *owner = Owner::Batch;
             }
         }
-        let found = ProgramMemory::from_dump(&step.program, &step.dump, &nameless(&step));
+        let found = ProgramMemory::from_dump(&step.program, &step.dump, &nameless(step));
         let found = owners(&found.expect(&step.name));
         assert!(named.values().any(|owner| *owner == Owner::Parameters));
-        let same = match is_without_marks(&step) {
+        let same = match is_without_marks(step) {
             // Nothing is invented.
             true => found
                 .values()
@@ -90,10 +90,10 @@ fn without_names_what_is_not_donated_is_reported_too() {
             let kept = memory.undonated.iter().filter(is_kept);
             kept.map(|one| one.bytes).collect::<Vec<_>>()
         };
-        let (named, found) = (kept(&step.names), kept(&nameless(&step)));
+        let (named, found) = (kept(&step.names), kept(&nameless(step)));
         let expected = if step.name.ends_with("_kept") { 6 } else { 0 };
         assert_eq!(named.len(), expected, "{}", step.name);
-        if !is_without_marks(&step) {
+        if !is_without_marks(step) {
             assert_eq!(found, named, "{}", step.name);
         }
     }

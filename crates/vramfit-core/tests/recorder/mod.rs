@@ -1,8 +1,5 @@
 //! A run on a made-up GPU, written as the plugin writes one: real allocators, a real trace.
 
-#![allow(dead_code, reason = "each test that uses it needs a part of it")]
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 

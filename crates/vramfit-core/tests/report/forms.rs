@@ -3,8 +3,6 @@
 //! `TRYCMD=overwrite cargo test -p vramfit-core --test main report` accepts new texts; look at the difference
 //! then.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use serde_json::Value;
 use vramfit_core::analysis::summarize;
 use vramfit_core::report::{

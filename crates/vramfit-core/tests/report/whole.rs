@@ -2,8 +2,6 @@
 //!
 //! `TRYCMD=overwrite cargo test -p vramfit-core --test main report` accepts new texts; look at the difference then.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use serde_json::{Value, json};
 use vramfit_core::analysis::{RunSummary, summarize};
 use vramfit_core::program::cost::{OperationTime, ProgramTime};

@@ -1,7 +1,5 @@
 //! The run once more with other temporaries comes to what a run with those temporaries comes to.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use vramfit_core::analysis::AutotuneRange;
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose};

@@ -1,7 +1,5 @@
 //! A run under other settings comes to what a run with those settings comes to, as far as it is known.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};

@@ -1,8 +1,6 @@
 //! A trace comes back exactly as it was written, whatever is in it, wherever it is cut off, and
 //! however it is damaged; and what repeats costs nothing.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use std::io::{self, Write};
 
 use proptest::prelude::*;

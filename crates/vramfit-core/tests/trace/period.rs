@@ -1,8 +1,6 @@
 //! Repeats that bring the pool back to the same state are skipped, and the answer is that of a replay
 //! of every event.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use std::cell::Cell;
 use std::rc::Rc;
 

@@ -1,8 +1,6 @@
 //! Scratch memory of library routines: the least is in the figures of a run, the most is asked for at the
 //! moments when the routines would ask. All figures are counted by hand for a pool of 768 MiB.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use vramfit_core::analysis::{Condition, EntryKind, RunSummary, ScratchShortage, ScratchSummary};
 use vramfit_core::program::{EstimateSource, ScratchPhase};
 use vramfit_core::report;

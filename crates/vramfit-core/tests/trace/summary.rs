@@ -1,8 +1,6 @@
 //! The figures of an answer are those that one can count by hand, and those that the allocators of
 //! the run had; and an answer is refused when they differ.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use proptest::prelude::*;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::summarize;

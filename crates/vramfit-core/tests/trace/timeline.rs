@@ -1,7 +1,5 @@
 //! The timeline of a run: figures that one can count by hand, and what must add up.
 
-#![expect(clippy::unwrap_used, reason = "what surrounds a test fails loudly too")]
-
 use proptest::prelude::*;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{ArraySummary, DeviceSummary, LayoutSummary, summarize_until};

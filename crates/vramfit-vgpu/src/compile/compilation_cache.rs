@@ -60,7 +60,8 @@ impl CacheEntry {
     }
 
     pub(crate) fn read(&self) -> Option<CompilerOutput> {
-        CompilerOutput::decode(fs::read(&self.0).ok()?.as_slice()).ok()
+        let output = CompilerOutput::decode(fs::read(&self.0).ok()?.as_slice()).ok()?;
+        (!output.serialized.is_empty()).then_some(output)
     }
 
     /// Keeps a result. A folder that cannot be written costs time, not results.
