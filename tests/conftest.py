@@ -31,16 +31,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):
-    """Share one compilation cache between all tests: most compile what another has compiled.
+    """Share one compilation cache between all tests: most compile what another has compiled, or an
+    earlier run.
 
-    It is that of the extension module: another build may compile otherwise. `make test
+    It is that of the sources that say how programs are compiled. `make test
     VRAMFIT_COMPILATION_CACHE=` runs all tests without one.
     """
     is_worker = hasattr(config, "workerinput")
     if is_worker or COMPILATION_CACHE in os.environ:
         return
     caches = ROOT / ".cache" / "compilations"
-    cache = caches / digest_of(*(ROOT / "python" / "vramfit").glob("_native*.so"))
+    crates = ROOT / "crates"
+    sources = [
+        *(crates / "vramfit-vgpu" / "src" / "compile").glob("*.rs"),
+        crates / "vramfit-vgpu" / "src" / "device" / "topology.rs",
+        crates / "vramfit-core" / "src" / "program" / "options.rs",
+    ]
+    cache = caches / digest_of(*sorted(sources))
     cache.mkdir(parents=True, exist_ok=True)
     for other in set(caches.iterdir()) - {cache}:
         shutil.rmtree(other, ignore_errors=True)
@@ -183,7 +190,7 @@ def derive():
         command = [sys.executable, ROOT / "tests" / "derive_expected.py", *words]
         done = run_command(*command, env={"JAX_PLATFORMS": "cpu"}, code=0)
         if os.environ.get("RECORD_EXAMPLES"):
-            record.write_text(done.stdout)
+            record.write_text(json.dumps(json.loads(done.stdout)) + "\n")
         return json.loads(done.stdout)
 
     return run

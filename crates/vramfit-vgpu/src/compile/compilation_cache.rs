@@ -35,6 +35,9 @@ pub(crate) struct CompilerOutput {
     /// What the compiler wrote to standard error, where that was captured.
     #[prost(bytes = "vec", tag = "3")]
     pub(crate) log: Vec<u8>,
+    /// Whether the compile has shown that XLA has no cost model for the GPU.
+    #[prost(bool, tag = "4")]
+    pub(crate) has_no_cost_model: bool,
 }
 
 /// The place of one compile in the cache.

@@ -133,6 +133,7 @@ pub(crate) unsafe fn compile(
             .and_then(|it| cache_entry(it, source, options, attempt, needs_dump));
         let (result, warnings) = match entry.as_ref().and_then(CacheEntry::read) {
             Some(output) => {
+                HAS_NO_COST_MODEL.fetch_or(output.has_no_cost_model, Ordering::Relaxed);
                 let replay = || stderr_capture::write_log(&output.log);
                 let ((), log) = stderr_capture::capture_log(compiler_log(), replay);
                 (Ok(output), log.warnings)
@@ -145,13 +146,11 @@ pub(crate) unsafe fn compile(
                 let result = result.map(|serialized| CompilerOutput {
                     serialized,
                     dump: dump.and_then(|dump| dump.read()),
-                    log: Vec::new(),
+                    log: log.text.clone().unwrap_or_default(),
+                    has_no_cost_model: HAS_NO_COST_MODEL.load(Ordering::Relaxed),
                 });
-                if let (Ok(output), Some(entry), Some(text)) = (&result, &entry, log.text) {
-                    entry.write(&CompilerOutput {
-                        log: text,
-                        ..output.clone()
-                    });
+                if let (Ok(output), Some(entry), Some(_)) = (&result, &entry, &log.text) {
+                    entry.write(output);
                 }
                 (result, log.warnings)
             }
@@ -273,7 +272,11 @@ fn cache_entry(
         return None;
     }
     let is_captured = compiler_log().is_some();
-    let settings = format!("{topology}\n{}\n{needs_dump} {is_captured}", attempt.name);
+    let has_no_cost_model = HAS_NO_COST_MODEL.load(Ordering::Relaxed);
+    let settings = format!(
+        "{topology}\n{}\n{needs_dump} {is_captured} {has_no_cost_model}",
+        attempt.name
+    );
     let options = with_sorted_maps(options);
     let parts = [settings.as_bytes(), &source.format, &source.code, &options];
     CacheEntry::new(environment.compilation_cache.as_deref()?, &parts)
