@@ -69,7 +69,7 @@ SHARD_FILES = $(if $(SHARD),$(or $(SHARD_$(SHARD)),$(error there is no shard `$(
 SEED ?=
 WITHOUT_GPU := not gpu and not matrix and not foreign and not wheel
 # Cargo is not asked again by tests: it may be busy with tests of its own.
-PYTEST := TESTS_ARE_BUILT=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 20 --durations-min 1 \
+PYTEST = TESTS_ARE_BUILT=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
 	$(if $(SEED),--random-order --random-order-seed $(SEED))
 RUN_PYTHON_TESTS = $(PYTEST) -m '$(WITHOUT_GPU)' $(SHARD_FILES) $(if $(T_FILE),'$(T)',$(if $(T),-k '$(subst ::, and ,$(T))'))
 
