@@ -1,5 +1,6 @@
 """What several test files share."""
 
+import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
@@ -141,10 +142,12 @@ def no_compilation_cache(monkeypatch):
 
 def reader_threads():
     """Return the numbers of the threads of this process that read for a loader."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [
-        int(task.name) for task in tasks if (task / "comm").read_text().startswith("vramfit-read")
-    ]
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if (task / "comm").read_text().startswith("vramfit-read"):
+                found.append(int(task.name))
+    return found
 
 
 @pytest.fixture

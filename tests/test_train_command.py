@@ -142,7 +142,7 @@ def test_losses_are_those_of_a_loop_written_by_hand(sequences):
 
 
 def test_a_signal_saves_and_the_same_command_resumes(sequences):
-    write(sequences, training={"epochs": 400})
+    write(sequences, training={"epochs": 100_000})
     said, code = until(sequences, "Epoch 2/", lambda running: running.send_signal(signal.SIGTERM))
     assert code == 128 + signal.SIGTERM, "".join(said)
     assert said[-1] == "stopped; run `vramfit train train.toml` to resume\n"
@@ -212,7 +212,7 @@ def test_without_the_packages_the_command_says_what_to_install(sequences):
 
 
 def test_a_program_that_is_killed_is_said_to_be(sequences):
-    write(sequences, training={"epochs": 4000})
+    write(sequences, training={"epochs": 100_000})
 
     def kill_child(running):
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
