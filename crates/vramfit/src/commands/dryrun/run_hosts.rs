@@ -60,7 +60,8 @@ pub(super) fn run_hosts(
         .map_err(|error| Error::io("cannot create a temporary directory").cause(error))?;
     // What host 0 has compiled, the others need not compile.
     let cache = spec.compilation_cache.clone().or_else(|| {
-        let has_own = spec.variable(COMPILATION_CACHE).is_some();
+        let users = spec.variable(COMPILATION_CACHE);
+        let has_own = users.is_some_and(|folder| !folder.is_empty());
         (!has_own).then(|| scratch.path().join("compilations"))
     });
     let mut runs: Vec<HostRun> = Vec::new();
