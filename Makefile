@@ -55,7 +55,7 @@ check: build ## Format, lints, types: everything that needs no running program
 
 # One test or some: `make test T=tests/test_values.py`, or by a part of the name, `make test T=callback`.
 T ?=
-T_FILE := $(wildcard $(firstword $(subst ::, ,$(T))))
+T_FILE := $(filter tests/%,$(wildcard $(firstword $(subst ::, ,$(T)))))
 # Tests wait for programs that they start often enough that one more than there are cores keeps them busy.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 # The tests in Python in four parts, each for a machine of its own: `make test-python SHARD=data`.

@@ -20,6 +20,7 @@ from cli_dryrun import dryrun_of
 from commands import COMPILATION_CACHE, ROOT, run_command, run_python
 from fake_driver import FakeDriver, build_library
 from on_gpu import environment
+from stop_before import StopBefore
 
 # Texts are compared as a terminal with UTF-8 gets them, wherever the tests run.
 os.environ["LC_ALL"] = "C.UTF-8"
@@ -138,6 +139,12 @@ def digest_of(*files, text=""):
 def no_compilation_cache(monkeypatch):
     """Have XLA compile everything, in tests of compiling itself."""
     monkeypatch.setenv(COMPILATION_CACHE, "")
+
+
+@pytest.fixture(scope="session")
+def stop_before(tmp_path_factory):
+    """Build the library that stops a process before a call; see `stop_before.py`."""
+    return StopBefore(tmp_path_factory.mktemp("library"))
 
 
 def reader_threads():

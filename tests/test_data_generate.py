@@ -16,7 +16,6 @@ import hdf5plugin  # noqa: F401  registers zstd with h5py
 import numpy as np
 import pytest
 from commands import run_command, run_python, run_vramfit
-from stop_before import StopBefore
 
 KINDS = {
     "sequences": ["--length", "20", "--features", "5", "--targets", "3"],
@@ -179,11 +178,6 @@ def test_words_follow_each_other_as_often_as_promised(tmp_path):
     assert abs(followed.mean() - 0.901) < 0.004
     assert tokens.min() == 0
     assert tokens.max() == 99
-
-
-@pytest.fixture(scope="module")
-def stop_before(tmp_path_factory):
-    return StopBefore(tmp_path_factory.mktemp("library"))
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])

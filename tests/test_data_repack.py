@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from commands import run_command, run_python
 from hdf5_cases import CASES
-from stop_before import StopBefore
 
 # Records with references and texts of variable length are read by field, and cannot be copied.
 MIXED = ("record_old_", "record_new_", "record_latest_")
@@ -479,11 +478,6 @@ def large_file(path):
     with h5py.File(path, "w") as f:
         values = np.random.default_rng(0).integers(0, 99, (60_000, 64)).astype("f4")
         f.create_dataset("x", data=values, chunks=(500, 64))
-
-
-@pytest.fixture(scope="module")
-def stop_before(tmp_path_factory):
-    return StopBefore(tmp_path_factory.mktemp("library"))
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

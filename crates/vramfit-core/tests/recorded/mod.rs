@@ -2,10 +2,7 @@
 //!
 //! The format is described in `fixtures/bfc/README.md`. The comparison itself is in the tests.
 
-#![allow(
-    dead_code,
-    reason = "each test binary and the benchmark use their own part of this"
-)]
+#![allow(dead_code, reason = "the benchmark uses a part of this")]
 #![allow(unreachable_pub, reason = "a module of several binaries")]
 
 pub mod replay;

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use prost::Message;
 use sha2::{Digest, Sha256};
@@ -53,7 +54,9 @@ impl CacheEntry {
             digest.update(part);
         };
         add(VERSION.as_bytes());
-        add(compiler_identity()?.as_bytes());
+        static COMPILER: OnceLock<Option<String>> = OnceLock::new();
+        let compiler = COMPILER.get_or_init(compiler_identity).as_ref()?;
+        add(compiler.as_bytes());
         add(environment().as_bytes());
         parts.iter().for_each(|part| add(part));
         let name: String = digest.finalize().iter().map(hex).collect();

@@ -128,9 +128,10 @@ pub(crate) unsafe fn compile(
         .filter(|attempt| attempt.is_compatible_with(&user_flags));
     for attempt in attempts {
         let needs_dump = needs_attribution() && Dump::is_possible(&user_flags);
-        let entry = description
-            .filter(|_| !user_flags.name_files())
-            .and_then(|it| cache_entry(it, source, options, attempt, needs_dump));
+        let entry = description.zip(cache_folder(&user_flags));
+        let entry = entry.and_then(|(topology, folder)| {
+            cache_entry(folder, topology, source, options, attempt, needs_dump)
+        });
         let (result, warnings) = match entry.as_ref().and_then(CacheEntry::read) {
             Some(output) => {
                 HAS_NO_COST_MODEL.fetch_or(output.has_no_cost_model, Ordering::Relaxed);
@@ -258,19 +259,22 @@ pub(crate) unsafe fn measure_variant(
     })
 }
 
-/// Returns the place of a compile in the compilation cache; `None` if there is no cache, or if the compiler reads a
-/// file of unknown content.
+/// Returns the compilation cache for a compile; `None` if there is none, or if the compiler reads or writes other files.
+fn cache_folder(user_flags: &UserFlags<'_>) -> Option<&'static Path> {
+    let environment = &machine::get()?.environment;
+    let folder = environment.compilation_cache.as_deref()?;
+    (environment.autotune_results.is_none() && !user_flags.name_files()).then_some(folder)
+}
+
+/// Returns the place of a compile in the compilation cache; `None` if the compiler cannot be identified.
 fn cache_entry(
+    folder: &Path,
     topology: &str,
     source: &ProgramSource,
     options: &[u8],
     attempt: &CompileAttempt,
     needs_dump: bool,
 ) -> Option<CacheEntry> {
-    let environment = &machine::get()?.environment;
-    if environment.autotune_results.is_some() {
-        return None;
-    }
     let is_captured = compiler_log().is_some();
     let has_no_cost_model = HAS_NO_COST_MODEL.load(Ordering::Relaxed);
     let settings = format!(
@@ -279,7 +283,7 @@ fn cache_entry(
     );
     let options = with_sorted_maps(options);
     let parts = [settings.as_bytes(), &source.format, &source.code, &options];
-    CacheEntry::new(environment.compilation_cache.as_deref()?, &parts)
+    CacheEntry::new(folder, &parts)
 }
 
 /// Returns whether the memory of programs is to be attributed to owners.

@@ -99,10 +99,10 @@ impl CompilerLog {
     }
 
     fn add_text(&mut self, text: &[u8]) {
-        let kept = self.text.take();
-        self.text = kept
-            .filter(|kept| kept.len() + text.len() <= MAX_TEXT_BYTES)
-            .map(|kept| [kept, text.to_vec()].concat());
+        self.text = self.text.take().and_then(|mut kept| {
+            kept.extend_from_slice(text);
+            (kept.len() <= MAX_TEXT_BYTES).then_some(kept)
+        });
     }
 }
 

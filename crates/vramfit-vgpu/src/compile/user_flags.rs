@@ -38,12 +38,11 @@ impl<'a> UserFlags<'a> {
     /// Returns `true` if the flags are in a file, or if one of them names a file that the compiler reads or writes.
     pub(crate) fn name_files(&self) -> bool {
         const ENDINGS: &[&str] = &["_to", "_from", "_file", "_dir", "_path"];
-        let is_file = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
+        let names_file = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
+        let mut in_options = options::flag_names(self.options).into_iter();
         self.is_file
-            || self.env_flags.names().any(is_file)
-            || options::flag_names(self.options)
-                .iter()
-                .any(|name| is_file(name))
+            || self.env_flags.names().any(names_file)
+            || in_options.any(|name| names_file(&name))
     }
 
     /// Returns whether the user has set a flag to another value than this: an integer, or 0 or 1 for a
