@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from vramfit import _cpu, _evaluator, _module_work
+from vramfit import _cpu, _evaluator, _module_slice, _module_work
 from vramfit._budget import PROGRAM_BUDGET, Budget
 from vramfit._callback_runner import run_callbacks
 from vramfit._callbacks import callbacks_of, clear_errors, have_raised, record_compiled
@@ -36,6 +36,7 @@ __all__ = [
     "register_program",
     "run_callbacks",
     "site",
+    "slices",
 ]
 
 # What is estimated to take longer runs in a process that can be killed.
@@ -77,6 +78,20 @@ def estimate(program: int, code: bytes) -> float:
     Infinite for a loop whose length depends on values, and for what cannot be read.
     """
     return _module_work.count_work(program, code).nanoseconds * 1e-9
+
+
+def slices(
+    code: bytes, local_parameters: list[bool], local_outputs: list[bool]
+) -> list[tuple[list[int], list[int], int, bytes]]:
+    """Return the parts of a program that compute small results alone, as `_module_slice.Slice`s."""
+    try:
+        found = _module_slice.slice_outputs(code, local_parameters, local_outputs)
+    except Exception:
+        # What cannot be read is not computed, which the report counts.
+        if os.environ.get("VRAMFIT_VALUES_VERBOSE"):
+            traceback.print_exc()
+        return []
+    return [dataclasses.astuple(each) for each in found]
 
 
 def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, float] | None:

@@ -97,8 +97,12 @@ def _read(code: bytes) -> Work:
     from jax._src.lib.mlir.dialects import hlo
 
     with mlir.make_ir_context() as context:
-        module = hlo.deserialize_portable_artifact(context, code)
-        return _Module(module).work()
+        return module_work(hlo.deserialize_portable_artifact(context, code))
+
+
+def module_work(module: Any) -> Work:
+    """Return what running a module of MLIR's takes, in the current context."""
+    return _Module(module).work()
 
 
 class _Module:
@@ -197,8 +201,8 @@ class _Module:
         site = CallbackSite(
             int(config["index"].value),
             line_of(str(operation.location)),
-            tuple(_described(operand.type) for operand in operation.operands),
-            any(_described(result.type)[0] != "token" for result in operation.results),
+            tuple(described(operand.type) for operand in operation.operands),
+            any(described(result.type)[0] != "token" for result in operation.results),
         )
         return Work(OPERATION_NS + elements, (Call(site, 1),))
 
@@ -247,10 +251,10 @@ def _name(operation: Any) -> str:
 
 
 def _elements(values: Any) -> float:
-    return float(sum(math.prod(_described(value.type)[1]) for value in values))
+    return float(sum(math.prod(described(value.type)[1]) for value in values))
 
 
-def _described(type_: Any) -> tuple[str, tuple[int, ...]]:
+def described(type_: Any) -> tuple[str, tuple[int, ...]]:
     """Return XLA's name of the element type, and the dimensions; ``token`` for what has neither."""
     return _described_text(str(type_))
 

@@ -15,7 +15,7 @@ use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
     CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, ProgramDescription,
-    ProgramInterface,
+    ProgramInterface, ProgramSlice,
 };
 
 use crate::exit::call_python;
@@ -219,6 +219,28 @@ impl Hooks for PythonHooks {
         })
         // A program that the CPU cannot run is no error: its values stay unknown.
         .unwrap_or(Evaluation::Unsupported)
+    }
+
+    fn slices(
+        &self,
+        code: &[u8],
+        local_parameters: &[bool],
+        local_outputs: &[bool],
+    ) -> Vec<ProgramSlice> {
+        type Slice = (Vec<usize>, Vec<usize>, u64, Vec<u8>);
+        let arguments = (code, local_parameters.to_vec(), local_outputs.to_vec());
+        let slices: Option<Vec<Slice>> =
+            call_python(|py| self.call(py, "slices", arguments));
+        let slices = slices.unwrap_or_default().into_iter();
+        let slices = slices.map(
+            |(outputs, parameters, largest_array_bytes, code)| ProgramSlice {
+                outputs,
+                parameters,
+                largest_array_bytes,
+                code,
+            },
+        );
+        slices.collect()
     }
 
     fn estimate_seconds(&self, program: u32, code: &[u8]) -> Option<f64> {

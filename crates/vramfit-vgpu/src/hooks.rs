@@ -58,6 +58,19 @@ pub enum Evaluation {
     Unsupported,
 }
 
+/// A program for one device that computes some of another program's outputs.
+#[derive(Clone, Debug)]
+pub struct ProgramSlice {
+    /// Which outputs of the program it returns.
+    pub outputs: Vec<usize>,
+    /// Which arguments of the program it takes.
+    pub parameters: Vec<usize>,
+    /// The size of the largest array in it.
+    pub largest_array_bytes: u64,
+    /// StableHLO.
+    pub code: Vec<u8>,
+}
+
 /// An argument or a result of a program, as the program declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredValue {
@@ -100,6 +113,15 @@ pub trait Hooks: Send + Sync {
 
     /// Evaluates a program that was described. The inputs are those of each device in turn.
     fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluation;
+
+    /// Returns the parts of a program that compute small outputs alone. `local_parameters` and
+    /// `local_outputs` say of each argument and output whether one device has all of it.
+    fn slices(
+        &self,
+        code: &[u8],
+        local_parameters: &[bool],
+        local_outputs: &[bool],
+    ) -> Vec<ProgramSlice>;
 
     /// Returns how many seconds one execution of a program is expected to take on the CPU; infinite
     /// where that depends on values. `None` if it cannot be estimated.

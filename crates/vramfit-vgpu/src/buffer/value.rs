@@ -2,7 +2,9 @@
 //!
 //! Programs on known values (keys, counters, sizes of `nonzero`, constants averaged over a million
 //! samples) are evaluated on JAX's CPU backend, but only when a value that depends on them is read: most
-//! never are. What is large, or takes long to compute, stays unknown; reading it is counted and
+//! never are. Of a program that cannot be evaluated as a whole, because it is large or some of its
+//! inputs are unknown, the small outputs that depend on little of it still are, each from its slice of
+//! the program: the counter in a training step. The rest stays unknown; reading it is counted and
 //! reported.
 
 use std::sync::{Arc, Mutex, OnceLock};
@@ -12,6 +14,7 @@ use vramfit_core::trace::Event;
 
 use crate::buffer::host_data::{ComputedArray, HostData};
 use crate::compile::compiled::CompiledProgram;
+use crate::compile::host_program::HostProgram;
 use crate::device::machine;
 use crate::hooks::{self, Evaluation, HostInput};
 use crate::lock;
@@ -65,7 +68,9 @@ impl CallInput {
 /// A call of a small program, evaluated when an output is first needed. Inputs and outputs are those of
 /// each device in turn.
 pub(crate) struct LazyCall {
-    program: Arc<CompiledProgram>,
+    program: Arc<HostProgram>,
+    /// The compiled program if it is evaluated as a whole, for its slices if that fails.
+    whole: Option<Arc<CompiledProgram>>,
     /// Dropped after the evaluation: else a long loop would keep all earlier values alive.
     inputs: Mutex<Vec<Value>>,
     depth: u32,
@@ -75,6 +80,8 @@ pub(crate) struct LazyCall {
 /// The result of evaluating a call.
 enum EvalResult {
     Known(Vec<Arc<ComputedArray>>),
+    /// It cannot be evaluated as a whole; some outputs may be.
+    Sliced(Vec<Value>),
     /// A user's function that the program calls raised an error.
     Raised(Status),
     Unknown,
@@ -85,7 +92,7 @@ impl Value {
     pub(crate) fn bytes(&self) -> Option<Arc<HostData>> {
         match self {
             Value::Known(bytes) => Some(Arc::clone(bytes)),
-            Value::Lazy(lazy_call, output) => lazy_call.output(*output)?.bytes(),
+            Value::Lazy(lazy_call, output) => lazy_call.output_bytes(*output),
             Value::Placeholder(..) | Value::Unknown => None,
         }
     }
@@ -93,7 +100,7 @@ impl Value {
     /// Returns the result of a predicate on unknown values if those read as zeros.
     pub(crate) fn placeholder_bytes(&self) -> Option<Arc<HostData>> {
         match self {
-            Value::Placeholder(lazy_call, output) => lazy_call.output(*output)?.bytes(),
+            Value::Placeholder(lazy_call, output) => lazy_call.output_bytes(*output),
             _ => None,
         }
     }
@@ -105,7 +112,7 @@ impl Value {
             Value::Known(bytes) => Some(CallInput::Bytes(Arc::clone(bytes))),
             Value::Placeholder(..) if !use_placeholders => None,
             Value::Lazy(lazy_call, output) | Value::Placeholder(lazy_call, output) => {
-                lazy_call.output(*output).cloned().map(CallInput::Computed)
+                lazy_call.output_as_input(*output, use_placeholders)
             }
             Value::Unknown => None,
         }
@@ -114,50 +121,44 @@ impl Value {
     fn is_unknown(&self) -> bool {
         match self {
             Value::Known(_) => false,
-            Value::Lazy(lazy_call, _) => lazy_call.is_unknown(),
+            Value::Lazy(lazy_call, output) => lazy_call.is_unknown(*output),
             Value::Placeholder(..) | Value::Unknown => true,
         }
     }
 
     fn depth(&self) -> u32 {
         match self {
-            Value::Lazy(lazy_call, _) | Value::Placeholder(lazy_call, _)
-                if lazy_call.outputs.get().is_none() =>
-            {
-                lazy_call.depth
+            Value::Lazy(lazy_call, output) | Value::Placeholder(lazy_call, output) => {
+                match lazy_call.outputs.get() {
+                    None => lazy_call.depth,
+                    Some(EvalResult::Sliced(values)) => values.get(*output).map_or(0, Value::depth),
+                    Some(_) => 0,
+                }
             }
-            _ => 0,
+            Value::Known(_) | Value::Unknown => 0,
         }
     }
 }
 
-/// Returns whether a program is small enough to be evaluated on so many devices at all.
-pub(crate) fn is_small(program: &Program, devices: usize) -> bool {
-    fits_with_temporaries(program, MAX_EVALUATED_BYTES / devices as u64)
+/// Returns whether a program is small enough to be evaluated at all.
+pub(crate) fn is_small(program: &HostProgram) -> bool {
+    program.fits(MAX_EVALUATED_BYTES)
 }
 
 /// Returns whether a program is so small that it is evaluated however long that is expected to take.
-pub(crate) fn is_always_cheap(program: &Program, devices: usize) -> bool {
-    fits_with_temporaries(program, MAX_SMALL_BYTES / devices as u64)
+pub(crate) fn is_always_cheap(program: &HostProgram) -> bool {
+    program.fits(MAX_SMALL_BYTES)
 }
 
-fn fits_with_temporaries(program: &Program, limit: u64) -> bool {
-    // The smallest product may be given a workspace of megabytes.
-    let temp_bytes = program
-        .sizes
-        .temp_bytes
-        .saturating_sub(program.workspace_bytes);
-    fits(program, limit) && temp_bytes <= limit
-}
-
-fn fits(program: &Program, limit: u64) -> bool {
-    let bytes = |shapes: &[Shape]| shapes.iter().map(Shape::host_bytes).sum::<u64>();
-    bytes(&program.parameters) <= limit && bytes(&program.outputs) <= limit
+/// Returns whether a program may have small outputs that depend on less than the others do.
+pub(crate) fn may_have_slices(program: &Program) -> bool {
+    let is_small = |shape: &Shape| shape.host_bytes() <= MAX_SMALL_BYTES;
+    program.outputs.len() > 1 && program.outputs.iter().any(is_small)
 }
 
 /// Returns whether the results of a program can be kept within the cap on retained values.
-fn fits_retention_cap(program: &Program, devices: usize) -> bool {
-    let bytes = program.outputs.iter().map(Shape::host_bytes).sum::<u64>() * devices as u64;
+fn fits_retention_cap(program: &HostProgram) -> bool {
+    let bytes = program.output_bytes();
     let cap = machine::get().map_or(u64::MAX, |machine| machine.environment.upload_cap_bytes);
     bytes <= MAX_SMALL_BYTES || HostData::retained_bytes().saturating_add(bytes) <= cap
 }
@@ -170,53 +171,57 @@ pub(crate) fn outputs_per_device(
 ) -> PjrtResult<Vec<Vec<Value>>> {
     let rows = inputs.len();
     let count = program.program.outputs.len();
+    let devices = program.host_program.devices;
     if rows == 0 {
         // All devices of the call are those of other processes.
         return Ok(Vec::new());
     }
-    Ok(if program.evaluated_devices == 1 {
+    if devices == 1 {
         let outputs = flat_outputs(program, inputs.swap_remove(0))?;
-        vec![outputs; rows]
-    } else if program.evaluated_devices == rows {
-        let outputs = flat_outputs(program, inputs.concat())?;
-        (0..rows)
-            .map(|row| outputs[row * count..(row + 1) * count].to_vec())
-            .collect()
+        return Ok(vec![outputs; rows]);
+    }
+    let outputs = if devices == rows {
+        flat_outputs(program, inputs.concat())?
     } else {
         // Other processes have the rest of the devices, and call back for those.
         run_callbacks(program, rows);
-        vec![vec![Value::Unknown; count]; rows]
-    })
+        sliced_outputs(program, &inputs.concat(), rows)
+    };
+    let rows = 0..rows;
+    Ok(rows
+        .map(|row| outputs[row * count..(row + 1) * count].to_vec())
+        .collect())
 }
 
-/// Returns the values of the outputs, lazy if all inputs are known, else unknown; both lists
+/// Returns the values of the outputs, lazy if all inputs are known, else those of slices; both lists
 /// device by device.
 fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResult<Vec<Value>> {
-    let count = program.evaluated_devices * program.program.outputs.len();
+    let host_program = &program.host_program;
+    let count = host_program.devices * host_program.outputs.len();
     let all_devices = program.program.options.devices.len();
     if inputs.iter().any(Value::is_unknown) {
         run_callbacks(program, all_devices);
         return Ok(placeholder_outputs(program, inputs));
     }
-    let unknown_outputs = || {
+    let depth = depth_of(&inputs);
+    let is_too_deep = depth >= MAX_DEPTH && !host_program.fits(MAX_TINY_BYTES);
+    if !host_program.can_evaluate() || (is_too_deep && !program.has_side_effects) {
         run_callbacks(program, all_devices);
-        Ok(vec![Value::Unknown; count])
-    };
-    let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
-    let is_too_deep = depth >= MAX_DEPTH
-        && !fits(
-            &program.program,
-            MAX_TINY_BYTES / program.evaluated_devices as u64,
-        );
-    if !program.can_evaluate() || (is_too_deep && !program.has_side_effects) {
-        return unknown_outputs();
+        return Ok(sliced_outputs(program, &inputs, host_program.devices));
     }
-    let lazy_call = LazyCall::new(program, inputs, depth);
+    let lazy_call = LazyCall::whole(program, inputs, depth);
     if depth >= MAX_DEPTH || program.has_side_effects {
         match lazy_call.eval_result() {
             EvalResult::Known(_) => {}
             EvalResult::Raised(error) => return Err(error.clone()),
-            EvalResult::Unknown => return unknown_outputs(),
+            EvalResult::Sliced(values) => {
+                run_callbacks(program, all_devices);
+                return Ok(values.clone());
+            }
+            EvalResult::Unknown => {
+                run_callbacks(program, all_devices);
+                return Ok(vec![Value::Unknown; count]);
+            }
         }
     }
     Ok((0..count)
@@ -224,17 +229,72 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
         .collect())
 }
 
-/// Returns the values of a call with unknown arguments: unknown, except for predicates.
-fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Vec<Value> {
-    let count = program.evaluated_devices * program.program.outputs.len();
-    if !program.is_predicate {
-        return vec![Value::Unknown; count];
+/// Returns the depth of a call with those inputs.
+fn depth_of(inputs: &[Value]) -> u32 {
+    1 + inputs.iter().map(Value::depth).max().unwrap_or(0)
+}
+
+/// Returns the values of a call that is not evaluated as a whole, on so many devices in turn: those of its
+/// slices whose inputs are known.
+fn sliced_outputs(program: &Arc<CompiledProgram>, inputs: &[Value], devices: usize) -> Vec<Value> {
+    let count = program.program.outputs.len();
+    let mut outputs = vec![Value::Unknown; devices * count];
+    if !program.has_slices {
+        return outputs;
     }
-    let depth = 1 + inputs.iter().map(Value::depth).max().unwrap_or(0);
+    let parameters = program.program.parameters.len();
+    // Partitions have the same values of what is not sharded.
+    let evaluated = if program.program.options.replicas == 1 {
+        1
+    } else {
+        devices
+    };
+    for slice in program.slices() {
+        for device in 0..evaluated {
+            let places = slice.parameters.iter().map(|at| device * parameters + at);
+            let inputs: Option<Vec<Value>> = places.map(|at| inputs.get(at).cloned()).collect();
+            let Some(values) = inputs.and_then(|inputs| slice_values(&slice.program, inputs)) else {
+                continue;
+            };
+            for (value, output) in values.into_iter().zip(&slice.outputs) {
+                for device in device..device + devices / evaluated {
+                    outputs[device * count + output] = value.clone();
+                }
+            }
+        }
+    }
+    outputs
+}
+
+/// Returns the values of a call of a slice; `None` if they are unknown.
+fn slice_values(program: &Arc<HostProgram>, inputs: Vec<Value>) -> Option<Vec<Value>> {
+    let depth = depth_of(&inputs);
+    if !program.can_evaluate()
+        || inputs.iter().any(Value::is_unknown)
+        || (depth >= MAX_DEPTH && !program.fits(MAX_TINY_BYTES))
+    {
+        return None;
+    }
+    let lazy_call = LazyCall::new(Arc::clone(program), None, inputs, depth);
+    if depth >= MAX_DEPTH && !matches!(lazy_call.eval_result(), EvalResult::Known(_)) {
+        return None;
+    }
+    let outputs = 0..program.outputs.len();
+    Some(outputs.map(|at| Value::Lazy(Arc::clone(&lazy_call), at)).collect())
+}
+
+/// Returns the values of a call with unknown arguments: unknown, except for predicates and slices.
+fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Vec<Value> {
+    let host_program = &program.host_program;
+    if !host_program.is_predicate {
+        return sliced_outputs(program, &inputs, host_program.devices);
+    }
+    let count = host_program.devices * host_program.outputs.len();
+    let depth = depth_of(&inputs);
     if depth >= MAX_DEPTH {
         return vec![Value::Unknown; count];
     }
-    let lazy_call = LazyCall::new(program, inputs, depth);
+    let lazy_call = LazyCall::new(Arc::clone(host_program), None, inputs, depth);
     (0..count)
         .map(|output| Value::Placeholder(Arc::clone(&lazy_call), output))
         .collect()
@@ -246,10 +306,11 @@ fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
     let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
         return;
     };
-    if !program.has_side_effects || program.code.is_empty() {
+    let code = &program.host_program.code;
+    if !program.has_side_effects || code.is_empty() {
         return;
     }
-    let done = hooks.run_callbacks(program.number, &program.code, devices);
+    let done = hooks.run_callbacks(program.number, code, devices);
     let mut session = machine.session();
     for call in done {
         let (site, error) = (session.intern(&call.site), session.intern(&call.error));
@@ -289,26 +350,47 @@ pub(crate) fn is_predicate(program: &Program, code: &[u8], devices: usize) -> bo
 }
 
 impl LazyCall {
-    fn new(program: &Arc<CompiledProgram>, inputs: Vec<Value>, depth: u32) -> Arc<Self> {
+    fn new(
+        program: Arc<HostProgram>,
+        whole: Option<Arc<CompiledProgram>>,
+        inputs: Vec<Value>,
+        depth: u32,
+    ) -> Arc<Self> {
         Arc::new(LazyCall {
-            program: Arc::clone(program),
+            program,
+            whole,
             inputs: Mutex::new(inputs),
             depth,
             outputs: OnceLock::new(),
         })
     }
 
-    /// Returns whether it was evaluated without a result.
-    fn is_unknown(&self) -> bool {
-        matches!(
-            self.outputs.get(),
-            Some(EvalResult::Unknown | EvalResult::Raised(_))
-        )
+    fn whole(program: &Arc<CompiledProgram>, inputs: Vec<Value>, depth: u32) -> Arc<Self> {
+        let host_program = Arc::clone(&program.host_program);
+        LazyCall::new(host_program, Some(Arc::clone(program)), inputs, depth)
     }
 
-    fn output(&self, number: usize) -> Option<&Arc<ComputedArray>> {
+    /// Returns whether an output is known to be unknown, because the call was evaluated.
+    fn is_unknown(&self, output: usize) -> bool {
+        match self.outputs.get() {
+            None | Some(EvalResult::Known(_)) => false,
+            Some(EvalResult::Sliced(values)) => values.get(output).is_none_or(Value::is_unknown),
+            Some(EvalResult::Unknown | EvalResult::Raised(_)) => true,
+        }
+    }
+
+    fn output_bytes(&self, output: usize) -> Option<Arc<HostData>> {
         match self.eval_result() {
-            EvalResult::Known(outputs) => outputs.get(number),
+            EvalResult::Known(outputs) => outputs.get(output)?.bytes(),
+            EvalResult::Sliced(values) => values.get(output)?.bytes(),
+            EvalResult::Unknown | EvalResult::Raised(_) => None,
+        }
+    }
+
+    fn output_as_input(&self, output: usize, use_placeholders: bool) -> Option<CallInput> {
+        match self.eval_result() {
+            EvalResult::Known(outputs) => outputs.get(output).cloned().map(CallInput::Computed),
+            EvalResult::Sliced(values) => values.get(output)?.as_input(use_placeholders),
             EvalResult::Unknown | EvalResult::Raised(_) => None,
         }
     }
@@ -320,7 +402,7 @@ impl LazyCall {
         if self.outputs.get().is_none() {
             let eval_result = match self.run() {
                 Some(Evaluation::Outputs(outputs)) => {
-                    let shapes = self.program.program.outputs.iter().cycle();
+                    let shapes = self.program.outputs.iter().cycle();
                     let outputs = outputs.into_iter().zip(shapes);
                     let computed =
                         outputs.map(|(array, shape)| ComputedArray::new(array, shape.host_bytes()));
@@ -328,7 +410,7 @@ impl LazyCall {
                 }
                 Some(Evaluation::Raised(message)) => EvalResult::Raised(Status::internal(message)),
                 Some(Evaluation::OutOfBudget { .. } | Evaluation::Unsupported) | None => {
-                    EvalResult::Unknown
+                    self.slice()
                 }
             };
             if let Some(machine) = machine::get() {
@@ -342,24 +424,35 @@ impl LazyCall {
         self.outputs.get().unwrap_or(&EvalResult::Unknown)
     }
 
+    /// Returns the result of a call that cannot be evaluated as a whole.
+    fn slice(&self) -> EvalResult {
+        let inputs = lock(&self.inputs).clone();
+        match &self.whole {
+            Some(whole) if whole.has_slices && !inputs.is_empty() => {
+                EvalResult::Sliced(sliced_outputs(whole, &inputs, self.program.devices))
+            }
+            _ => EvalResult::Unknown,
+        }
+    }
+
     fn run(&self) -> Option<Evaluation> {
-        let program = &self.program.program;
-        let is_predicate = self.program.is_predicate;
-        if !self.program.can_evaluate() && !is_predicate {
+        let program = &*self.program;
+        let is_predicate = program.is_predicate;
+        if !program.can_evaluate() && !is_predicate {
             return None;
         }
         // Before the inputs are computed: they may take long, too, and would not be needed.
-        if !is_predicate && !self.program.is_cheap() {
-            self.program.disable_evaluation();
+        if !is_predicate && !program.is_cheap() {
+            program.disable_evaluation();
             return None;
         }
-        if !fits_retention_cap(program, self.program.evaluated_devices) {
+        if !fits_retention_cap(program) {
             return None;
         }
         let zeros = |shape: &Shape| HostData::untracked(vec![0; shape.host_bytes() as usize]);
         // Not locked while they are computed; another thread may finish first.
         let values = lock(&self.inputs).clone();
-        if values.len() != self.program.evaluated_devices * program.parameters.len() {
+        if values.len() != program.devices * program.parameters.len() {
             return None;
         }
         let inputs: Vec<CallInput> = values
@@ -372,19 +465,19 @@ impl LazyCall {
             })
             .collect::<Option<_>>()?;
         let inputs: Vec<HostInput<'_>> = inputs.iter().map(CallInput::as_host_input).collect();
-        match self.program.evaluate(hooks::get()?, &inputs) {
+        match program.evaluate(hooks::get()?, &inputs) {
             Evaluation::Outputs(outputs)
-                if outputs.len() != self.program.evaluated_devices * program.outputs.len() =>
+                if outputs.len() != program.devices * program.outputs.len() =>
             {
-                self.program.disable_evaluation();
+                program.disable_evaluation();
                 None
             }
             Evaluation::Unsupported => {
-                self.program.disable_evaluation();
+                program.disable_evaluation();
                 None
             }
             Evaluation::OutOfBudget { reason, spent_ms } => {
-                self.program.disable_evaluation();
+                program.disable_evaluation();
                 if let Some(machine) = machine::get() {
                     let mut session = machine.session();
                     session.write(|trace| trace.not_computed(&program.name, &reason, spent_ms));

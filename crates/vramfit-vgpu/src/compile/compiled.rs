@@ -1,7 +1,6 @@
 //! A compiled program, with what is derived from it once, in the forms that the C API needs.
 
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use vramfit_core::allocator::PoolSpace;
@@ -9,26 +8,20 @@ use vramfit_core::program::{BufferClass, MemorySpace, Program, ProgramTime, Scra
 use vramfit_core::trace::{ProgramSizes, Purpose};
 
 use crate::buffer::value;
+use crate::compile::host_program::{self, HostProgram, Slice};
 use crate::compile::stderr_capture::Warning;
 use crate::device::machine;
 use crate::device::memory::MemoryKind;
-use crate::hooks::{self, Evaluation, Hooks, HostInput, ProgramDescription};
+use crate::hooks;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue};
 use crate::pjrt::cuda_plugin::zeroed_struct;
-
-/// Numbers for programs: addresses are reused, numbers are not.
-static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A compiled program and everything JAX may ask about it.
 pub(crate) struct CompiledProgram {
     pub(crate) number: u32,
     pub(crate) program: Program,
-    /// The program as JAX passed it in (StableHLO), for evaluating small ones on the CPU.
-    pub(crate) code: Vec<u8>,
     /// The executable as the CUDA plugin serialized it.
     pub(crate) serialized: Vec<u8>,
-    /// The compile options JAX gave.
-    pub(crate) options: Vec<u8>,
     /// Which compile attempt succeeded; empty for the first.
     pub(crate) compile_attempt: String,
     pub(crate) diagnostics: CompileDiagnostics,
@@ -39,19 +32,14 @@ pub(crate) struct CompiledProgram {
     /// Shapes of the outputs, shared by their buffers.
     pub(crate) output_shapes: Vec<Arc<Shape>>,
     pub(crate) info: ExecutableInfo,
-    /// On how many devices the program must be evaluated to know its values: 1 if all devices compute
-    /// the same.
-    pub(crate) evaluated_devices: usize,
+    /// The program as it is evaluated on the CPU, with the StableHLO and the options that JAX passed in.
+    pub(crate) host_program: Arc<HostProgram>,
+    slices: OnceLock<Vec<Slice>>,
+    /// Whether it computes values at all, and there are outputs of which some may be computed alone.
+    pub(crate) has_slices: bool,
     /// Its sizes without Triton GEMM, once that was measured.
     pub(crate) variant: OnceLock<Option<ProgramSizes>>,
     costs: OnceLock<Option<CostAnalysis>>,
-    /// Whether one execution is fast enough to be evaluated although its arrays are large.
-    is_cheap: OnceLock<bool>,
-    can_evaluate: AtomicBool,
-    /// Whether Python knows how to run it.
-    is_described: AtomicBool,
-    /// Whether all outputs are booleans about its arguments.
-    pub(crate) is_predicate: bool,
     /// Whether it calls back into Python, so that it must run when it is called.
     pub(crate) has_side_effects: bool,
     /// Whether it has a backward pass, so whether it computes gradients.
@@ -67,14 +55,6 @@ pub(crate) struct CompileDiagnostics {
     pub(crate) time: Option<ProgramTime>,
     /// The compiler's warnings about memory.
     pub(crate) warnings: Vec<Warning>,
-}
-
-/// Returns the element type names and dimensions of arrays.
-fn named_shapes(shapes: &[Shape]) -> Vec<(&'static str, &[i64])> {
-    let named = shapes
-        .iter()
-        .map(|shape| (shape.element_type.name(), shape.dims.as_slice()));
-    named.collect()
 }
 
 /// One allocation of an execution.
@@ -171,30 +151,24 @@ impl CompiledProgram {
         compile_attempt: String,
         diagnostics: CompileDiagnostics,
     ) -> Arc<Self> {
-        let evaluated_devices = evaluated_devices(&program);
         let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
-        let can_evaluate =
-            computes && !code.is_empty() && value::is_small(&program, evaluated_devices);
+        let number = host_program::new_number();
         Arc::new(CompiledProgram {
-            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            number,
             allocation_steps: allocation_steps(&program),
             scratch: scratch_steps(&program),
             output_shapes: program.outputs.iter().cloned().map(Arc::new).collect(),
             info: ExecutableInfo::new(&program),
             variant: OnceLock::new(),
             costs: OnceLock::new(),
-            is_cheap: OnceLock::new(),
-            can_evaluate: AtomicBool::new(can_evaluate),
-            is_described: AtomicBool::new(false),
-            is_predicate: value::is_predicate(&program, &code, evaluated_devices),
-            evaluated_devices,
+            slices: OnceLock::new(),
+            has_slices: computes && !code.is_empty() && value::may_have_slices(&program),
             has_side_effects: contains(&code, b"callback"),
             // JAX writes it around the names of operations that carry gradients back.
             has_backward: contains(&code, b"transpose("),
+            host_program: HostProgram::whole(number, &program, code, options, computes),
             program,
-            code,
             serialized,
-            options,
             compile_attempt,
             diagnostics,
         })
@@ -209,46 +183,13 @@ impl CompiledProgram {
         self.costs.get_or_init(ask).as_ref()
     }
 
-    /// Returns whether the program may still be evaluated on the CPU.
-    pub(crate) fn can_evaluate(&self) -> bool {
-        self.can_evaluate.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether one execution is cheap enough for the size of its arrays; determined once.
-    pub(crate) fn is_cheap(&self) -> bool {
-        if let Some(is_cheap) = self.is_cheap.get() {
-            return *is_cheap;
-        }
+    /// Returns what computes some of the outputs alone; determined once.
+    pub(crate) fn slices(&self) -> &[Slice] {
         // Not inside `get_or_init`: a thread that holds the GIL could be waiting for it.
-        let is_cheap = value::is_always_cheap(&self.program, self.evaluated_devices)
-            || hooks::get()
-                .and_then(|hooks| hooks.estimate_seconds(self.number, &self.code))
-                .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS);
-        *self.is_cheap.get_or_init(|| is_cheap)
-    }
-
-    /// Evaluates the program on the CPU; the first time, it is described to Python before.
-    pub(crate) fn evaluate(&self, hooks: &dyn Hooks, inputs: &[HostInput<'_>]) -> Evaluation {
-        if !self.is_described.load(Ordering::Acquire) {
-            hooks.describe(
-                self.number,
-                &ProgramDescription {
-                    code: &self.code,
-                    options: &self.options,
-                    devices: self.evaluated_devices,
-                    output_shardings: &self.program.output_shardings,
-                    input_shapes: named_shapes(&self.program.parameters),
-                    output_shapes: named_shapes(&self.program.outputs),
-                },
-            );
-            self.is_described.store(true, Ordering::Release);
+        if self.slices.get().is_none() {
+            let _ = self.slices.set(self.host_program.slices(&self.program));
         }
-        hooks.evaluate(self.number, inputs)
-    }
-
-    /// Marks the program as one that cannot be evaluated.
-    pub(crate) fn disable_evaluation(&self) {
-        self.can_evaluate.store(false, Ordering::Relaxed);
+        self.slices.get().map_or(&[], Vec::as_slice)
     }
 }
 
@@ -256,26 +197,6 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack
         .windows(needle.len())
         .any(|window| window == needle)
-}
-
-/// One run on one device gives every device's values if all arguments and results are replicated.
-fn evaluated_devices(program: &Program) -> usize {
-    let replicated = |sharding: &Vec<u8>| is_replicated(sharding);
-    let are_all_replicated = program.options.replicas == 1
-        && program.parameter_shardings.len() == program.parameters.len()
-        && program.parameter_shardings.iter().all(replicated)
-        && program.output_shardings.len() == program.outputs.len()
-        && program.output_shardings.iter().all(replicated);
-    if are_all_replicated {
-        1
-    } else {
-        program.options.devices.len()
-    }
-}
-
-/// A serialized `OpSharding` of type REPLICATED, the zero value, has no fields.
-fn is_replicated(sharding: &[u8]) -> bool {
-    sharding.is_empty()
 }
 
 fn allocation_steps(program: &Program) -> Vec<AllocationStep> {

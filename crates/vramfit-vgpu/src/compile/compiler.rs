@@ -229,18 +229,18 @@ pub(crate) unsafe fn measure_variant(
 ) -> Option<MeasuredVariant> {
     let sizes = *compiled.variant.get_or_init(|| {
         // The other attempts are without it, too.
-        if !compiled.compile_attempt.is_empty() || compiled.code.is_empty() {
+        if !compiled.compile_attempt.is_empty() || compiled.host_program.code.is_empty() {
             return None;
         }
-        if WITHOUT_TRITON.is_requested_by(&UserFlags::read(&compiled.options)) {
+        if WITHOUT_TRITON.is_requested_by(&UserFlags::read(&compiled.host_program.options)) {
             return None;
         }
         let source = ProgramSource {
-            code: compiled.code.clone(),
+            code: compiled.host_program.code.clone(),
             format: b"mlir".to_vec(),
         };
-        let measured = compile_once(topology, &source, &compiled.options, &WITHOUT_TRITON, None)
-            .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.options)?));
+        let measured = compile_once(topology, &source, &compiled.host_program.options, &WITHOUT_TRITON, None)
+            .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.host_program.options)?));
         match measured {
             Ok(program) => Some(program.sizes),
             Err(error) => {

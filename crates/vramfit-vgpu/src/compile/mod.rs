@@ -9,6 +9,7 @@
 //! | `stderr_capture` | the compiler's log, read from standard error |
 //! | `dump` | XLA's dump: what occupies the memory of a program |
 //! | `compiled` | a compiled program and what is derived from it once |
+//! | `host_program` | a program, or a part of it, as it is evaluated on the CPU |
 //! | `serialized` | a compiled program as bytes |
 //! | `executable` | `PJRT_Executable_*`: what JAX asks about a compiled program |
 //! | `loaded_executable` | `PJRT_LoadedExecutable_*`: compiling, loading and unloading |
@@ -18,6 +19,7 @@ pub(crate) mod compiled;
 mod compiler;
 mod dump;
 pub(crate) mod executable;
+pub(crate) mod host_program;
 pub(crate) mod loaded_executable;
 mod memory_kinds;
 mod serialized;

@@ -44,8 +44,8 @@ impl SerializedProgram {
         SerializedProgram {
             schema: SCHEMA,
             serialized: compiled.serialized.clone(),
-            options: compiled.options.clone(),
-            code: compiled.code.clone(),
+            options: compiled.host_program.options.clone(),
+            code: compiled.host_program.code.clone(),
             compile_attempt: compiled.compile_attempt.clone(),
             memory: diagnostics.memory.clone(),
             warnings: diagnostics.warnings.clone(),
