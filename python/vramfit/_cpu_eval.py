@@ -19,6 +19,7 @@ from vramfit import _cpu, _evaluator, _module_slice, _module_work
 from vramfit._budget import PROGRAM_BUDGET, Budget
 from vramfit._callback_runner import run_callbacks
 from vramfit._callbacks import callbacks_of, clear_errors, have_raised, record_compiled
+from vramfit._cpu_linalg import calls_linalg
 from vramfit._frames import file_name
 from vramfit._module_signature import read_signature
 from vramfit._source_info import names, read_site, site
@@ -115,7 +116,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
     callbacks = callbacks_of(number)
     clear_errors(callbacks)
     try:
-        if expected <= IN_PROCESS_S:
+        if expected <= IN_PROCESS_S and not calls_linalg(program.code):
             return _run_here(number, program, inputs, callbacks)
         request = {
             "program": number,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from vramfit._cpu_linalg import calls_linalg, replace_linalg_calls
+
 # What programs contain that have arrays in the host's memory, or in an order of their own.
 _PLACED = (b"pinned_host", b"mhlo.layout_mode")
 # What programs contain that have the memory of arguments for their results. Here an argument may be
@@ -18,13 +20,14 @@ _SCAN = b"chlo.scan"
 
 def is_rewrite_needed(code: bytes) -> bool:
     """Say whether a module contains anything that the CPU client cannot compile."""
-    return any(mark in code for mark in (*_PLACED, *_DONATED, _SCAN))
+    return calls_linalg(code) or any(mark in code for mark in (*_PLACED, *_DONATED, _SCAN))
 
 
 def rewrite_for_cpu(module: Any) -> None:
     """Change a module so that the CPU client can compile it, with the same results."""
     _strip_memory_kinds_and_donation(module)
     _inline_scan_composites(module)
+    replace_linalg_calls(module)
 
 
 def _strip_memory_kinds_and_donation(module: Any) -> None:

@@ -15,12 +15,15 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from vramfit._cpu_linalg import PREFIXES
 from vramfit._frames import file_name, is_library
 
 # What XLA's CPU backend takes for one operation whatever its size, as seen on small ones.
 OPERATION_NS = 100.0
 # What one multiplication and addition of a matrix product takes, as seen on one core.
 PRODUCT_NS = 0.1
+# Products that a factorization of a matrix takes, an element and column: those with eigenvalues.
+FACTORIZATION_PRODUCTS = 20.0
 # Comparisons that sorting takes an element, for arrays of a million elements.
 SORT_NS = 20.0
 
@@ -195,6 +198,9 @@ class _Module:
     def _of_custom_call(self, operation: Any) -> Work:
         target = operation.attributes["call_target_name"].value
         elements = _elements([*operation.operands, *operation.results])
+        if target.encode().startswith(PREFIXES):
+            order = max((described(operand.type)[1] or (1,))[-1] for operand in operation.operands)
+            return Work(OPERATION_NS + elements * order * FACTORIZATION_PRODUCTS * PRODUCT_NS)
         if "python" not in target or "callback" not in target:
             return Work(OPERATION_NS + elements)
         config = operation.attributes["mhlo.backend_config"]
