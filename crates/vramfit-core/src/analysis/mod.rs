@@ -72,10 +72,10 @@ pub use series::{
     ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, PieceSummary, RegionSummary,
     TimelinePoint,
 };
-pub use step_search::{StepSearch, StepStop};
+pub use step_search::{PeakGrowth, StepSearch, StepStop};
 pub use summary::{
     AbortInfo, AllocationFailure, AutotuneRange, MAX_FAILURES_KEPT, ProgramMemorySummary,
     ProgramSummary, RunSummary, UnknownReads,
 };
 pub use unread_outputs::UnreadOutput;
-pub use verdict::{Condition, LastExecution, ProgramNeed, Verdict};
+pub use verdict::{Bearing, Condition, LastExecution, ProgramNeed, Verdict};

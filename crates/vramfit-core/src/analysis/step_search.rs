@@ -26,6 +26,17 @@ pub struct StepStop {
     pub calls: u64,
     /// The line that called it first, empty if not known.
     pub site: String,
+    /// How the peak grew in the last step; `None` where it did not, or that was not noted.
+    pub growth: Option<PeakGrowth>,
+}
+
+/// How a peak grew in the last step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PeakGrowth {
+    /// The peak before the step, on the device where it grew most.
+    pub previous_peak_bytes: u64,
+    /// The peak after it.
+    pub peak_bytes: u64,
 }
 
 /// What the notes say of the step while events go by.
@@ -35,8 +46,8 @@ pub(super) struct StepNotes {
     count: usize,
     steps: Option<u64>,
     name: Option<String>,
-    /// Entry of the program, and how often it was executed.
-    stop: Option<(usize, u64)>,
+    /// Entry of the program, how often it was executed, and how the peak grew in the last step.
+    stop: Option<(usize, u64, Option<PeakGrowth>)>,
 }
 
 impl StepNotes {
@@ -71,9 +82,18 @@ impl StepNotes {
                     };
                     programs.add_evidence(*program, evidence);
                 }
-                Note::Stopped { program, calls } => {
+                Note::Stopped {
+                    program,
+                    calls,
+                    previous_peak_bytes,
+                    peak_bytes,
+                } => {
                     let entry = programs.entry_for(*program).ok();
-                    self.stop = entry.map(|entry| (entry, *calls));
+                    let growth = (peak_bytes > previous_peak_bytes).then_some(PeakGrowth {
+                        previous_peak_bytes: *previous_peak_bytes,
+                        peak_bytes: *peak_bytes,
+                    });
+                    self.stop = entry.map(|entry| (entry, *calls, growth));
                 }
                 Note::Others { .. } | Note::NoContext { .. } => others.on_note(note),
                 Note::PartitionedProgram(_) | Note::Error(_) | Note::Exit(_) => {}
@@ -91,10 +111,11 @@ impl StepNotes {
         programs.has_step_search.then(|| StepSearch {
             steps: self.steps,
             name: self.name.clone(),
-            stop: self.stop.map(|(entry, calls)| StepStop {
+            stop: self.stop.map(|(entry, calls, growth)| StepStop {
                 program: text(programs.name(entry)),
                 calls,
                 site: text(programs.entries[entry].site),
+                growth,
             }),
         })
     }

@@ -1,7 +1,8 @@
 //! Whether a run fits, and on which conditions that holds.
 //!
 //! The one place that decides: text, JSON, page, exit codes and other commands ask
-//! [`RunSummary::verdict`]. How a condition is put into words is the business of [`crate::report`].
+//! [`RunSummary::verdict`]. How a condition is put into words is the business of [`crate::report`]; what it
+//! does to an answer, and so where it is told, is its [`Bearing`].
 
 use serde::Serialize;
 
@@ -19,6 +20,20 @@ pub struct Verdict {
     pub fits: Option<bool>,
     /// What the answer depends on, the condition that leaves it open first.
     pub conditions: Vec<Condition>,
+}
+
+/// What a condition does to an answer, the one that weighs most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bearing {
+    /// It makes it impossible to tell whether a run fits that was refused nothing: `unknown: …`.
+    Open,
+    /// The answer holds only if this is so: `fits, if …`.
+    Assumed,
+    /// That a run fits says nothing about something else: `fits: …; …`.
+    Excluded,
+    /// It is told below the headline.
+    Explained,
 }
 
 /// Something that an answer depends on.
@@ -63,6 +78,17 @@ pub enum Condition {
         evidence: Evidence,
         /// How the program ended after that, if not well: it was not let finish.
         exit: Option<ProcessExit>,
+    },
+    /// The run was ended while its peak still grew from step to step.
+    StillGrowing {
+        /// Name of the program that was taken for the step.
+        program: String,
+        /// The last step that was run, from 1.
+        step: u64,
+        /// The peak before that step, on the device where it grew most.
+        previous_peak_bytes: u64,
+        /// The peak after it.
+        peak_bytes: u64,
     },
     /// The run was to be ended after a number of steps, and no step ran so often.
     NoStepFound {
@@ -135,21 +161,28 @@ pub struct ProgramNeed {
 /// How many names [`Condition::NoStepFound`] tells.
 const MAX_NAMES: usize = 5;
 
+/// Growth that would not fill the GPU in so many steps is no [`Condition::StillGrowing`].
+const MAX_STEPS: u64 = 100_000;
+
 impl Condition {
-    /// Says whether this condition alone makes it impossible to tell whether a run fits that was
-    /// refused nothing.
-    pub fn leaves_open(&self) -> bool {
+    /// Returns what it does to an answer.
+    pub fn bearing(&self) -> Bearing {
         match self {
             Condition::ProcessFailed { .. }
             | Condition::TraceEndsEarly { .. }
             | Condition::HostsDiffer(_)
-            | Condition::LibraryScratch { .. } => true,
-            // Something was refused where this is said.
-            Condition::TotalRange { .. } | Condition::SharedGpu { .. } => false,
-            Condition::StoppedAtStep { .. }
-            | Condition::NoStepFound { .. }
-            | Condition::CompiledOnly { .. } => false,
+            | Condition::LibraryScratch { .. } => Bearing::Open,
+            Condition::StoppedAtStep { .. } | Condition::StillGrowing { .. } => Bearing::Excluded,
+            // Something was refused where these two are said.
+            Condition::TotalRange { .. } | Condition::SharedGpu { .. } => Bearing::Explained,
+            Condition::NoStepFound { .. } | Condition::CompiledOnly { .. } => Bearing::Explained,
         }
+    }
+
+    /// Says whether this condition alone makes it impossible to tell whether a run fits that was
+    /// refused nothing.
+    pub fn leaves_open(&self) -> bool {
+        self.bearing() == Bearing::Open
     }
 }
 
@@ -175,6 +208,7 @@ impl RunSummary {
             }
         }));
         conditions.extend(self.steps_wanted());
+        conditions.extend(self.still_growing());
         let plan = self.plan();
         let is_too_large = plan
             .as_ref()
@@ -191,7 +225,7 @@ impl RunSummary {
             .and_then(|hosts| hosts.mismatches.first());
         conditions.extend(mismatch.cloned().map(Condition::HostsDiffer));
         // A stable sort: what leaves the answer open comes first.
-        conditions.sort_by_key(|condition| !condition.leaves_open());
+        conditions.sort_by_key(Condition::bearing);
         let fits = match conditions.first() {
             _ if self.is_refused() => Some(false),
             Some(condition) if condition.leaves_open() => None,
@@ -267,8 +301,11 @@ impl RunSummary {
         let step = self.step();
         let found = step.filter(|_| self.step_evidence >= Some(Evidence::StateReturned));
         let programs = self.programs.iter().filter(|program| program.calls > 1);
+        // A step that ran as often as was asked for, and a run that then ended by itself: nothing was left out.
+        let is_whole = found.is_some_and(|step| step.calls >= steps);
         // A run that stopped before its time says why, and this is not the reason.
-        (!self.is_refused() && self.ended_early().is_none()).then(|| Condition::NoStepFound {
+        let is_said = !is_whole && !self.is_refused() && self.ended_early().is_none();
+        is_said.then(|| Condition::NoStepFound {
             steps,
             name: search.name.clone(),
             found: found.map(|step| LastExecution {
@@ -279,6 +316,23 @@ impl RunSummary {
                 .map(|one| one.name.clone())
                 .take(MAX_NAMES)
                 .collect(),
+        })
+    }
+
+    /// Whether the peak still grew in the last step before the run was ended.
+    fn still_growing(&self) -> Option<Condition> {
+        let stop = self.step_search.as_ref()?.stop.as_ref()?;
+        let growth = stop.growth.filter(|_| stop.calls > 1)?;
+        let grown_bytes = growth.peak_bytes.saturating_sub(growth.previous_peak_bytes);
+        let total_bytes = self.header.total_memory_bytes;
+        // A list of losses grows, too, and no training is long enough for it to matter.
+        (grown_bytes.saturating_mul(MAX_STEPS) >= total_bytes.max(1)).then(|| {
+            Condition::StillGrowing {
+                program: stop.program.clone(),
+                step: stop.calls,
+                previous_peak_bytes: growth.previous_peak_bytes,
+                peak_bytes: growth.peak_bytes,
+            }
         })
     }
 

@@ -5,7 +5,9 @@ use serde::Serialize;
 use super::growth::Growth;
 use super::lock::{LOCK_FILE, LockLine};
 use super::outcome::{Limits, Outcome, combine_answers};
+use crate::analysis::{Bearing, Condition};
 use crate::bytes::Bytes;
+use crate::report::qualify_headline;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,6 +47,8 @@ pub struct Row {
     pub growth: Option<Growth>,
     /// Peaks that were accepted before, the oldest first, up to the current one.
     pub history: Vec<u64>,
+    /// What the measured figures depend on.
+    pub conditions: Vec<Condition>,
 }
 
 /// Something that a person should look at.
@@ -164,39 +168,53 @@ impl Row {
             .as_ref()
             .map_or(0, |line| line.figures.peak_bytes);
         let shown = Bytes(peak);
-        match &self.outcome {
+        let rest = match &self.outcome {
             Outcome::Unchanged => match self.accepted_change() {
-                Some(change) => format!(
-                    "{name}: peak {shown}, {} in this branch, accepted",
-                    signed(change)
-                ),
-                None => format!("{name}: peak {shown}, unchanged{}", self.versions()),
+                Some(change) => {
+                    format!("peak {shown}, {} in this branch, accepted", signed(change))
+                }
+                None => format!("peak {shown}, unchanged{}", self.versions()),
             },
-            Outcome::WithinLimits => format!("{name}: peak {shown}, within its limits"),
-            Outcome::Smaller => format!(
-                "{name}: peak {shown}, smaller than accepted{}",
-                self.versions()
-            ),
+            Outcome::WithinLimits => format!("peak {shown}, within its limits"),
+            Outcome::Smaller => {
+                format!("peak {shown}, smaller than accepted{}", self.versions())
+            }
             Outcome::WithinTolerance => format!(
-                "{name}: peak {shown}, larger than accepted by no more than the tolerance of {}",
+                "peak {shown}, larger than accepted by no more than the tolerance of {}",
                 self.limits.tolerance
             ),
             Outcome::NotAccepted => format!(
-                "{name}: peak {shown}; `{LOCK_FILE}` has no line for it, so there is nothing to compare with"
+                "peak {shown}; `{LOCK_FILE}` has no line for it, so there is nothing to compare with"
             ),
             Outcome::Larger => match &self.larger_figures()[..] {
                 // The toolchain needs less, which hides what the code needs more.
-                [] => format!("{name}: peak {shown}, but the code needs more than accepted"),
-                figures => format!("{name}: {}", figures.join("; ")),
+                [] => format!("peak {shown}, but the code needs more than accepted"),
+                figures => figures.join("; "),
             },
-            Outcome::OverLimit { reason } => format!("{name}: {reason}"),
+            Outcome::OverLimit { reason } => reason.clone(),
             Outcome::DoesNotFit => format!(
-                "{name}: does not fit: its peak is {shown}, the pool has {}",
+                "does not fit: its peak is {shown}, the pool has {}",
                 Bytes(self.limit_bytes)
             ),
-            Outcome::NotReproducible { reason } => format!("{name}: not reproducible: {reason}"),
-            Outcome::Failed { reason } => format!("{name}: could not be measured: {reason}"),
+            Outcome::NotReproducible { reason } => format!("not reproducible: {reason}"),
+            Outcome::Failed { reason } => format!("could not be measured: {reason}"),
+        };
+        qualify_headline(&name, &rest, self.conditions())
+    }
+
+    /// Returns the conditions of a check that does not fail: that one fails is true whatever else there is.
+    pub(super) fn conditions(&self) -> &[Condition] {
+        match self.outcome.passes() {
+            Some(false) => &[],
+            _ => &self.conditions,
         }
+    }
+
+    /// Returns the summary of a check that passes, where that depends on something.
+    pub(super) fn qualified_summary(&self) -> Option<String> {
+        let is_told = |condition: &Condition| condition.bearing() < Bearing::Explained;
+        let is_qualified = self.conditions.iter().any(is_told);
+        (self.outcome.passes() == Some(true) && is_qualified).then(|| self.summary())
     }
 
     /// Says whether the accepted figures are of other versions of JAX or its compiler.

@@ -35,6 +35,7 @@ fn row(entry: &str, outcome: Outcome, peak_bytes: u64) -> Row {
         base: None,
         growth: None,
         history: Vec::new(),
+        conditions: Vec::new(),
     }
 }
 

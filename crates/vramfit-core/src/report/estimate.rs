@@ -5,9 +5,11 @@
 
 use serde_json::json;
 
-use super::sections::{advice, buffer_lifetimes, cause, caveats, overview, owners, step_time};
+use super::sections::{
+    advice, buffer_lifetimes, cause, caveats, conditions, overview, owners, step_time,
+};
 use super::{Bar, Content, Metric, Report, Section, Value, json as formats};
-use crate::analysis::{Comparison, DeviceSummary, RunSummary};
+use crate::analysis::{Comparison, Condition, DeviceSummary, RunSummary};
 use crate::bytes::Bytes;
 
 pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
@@ -27,6 +29,7 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     };
     let sections = [
         Some(Section::new("", Content::Bars(vec![bar]))),
+        conditions::section(needed),
         advice::section(needed),
         Some(metrics(needed, after, capacity_bytes)),
         owners::by_kind(needed),
@@ -44,7 +47,12 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     Report {
         title: "vramfit estimate".to_owned(),
         outcome: fits.into(),
-        headline: headline(after, fits, peak_bytes, capacity_bytes),
+        headline: headline(
+            after,
+            fits,
+            (peak_bytes, capacity_bytes),
+            &needed.verdict().conditions,
+        ),
         cause: cause::sentences(needed),
         sections: sections.into_iter().flatten().collect(),
         metadata: overview::metadata(after)
@@ -55,7 +63,12 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     }
 }
 
-fn headline(after: &RunSummary, fits: Option<bool>, peak: u64, capacity: u64) -> String {
+fn headline(
+    after: &RunSummary,
+    fits: Option<bool>,
+    (peak, capacity): (u64, u64),
+    conditions: &[Condition],
+) -> String {
     let header = &after.header;
     let on = match header.devices {
         0 | 1 => format!("on {}", header.gpu),
@@ -66,7 +79,8 @@ fn headline(after: &RunSummary, fits: Option<bool>, peak: u64, capacity: u64) ->
         None => format!("unknown: peak {shown_peak} of {shown_capacity} {on}"),
         Some(true) => {
             let spare = Bytes(capacity.saturating_sub(peak));
-            format!("fits: peak {shown_peak} of {shown_capacity} {on}, {spare} to spare")
+            let rest = format!("peak {shown_peak} of {shown_capacity} {on}, {spare} to spare");
+            conditions::qualify("fits", &rest, conditions, "the dry run")
         }
         Some(false) if peak > capacity => {
             let excess = Bytes(peak - capacity);

@@ -29,7 +29,7 @@ pub use charts::{
 pub use plan::{PlanRow, PlanSummary};
 pub(crate) use render::wrap;
 
-use crate::analysis::{Comparison, ProgramMismatch, RunSummary};
+use crate::analysis::{Comparison, Condition, ProgramMismatch, RunSummary};
 use crate::bytes::Bytes;
 use crate::diff::RunDiff;
 use crate::explain::Explanation;
@@ -279,6 +279,16 @@ pub fn render_findings(findings: &[Finding]) -> String {
 /// Describes in a clause where two hosts execute different programs.
 pub fn describe_mismatch(mismatch: &ProgramMismatch) -> String {
     sections::hosts::mismatch_clause(mismatch)
+}
+
+/// Puts into a headline of several dry runs what its answer depends on: `fits, if A: REST; B`.
+pub fn qualify_headline(answer: &str, rest: &str, conditions: &[Condition]) -> String {
+    sections::conditions::qualify(answer, rest, conditions, "each dry run")
+}
+
+/// Returns conditions as JSON: each with its data, its text, and what it does to the answer.
+pub fn conditions_json(conditions: &[Condition]) -> serde_json::Value {
+    json::conditions(conditions)
 }
 
 impl Report {

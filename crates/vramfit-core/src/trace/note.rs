@@ -27,12 +27,18 @@ pub enum Note {
         /// Bytes of its arguments that came back from its earlier calls; 0 as long as none did.
         returned_bytes: u64,
     },
-    /// The run was ended after that execution, as the steps asked for were done.
+    /// The run was ended here, as the steps asked for were done and another one would have begun.
     Stopped {
         /// Number of the program that is the step.
         program: u32,
         /// How often it was executed.
         calls: u64,
+        /// The peak before the last step, on the device where it grew most; 0 where it did not grow.
+        #[serde(default)]
+        previous_peak_bytes: u64,
+        /// The peak after it; 0 where it did not grow.
+        #[serde(default)]
+        peak_bytes: u64,
     },
     /// A program that runs on several devices; it stands behind the record of the program.
     PartitionedProgram(PartitionedProgram),

@@ -230,6 +230,8 @@ impl StepDetector {
                 cut = Some(Note::Stopped {
                     program: execution.program,
                     calls,
+                    previous_peak_bytes: 0,
+                    peak_bytes: 0,
                 });
                 RunProgress::Finished
             }

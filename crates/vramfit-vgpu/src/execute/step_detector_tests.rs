@@ -71,7 +71,7 @@ impl Script {
         }
         self.run_progress = decision.run_progress;
         for note in decision.notes.into_iter().chain(decision.cut) {
-            if let Note::Stopped { program, calls } = note {
+            if let Note::Stopped { program, calls, .. } = note {
                 self.cut_at = Some((program, calls));
             }
             self.notes.push(note);

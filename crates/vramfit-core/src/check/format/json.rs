@@ -6,6 +6,7 @@ use crate::check::lock::LockLine;
 use crate::check::outcome::Outcome;
 use crate::check::report::Row;
 use crate::check::{Amount, CheckReport};
+use crate::report::conditions_json;
 
 impl CheckReport {
     /// Returns the JSON.
@@ -44,6 +45,7 @@ fn row_json(report: &CheckReport, row: &Row) -> Value {
         "tolerance": amount_json(row.limits.tolerance),
         "growth": row.growth,
         "accepted_peaks": row.history,
+        "conditions": conditions_json(&row.conditions),
     })
 }
 

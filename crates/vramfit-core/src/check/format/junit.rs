@@ -37,6 +37,9 @@ impl CheckReport {
                     escape(&row.details(&self.base).join("\n"))
                 );
             }
+            if let Some(summary) = row.qualified_summary() {
+                let _ = write!(xml, "<system-out>{}</system-out>", escape(&summary));
+            }
             xml.push_str("</testcase>\n");
         }
         xml + "</testsuite>\n</testsuites>\n"

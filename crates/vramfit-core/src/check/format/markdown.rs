@@ -34,6 +34,17 @@ impl CheckReport {
                 lines.push("````".to_owned());
             }
         }
+        let problems = self.problems();
+        let is_listed = |row: &Row| {
+            problems
+                .iter()
+                .any(|problem| std::ptr::eq(problem.row, row))
+        };
+        let others = self.rows.iter().filter(|row| !is_listed(row));
+        for summary in others.filter_map(Row::qualified_summary) {
+            lines.push(String::new());
+            lines.push(cell(&summary));
+        }
         if let Some(command) = self.update_command() {
             lines.push(String::new());
             lines.push(format!("To accept what was measured: `{command}`"));

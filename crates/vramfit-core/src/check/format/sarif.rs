@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::check::CheckReport;
-use crate::check::report::{Level, Problem};
+use crate::check::report::{Level, Problem, Row};
 
 /// The rules that results refer to, with what each says.
 const RULES: [(&str, &str); 7] = [
@@ -37,6 +37,10 @@ impl CheckReport {
         let rules = RULES
             .iter()
             .map(|(id, text)| json!({ "id": id, "shortDescription": { "text": text } }));
+        // No result: what a check that passes depends on is nothing to act on.
+        let qualified = self.rows.iter().filter_map(Row::qualified_summary);
+        let notifications =
+            qualified.map(|text| json!({ "level": "note", "message": { "text": text } }));
         json!({
             "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
             "version": "2.1.0",
@@ -46,6 +50,10 @@ impl CheckReport {
                     "version": env!("CARGO_PKG_VERSION"),
                     "rules": rules.collect::<Vec<_>>(),
                 }},
+                "invocations": [{
+                    "executionSuccessful": true,
+                    "toolExecutionNotifications": notifications.collect::<Vec<_>>(),
+                }],
                 "results": self.problems().iter().map(result).collect::<Vec<_>>(),
             }],
         })

@@ -3,6 +3,7 @@
 use crate::check::CheckReport;
 use crate::check::outcome::Outcome;
 use crate::check::report::Row;
+use crate::report::qualify_headline;
 
 impl CheckReport {
     /// Returns the text, with a line feed at its end.
@@ -20,14 +21,19 @@ impl CheckReport {
             .collect();
         let is_plain =
             |row: &&&Row| row.outcome == Outcome::Unchanged && !row.is_of_other_toolchain();
-        let names: Vec<String> = quiet
-            .iter()
-            .filter(is_plain)
-            .map(|row| row.name())
-            .collect();
-        if !names.is_empty() {
-            lines.push(format!("unchanged: {}", names.join(", ")));
+        // Those that depend on the same are one line.
+        let mut unchanged: Vec<(&Row, Vec<String>)> = Vec::new();
+        let qualified =
+            |row: &Row, names: &str| qualify_headline("unchanged", names, row.conditions());
+        for row in quiet.iter().filter(is_plain) {
+            let mut same = unchanged.iter_mut();
+            match same.find(|(other, _)| qualified(other, "") == qualified(row, "")) {
+                Some((_, names)) => names.push(row.name()),
+                None => unchanged.push((row, vec![row.name()])),
+            }
         }
+        let unchanged = unchanged.iter();
+        lines.extend(unchanged.map(|(row, names)| qualified(row, &names.join(", "))));
         let others = quiet.iter().filter(|row| !is_plain(row));
         lines.extend(others.map(|row| row.summary()));
         if let Some(command) = self.update_command() {

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::attribution::{attribution, cause, owners};
 use super::merge;
-use crate::analysis::{AllocationFailure, Cause, DeviceSummary, ProgramSummary, RunSummary};
+use crate::analysis::{
+    AllocationFailure, Cause, Condition, DeviceSummary, ProgramSummary, RunSummary,
+};
 use crate::program::cost::{MAX_UNKNOWN_SHARE, ProgramTime};
 use crate::report::sections::{conditions, settings};
 
@@ -49,13 +51,19 @@ fn outcome(summary: &RunSummary) -> Value {
 
 fn verdict(summary: &RunSummary) -> Value {
     let verdict = summary.verdict();
-    let conditions = verdict.conditions.iter().map(|condition| {
+    json!({"fits": verdict.fits, "conditions": conditions(&verdict.conditions)})
+}
+
+/// Returns conditions with their text and bearing, as every command prints them.
+pub(in crate::report) fn conditions(conditions: &[Condition]) -> Value {
+    let conditions = conditions.iter().map(|condition| {
         let mut object = json!(condition);
         object["text"] = conditions::clause(condition).into();
+        object["bearing"] = json!(condition.bearing());
         object["inconclusive"] = condition.leaves_open().into();
         object
     });
-    json!({"fits": verdict.fits, "conditions": conditions.collect::<Vec<_>>()})
+    Value::Array(conditions.collect())
 }
 
 fn critical_device(summary: &RunSummary) -> Value {

@@ -10,7 +10,7 @@ mod training;
 use serde_json::Value;
 
 pub(super) use self::diff::diff;
-pub(super) use self::dryrun::dryrun;
+pub(super) use self::dryrun::{conditions, dryrun};
 pub(super) use self::explain::explain;
 pub(super) use self::replay::replay;
 pub(super) use self::training::training;

@@ -1,7 +1,7 @@
 //! What a result depends on, in the same words in text, JSON and page.
 
 use super::{hosts, processes};
-use crate::analysis::{Condition, Evidence, LastExecution, RunSummary};
+use crate::analysis::{Bearing, Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
@@ -13,6 +13,47 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let in_headline = usize::from(verdict.fits.is_none());
     let points = verdict.conditions.iter().skip(in_headline).map(clause);
     Section::list("this result depends on", points.collect())
+}
+
+/// Puts into a headline what its answer depends on: `fits, if A and if B: REST; C; D`. `each` names the run that
+/// was made: `the dry run` or `each dry run`.
+pub(in crate::report) fn qualify(
+    answer: &str,
+    rest: &str,
+    conditions: &[Condition],
+    each: &str,
+) -> String {
+    let of = |bearing| {
+        let conditions = conditions.iter().filter(move |it| it.bearing() == bearing);
+        conditions.map(|condition| phrase(condition, each))
+    };
+    let assumed: Vec<String> = of(Bearing::Assumed).collect();
+    let assumed = match assumed.join(" and if ") {
+        none if none.is_empty() => none,
+        assumed => format!(", if {assumed}"),
+    };
+    let excluded: String = of(Bearing::Excluded).map(|it| format!("; {it}")).collect();
+    format!("{answer}{assumed}: {rest}{excluded}")
+}
+
+/// Describes a condition as a headline has it: without what is told below.
+fn phrase(condition: &Condition, each: &str) -> String {
+    match condition {
+        Condition::StoppedAtStep { stop, .. } => {
+            let times = match stop.calls {
+                1 => "1 call".to_owned(),
+                calls => format!("{calls} calls"),
+            };
+            format!(
+                "{each} ended after {times} of {}; what comes after them was not measured",
+                stop.program
+            )
+        }
+        Condition::StillGrowing { step, .. } => {
+            format!("the peak was still growing at step {step}")
+        }
+        other => clause(other),
+    }
 }
 
 /// Describes a condition in a clause.
@@ -90,6 +131,17 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 reason(*evidence)
             )
         }
+        Condition::StillGrowing {
+            program,
+            step,
+            previous_peak_bytes,
+            peak_bytes,
+        } => format!(
+            "the peak was still growing at step {step}, from {} to {}, when the run ended: later calls of \
+             `{program}` may need more; measure more steps",
+            Bytes(*previous_peak_bytes),
+            Bytes(*peak_bytes)
+        ),
         Condition::NoStepFound {
             steps,
             name,

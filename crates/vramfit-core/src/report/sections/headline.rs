@@ -42,17 +42,29 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
             Bytes(device.peak_bytes),
             Bytes(device.capacity_bytes)
         )
-    } else if let Some(plan) = summary.plan() {
-        planned(&plan, &on)
     } else {
-        format!(
-            "fits: peak {} of {}{on}, {} to spare",
-            Bytes(device.peak_bytes),
-            Bytes(device.capacity_bytes),
-            Bytes(device.capacity_bytes.saturating_sub(device.peak_bytes))
-        )
+        let (answer, mut rest) = match summary.plan() {
+            Some(plan) => planned(&plan, &on),
+            None => ("fits", peak_of(device, &on)),
+        };
+        rest += &processes::used_by_others(summary, device);
+        // That something does not fit is true whatever else there is.
+        let conditions = match verdict.fits {
+            Some(true) => &verdict.conditions[..],
+            _ => &[],
+        };
+        return conditions::qualify(answer, &rest, conditions, "the dry run");
     };
     result + &processes::used_by_others(summary, device)
+}
+
+fn peak_of(device: &DeviceSummary, on: &str) -> String {
+    format!(
+        "peak {} of {}{on}, {} to spare",
+        Bytes(device.peak_bytes),
+        Bytes(device.capacity_bytes),
+        Bytes(device.capacity_bytes.saturating_sub(device.peak_bytes))
+    )
 }
 
 fn does_not_fit(summary: &RunSummary, failure: &AllocationFailure, on: &str) -> String {
@@ -92,8 +104,8 @@ fn no_room_for_context(no_context: &NoContextSummary, on: &str) -> String {
     )
 }
 
-/// The result for a program that was compiled and not executed.
-fn planned(plan: &ProgramNeed, on: &str) -> String {
+/// The result for a program that was compiled and not executed: the answer, and what it rests on.
+fn planned(plan: &ProgramNeed, on: &str) -> (&'static str, String) {
     let needed = format!(
         "`{}`, compiled but not executed, needs {}",
         plan.program,
@@ -101,11 +113,14 @@ fn planned(plan: &ProgramNeed, on: &str) -> String {
     );
     let capacity = Bytes(plan.capacity_bytes);
     match plan.capacity_bytes.checked_sub(plan.needed_bytes) {
-        Some(spare) => format!(
-            "expected to fit: {needed} of {capacity}{on}, {} to spare",
-            Bytes(spare)
+        Some(spare) => (
+            "expected to fit",
+            format!("{needed} of {capacity}{on}, {} to spare", Bytes(spare)),
         ),
-        None => format!("does not fit: {needed}, but only {capacity} are available{on}"),
+        None => (
+            "does not fit",
+            format!("{needed}, but only {capacity} are available{on}"),
+        ),
     }
 }
 

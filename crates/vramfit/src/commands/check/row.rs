@@ -62,6 +62,9 @@ impl RowMeasurement<'_> {
             base: None,
             growth: None,
             history: Vec::new(),
+            conditions: self
+                .measured()
+                .map_or_else(Vec::new, |measured| measured.run.conditions.clone()),
         }
     }
 

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis::hosts::summarize_hosts;
-use vramfit_core::analysis::{self, ReplayOverrides, RunSummary, load_summary, trace_files};
+use vramfit_core::analysis::{
+    self, Condition, ReplayOverrides, RunSummary, load_summary, trace_files,
+};
 use vramfit_core::report::describe_mismatch;
 use vramfit_core::trace::{ProcessExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
@@ -31,6 +33,8 @@ pub(crate) struct MeasuredRun {
     pub(crate) limit_bytes: u64,
     /// What the compiler may plan with.
     pub(crate) compiler_limit_bytes: u64,
+    /// What the peak depends on.
+    pub(crate) conditions: Vec<Condition>,
 }
 
 /// Makes a dry run and measures it.
@@ -130,6 +134,7 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         occupied_bytes: spec.occupied.map(|occupied| occupied.0),
     };
     let mut run = MeasuredRun {
+        conditions: summary.verdict().conditions,
         summary,
         peak_bytes,
         fits: true,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{Moves, Plan};
+use vramfit_core::report::qualify_headline;
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
@@ -41,7 +42,9 @@ pub(crate) fn find_fitting_plan(
         output.info("dry run with the plan that was found before");
         match trial.measure(&plan, context, output) {
             Ok(measured) if measured.fits => {
-                output.info(&format!("  peak {}, fits", Bytes(measured.peak_bytes)));
+                let peak = format!("peak {}", Bytes(measured.peak_bytes));
+                let text = qualify_headline("fits", &peak, &measured.conditions);
+                output.info(&format!("  {text}"));
                 return Ok(Some(path));
             }
             Ok(measured) => {
@@ -59,6 +62,7 @@ pub(crate) fn find_fitting_plan(
         output.info(&found.to_text(&spec));
         return Ok(None);
     }
+    output.info(&found.headline(&spec));
     write(&path, &found.plan_file(&spec)?)?;
     Ok(Some(path))
 }

@@ -209,6 +209,7 @@ impl Measuring<'_> {
             command,
             limits: vec![measured.limit_bytes],
             peaks: vec![measured.peak_bytes],
+            conditions: measured.conditions.clone(),
         });
     }
 

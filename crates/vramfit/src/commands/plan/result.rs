@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 use vramfit_core::planning::{CostKind, Plan, PlanSource};
-use vramfit_core::report::{AlternativeKind, PlanRow, PlanSummary, Report};
+use vramfit_core::report::{
+    AlternativeKind, PlanRow, PlanSummary, Report, conditions_json, qualify_headline,
+};
 use vramfit_core::{Bytes, Result};
 
 use super::program_edit::MeasuredEdit;
@@ -94,6 +96,7 @@ impl Found {
             "edits": found.row.plan.edits(),
             "plan": self.plan_text(found, spec).ok(),
             "largest": found.largest.iter().map(|(name, bytes)| json!({"name": name, "bytes": bytes})).collect::<Vec<_>>(),
+            "conditions": conditions_json(&found.conditions),
             "fits": by_gpu(fits.collect()),
             "spare_bytes": by_gpu(spare.collect()),
         })
@@ -171,7 +174,7 @@ impl Found {
     }
 
     /// Returns the result in one sentence.
-    fn headline(&self, spec: &SearchSpec) -> String {
+    pub(super) fn headline(&self, spec: &SearchSpec) -> String {
         let best = &self.rows[self.recommended];
         let limit = match spec.budget {
             Some(budget) => format!("the budget of {budget}"),
@@ -184,6 +187,10 @@ impl Found {
             false => "no plan fits",
         };
         let values = spec.commands[best.command].values.join(", ");
+        let fits = |answer: &str, rest: &str| {
+            let rest = format!("peak {peak}, within {limit}{rest}");
+            qualify_headline(answer, &rest, &best.conditions)
+        };
         match (spec.is_met(&best.row), self.recommended) {
             (true, _) if !values.is_empty() => {
                 let plan = if best.row.plan.is_empty() {
@@ -191,13 +198,15 @@ impl Found {
                 } else {
                     " and a plan"
                 };
-                format!(
-                    "fits with {values}{plan}: peak {peak}, within {limit}; the fastest that fits"
+                fits(
+                    &format!("fits with {values}{plan}"),
+                    "; the fastest that fits",
                 )
             }
-            (true, 0) => format!("fits as it is: peak {peak}, within {limit}"),
-            (true, _) => format!(
-                "fits with a plan: peak {peak}, within {limit}; as it is, the program needs {needed}"
+            (true, 0) => fits("fits as it is", ""),
+            (true, _) => fits(
+                "fits with a plan",
+                &format!("; as it is, the program needs {needed}"),
             ),
             (false, _) => format!(
                 "{none}: the lowest peak found is {peak}, which exceeds {limit}; as it is, the program needs {needed}"

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::SIGINT;
+use vramfit_core::analysis::Condition;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{CostKind, Moves, Row, pareto_front, recommend};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -48,6 +49,8 @@ pub(super) struct FoundRow {
     pub(super) limits: Vec<u64>,
     /// Peak on each GPU.
     pub(super) peaks: Vec<u64>,
+    /// What the peak depends on.
+    pub(super) conditions: Vec<Condition>,
 }
 
 /// What a search has found.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vramfit_core::analysis::RunSummary;
+use vramfit_core::analysis::{Condition, RunSummary};
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::planning::{Plan, PlanSettings, PlanSource, Site, read_sites};
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
@@ -62,6 +62,8 @@ pub(super) struct Measurement {
     pub(super) edits: Vec<ProgramEdit>,
     /// The version of JAX.
     pub(super) jax: String,
+    /// What the peak depends on.
+    pub(super) conditions: Vec<Condition>,
 }
 
 /// What XLA's own rematerialization pass did to the programs of a run.
@@ -211,6 +213,7 @@ impl Measurement {
             largest: largest_at_peak(summary),
             edits: ProgramEdit::find(summary),
             jax: summary.header.jax.clone(),
+            conditions: run.conditions.clone(),
         }
     }
 
