@@ -33,8 +33,19 @@ EVENTS = {
     21: "callback site calls errors error",
     22: "callback-skipped site calls reason",
     23: "unread back",
+    24: "decisive site bytes expression value",
 }
-TEXTS = {"name", "compile_attempt", "site", "message", "error", "library", "routine"}
+TEXTS = {
+    "name",
+    "compile_attempt",
+    "site",
+    "message",
+    "error",
+    "library",
+    "routine",
+    "expression",
+    "value",
+}
 
 
 class Bytes:

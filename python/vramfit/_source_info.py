@@ -11,7 +11,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from vramfit import _nnx_names
+from vramfit import _nnx_names, _read_use
 from vramfit._frames import is_library, site_of
 
 # By the name of a module: arguments that were donated although no result can take their place, with
@@ -97,11 +97,6 @@ def _location_name(location: Any) -> str:
     return "" if '":' in text else quoted.encode().decode("unicode_escape")
 
 
-def site() -> str | None:
-    """Return the innermost line of the user's own code, as ``file:line (function)``."""
-    return read_site()[0] or None
-
-
 # Functions of JAX that read an array because a shape depends on it: the number of elements that are
 # not zero, a boolean mask, the length of a result, a dimension given as an array.
 _SHAPING = {
@@ -125,22 +120,43 @@ _SHAPING = {
 }
 
 
-def read_site() -> tuple[str, bool]:
-    """Return the user's line that reads a value, and whether JAX reads it to make a shape of it.
+# How a read is used; the numbers are `ReadUse` of the trace.
+_VALUE, _SHAPE, _DECISION = range(3)
 
-    The line is empty where there is none.
+
+def site() -> str | None:
+    """Return the innermost line of the user's own code, as ``file:line (function)``."""
+    frame: FrameType | None = sys._getframe(1)
+    try:
+        while frame is not None and is_library(frame.f_code.co_filename):
+            frame = frame.f_back
+        return None if frame is None else site_of(frame.f_code, frame.f_lineno)
+    finally:
+        del frame
+
+
+def read_site() -> tuple[str, int, str]:
+    """Return the user's line that reads a value, what for, and the expression that reads it.
+
+    The use is a value, a shape that JAX makes of it, or a decision on what runs. Without a line of
+    the user's, the line and the expression are empty.
     """
-    makes_a_shape = False
+    use = _VALUE
+    method = ""
     # Never this function's own frame: a frame that is held by a variable of its own is a cycle, and
     # would keep every array of every caller alive until the garbage collector comes by.
     frame: FrameType | None = sys._getframe(1)
     try:
         while frame is not None and is_library(frame.f_code.co_filename):
-            if frame.f_code.co_name in _SHAPING and "/jax/_src/" in frame.f_code.co_filename:
-                makes_a_shape = True
+            method = frame.f_code.co_name
+            if method in _SHAPING and "/jax/_src/" in frame.f_code.co_filename:
+                use = _SHAPE
             frame = frame.f_back
         if frame is None:
-            return "", makes_a_shape
-        return site_of(frame.f_code, frame.f_lineno), makes_a_shape
+            return "", use, ""
+        decides, expression = _read_use.use_of(frame, method)
+        if decides and use == _VALUE:
+            use = _DECISION
+        return site_of(frame.f_code, frame.f_lineno), use, expression
     finally:
         del frame

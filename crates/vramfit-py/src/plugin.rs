@@ -15,7 +15,7 @@ use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
     CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, ProgramDescription,
-    ProgramInterface, ProgramSlice,
+    ProgramInterface, ProgramSlice, ReadSite, ReadUse,
 };
 
 use crate::exit::call_python;
@@ -229,8 +229,7 @@ impl Hooks for PythonHooks {
     ) -> Vec<ProgramSlice> {
         type Slice = (Vec<usize>, Vec<usize>, u64, Vec<u8>);
         let arguments = (code, local_parameters.to_vec(), local_outputs.to_vec());
-        let slices: Option<Vec<Slice>> =
-            call_python(|py| self.call(py, "slices", arguments));
+        let slices: Option<Vec<Slice>> = call_python(|py| self.call(py, "slices", arguments));
         let slices = slices.unwrap_or_default().into_iter();
         let slices = slices.map(
             |(outputs, parameters, largest_array_bytes, code)| ProgramSlice {
@@ -319,8 +318,16 @@ impl Hooks for PythonHooks {
         call_python(|py| self.call(py, "site", ())?)
     }
 
-    fn read_site(&self) -> Option<(String, bool)> {
-        call_python(|py| self.call(py, "read_site", ()))
+    fn read_site(&self) -> Option<ReadSite> {
+        let (line, number, expression): (String, usize, String) =
+            call_python(|py| self.call(py, "read_site", ()))?;
+        let uses = [ReadUse::Value, ReadUse::Shape, ReadUse::Decision];
+        let purpose = uses.get(number).copied().unwrap_or_default();
+        Some(ReadSite {
+            line,
+            purpose,
+            expression,
+        })
     }
 
     fn request_exit(&self) {

@@ -58,6 +58,29 @@ pub enum Evaluation {
     Unsupported,
 }
 
+/// What a value is read for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadUse {
+    /// To be shown or stored, as far as that can be told.
+    #[default]
+    Value,
+    /// JAX makes a shape of it.
+    Shape,
+    /// It decides what the program does next.
+    Decision,
+}
+
+/// Where and what for a program reads a value.
+#[derive(Clone, Debug, Default)]
+pub struct ReadSite {
+    /// The user's line, empty if not known.
+    pub line: String,
+    /// What for.
+    pub purpose: ReadUse,
+    /// The source of the expression that reads, empty if not known.
+    pub expression: String,
+}
+
 /// A program for one device that computes some of another program's outputs.
 #[derive(Clone, Debug)]
 pub struct ProgramSlice {
@@ -154,9 +177,8 @@ pub trait Hooks: Send + Sync {
     /// Returns the user's line that is being executed, as `file:line (function)`.
     fn call_site(&self) -> Option<String>;
 
-    /// Returns the user's line that reads a value, empty if not known, and whether JAX reads it to
-    /// use it as a shape.
-    fn read_site(&self) -> Option<(String, bool)>;
+    /// Returns where and what for the program reads a value.
+    fn read_site(&self) -> Option<ReadSite>;
 
     /// Requests that the program exits, cleanly and soon. Called once.
     fn request_exit(&self);

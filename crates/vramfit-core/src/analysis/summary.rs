@@ -78,6 +78,8 @@ pub struct RunSummary {
     pub hosts: Option<HostsSummary>,
     /// The line of the last of these reads; `None` without any, empty where it is not known.
     pub last_unknown_read: Option<String>,
+    /// Whether the program failed differently, or not at all, when those reads gave other values.
+    pub is_placeholder_cause: bool,
     /// Python functions that programs called, or would have, whose values were not computed.
     pub callbacks: Vec<CallbackSummary>,
     /// Programs whose values were not computed any more from some execution on.
@@ -273,6 +275,12 @@ pub struct UnknownReads {
     pub bytes: u64,
     /// Of how many of the reads JAX made a shape, such as that of `nonzero`.
     pub shapes: u64,
+    /// How many of the reads decided what the program did next.
+    pub decisions: u64,
+    /// The expression of the first of those, empty if not known.
+    pub expression: Option<String>,
+    /// What it read, such as `0` or `false`.
+    pub value: Option<String>,
 }
 
 impl RunSummary {
@@ -286,7 +294,7 @@ impl RunSummary {
     }
 
     /// Returns the line of the placeholder that the program read last, where the program failed
-    /// afterwards in its own way: it may have failed because of it. Empty where the line is not known.
+    /// afterwards and would not have with other values. Empty where the line is not known.
     pub fn likely_cause(&self) -> Option<&str> {
         if self.is_refused() {
             return None;

@@ -48,7 +48,7 @@ pub enum Condition {
         error: Option<UncaughtError>,
         /// What was executed last; `None` when nothing was.
         after: Option<LastExecution>,
-        /// The line of the placeholder that it read last, a likely cause; `None` if it read none.
+        /// The line of the placeholder that it read last, if it fails otherwise with other values.
         placeholder_read: Option<String>,
     },
     /// The trace ends before its process did: the process was killed, or still runs. Or the rest was not
@@ -127,6 +127,17 @@ pub enum Condition {
     },
     /// Two hosts execute different programs of those that they execute together.
     HostsDiffer(ProgramMismatch),
+    /// What ran, or how large it was, followed from values that were not computed.
+    PlaceholderDecides {
+        /// The line that reads most of them, empty if not known.
+        site: String,
+        /// The expression that reads there, empty if not known; `None` if JAX makes a shape of it.
+        expression: Option<String>,
+        /// What it reads; `None` if JAX makes a shape of it.
+        value: Option<String>,
+        /// How many other lines there are.
+        other_lines: usize,
+    },
     /// A routine of a library may take more scratch memory than the run had left for it.
     LibraryScratch {
         /// The library, such as `cuFFT`.
@@ -172,6 +183,7 @@ impl Condition {
             | Condition::TraceEndsEarly { .. }
             | Condition::HostsDiffer(_)
             | Condition::LibraryScratch { .. } => Bearing::Open,
+            Condition::PlaceholderDecides { .. } => Bearing::Assumed,
             Condition::StoppedAtStep { .. } | Condition::StillGrowing { .. } => Bearing::Excluded,
             // Something was refused where these two are said.
             Condition::TotalRange { .. } | Condition::SharedGpu { .. } => Bearing::Explained,
@@ -217,6 +229,7 @@ impl RunSummary {
             plan,
             anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
         }));
+        conditions.extend(self.placeholder_decides());
         conditions.extend(self.short_of_scratch());
         // One is enough: each has the same cause as a rule.
         let mismatch = self
@@ -271,6 +284,20 @@ impl RunSummary {
             capacity_bytes: device.capacity_bytes,
         };
         (plan.needed_bytes > device.peak_bytes).then_some(plan)
+    }
+
+    /// Whether values that were not computed decided what ran.
+    fn placeholder_decides(&self) -> Option<Condition> {
+        let reads = self.unknown_reads.iter();
+        let mut lines = reads.filter(|line| line.shapes > 0 || line.decisions > 0);
+        let first = lines.next()?;
+        let decision = |text: &Option<String>| text.clone().filter(|_| first.shapes == 0);
+        Some(Condition::PlaceholderDecides {
+            site: first.site.clone(),
+            expression: decision(&first.expression),
+            value: decision(&first.value),
+            other_lines: lines.count(),
+        })
     }
 
     /// Who else was on the GPU when a request was refused.
@@ -361,7 +388,10 @@ impl RunSummary {
             exit,
             error: self.uncaught_error.clone(),
             after: after.clone(),
-            placeholder_read: self.last_unknown_read.clone(),
+            placeholder_read: self
+                .last_unknown_read
+                .clone()
+                .filter(|_| self.is_placeholder_cause),
         };
         let is_cut = self
             .step_search

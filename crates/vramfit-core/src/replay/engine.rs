@@ -260,6 +260,7 @@ impl Replay {
             | Event::End
             | Event::UnknownRead { .. }
             | Event::ShapeRead { .. }
+            | Event::DecisiveRead { .. }
             | Event::Unread { .. }
             | Event::Callback { .. }
             | Event::CallbackSkipped { .. } => Ok(StepEffect::None),

@@ -11,17 +11,13 @@ use crate::analysis::RunSummary;
 
 pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
-    // The other caveats are the same for all runs.
-    let decisive = placeholders::decisive_caveats(summary);
-    let others = caveats.iter().filter(|caveat| !decisive.contains(caveat));
-    let not_included = Section::new("not included", Content::List(others.cloned().collect()));
+    let not_included = Section::new("not included", Content::List(caveats.clone()));
     let brief = [
         overview::usage(summary),
         conditions::section(summary),
         hosts::section(summary),
         processes::section(summary),
         failure::likely_cause(summary),
-        Section::list("not included", decisive),
         settings::late_section(summary),
         advice::section(summary),
         overview::metrics(summary),

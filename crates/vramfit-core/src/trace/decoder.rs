@@ -312,6 +312,12 @@ impl<R: Read> Decoder<R> {
                 site: self.read_text_id(texts)?,
                 bytes: self.read_uint()?,
             },
+            tag::DECISIVE_READ => Event::DecisiveRead {
+                site: self.read_text_id(texts)?,
+                bytes: self.read_uint()?,
+                expression: self.read_text_id(texts)?,
+                value: self.read_text_id(texts)?,
+            },
             tag::CALLBACK => Event::Callback {
                 site: self.read_text_id(texts)?,
                 calls: self.read_uint()?,

@@ -285,6 +285,17 @@ pub enum Event {
         /// Bytes read.
         bytes: u64,
     },
+    /// The program read a value that a dry run cannot know, and decides by it what it does next.
+    DecisiveRead {
+        /// Where.
+        site: TextId,
+        /// Bytes read.
+        bytes: u64,
+        /// The expression that reads, empty if not known.
+        expression: TextId,
+        /// What it reads, such as `0` or `false`.
+        value: TextId,
+    },
     /// An execution whose values are not computed called a Python function with placeholder values.
     Callback {
         /// The line that put the call into the program, empty if not known.

@@ -51,6 +51,7 @@ pub(super) mod tag {
     pub(crate) const CALLBACK: u8 = 21;
     pub(crate) const CALLBACK_SKIPPED: u8 = 22;
     pub(crate) const UNREAD: u8 = 23;
+    pub(crate) const DECISIVE_READ: u8 = 24;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
@@ -185,6 +186,15 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         }
         Event::ShapeRead { site, bytes } => {
             put_record(out, tag::SHAPE_READ, &[site.0.into(), bytes]);
+        }
+        Event::DecisiveRead {
+            site,
+            bytes,
+            expression,
+            value,
+        } => {
+            let fields = [site.0.into(), bytes, expression.0.into(), value.0.into()];
+            put_record(out, tag::DECISIVE_READ, &fields);
         }
         Event::Callback {
             site,

@@ -322,19 +322,33 @@ fn a_pool_that_others_made_smaller_is_not_fragmented() {
 }
 
 #[test]
-fn a_truth_value_that_was_not_computed_is_named_in_the_short_text() {
-    let mut run = Recorder::new(&header());
-    let _state = run.upload(MIB);
-    let site = run.writer.text("train.py:9 (main)");
-    for bytes in [4, 4, 1, 1] {
+fn an_answer_holds_only_if_values_that_were_not_computed_are_as_assumed() {
+    let told = |lines: &[&str], requested| {
+        let mut run = Recorder::new(&header());
+        let _state = run.upload(requested);
         run.event(Event::UnknownRead {
-            site: if bytes == 4 { TextId(0) } else { site },
-            bytes,
+            site: TextId(0),
+            bytes: 4,
         });
-    }
-    let text = Report::from_dryrun(&answer(run)).to_brief_text();
-    assert!(text.contains("branched on a value"), "{text}");
-    assert!(text.contains("train.py:9 (main)"), "{text}");
+        for line in lines {
+            let event = Event::DecisiveRead {
+                site: run.writer.text(line),
+                bytes: 4,
+                expression: run.writer.text("int(cache.position)"),
+                value: run.writer.text("0"),
+            };
+            run.event(event);
+        }
+        Report::from_dryrun(&answer(run)).headline
+    };
+    assert!(told(&[], MIB).starts_with("fits: "));
+    let headline = told(&["serve.py:41 (main)"], MIB);
+    assert!(
+        headline.starts_with("fits, if `int(cache.position)` at serve.py:41 (main) is 0: peak"),
+        "{headline}"
+    );
+    let headline = told(&["a.py:1 (f)", "b.py:2 (g)", "c.py:3 (h)"], MIB);
+    assert!(headline.contains(" is 0 (and 2 more assumptions): "), "{headline}");
 }
 
 #[test]
@@ -460,6 +474,8 @@ fn a_failure_after_a_made_up_read_has_a_likely_cause() {
             code: Some(code),
             signal: None,
         });
+        assert_eq!(told.likely_cause(), None, "not without proof");
+        told.is_placeholder_cause = true;
         told.likely_cause().map(str::to_owned)
     };
     let reads = ["a.py:1 (f)", "b.py:2 (g)"];

@@ -30,6 +30,23 @@ pub(crate) fn write_fill(fill: Fill, element: &str, bytes: &mut [u8]) {
     }
 }
 
+/// Returns an element of an array as text; `None` for an element type that has no such form here.
+pub(crate) fn number_of(element: &str, bytes: &[u8]) -> Option<String> {
+    Some(match element {
+        "f32" => f32::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "f64" => f64::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "s8" => i8::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "u8" => u8::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "s16" => i16::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "u16" => u16::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "s32" => i32::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "u32" => u32::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "s64" => i64::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        "u64" => u64::from_ne_bytes(bytes.try_into().ok()?).to_string(),
+        _ => return None,
+    })
+}
+
 fn repeat(pattern: &[u8], bytes: &mut [u8]) {
     for (byte, value) in bytes.iter_mut().zip(pattern.iter().cycle()) {
         *byte = *value;

@@ -12,7 +12,7 @@ use crate::buffer::fill;
 use crate::buffer::host_data::HostData;
 use crate::buffer::value::Value;
 use crate::device::machine::{self, Machine};
-use crate::hooks;
+use crate::hooks::{self, ReadUse};
 use crate::pjrt::status::{PjrtResult, Status};
 
 thread_local! {
@@ -48,30 +48,64 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostDat
         return Ok(bytes);
     }
     let machine = machine::get().ok_or_else(|| Status::internal("no client was created"))?;
+    let bytes = value.placeholder_bytes().unwrap_or_else(|| {
+        let mut bytes = vec![0; shape.host_bytes() as usize];
+        fill::write_fill(
+            machine.environment.fill,
+            shape.element_type.name(),
+            &mut bytes,
+        );
+        HostData::untracked(bytes)
+    });
     if UNRECORDED_DEPTH.with(Cell::get) == 0 {
-        record_read(machine, shape);
+        record_read(machine, shape, &bytes);
     }
-    if let Some(bytes) = value.placeholder_bytes() {
-        return Ok(bytes);
-    }
-    let mut bytes = vec![0; shape.host_bytes() as usize];
-    fill::write_fill(
-        machine.environment.fill,
-        shape.element_type.name(),
-        &mut bytes,
-    );
-    Ok(HostData::untracked(bytes))
+    Ok(bytes)
 }
 
 /// Records that a placeholder is read, and where.
-fn record_read(machine: &'static Machine, shape: &Shape) {
+fn record_read(machine: &'static Machine, shape: &Shape, data: &[u8]) {
     let reader = hooks::get().and_then(hooks::Hooks::read_site);
-    let (line, makes_a_shape) = reader.unwrap_or_default();
-    warn_on_polling_loop(&line);
+    let reader = reader.unwrap_or_default();
+    warn_on_polling_loop(&reader.line);
     let mut session = machine.session();
-    let (site, bytes) = (session.intern(&line), shape.host_bytes());
-    session.record(&match makes_a_shape {
-        true => LogEvent::ShapeRead { site, bytes },
-        false => LogEvent::UnknownRead { site, bytes },
-    });
+    let (site, bytes) = (session.intern(&reader.line), shape.host_bytes());
+    let event = match reader.purpose {
+        ReadUse::Value => LogEvent::UnknownRead { site, bytes },
+        ReadUse::Shape => LogEvent::ShapeRead { site, bytes },
+        ReadUse::Decision => LogEvent::DecisiveRead {
+            site,
+            bytes,
+            expression: session.intern(&reader.expression),
+            value: session.intern(&describe(shape, data)),
+        },
+    };
+    session.record(&event);
+}
+
+/// Describes what a read gives: the number of a scalar, else what an array is filled with.
+fn describe(shape: &Shape, data: &[u8]) -> String {
+    let element_type = shape.element_type.name();
+    let first = data.get(..shape.element_type.bytes() as usize);
+    let first = first.unwrap_or_default();
+    let is_zero = first.iter().all(|byte| *byte == 0);
+    let number = match (element_type, is_zero) {
+        ("pred", true) => "false".to_owned(),
+        ("pred", false) => "true".to_owned(),
+        (_, true) => "0".to_owned(),
+        (_, false) => match fill::number_of(element_type, first) {
+            Some(number) => number,
+            None => return "another value than 0".to_owned(),
+        },
+    };
+    if shape.elements() == 1 {
+        number
+    } else if data
+        .chunks_exact(first.len().max(1))
+        .all(|element| element == first)
+    {
+        format!("{number} everywhere")
+    } else {
+        "filled as `--fill` says".to_owned()
+    }
 }

@@ -253,7 +253,8 @@ fn sliced_outputs(program: &Arc<CompiledProgram>, inputs: &[Value], devices: usi
         for device in 0..evaluated {
             let places = slice.parameters.iter().map(|at| device * parameters + at);
             let inputs: Option<Vec<Value>> = places.map(|at| inputs.get(at).cloned()).collect();
-            let Some(values) = inputs.and_then(|inputs| slice_values(&slice.program, inputs)) else {
+            let Some(values) = inputs.and_then(|inputs| slice_values(&slice.program, inputs))
+            else {
                 continue;
             };
             for (value, output) in values.into_iter().zip(&slice.outputs) {
@@ -280,7 +281,11 @@ fn slice_values(program: &Arc<HostProgram>, inputs: Vec<Value>) -> Option<Vec<Va
         return None;
     }
     let outputs = 0..program.outputs.len();
-    Some(outputs.map(|at| Value::Lazy(Arc::clone(&lazy_call), at)).collect())
+    Some(
+        outputs
+            .map(|at| Value::Lazy(Arc::clone(&lazy_call), at))
+            .collect(),
+    )
 }
 
 /// Returns the values of a call with unknown arguments: unknown, except for predicates and slices.

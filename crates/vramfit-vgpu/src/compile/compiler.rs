@@ -239,8 +239,14 @@ pub(crate) unsafe fn measure_variant(
             code: compiled.host_program.code.clone(),
             format: b"mlir".to_vec(),
         };
-        let measured = compile_once(topology, &source, &compiled.host_program.options, &WITHOUT_TRITON, None)
-            .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.host_program.options)?));
+        let measured = compile_once(
+            topology,
+            &source,
+            &compiled.host_program.options,
+            &WITHOUT_TRITON,
+            None,
+        )
+        .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.host_program.options)?));
         match measured {
             Ok(program) => Some(program.sizes),
             Err(error) => {

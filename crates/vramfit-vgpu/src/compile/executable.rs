@@ -171,7 +171,13 @@ pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs)
         args.serialized_bytes,
         args.serialized_bytes_size,
         args.serialized_compile_options,
-    ) = leak_bytes(from_raw(args.executable)?.compiled.host_program.options.clone());
+    ) = leak_bytes(
+        from_raw(args.executable)?
+            .compiled
+            .host_program
+            .options
+            .clone(),
+    );
     args.serialized_compile_options_deleter = Some(drop_bytes);
     Ok(())
 }

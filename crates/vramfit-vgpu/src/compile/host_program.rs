@@ -95,7 +95,11 @@ impl HostProgram {
         };
         let found = hooks.slices(
             &self.code,
-            &local(program, program.parameters.len(), &program.parameter_shardings),
+            &local(
+                program,
+                program.parameters.len(),
+                &program.parameter_shardings,
+            ),
             &local(program, program.outputs.len(), &program.output_shardings),
         );
         let select = |shapes: &[Shape], places: &[usize]| -> Option<Vec<Shape>> {

@@ -28,7 +28,7 @@ use super::other_processes::OtherProcesses;
 use super::programs::{ErrorText, Programs};
 use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
 use super::step_search::StepNotes;
-use super::unknown_reads::UnknownReadCounts;
+use super::unknown_reads::{Decision, UnknownReadCounts};
 use super::unread_outputs::OutputUses;
 use crate::error::Result;
 use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace};
@@ -188,8 +188,16 @@ impl TraceAnalyzer {
             }
             Event::Unread { allocation } => self.output_uses.on_unread(allocation),
             Event::ClearPeak { device } => self.devices[device as usize].on_clear_peak(),
-            Event::UnknownRead { site, bytes } => self.unknown_reads.on_read(site, bytes, false),
-            Event::ShapeRead { site, bytes } => self.unknown_reads.on_read(site, bytes, true),
+            Event::UnknownRead { site, bytes } => self.unknown_reads.on_read(site, bytes),
+            Event::ShapeRead { site, bytes } => self.unknown_reads.on_shape(site, bytes),
+            Event::DecisiveRead {
+                site,
+                bytes,
+                expression,
+                value,
+            } => self
+                .unknown_reads
+                .on_decision(site, bytes, Decision { expression, value }),
             Event::Callback {
                 site,
                 calls,

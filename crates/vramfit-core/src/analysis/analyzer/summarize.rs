@@ -176,6 +176,7 @@ impl TraceAnalyzer {
             communicators: count_communicators(source.notes()),
             hosts: None,
             last_unknown_read: self.unknown_reads.last().map(text),
+            is_placeholder_cause: false,
             callbacks: self.callbacks.summary(&text),
             not_computed: source.not_computed().to_vec(),
             autotune_range,

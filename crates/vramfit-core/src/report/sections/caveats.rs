@@ -9,7 +9,6 @@ use crate::gpu::{self, Certainty};
 pub(in crate::report) fn of_dryrun(summary: &RunSummary) -> Vec<String> {
     let mut points = Vec::new();
     points.extend(truncated_trace(summary));
-    points.extend(placeholders::decisive_caveats(summary));
     points.extend(placeholders::values_caveats(summary));
     points.push(format!(
         "{LIBRARIES}; the CUDA context above is an estimate"

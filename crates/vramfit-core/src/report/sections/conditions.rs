@@ -1,6 +1,6 @@
 //! What a result depends on, in the same words in text, JSON and page.
 
-use super::{hosts, processes};
+use super::{hosts, placeholders, processes};
 use crate::analysis::{Bearing, Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
@@ -52,6 +52,12 @@ fn phrase(condition: &Condition, each: &str) -> String {
         Condition::StillGrowing { step, .. } => {
             format!("the peak was still growing at step {step}")
         }
+        Condition::PlaceholderDecides {
+            site,
+            expression,
+            value,
+            other_lines,
+        } => placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines),
         other => clause(other),
     }
 }
@@ -131,6 +137,16 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 reason(*evidence)
             )
         }
+        Condition::PlaceholderDecides {
+            site,
+            expression,
+            value,
+            other_lines,
+        } => format!(
+            "{}; the value was not computed: where it differs on a GPU, the program may go another way, \
+             with arrays of other sizes",
+            placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines)
+        ),
         Condition::StillGrowing {
             program,
             step,

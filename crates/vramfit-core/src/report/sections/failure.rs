@@ -70,12 +70,13 @@ fn smaller_pool(summary: &RunSummary, failure: &AllocationFailure) -> Option<Str
     })
 }
 
-/// Says why the program may have failed, where it read a placeholder value before.
+/// Says why the program failed, where it would not have with other placeholder values.
 pub(in crate::report) fn likely_cause(summary: &RunSummary) -> Option<Section> {
     let site = line_or_unknown(summary.likely_cause()?);
     let text = format!(
         "the last placeholder value that the program read, at {site}, is a likely cause of its \
-         failure. A dry run computes only small values; `--fill ones` selects other placeholders"
+         failure: with other placeholders it fails otherwise, or not at all. A dry run computes only small \
+         values; `--fill ones` selects other placeholders"
     );
     let title = "why the program may have failed";
     Some(Section::new(title, Content::List(vec![text])))

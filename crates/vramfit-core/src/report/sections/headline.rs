@@ -2,7 +2,7 @@
 
 use super::{conditions, hosts, processes};
 use crate::analysis::{
-    AllocationFailure, Condition, DeviceSummary, NoContextSummary, ProgramNeed, RunSummary,
+    AllocationFailure, Bearing, Condition, DeviceSummary, NoContextSummary, ProgramNeed, RunSummary,
 };
 use crate::bytes::Bytes;
 use crate::report::phrases::{mebibytes, time_phrase};
@@ -20,42 +20,47 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
         };
     };
     let on = location(summary, device) + &hosts::on_host(summary) + &processes::in_process(summary);
-    let result = if let Some(failure) = summary.out_of_memory() {
-        does_not_fit(summary, failure, &on)
+    let used = processes::used_by_others(summary, device);
+    let (answer, rest) = if let Some(failure) = summary.out_of_memory() {
+        ("does not fit", refused(summary, failure, &on) + &used)
     } else if let Some(abort) = &summary.abort {
         let after = match &abort.program {
             Some(program) => format!(" after `{program}`"),
             None => String::new(),
         };
         // Nothing that others use changes it.
-        return format!("does not fit: XLA's allocator would abort the process{after}{on}");
+        let rest = format!("XLA's allocator would abort the process{after}{on}");
+        ("does not fit", rest)
     } else if let Some(no_context) = &summary.no_context {
-        no_room_for_context(no_context, &on)
+        ("does not fit", no_room_for_context(no_context, &on) + &used)
     } else if let Some(condition) = unknown {
         let peak = match condition {
             Condition::LibraryScratch { .. } => "the minimum peak",
             _ => "the peak so far",
         };
-        format!(
-            "unknown: {}; {peak} is {} of {}{on}",
+        return format!(
+            "unknown: {}; {peak} is {} of {}{on}{used}",
             conditions::clause(condition),
             Bytes(device.peak_bytes),
             Bytes(device.capacity_bytes)
-        )
+        );
     } else {
-        let (answer, mut rest) = match summary.plan() {
+        let (answer, rest) = match summary.plan() {
             Some(plan) => planned(&plan, &on),
             None => ("fits", peak_of(device, &on)),
         };
-        rest += &processes::used_by_others(summary, device);
-        // That something does not fit is true whatever else there is.
-        let conditions = match verdict.fits {
-            Some(true) => &verdict.conditions[..],
-            _ => &[],
-        };
-        return conditions::qualify(answer, &rest, conditions, "the dry run");
+        (answer, rest + &used)
     };
-    result + &processes::used_by_others(summary, device)
+    let conditions = verdict.conditions.into_iter();
+    // That something does not fit is true whatever was left out, but not whatever was assumed.
+    let conditions = conditions
+        .filter(|condition| verdict.fits == Some(true) || condition.bearing() == Bearing::Assumed);
+    conditions::qualify(
+        answer,
+        &rest,
+        &conditions.collect::<Vec<_>>(),
+        "the dry run",
+    )
 }
 
 fn peak_of(device: &DeviceSummary, on: &str) -> String {
@@ -67,19 +72,19 @@ fn peak_of(device: &DeviceSummary, on: &str) -> String {
     )
 }
 
-fn does_not_fit(summary: &RunSummary, failure: &AllocationFailure, on: &str) -> String {
+fn refused(summary: &RunSummary, failure: &AllocationFailure, on: &str) -> String {
     let when = time_phrase(&failure.context);
     match failure.short_bytes() {
         _ if failure.fatal.is_some() => {
-            format!("does not fit: XLA's allocator would hang or abort {when}{on}")
+            format!("XLA's allocator would hang or abort {when}{on}")
         }
         0 => {
             let requested = Bytes(failure.context.requested_bytes);
-            format!("does not fit: a request for {requested} failed {when}{on}")
+            format!("a request for {requested} failed {when}{on}")
         }
         short => {
             let range = total_range(summary);
-            format!("does not fit: short by {} {when}{on}{range}", Bytes(short))
+            format!("short by {} {when}{on}{range}", Bytes(short))
         }
     }
 }
@@ -98,7 +103,7 @@ fn total_range(summary: &RunSummary) -> String {
 
 fn no_room_for_context(no_context: &NoContextSummary, on: &str) -> String {
     format!(
-        "does not fit: the CUDA context needs about {}, but only {} are free{on}",
+        "the CUDA context needs about {}, but only {} are free{on}",
         Bytes(no_context.context_bytes),
         Bytes(no_context.free_bytes)
     )

@@ -1,7 +1,7 @@
 //! Values that were not computed, and what the program did with their placeholders.
 
 use crate::analysis::RunSummary;
-use crate::report::phrases::line_or_unknown;
+use crate::report::phrases::{at_line, line_or_unknown};
 use crate::report::{Content, Section, Table, Value};
 use crate::trace::CallbackSkip;
 
@@ -79,45 +79,28 @@ fn describe(reason: CallbackSkip) -> &'static str {
     }
 }
 
-/// Values that decide shapes or branches: they make every figure uncertain.
-pub(in crate::report) fn decisive_caveats(summary: &RunSummary) -> Vec<String> {
-    let caveats = [shapes_caveat(summary), branches_caveat(summary)];
-    caveats.into_iter().flatten().collect()
-}
-
-/// Arrays that have another size on a GPU.
-fn shapes_caveat(summary: &RunSummary) -> Option<String> {
-    let shapes: u64 = summary.unknown_reads.iter().map(|line| line.shapes).sum();
-    let first = summary.unknown_reads.first().filter(|_| shapes > 0)?;
-    let at = match first.site.as_str() {
-        "" => String::new(),
-        site => format!(" at {site}"),
-    };
-    let more = match shapes {
-        1 => String::new(),
-        count => format!(" (and {} more times)", count - 1),
-    };
-    Some(format!(
-        "actual shapes: a shape depends on values that were not computed{at}{more}; arrays of that shape, \
-         and what is computed from them, have other sizes on a GPU, which may change the peak"
-    ))
-}
-
-/// Lines where the program branched on a placeholder: a read of one byte is a truth value.
-fn branches_caveat(summary: &RunSummary) -> Option<String> {
-    let reads = summary.unknown_reads.iter();
-    let mut branches = reads.filter(|line| line.bytes == line.reads && line.shapes == 0);
-    let first = branches.next()?;
-    let more = match branches.count() {
+/// What a result assumes where values that were not computed decide what runs: reads after `if`.
+pub(super) fn assumption(
+    site: &str,
+    expression: Option<&str>,
+    value: Option<&str>,
+    other_lines: usize,
+) -> String {
+    let at = at_line(site);
+    let more = match other_lines {
         0 => String::new(),
-        1 => " (and at 1 more line)".to_owned(),
-        count => format!(" (and at {count} more lines)"),
+        1 => " (and 1 more assumption)".to_owned(),
+        count => format!(" (and {count} more assumptions)"),
     };
-    Some(format!(
-        "the actual control flow: the program branched on a value that was not computed, at {}{more}; it \
-         read as 0, and on a GPU the program may go another way",
-        line_or_unknown(&first.site)
-    ))
+    match (expression, value) {
+        (Some(""), Some(value)) => {
+            format!("what is read{at} is {value}{more}")
+        }
+        (Some(expression), Some(value)) => {
+            format!("`{expression}`{at} is {value}{more}")
+        }
+        _ => format!("the shapes that depend on values{at} are those of their placeholders{more}"),
+    }
 }
 
 /// Which programs were not computed, and why.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Instant;
 
 use vramfit_core::settings::Version;
 use vramfit_core::{Error, Result};
@@ -13,7 +14,7 @@ use super::outcome::{self, FinishedRun};
 use super::plugin_paths::PluginPaths;
 use super::result_files::remove_traces;
 use super::spec::DryrunSpec;
-use super::{compiler, compiler_log, env, env_check, run_hosts, trace_failure};
+use super::{compiler, compiler_log, env, env_check, run_hosts, second_fill, trace_failure};
 use crate::child;
 use crate::command_line;
 use crate::context::Context;
@@ -41,8 +42,13 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
     if let Some(hosts) = &spec.hosts {
         return run_hosts::execute(spec, hosts, context, output);
     }
+    let begin = Instant::now();
     let run = run_program(spec, context, output)?;
-    outcome::report_outcome(&run, &spec.results, output)
+    let elapsed = begin.elapsed();
+    let mut summary = outcome::summarize_run(&run, output)?;
+    summary.is_placeholder_cause =
+        second_fill::failure_depends_on_fill(&summary, elapsed, spec, context, output);
+    outcome::report_outcome(&run, summary, &spec.results, output)
 }
 
 /// Runs the program of a dry run to its end, and reports nothing.

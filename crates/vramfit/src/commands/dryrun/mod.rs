@@ -15,6 +15,7 @@ mod outcome;
 mod plugin_paths;
 mod result_files;
 mod run_hosts;
+mod second_fill;
 mod spec;
 mod trace_failure;
 

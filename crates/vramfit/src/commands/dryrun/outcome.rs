@@ -37,14 +37,13 @@ const CRASHES: [i32; 5] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV];
 /// Reports the results of a run.
 ///
 /// # Errors
-/// `gpu-not-used` when there are none, `compiler-failed` when the program crashed before running
-/// out of memory, `invalid-file` when the trace cannot be read.
+/// `compiler-failed` when the program crashed before running out of memory.
 pub(super) fn report_outcome(
     run: &FinishedRun,
+    summary: RunSummary,
     files: &ResultFiles,
     output: &mut Output,
 ) -> Result<Status> {
-    let summary = summarize_run(run, output)?;
     write_report(&Report::from_dryrun(&summary), files, output)?;
     finish_kept_trace(run, files, output);
     let status = Status::from_answer(summary.fits());

@@ -1,0 +1,288 @@
+"""Reads of values that were not computed: none leaves uncounted, and which decide what runs."""
+
+import re
+
+import pytest
+from cli_dryrun import dryrun_of
+
+SETUP = """
+import copy, io, logging, math, operator, pickle
+import jax, jax.numpy as jnp, numpy as np
+
+large = jnp.ones((8192, 8192)) * 2
+place = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+cpu = jax.devices("cpu")[0]
+
+def number(): return (large * large).sum()
+def whole(): return (large * large).astype(jnp.int32).sum()
+def row(): return (large @ large)[0, :4]
+"""
+
+# Every way by which a value leaves an array. Each is read once, for the first time.
+WAYS_OUT = {
+    "float": "float(number())",
+    "int": "int(whole())",
+    "bool": "bool(number())",
+    "complex": "complex(number())",
+    "index": "operator.index(whole())",
+    "item": "number().item()",
+    "tolist": "row().tolist()",
+    "if": "1 if number() > 0 else 2",
+    "asarray": "np.asarray(row())",
+    "array": "np.array(row())",
+    "dunder array": "row().__array__()",
+    "ufunc": "np.add(row(), 1)",
+    "numpy save": "np.save(io.BytesIO(), row())",
+    "device_get": "jax.device_get({'a': row()})",
+    "print": "print(row(), file=io.StringIO())",
+    "repr": "repr(row())",
+    "format": "f'{number():.3f}'",
+    "percent format": "'%.3f' % number()",
+    "list index": "[1, 2, 3][whole()]",
+    "range": "range(whole())",
+    "iteration": "[float(x) for x in row()]",
+    "contains": "1.0 in row()",
+    "max": "max(number(), 3.0)",
+    "sorted": "sorted([number(), 1.0])",
+    "any": "any(row() > 0)",
+    "math": "math.isnan(number())",
+    "pickle": "pickle.dumps(row())",
+    "live arrays": "[np.asarray(one) for one in [row(), *jax.live_arrays()] if one.shape == (4,)]",
+    "copy_to_host_async": "row().copy_to_host_async()",
+    "to the CPU backend": "jax.device_put(row(), cpu).block_until_ready()",
+    "a program there": "float(jax.jit(lambda x: x.sum())(jax.device_put(row(), cpu)))",
+    "dlpack": "np.from_dlpack(jax.device_put(row(), cpu))",
+    "pinned host memory": "np.asarray(jax.device_put(row(), place))",
+    "shard": "np.asarray(row().addressable_data(0))",
+    "allclose": "bool(jnp.allclose(row(), 0))",
+    "numpy index": "np.arange(5)[row().astype(int)]",
+}
+
+# What reads nothing: the values stay on the device.
+NOT_OUT = {
+    "deepcopy": "copy.deepcopy(row())",
+    "numpy function": "np.sum(row())",
+    "round": "round(number())",
+    "element": "row()[1]",
+}
+
+
+def reads_by_line(tmp_path, script):
+    """Return what was read, by line of the script, and the whole answer."""
+    answer = dryrun_of(tmp_path, script, code=0).answer
+    by_line = {int(row["site"].split(":")[-1].split()[0]): row for row in answer["unknown_reads"]}
+    return by_line, answer
+
+
+def test_a_value_that_was_not_computed_leaves_by_no_way_uncounted(tmp_path):
+    lines = [*SETUP.splitlines(), *WAYS_OUT.values(), *NOT_OUT.values()]
+    reads, _ = reads_by_line(tmp_path, "\n".join(lines) + "\n")
+    first = len(SETUP.splitlines()) + 1
+    uncounted = [name for at, name in enumerate(WAYS_OUT) if first + at not in reads]
+    assert uncounted == []
+    first += len(WAYS_OUT)
+    assert not [name for at, name in enumerate(NOT_OUT) if first + at in reads]
+
+
+# Functions that show or store what they read: nothing else depends on it.
+SHOWN = """
+def printed():
+    print(float(number()))
+
+def formatted():
+    text = f"{float(number()):.3f}"
+    return text
+
+def collected():
+    losses = []
+    for _ in range(2):
+        losses.append(float(number()))
+    print(np.mean(losses))
+
+def logged():
+    logging.info("loss %f", float(number()))
+
+def in_a_dictionary():
+    metrics = {"loss": float(number())}
+    print(metrics)
+
+def returned_and_printed():
+    def evaluate():
+        return float(number())
+
+    print(evaluate())
+
+def counted():
+    tokens = []
+    while len(tokens) < 2:
+        tokens.append(int(whole()))
+
+def only_its_shape():
+    array = np.asarray(row())
+    if array.shape == (4,):
+        print(array.dtype)
+"""
+
+# Functions in which what they read decides what runs, or how large it is.
+DECIDING = """
+def branch():
+    if number() > 1:
+        pass
+
+def loop():
+    while int(whole()) < 0:
+        pass
+
+def variable():
+    loss = float(number())
+    if loss < -1:
+        return
+
+def best_so_far():
+    best = 0.0
+    for _ in range(2):
+        accuracy = float(number())
+        best = max(best, accuracy)
+        if best > 3:
+            break
+
+def returned_to_a_test():
+    def evaluate():
+        return float(number())
+
+    if evaluate() > 3:
+        pass
+
+def returned_by_a_variable():
+    def evaluate():
+        accuracy = float(number()) / 3
+        return accuracy
+
+    result = evaluate()
+    assert result >= 0
+
+def end_of_slice():
+    return np.ones(9)[: int(whole())]
+
+def rounds():
+    for _ in range(int(whole())):
+        pass
+
+def size_of_an_array():
+    return jnp.zeros((int(whole()), 2))
+
+def attribute():
+    class Cache:
+        pass
+
+    Cache.position = int(whole())
+    if Cache.position > 3:
+        pass
+
+def end_of_text():
+    tokens = []
+    for _ in range(2):
+        token = int(whole())
+        tokens.append(token)
+        if token == 2:
+            break
+
+def item():
+    if number().item() < 0:
+        pass
+
+def mask():
+    done = np.asarray(row() > 3)
+    if done.all():
+        pass
+
+def conditional_expression():
+    return 1 if number() > 0 else 2
+
+def comprehension():
+    return [y for y in range(2) if number() > y]
+
+def finite():
+    loss = float(number())
+    if math.isnan(loss):
+        raise SystemExit
+
+def matched():
+    match int(whole()):
+        case 0:
+            pass
+
+def walrus():
+    if (loss := float(number())) > 3:
+        print(loss)
+
+def short_circuit():
+    return number() > 0 and 3
+
+def negated():
+    return not number()
+
+def stored_truth():
+    is_good = bool(number() > 0)
+    if is_good:
+        pass
+
+def method_of_a_trainer():
+    class Trainer:
+        def step(self):
+            self.loss = float(number())
+
+        def is_done(self):
+            return self.loss < 1
+
+    trainer = Trainer()
+    trainer.step()
+    if trainer.is_done():
+        pass
+
+def handed_to_a_function():
+    def advance(position):
+        return position
+
+    advance(int(whole()))
+"""
+
+
+def script_of(functions):
+    """Return a script that calls functions, and the name of each by its lines."""
+    lines, owners = SETUP.splitlines(), {}
+    for function in re.split(r"\n(?=def )", functions.strip()):
+        source = function.strip().splitlines()
+        name = source[0].removeprefix("def ").partition("(")[0]
+        owners.update(dict.fromkeys(range(len(lines) + 1, len(lines) + len(source) + 1), name))
+        lines += [*source, f"{name}()"]
+    return "\n".join(lines) + "\n", owners
+
+
+@pytest.mark.parametrize(("functions", "decides"), [(SHOWN, False), (DECIDING, True)])
+def test_it_is_told_apart_which_reads_decide_what_runs(tmp_path, functions, decides):
+    script, owners = script_of(functions)
+    reads, answer = reads_by_line(tmp_path, script)
+    assert {owners[line] for line in reads} == set(owners.values())
+    deciding = {owners[line] for line, row in reads.items() if row["decisions"]}
+    assert deciding == (set(owners.values()) if decides else set())
+    kinds = [condition["kind"] for condition in answer["verdict"]["conditions"]]
+    assert ("placeholder_decides" in kinds) == decides
+
+
+POSITION = (
+    SETUP
+    + """
+position = whole()
+while int(position) < 3:
+    position = position + whole() + 9
+    break
+"""
+)
+
+
+def test_the_headline_names_the_assumption(tmp_path):
+    run = dryrun_of(tmp_path, POSITION, code=0)
+    text = " ".join(run.err.split())
+    assert "fits, if `int(position)` at program.py:" in text
+    assert "(<module>) is 0: peak" in text
