@@ -43,6 +43,7 @@ pub(crate) struct DeviceCall<'a> {
 }
 
 /// What a call allocated, by slot of the program and by output.
+#[derive(Default)]
 pub(crate) struct AllocatedBlocks {
     slots: Vec<(u32, Arc<Block>)>,
     copied_outputs: Vec<(usize, Arc<Block>)>,

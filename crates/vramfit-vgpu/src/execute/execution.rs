@@ -9,9 +9,8 @@ use crate::buffer::value;
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::machine;
 use crate::device::virtual_device::Device;
-use crate::execute::device_call::DeviceCall;
-use crate::execute::step_detector;
-use crate::execute::step_detector::StepOptions;
+use crate::execute::device_call::{AllocatedBlocks, DeviceCall};
+use crate::execute::step_detector::{self, RunMemory, RunProgress, StepOptions};
 use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
 use crate::pjrt::event;
 use crate::pjrt::pointers;
@@ -61,39 +60,29 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         backward: loaded.compiled.has_backward,
         arguments: &arguments,
     };
-    let decision =
-        step_detector::on_execution(&execution, &step_options, || session.bytes_in_use(ordinal));
+    let memory = SessionMemory {
+        session: &session,
+        ordinal,
+    };
+    let decision = step_detector::on_execution(&execution, &step_options, &memory);
     for note in &decision.notes {
         session.note(note);
     }
-    let site = user_line(&mut session, &options);
-    session.begin_execution(loaded.compiled.number, site);
     let mut allocated = Vec::with_capacity(calls.len());
-    let mut failure = None;
-    for call in &calls {
-        let peak_before = session.peak_bytes(call.ordinal());
-        let blocks = call.allocate(&mut session);
-        if blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before {
-            call.record_arguments(&mut session);
+    let mut done = Ok(());
+    if decision.is_beyond {
+        allocated.resize_with(calls.len(), AllocatedBlocks::default);
+    } else {
+        let site = user_line(&mut session, &options);
+        session.begin_execution(loaded.compiled.number, site);
+        done = allocate(&calls, &mut session, &mut allocated);
+        session.record(&LogEvent::End);
+        if done.is_err() && decision.run_progress == RunProgress::Finished {
+            step_detector::retract_finish();
         }
-        match blocks {
-            Ok(blocks) => allocated.push(blocks),
-            Err(error) => {
-                failure = Some(error);
-                break;
-            }
-        }
-    }
-    session.record(&LogEvent::End);
-    match (&failure, &decision.cut) {
-        (None, Some(cut)) => session.note(cut),
-        (Some(_), Some(_)) => step_detector::retract_finish(),
-        (_, None) => {}
     }
     drop(session);
-    if let Some(error) = failure {
-        return Err(error);
-    }
+    done?;
 
     let inputs = calls.iter().map(DeviceCall::values).collect();
     let values = value::outputs_per_device(&loaded.compiled, inputs)?;
@@ -111,6 +100,39 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     }
     step_detector::after_execution(decision.run_progress);
     Ok(())
+}
+
+/// Allocates what a call needs on each of its devices, until one refuses.
+fn allocate(
+    calls: &[DeviceCall<'_>],
+    session: &mut Session,
+    allocated: &mut Vec<AllocatedBlocks>,
+) -> PjrtResult {
+    for call in calls {
+        let peak_before = session.peak_bytes(call.ordinal());
+        let blocks = call.allocate(session);
+        if blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before {
+            call.record_arguments(session);
+        }
+        allocated.push(blocks?);
+    }
+    Ok(())
+}
+
+/// The pools of a session.
+struct SessionMemory<'a> {
+    session: &'a Session,
+    ordinal: u32,
+}
+
+impl RunMemory for SessionMemory<'_> {
+    fn in_use_bytes(&self) -> u64 {
+        self.session.bytes_in_use(self.ordinal)
+    }
+
+    fn peaks(&self) -> Vec<u64> {
+        self.session.peaks()
+    }
 }
 
 /// Returns the devices of a call with their index in the program.

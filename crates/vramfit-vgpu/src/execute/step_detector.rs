@@ -17,6 +17,10 @@
 //! In both cases no new program may have been executed since its last call. Without such a program the
 //! run is not ended. `--step NAME` replaces the evidence. The evidence goes into the trace as notes, so
 //! that reports agree on which program is the step.
+//!
+//! A step is over when the next one begins: an update of the parameters may be operations of their own, after
+//! the program that is the step. So the run goes on after the last call that was asked for, and ends with the
+//! one after it, which returns its results but takes no memory and is not recorded.
 
 use std::collections::hash_map::Entry;
 use std::sync::Mutex;
@@ -64,9 +68,11 @@ pub(crate) struct StepOptions<'a> {
 pub(crate) enum RunProgress {
     #[default]
     Continue,
-    /// It is the last step.
+    /// It is the last step, which is not over yet.
     Finished,
-    /// It is a step after the last one.
+    /// The last step is over, and this is the one after it.
+    Over,
+    /// It is a step after that one.
     Extra,
 }
 
@@ -80,10 +86,18 @@ pub(crate) struct StepDetector {
     finished: Option<FinishedStep>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// The last step that was asked for.
+#[derive(Clone, Debug)]
 struct FinishedStep {
+    program: u32,
+    name: String,
+    calls: u64,
     needed_bytes: u64,
     backward: bool,
+    /// The peak of each device before it.
+    peaks_before: Vec<u64>,
+    /// Whether another one has begun.
+    is_over: bool,
 }
 
 /// The calls of one program.
@@ -121,8 +135,8 @@ pub(crate) struct StepDecision {
     pub(crate) run_progress: RunProgress,
     /// To be written into the trace before it.
     pub(crate) notes: Vec<Note>,
-    /// To be written after it succeeded, if it was the last step.
-    pub(crate) cut: Option<Note>,
+    /// Whether it belongs to a step that was not asked for: it takes no memory, and is not recorded.
+    pub(crate) is_beyond: bool,
 }
 
 /// Calls that count as one step where the returned state may be accumulated gradients, which are rarely
@@ -139,12 +153,12 @@ const MAX_RESIDUAL_BYTES: u64 = 16 << 10;
 const RESIDUAL_BYTES_PER_CALL: u64 = 256;
 
 impl StepDetector {
-    /// Considers an execution. `in_use_bytes` returns what is in use on the device, which takes some time.
+    /// Considers an execution, with the memory of the run so far.
     fn on_execution(
         &mut self,
         execution: &Execution<'_>,
         options: &StepOptions<'_>,
-        in_use_bytes: impl FnOnce() -> u64,
+        memory: &impl RunMemory,
     ) -> StepDecision {
         let mut notes = Vec::new();
         if !std::mem::replace(&mut self.is_search_noted, true) {
@@ -183,7 +197,7 @@ impl StepDetector {
                     && flow.returned_bytes >= flow.unchanged_bytes / MAX_UNCHANGED_TO_RETURNED_RATIO
             }
             None if self.with_backward > 0 || flow.returned_bytes == 0 => false,
-            None => flow.covers_live_memory(execution, history.calls, in_use_bytes()),
+            None => flow.covers_live_memory(execution, history.calls, memory.in_use_bytes()),
         };
         if returned && flow.unchanged_same_size_bytes <= flow.returned_bytes / 2 {
             history.returned_calls += 1;
@@ -216,22 +230,32 @@ impl StepDetector {
             history.known_programs = known;
         }
 
-        let mut cut = None;
-        let run_progress = match self.finished {
+        let mut is_beyond = false;
+        let run_progress = match &mut self.finished {
+            Some(step) if named == Some(true) || step.is_next(execution, is_first) => {
+                is_beyond = true;
+                match std::mem::replace(&mut step.is_over, true) {
+                    true => RunProgress::Extra,
+                    false => {
+                        notes.push(step.stopped_note(&memory.peaks()));
+                        RunProgress::Over
+                    }
+                }
+            }
             // Smaller programs may belong to an evaluation, or to saving a checkpoint.
             Some(step) if execution.needed_bytes < step.needed_bytes => RunProgress::Continue,
             Some(step) if step.backward && !execution.backward => RunProgress::Continue,
+            Some(step) if !step.is_over => RunProgress::Continue,
             Some(_) => RunProgress::Extra,
             None if is_finished => {
                 self.finished = Some(FinishedStep {
+                    program: execution.program,
+                    name: execution.name.to_owned(),
+                    calls,
                     needed_bytes: execution.needed_bytes,
                     backward: execution.backward,
-                });
-                cut = Some(Note::Stopped {
-                    program: execution.program,
-                    calls,
-                    previous_peak_bytes: 0,
-                    peak_bytes: 0,
+                    peaks_before: memory.peaks(),
+                    is_over: false,
                 });
                 RunProgress::Finished
             }
@@ -241,7 +265,40 @@ impl StepDetector {
             lineage,
             run_progress,
             notes,
-            cut,
+            is_beyond,
+        }
+    }
+}
+
+/// What the run holds on its devices.
+pub(crate) trait RunMemory {
+    /// Returns what is in use on the first device of the execution, which takes some time.
+    fn in_use_bytes(&self) -> u64;
+    /// Returns the peak of each device so far.
+    fn peaks(&self) -> Vec<u64>;
+}
+
+impl FinishedStep {
+    /// Says whether an execution is a step like this one: of the same program, or of the same function
+    /// compiled for another batch. All lambdas have one name, so what ran before beside the step is another.
+    fn is_next(&self, execution: &Execution<'_>, is_first: bool) -> bool {
+        let is_recompiled = is_first && execution.name == self.name;
+        let has_backward = self.backward && execution.backward;
+        execution.program == self.program || is_recompiled && has_backward
+    }
+
+    /// Returns the note that the run was ended, with how the peak grew in this step.
+    fn stopped_note(&self, peaks: &[u64]) -> Note {
+        let pairs = self.peaks_before.iter().zip(peaks);
+        let grown = pairs.filter(|(before, after)| after > before);
+        let most = grown.max_by_key(|(before, after)| *after - *before);
+        let (previous_peak_bytes, peak_bytes) =
+            most.map_or((0, 0), |(before, after)| (*before, *after));
+        Note::Stopped {
+            program: self.program,
+            calls: self.calls,
+            previous_peak_bytes,
+            peak_bytes,
         }
     }
 }
@@ -312,11 +369,11 @@ static DETECTOR: Mutex<Option<StepDetector>> = Mutex::new(None);
 pub(crate) fn on_execution(
     execution: &Execution<'_>,
     options: &StepOptions<'_>,
-    in_use_bytes: impl FnOnce() -> u64,
+    memory: &impl RunMemory,
 ) -> StepDecision {
     lock(&DETECTOR)
         .get_or_insert_default()
-        .on_execution(execution, options, in_use_bytes)
+        .on_execution(execution, options, memory)
 }
 
 /// Retracts that the run is finished: the last step ran out of memory, and the program may continue.
@@ -324,11 +381,11 @@ pub(crate) fn retract_finish() {
     lock(&DETECTOR).get_or_insert_default().finished = None;
 }
 
-/// When the steps are done, asks Python to end the run, and reports to it each extra step that the
+/// When the last step is over, asks Python to end the run, and reports to it each extra step that the
 /// main thread executes. Not to be called while the machine is locked: it waits for the GIL.
 pub(crate) fn after_execution(run_progress: RunProgress) {
     match (run_progress, hooks::get()) {
-        (RunProgress::Finished, Some(hooks)) => hooks.request_exit(),
+        (RunProgress::Over, Some(hooks)) => hooks.request_exit(),
         (RunProgress::Extra, Some(hooks)) if shutdown::is_main_thread() => hooks.extra_step(),
         (RunProgress::Extra, _) => shutdown::throttle_extra_step(),
         _ => {}

@@ -51,10 +51,10 @@ impl Script {
         let in_use: u64 = self.arrays.values().map(|(_, bytes)| bytes).sum();
         let execution = Execution {
             program,
-            name: if program == 7 {
-                "jit_seven"
-            } else {
-                "jit_other"
+            name: match program {
+                2 | 8 => "jit_train",
+                7 => "jit_seven",
+                _ => "jit_other",
             },
             needed_bytes: needed,
             backward,
@@ -64,19 +64,31 @@ impl Script {
             steps: self.steps,
             name: self.name,
         };
-        let decision = self.detector.on_execution(&execution, &options, || in_use);
+        let decision = self
+            .detector
+            .on_execution(&execution, &options, &InUse(in_use));
         for (name, bytes) in returns {
             let origin = Origin::from_program(program, decision.lineage);
             self.arrays.insert(name, (origin, *bytes));
         }
         self.run_progress = decision.run_progress;
-        for note in decision.notes.into_iter().chain(decision.cut) {
-            if let Note::Stopped { program, calls, .. } = note {
-                self.cut_at = Some((program, calls));
-            }
-            self.notes.push(note);
-        }
+        self.notes.extend(decision.notes);
+        let finished = self.detector.finished.as_ref();
+        self.cut_at = finished.map(|step| (step.program, step.calls));
         self.run_progress == RunProgress::Finished
+    }
+}
+
+/// What a script holds; its peak is that.
+struct InUse(u64);
+
+impl RunMemory for InUse {
+    fn in_use_bytes(&self) -> u64 {
+        self.0
+    }
+
+    fn peaks(&self) -> Vec<u64> {
+        vec![self.0]
     }
 }
 
@@ -302,9 +314,39 @@ fn after_the_end_only_programs_as_large_as_the_step_are_extra_steps() {
     script.run(VALIDATE, &["params"], &[("loss", 4)]);
     assert_eq!(script.run_progress, RunProgress::Continue);
     script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
-    assert_eq!(script.run_progress, RunProgress::Extra);
+    assert_eq!(script.run_progress, RunProgress::Over);
     script.run((8, true, 500 * MIB), &["params"], &[("params", 100 * MIB)]);
     assert_eq!(script.run_progress, RunProgress::Extra);
+}
+
+#[test]
+fn a_step_is_over_when_the_next_one_begins() {
+    let mut script = Script::new(3, &[("params", 100 * MIB)]);
+    for _ in 0..3 {
+        script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
+    }
+    assert_eq!(script.run_progress, RunProgress::Finished);
+    // The update is a program of its own, and the first one that is as large as the step.
+    script.upload("gradients", 50 * MIB);
+    script.run((9, true, 600 * MIB), &["params"], &[("params", 100 * MIB)]);
+    assert_eq!(script.run_progress, RunProgress::Continue);
+    assert!(!script.notes.iter().any(is_stop));
+    script.run((8, true, 500 * MIB), &["params"], &[("params", 100 * MIB)]);
+    assert_eq!(script.run_progress, RunProgress::Over);
+    let stopped = Note::Stopped {
+        program: 2,
+        calls: 3,
+        previous_peak_bytes: 100 * MIB,
+        peak_bytes: 150 * MIB,
+    };
+    assert_eq!(script.notes.last(), Some(&stopped));
+    script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
+    assert_eq!(script.run_progress, RunProgress::Extra);
+    assert_eq!(script.notes.iter().filter(|note| is_stop(note)).count(), 1);
+}
+
+fn is_stop(note: &Note) -> bool {
+    matches!(note, Note::Stopped { .. })
 }
 
 #[test]

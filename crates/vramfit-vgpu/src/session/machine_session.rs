@@ -248,6 +248,12 @@ impl Session {
         self.state.pools[device as usize].allocator.peak_bytes()
     }
 
+    /// Returns the peak of the bytes in use on each device.
+    pub(crate) fn peaks(&self) -> Vec<u64> {
+        let pools = self.state.pools.iter();
+        pools.map(|pool| pool.allocator.peak_bytes()).collect()
+    }
+
     /// Records which allocation an argument of the running execution is in.
     pub(crate) fn record_argument(&mut self, parameter: usize, block: &Block) {
         self.record(&Event::Argument {
