@@ -1,6 +1,6 @@
 """Installs the virtual GPU in the user's process, in place of the real CUDA plugin.
 
-Relies on JAX's internals, as do ``_callbacks``, ``_cpu_eval``, ``_source_info``,
+Relies on JAX's internals, as do ``_callbacks``, ``_cpu_eval``, ``_cpu_programs``, ``_source_info``,
 ``_argument_names`` and ``_nnx_names``. Seen to work with JAX 0.6.2, 0.8.1, 0.9.2 and 0.10.2.
 """
 
@@ -34,6 +34,7 @@ def install(real: Any) -> None:
         _argument_names,
         _callbacks,
         _cpu_eval,
+        _cpu_programs,
         _late_settings,
         _shutdown,
         _source_info,
@@ -41,6 +42,8 @@ def install(real: Any) -> None:
 
     _native.start_plugin(os.fspath(library), _cpu_eval, _shutdown)
     _callbacks.record_callbacks()
+    with contextlib.suppress(AttributeError):
+        _cpu_programs.record_cpu_programs()
     if os.environ.get("VRAMFIT_ATTRIBUTION") != "0":
         _source_info.record_donations()
         _argument_names.install_argument_names()

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use vramfit_core::lint::{self, LateChange, LintInput, ProcessStage};
 use vramfit_core::program::memory::Names;
-use vramfit_core::trace::{CallbackSkip, RunEnvironment, UncaughtError};
+use vramfit_core::trace::{CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
     CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, ProgramDescription,
     ProgramInterface, ProgramSlice, ReadSite, ReadUse,
@@ -80,6 +80,28 @@ pub(crate) fn record_settings(
 ) {
     let settings = RunEnvironment::of_process(environment, own, late_changes(late));
     py.detach(|| vramfit_vgpu::record_settings(settings));
+}
+
+/// Notes in the trace that a program of the user's has run on JAX's CPU backend.
+#[pyfunction]
+pub(crate) fn note_cpu_program(
+    py: Python<'_>,
+    name: String,
+    site: String,
+    needed_bytes: u64,
+    backward: bool,
+    products: bool,
+    selected_by: String,
+) {
+    let program = CpuProgram {
+        name,
+        site,
+        needed_bytes,
+        backward,
+        products,
+        selected_by,
+    };
+    py.detach(|| vramfit_vgpu::note_cpu_program(program));
 }
 
 /// Returns a message for each of the changes that come too late for JAX `jax`, for standard error.

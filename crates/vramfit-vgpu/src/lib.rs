@@ -29,7 +29,7 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use vramfit_core::trace::{Note, UncaughtError};
+use vramfit_core::trace::{CpuProgram, Note, UncaughtError};
 
 mod buffer;
 mod compile;
@@ -92,6 +92,13 @@ fn virtual_gpu() -> Option<&'static publisher::VirtualGpu> {
         total_bytes: environment.gpu.total_memory_bytes,
         extra_stats: |device| machine::get()?.session().extra_stats(device),
     }))
+}
+
+/// Notes that a program has run on JAX's CPU backend. Without a GPU there is no trace, and nothing to say.
+pub fn note_cpu_program(program: CpuProgram) {
+    if let Some(machine) = machine::get().filter(|_| !machine::is_forked()) {
+        machine.session().note(&Note::CpuProgram(program));
+    }
 }
 
 /// Stops publishing and finishes the trace. To be called when the process is about to exit; later events

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vramfit import _devices, _plugin_errors
+from vramfit import _cpu_programs, _devices, _plugin_errors
 from vramfit.errors import (
     CompilerMissingError,
     InvalidArgumentError,
@@ -94,6 +94,8 @@ def select_devices(device: str | None) -> Placement:
     if device == "metal":
         notes.append("Metal is experimental in JAX: results may be silently wrong")
         warnings.warn(notes[-1], VramfitWarning, stacklevel=4)
+    if devices[0].platform == "cpu" and device is not None:
+        _cpu_programs.selected_by = f'device = "{device}"'
     return _describe(tuple(devices), notes)
 
 

@@ -30,6 +30,7 @@ mod callbacks;
 mod cause;
 mod comparison;
 mod compilations;
+mod cpu_programs;
 mod critical_point;
 mod device_summary;
 mod devices;

@@ -96,7 +96,10 @@ impl StepNotes {
                     self.stop = entry.map(|entry| (entry, *calls, growth));
                 }
                 Note::Others { .. } | Note::NoContext { .. } => others.on_note(note),
-                Note::PartitionedProgram(_) | Note::Error(_) | Note::Exit(_) => {}
+                Note::PartitionedProgram(_)
+                | Note::Error(_)
+                | Note::Exit(_)
+                | Note::CpuProgram(_) => {}
             }
         }
         self.count = notes.len();

@@ -22,7 +22,8 @@ use super::verdict::{Condition, LastExecution};
 use crate::program::{ProgramMemory, ProgramTime};
 use crate::replay::{PoolState, TotalRangeSummary};
 use crate::trace::{
-    CompilerWarning, Header, NotComputed, ProcessExit, ProgramSizes, RunEnvironment, UncaughtError,
+    CompilerWarning, CpuProgram, Header, NotComputed, ProcessExit, ProgramSizes, RunEnvironment,
+    UncaughtError,
 };
 
 /// The answer to "does this run fit on this GPU?", with the figures behind it.
@@ -111,6 +112,8 @@ pub struct RunSummary {
     pub process_exit: Option<ProcessExit>,
     /// The exception that nothing in the program caught.
     pub uncaught_error: Option<UncaughtError>,
+    /// Programs that ran on JAX's CPU backend, as far as they are worth a look.
+    pub cpu_programs: Vec<CpuProgram>,
     /// The execution that was begun last.
     pub last_execution: Option<LastExecution>,
     /// Events in the trace.
@@ -351,10 +354,15 @@ impl RunSummary {
         }
     }
 
-    /// Says whether the process used memory of a GPU, was refused it, or compiled a program for it.
+    /// Says whether the process used memory of a GPU, was refused it, or compiled a program for it; or did on the
+    /// CPU what it could do on a GPU.
     pub fn used_gpu(&self) -> bool {
         let has_memory = self.devices.iter().any(|device| device.peak_bytes > 0);
-        self.is_refused() || has_memory || self.plan().is_some()
+        let ran_on_cpu = || {
+            let condition = self.ran_on_cpu();
+            condition.is_some_and(|condition| condition.leaves_open())
+        };
+        self.is_refused() || has_memory || self.plan().is_some() || ran_on_cpu()
     }
 
     /// Returns the program that is taken to be the step of a training loop: the one with the

@@ -10,7 +10,7 @@ use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;
 use super::summary::{ProgramSummary, RunSummary};
-use crate::trace::{OtherProcess, ProcessExit, Sharing, UncaughtError};
+use crate::trace::{CpuProgram, OtherProcess, ProcessExit, Sharing, UncaughtError};
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +138,14 @@ pub enum Condition {
         /// How many other lines there are.
         other_lines: usize,
     },
+    /// A program ran on JAX's CPU backend, of which the dry run sees nothing.
+    RanOnCpu {
+        /// The program that weighs most.
+        #[serde(flatten)]
+        program: CpuProgram,
+        /// Whether it is what the answer should be about, so that there is none.
+        decides: bool,
+    },
     /// A routine of a library may take more scratch memory than the run had left for it.
     LibraryScratch {
         /// The library, such as `cuFFT`.
@@ -182,9 +190,12 @@ impl Condition {
             Condition::ProcessFailed { .. }
             | Condition::TraceEndsEarly { .. }
             | Condition::HostsDiffer(_)
-            | Condition::LibraryScratch { .. } => Bearing::Open,
+            | Condition::LibraryScratch { .. }
+            | Condition::RanOnCpu { decides: true, .. } => Bearing::Open,
             Condition::PlaceholderDecides { .. } => Bearing::Assumed,
-            Condition::StoppedAtStep { .. } | Condition::StillGrowing { .. } => Bearing::Excluded,
+            Condition::StoppedAtStep { .. }
+            | Condition::StillGrowing { .. }
+            | Condition::RanOnCpu { decides: false, .. } => Bearing::Excluded,
             // Something was refused where these two are said.
             Condition::TotalRange { .. } | Condition::SharedGpu { .. } => Bearing::Explained,
             Condition::NoStepFound { .. } | Condition::CompiledOnly { .. } => Bearing::Explained,
@@ -230,6 +241,7 @@ impl RunSummary {
             anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
         }));
         conditions.extend(self.placeholder_decides());
+        conditions.extend(self.ran_on_cpu());
         conditions.extend(self.short_of_scratch());
         // One is enough: each has the same cause as a rule.
         let mismatch = self

@@ -281,6 +281,11 @@ pub fn describe_mismatch(mismatch: &ProgramMismatch) -> String {
     sections::hosts::mismatch_clause(mismatch)
 }
 
+/// Describes a condition in a clause.
+pub fn describe_condition(condition: &Condition) -> String {
+    sections::conditions::clause(condition)
+}
+
 /// Puts into a headline of several dry runs what its answer depends on: `fits, if A: REST; B`.
 pub fn qualify_headline(answer: &str, rest: &str, conditions: &[Condition]) -> String {
     sections::conditions::qualify(answer, rest, conditions, "each dry run")

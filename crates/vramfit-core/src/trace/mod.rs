@@ -36,7 +36,8 @@ pub use event_source::{EventSource, Repetition};
 pub use header::{Footer, Header, Sharing};
 pub use not_computed::NotComputed;
 pub use note::{
-    Note, OtherProcess, PartitionedProgram, ProcessExit, UncaughtError, is_program_named,
+    CpuProgram, Note, OtherProcess, PartitionedProgram, ProcessExit, UncaughtError,
+    is_program_named,
 };
 pub use reader::{Reader, TraceEnd};
 pub use records::end_with_note;

@@ -46,6 +46,8 @@ pub enum Note {
     Error(UncaughtError),
     /// How the program's process ended.
     Exit(ProcessExit),
+    /// A program that has run on JAX's CPU backend, of which there is nothing else in the trace.
+    CpuProgram(CpuProgram),
     /// What other processes hold of a GPU from here on. It stands before the event at which it was
     /// seen; the first one of a device before those of its pool.
     Others {
@@ -114,6 +116,24 @@ pub struct UncaughtError {
     pub site: String,
 }
 
+/// A program that ran on the CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuProgram {
+    /// Its name.
+    pub name: String,
+    /// The line of the program that executed it first; empty if not known.
+    pub site: String,
+    /// Arguments, results that are no arguments reused, and temporaries, as compiled for the CPU.
+    pub needed_bytes: u64,
+    /// Whether it has a backward pass.
+    pub backward: bool,
+    /// Whether it multiplies matrices or has convolutions.
+    pub products: bool,
+    /// What selected the CPU, such as `device = "cpu"`; empty if not known.
+    pub selected_by: String,
+}
+
 /// How a process ended: by itself, or by a signal. One of the two is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessExit {
@@ -138,6 +158,7 @@ impl Note {
             Note::PartitionedProgram(_)
             | Note::Error(_)
             | Note::Exit(_)
+            | Note::CpuProgram(_)
             | Note::Others { .. }
             | Note::NoContext { .. } => tag::PROCESS_NOTE,
         }

@@ -21,7 +21,9 @@ use crate::analysis::summary::{
 use crate::analysis::verdict::LastExecution;
 use crate::error::Result;
 use crate::replay::{Block, feed, replay_mismatch};
-use crate::trace::{EventSource, Footer, Header, Note, ProcessExit, Reader, TextId, UncaughtError};
+use crate::trace::{
+    CpuProgram, EventSource, Footer, Header, Note, ProcessExit, Reader, TextId, UncaughtError,
+};
 
 /// Replays a trace and says what the run came to.
 ///
@@ -206,6 +208,7 @@ impl TraceAnalyzer {
             evaluated: source.footer().map(|footer| footer.evaluated),
             process_exit,
             uncaught_error,
+            cpu_programs: cpu_programs(source.notes()),
             last_execution: self.last_entry.map(|entry| LastExecution {
                 program: text(self.programs.name(entry)),
                 call: self.programs.calls(entry),
@@ -410,6 +413,15 @@ impl TraceAnalyzer {
     }
 }
 
+/// Returns the programs that ran on the CPU.
+fn cpu_programs(notes: &[Note]) -> Vec<CpuProgram> {
+    let programs = notes.iter().filter_map(|note| match note {
+        Note::CpuProgram(program) => Some(program.clone()),
+        _ => None,
+    });
+    programs.collect()
+}
+
 /// Returns how the process ended, and the exception that it did not catch.
 fn ending(notes: &[Note]) -> (Option<ProcessExit>, Option<UncaughtError>) {
     let (mut process_exit, mut uncaught_error) = (None, None);
@@ -421,6 +433,7 @@ fn ending(notes: &[Note]) -> (Option<ProcessExit>, Option<UncaughtError>) {
             | Note::Program { .. }
             | Note::Stopped { .. }
             | Note::PartitionedProgram(_)
+            | Note::CpuProgram(_)
             | Note::Others { .. }
             | Note::NoContext { .. } => {}
         }

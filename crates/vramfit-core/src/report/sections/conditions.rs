@@ -5,7 +5,7 @@ use crate::analysis::{Bearing, Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
-use crate::trace::{ProcessExit, UncaughtError};
+use crate::trace::{CpuProgram, ProcessExit, UncaughtError};
 
 /// The conditions that the headline does not mention.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
@@ -58,6 +58,9 @@ fn phrase(condition: &Condition, each: &str) -> String {
             value,
             other_lines,
         } => placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines),
+        Condition::RanOnCpu { program, .. } => {
+            format!("`{}` ran on the CPU and was not measured", program.name)
+        }
         other => clause(other),
     }
 }
@@ -97,6 +100,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
             mebibytes(*total_memory_bytes),
             mebibytes(*max_total_memory_bytes)
         ),
+        Condition::RanOnCpu { program, decides } => ran_on_cpu(program, *decides),
         Condition::HostsDiffer(mismatch) => hosts::mismatch_clause(mismatch),
         Condition::LibraryScratch {
             library,
@@ -177,6 +181,24 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 Bytes(plan.needed_bytes)
             )
         }
+    }
+}
+
+fn ran_on_cpu(program: &CpuProgram, decides: bool) -> String {
+    let name = format!("`{}`{}", program.name, at_line(&program.site));
+    let selected_by = match program.selected_by.as_str() {
+        "" => String::new(),
+        selected_by => format!(" ({selected_by})"),
+    };
+    let needed = Bytes(program.needed_bytes);
+    match (decides, program.backward) {
+        (true, true) => format!("the training step ran on the CPU{selected_by}: {name}"),
+        (true, false) => {
+            format!("what needs most memory ran on the CPU{selected_by}: {name}, with {needed}")
+        }
+        (false, _) => format!(
+            "{name} ran on the CPU{selected_by}, where it needs {needed}; nothing of it is in this result"
+        ),
     }
 }
 

@@ -6,7 +6,7 @@ use vramfit_core::analysis::hosts::summarize_hosts;
 use vramfit_core::analysis::{
     self, Condition, ReplayOverrides, RunSummary, load_summary, trace_files,
 };
-use vramfit_core::report::describe_mismatch;
+use vramfit_core::report::{describe_condition, describe_mismatch};
 use vramfit_core::trace::{ProcessExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -113,6 +113,12 @@ fn measure_hosts(
 
 /// Measures a run that came to `summary` in the pool of the GPU.
 fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Result<MeasuredRun> {
+    let verdict = summary.verdict();
+    if let Some(cpu) = verdict.conditions.iter().find(|condition| {
+        matches!(condition, Condition::RanOnCpu { .. }) && condition.leaves_open()
+    }) {
+        return Err(Error::new(ErrorKind::GpuNotUsed, describe_condition(cpu)));
+    }
     let peaks = summary.devices.iter().map(|device| device.peak_bytes);
     let peak_bytes = peaks.max().filter(|peak| *peak > 0).ok_or_else(|| {
         Error::new(ErrorKind::GpuNotUsed, "the program used no GPU")
@@ -123,9 +129,16 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         let hint = "run it with `vramfit dryrun`, which shows its traceback";
         return Err(Error::new(ErrorKind::CompilerFailed, text).hint(hint));
     }
-    if summary.fits().is_none() {
-        let how = describe_exit(summary.process_exit);
-        let text = format!("the program {how} in the dry run, before it was measured");
+    if verdict.fits.is_none() {
+        let text = match verdict.conditions.first() {
+            Some(condition) if condition.leaves_open() && !is_exit(condition) => {
+                describe_condition(condition)
+            }
+            _ => {
+                let how = describe_exit(summary.process_exit);
+                format!("the program {how} in the dry run, before it was measured")
+            }
+        };
         return Err(Error::new(ErrorKind::CompilerFailed, text));
     }
     let settings = ReplayOverrides {
@@ -134,7 +147,7 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         occupied_bytes: spec.occupied.map(|occupied| occupied.0),
     };
     let mut run = MeasuredRun {
-        conditions: summary.verdict().conditions,
+        conditions: verdict.conditions,
         summary,
         peak_bytes,
         fits: true,
@@ -151,6 +164,14 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         }
     }
     Ok(run)
+}
+
+/// Says whether a condition is how the program ended, which the process knows better.
+fn is_exit(condition: &Condition) -> bool {
+    matches!(
+        condition,
+        Condition::ProcessFailed { .. } | Condition::TraceEndsEarly { .. }
+    )
 }
 
 fn describe_exit(exit: Option<ProcessExit>) -> String {
