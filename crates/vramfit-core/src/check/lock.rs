@@ -23,7 +23,8 @@ const FORMAT: u32 = 1;
 const HEADER: &str = "# vramfit.lock ";
 
 const COMMENT: &str = "\
-# Accepted GPU memory in bytes, a line for each entry, GPU and release of JAX.
+# Accepted GPU memory in bytes, a line for each entry, GPU and release of JAX. `whole_run`: the peak of the
+# run to its end, where the other figures are those of its first steps.
 # Written by `vramfit check --update`; do not edit.
 ";
 
@@ -49,6 +50,51 @@ pub struct LockLine {
     pub plugin: String,
     /// Digest of names and sizes of the programs that were executed.
     pub programs: String,
+    /// The run to its end, where the figures are those of its first steps.
+    pub whole_run: Option<WholeRun>,
+}
+
+/// What a run came to that was not ended after some steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WholeRun {
+    /// Its peak in bytes.
+    Peak(u64),
+    /// It was ended when it had taken so many seconds.
+    TimeLimit(u64),
+    /// It could not be measured.
+    Failed,
+}
+
+impl WholeRun {
+    /// Returns its peak, where it is known.
+    pub fn peak_bytes(self) -> Option<u64> {
+        match self {
+            WholeRun::Peak(bytes) => Some(bytes),
+            WholeRun::TimeLimit(_) | WholeRun::Failed => None,
+        }
+    }
+
+    fn parse(text: &str) -> Option<WholeRun> {
+        match text.strip_prefix("not_measured:") {
+            Some("failed") => Some(WholeRun::Failed),
+            Some(limit) => {
+                let seconds = limit.strip_prefix("longer_than_")?.strip_suffix('s')?;
+                Some(WholeRun::TimeLimit(seconds.parse().ok()?))
+            }
+            None => Some(WholeRun::Peak(text.parse().ok()?)),
+        }
+    }
+}
+
+/// As it is written in the lock file.
+impl std::fmt::Display for WholeRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            WholeRun::Peak(bytes) => write!(f, "{bytes}"),
+            WholeRun::TimeLimit(seconds) => write!(f, "not_measured:longer_than_{seconds}s"),
+            WholeRun::Failed => f.write_str("not_measured:failed"),
+        }
+    }
 }
 
 /// The accepted figures of all entries.
@@ -63,9 +109,12 @@ impl LockLine {
             steady_state_bytes,
             temp_bytes,
         } = self.figures;
+        let whole_run = self
+            .whole_run
+            .map_or_else(String::new, |whole| format!(" whole_run={whole}"));
         format!(
             "{entry} {gpu} jax={jax} plugin={} peak={peak_bytes} steady_state={steady_state_bytes} \
-             temporaries={temp_bytes} programs={}",
+             temporaries={temp_bytes} programs={}{whole_run}",
             self.plugin, self.programs
         )
     }
@@ -112,6 +161,10 @@ impl LockLine {
                 temp_bytes: bytes(field("temporaries")?)?,
             },
             programs: field("programs")?.to_owned(),
+            whole_run: match field("whole_run") {
+                Ok(text) => Some(WholeRun::parse(text).ok_or(LineError::Damaged)?),
+                Err(_) => None,
+            },
         };
         match parsed.body() == body {
             false => Err(LineError::Damaged),
@@ -227,7 +280,13 @@ impl Lock {
     /// Accepts figures. A line whose figures and versions are the same stays as it is: what else changed
     /// about the program needs no new line. Returns the line that was replaced.
     pub fn accept(&mut self, line: LockLine) -> Option<LockLine> {
-        let is_same = |old: &LockLine| old.figures == line.figures && old.plugin == line.plugin;
+        // A run that took too long this time is known from before.
+        let is_unmeasured = line.whole_run.and_then(WholeRun::peak_bytes).is_none();
+        let is_same = |old: &LockLine| {
+            let whole =
+                old.whole_run == line.whole_run || (is_unmeasured && old.whole_run.is_some());
+            whole && old.figures == line.figures && old.plugin == line.plugin
+        };
         match self.0.get(&line.key) {
             Some(old) if is_same(old) => Some(old.clone()),
             _ => self.0.insert(line.key.clone(), line),

@@ -14,6 +14,7 @@ fn line(entry: &str, gpu: &str, jax: &str, peak_bytes: u64) -> LockLine {
         },
         plugin: "cuda13-0.10.2".to_owned(),
         programs: "0123abcd".to_owned(),
+        whole_run: None,
     }
 }
 

@@ -26,7 +26,7 @@ pub use amount::Amount;
 pub use config::{CheckConfig, Entry, Program, find_table};
 pub use figures::Figures;
 pub use growth::{ChangedLine, Growth};
-pub use lock::{LOCK_FILE, Lock, LockKey, LockLine};
+pub use lock::{LOCK_FILE, Lock, LockKey, LockLine, WholeRun};
 pub use outcome::{Limits, Outcome, combine_answers, determine_outcome};
 pub use report::{CheckReport, Row};
 pub use workflow::Workflow;

@@ -20,6 +20,7 @@ fn line(entry: &str, jax: &str, peak_bytes: u64) -> LockLine {
         },
         plugin: format!("cuda13-{jax}"),
         programs: "0123abcd".to_owned(),
+        whole_run: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::check::lock::LockLine;
+use crate::check::lock::{LockLine, WholeRun};
 use crate::check::outcome::Outcome;
 use crate::check::report::Row;
 use crate::check::{Amount, CheckReport};
@@ -57,6 +57,7 @@ fn line_json(line: &LockLine) -> Value {
         "steady_state_bytes": line.figures.steady_state_bytes,
         "temp_bytes": line.figures.temp_bytes,
         "programs": line.programs,
+        "whole_run_peak_bytes": line.whole_run.and_then(WholeRun::peak_bytes),
     })
 }
 

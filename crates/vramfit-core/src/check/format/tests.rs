@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use crate::analysis::{Condition, Evidence, StepStop};
 use crate::check::report::samples::{grown, of_every_kind};
 use crate::check::{CheckReport, Outcome};
 
@@ -18,6 +19,46 @@ to accept what was measured: vramfit check --update train
 note: `XLA_FLAGS` of the shell is not used
 ";
     assert_eq!(grown().to_text(), expected);
+}
+
+/// What is said of a run that ended after some steps.
+const ENDED: &str =
+    "each dry run ended after 3 calls of jit_step; what comes after them was not measured";
+
+#[test]
+fn every_format_says_what_a_check_that_passes_depends_on() {
+    let stopped = Condition::StoppedAtStep {
+        steps: 3,
+        stop: StepStop {
+            program: "jit_step".to_owned(),
+            calls: 3,
+            site: String::new(),
+            growth: None,
+        },
+        evidence: Evidence::Named,
+        exit: None,
+    };
+    let mut report = of_every_kind();
+    for row in &mut report.rows {
+        row.conditions = vec![stopped.clone()];
+    }
+    report.rows.retain(|row| row.outcome.passes() == Some(true));
+    let texts = [
+        report.to_text(),
+        report.to_junit(),
+        report.to_sarif().to_string(),
+        report.to_markdown().replace("\\_", "_"),
+        report.to_json().to_string(),
+    ];
+    for text in &texts {
+        assert!(text.contains(ENDED), "{text}");
+    }
+    assert!(report.to_text().contains(&format!("on l4; {ENDED}\n")));
+
+    // That a check fails is true whatever comes later.
+    let mut report = grown();
+    report.rows[0].conditions = vec![stopped];
+    assert!(!report.to_text().contains(ENDED));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::SIGINT;
-use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program};
+use vramfit_core::analysis::Condition;
+use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::Options;
 use vramfit_core::{Error, ErrorKind, Result};
@@ -30,6 +31,8 @@ pub(super) struct Measuring<'a> {
     cache: PathBuf,
     deadline: Instant,
     timeout: Duration,
+    /// How long a run may take that is measured to its end; `None` where none is.
+    whole_run_timeout: Option<Duration>,
     context: &'a Context,
     interrupted: Arc<AtomicBool>,
     runs: AtomicUsize,
@@ -41,6 +44,7 @@ impl<'a> Measuring<'a> {
         scratch: &'a Path,
         cache: PathBuf,
         timeout: Duration,
+        whole_run_timeout: Option<Duration>,
         context: &'a Context,
     ) -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
@@ -51,6 +55,7 @@ impl<'a> Measuring<'a> {
             cache,
             deadline: Instant::now() + timeout,
             timeout,
+            whole_run_timeout,
             context,
             interrupted,
             runs: AtomicUsize::new(0),
@@ -113,6 +118,7 @@ impl<'a> Measuring<'a> {
                     let second = self.measure(entry, gpus, self.directory, &second, output)?;
                     first.again = Some(second.line.figures);
                 }
+                self.measure_whole(entry, gpus, &mut first, output);
                 Ok(first)
             });
         RowMeasurement {
@@ -122,6 +128,41 @@ impl<'a> Measuring<'a> {
             result,
             trace,
         }
+    }
+
+    /// Measures the run to its end, where that is wanted and it was ended after some steps.
+    fn measure_whole(
+        &self,
+        entry: &Entry,
+        gpus: &GpuSelection,
+        first: &mut Measured,
+        output: &Output,
+    ) {
+        let is_stopped =
+            |condition: &Condition| matches!(condition, Condition::StoppedAtStep { .. });
+        let Some(allowed) = self.whole_run_timeout else {
+            return;
+        };
+        if !first.run.conditions.iter().any(is_stopped) {
+            return;
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let time_limit = allowed.min(left);
+        let trace = self.trace_path();
+        let spec = DryrunSpec {
+            steps: None,
+            ..self.spec(entry, gpus, self.directory, time_limit, &trace)
+        };
+        let whole = dryrun::measure(&spec, self.context, output);
+        let whole_run = match &whole {
+            Ok(run) => WholeRun::Peak(run.peak_bytes),
+            Err(error) if error.kind() == ErrorKind::TimeLimit => {
+                WholeRun::TimeLimit(time_limit.as_secs())
+            }
+            Err(_) => WholeRun::Failed,
+        };
+        first.whole = Some(whole);
+        first.line.whole_run = Some(whole_run);
     }
 
     /// Measures an entry on GPUs, with its program in a directory.
@@ -155,11 +196,13 @@ impl<'a> Measuring<'a> {
             figures: Figures::of(&run.summary),
             plugin: self.plugin_version(&spec),
             programs: Figures::programs_digest(&run.summary),
+            whole_run: None,
         };
         Ok(Measured {
             line,
             run,
             again: None,
+            whole: None,
         })
     }
 

@@ -67,6 +67,9 @@ pub(crate) struct Args {
     /// Accept what is measured: write it to `vramfit.lock`
     #[arg(long, conflicts_with_all = ["json", "junit", "sarif", "code_quality", "markdown"])]
     update: bool,
+    /// With --update: time after which a run to its end is ended, and only its first steps are known
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2m")]
+    whole_run_timeout: Duration,
     /// With --update: remove lines of releases of JAX that were not measured
     #[arg(long, requires = "update")]
     prune: bool,
@@ -162,6 +165,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         scratch.path(),
         open_compilation_cache(!args.no_cache, &scratch),
         args.timeout,
+        args.update.then_some(args.whole_run_timeout),
         context,
     );
     let store = (!args.no_cache).then(TraceStore::open).flatten();

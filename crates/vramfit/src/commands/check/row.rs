@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::check::{Entry, Figures, Lock, LockLine, Outcome, Row, determine_outcome};
+use vramfit_core::analysis::Condition;
+use vramfit_core::check::{
+    Entry, Figures, Lock, LockLine, Outcome, Row, WholeRun, determine_outcome,
+};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::{Bytes, Error, Result};
 
@@ -23,6 +26,8 @@ pub(super) struct Measured {
     pub(super) run: MeasuredRun,
     /// What a second run of the same program came to, where it was made.
     pub(super) again: Option<Figures>,
+    /// The run to its end, where that was measured.
+    pub(super) whole: Option<Result<MeasuredRun>>,
 }
 
 impl RowMeasurement<'_> {
@@ -43,7 +48,12 @@ impl RowMeasurement<'_> {
         let (outcome, limit_bytes) = match &self.result {
             Err(error) => (failed(error), 0),
             Ok(measured) => {
-                let outcome = self.determine_outcome(measured, found.map(|line| &line.figures));
+                let accepted = found.and_then(|line| line.whole_run);
+                let outcome = self
+                    .whole_run_outcome(measured, accepted)
+                    .unwrap_or_else(|| {
+                        self.determine_outcome(measured, found.map(|line| &line.figures))
+                    });
                 let outcome = match outcome {
                     Outcome::NotAccepted if no_lock => Outcome::WithinLimits,
                     outcome => outcome,
@@ -65,6 +75,49 @@ impl RowMeasurement<'_> {
             conditions: self
                 .measured()
                 .map_or_else(Vec::new, |measured| measured.run.conditions.clone()),
+        }
+    }
+
+    /// Judges the run to its end, measured now or when it was accepted: `None` where it keeps its limits, or
+    /// nothing is known of it.
+    fn whole_run_outcome(
+        &self,
+        measured: &Measured,
+        accepted: Option<WholeRun>,
+    ) -> Option<Outcome> {
+        let limit_bytes = measured.run.limit_bytes;
+        let (peak_bytes, fits) = match &measured.whole {
+            Some(Ok(run)) => (run.peak_bytes, run.fits),
+            Some(Err(_)) => return None,
+            None => {
+                let is_stopped = |one: &Condition| matches!(one, Condition::StoppedAtStep { .. });
+                let peak = accepted?.peak_bytes()?;
+                // A run that is not ended early any more is judged as it is.
+                measured.run.conditions.iter().find(|one| is_stopped(one))?;
+                (peak, peak <= limit_bytes)
+            }
+        };
+        let figures = Figures {
+            peak_bytes,
+            ..Figures::default()
+        };
+        let outcome = determine_outcome(&figures, fits, limit_bytes, None, &self.entry.limits);
+        let when = match measured.whole {
+            Some(_) => "the whole run",
+            None => "the whole run, as measured by the last `--update`",
+        };
+        match outcome {
+            Outcome::OverLimit { reason } => Some(Outcome::OverLimit {
+                reason: format!("{when}: {reason}"),
+            }),
+            Outcome::DoesNotFit => Some(Outcome::OverLimit {
+                reason: format!(
+                    "{when}: does not fit: its peak is {}, the pool has {}",
+                    Bytes(peak_bytes),
+                    Bytes(limit_bytes)
+                ),
+            }),
+            _ => None,
         }
     }
 

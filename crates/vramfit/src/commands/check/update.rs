@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, combine_answers};
+use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
+use vramfit_core::report::qualify_headline;
 use vramfit_core::{Bytes, Result};
 
 use super::config_file::ConfigFile;
 use super::measure::gpu_name;
-use super::row::RowMeasurement;
+use super::row::{Measured, RowMeasurement, describe_failure};
 use super::trace_store::TraceStore;
 use crate::files::write;
 use crate::output::Output;
@@ -47,7 +48,8 @@ impl Update<'_> {
                 .filter(|line| line.key.jax != row.jax())
                 .cloned();
             let before = lock.accept(measured.line.clone()).or(newest);
-            lines.push(accepted_text(&measured.line, before.as_ref()));
+            let text = accepted_text(&measured.line, before.as_ref());
+            lines.push(text + &whole_run_text(measured));
             if let Some(store) = store
                 && let Some(line) = lock.find(&row.entry.name, &row.gpu, row.jax())
             {
@@ -131,6 +133,31 @@ fn accepted_text(line: &LockLine, before: Option<&LockLine>) -> String {
         })
         .collect();
     format!("accepted: {name}: {}{jax}", changes.join("; "))
+}
+
+/// Says what the whole run came to, or why that is not known; empty where the figures are of the whole run.
+fn whole_run_text(measured: &Measured) -> String {
+    let conditions = &measured.run.conditions;
+    let unknown = |why: &str| {
+        let figures = qualify_headline("", "", conditions);
+        let ended = figures.trim_start_matches([':', ' ', ';']);
+        format!("; {ended}: {why}")
+    };
+    match measured.line.whole_run {
+        None => String::new(),
+        Some(WholeRun::Peak(bytes)) => format!("; the whole run has a peak of {}", Bytes(bytes)),
+        Some(WholeRun::TimeLimit(seconds)) => unknown(&format!(
+            "the whole run takes longer than the {seconds} s of `--whole-run-timeout`"
+        )),
+        Some(WholeRun::Failed) => {
+            let error = measured
+                .whole
+                .as_ref()
+                .and_then(|whole| whole.as_ref().err());
+            let why = error.map(describe_failure).unwrap_or_default();
+            unknown(&format!("the whole run failed: {why}"))
+        }
+    }
 }
 
 fn describe(row: &RowMeasurement<'_>, outcome: &Outcome) -> String {
