@@ -1,0 +1,325 @@
+"""What a verdict says that it does not cover: the rest of a run, growth, work on the CPU."""
+
+import json
+import shutil
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from checking import Project
+from cli_dryrun import dryrun_of
+from commands import run_vramfit
+
+PROGRAMS = Path(__file__).parent / "programs"
+ENDED = "ended after 3 calls of jit_train_step; what comes after them was not measured"
+
+
+def dry_run(folder, program, *options, arguments=(), gpu="t4"):
+    return dryrun_of(folder, PROGRAMS / program, *options, arguments=arguments, gpu=gpu)
+
+
+def headline(text):
+    """Return the first paragraph of a text, without its line feeds."""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def kinds(answer):
+    return [one["kind"] for one in answer["verdict"]["conditions"]]
+
+
+# --- the rest of a run ---
+
+
+def test_a_dry_run_says_that_it_ended_after_some_steps(tmp_path):
+    run = dry_run(tmp_path, "evaluates_last.py", "--steps", "3", arguments=["10"])
+    assert run.code == 0
+    assert f"to spare; the dry run {ENDED}" in headline(run.err)
+    assert f"the dry run {ENDED}" in run.page
+    [stopped] = run.answer["verdict"]["conditions"]
+    assert (stopped["kind"], stopped["bearing"]) == ("stopped_at_step", "excluded")
+
+
+@pytest.mark.parametrize("steps", [3, 4])
+def test_nothing_is_left_out_of_a_run_that_ends_by_itself(tmp_path, steps):
+    """The last step was the third: the evaluation is in the answer."""
+    whole = dry_run(tmp_path, "evaluates_last.py", arguments=["3"])
+    run = dry_run(tmp_path, "evaluates_last.py", "--steps", str(steps), arguments=["3"])
+    assert "ended after" not in run.err
+    assert "stopped_at_step" not in kinds(run.answer)
+    assert run.answer["peak_bytes"] == whole.answer["peak_bytes"] > 1 << 30
+    assert run.out == "(2048,)\n"
+
+
+def plan_of(folder, *options, code=0, arguments=("10",)):
+    """Return what `vramfit plan` says: its text, JSON and page."""
+    files = {"--json": folder / "plan.json", "--html": folder / "plan.html"}
+    words = [str(word) for pair in files.items() for word in pair]
+    program = PROGRAMS / "evaluates_last.py"
+    done = run_vramfit(
+        "plan", "--gpu", "t4", "--budget", "1GiB", "--max-trials", "2", "--force",
+        *words, *options, program, *arguments, code=code,
+    )  # fmt: skip
+    text, page = done.stdout, files["--html"].read_text()
+    return text, json.loads(files["--json"].read_text()), page
+
+
+def test_a_plan_says_that_each_dry_run_ended_after_some_steps(tmp_path):
+    text, answer, page = plan_of(tmp_path, "--quiet")
+    said = f"each dry run {ENDED}"
+    assert said in text.splitlines()[0]
+    assert said in page
+    assert [one["kind"] for one in answer["recommended"]["conditions"]] == ["stopped_at_step"]
+
+
+def test_a_plan_with_enough_steps_measures_the_evaluation(tmp_path):
+    text, answer, _ = plan_of(tmp_path, "--steps", "20", code=1)
+    assert "no plan fits" in text
+    assert "ended after" not in text
+    assert answer["baseline"]["peak_bytes"] > 1 << 30
+
+
+@pytest.fixture
+def project(tmp_path, tmp_path_factory):
+    """A project that checks the program with an evaluation."""
+    project = Project(tmp_path, tmp_path_factory.getbasetemp() / "check-cache")
+    shutil.copy(PROGRAMS / "evaluates_last.py", tmp_path / "train.py")
+    return project
+
+
+def set_entry(project, steps, **more):
+    command = [sys.executable, "train.py", str(steps)]
+    project.write("vramfit.toml", project.entry(command=command, **more))
+
+
+def test_an_update_measures_the_whole_run_once(project):
+    set_entry(project, 10)
+    done = project.check("--update")
+    assert "; the whole run has a peak of " in done.stdout
+    [line] = [line for line in project.lock().splitlines() if line.startswith("train ")]
+    [whole] = [word for word in line.split() if word.startswith("whole_run=")]
+    assert int(whole.removeprefix("whole_run=")) > 1 << 30
+
+    # What is checked are three steps, and every format says so.
+    files = {"--json": "a.json", "--junit": "a.xml", "--sarif": "a.sarif", "--markdown": "a.md"}
+    words = [word for pair in files.items() for word in pair]
+    done = project.check("--quiet", *words)
+    said = f"each dry run {ENDED}"
+    assert done.stdout.splitlines()[0] == f"unchanged: train on l4; {said}"
+    for name in files.values():
+        assert said in (project.folder / name).read_text().replace("\\_", "_"), name
+    [row] = json.loads((project.folder / "a.json").read_text())["rows"]
+    assert [one["kind"] for one in row["conditions"]] == ["stopped_at_step"]
+    assert row["accepted"]["whole_run_peak_bytes"] > 1 << 30
+    assert ET.parse(project.folder / "a.xml").find(".//system-out").text.endswith(said)
+
+    # A limit that the whole run exceeds fails, although three steps keep it.
+    set_entry(project, 10, max="1GiB")
+    done = project.check(code=1)
+    assert "the whole run, as measured by the last `--update`: the peak of " in done.stdout
+    done = project.check("--update", code=1)
+    assert "not accepted: train on l4: the whole run: the peak of " in done.stdout
+
+
+def test_a_whole_run_that_takes_too_long_is_named_in_the_lock_file(project):
+    set_entry(project, 10**9)
+    done = project.check("--update", "--whole-run-timeout", "1s")
+    assert f"; each dry run {ENDED}: the whole run takes longer than the 1 s" in done.stdout
+    assert " whole_run=not_measured:longer_than_1s " in project.lock()
+    set_entry(project, 10**9, max="1GiB")
+    assert f"within its limits; each dry run {ENDED}" in project.check("--no-lock").stdout
+
+
+def test_a_check_of_a_run_that_ends_by_itself_has_nothing_to_add(project):
+    set_entry(project, 3)
+    done = project.check("--update")
+    assert "whole" not in done.stdout
+    assert "whole_run=" not in project.lock().split("edit.", 1)[1]
+    assert project.check().stdout == "unchanged: train on l4\n"
+
+
+# --- steps that are not over, and growth ---
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5])
+def test_a_step_is_over_when_the_next_one_begins(tmp_path, steps):
+    run = dry_run(tmp_path, "updates_eagerly.py", "--steps", str(steps), arguments=["9"])
+    whole = dry_run(tmp_path, "updates_eagerly.py", arguments=[str(steps)])
+    [step] = [
+        row for row in run.answer["programs"] if row["calls"] and row["name"] == run.answer["step"]
+    ]
+    stopped = run.answer["step_search"]["stop"]
+    assert step["calls"] == stopped["calls"]
+    # The update after the last call is in it, and nothing of the step that would follow.
+    assert run.out == "".join(f"step {n + 1}\n" for n in range(stopped["calls"]))
+    assert stopped["calls"] == max(steps, 3)
+    if steps >= 3:
+        assert run.answer["peak_bytes"] == whole.answer["peak_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("mebibytes", "is_said"), [("32", True), ("1", True), ("0.0001", False), ("0", False)]
+)
+def test_a_peak_that_still_grows_is_a_condition(tmp_path, mebibytes, is_said):
+    run = dry_run(tmp_path, "keeps_outputs.py", "--steps", "5", arguments=[mebibytes])
+    assert ("the peak was still growing at step 5" in headline(run.err)) is is_said
+    assert ("still_growing" in kinds(run.answer)) is is_said
+    if is_said:
+        found = next(c for c in run.answer["verdict"]["conditions"] if c["kind"] == "still_growing")
+        grown = found["peak_bytes"] - found["previous_peak_bytes"]
+        assert grown == int(mebibytes) << 20
+    # All of it was measured, so that nothing can grow any more.
+    run = dry_run(tmp_path, "keeps_outputs.py", "--steps", "12", arguments=[mebibytes])
+    assert "still growing" not in run.err
+
+
+def test_a_plan_says_that_the_peak_still_grows(tmp_path):
+    program = PROGRAMS / "keeps_outputs.py"
+    done = run_vramfit("plan", "--gpu", "t4", "--max-trials", "2", program, "32")
+    assert done.stdout.splitlines()[0].endswith("; the peak was still growing at step 3")
+
+
+# --- work on the CPU ---
+
+MODEL = """
+import os, sys
+BEFORE
+import jax, jax.numpy as jnp
+import numpy as np
+
+def loss(w, x):
+    return (jnp.tanh(x @ w) ** 2).mean()
+
+def step(w, x):
+    return w - 0.1 * jax.grad(loss)(w, x)
+
+cpu, gpu = jax.devices("cpu")[0], jax.devices()[0]
+N = 512
+
+def train(step=jax.jit(step), device=None, batch=64):
+    w, x = np.ones((N, N), "f4"), np.ones((batch, N), "f4")
+    if device is not None:
+        w, x = jax.device_put(w, device), jax.device_put(x, device)
+    for _ in range(4):
+        w = step(w, x)
+    return w
+"""
+
+TRAINING_ON_THE_CPU = {
+    "default_device": "jnp.ones(9)\nwith jax.default_device(cpu):\n    train()",
+    "config": "jnp.ones(9)\njax.config.update('jax_default_device', cpu)\ntrain()",
+    "device_put": "jnp.ones(9)\ntrain(device=cpu)",
+    "eager": "jnp.ones(9) + 1\nwith jax.default_device(cpu):\n    train(step)",
+    "counter_on_the_gpu": """
+counter, count = jnp.zeros(()), jax.jit(lambda n: n + 1)
+for _ in range(300):
+    counter = count(counter)
+train(device=cpu)
+""",
+    "data_on_the_gpu": "data = jax.device_put(np.ones((4096, 4096), 'f4'), gpu)\ntrain(device=cpu)",
+    "nothing_on_the_gpu": "train(device=cpu)",
+}
+
+# Whatever is done on the CPU here, the answer is about the GPU.
+TRAINING_ON_THE_GPU = {
+    "nothing": "train()",
+    "scaled_data": """
+jax.jit(lambda x: x / 255)(jax.device_put(np.ones((64, N), 'f4'), cpu))
+train()
+""",
+    "random_numbers": """
+with jax.default_device(cpu):
+    w = jax.random.normal(jax.random.key(0), (N, N))
+train(device=gpu)
+""",
+    "small_product": """
+with jax.default_device(cpu):
+    rotation = jnp.ones((3, 3)) @ jnp.ones((3, 3))
+train()
+""",
+    "gradient_of_a_number": """
+with jax.default_device(cpu):
+    print(jax.jit(jax.grad(lambda t: t * t))(3.0))
+train()
+""",
+    "inference_and_gradient_of_a_number": """
+with jax.default_device(cpu):
+    jax.jit(jax.grad(lambda t: t * t))(3.0)
+forward = jax.jit(loss)
+for _ in range(4):
+    forward(jnp.ones((N, N)), jnp.ones((64, N)))
+""",
+}
+
+# So much was done on the CPU that the answer says so, and is given.
+SOME_ON_THE_CPU = {
+    "teacher": "train()\ntrain(device=cpu)",
+    "large_preparation": """
+x = jax.jit(lambda x: x / 255)(jax.device_put(np.ones((64, 1024, 1024), 'f4'), cpu))
+train()
+""",
+    "product": """
+jax.jit(loss)(*jax.device_put((np.ones((N, N), 'f4'), np.ones((N, N), 'f4')), cpu))
+train()
+""",
+}
+
+
+def run_model(folder, lines, *options):
+    return dryrun_of(folder, MODEL.replace("BEFORE", "") + lines, *options, gpu="t4")
+
+
+@pytest.mark.parametrize("lines", TRAINING_ON_THE_CPU.values(), ids=TRAINING_ON_THE_CPU)
+def test_a_training_step_on_the_cpu_is_no_answer(tmp_path, lines):
+    run = run_model(tmp_path, lines)
+    assert (run.code, run.answer["fits"]) == (2, None), run.err
+    assert headline(run.err).startswith("unknown: ")
+    assert " ran on the CPU" in headline(run.err)
+    condition = run.answer["verdict"]["conditions"][0]
+    assert (condition["kind"], condition["bearing"]) == ("ran_on_cpu", "open")
+
+
+@pytest.mark.parametrize("lines", TRAINING_ON_THE_GPU.values(), ids=TRAINING_ON_THE_GPU)
+def test_preparations_on_the_cpu_are_not_mentioned(tmp_path, lines):
+    run = run_model(tmp_path, lines)
+    assert (run.code, run.answer["fits"]) == (0, True), run.err
+    assert "CPU" not in headline(run.err)
+    assert "ran_on_cpu" not in kinds(run.answer)
+
+
+@pytest.mark.parametrize("lines", SOME_ON_THE_CPU.values(), ids=SOME_ON_THE_CPU)
+def test_much_work_on_the_cpu_is_said_with_the_answer(tmp_path, lines):
+    run = run_model(tmp_path, lines)
+    assert (run.code, run.answer["fits"]) == (0, True), run.err
+    assert "ran on the CPU and was not measured" in headline(run.err)
+
+
+def test_a_model_that_only_runs_on_the_cpu_is_no_answer(tmp_path):
+    lines = """
+forward = jax.jit(loss)
+jnp.ones(9).block_until_ready()
+forward(*jax.device_put((np.ones((N, N), 'f4'), np.ones((64, N), 'f4')), cpu))
+"""
+    run = run_model(tmp_path, lines)
+    assert run.code == 2
+    said = "unknown: what needs most memory ran on the CPU: `jit_loss`"
+    assert headline(run.err).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "os.environ['JAX_PLATFORMS'] = 'cpu'",
+        "import jax\njax.config.update('jax_platforms', 'cpu')",
+    ],
+)
+def test_a_program_without_a_gpu_is_no_answer(tmp_path, before):
+    run = dryrun_of(tmp_path, MODEL.replace("BEFORE", before) + "train()\n", gpu="t4")
+    assert run.code == 2
+    assert "the program never used the GPU" in run.err
+
+
+def test_a_plan_for_a_program_on_the_cpu_is_refused(tmp_path, write_script):
+    program = MODEL.replace("BEFORE", "") + "jnp.ones(9)\ntrain(device=cpu)\n"
+    done = run_vramfit("plan", "--gpu", "t4", write_script(program), code=2)
+    assert "the training step ran on the CPU" in done.stderr
