@@ -183,7 +183,7 @@ class _Flow:
             case ast.NamedExpr():
                 return True if self._named(parent.target, source, frame) else None
             case ast.Return():
-                return self._returned(frame)
+                return self._returned(parent, source, frame)
             case ast.Lambda() | ast.Yield() | ast.YieldFrom():
                 return self._otherwise
             case ast.expr() | ast.keyword():
@@ -218,10 +218,18 @@ class _Flow:
             "jax",
         )
 
-    def _returned(self, frame: FrameType | None) -> bool:
-        """Return whether the caller lets decide what the frame's function returns."""
+    def _returned(self, node: ast.AST, source: _Source, frame: FrameType | None) -> bool:
+        """Return whether what a function returns decides anything for those who call it."""
+        function = source.scope_of(node)
+        name = getattr(function, "name", "")
+        if frame is None or (frame.f_code.co_name, frame.f_code.co_firstlineno) != (
+            name,
+            _first_line(function),
+        ):
+            calls = (each for each in ast.walk(source.tree) if _called_name(each) == name)
+            return any(self.decides(call, source, None) for call in calls)
         self.has_asked_caller = True
-        caller = None if frame is None else frame.f_back
+        caller = frame.f_back
         if caller is None or is_library(caller.f_code.co_filename):
             return self._otherwise
         node, source = _expression(caller)
@@ -252,6 +260,12 @@ class _Flow:
             self.decides(load, source, frame)
             for load in _loads(scope, name, is_attribute=isinstance(target, ast.Attribute))
         )
+
+
+def _first_line(function: ast.AST) -> int:
+    """Return the line that Python takes for a function's first: that of its first decorator."""
+    decorators = getattr(function, "decorator_list", [])
+    return min(each.lineno for each in [function, *decorators])  # type: ignore[attr-defined]
 
 
 # Functions of Python that hand on what they are given.

@@ -348,7 +348,10 @@ fn an_answer_holds_only_if_values_that_were_not_computed_are_as_assumed() {
         "{headline}"
     );
     let headline = told(&["a.py:1 (f)", "b.py:2 (g)", "c.py:3 (h)"], MIB);
-    assert!(headline.contains(" is 0 (and 2 more assumptions): "), "{headline}");
+    assert!(
+        headline.contains(" is 0 (and 2 more assumptions): "),
+        "{headline}"
+    );
 }
 
 #[test]

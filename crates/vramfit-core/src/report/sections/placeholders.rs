@@ -1,7 +1,7 @@
 //! Values that were not computed, and what the program did with their placeholders.
 
 use crate::analysis::RunSummary;
-use crate::report::phrases::{at_line, line_or_unknown};
+use crate::report::phrases::{file_name, line_or_unknown};
 use crate::report::{Content, Section, Table, Value};
 use crate::trace::CallbackSkip;
 
@@ -86,7 +86,10 @@ pub(super) fn assumption(
     value: Option<&str>,
     other_lines: usize,
 ) -> String {
-    let at = at_line(site);
+    let at = match site {
+        "" => String::new(),
+        site => format!(" at {}", file_name(site)),
+    };
     let more = match other_lines {
         0 => String::new(),
         1 => " (and 1 more assumption)".to_owned(),
