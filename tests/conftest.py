@@ -21,6 +21,7 @@ from commands import COMPILATION_CACHE, ROOT, run_command, run_python
 from fake_driver import FakeDriver, build_library
 from on_gpu import environment
 from stop_before import StopBefore
+from train_command import generate
 
 # Texts are compared as a terminal with UTF-8 gets them, wherever the tests run.
 os.environ["LC_ALL"] = "C.UTF-8"
@@ -175,6 +176,13 @@ def train(tmp_path):
     from training import write  # needs JAX, which most tests do without
 
     return write(tmp_path / "train.h5")
+
+
+@pytest.fixture
+def sequences(tmp_path):
+    """Return a directory with generated data that `vramfit train` can be given."""
+    generate(tmp_path, length="8", features="4")
+    return tmp_path
 
 
 @pytest.fixture

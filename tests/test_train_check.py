@@ -6,7 +6,7 @@ import h5py
 import jax
 import numpy as np
 import pytest
-from test_train_command import events, vramfit, write
+from train_command import events, vramfit, write
 
 from vramfit.train.cli.task import build
 

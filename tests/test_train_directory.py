@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import start_command
-from test_train_command import environment, events, generate, until, write
+from train_command import environment, events, generate, until, write
 from training import load, start, step
 
 from vramfit.errors import DirectoryInUseError, InvalidArgumentError, IoError

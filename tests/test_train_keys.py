@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from commands import ROOT
-from test_train_command import generate, vramfit
+from train_command import generate, vramfit
 
 # Together the runs set every key; each holds what goes well together.
 RUNS = {

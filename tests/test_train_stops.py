@@ -3,7 +3,6 @@
 import json
 import signal
 import sys
-import textwrap
 import threading
 
 import h5py
@@ -87,28 +86,6 @@ def test_t7_a_signal_ends_behind_a_step_with_a_checkpoint(tmp_path, begin, numbe
     assert 0 < int(steps) < 300
     assert [path.name for path in (run / "checkpoints").glob("[0-9]*")] == [steps]
     assert events(run, "end")[0]["stop_reason"] == "signal"
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
-def test_t7_a_second_signal_ends_at_once(tmp_path, number):
-    # A callback that sleeps for long: the step cannot be finished in time.
-    code = """
-        import os, signal, sys, time
-        import jax, jax.numpy as jnp, numpy as np
-        from vramfit.train import fit
-
-        class Batches(list):
-            def __iter__(self):
-                yield from super().__iter__()
-                os.kill(os.getpid(), int(sys.argv[1]))
-                os.kill(os.getpid(), int(sys.argv[1]))
-                print("still there", flush=True)
-
-        fit(lambda s, b: (s, b.mean()), jnp.zeros(()), Batches([np.ones(4)]))
-    """
-    words = ["-c", textwrap.dedent(code), int(number)]
-    child = run_python(*words, env={"JAX_PLATFORMS": "cpu"}, code=-number, timeout=120)
-    assert child.stdout == ""
 
 
 def test_t7_a_signal_in_an_evaluation_does_not_wait_for_its_end(tmp_path, begin):

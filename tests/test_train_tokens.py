@@ -6,7 +6,7 @@ import math
 import h5py
 import numpy as np
 import pytest
-from test_train_command import vramfit
+from train_command import vramfit
 
 
 def train(folder, *words, file="train.toml"):

@@ -158,6 +158,12 @@ class TimeLimitError(VramfitError, TimeoutError):
     id = "time-limit"
 
 
+class CommandInterruptedError(VramfitError):
+    """A signal ended a command before it had a result."""
+
+    id = "interrupted"
+
+
 class InternalError(VramfitError, RuntimeError):
     """Something in vramfit does not hold that must hold."""
 

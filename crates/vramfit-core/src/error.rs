@@ -55,6 +55,8 @@ pub enum ErrorKind {
     InsufficientMemory,
     /// A program did not end in time.
     TimeLimit,
+    /// A signal ended a command before it had a result.
+    Interrupted,
     /// An internal error: a bug in vramfit.
     Internal,
 }
@@ -81,6 +83,7 @@ impl ErrorKind {
         ErrorKind::VerificationFailed,
         ErrorKind::InsufficientMemory,
         ErrorKind::TimeLimit,
+        ErrorKind::Interrupted,
         ErrorKind::Internal,
     ];
 
@@ -106,6 +109,7 @@ impl ErrorKind {
             ErrorKind::VerificationFailed => "verification-failed",
             ErrorKind::InsufficientMemory => "insufficient-memory",
             ErrorKind::TimeLimit => "time-limit",
+            ErrorKind::Interrupted => "interrupted",
             ErrorKind::Internal => "internal",
         }
     }

@@ -24,6 +24,7 @@ pub(crate) fn run_cli(
         package: Some(package),
         plugin,
         python,
+        ..vramfit::Context::default()
     };
     py.detach(|| vramfit::run(args, &context))
 }

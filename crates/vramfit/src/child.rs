@@ -2,7 +2,7 @@
 //!
 //! While we wait, terminal and signals belong to the child. It stays in our process group, so Ctrl-C
 //! reaches it anyway; we only must not end by it, because there is a report to print. A SIGTERM or SIGHUP
-//! sent to us alone is forwarded.
+//! sent to us alone is forwarded. Where the child is a dry run that nobody sees, see [`crate::interruption`].
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -18,6 +18,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vramfit_core::trace::ProcessExit;
 use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::{interruption, process_tree};
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,13 +107,40 @@ pub(crate) fn does_not_exist(shown: &str) -> Error {
 /// Starts the command with our own standard streams and waits until it ended, or kills it when its time is up.
 ///
 /// # Errors
-/// `command-not-found` when the system refuses to start it, `time-limit` when it was killed.
+/// `command-not-found` when the system refuses to start it, `time-limit` when it was killed, `interrupted`
+/// when it was ended because this command is.
 pub(crate) fn run(
     program: &Path,
     arguments: &[OsString],
     time_limit: Option<Duration>,
     adjust: impl FnOnce(&mut Command),
 ) -> Result<ExitReason> {
+    run_with_signals(program, arguments, time_limit, adjust, pass_on)
+}
+
+/// Passes a signal on that only we have got. Those of the terminal, Ctrl-C and Ctrl-\, it sends to the child, too.
+fn pass_on(child: Pid, signal: i32) {
+    let signal = match signal {
+        SIGTERM => Signal::TERM,
+        SIGHUP => Signal::HUP,
+        _ => return,
+    };
+    // It may have ended this moment; its number stays reserved until we have waited for it.
+    let _ = kill_process(child, signal);
+}
+
+/// As [`run`]; `on_signal` is called with the child for each signal that we get, and dropped when it has ended.
+///
+/// # Errors
+/// Those of [`run`].
+pub(crate) fn run_with_signals(
+    program: &Path,
+    arguments: &[OsString],
+    time_limit: Option<Duration>,
+    adjust: impl FnOnce(&mut Command),
+    mut on_signal: impl FnMut(Pid, i32) + Send + 'static,
+) -> Result<ExitReason> {
+    interruption::ensure_none()?;
     // A handler, not "ignore": what is ignored stays ignored after exec, and Python would then
     // start without KeyboardInterrupt. What our own caller ignores must stay ignored (nohup).
     let caught: Vec<i32> = [SIGINT, SIGQUIT, SIGTERM, SIGHUP]
@@ -133,14 +162,7 @@ pub(crate) fn run(
     let handle = signals.handle();
     let forwarder = std::thread::spawn(move || {
         for signal in &mut signals {
-            let signal = match signal {
-                SIGTERM => Signal::TERM,
-                SIGHUP => Signal::HUP,
-                // Ctrl-C and Ctrl-\ come from the terminal, which signals the child itself.
-                _ => continue,
-            };
-            // It may have ended this moment; its number stays reserved until `wait` below.
-            let _ = kill_process(pid, signal);
+            on_signal(pid, signal);
         }
     });
     let (ended, waiting) = mpsc::channel::<()>();
@@ -148,7 +170,7 @@ pub(crate) fn run(
         std::thread::spawn(move || {
             let is_late = waiting.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
             if is_late {
-                kill_with_descendants(pid);
+                process_tree::kill(pid);
             }
             is_late
         })
@@ -164,6 +186,7 @@ pub(crate) fn run(
     let status = child.wait().map_err(|error| {
         Error::new(ErrorKind::Internal, "cannot wait for the program").cause(error)
     })?;
+    interruption::ensure_none()?;
     if is_late {
         let limit = time_limit.unwrap_or_default().as_secs_f64();
         return Err(Error::new(
@@ -173,31 +196,6 @@ pub(crate) fn run(
         .hint("allow more with `--trial-timeout`, or stop after fewer steps with `--steps`"));
     }
     Ok(exit_reason(status))
-}
-
-/// Kills a process and those that it has started, such as `ptxas`, which takes gigabytes and would go on.
-fn kill_with_descendants(pid: Pid) {
-    let mut all = vec![pid];
-    let mut next = 0;
-    while let Some(&parent) = all.get(next) {
-        all.extend(children(parent));
-        next += 1;
-    }
-    for pid in all {
-        let _ = kill_process(pid, Signal::KILL);
-    }
-}
-
-/// Returns the processes that a process has started and that run. None where the kernel does not list them.
-fn children(parent: Pid) -> Vec<Pid> {
-    let threads = format!("/proc/{parent}/task");
-    let threads = std::fs::read_dir(threads).into_iter().flatten().flatten();
-    let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
-    let lists: String = lists.flatten().collect();
-    let numbers = lists
-        .split_whitespace()
-        .filter_map(|number| number.parse().ok());
-    numbers.filter_map(Pid::from_raw).collect()
 }
 
 /// Replaces this process by the command, which keeps its process number, its terminal and its place in

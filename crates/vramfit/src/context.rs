@@ -1,5 +1,6 @@
 //! Where the command line was started from.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Where the command line was started from, as far as its caller knows.
@@ -11,6 +12,8 @@ pub struct Context {
     pub plugin: Option<PathBuf>,
     /// The Python interpreter that started us.
     pub python: Option<PathBuf>,
+    /// The words of the command line after the name of the program; known once it is parsed.
+    pub arguments: Vec<OsString>,
 }
 
 impl Context {

@@ -18,9 +18,11 @@ mod commands;
 mod context;
 mod environment;
 mod files;
+mod interruption;
 mod metrics_logs;
 mod output;
 mod parallel;
+mod process_tree;
 mod python;
 mod python_child;
 mod scratch;
@@ -70,12 +72,18 @@ fn run_parsed(args: &[OsString], context: &Context) -> u8 {
         Ok(cli) => cli,
         Err(error) => return usage::render_help_or_error(&error, args, color),
     };
+    let context = &Context {
+        arguments: args.iter().skip(1).cloned().collect(),
+        ..context.clone()
+    };
     let mut output = Output::new(cli.output_options());
     match cli.run(context, &mut output) {
         Ok(status) => status.code(),
         Err(error) => {
             output.error(&error);
-            EXIT_CODE
+            interruption::exit_code()
+                .filter(|_| error.kind() == ErrorKind::Interrupted)
+                .unwrap_or(EXIT_CODE)
         }
     }
 }

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from weakref import WeakSet
+
+from vramfit.errors import VramfitError
 
 _is_cli = ContextVar("is_cli", default=False)
+_failed_runs: WeakSet[VramfitError] = WeakSet()
 
 
 @contextmanager
@@ -31,3 +35,18 @@ def is_cli() -> bool:
 def rephrase(*, program: str, command: str) -> str:
     """Return the wording that the caller can use."""
     return command if _is_cli.get() else program
+
+
+@contextmanager
+def during_training() -> Iterator[None]:
+    """Mark errors of a run that had started: what was asked for can be done, and failed."""
+    try:
+        yield
+    except VramfitError as error:
+        _failed_runs.add(error)
+        raise
+
+
+def is_during_training(error: VramfitError) -> bool:
+    """Return whether a run had started when an error was raised."""
+    return error in _failed_runs

@@ -35,20 +35,19 @@ from vramfit.train.options import Checkpoints
 _CHECKSUMS = "(checksums)"
 _METADATA_ITEM = "run_metadata"
 _MAX_CAUSE_LENGTH = 160
-_SYSTEM_CAUSES = [
-    os.strerror(number)
-    for number in (
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EROFS,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EIO,
-        errno.ENOENT,
-        errno.ESTALE,
-    )
-]
+# What prevents that a file is written, and is not a mistake of a program.
+SYSTEM_ERRORS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOENT,
+    errno.ESTALE,
+)
+_SYSTEM_CAUSES = [os.strerror(number) for number in SYSTEM_ERRORS]
 
 
 class CheckpointManager:

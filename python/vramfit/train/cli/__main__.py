@@ -18,10 +18,11 @@ from types import FrameType
 from typing import Any
 
 from vramfit import _child, _plugin_errors
-from vramfit.errors import InsufficientMemoryError, VramfitError, first_line
+from vramfit.errors import InsufficientMemoryError, IoError, VramfitError, first_line
+from vramfit.train.checkpoint.manager import SYSTEM_ERRORS
 from vramfit.train.cli.run import run_request
 from vramfit.train.loop.memory import is_out_of_memory
-from vramfit.train.messages import for_cli
+from vramfit.train.messages import for_cli, is_during_training
 
 _PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 _PARENT_DEATH_SIGNAL = signal.SIGUSR1
@@ -40,17 +41,33 @@ def main(path: Path) -> int:
         with for_cli(), _plugin_errors.captured():
             outcome = run_request(request)
     except VramfitError as error:
-        reason = "out-of-memory" if isinstance(error, InsufficientMemoryError) else "rejected"
-        outcome = {"outcome": reason, "error": _child.failure(error)}
+        outcome = {"outcome": _outcome(error), "error": _child.failure(error)}
+    except OSError as error:
+        if error.errno not in SYSTEM_ERRORS:
+            raise
+        failed = IoError(
+            f"cannot write `{error.filename}`" if error.filename else "cannot write a file",
+            cause=error.strerror,
+            hint="free space there or fix permissions, or choose another `training.directory`",
+        )
+        outcome = {"outcome": "failed", "error": _child.failure(failed)}
     except Exception as error:
         # Outside of the step: in the first state, or an evaluation.
         if not is_out_of_memory(error):
             raise
-        failed = InsufficientMemoryError("out of memory", cause=first_line(error))
-        outcome = {"outcome": "out-of-memory", "error": _child.failure(failed)}
-    with contextlib.suppress(FileNotFoundError):  # the command is gone, and with it the folder
+        shortage = InsufficientMemoryError("out of memory", cause=first_line(error))
+        outcome = {"outcome": "out-of-memory", "error": _child.failure(shortage)}
+    # The command is gone, and with it the folder; or its disk is full.
+    with contextlib.suppress(OSError):
         path.with_name("outcome.json").write_text(json.dumps(_as_json(outcome)))
     return 0 if outcome["outcome"] in ("finished", "early", "signal") else 1
+
+
+def _outcome(error: VramfitError) -> str:
+    """Return what an error means: that the request is wrong, or that it failed."""
+    if isinstance(error, InsufficientMemoryError):
+        return "out-of-memory"
+    return "failed" if isinstance(error, IoError) or is_during_training(error) else "rejected"
 
 
 def _stop_with_parent(parent_pid: int) -> None:

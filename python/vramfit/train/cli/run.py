@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -46,7 +47,8 @@ def run_request(request: Mapping[str, Any]) -> dict[str, Any]:
     dry_run = request["dry_run"]
     if request["progress"] != "none" and jax.process_index() == 0:
         count = f"{task.parameter_count:,}".replace(",", " ")
-        print(f"parameters   {count}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the terminal may have been closed
+            print(f"parameters   {count}", file=sys.stderr, flush=True)
     train, validation = (synthetic_batches if dry_run else open_loaders)(config, data)
     result = fit(
         task.step,

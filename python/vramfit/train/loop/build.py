@@ -13,6 +13,7 @@ from vramfit.train.checkpoint.metadata import as_json
 from vramfit.train.data.batch_source import open_source
 from vramfit.train.loop.compiled_step import CompiledStep, eval_function, train_function
 from vramfit.train.loop.evaluator import Evaluator
+from vramfit.train.loop.signals import StopSignals
 from vramfit.train.loop.train_loop import TrainLoop
 from vramfit.train.options import FitOptions
 from vramfit.train.output import tensorboard
@@ -45,6 +46,8 @@ def build_loop(
     if options.tensorboard:
         tensorboard.ensure_installed()
     config = as_json(options.config)
+    # Left last: a checkpoint that is being saved is waited for, whatever else has failed.
+    signals = cleanup.enter_context(StopSignals())
     timers = Stopwatch()
     placement = devices.select_devices(options.device)
     directory = None
@@ -108,6 +111,7 @@ def build_loop(
         telemetry=telemetry,
         directory=directory,
         checkpoints=checkpoints,
+        signals=signals,
     )
 
 

@@ -27,6 +27,7 @@ from vramfit.train.loop.memory import (
 from vramfit.train.loop.metrics import MetricsBuffer, first_not_finite
 from vramfit.train.loop.nan_diagnosis import diagnose
 from vramfit.train.loop.signals import StopSignals
+from vramfit.train.messages import during_training
 from vramfit.train.options import FitOptions
 from vramfit.train.output.run_directory import RunDirectory
 from vramfit.train.output.telemetry import Telemetry
@@ -53,8 +54,8 @@ class TrainLoop:
         telemetry: What the run reports to.
         directory: The directory of the run, or None.
         checkpoints: The checkpoints of the run, or None.
-        progress: How far the run has come.
         signals: Requests to stop.
+        progress: How far the run has come.
     """
 
     options: FitOptions
@@ -68,8 +69,8 @@ class TrainLoop:
     telemetry: Telemetry
     directory: RunDirectory | None
     checkpoints: CheckpointManager | None
+    signals: StopSignals
     progress: TrainProgress = field(init=False, default_factory=TrainProgress)
-    signals: StopSignals = field(init=False, default_factory=StopSignals)
 
     def __post_init__(self) -> None:
         self._metrics = MetricsBuffer(
@@ -133,11 +134,12 @@ class TrainLoop:
         )
         if self.directory is not None:
             self.directory.is_used = True
-        with self.signals:
+        self.signals.install()
+        with during_training():
             self._stop_reason = self._run_epochs(batches)
-            with self.telemetry.timers.section("checkpoint"):
-                if self.checkpoints is not None:
-                    self.checkpoints.close()
+        with self.telemetry.timers.section("checkpoint"):
+            if self.checkpoints is not None:
+                self.checkpoints.close()
 
     def finish(self) -> Result:
         """Report the end of the session, and return its result."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import time
@@ -133,8 +134,7 @@ class ProgressBar:
     def close(self) -> None:
         """Remove the bar from the terminal."""
         if self._shown and self._out is not None:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
+            self._print(self._out, "\r\x1b[K")
             self._shown = False
 
     def _write(self, text: str, *, transient: bool) -> None:
@@ -143,12 +143,18 @@ class ProgressBar:
             return
         text = for_terminal(text)
         if transient:
-            out.write(f"\r\x1b[K{text}")
+            self._print(out, f"\r\x1b[K{text}")
         else:
             self.close()
-            out.write(f"{text}\n")
+            self._print(out, f"{text}\n")
         self._shown = transient
-        out.flush()
+
+    @staticmethod
+    def _print(out: TextIO, text: str) -> None:
+        # A terminal that was closed, or a log on a full disk, does not end the training.
+        with contextlib.suppress(OSError, ValueError):
+            out.write(text)
+            out.flush()
 
 
 def _has_blocks(out: TextIO | None) -> bool:

@@ -2,11 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::SIGINT;
 use vramfit_core::analysis::Condition;
 use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
 use vramfit_core::gpu::GpuSelection;
@@ -18,6 +16,7 @@ use super::row::{Measured, RowMeasurement};
 use crate::command_line;
 use crate::commands::dryrun::{self, DryrunSpec, HostsSpec, ResultFiles, SettingsSpec};
 use crate::context::Context;
+use crate::interruption;
 use crate::output::Output;
 use crate::parallel::map_dry_runs;
 use crate::python::{find_interpreter, query};
@@ -34,7 +33,6 @@ pub(super) struct Measuring<'a> {
     /// How long a run may take that is measured to its end; `None` where none is.
     whole_run_timeout: Option<Duration>,
     context: &'a Context,
-    interrupted: Arc<AtomicBool>,
     runs: AtomicUsize,
 }
 
@@ -47,8 +45,6 @@ impl<'a> Measuring<'a> {
         whole_run_timeout: Option<Duration>,
         context: &'a Context,
     ) -> Self {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
         Measuring {
             directory,
             scratch,
@@ -57,13 +53,8 @@ impl<'a> Measuring<'a> {
             timeout,
             whole_run_timeout,
             context,
-            interrupted,
             runs: AtomicUsize::new(0),
         }
-    }
-
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
     }
 
     /// Returns what is to be known about the environment.
@@ -168,7 +159,7 @@ impl<'a> Measuring<'a> {
     /// Measures an entry on GPUs, with its program in a directory.
     ///
     /// # Errors
-    /// Those of the dry run, and `time-limit`.
+    /// Those of the dry run, `time-limit`, and `interrupted`.
     pub(super) fn measure(
         &self,
         entry: &Entry,
@@ -177,9 +168,7 @@ impl<'a> Measuring<'a> {
         trace: &Path,
         output: &Output,
     ) -> Result<Measured> {
-        if self.is_interrupted() {
-            return Err(Error::new(ErrorKind::CompilerFailed, "interrupted"));
-        }
+        interruption::ensure_none()?;
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let text = format!("the {} s of `--timeout` are over", self.timeout.as_secs());

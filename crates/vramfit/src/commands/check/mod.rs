@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow};
 use vramfit_core::duration::parse_duration;
-use vramfit_core::{Error, Result};
+use vramfit_core::{Bytes, Error, Result};
 
 use self::baseline::Baseline;
 use self::config_file::ConfigFile;
@@ -29,6 +29,7 @@ use self::trace_store::TraceStore;
 use super::dryrun::open_compilation_cache;
 use crate::context::Context;
 use crate::files::{cannot_read, cannot_write, is_standard_output, writable, write};
+use crate::interruption::{self, Interruption};
 use crate::output::Output;
 use crate::scratch::TempDirectory;
 use crate::status::Status;
@@ -160,6 +161,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     };
 
     let scratch = TempDirectory::create()?;
+    let _interruption = Interruption::watch()?;
     let measuring = Measuring::new(
         &config.directory,
         scratch.path(),
@@ -170,9 +172,14 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     );
     let store = (!args.no_cache).then(TraceStore::open).flatten();
     let measured = measuring.measure_all(&entries, &lock, args.jobs as usize, output);
-    if measuring.is_interrupted() {
-        output.info("interrupted; nothing was compared");
-        return Ok(Status::Child(130));
+    if let Err(error) = interruption::ensure_none() {
+        for row in &measured {
+            if let Some(measured) = row.measured() {
+                let peak = Bytes(measured.run.peak_bytes);
+                output.info(&format!("{} on {}: peak {peak}", row.entry.name, row.gpu));
+            }
+        }
+        return Err(error.hint("nothing was compared; run the check again"));
     }
     let notes = measuring.notes();
     if args.update {

@@ -187,10 +187,10 @@ fn describe_exit(exit: Option<ProcessExit>) -> String {
     }
 }
 
-/// Adds the end of the output of the program, which was not shown.
+/// Adds the end of the output of the program, which was not shown; not to an error that is not the program's.
 pub(crate) fn with_output_tail(error: Error, log: &Path) -> Error {
     match output_tail(log) {
-        tail if tail.is_empty() => error,
+        tail if tail.is_empty() || error.kind() == ErrorKind::Interrupted => error,
         tail => error.cause(tail),
     }
 }

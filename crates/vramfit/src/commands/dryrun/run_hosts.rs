@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
 use vramfit_core::report::Report;
-use vramfit_core::{Error, Result};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::execute::run_program;
@@ -15,6 +15,7 @@ use super::outcome::{self, FinishedRun};
 use super::spec::DryrunSpec;
 use crate::child::ExitReason;
 use crate::context::Context;
+use crate::interruption::Interruption;
 use crate::output::{Output, write_to_stderr};
 use crate::scratch::TempDirectory;
 use crate::status::Status;
@@ -29,6 +30,7 @@ pub(super) fn execute(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
+    let _interruption = Interruption::watch()?;
     let mut finished = Vec::new();
     let runs = run_hosts(spec, hosts, context, output, |run, _, spec| {
         finished.push((run, spec.results.clone()));
@@ -108,6 +110,13 @@ pub(super) fn run_hosts(
                 true => error,
                 false => with_output_tail(error, &log).context(format!("host {index}")),
             });
+        if run.as_ref().is_err_and(is_interrupted) {
+            for run in &runs {
+                let peak = run.summary.devices.iter().map(|device| device.peak_bytes);
+                let peak = Bytes(peak.max().unwrap_or(0));
+                output.info(&format!("host {}: peak {peak}", run.host));
+            }
+        }
         let (run, result) = run?;
         if !is_first && run.exit != ExitReason::Code(0) {
             let tail = output_tail(&log);
@@ -121,6 +130,10 @@ pub(super) fn run_hosts(
         runs.push(result);
     }
     Ok(runs)
+}
+
+fn is_interrupted(error: &Error) -> bool {
+    error.kind() == ErrorKind::Interrupted
 }
 
 /// Returns the host to run next.

@@ -10,13 +10,14 @@ use vramfit_core::explain::{ExplainOptions, Explanation, Verdict, explain};
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::report::Report;
 use vramfit_core::settings::Version;
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::input::read;
 use self::remedies::{Program, apply_in_replay};
 use crate::command_line::shell_line;
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
+use crate::interruption::{self, Interruption};
 use crate::output::Output;
 use crate::status::Status;
 
@@ -119,7 +120,12 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
             command: &args.command,
             shown,
         };
-        program.apply_in_dryrun(&mut explanation, context, output)?;
+        let _interruption = Interruption::watch()?;
+        match program.apply_in_dryrun(&mut explanation, context, output) {
+            // The cause is known without dry runs.
+            Err(error) if error.kind() == ErrorKind::Interrupted => output.error(&error),
+            applied => applied?,
+        }
     }
     let report = Report::from_explanation(&explanation);
     if args.prints_json() {
@@ -135,7 +141,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         write(&path, &text, args.force)?;
         output.info(&format!("written to {}", path.display()));
     }
-    Ok(status(&explanation))
+    Ok(interruption::exit_code().map_or_else(|| status(&explanation), Status::Child))
 }
 
 /// Returns the GPU of the dry runs.

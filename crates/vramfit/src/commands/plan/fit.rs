@@ -18,6 +18,7 @@ use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, DEFAULT_STEPS, all_moves};
 use crate::commands::dryrun::{SettingsSpec, cache_home, open_compilation_cache};
 use crate::context::Context;
 use crate::files::cannot_write;
+use crate::interruption;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
 
@@ -26,7 +27,7 @@ use crate::scratch::TempDirectory;
 /// `occupied` is what other processes hold on each of the GPUs. A plan that was found before for the same command is measured again: programs change.
 ///
 /// # Errors
-/// Those of the dry run of the program as it is, and `io` where the plan cannot be kept.
+/// Those of the dry run of the program as it is, `interrupted`, and `io` where the plan cannot be kept.
 pub(crate) fn find_fitting_plan(
     gpus: GpuSelection,
     occupied: Option<Bytes>,
@@ -53,11 +54,19 @@ pub(crate) fn find_fitting_plan(
                     Bytes(measured.peak_bytes)
                 ));
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
             Err(error) => output.verbose(&error.to_string()),
         }
     }
     let spec = default_search(all_moves(&trial.gpus.gpu, &options), trial);
     let found = search::run(&spec, context, output)?;
+    if found.is_interrupted {
+        if found.fits(&spec) {
+            write(&path, &found.plan_file(&spec)?)?;
+            output.info("the plan that was found so far fits; it is kept for the next time");
+        }
+        interruption::ensure_none()?;
+    }
     if !found.fits(&spec) {
         output.info(&found.to_text(&spec));
         return Ok(None);

@@ -1,7 +1,5 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use vramfit_core::planning::{CostKind, Moves, Plan, Row, Strategy};
 use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
@@ -9,6 +7,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::{Measurement, TrialSpec};
 use crate::context::Context;
+use crate::interruption;
 use crate::output::Output;
 use crate::parallel::map_dry_runs;
 
@@ -17,7 +16,6 @@ pub(super) struct Measuring<'a> {
     pub(super) spec: &'a SearchSpec,
     pub(super) context: &'a Context,
     pub(super) output: &'a mut Output,
-    pub(super) interrupted: &'a AtomicBool,
     /// What was found so far.
     pub(super) found: Found,
 }
@@ -60,6 +58,7 @@ impl Measuring<'_> {
         }
         let sites = match traced {
             Ok(Ok(sites)) => sites,
+            Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => Vec::new(),
             Ok(Err(error)) => {
                 self.output.verbose(&format!("{error}"));
                 self.note_failure(&format!(
@@ -73,6 +72,9 @@ impl Measuring<'_> {
         if command == 0 {
             for edit in plain.edits.clone() {
                 let measured = edit.measure(&trial, context, self.output);
+                if interruption::received().is_some() {
+                    break;
+                }
                 self.found.edits.push(measured);
                 self.found.trials += 1;
             }
@@ -103,7 +105,7 @@ impl Measuring<'_> {
                 })
                 .collect();
             let mut plans = strategy.next_round(&rows);
-            if plans.is_empty() || self.interrupted.load(Ordering::Relaxed) {
+            if plans.is_empty() || interruption::received().is_some() {
                 return is_complete;
             }
             // Each command gets an equal part.
@@ -118,7 +120,7 @@ impl Measuring<'_> {
                         let share = strategy.recomputed_share(&plan);
                         self.add_row(plan, command, share, &measured);
                     }
-                    Err(_) if self.interrupted.load(Ordering::Relaxed) => {}
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => {
                         self.output.verbose(&format!("{error}"));
                         self.note_failure(error.message());
@@ -137,7 +139,7 @@ impl Measuring<'_> {
         self.found.trials += plans.len();
         let quiet = self.output.quiet();
         map_dry_runs(plans, self.spec.jobs, self.output, |plan| {
-            if self.interrupted.load(Ordering::Relaxed) {
+            if interruption::received().is_some() {
                 return None;
             }
             let result = trial.measure(&plan, self.context, &quiet);
@@ -167,6 +169,7 @@ impl Measuring<'_> {
                         found.limits.push(measured.limit_bytes);
                         found.peaks.push(measured.peak_bytes);
                     }
+                    Some((_, Err(error))) if error.kind() == ErrorKind::Interrupted => {}
                     Some((_, Err(error))) => {
                         found.row.fits.push(false);
                         let text = error.message().to_owned();

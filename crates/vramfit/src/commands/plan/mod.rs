@@ -36,6 +36,7 @@ use super::dryrun::{
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
+use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
 use crate::status::Status;
@@ -223,6 +224,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let settings = SettingsSpec::new(Options::from(&args.pool), &first.gpu);
     settings.resolve(Version::MAX)?;
     let scratch = TempDirectory::create()?;
+    let _interruption = Interruption::watch()?;
     let trial = TrialSpec {
         time_limit: args.trial_timeout,
         cache: open_compilation_cache(!args.no_cache, &scratch),
@@ -251,6 +253,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         jobs: args.jobs as usize,
     };
     let found = search::run(&spec, context, output)?;
+    if found.is_interrupted {
+        output.info("interrupted; what was found so far:");
+    }
     print_results(args, &found.to_text(&spec), &found.to_json(&spec), output)?;
     let report = found.to_report(&spec);
     let page = html.map(|path| (path, report.to_html()));

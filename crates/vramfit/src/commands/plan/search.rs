@@ -1,9 +1,5 @@
 //! The search: what is searched, and what was found.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use signal_hook::consts::SIGINT;
 use vramfit_core::analysis::Condition;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{CostKind, Moves, Row, pareto_front, recommend};
@@ -14,6 +10,7 @@ use super::program_edit::MeasuredEdit;
 use super::trial::{StepTime, TrialSpec, XlaRemat};
 use super::vary::VariedCommand;
 use crate::context::Context;
+use crate::interruption;
 use crate::output::Output;
 
 pub(super) struct SearchSpec {
@@ -78,11 +75,8 @@ pub(super) struct Found {
 /// Searches.
 ///
 /// # Errors
-/// Those of the dry run of the program as it is.
+/// Those of the dry run of the program as it is. A signal that comes later ends the search with what was found.
 pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> Result<Found> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    // While dry runs are under way Ctrl-C ends them; then the best so far is shown.
-    let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
     let found = Found {
         rows: Vec::new(),
         front: Vec::new(),
@@ -100,11 +94,18 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         spec,
         context,
         output,
-        interrupted: &interrupted,
         found,
     };
     for command in 0..spec.commands.len() {
-        let (strategy, sites) = measuring.begin(command)?;
+        let (strategy, sites) = match measuring.begin(command) {
+            // What was found so far is a result.
+            Err(error)
+                if error.kind() == ErrorKind::Interrupted && !measuring.found.rows.is_empty() =>
+            {
+                break;
+            }
+            begun => begun?,
+        };
         measuring.found.sites += sites;
         let is_complete = measuring.follow(command, strategy);
         measuring.found.is_complete &= is_complete;
@@ -125,7 +126,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         .or_else(|| recommend(&rows, |row| spec.is_met(row)))
         .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
     found.front = front;
-    found.is_interrupted = interrupted.load(Ordering::Relaxed);
+    found.is_interrupted = interruption::received().is_some();
     found.is_complete &= !found.is_interrupted;
     Ok(found)
 }

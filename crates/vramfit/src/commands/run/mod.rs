@@ -24,6 +24,7 @@ use super::plan::find_fitting_plan;
 use super::policy::{PolicyArgs, check_occupied};
 use crate::context::Context;
 use crate::environment::{unicode_variables, variable};
+use crate::interruption::{self, Interruption};
 use crate::output::Output;
 use crate::python::{self, Installed, Interpreter};
 use crate::status::Status;
@@ -102,6 +103,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         Ok(Status::Child(match error.kind() {
             ErrorKind::CommandNotFound if Path::new(&first).exists() => NOT_EXECUTABLE,
             ErrorKind::CommandNotFound => NOT_FOUND,
+            ErrorKind::Interrupted => interruption::exit_code().unwrap_or(FAILED),
             _ => FAILED,
         }))
     })
@@ -109,6 +111,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 
 fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     let options = Options::from(&args.policy);
+    let makes_dry_runs = args.fit || args.preflight.is_some();
+    let watching = makes_dry_runs.then(Interruption::watch).transpose()?;
     let plan_file = if args.fit {
         let overrides = args.policy.gpu_overrides()?;
         let gpus = overrides.gpus(variable)?;
@@ -189,6 +193,9 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         command.envs(published);
         command.envs(planned);
     };
+    // From here on signals are for the program.
+    interruption::ensure_none()?;
+    drop(watching);
     if args.explain {
         return explained::run(&program, &arguments, adjust, output);
     }

@@ -8,10 +8,10 @@ use vramfit_core::analysis::load_summary;
 use vramfit_core::train::{BatchSearchResult, Config, Trial, largest_batch};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::ProgressMode;
 use super::datasets::DatasetInfo;
 use super::request::{OutcomeKind, Request, RequestDir, Resume};
 use super::start::python;
+use super::{ProgressMode, command_with};
 use crate::commands::data::grouped;
 use crate::commands::dryrun::{self, DryrunSpec, ResultFiles, with_output_tail};
 use crate::context::Context;
@@ -65,7 +65,7 @@ pub(super) fn run(
             "trials": search.trials,
         }))?;
     } else {
-        output.text(&summary(gpu, file, &first, &search, rows))?;
+        output.text(&summary(gpu, &first, &search, rows, context))?;
     }
     Ok(if first.fits { Status::Yes } else { Status::No })
 }
@@ -107,7 +107,7 @@ fn try_batch(
     let status = dryrun::execute(&spec, context, &mut output.quiet());
     // The error of the run itself says more than that it ended.
     if let Some(failure) = request.outcome().and_then(|outcome| match outcome.kind {
-        OutcomeKind::Rejected => outcome.error,
+        OutcomeKind::Rejected | OutcomeKind::Failed => outcome.error,
         _ => None,
     }) {
         return Err(failure.into());
@@ -148,7 +148,13 @@ fn trial_line(trial: &Trial) -> String {
     }
 }
 
-fn summary(gpu: &str, file: &Path, first: &Trial, search: &BatchSearchResult, rows: u64) -> String {
+fn summary(
+    gpu: &str,
+    first: &Trial,
+    search: &BatchSearchResult,
+    rows: u64,
+    context: &Context,
+) -> String {
     let limit = Bytes(first.limit_bytes);
     let wanted = grouped(first.batch);
     let mut text = match first.fits {
@@ -170,11 +176,8 @@ fn summary(gpu: &str, file: &Path, first: &Trial, search: &BatchSearchResult, ro
                     search.trials
                 ),
             };
-            let use_it = format!(
-                "vramfit train {} --set data.batch_size={}",
-                file.display(),
-                fits.batch
-            );
+            let batch_size = format!("data.batch_size={}", fits.batch);
+            let use_it = command_with(context, &["--set", &batch_size]);
             format!(
                 "the largest batch size that fits is {} ({}){next}: `{use_it}`\n",
                 grouped(fits.batch),

@@ -15,14 +15,18 @@ mod processes;
 mod proposal;
 mod request;
 mod start;
+mod stop_requests;
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use vramfit_core::train::Config;
-use vramfit_core::{Error, Result};
+use vramfit_core::{Error, ErrorKind, Result};
 
+use crate::command_line::shell_line;
 use crate::context::Context;
 use crate::files::cannot_read;
+use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -41,9 +45,9 @@ Examples:
 
 Exit codes:
   0      finished, or stopped early as configured
-  1      failed: out of memory, a loss that is NaN or infinite, an error in the program, a final state that could not be saved;
-         or --dry-run found that it does not fit
-  2      could not be started
+  1      failed: out of memory, a loss that is NaN or infinite, an error in the program, a full disk or another failure to
+         write, such as a final state that could not be saved; or --dry-run found that it does not fit
+  2      could not be started: the configuration, the data, the packages, a checkpoint that does not match
   128+N  stopped by signal N, with its state saved
 ")]
 pub(crate) struct Args {
@@ -148,6 +152,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         );
     }
     if let Some(gpu) = &args.dry_run {
+        let _interruption = Interruption::watch()?;
         return batch_search::run(gpu, file, &config, &info, args.json, context, output);
     }
     if !args.json {
@@ -155,7 +160,43 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
             output.info(&format!("warning: {warning}"));
         }
     }
-    start::run(args, file, &config, &info, context, output)
+    match start::run(args, &config, &info, context, output) {
+        // What was asked for is right, and would have been done with more space on a disk.
+        Err(error) if error.kind() == ErrorKind::Io => {
+            output.error(&error);
+            Ok(Status::No)
+        }
+        ended => ended,
+    }
+}
+
+/// Returns the command that was given.
+fn given_command(context: &Context) -> String {
+    let given = context.arguments.iter().map(OsString::as_os_str);
+    shell_line([OsStr::new("vramfit")].into_iter().chain(given))
+}
+
+/// Returns the command that was given, without options that are for this time only and with others.
+fn command_with(context: &Context, more: &[&str]) -> String {
+    let mut words = vec![OsStr::new("vramfit")];
+    let mut given = context.arguments.iter().map(OsString::as_os_str);
+    while let Some(word) = given.next() {
+        match word.as_encoded_bytes() {
+            b"--" => {
+                // Only the name of the file can follow.
+                words.extend(more.iter().map(OsStr::new));
+                words.push(word);
+                words.extend(given);
+                return shell_line(words);
+            }
+            b"--fresh" => {}
+            b"--dry-run" => drop(given.next()),
+            other if other.starts_with(b"--dry-run=") => {}
+            _ => words.push(word),
+        }
+    }
+    words.extend(more.iter().map(OsStr::new));
+    shell_line(words)
 }
 
 /// Ensures that the directory of the run is not a file, such as that of the data, nor in one.
@@ -191,4 +232,49 @@ fn read(file: &Path, overrides: &[String]) -> Result<Config> {
         cannot_read(file, error).hint("`vramfit train --init train.toml` writes a template")
     })?;
     Config::read(file, &text, overrides)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_to_resume_with_is_the_one_that_was_given() {
+        for (given, expected) in [
+            (&["train", "a.toml"][..], "vramfit train a.toml"),
+            (
+                &["-q", "train", "my runs/a.toml", "--fresh", "--epochs=3"],
+                "vramfit -q train 'my runs/a.toml' --epochs=3",
+            ),
+            (
+                &[
+                    "train",
+                    "a.toml",
+                    "--dry-run",
+                    "t4",
+                    "--set",
+                    "data.inputs='x y'",
+                ],
+                "vramfit train a.toml --set \"data.inputs='x y'\"",
+            ),
+            (
+                &["train", "--dry-run=t4", "--force-resume", "--", "--fresh"],
+                "vramfit train --force-resume -- --fresh",
+            ),
+        ] {
+            let context = Context {
+                arguments: given.iter().map(OsString::from).collect(),
+                ..Context::default()
+            };
+            assert_eq!(command_with(&context, &[]), expected);
+        }
+        let context = Context {
+            arguments: ["train", "--", "a.toml"].map(OsString::from).to_vec(),
+            ..Context::default()
+        };
+        assert_eq!(
+            command_with(&context, &["--dry-run", "GPU"]),
+            "vramfit train --dry-run GPU -- a.toml"
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGTERM};
 use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -15,8 +16,14 @@ use crate::status::Status;
 
 /// A run that has ended.
 pub(super) struct FinishedRun<'a> {
-    /// Its configuration file.
-    pub(super) file: &'a Path,
+    /// The command that was given.
+    pub(super) command: String,
+    /// The command that resumes it.
+    pub(super) resume_command: String,
+    /// The command that finds the largest batch size, for some `GPU`.
+    pub(super) dry_run_command: String,
+    /// The signal that ended it at once, after another one had not.
+    pub(super) forced_by: Option<i32>,
     pub(super) directory: &'a Path,
     pub(super) json: bool,
     /// Whether this process reports; one of several does.
@@ -27,23 +34,27 @@ pub(super) struct FinishedRun<'a> {
     pub(super) outcome: Option<Outcome>,
 }
 
-const SIGINT: i32 = 2;
-const SIGKILL: i32 = 9;
-const SIGTERM: u8 = 15;
+/// Signals that stop a run.
+const STOP_SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 /// Reports the outcome of a run.
 ///
 /// # Errors
 /// Why the run could not start or resume.
 pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status> {
-    let file = run.file.display();
+    let resume = &run.resume_command;
     let Some(outcome) = run.outcome else {
-        return report_crash(run.ended, &file.to_string(), output);
+        return report_crash(&run, output);
     };
     let error = outcome.error.map(Error::from);
-    let ran = outcome.kind != OutcomeKind::Rejected;
+    let ran = !matches!(outcome.kind, OutcomeKind::Rejected | OutcomeKind::Failed);
+    let mut is_saved = outcome.save_error.is_none();
     if ran && run.is_primary {
-        write_report(run.directory, output)?;
+        // A report that cannot be written is no reason to be silent about the run.
+        if let Err(error) = write_report(run.directory, output) {
+            output.error(&error);
+            is_saved = false;
+        }
     }
     if ran && run.is_primary && run.json {
         output.json(&json!({
@@ -54,17 +65,20 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
         }))?;
     }
     if let Some(cause) = &outcome.save_error {
-        output.error(&save_error(outcome.step, cause, run.directory));
+        output.error(&save_error(outcome.step, cause, run.directory, resume));
     }
-    let is_saved = outcome.save_error.is_none();
     match (outcome.kind, error) {
         (OutcomeKind::Finished | OutcomeKind::Early, _) if is_saved => Ok(Status::Yes),
         (OutcomeKind::Finished | OutcomeKind::Early, _) => Ok(Status::No),
+        (OutcomeKind::Signal, _) if outcome.save_error.is_some() => Ok(Status::No),
         (OutcomeKind::Signal, _) => {
-            if run.is_primary && is_saved {
-                output.info(&format!("stopped; run `vramfit train {file}` to resume"));
+            if run.is_primary {
+                output.info(&format!("stopped; run `{resume}` to resume"));
             }
-            Ok(Status::Child(128 + outcome.signal.unwrap_or(SIGTERM)))
+            let signal = outcome.signal.map_or(SIGTERM, i32::from);
+            Ok(Status::Child(
+                child::ExitReason::Signal(signal).shell_code(),
+            ))
         }
         (OutcomeKind::Nan, _) => {
             output.error(&nan_error(outcome.nan.as_ref()));
@@ -75,12 +89,17 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
                 .unwrap_or_else(|| Error::new(ErrorKind::InsufficientMemory, "out of memory"))
                 .with_kind(ErrorKind::InsufficientMemory);
             output.error(&error.hint(format!(
-                "`vramfit train {file} --dry-run GPU` finds the largest batch size that fits; `vramfit top` \
-                 shows which other processes use GPU memory"
+                "`{}` finds the largest batch size that fits; `vramfit top` shows which other processes use GPU \
+                 memory",
+                run.dry_run_command
             )));
             Ok(Status::No)
         }
-        (OutcomeKind::Rejected, error) => Err(error.unwrap_or_else(|| {
+        (OutcomeKind::Failed, Some(error)) => {
+            output.error(&error);
+            Ok(Status::No)
+        }
+        (OutcomeKind::Rejected | OutcomeKind::Failed, error) => Err(error.unwrap_or_else(|| {
             Error::new(
                 ErrorKind::Internal,
                 "the run could not start, for an unknown reason",
@@ -106,12 +125,11 @@ fn nan_error(cause: Option<&NonFiniteCause>) -> Error {
 }
 
 /// Returns the error of a run whose final state could not be saved.
-fn save_error(step: u64, cause: &str, directory: &Path) -> Error {
+fn save_error(step: u64, cause: &str, directory: &Path, resume: &str) -> Error {
     Error::io(format!("the final state (step {step}) could not be saved"))
     .cause(cause)
     .hint(format!(
-        "free space or fix permissions in `{}`, then run the same command again: it resumes from the latest \
-         checkpoint",
+        "free space or fix permissions in `{}`, then run `{resume}` to resume from the latest checkpoint",
         directory.display()
     ))
 }
@@ -129,15 +147,29 @@ fn write_report(directory: &Path, output: &mut Output) -> Result<()> {
 }
 
 /// Reports a run that ended without an outcome.
-fn report_crash(ended: child::ExitReason, file: &str, output: &mut Output) -> Result<Status> {
-    if let child::ExitReason::Signal(SIGINT) = ended {
+fn report_crash(run: &FinishedRun<'_>, output: &mut Output) -> Result<Status> {
+    let resume = &run.resume_command;
+    if let Some(signal) = run.forced_by {
         output.info(&format!(
-            "stopped immediately, without saving; run `vramfit train {file}` to resume from the latest checkpoint"
+            "stopped immediately, without saving; run `{resume}` to resume from the latest checkpoint"
         ));
-        return Ok(Status::Child(ended.shell_code()));
+        return Ok(Status::Child(
+            child::ExitReason::Signal(signal).shell_code(),
+        ));
     }
-    let mut text = format!("the run {}", ended.describe());
-    match ended {
+    match run.ended {
+        // From the first step on it saves its state, whatever these do by default.
+        child::ExitReason::Signal(signal) if STOP_SIGNALS.contains(&signal) => {
+            output.info(&format!(
+                "stopped before the first step; run `{}` to begin again",
+                run.command
+            ));
+            return Ok(Status::Child(run.ended.shell_code()));
+        }
+        _ => {}
+    }
+    let mut text = format!("the run {}", run.ended.describe());
+    match run.ended {
         child::ExitReason::Signal(SIGKILL) => {
             text += ", as the system does when memory runs out";
         }
@@ -146,10 +178,10 @@ fn report_crash(ended: child::ExitReason, file: &str, output: &mut Output) -> Re
     }
     output.info(&text);
     output.info(&format!(
-        "run `vramfit train {file}` to resume from the latest checkpoint"
+        "run `{resume}` to resume from the latest checkpoint"
     ));
-    Ok(match ended {
-        child::ExitReason::Signal(_) => Status::Child(ended.shell_code()),
+    Ok(match run.ended {
+        child::ExitReason::Signal(_) => Status::Child(run.ended.shell_code()),
         child::ExitReason::Code(_) => Status::No,
     })
 }

@@ -93,6 +93,8 @@ pub(super) enum OutcomeKind {
     OutOfMemory,
     /// It could not start or resume.
     Rejected,
+    /// A file could not be written, or the data not be read to its end.
+    Failed,
 }
 
 /// A temporary directory with a request and, later, its outcome; removed when dropped.

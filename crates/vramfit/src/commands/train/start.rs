@@ -1,6 +1,7 @@
 //! Runs the training in a Python process of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
@@ -8,8 +9,9 @@ use vramfit_core::{Error, Result};
 use super::datasets::DatasetInfo;
 use super::processes::ProcessInfo;
 use super::request::{Request, RequestDir, Resume};
+use super::stop_requests::StopRequests;
 use super::{Args, ProgressMode};
-use super::{check, outcome};
+use super::{check, command_with, given_command, outcome};
 use crate::child;
 use crate::context::Context;
 use crate::output::Output;
@@ -18,7 +20,6 @@ use crate::status::Status;
 /// Trains, and reports the outcome.
 pub(super) fn run(
     args: &Args,
-    file: &Path,
     config: &Config,
     info: &DatasetInfo,
     context: &Context,
@@ -53,9 +54,20 @@ pub(super) fn run(
         }
     }
     output.verbose(&format!("starts: {}", python.display()));
-    let ended = child::run(&python, &request.arguments(), None, |_| {})?;
+    let mut requests = StopRequests::new();
+    let forced_by = requests.forced_by();
+    let ended = child::run_with_signals(
+        &python,
+        &request.arguments(),
+        None,
+        |_| {},
+        move |run, signal| requests.handle(run, signal),
+    )?;
     let run = outcome::FinishedRun {
-        file,
+        command: given_command(context),
+        resume_command: command_with(context, &[]),
+        dry_run_command: command_with(context, &["--dry-run", "GPU"]),
+        forced_by: Some(forced_by.load(Ordering::SeqCst)).filter(|signal| *signal != 0),
         directory: &directory,
         json: args.json,
         is_primary,

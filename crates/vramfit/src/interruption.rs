@@ -1,0 +1,104 @@
+//! Signals that end a command which makes dry runs, with all that it has started.
+//!
+//! A dry run of which nobody sees anything must not go on when the command that wanted its result is told
+//! to end, and that it was ended is no failure of the program in it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, getpid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use vramfit_core::{Error, ErrorKind, Result};
+
+use crate::child::{is_ignored, signal_name};
+use crate::process_tree::{Process, descendants};
+
+/// How long programs have to end by themselves, and to remove their temporary files.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The first signal that came; 0 for none.
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
+/// Whether signals end the command.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// While it exists, SIGINT, SIGTERM and SIGHUP end the programs that this process has started since then;
+/// signals that the caller ignores (`nohup`) remain ignored.
+pub(crate) struct Interruption {
+    handle: Handle,
+}
+
+impl Interruption {
+    /// Begins to watch for signals.
+    ///
+    /// # Errors
+    /// `internal` where the system refuses.
+    pub(crate) fn watch() -> Result<Self> {
+        let failed =
+            |error| Error::new(ErrorKind::Internal, "cannot install signal handlers").cause(error);
+        let watched = [SIGINT, SIGTERM, SIGHUP];
+        let caught = watched.into_iter().filter(|signal| !is_ignored(*signal));
+        let mut signals = Signals::new(caught).map_err(failed)?;
+        let handle = signals.handle();
+        IS_WATCHED.store(true, Ordering::SeqCst);
+        // Jobs of the shell that has become this process by `exec`.
+        let others: HashSet<Process> = descendants(getpid(), &HashSet::new()).into_iter().collect();
+        std::thread::spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                RECEIVED.store(signal, Ordering::SeqCst);
+                end_descendants(&others);
+            }
+        });
+        Ok(Interruption { handle })
+    }
+}
+
+impl Drop for Interruption {
+    fn drop(&mut self) {
+        self.handle.close();
+        IS_WATCHED.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Returns the signal that ends the command, if one came.
+pub(crate) fn received() -> Option<i32> {
+    Some(RECEIVED.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
+}
+
+/// Ensures that no signal has come.
+///
+/// # Errors
+/// `interrupted`.
+pub(crate) fn ensure_none() -> Result<()> {
+    received().map_or(Ok(()), |signal| {
+        let message = format!("interrupted by {}", signal_name(signal));
+        Err(Error::new(ErrorKind::Interrupted, message))
+    })
+}
+
+/// Returns the exit code of a command that a signal has ended.
+pub(crate) fn exit_code() -> Option<u8> {
+    received().and_then(|signal| u8::try_from(128 + signal).ok())
+}
+
+/// Ends everything that this process has started, except `others`, and what is started while it does.
+fn end_descendants(others: &HashSet<Process>) {
+    let killing = Instant::now() + END_TIMEOUT;
+    // A process whose parent has ended is nobody's child any more.
+    let mut known: HashSet<Process> = HashSet::new();
+    while IS_WATCHED.load(Ordering::SeqCst) {
+        let is_late = Instant::now() >= killing;
+        for process in descendants(getpid(), others) {
+            if known.insert(process) && !is_late {
+                process.send(Signal::TERM);
+            }
+        }
+        known.retain(|process| process.is_running());
+        if is_late {
+            known.iter().for_each(|process| process.send(Signal::KILL));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
