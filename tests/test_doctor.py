@@ -175,7 +175,8 @@ def test_row_s15_the_cpu_without_a_word_fails_with_the_reason(settings, reason):
     assert any(reason in line for line in backend["evidence"])
     wrong = [check for check in told.all("settings") if check["status"] == "fail"]
     assert wrong
-    assert backend["fix"] == wrong[0]["fix"]
+    assert backend["message"].startswith("see `settings`, which fails above: ")
+    assert backend["fix"] == "fix `settings` first"
     # What the CPU computes proves nothing about the GPU.
     assert told.one("computation")["status"] == "skip"
 

@@ -231,8 +231,21 @@ def test_a_dockerfile_keeps_building_and_running_apart(tmp_path):
     install = next(step["value"] for step in parser.structure if step["instruction"] == "RUN")
     # No plugin for CUDA 13 was released with that JAX.
     assert '"jax[cuda12]==${JAX_VERSION}"' in install
+    assert '"${VRAMFIT:?' in install, "no package index has it"
+    assert {"ARG": "VRAMFIT"} in [
+        {step["instruction"]: step["value"]} for step in parser.structure
+    ], "without a default"
     health = next(s["value"] for s in parser.structure if s["instruction"] == "HEALTHCHECK")
-    assert "vramfit doctor --require gpu" in health
+    assert health.endswith("CMD vramfit doctor --require gpu --no-jax")
+
+
+@pytest.mark.parametrize("form", ["dockerfile", "compose", "devcontainer", "slurm", "kubernetes"])
+def test_no_format_installs_vramfit_as_if_an_index_had_it(form):
+    for line in write(form).splitlines():
+        # The package alone, as a word that pip is given.
+        assert not re.search(r"pip install[^#]*\svramfit(\[\w*\])?([\s\"']|$)", line), line
+        assert 'VRAMFIT=vramfit"' not in line
+        assert not re.search(r"VRAMFIT=vramfit$", line), line
 
 
 def test_a_service_of_compose_sets_what_it_says():
@@ -250,7 +263,8 @@ def test_compose_accepts_the_service_and_gives_it_gpus():
     service = compose["services"]["train"]
     (device,) = service["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", 4, ["gpu"])
-    assert "vramfit doctor --require gpu" in json.dumps(service["healthcheck"])
+    assert "vramfit doctor --require gpu --no-jax" in json.dumps(service["healthcheck"])
+    assert service["build"]["args"]["VRAMFIT"].startswith("${VRAMFIT:?")
     with pytest.raises(Exception, match="count"):
         PyCompose.from_yaml(text.replace("count: 4", "count: [4]"))
 
@@ -274,6 +288,8 @@ def test_a_development_container_uses_the_file_of_variables(tmp_path):
     assert "--gpus=all" in container["runArgs"]
     assert container["hostRequirements"]["gpu"] is True
     assert container["postStartCommand"].endswith("vramfit doctor --require gpu")
+    assert container["containerEnv"] == {"VRAMFIT": "${localEnv:VRAMFIT}"}
+    assert '"${VRAMFIT:?' in container["postCreateCommand"]
 
 
 def expand(text):

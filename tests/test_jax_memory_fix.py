@@ -446,6 +446,44 @@ def test_s15_the_cpu_is_no_gpu():
     assert told["text"].startswith("JAX has no GPU")
 
 
+@pytest.mark.parametrize("allocator", ["default", "cuda_async", "platform", "vmm"])
+def test_s13_more_than_the_gpu_has_is_refused_at_once_with_the_reason(allocator):
+    told, _ = run(
+        """
+        import vramfit._fill_pool as pool
+        from vramfit.jax_memory_fix import force_memory_allocation
+        requests = []
+        allocate = pool._allocate
+        pool._allocate = lambda size, *rest, **more: (
+            requests.append([size, more]) or allocate(size, *rest, **more))
+        tell(**refusal(MemoryError, force_memory_allocation, "500GiB"))
+        tell(requests=requests)
+        """,
+        options=["--allocator", allocator],
+        code=1,
+    )
+    assert told["id"] == "insufficient-memory"
+    assert "cannot allocate 500.0 GiB on cuda:0" in told["text"]
+    assert "the GPU has only 14.6 GiB" in told["text"]
+    # In a dry run it is requested once, so that the report has it; on a GPU not at all.
+    assert told["requests"] == [[500 * GIB, {"whole": True}]]
+
+
+def test_s13_a_small_number_is_no_amount_of_memory():
+    told, _ = run(
+        """
+        from vramfit.jax_memory_fix import apply_jax_memory_fix, force_memory_allocation
+        for name, amount in (("text", "90"), ("number", 90)):
+            tell(**{name: refusal(ValueError, force_memory_allocation, amount)["text"]})
+        tell(limit=refusal(ValueError, apply_jax_memory_fix, limit=16)["text"])
+        use()
+        """
+    )
+    for name, likely in (("text", "`90GiB`"), ("number", "`90GiB`")):
+        assert "has no unit" in told[name]
+        assert likely in told[name]
+
+
 def test_s15_a_gpu_that_is_not_the_default_is_no_proof():
     told, _ = run(
         """

@@ -219,8 +219,28 @@ def test_under_run_it_is_reported_on_standard_error(write_script):
 def test_after_jax_memory_fix_it_is_a_warning(write_script):
     script = write_script("import vramfit.jax_memory_fix\n" + LATE)
     done = run_python(script, env={"JAX_PLATFORMS": "cpu"}, code=0)
-    assert f"VramfitWarning: `JAX_ENABLE_X64=1` is set at {script}:4" in done.stderr
+    # Each once, and Python shows the line itself, and none of ours.
+    assert f"{script}:4: VramfitWarning: `JAX_ENABLE_X64=1` is set at {script}:4" in done.stderr
+    assert f"{script}:7: VramfitWarning: `XLA_PYTHON_CLIENT_MEM_FRACTION=0.5`" in done.stderr
     assert f"{script}:7 (main), after the first use of JAX" in done.stderr
+    assert '\n  os.environ["JAX_ENABLE_X64"] = "1"\n' in done.stderr
+    assert done.stderr.count("VramfitWarning") == 2
+    assert "_late_settings.py" not in done.stderr
+
+
+@pytest.mark.parametrize("imported", ["before", "after", "in between"])
+def test_under_run_jax_memory_fix_does_not_say_it_again(write_script, imported):
+    fix = "import vramfit.jax_memory_fix\n"
+    jax, late = LATE.split("\n", 2)[1], LATE.split("\n", 2)[2]
+    program = {
+        "before": fix + LATE,
+        "in between": f"{jax}\n{fix}{late}",
+        "after": f'{jax}\nos.environ["JAX_ENABLE_X64"] = "1"\n{fix}{late}',
+    }[imported]
+    script = write_script(program)
+    done = run_vramfit("run", "--", sys.executable, script, env={"JAX_PLATFORMS": "cpu"})
+    for name in ("JAX_ENABLE_X64", "XLA_PYTHON_CLIENT_MEM_FRACTION"):
+        assert done.stderr.count(f"`{name}=") == 1, done.stderr
 
 
 def test_jax_memory_fix_notices_what_was_lost_before_it_came():

@@ -15,6 +15,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Python ignores it for itself, and what is ignored stays so in the programs that we start.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    _end_with_session()
     from vramfit import _native
 
     return _native.run_cli(
@@ -23,6 +24,21 @@ def main() -> int:
         plugin=_native.__file__,
         python=sys.executable,
     )
+
+
+def _end_with_session() -> None:
+    """End, with all that was started, when the Python session that wants the result is gone."""
+    # Not for the programs that are started from here.
+    session = os.environ.pop("VRAMFIT_SESSION", "")
+    if not session:
+        return
+    import ctypes
+
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:  # Linux
+        prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != int(session):  # it has gone already
+            sys.exit(128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":

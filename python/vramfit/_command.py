@@ -22,12 +22,31 @@ def run_vramfit(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """
     variables = {name: text for name, text in os.environ.items() if name not in PLATFORM_VARIABLES}
     command = [*python_command("vramfit"), *arguments]
-    done = subprocess.run(
-        command, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
+    # A session that ends without a word must not leave dry runs behind; see `__main__.py`.
+    variables["VRAMFIT_SESSION"] = str(os.getpid())
+    done = _run(command, variables)
     if done.returncode not in (0, 1):
         raise _parse_error(done.stderr)
     return done
+
+
+def _run(command: Sequence[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    with subprocess.Popen(
+        command,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            out, err = child.communicate()
+        except BaseException:
+            # Ctrl-C: killed, it could not end what it has started.
+            child.terminate()
+            child.communicate()
+            raise
+        return subprocess.CompletedProcess(command, child.returncode, out, err)
 
 
 def python_command(module: str) -> list[str]:

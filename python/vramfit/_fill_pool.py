@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from vramfit import _devices
 from vramfit._locale import for_terminal
-from vramfit._native import parse_bytes, show_bytes
+from vramfit._native import largest_gpu_bytes, parse_bytes, show_bytes
 from vramfit.errors import InsufficientMemoryError, InvalidArgumentError, VerificationFailedError
 
 # Arrays of one size share one compiled program.
@@ -107,17 +108,23 @@ def force_memory_allocation(amount: float | int | str = 0.5, device: Any = None)
     before = _devices.statistics(target)
     size = _bytes(amount, before, "amount")
     free = before["bytes_limit"] - before["bytes_in_use"] if "bytes_limit" in before else None
-    # More than the pool has is rejected at once: XLA would wait ten seconds for each block. The
-    # limit of `cuda_async` is not one, and it reports no pool; there the allocation is tried.
-    if free is not None and size > free and "pool_bytes" in before:
+    total = None if _is_memory_unified() else largest_gpu_bytes()
+    is_larger_than_gpu = total is not None and size > total
+    # More than there is is rejected at once: XLA would wait ten seconds for each block. The limit
+    # of `cuda_async` is not one, and it reports no pool; up to the GPU's memory it is tried.
+    is_larger_than_pool = free is not None and size > free and "pool_bytes" in before
+    if is_larger_than_gpu or is_larger_than_pool:
         # Requested all the same in a dry run, in one block, so that it is reported.
         arrays = _allocate(size, target, whole=True) if _devices.is_virtual() else None
     else:
         arrays = _allocate(size, target)
     if arrays is None:
+        causes = [f"the GPU has only {show_bytes(total)}"] if total and is_larger_than_gpu else []
+        if free is not None:
+            causes.append(f"only {show_bytes(free)} of its pool are free")
         raise InsufficientMemoryError(
             f"cannot allocate {show_bytes(size)} on {target}",
-            cause=None if free is None else f"only {show_bytes(free)} of its pool are free",
+            cause=", and ".join(causes) or None,
             hint="request less; `allocate_memory_incremental` finds how much is available",
         )
     after = _devices.statistics(target)
@@ -233,6 +240,11 @@ def clear_memory_registry(caches: bool = False) -> ClearedMemory:
     return ClearedMemory(sum(freed.values()), counted, caches)
 
 
+def _is_memory_unified() -> bool:
+    """Return whether the pool may be larger than the GPU's memory."""
+    return os.environ.get("TF_FORCE_UNIFIED_MEMORY", "").lower() not in ("", "0", "false")
+
+
 def _bytes(amount: float | int | str, known: dict[str, int], name: str) -> int:
     """Convert an amount to bytes, given the statistics of an allocator."""
     hint = "use bytes, such as `8 << 30` or `'8GiB'`, or a fraction, such as `0.9` or `'90%'`"
@@ -243,7 +255,7 @@ def _bytes(amount: float | int | str, known: dict[str, int], name: str) -> int:
     if isinstance(amount, float):
         fraction = amount
     elif isinstance(amount, int):
-        size = amount
+        size = parse_bytes(str(amount)) if amount > 0 else amount
     elif amount.rstrip().endswith("%"):
         try:
             fraction = float(amount.rstrip().removesuffix("%")) / 100

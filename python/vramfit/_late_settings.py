@@ -14,9 +14,12 @@ from vramfit._environment import is_text, text_variables
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeAlias
 
     from vramfit._jax_shim.late_settings import Change
+
+    # Is called with a text and the line that it is about.
+    Say: TypeAlias = Callable[[str, str], object]
 
 # Which variables `vramfit dryrun` has set for the program, with commas between.
 SET_BY_VRAMFIT = "VRAMFIT_SET_BY_VRAMFIT"
@@ -50,16 +53,22 @@ def record_settings(seen: Any = None) -> None:
     )
 
 
-def warn_late_settings(say: Callable[[str], object]) -> None:
-    """Say what comes too late: what did so far, and what will, each variable once."""
+def warn_late_settings(say: Say) -> None:
+    """Say what comes too late: what did so far, and what will, each variable once.
+
+    Once in the process: `vramfit run` says it in programs that import
+    `vramfit.jax_memory_fix`, too.
+    """
     seen = watcher()
-    told: set[str] = set()
+    told: set[str] = seen.told
 
     def warn_new(_: Change | None = None) -> None:
         from vramfit import _native
 
         jax = getattr(sys.modules.get("jax"), "__version__", None)
-        late = _changes(seen.find_late_changes())
+        found = seen.find_late_changes()
+        sites = {change[0]: change[3] for change in reversed(found)}
+        late = _changes(found)
         for name in dict.fromkeys(change[0] for change in late):
             if name in told:
                 continue
@@ -68,7 +77,7 @@ def warn_late_settings(say: Callable[[str], object]) -> None:
                 text_variables(seen.environment_as_read()), of_name, jax
             ):
                 told.add(name)
-                say(text)
+                say(text, sites[name])
 
     warn_new()
     seen.listeners.append(warn_new)

@@ -25,6 +25,7 @@ __all__ = [
     "is_fully_preallocated",
     "is_release",
     "note_cpu_program",
+    "largest_gpu_bytes",
     "parse_bytes",
     "parse_gpus",
     "read_estimate",
@@ -180,6 +181,7 @@ def note_cpu_program(
     name: str, site: str, needed_bytes: int, backward: bool, products: bool, selected_by: str
 ) -> None: ...
 def parse_gpus(text: str) -> tuple[str, int]: ...
+def largest_gpu_bytes() -> int | None: ...
 def parse_bytes(text: str) -> int: ...
 def read_hdf5_rows(
     path: str | os.PathLike[str],

@@ -31,7 +31,7 @@ def _report_late_settings() -> None:
         from vramfit import _late_settings
 
         _late_settings.warn_late_settings(
-            lambda text: print(f"vramfit: {text}", file=sys.stderr, flush=True)
+            lambda text, _: print(f"vramfit: {text}", file=sys.stderr, flush=True)
         )
     except Exception as error:
         _log(f"not watching the settings: {error}")

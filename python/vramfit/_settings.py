@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 class Applied:
     """Settings that were applied to this process."""
 
-    __slots__ = ("jax_version", "notes", "settings")
+    __slots__ = ("jax_version", "lost", "notes", "settings")
 
     def __init__(
-        self, settings: _native.ResolvedSettings, notes: list[str], jax_version: str | None
+        self,
+        settings: _native.ResolvedSettings,
+        lost: dict[str, str],
+        jax_version: str | None,
     ) -> None:
         self.settings = settings
-        self.notes = notes
+        # By variable, that the program has set it after JAX read it; also among the notes.
+        self.lost = lost
+        self.notes = [*settings.notes, *lost.values()]
         self.jax_version = jax_version
 
 
@@ -67,7 +72,7 @@ def apply(options: Mapping[str, Any], *, detailed: bool) -> Applied:
             "first cell after a restart; or start the program with `vramfit run`",
         )
     _check(options)
-    lost = _changes_after_import(jax) if jax is not None else []
+    lost = _changes_after_import(jax) if jax is not None else {}
     environment = text_variables(_original_environment())
     if jax is not None:
         environment |= _configuration(jax)
@@ -80,11 +85,11 @@ def apply(options: Mapping[str, Any], *, detailed: bool) -> Applied:
             _configure(jax, setting.name, setting.value)
     for name in settings.removed:
         _set_env(name, None)
-    return Applied(settings, [*settings.notes, *lost], version)
+    return Applied(settings, lost, version)
 
 
-def _changes_after_import(jax: Any) -> list[str]:
-    """Return a note for each variable that the program has set after JAX read it.
+def _changes_after_import(jax: Any) -> dict[str, str]:
+    """Return a note for each variable that the program has set after JAX read it, by its name.
 
     Nothing may have watched the environment; but its initial values are known, and the values that
     JAX uses. Where a variable has changed and JAX uses another value, the change was lost.
@@ -93,7 +98,7 @@ def _changes_after_import(jax: Any) -> list[str]:
 
     seen = _late_settings.watcher()
     before = {name for name, _, _, _, stage in seen.changes if stage == "before"}
-    notes = []
+    notes = {}
     for name, value in os.environ.items():
         option = name.lower()
         if (
@@ -104,7 +109,7 @@ def _changes_after_import(jax: Any) -> list[str]:
             continue
         lost = not seen._is(jax.config.values[option], value)
         if lost and name not in before and _initial_environment().get(name) != value:
-            notes.append(
+            notes[name] = (
                 f"`{name}={value}` was set after JAX was imported and has no effect: call "
                 f'`jax.config.update("{option}", …)`, or set it before `import jax`'
             )

@@ -144,20 +144,32 @@ def _apply_defaults() -> None:
         # Raising would end programs that would run; a call raises.
         _warn(f"nothing was set: {error}")
         return
+    from vramfit import _late_settings
+
+    # What was seen when it was set is told with its line.
+    seen = _late_settings.watcher()
+    noticed = {name for name, *_ in seen.find_late_changes()}
+    lost = _latest.lost
     for note in _latest.notes:
-        _warn(note)
+        if note not in (lost[name] for name in lost.keys() & noticed):
+            _warn(note)
+    seen.told.update(lost.keys() - noticed)
 
 
 def _warn_of_late_settings() -> None:
     """From now on, warn of a variable that the program sets after JAX has read it."""
+    import re
     import warnings
 
     from vramfit import _late_settings
 
-    # The text has the line that sets it: between that and here are calls of Python's own.
-    _late_settings.warn_late_settings(
-        lambda text: warnings.warn(VramfitWarning(text), stacklevel=2)
-    )
+    def warn(text: str, site: str) -> None:
+        # Between the user's line and here are calls of Python's own, or a whole import.
+        found = re.fullmatch(r"(.*):(\d+) \(.*\)", site, re.DOTALL)
+        file, line = (found[1], int(found[2])) if found else (site, 1)
+        warnings.warn_explicit(VramfitWarning(text), VramfitWarning, file, line)
+
+    _late_settings.warn_late_settings(warn)
 
 
 def _warn(text: str) -> None:

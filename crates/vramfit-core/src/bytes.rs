@@ -72,6 +72,43 @@ impl FromStr for Bytes {
 }
 
 impl Bytes {
+    /// Below this, a number without a unit is surely not meant as bytes of memory.
+    const MIN_WITHOUT_UNIT: f64 = (1 << 20) as f64;
+
+    /// Parses an amount of memory that a program is to have, as [`FromStr`] does; but a small number without
+    /// a unit, such as the `16` of someone who thinks of GiB, is rejected with what it could be.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::InvalidArgument`].
+    pub fn parse_memory(text: &str) -> Result<Self, Error> {
+        let bytes: Bytes = text.parse()?;
+        let Some(likely) = Bytes::likely_meaning(text) else {
+            return Ok(bytes);
+        };
+        let number = text.trim();
+        let hint = match number.parse::<f64>() {
+            Ok(value) if value < 1.0 => {
+                format!("write a unit, such as `{likely}`; a fraction is an option of its own")
+            }
+            _ => format!("write `{likely}`, or `{number}B` for that many bytes"),
+        };
+        Err(Error::invalid_argument(format!(
+            "`{text}` has no unit, and is too small an amount of memory in bytes"
+        ))
+        .hint(hint))
+    }
+
+    /// Returns what a small number without a unit is likely to mean: GiB, or MiB as `nvidia-smi` prints
+    /// them; `None` for any other text.
+    pub fn likely_meaning(text: &str) -> Option<String> {
+        let number = text.trim().replace('_', "");
+        let value = number.parse::<f64>().ok()?;
+        let is_plain = number.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+        let is_small = value > 0.0 && value < Bytes::MIN_WITHOUT_UNIT;
+        let unit = if value < 1024.0 { "GiB" } else { "MiB" };
+        (is_plain && is_small).then(|| format!("{number}{unit}"))
+    }
+
     /// Returns the shortest text that means exactly this amount and can be given to an option: `8GiB`,
     /// `500MB`, `1073741825`.
     pub fn to_exact_text(self) -> String {
@@ -167,6 +204,32 @@ mod tests {
             assert_eq!(bytes.rounded_down(), at_most);
             assert!(at_most.parse::<Bytes>().unwrap() <= bytes, "{at_most}");
         }
+    }
+
+    #[test]
+    fn small_numbers_of_memory_need_a_unit() {
+        for (text, likely) in [
+            ("16", "16GiB"),
+            ("0.5", "0.5GiB"),
+            (" 1023 ", "1023GiB"),
+            ("8192", "8192MiB"),
+            ("1_048_575", "1048575MiB"),
+        ] {
+            let error = Bytes::parse_memory(text).unwrap_err();
+            assert!(error.message().contains("has no unit"), "{text}");
+            let hint = error.hint_text().unwrap_or_default();
+            assert!(hint.contains(&format!("`{likely}`")), "{hint}");
+        }
+        for (text, bytes) in [
+            ("0", 0),
+            ("16B", 16),
+            ("16KiB", 16 << 10),
+            ("1048576", 1 << 20),
+            ("8GiB", 8 << 30),
+        ] {
+            assert_eq!(Bytes::parse_memory(text).expect(text), Bytes(bytes));
+        }
+        assert!(Bytes::parse_memory("16 gigs").is_err());
     }
 
     #[test]

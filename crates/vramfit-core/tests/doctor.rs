@@ -561,8 +561,17 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
     );
     let settings = found(&info, "settings");
     assert_eq!(settings[0].status, Fail);
-    // What mends the setting mends the backend.
-    assert_eq!(one(&info, "backend").fix, settings[0].fix);
+    // What mends the setting mends the backend, which says where that is.
+    expect(
+        &info,
+        "backend",
+        Fail,
+        &["see `settings`, which fails above"],
+    );
+    assert_eq!(
+        one(&info, "backend").fix.as_deref(),
+        Some("fix `settings` first")
+    );
     expect(&info, "computation", Skip, &["not use the GPU"]);
     assert!(!DoctorReport::new(&info).passed());
 
@@ -712,6 +721,70 @@ fn a_required_gpu_must_compute() {
     let checks = DoctorReport::for_training(&none).checks;
     let last = checks.last().expect("five checks");
     assert_eq!((last.id, last.status), ("readiness", Fail));
+}
+
+#[test]
+fn a_backend_refers_to_what_fails_above_whatever_that_is() {
+    let failed =
+        r#"{"step":"backend","state":"failed","error":"RuntimeError: no device","logged":[]}"#;
+    let earlier: [(&str, fn(&mut SystemInfo)); 3] = [
+        ("driver", |info| info.driver = Driver::TimedOut(60)),
+        ("jax", |info| {
+            info.inventory
+                .packages
+                .insert("jaxlib".to_owned(), "99.0.0".to_owned());
+        }),
+        ("settings", |info| {
+            info.environment
+                .insert("XLA_PYTHON_CLIENT_MEM_FRACTION".to_owned(), "x".to_owned());
+        }),
+    ];
+    for (id, break_it) in earlier {
+        let info = with(|info| {
+            break_it(info);
+            info.probe = result(&[IMPORT, failed]);
+        });
+        let fails = DoctorReport::new(&info).checks;
+        let fails: Vec<&str> = fails
+            .iter()
+            .filter(|check| check.status == Fail && check.id != "pool")
+            .map(|check| check.id)
+            .collect();
+        assert_eq!(fails[0], id, "{fails:?}");
+        let fix = format!("fix `{id}` first");
+        assert_eq!(one(&info, "backend").fix, Some(fix));
+    }
+    let alone = with(|info| info.probe = result(&[IMPORT, failed]));
+    let backend = one(&alone, "backend");
+    assert_eq!(backend.status, Fail);
+    assert!(!backend.message.contains("above"), "{}", backend.message);
+}
+
+#[test]
+fn without_jax_what_needs_it_is_skipped_and_the_driver_decides() {
+    let without = |info: SystemInfo| SystemInfo {
+        skips_jax: true,
+        require_gpu: true,
+        probe: JaxProbe::default(),
+        ..info
+    };
+    // An image may have none at all.
+    let info = without(with(|info| info.inventory.packages.clear()));
+    let report = DoctorReport::new(&info);
+    assert!(report.passed(), "{:?}", report.checks);
+    for id in ["jax", "cuda", "backend", "pool", "computation", "transfers"] {
+        expect(&info, id, Skip, &["`--no-jax`"]);
+    }
+    expect(&info, "driver", Pass, &[]);
+    expect(
+        &info,
+        "required-gpu",
+        Pass,
+        &["whether it computes is not checked"],
+    );
+    let none = without(with(|info| info.driver = Driver::default()));
+    expect(&none, "required-gpu", Fail, &["reports none"]);
+    assert!(!DoctorReport::new(&none).passed());
 }
 
 #[test]

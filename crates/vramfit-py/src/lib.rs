@@ -51,6 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(settings::expected_pools, module)?)?;
     module.add_function(wrap_pyfunction!(settings::is_fully_preallocated, module)?)?;
     module.add_function(wrap_pyfunction!(settings::parse_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(settings::largest_gpu_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(settings::show_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_hdf5_rows, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)

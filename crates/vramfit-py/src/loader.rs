@@ -64,7 +64,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             columns: columns.collect::<Result<_>>()?,
             batch_size: options.batch_size,
             stacked_batches: options.stacked_batches,
-            budget: options.memory.parse::<Bytes>()?,
+            budget: Bytes::parse_memory(&options.memory)?,
             seed: options.seed,
             shuffle: options.shuffle,
             remainder: if options.drop_last {

@@ -89,9 +89,9 @@ pub(crate) fn resolve_settings(
     let resolve = move || -> Result<ResolvedSettings> {
         let options = Options {
             fraction,
-            limit: limit.map(str::parse).transpose()?,
+            limit: limit.map(Bytes::parse_memory).transpose()?,
             processes,
-            keep_free: keep_free.map(str::parse).transpose()?,
+            keep_free: keep_free.map(Bytes::parse_memory).transpose()?,
             allocator: allocator.map(str::parse).transpose()?,
             preallocate,
             require_gpu,
@@ -133,6 +133,13 @@ pub(crate) fn expected_pools(
     py.detach(expected).map_err(|error| raise(py, &error))
 }
 
+/// Returns the total memory of the largest GPU that JAX may use; `None` where that is unknown.
+#[pyfunction]
+pub(crate) fn largest_gpu_bytes(py: Python<'_>) -> Option<u64> {
+    let budgets = py.detach(|| GpuOverrides::default().budgets(|name| std::env::var(name).ok()));
+    budgets.ok()?.iter().map(|budget| budget.total_bytes).max()
+}
+
 /// Says whether a pool that preallocates obtained all that its limit allows, from `bytes_limit` and
 /// `pool_bytes` of `Device.memory_stats()`.
 #[pyfunction]
@@ -140,11 +147,10 @@ pub(crate) fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {
     allocator::is_fully_preallocated(limit_bytes, pool_bytes)
 }
 
-/// Parses a size such as `8GiB`.
+/// Parses an amount of memory such as `8GiB`.
 #[pyfunction]
 pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
-    let bytes: Result<Bytes> = text.parse();
-    bytes
+    Bytes::parse_memory(text)
         .map(|bytes| bytes.0)
         .map_err(|error| raise(py, &error))
 }

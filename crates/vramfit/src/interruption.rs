@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid};
@@ -28,6 +29,7 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 /// signals that the caller ignores (`nohup`) remain ignored.
 pub(crate) struct Interruption {
     handle: Handle,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Interruption {
@@ -45,13 +47,16 @@ impl Interruption {
         IS_WATCHED.store(true, Ordering::SeqCst);
         // Jobs of the shell that has become this process by `exec`.
         let others: HashSet<Process> = descendants(getpid(), &HashSet::new()).into_iter().collect();
-        std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 RECEIVED.store(signal, Ordering::SeqCst);
                 end_descendants(&others);
             }
         });
-        Ok(Interruption { handle })
+        Ok(Interruption {
+            handle,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -59,6 +64,8 @@ impl Drop for Interruption {
     fn drop(&mut self) {
         self.handle.close();
         IS_WATCHED.store(false, Ordering::SeqCst);
+        // What takes longer to end than the program that has started it is waited for.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -86,9 +93,11 @@ pub(crate) fn exit_code() -> Option<u8> {
 /// Ends everything that this process has started, except `others`, and what is started while it does.
 fn end_descendants(others: &HashSet<Process>) {
     let killing = Instant::now() + END_TIMEOUT;
+    let giving_up = killing + END_TIMEOUT;
     // A process whose parent has ended is nobody's child any more.
     let mut known: HashSet<Process> = HashSet::new();
-    while IS_WATCHED.load(Ordering::SeqCst) {
+    loop {
+        let is_watched = IS_WATCHED.load(Ordering::SeqCst);
         let is_late = Instant::now() >= killing;
         for process in descendants(getpid(), others) {
             if known.insert(process) && !is_late {
@@ -98,6 +107,10 @@ fn end_descendants(others: &HashSet<Process>) {
         known.retain(|process| process.is_running());
         if is_late {
             known.iter().for_each(|process| process.send(Signal::KILL));
+        }
+        // Nothing can end a process that waits for a disk.
+        if !is_watched && (known.is_empty() || Instant::now() >= giving_up) {
+            return;
         }
         std::thread::sleep(POLL_INTERVAL);
     }

@@ -42,6 +42,8 @@ LIBRARY_PACKAGES = (
 
 # Every change of such a variable, in order.
 changes: list[Change] = []
+# The variables that were spoken of.
+told: set[str] = set()
 # Called with each change once it was made.
 listeners: list[Callable[[Change], object]] = []
 

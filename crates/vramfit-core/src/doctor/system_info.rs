@@ -36,6 +36,8 @@ pub struct SystemInfo {
     pub host_during_probe: Option<Host>,
     /// Whether a GPU must compute for all to be right.
     pub require_gpu: bool,
+    /// Whether JAX is not to be started, so that what needs it is not checked.
+    pub skips_jax: bool,
 }
 
 /// What NVIDIA's driver answered.

@@ -20,7 +20,11 @@ pub(super) fn write(launch: &Launch) -> String {
 # `vramfit env dockerfile` prints one. Values here take precedence over those of the image.
 {}services:
   train:
-    build: .
+    build:
+      context: .
+      args:
+        # A file in this directory, or a URL; no package index has it.
+        VRAMFIT: \"${{VRAMFIT:?name the wheel of vramfit}}\"
     command: [{}]
 {environment}    # The GPUs. Without this block the container has none, and JAX computes on the CPU.
     deploy:
@@ -32,9 +36,9 @@ pub(super) fn write(launch: &Launch) -> String {
               capabilities: [gpu]
     # Batches passed between processes are in shared memory; Docker's default is 64 MB.
     shm_size: 8gb
-    # The check must not preallocate a second pool next to the program's.
+    # Without JAX: a second pool next to the program's would take memory from it.
     healthcheck:
-      test: [CMD-SHELL, XLA_PYTHON_CLIENT_PREALLOCATE=false vramfit doctor --require gpu]
+      test: [CMD-SHELL, vramfit doctor --require gpu --no-jax]
       interval: 5m
       timeout: 2m
       start_period: 2m

@@ -15,8 +15,9 @@ pub(super) fn write(launch: &Launch) -> Result<Vec<GeneratedFile>> {
     let lines = variables(launch, "# ", |variable| {
         format!("{}={}", variable.name, variable.value)
     });
+    // No package index has vramfit: the wheel is a file in the workspace, or a URL.
     let install = format!(
-        "pip install \"jax[{}]=={}\" vramfit",
+        "pip install \"jax[{}]=={}\" \"${{VRAMFIT:?name its wheel in this variable of the host}}\"",
         launch.cuda_extra, launch.jax
     );
     let container = json!({
@@ -29,6 +30,7 @@ pub(super) fn write(launch: &Launch) -> Result<Vec<GeneratedFile>> {
             "--shm-size=8g",
             "--env-file=.devcontainer/devcontainer.env",
         ],
+        "containerEnv": { "VRAMFIT": "${localEnv:VRAMFIT}" },
         "postCreateCommand": install,
         // At each start, and without preallocating a second pool next to a program's.
         "postStartCommand":

@@ -18,6 +18,7 @@ pub(super) fn write(launch: &Launch) -> Result<String> {
             quote::dockerfile(&variable.value)
         )
     });
+    let version = env!("CARGO_PKG_VERSION");
     let command = serde_json::Value::from(launch.command.clone());
     Ok(format!(
         "\
@@ -26,9 +27,11 @@ FROM {image}
 
 # While the image is built there is no GPU. Nothing here uses one.
 ARG JAX_VERSION={jax}
-# What pip installs as vramfit: a name, a URL, or a wheel that was copied into the image.
-ARG VRAMFIT=vramfit
-RUN pip install --no-cache-dir \"jax[{cuda_extra}]==${{JAX_VERSION}}\" \"${{VRAMFIT}}\"
+# The wheel of vramfit: a file in this directory, or a URL. No package index has it:
+#   docker build --build-arg VRAMFIT=vramfit-{version}-cp311-abi3-manylinux_2_28_x86_64.whl .
+ARG VRAMFIT
+RUN --mount=type=bind,target=/context cd /context && \\
+    pip install --no-cache-dir \"jax[{cuda_extra}]==${{JAX_VERSION}}\" \"${{VRAMFIT:?name its wheel}}\"
 WORKDIR /app
 COPY . .
 # A build step that runs JAX, such as tests, must select the CPU itself:
@@ -38,9 +41,9 @@ COPY . .
 ENV NVIDIA_VISIBLE_DEVICES=\"all\"
 ENV NVIDIA_DRIVER_CAPABILITIES=\"compute,utility\"
 {}{lines}
-# The check must not preallocate a second pool next to the program's.
+# Without JAX: a second pool next to the program's would take memory from it.
 HEALTHCHECK --interval=5m --timeout=2m --start-period=2m \\
-    CMD XLA_PYTHON_CLIENT_PREALLOCATE=false vramfit doctor --require gpu
+    CMD vramfit doctor --require gpu --no-jax
 
 CMD {command}
 ",

@@ -184,10 +184,11 @@ impl ValueType {
                 (factor.is_finite() && factor != 0.0).then(|| json!(factor))
             }
             ValueType::Bytes => {
-                let bytes = match value.as_str() {
-                    Some(text) => text.parse::<Bytes>().ok()?.0,
-                    None => unsigned(value)?,
+                let text = match value.as_str() {
+                    Some(text) => text.to_owned(),
+                    None => unsigned(value)?.to_string(),
                 };
+                let bytes = Bytes::parse_memory(&text).ok()?.0;
                 (bytes > 0).then(|| bytes.into())
             }
         }

@@ -20,7 +20,7 @@ pub(crate) struct PoolArgs {
     )]
     fraction: Option<f64>,
     /// Bytes that JAX's pool may use
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     limit: Option<Bytes>,
     /// Allocator: default, bfc, platform, cuda_async, vmm or address
     #[arg(long, value_name = "NAME")]
@@ -52,7 +52,7 @@ pub(crate) struct PolicyArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     processes: Option<u32>,
     /// Memory to leave free for other processes
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["fraction", "limit"])]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory, conflicts_with_all = ["fraction", "limit"])]
     keep_free: Option<Bytes>,
     /// Preallocate the whole pool at startup
     #[arg(long, conflicts_with = "no_preallocate")]
@@ -83,10 +83,10 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "NAME[xN]")]
     gpu: Option<String>,
     /// Memory already used on each GPU, overriding what the driver reports
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     occupied: Option<Bytes>,
     /// Memory each process needs outside its pool, overriding the estimate
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     headroom: Option<Bytes>,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     /// Memory already used on each GPU
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     occupied: Option<Bytes>,
     #[command(flatten)]
     pool: PoolArgs,

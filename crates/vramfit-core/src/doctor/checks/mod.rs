@@ -20,7 +20,7 @@ mod settings;
 mod transfers;
 mod wheels;
 
-use super::check::Check;
+use super::check::{Check, Status};
 use super::probe::{ProbeExit, StepFailure, StepOutcome};
 use super::system_info::SystemInfo;
 
@@ -60,13 +60,47 @@ const TRAINING_CHECKS: [CheckFn; 4] = [
     |info| vec![jit::check(info)],
 ];
 
+/// Those that say nothing without JAX, and are skipped where it is not to be started.
+const NEED_JAX: [&str; 10] = [
+    "jax",
+    "cuda",
+    "cuda-packages",
+    "dry-run",
+    backend::ID,
+    "pool",
+    computation::ID,
+    "jit",
+    "transfers",
+    "outside-pool",
+];
+
+/// Those whose failure may be why JAX has no device.
+const CAUSES_OF_NO_DEVICE: [&str; 7] = [
+    "driver",
+    "gpu",
+    "container",
+    "jax",
+    "cuda",
+    "cuda-packages",
+    "settings",
+];
+
 /// Examines everything.
 pub(super) fn all(info: &SystemInfo) -> Vec<Check> {
-    let every = HOST_CHECKS
-        .iter()
-        .chain(&ENVIRONMENT_CHECKS)
-        .chain(&JAX_CHECKS);
-    let mut checks: Vec<Check> = every.flat_map(|examine| examine(info)).collect();
+    let of = |groups: &[CheckFn]| -> Vec<Check> {
+        groups.iter().flat_map(|examine| examine(info)).collect()
+    };
+    let mut checks = of(&HOST_CHECKS);
+    checks.extend(of(&ENVIRONMENT_CHECKS));
+    if info.skips_jax {
+        checks.retain(|check| !NEED_JAX.contains(&check.id));
+        let skipped = |id| Check::skip(id, "needs JAX, which is not started with `--no-jax`");
+        checks.extend(NEED_JAX.map(skipped));
+    } else {
+        let mut of_jax = of(&JAX_CHECKS);
+        refer_to_cause(&mut of_jax, &checks);
+        checks.extend(of_jax);
+    }
     checks.extend(required_gpu::check(info, &checks));
     checks
 }
@@ -78,7 +112,7 @@ pub(super) fn training(info: &SystemInfo) -> Vec<Check> {
         .flat_map(|examine| examine(info))
         .collect();
     let required = required_gpu::check(info, &checks);
-    let lacking = required.filter(|check| check.status == super::Status::Fail);
+    let lacking = required.filter(|check| check.status == Status::Fail);
     // There are five checks, whatever is required: what lacks is told in the last.
     let readiness = match lacking {
         Some(lacking) => Check {
@@ -90,6 +124,21 @@ pub(super) fn training(info: &SystemInfo) -> Vec<Check> {
     };
     checks.push(readiness);
     checks
+}
+
+/// Has a backend that fails refer to the failure above that may be why, which has the fix.
+fn refer_to_cause(of_jax: &mut [Check], earlier: &[Check]) {
+    let is_cause =
+        |check: &&Check| check.status == Status::Fail && CAUSES_OF_NO_DEVICE.contains(&check.id);
+    let Some(cause) = earlier.iter().find(is_cause) else {
+        return;
+    };
+    let is_failure = |check: &&mut Check| check.id == backend::ID && check.status == Status::Fail;
+    if let Some(backend) = of_jax.iter_mut().find(is_failure) {
+        let id = cause.id;
+        backend.message = format!("see `{id}`, which fails above: {}", backend.message);
+        backend.fix = Some(format!("fix `{id}` first"));
+    }
 }
 
 /// Says that JAX has a GPU, a real or a virtual one.

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     seconds: f64,
     /// Shuffle buffer size
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse_memory, default_value = "64MiB")]
     memory: Bytes,
     /// Reader threads of vramfit's loader [default: chosen by the loader]
     #[arg(long, value_name = "N")]

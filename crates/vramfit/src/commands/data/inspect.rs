@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Memory budget for streaming
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse_memory, default_value = "256MiB")]
     memory: Bytes,
     /// Measure the read speed on this machine (takes 0.2 s)
     #[arg(long)]

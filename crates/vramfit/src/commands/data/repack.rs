@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     shuffle: ShuffleName,
     /// Memory budget for copying rows
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse_memory, default_value = "256MiB")]
     memory: Bytes,
     /// Threads that decode and compress [default: one per core]
     #[arg(long, value_name = "N")]

@@ -41,6 +41,7 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
     let has_driver = matches!(driver, Driver::Available(_)) && virtual_gpu.is_none();
     let mut host_during_probe: Option<Host> = None;
     let probe = match inventory.version("jax") {
+        _ if args.no_jax => vramfit_core::doctor::JaxProbe::default(),
         None => vramfit_core::doctor::JaxProbe::default(),
         Some(_) => probe::run(&python, args, || {
             host_during_probe = has_driver
@@ -55,6 +56,7 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
         shadowing_libraries: find_shadowing_libraries(&environment),
         dry_run: match virtual_gpu {
             Some(_) => None,
+            None if args.no_jax => None,
             None => query_python::dry_run(&python, context),
         },
         other_active_environment: other_active_environment(&inventory, &environment)
@@ -64,6 +66,7 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
         probe,
         host_during_probe,
         require_gpu: args.require == Some(Required::Gpu),
+        skips_jax: args.no_jax,
         virtual_gpu,
     })
 }

@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// Limit the probe's memory so that it can run next to other programs
     #[arg(long)]
     no_preallocate: bool,
+    /// Do not start JAX, and skip what needs it; `--require gpu` then asks only the driver
+    #[arg(long, conflicts_with_all = ["train", "no_preallocate"])]
+    no_jax: bool,
     /// Timeout for the driver and for each step of the probe
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]

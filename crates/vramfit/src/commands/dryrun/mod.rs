@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     step: Option<String>,
     /// Memory already used on each GPU
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     occupied: Option<Bytes>,
     /// Total memory that the driver reports: a size, `lowest` [default] or `highest`
     #[arg(long, value_name = "BYTES", value_parser = spec::parse_total)]

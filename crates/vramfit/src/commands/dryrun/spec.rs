@@ -261,7 +261,7 @@ pub(crate) fn parse_total(text: &str) -> Result<Total> {
     match text {
         "lowest" => Ok(Total::Lowest),
         "highest" => Ok(Total::Highest),
-        _ => text.parse().map(Total::Exactly),
+        _ => Bytes::parse_memory(text).map(Total::Exactly),
     }
 }
 

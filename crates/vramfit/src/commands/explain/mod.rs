@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION")]
     jax: Option<Version>,
     /// Memory that others use of the GPU, for dry runs
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     occupied: Option<Bytes>,
     /// Trace of a run, or plan, in which remedies are measured
     #[arg(long = "with", value_name = "FILE")]

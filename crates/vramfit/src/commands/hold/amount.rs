@@ -25,6 +25,9 @@ impl FromStr for Amount {
             )
         };
         let Some(number) = text.trim().strip_suffix('%') else {
+            if let Some(likely) = Bytes::likely_meaning(text) {
+                return Err(without_unit(text.trim(), &likely));
+            }
             let bytes = text
                 .parse::<Bytes>()
                 .map_err(|_| invalid(format!("`{text}` is not an amount of memory")))?;
@@ -40,6 +43,17 @@ impl FromStr for Amount {
             ))),
         }
     }
+}
+
+/// Returns the error for a small number without a unit, with what it may mean.
+fn without_unit(number: &str, likely: &str) -> Error {
+    let can_be_percent = number.parse::<f64>().is_ok_and(|number| number <= 100.0);
+    let meanings = match can_be_percent {
+        true => format!("`{likely}` or `{number}%`"),
+        false => format!("`{likely}`"),
+    };
+    Error::invalid_argument(format!("`{number}` has no unit, and can mean {meanings}"))
+        .hint(format!("write {meanings}; `{number}B` is that many bytes"))
 }
 
 impl Amount {
@@ -87,6 +101,23 @@ mod tests {
         assert_eq!(of("100%").expect("all"), 1000);
         let exact = Amount::Percent(100.0).in_bytes(&memory(Some(15_828_320_256)));
         assert_eq!(exact.expect("all"), 15_828_320_256);
+    }
+
+    #[test]
+    fn a_number_without_a_unit_has_several_meanings() {
+        for (text, meanings) in [
+            ("90", &["`90GiB`", "`90%`"][..]),
+            ("0.5", &["`0.5GiB`", "`0.5%`"]),
+            ("500", &["`500GiB`"]),
+            ("8192", &["`8192MiB`"]),
+        ] {
+            let error = text.parse::<Amount>().expect_err(text);
+            for meaning in meanings {
+                assert!(error.message().contains(meaning), "{error}");
+            }
+            assert_eq!(error.message().contains('%'), meanings.len() == 2);
+        }
+        assert_eq!("90B".parse::<Amount>().ok(), Some(Amount::Bytes(90)));
     }
 
     #[test]

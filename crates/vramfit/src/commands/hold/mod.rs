@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// Step size [default: 1/8 of the amount]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     step: Option<Bytes>,
     /// Allocate through the CUDA driver or JAX's pool [default: jax on a virtual GPU, else driver]
     #[arg(long, value_name = "BACKEND")]

@@ -71,13 +71,13 @@ pub(crate) struct Args {
     )]
     gpu: Vec<String>,
     /// Bytes that the peak may have, instead of what the GPU can hold
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     budget: Option<Bytes>,
     /// Pinned host memory that offloaded values may take; no limit by default
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     host_budget: Option<Bytes>,
     /// Memory already used on each GPU
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     occupied: Option<Bytes>,
     /// Values for a `{NAME}` in the command: a range `1..512`, whose largest that fits is searched, or a list
     #[arg(long, value_name = "NAME=VALUES")]

@@ -1,0 +1,90 @@
+"""Signals to commands that make dry runs end what they have started, and blame nobody."""
+
+import os
+import signal
+
+import pytest
+from checking import Project
+from commands import VRAMFIT, start_command
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+# Has a child that ignores SIGTERM; both have the pipe open until they end.
+WAIT = """
+import os, signal, subprocess, sys
+
+def wait(pipe):
+    pipe = os.open(pipe, os.O_WRONLY)
+    lines = f"import os, signal; signal.signal(15, signal.SIG_IGN); os.write({pipe}, b'.'); " \\
+        "[signal.pause() for _ in iter(int, 1)]"
+    subprocess.run([sys.executable, "-c", lines], pass_fds=[pipe])
+"""
+USE_GPU = """
+import jax, jax.numpy as jnp
+
+jax.jit(lambda x: x + 1)(jnp.ones(8)).block_until_ready()
+"""
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+def interrupt(command, pipe, number, *, programs=1, **options):
+    """Send a signal once so many programs wait; return what the command said when all are gone."""
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    writer = os.open(pipe, os.O_WRONLY)  # until then, no reader would mean the end
+    with start_command(*command, **options) as child:
+        try:
+            for _ in range(programs):
+                assert os.read(reader, 1) == b"."
+        except BaseException:
+            child.terminate()
+            raise
+        os.close(writer)
+        child.send_signal(number)
+        out, err = child.communicate(timeout=100)
+        assert os.read(reader, 1) == b"", "a process is left"
+    os.close(reader)
+    return child.returncode, out, err
+
+
+def blames_nobody(err):
+    words = ("was killed", "failed in the dry run", "the program ended", "Traceback")
+    return not any(word in err for word in words)
+
+
+@pytest.fixture
+def project(tmp_path, pipe):
+    project = Project(tmp_path, tmp_path / "cache")
+    project.write("train.py", WAIT + USE_GPU + f"\nwait({str(pipe)!r})\n")
+    project.write("vramfit.toml", project.entry())
+    project.write("oom.log", "RESOURCE_EXHAUSTED: Out of memory allocating 17179869184 bytes.\n")
+    return project
+
+
+COMMANDS = {
+    "check": (["check", "--no-lock"], 1),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_ends_with_its_dry_runs(project, pipe, name):
+    words, programs = COMMANDS[name]
+    number = SIGNALS[list(COMMANDS).index(name) % len(SIGNALS)]
+    code, _, err = interrupt(
+        [*VRAMFIT, *words],
+        pipe,
+        number,
+        programs=programs,
+        cwd=project.folder,
+        env=project.environment,
+    )
+    assert code == 128 + number, err
+    assert f"error[interrupted]: interrupted by {number.name}" in err
+    assert blames_nobody(err), err
+    assert not (project.folder / "vramfit.lock").exists()
