@@ -48,6 +48,7 @@ def install(real: Any) -> None:
         _source_info.record_donations()
         _argument_names.install_argument_names()
     _late_settings.record_in_trace()
+    _uncaught_error.count_executions()
     atexit.register(_finish)
     _finish_before_an_exit_without_handlers()
     _skip_hardware_check()
@@ -65,7 +66,7 @@ def install(real: Any) -> None:
     _use_own_cache_keys()
 
 
-def _finish() -> None:
+def _finish(status: object = None) -> None:
     """End the trace, with the error that ends the program where there is one.
 
     The settings go with it once more: JAX's configuration may have changed since.
@@ -74,7 +75,7 @@ def _finish() -> None:
 
     with contextlib.suppress(Exception):
         _late_settings.record_settings()
-    _native.finish_plugin(_uncaught_error.uncaught_error())
+    _native.finish_plugin(_uncaught_error.uncaught_error(status))
 
 
 def _save_rejected_settings() -> None:
@@ -100,7 +101,7 @@ def _finish_before_an_exit_without_handlers() -> None:
 
     @functools.wraps(exit_at_once)
     def finish_and_exit(status: int) -> NoReturn:
-        _finish()
+        _finish(status)
         exit_at_once(status)
 
     os._exit = finish_and_exit

@@ -42,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plugin::note_cpu_program, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::settings_too_late, module)?)?;
     module.add_function(wrap_pyfunction!(exit::ask_main_thread_to_exit, module)?)?;
+    module.add_function(wrap_pyfunction!(plugin::executions, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::further_steps, module)?)?;
     module.add_function(wrap_pyfunction!(plugin::hold_other_threads, module)?)?;
     module.add_function(wrap_pyfunction!(explain::explain_failure, module)?)?;

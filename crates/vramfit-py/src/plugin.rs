@@ -381,6 +381,12 @@ impl PythonHooks {
     }
 }
 
+/// Returns how many programs this process has executed on the virtual GPU.
+#[pyfunction]
+pub(crate) fn executions(py: Python<'_>) -> u64 {
+    py.detach(vramfit_vgpu::executions)
+}
+
 /// Returns how many steps threads other than the main one have executed after the run was finished.
 #[pyfunction]
 pub(crate) fn further_steps() -> u64 {

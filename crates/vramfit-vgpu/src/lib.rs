@@ -101,6 +101,11 @@ pub fn note_cpu_program(program: CpuProgram) {
     }
 }
 
+/// Returns how many programs this process has executed on the virtual GPU.
+pub fn executions() -> u64 {
+    machine::get().map_or(0, |machine| machine.session().executions())
+}
+
 /// Stops publishing and finishes the trace. To be called when the process is about to exit; later events
 /// are not recorded. `error` is the exception that ends the program, if there is one.
 pub fn finish(error: Option<UncaughtError>) {

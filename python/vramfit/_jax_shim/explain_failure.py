@@ -27,7 +27,7 @@ def install() -> None:
 def _report(begin: int | None) -> None:
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     # Python still has to die of the signal behind a KeyboardInterrupt, which is no Exception.
-    if not isinstance(error, Exception) or hasattr(sys, "ps1") or "IPython" in sys.modules:
+    if not isinstance(error, Exception) or hasattr(sys, "ps1"):
         return
     try:
         line = _explain(_log(error, begin))

@@ -1,8 +1,9 @@
 """Python imports this when it starts.
 
-It quiets CUDA where it is pretended, watches for settings that come too late, explains a failure in
-a line, applies a plan where there is one, lets this process stand for one of many hosts, keeps the
-checkpoints of a dry run apart, and loads the user's own module of this name.
+It quiets CUDA where it is pretended, watches for settings that come too late, notes which error
+ends the program, explains a failure in a line, applies a plan where there is one, lets this process
+stand for one of many hosts, keeps the checkpoints of a dry run apart, and loads the user's own
+module of this name.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def _hide_driver_messages() -> None:
     sys.meta_path.insert(0, finder["QuietCudaExtensionFinder"]())
 
 
-def _watch_settings() -> None:
+def _install(module_name: str) -> None:
     import importlib.util
 
     # The name under which it is found again, whatever else is installed (`NAME` in it).
-    name = "_vramfit_late_settings"
-    file = os.path.join(_HERE, "late_settings.py")
+    name = f"_vramfit_{module_name}"
+    file = os.path.join(_HERE, f"{module_name}.py")
     spec = importlib.util.spec_from_file_location(name, file)
     if name in sys.modules or spec is None or spec.loader is None:
         return
@@ -97,9 +98,8 @@ if _ON_IMPORT:
 if os.environ.get("VRAMFIT_EXPLAIN"):
     _explain_failure()
 if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):
-    _watch_settings()
-if os.environ.get(
-    "VRAMFIT_GPU"
-):  # on a machine with a GPU the messages of the driver mean something
-    _hide_driver_messages()
+    _install("late_settings")
+if os.environ.get("VRAMFIT_GPU"):
+    _install("program_end")
+    _hide_driver_messages()  # on a machine with a GPU they mean something
 _load_user_sitecustomize()

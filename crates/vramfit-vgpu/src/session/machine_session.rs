@@ -351,6 +351,11 @@ impl Session {
         self.record(&Event::Begin { program, site });
     }
 
+    /// Returns how many programs were executed.
+    pub(crate) fn executions(&self) -> u64 {
+        self.state.executions
+    }
+
     /// Counts whether the values of an execution could be computed when they were needed.
     pub(crate) fn count_evaluation(&mut self, known: bool) {
         match known {
