@@ -126,8 +126,10 @@ pub(crate) unsafe fn compile(
     let attempts = ATTEMPTS
         .iter()
         .filter(|attempt| attempt.is_compatible_with(&user_flags));
+    let needs_dump = needs_attribution();
+    // XLA dumps to one place only, which then is the user's.
+    let dumps_apart = needs_dump && user_flags.writes_dump();
     for attempt in attempts {
-        let needs_dump = needs_attribution() && Dump::is_possible(&user_flags);
         let entry = description.zip(cache_folder(&user_flags));
         let entry = entry.and_then(|(topology, folder)| {
             cache_entry(folder, topology, source, options, attempt, needs_dump)
@@ -141,9 +143,18 @@ pub(crate) unsafe fn compile(
             }
             None => {
                 let dump = needs_dump.then(Dump::new).flatten();
+                let compile_to = |dump: Option<&Dump>| {
+                    compile_with_costs(topology, source, options, attempt, dump)
+                };
                 let (result, log) = stderr_capture::capture_log(compiler_log(), || {
-                    compile_with_costs(topology, source, options, attempt, dump.as_ref())
+                    compile_to(dump.as_ref().filter(|_| !dumps_apart))
                 });
+                if let (Some(_), Ok(_), true) = (&dump, &result, dumps_apart) {
+                    // The second time it says the same.
+                    let _ = stderr_capture::capture_repeated_log(compiler_log(), &log, || {
+                        compile_to(dump.as_ref())
+                    });
+                }
                 let result = result.map(|serialized| CompilerOutput {
                     serialized,
                     dump: dump.and_then(|dump| dump.read()),
@@ -239,14 +250,10 @@ pub(crate) unsafe fn measure_variant(
             code: compiled.host_program.code.clone(),
             format: b"mlir".to_vec(),
         };
-        let measured = compile_once(
-            topology,
-            &source,
-            &compiled.host_program.options,
-            &WITHOUT_TRITON,
-            None,
-        )
-        .and_then(|serialized| Ok(Program::parse(&serialized, &compiled.host_program.options)?));
+        let options = &compiled.host_program.options;
+        let compile = || compile_once(topology, &source, options, &WITHOUT_TRITON, None);
+        let measured = stderr_capture::hide_log(compiler_log(), compile)
+            .and_then(|serialized| Ok(Program::parse(&serialized, options)?));
         match measured {
             Ok(program) => Some(program.sizes),
             Err(error) => {
@@ -269,7 +276,8 @@ pub(crate) unsafe fn measure_variant(
 fn cache_folder(user_flags: &UserFlags<'_>) -> Option<&'static Path> {
     let environment = &machine::get()?.environment;
     let folder = environment.compilation_cache.as_deref()?;
-    (environment.autotune_results.is_none() && !user_flags.name_files()).then_some(folder)
+    let writes_files = user_flags.name_files() || user_flags.writes_dump();
+    (environment.autotune_results.is_none() && !writes_files).then_some(folder)
 }
 
 /// Returns the place of a compile in the compilation cache; `None` if the compiler cannot be identified.
@@ -356,7 +364,8 @@ unsafe fn compile_once(
     dump: Option<&Dump>,
 ) -> PjrtResult<Vec<u8>> {
     let plugin = cuda_plugin::get()?;
-    let mut flags: Vec<(&str, OptionValue)> = dump.map(Dump::flags).unwrap_or_default();
+    let flags = dump.map(|dump| dump.flags(&UserFlags::read(options)));
+    let mut flags: Vec<(&str, OptionValue)> = flags.unwrap_or_default();
     // Overrides `XLA_FLAGS`: with any other level nothing would compile.
     let old = plugin.minor_version() < MIN_MINOR_VERSION_OF_DEFAULTS;
     if old && flag(options, AUTOTUNING_OFF.0).is_none() {

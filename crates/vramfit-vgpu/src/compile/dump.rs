@@ -13,10 +13,31 @@ use vramfit_core::program::{Program, ProgramMemory};
 use crate::compile::user_flags::UserFlags;
 use crate::hooks;
 
-/// The flag for the folder. If the user sets it, the dump goes to the user's folder and is not read.
+/// The flag for the folder.
 const FLAG: &str = "xla_dump_to";
 /// Ends the name of the file that holds the scheduled module and its buffer assignment.
 const SUFFIX: &str = "gpu_after_optimizations.hlo.pb";
+/// The defaults of flags with which the dump would lack what is read here, be another kind of file, or take long.
+const DEFAULTS: &[(&str, OptionValue)] = &[
+    ("xla_dump_hlo_module_re", OptionValue::Text(String::new())),
+    ("xla_dump_hlo_pass_re", OptionValue::Text(String::new())),
+    ("xla_dump_emitter_re", OptionValue::Text(String::new())),
+    ("xla_dump_max_hlo_modules", OptionValue::Int(-1)),
+    ("xla_dump_hlo_as_text", OptionValue::Bool(false)),
+    ("xla_dump_hlo_as_dot", OptionValue::Bool(false)),
+    ("xla_dump_hlo_as_html", OptionValue::Bool(false)),
+    ("xla_dump_hlo_as_url", OptionValue::Bool(false)),
+    ("xla_dump_hlo_snapshots", OptionValue::Bool(false)),
+    (
+        "xla_dump_hlo_unoptimized_snapshots",
+        OptionValue::Bool(false),
+    ),
+    ("xla_dump_hlo_to_subfolder", OptionValue::Bool(false)),
+    ("xla_dump_compress_protos", OptionValue::Bool(false)),
+    ("xla_dump_disable_metadata", OptionValue::Bool(false)),
+    ("xla_dump_fusion_visualization", OptionValue::Bool(false)),
+    ("xla_dump_module_metadata", OptionValue::Bool(false)),
+];
 /// Larger than the dump of any program that compiles in a day.
 const MAX_BYTES: u64 = 2 << 30;
 
@@ -26,26 +47,28 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Returns `true` if the user does not have XLA dump somewhere else.
-    pub(crate) fn is_possible(user_flags: &UserFlags<'_>) -> bool {
-        !user_flags.is_set(FLAG)
-    }
-
     /// Makes a folder; `None` if none can be made.
     pub(crate) fn new() -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("vramfit-").tempdir().ok()?;
         Some(Dump { folder })
     }
 
-    /// Returns the flags that make XLA dump into the folder, and as little else as possible.
-    pub(crate) fn flags(&self) -> Vec<(&'static str, OptionValue)> {
-        vec![
-            (
-                FLAG,
-                OptionValue::Text(self.folder.path().display().to_string()),
-            ),
+    /// Returns the flags that make XLA dump into the folder, and as little else as possible: what the user
+    /// has set for another dump is taken back for this one.
+    pub(crate) fn flags(&self, user_flags: &UserFlags<'_>) -> Vec<(&'static str, OptionValue)> {
+        let users: Vec<String> = user_flags.dump_flags().collect();
+        let defaults = DEFAULTS
+            .iter()
+            .filter(|flag| users.iter().any(|name| name == flag.0));
+        let mut flags: Vec<_> = defaults
+            .map(|(name, value)| (*name, value.clone()))
+            .collect();
+        let folder = self.folder.path().display().to_string();
+        flags.extend([
+            (FLAG, OptionValue::Text(folder)),
             ("xla_dump_hlo_as_proto", OptionValue::Bool(true)),
-        ]
+        ]);
+        flags
     }
 
     /// Returns the module that was compiled with the flags, and its buffer assignment. `None` if the

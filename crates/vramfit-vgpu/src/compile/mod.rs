@@ -24,4 +24,4 @@ pub(crate) mod loaded_executable;
 mod memory_kinds;
 mod serialized;
 pub(crate) mod stderr_capture;
-mod user_flags;
+pub(crate) mod user_flags;

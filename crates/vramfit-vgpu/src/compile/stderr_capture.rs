@@ -6,6 +6,7 @@
 //! which names the folder in `VRAMFIT_COMPILER_LOG`, prints what was not forwarded. Without that variable
 //! nothing is captured.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -26,6 +27,14 @@ const FORWARD_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_WARNINGS: usize = 64;
 /// Bytes kept of the log of one program; what is longer is not kept at all.
 const MAX_TEXT_BYTES: usize = 1 << 20;
+/// Longer than any line of the log.
+const MAX_LINE_BYTES: usize = 16 << 10;
+/// Parts of lines that XLA writes because no GPU is there when it compiles, which is so in every dry run. What they
+/// say of a program is in the report: the scratch memory of CUB's sort.
+const LINES_OF_A_DRY_RUN: &[&str] = &[
+    "Missing deviceless CUB scratch size data",
+    "compile with a GPU present",
+];
 /// The files of XLA whose warnings are about memory.
 const MEMORY_SOURCES: &[&str] = &[
     "hlo_rematerialization.cc",
@@ -62,14 +71,42 @@ struct StderrCapture {
     /// Its first eight bytes say how much was forwarded, for the dry run that reads it after a crash.
     forwarded_file: File,
     forwarded: u64,
-    /// The beginning of a line whose end was not written yet.
+    /// The beginning of a line whose end was not written yet, if it may be one of the log.
     partial_line: Vec<u8>,
+    /// Whether the beginning of a line was forwarded whose end was not written yet.
+    is_inside_line: bool,
     /// The real standard error while it is redirected.
     stderr: Option<File>,
     /// The compilations that are running, the latest last, each with its number.
-    scopes: Vec<(u64, CompilerLog)>,
+    scopes: Vec<Scope>,
     next_scope: u64,
     ticker: Option<Sender<()>>,
+}
+
+/// One compilation that is running.
+struct Scope {
+    number: u64,
+    log: CompilerLog,
+    hidden: Hidden,
+}
+
+/// Which lines of a compile are not shown.
+enum Hidden {
+    None,
+    /// These, which an earlier compile of the same program has written.
+    Repeated(HashSet<String>),
+    /// All of the log but what ends the process.
+    Log,
+}
+
+impl Hidden {
+    fn contains(&self, line: &str) -> bool {
+        match self {
+            Hidden::None => false,
+            Hidden::Repeated(lines) => lines.contains(message_of(line)),
+            Hidden::Log => may_be_log(line.as_bytes()) && !line.starts_with('F'),
+        }
+    }
 }
 
 static CAPTURE: Mutex<Option<StderrCapture>> = Mutex::new(None);
@@ -77,7 +114,27 @@ static CAPTURE: Mutex<Option<StderrCapture>> = Mutex::new(None);
 /// Runs `work`, and returns its result with what the compiler logs meanwhile. Without a folder nothing is
 /// captured.
 pub(crate) fn capture_log<T>(folder: Option<&Path>, work: impl FnOnce() -> T) -> (T, CompilerLog) {
-    let Some(scope) = folder.and_then(CaptureScope::start) else {
+    capture(folder, Hidden::None, work)
+}
+
+/// Captures like [`capture_log`], and shows nothing of the log: of a compile that the program has not asked for.
+pub(crate) fn hide_log<T>(folder: Option<&Path>, work: impl FnOnce() -> T) -> T {
+    capture(folder, Hidden::Log, work).0
+}
+
+/// Captures like [`capture_log`], and shows no line again that is in `earlier`.
+pub(crate) fn capture_repeated_log<T>(
+    folder: Option<&Path>,
+    earlier: &CompilerLog,
+    work: impl FnOnce() -> T,
+) -> T {
+    let text = String::from_utf8_lossy(earlier.text.as_deref().unwrap_or_default());
+    let repeated = text.lines().map(|line| message_of(line).to_owned());
+    capture(folder, Hidden::Repeated(repeated.collect()), work).0
+}
+
+fn capture<T>(folder: Option<&Path>, hidden: Hidden, work: impl FnOnce() -> T) -> (T, CompilerLog) {
+    let Some(scope) = folder.and_then(|folder| CaptureScope::start(folder, hidden)) else {
         return (work(), CompilerLog::empty());
     };
     let result = work();
@@ -110,7 +167,7 @@ impl CompilerLog {
 struct CaptureScope(u64);
 
 impl CaptureScope {
-    fn start(folder: &Path) -> Option<Self> {
+    fn start(folder: &Path, hidden: Hidden) -> Option<Self> {
         let mut capture = lock(&CAPTURE);
         if capture.is_none() {
             *capture = Some(StderrCapture::new(folder)?);
@@ -121,7 +178,11 @@ impl CaptureScope {
         }
         let number = capture.next_scope;
         capture.next_scope += 1;
-        capture.scopes.push((number, CompilerLog::empty()));
+        capture.scopes.push(Scope {
+            number,
+            log: CompilerLog::empty(),
+            hidden,
+        });
         Some(CaptureScope(number))
     }
 
@@ -136,15 +197,17 @@ impl CaptureScope {
         let Some(capture) = capture.as_mut() else {
             return CompilerLog::empty();
         };
-        if capture.scopes.len() == 1 {
+        let is_last = capture.scopes.len() == 1;
+        if is_last {
             capture.restore();
         }
         capture.forward();
-        let index = capture
-            .scopes
-            .iter()
-            .position(|(number, _)| *number == self.0);
-        index.map_or_else(CompilerLog::empty, |index| capture.scopes.remove(index).1)
+        if is_last {
+            capture.close();
+        }
+        let mut scopes = capture.scopes.iter();
+        let index = scopes.position(|scope| scope.number == self.0);
+        index.map_or_else(CompilerLog::empty, |index| capture.scopes.remove(index).log)
     }
 }
 
@@ -175,6 +238,7 @@ impl StderrCapture {
             forwarded: log.metadata().ok()?.len(),
             log,
             partial_line: Vec::new(),
+            is_inside_line: false,
             stderr: None,
             scopes: Vec::new(),
             next_scope: 0,
@@ -222,41 +286,77 @@ impl StderrCapture {
     /// Forwards what was written, and keeps the warnings in it.
     fn forward(&mut self) {
         let mut new = vec![0; 64 << 10];
-        while let Ok(count @ 1..) = self.reader.read_at(&mut new, self.forwarded) {
-            if let Some(stderr) = &mut self.stderr {
-                // Standard error may be closed, which is the program's choice.
-                let _ = stderr.write_all(&new[..count]);
+        let mut read = self.forwarded + self.partial_line.len() as u64;
+        while let Ok(count @ 1..) = self.reader.read_at(&mut new, read) {
+            read += count as u64;
+            let new = &new[..count];
+            if let Some(scope) = self.scopes.last_mut() {
+                scope.log.add_text(new);
             }
-            self.forwarded += count as u64;
-            let _ = self
-                .forwarded_file
-                .write_all_at(&self.forwarded.to_le_bytes(), 0);
-            self.collect(&new[..count]);
-        }
-        if self.ticker.is_none() {
-            self.stderr = None;
-        }
-    }
-
-    fn collect(&mut self, text: &[u8]) {
-        if let Some((_, log)) = self.scopes.last_mut() {
-            log.add_text(text);
-        }
-        for part in text.split_inclusive(|byte| *byte == b'\n') {
-            self.partial_line.extend_from_slice(part);
-            if part.last() == Some(&b'\n') {
-                let line = std::mem::take(&mut self.partial_line);
-                let warning = parse_warning(&String::from_utf8_lossy(&line));
-                if let Some((warning, (_, log))) = warning.zip(self.scopes.last_mut())
-                    && log.warnings.len() < MAX_WARNINGS
-                {
-                    log.warnings.push(warning);
+            for part in new.split_inclusive(|byte| *byte == b'\n') {
+                self.partial_line.extend_from_slice(part);
+                let is_whole = part.last() == Some(&b'\n');
+                // Anything but a line of the log is shown at once, such as a bar that shows progress.
+                if is_whole || self.is_inside_line || !may_be_log(&self.partial_line) {
+                    self.end_part(is_whole);
                 }
             }
         }
-        // No line of a log is longer; output without line ends is not parsed.
-        self.partial_line.truncate(16 << 10);
     }
+
+    /// Forwards a line, or a part of one, unless it is a line that is not shown.
+    fn end_part(&mut self, is_whole: bool) {
+        let line = std::mem::take(&mut self.partial_line);
+        let is_shown = self.is_inside_line || !is_whole || self.collect(&line);
+        if let Some(stderr) = self.stderr.as_mut().filter(|_| is_shown) {
+            // Standard error may be closed, which is the program's choice.
+            let _ = stderr.write_all(&line);
+        }
+        self.is_inside_line = !is_whole;
+        self.forwarded += line.len() as u64;
+        let bytes = self.forwarded.to_le_bytes();
+        let _ = self.forwarded_file.write_all_at(&bytes, 0);
+    }
+
+    /// Forwards the rest, and releases the real standard error.
+    fn close(&mut self) {
+        if !self.partial_line.is_empty() {
+            self.end_part(false);
+        }
+        self.is_inside_line = false;
+        self.stderr = None;
+    }
+
+    /// Keeps a line of the log if it is a warning about memory. Returns `true` if the line is to be shown.
+    fn collect(&mut self, line: &[u8]) -> bool {
+        let line = String::from_utf8_lossy(line);
+        let Some(Scope { log, hidden, .. }) = self.scopes.last_mut() else {
+            return true;
+        };
+        if let Some(warning) = parse_warning(&line)
+            && log.warnings.len() < MAX_WARNINGS
+        {
+            log.warnings.push(warning);
+        }
+        let mut own = LINES_OF_A_DRY_RUN.iter();
+        !own.any(|part| line.contains(part)) && !hidden.contains(line.trim_end())
+    }
+}
+
+/// Returns `true` if this may be the beginning of a line that XLA logs: of its prefix (see [`parse_warning`]), or of
+/// another line of the same message.
+fn may_be_log(text: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().take(4).all(u8::is_ascii_digit);
+    let is_prefix = match text {
+        [b'I' | b'W' | b'E' | b'F', rest @ ..] => digits(rest),
+        text => digits(text),
+    };
+    (is_prefix || text.starts_with(b"To avoid this")) && text.len() < MAX_LINE_BYTES
+}
+
+/// Returns a line of the log without the time and the thread.
+fn message_of(line: &str) -> &str {
+    line.split_once("] ").map_or(line, |(_, message)| message)
 }
 
 /// Returns device and inode of the file that a descriptor leads to; `None` if it is closed.

@@ -13,6 +13,7 @@ use vramfit_core::allocator::{
 };
 use vramfit_core::trace::{Header, Writer};
 
+use crate::compile::user_flags;
 use crate::device::gpu_memory::{self, GpuMemoryError};
 use crate::device::shared_gpu::SharedGpu;
 use crate::environment::Environment;
@@ -132,6 +133,8 @@ impl Machine {
                 .map_err(report_failure)
                 .ok()
         });
+        // As XLA, which does not see what is set later.
+        user_flags::read_environment();
         // SAFETY: the handler only stores a flag. Failing to register it is ignored.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
         let pools = (0..environment.devices()).map(|ordinal| {

@@ -17,7 +17,13 @@ fn print(lines: &str) {
     let _ = std::io::stderr().lock().write_all(lines.as_bytes());
 }
 
-/// Prints records as the real plugin would log them, at the level that the user has set.
+/// In XLA's advice about fragmentation: a variable that JAX's plugin does not read.
+const UNREAD_VARIABLE: &str = "TF_GPU_ALLOCATOR";
+/// What XLA writes above the summary, which is logged at a lower level.
+const SUMMARY_FOLLOWS: &str = "Current allocation summary follows.";
+
+/// Prints records as the real plugin would log them, at the level that the user has set; but no advice that is
+/// false, no announcement of what is not printed, and no map without its legend.
 pub(crate) fn print_as_xla(records: &[LogRecord]) {
     let min_level = std::env::var("TF_CPP_MIN_LOG_LEVEL")
         .ok()
@@ -30,12 +36,25 @@ pub(crate) fn print_as_xla(records: &[LogRecord]) {
             Severity::Info => (0, 'I'),
             Severity::Warning => (1, 'W'),
         };
-        if level >= min_level {
+        if level >= min_level
+            && let Some(text) = shown_text(&record.text, min_level == 0)
+        {
             let prefix = absl_prefix(letter);
-            lines.push_str(&format!("{prefix}{}\n", record.text));
+            lines.push_str(&format!("{prefix}{text}\n"));
         }
     }
     print(&lines);
+}
+
+/// Returns what is printed of a record: all but XLA's false advice, and without the summary only what was requested.
+fn shown_text(text: &str, has_summary: bool) -> Option<String> {
+    let is_map = text.chars().all(|cell| matches!(cell, '*' | 'x' | '_'));
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.retain(|line| {
+        !line.contains(UNREAD_VARIABLE) && (has_summary || *line != SUMMARY_FOLLOWS)
+    });
+    lines.dedup();
+    (has_summary || !is_map).then(|| lines.join("\n").trim_end().to_owned())
 }
 
 /// The prefix of the absl log: severity, date, time, thread, and the file the text is from.
@@ -61,4 +80,27 @@ fn absl_prefix(severity: char) -> String {
         local.tm_sec,
         now.subsec_micros(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_announced_that_does_not_follow_and_no_advice_is_false() {
+        let header = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 1.00GiB (rounded to \
+                      1073741824)requested by op \nIf the cause is memory fragmentation maybe the \
+                      environment variable 'TF_GPU_ALLOCATOR=cuda_malloc_async' will improve the situation. \n\
+                      Current allocation summary follows.\nCurrent allocation summary follows.";
+        let request = header.lines().next().expect("has lines").trim_end();
+        assert_eq!(shown_text(header, false).as_deref(), Some(request));
+        let with_summary = format!(
+            "{}\n{SUMMARY_FOLLOWS}",
+            header.lines().next().expect("has lines")
+        );
+        assert_eq!(shown_text(header, true), Some(with_summary));
+        let map = "***xx___***";
+        assert_eq!(shown_text(map, false), None);
+        assert_eq!(shown_text(map, true).as_deref(), Some(map));
+    }
 }
