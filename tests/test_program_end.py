@@ -166,7 +166,7 @@ main()
 
 @pytest.fixture
 def headline(tmp_path):
-    """Return a function that gives what the headline says and the answer, of a program that ends so."""
+    """Return a function that gives what the headline says and the answer, by how a program ends."""
 
     def run(ending, *, before=PRELUDE):
         path = tmp_path / "program.py"

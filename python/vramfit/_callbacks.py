@@ -11,6 +11,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from vramfit._frames import is_library, site_of
+
+# Functions that are looked at behind a callback: wrappers of JAX hold each other, and much else.
+MAX_WRAPPED_FUNCTIONS = 64
+# Where `functools` and bound methods keep what they wrap; others have it among their attributes.
+_WRAPPED = ("func", "__func__")
+
 # By the number of a program; and those of the program that this thread is compiling.
 _callbacks: dict[int, Sequence[Any]] = {}
 _compiling = threading.local()
@@ -19,6 +26,35 @@ _compiling = threading.local()
 def callbacks_of(program: int) -> Sequence[Any]:
     """Return the functions that a program calls back."""
     return _callbacks.get(program, ())
+
+
+def line_of_function(callback: Any) -> str:
+    """Return where the program's own function behind a callback is defined, or nothing.
+
+    JAX wraps what it is given in functions of its own, and so do other libraries.
+    """
+    behind = [callback]
+    for _ in range(MAX_WRAPPED_FUNCTIONS):
+        if not behind:
+            break
+        function = behind.pop(0)
+        code = getattr(function, "__code__", None)
+        if code is not None and not is_library(code.co_filename):
+            return site_of(code, code.co_firstlineno)
+        cells = getattr(function, "__closure__", None) or ()
+        held = [cell.cell_contents for cell in cells if not _is_empty(cell)]
+        held += [getattr(function, name, None) for name in _WRAPPED]
+        held += getattr(function, "args", ()) if isinstance(function, functools.partial) else ()
+        held += getattr(function, "__dict__", {}).values()
+        behind += [each for each in held if callable(each) and not isinstance(each, type)]
+    return ""
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is None
+    except ValueError:
+        return True
 
 
 def clear_errors(callbacks: Sequence[Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from types import FrameType
 from typing import Any
@@ -94,7 +95,18 @@ def _location_name(location: Any) -> str:
         return ""
     quoted = text[len('loc("') : text.rindex('"')]
     # A place in a file is no name.
-    return "" if '":' in text else quoted.encode().decode("unicode_escape")
+    return "" if '":' in text else _unescape(quoted)
+
+
+def _unescape(quoted: str) -> str:
+    """Return a text that MLIR has quoted: a backslash twice, other bytes by two hexadecimal digits."""
+
+    def plain(escape: re.Match[bytes]) -> bytes:
+        code = escape[1]
+        return code if code == b"\\" else bytes.fromhex(code.decode())
+
+    text = re.sub(rb"\\(\\|[0-9A-Fa-f]{2})", plain, quoted.encode())
+    return text.decode(errors="replace")
 
 
 # Functions of JAX that read an array because a shape depends on it: the number of elements that are

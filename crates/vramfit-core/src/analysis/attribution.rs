@@ -12,6 +12,7 @@ use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
 use super::failure::EventContext;
 use super::programs::ProgramEntry;
+use super::roles::{ArgumentRoles, gradient};
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
 use crate::replay::Block;
@@ -72,6 +73,7 @@ pub(super) struct Attributor<'a> {
     /// A request that was refused then: its slot.
     pub(super) request: Option<u32>,
     pub(super) sites: &'a AllocationSites,
+    pub(super) roles: &'a ArgumentRoles,
     pub(super) entries: &'a [ProgramEntry],
     /// What is known of the program of an entry.
     pub(super) memories: FxHashMap<u32, ProgramMemory>,
@@ -94,6 +96,8 @@ impl Attributor<'_> {
             .collect();
         let entry = self.context.entry.map(|entry| entry as u32);
         let memory = entry.and_then(|entry| programs.get(&entry));
+        // A program that computes gradients tells itself what its arguments are, and what else is there.
+        let trains = memory.is_some_and(|(memory, _)| memory.is_differentiated());
         let mut total = 0u64;
         let mut rounding = 0u64;
         for block in blocks {
@@ -111,7 +115,9 @@ impl Attributor<'_> {
             match (memory, argument) {
                 (Some((_, places)), Some(parameter)) => {
                     let site = self.source.text(origin.site);
-                    parts.add(argument_part(places, *parameter, site), bytes);
+                    let argument = argument_part(places, *parameter, site);
+                    let known = self.known_array(block, &programs).filter(|_| !trains);
+                    parts.add(known.unwrap_or(argument), bytes);
                 }
                 (_, None) if running && origin.purpose == Purpose::Scratch => {
                     parts.add(self.scratch_part(origin.entry, origin.slot), bytes);
@@ -120,7 +126,11 @@ impl Attributor<'_> {
                     slot(memory, origin.slot, origin.purpose, bytes, &mut parts);
                 }
                 (None, _) if running => parts.add(unattributed(origin.purpose), bytes),
-                _ => parts.add(self.remainder(origin, &programs), bytes),
+                _ => {
+                    let known = self.known_array(block, &programs).filter(|_| !trains);
+                    let part = known.unwrap_or_else(|| self.remainder(origin, &programs));
+                    parts.add(part, bytes);
+                }
             }
         }
         if let Some(slot) = self.request {
@@ -163,6 +173,35 @@ impl Attributor<'_> {
             }),
             ..AttributionEntry::default()
         }
+    }
+
+    /// Names an array by what it is to the programs that compute gradients: their parameter, or a gradient.
+    fn known_array(
+        &self,
+        block: &Block,
+        programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
+    ) -> Option<AttributionEntry> {
+        let origin = self.sites.get(block.owner);
+        let site = self.source.text(origin.site).to_owned();
+        if let Some(known) = self.roles.find(block, &self.memories) {
+            return Some(AttributionEntry {
+                kind: known.kind,
+                path: known.path.to_owned(),
+                shape: known.shape.to_owned(),
+                site,
+                ..AttributionEntry::default()
+            });
+        }
+        let (memory, places) = programs.get(&origin.entry)?;
+        let is_output = origin.purpose == Purpose::Output;
+        let output = places.others(origin.slot).first().filter(|_| is_output)?;
+        Some(AttributionEntry {
+            kind: gradient(memory, output)?,
+            path: output.path.clone(),
+            shape: output.shape.clone(),
+            site,
+            ..AttributionEntry::default()
+        })
     }
 
     /// Names arrays that the program has nothing to do with.

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use super::attribution::{Attribution, buffer_part};
 use super::attribution_entry::{AttributionEntry, EntryKind};
 use super::summary::RunSummary;
-use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
+use crate::program::{ElementType, ProgramMemory, workspace};
 
 /// What memory is used for at the moment that decides.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +35,20 @@ pub struct CauseGroup {
     pub count: u64,
     /// The largest of them.
     pub largest: AttributionEntry,
+    /// Of values that a program computes, how many there are of each size, the largest first.
+    pub sizes: Vec<ValueSize>,
     /// The lines that make them, with the bytes of each, the largest first.
     pub lines: Vec<(String, u64)>,
+}
+
+/// Values with as many elements, of types that take as many bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueSize {
+    bits: u32,
+    /// The shape of one of them: that with the most dimensions says most.
+    pub shape: String,
+    /// How many they are.
+    pub count: u64,
 }
 
 /// The highest use of memory when a group is gone, as the compiled program is: without it, XLA would
@@ -55,6 +67,8 @@ enum GroupKey {
     Elements(u64),
     /// Arrays, by the line that made them.
     Line(EntryKind, String),
+    /// Workspaces of a library's routines, which have a size but no values.
+    Workspace(String),
     /// Everything of an owner.
     Owner(EntryKind),
 }
@@ -62,6 +76,9 @@ enum GroupKey {
 impl GroupKey {
     fn of(entry: &AttributionEntry) -> Self {
         match entry.kind {
+            EntryKind::Program(_) if workspace::is_name(&entry.made_by) => {
+                GroupKey::Workspace(entry.made_by.clone())
+            }
             EntryKind::Program(Owner::Activations | Owner::Temporaries) => {
                 match element_count(&entry.shape) {
                     Some(count) => GroupKey::Elements(count),
@@ -80,6 +97,34 @@ impl CauseGroup {
     /// Says whether it is values that a program computes, of one size.
     pub fn is_values(&self) -> bool {
         matches!(self.key, GroupKey::Elements(_))
+    }
+
+    /// Returns what a library's workspaces are called, if it is those.
+    pub fn workspace(&self) -> Option<&str> {
+        match &self.key {
+            GroupKey::Workspace(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    fn add_size(&mut self, entry: &AttributionEntry) {
+        if !self.is_values() {
+            return;
+        }
+        let bits = element_bits(&entry.shape);
+        match self.sizes.iter_mut().find(|size| size.bits == bits) {
+            Some(size) => {
+                size.count += entry.count;
+                if dimensions(&entry.shape) > dimensions(&size.shape) {
+                    size.shape.clone_from(&entry.shape);
+                }
+            }
+            None => self.sizes.push(ValueSize {
+                bits,
+                shape: entry.shape.clone(),
+                count: entry.count,
+            }),
+        }
     }
 }
 
@@ -165,10 +210,12 @@ fn group(entries: impl Iterator<Item = AttributionEntry>) -> Vec<CauseGroup> {
             bytes: 0,
             count: 0,
             largest: AttributionEntry::default(),
+            sizes: Vec::new(),
             lines: Vec::new(),
         });
         group.bytes = group.bytes.saturating_add(entry.bytes);
         group.count += entry.count;
+        group.add_size(&entry);
         let mut lines = group.lines.iter_mut();
         match lines.find(|(line, _)| *line == entry.site) {
             Some((_, bytes)) => *bytes = bytes.saturating_add(entry.bytes),
@@ -176,7 +223,7 @@ fn group(entries: impl Iterator<Item = AttributionEntry>) -> Vec<CauseGroup> {
             None => group.lines.push((entry.site.clone(), entry.bytes)),
         }
         // Of shapes of one size the one with more dimensions says more.
-        let rank = |entry: &AttributionEntry| (entry.bytes, entry.shape.matches(',').count());
+        let rank = |entry: &AttributionEntry| (entry.bytes, dimensions(&entry.shape));
         if rank(&entry) > rank(&group.largest) {
             group.largest = entry;
         }
@@ -184,9 +231,20 @@ fn group(entries: impl Iterator<Item = AttributionEntry>) -> Vec<CauseGroup> {
     let mut groups: Vec<CauseGroup> = groups.into_values().collect();
     for group in &mut groups {
         group.lines.sort_by_key(|(_, bytes)| Reverse(*bytes));
+        group.sizes.sort_by_key(|size| Reverse(size.bits));
     }
     groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.key.cmp(&b.key)));
     groups
+}
+
+fn dimensions(shape: &str) -> usize {
+    shape.matches(',').count()
+}
+
+/// Returns how many bits an element of a shape such as `f32[16,1024]` takes; 0 if the type is not known.
+fn element_bits(shape: &str) -> u32 {
+    let (name, _) = shape.split_once('[').unwrap_or_default();
+    ElementType::from_name(name).map_or(0, ElementType::bits)
 }
 
 /// Returns how many elements a shape such as `f32[16,1024]` has; `None` for a tuple, or what is none.
@@ -243,6 +301,9 @@ mod tests {
         ];
         assert_eq!(groups[0].lines, lines);
         assert!(groups[0].is_values() && !groups[1].is_values());
+        let sizes = groups[0].sizes.iter();
+        let sizes: Vec<_> = sizes.map(|it| (it.shape.as_str(), it.count)).collect();
+        assert_eq!(sizes, [("f32[32,50]", 1), ("bf16[4,8,50]", 1)]);
     }
 
     #[test]

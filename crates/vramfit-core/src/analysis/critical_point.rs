@@ -8,6 +8,7 @@ use super::attribution::{Arguments, Attribution, Attributor};
 use super::devices::DeviceAnalysis;
 use super::failure::RefusedRequest;
 use super::programs::Programs;
+use super::roles::ArgumentRoles;
 use super::snapshot::LiveSnapshot;
 use crate::program::ProgramMemory;
 use crate::replay::Block;
@@ -29,6 +30,7 @@ impl CriticalPoint<'_> {
         live: &[Vec<Block>],
         sites: &AllocationSites,
         programs: &Programs,
+        roles: &ArgumentRoles,
         source: &dyn EventSource,
     ) -> (Option<Attribution>, Option<(usize, ProgramMemory)>) {
         let at = self.device.and_then(|device| match self.refused {
@@ -57,6 +59,7 @@ impl CriticalPoint<'_> {
                     .filter(|entry| *entry != NO_PROGRAM)
                     .map(|entry| entry as usize),
             )
+            .chain(blocks().flat_map(|block| roles.entries(block)))
             .collect();
         let mut attributor = Attributor {
             device: device.number,
@@ -67,6 +70,7 @@ impl CriticalPoint<'_> {
             },
             request: self.refused.map(|refused| refused.slot),
             sites,
+            roles,
             entries: &programs.entries,
             memories: memories(entries, programs, source),
             source,

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use super::attribution::Attribution;
+use super::attribution_entry::EntryKind;
 use super::callbacks::CallbackSummary;
 use super::device_summary::{
     DeviceSummary, ProcessDevice, ProcessSummary, RequestContext, tightest,
@@ -19,6 +20,7 @@ use super::series::{CompilationSummary, LeakSummary};
 use super::step_search::StepSearch;
 use super::unread_outputs::UnreadOutput;
 use super::verdict::{Condition, LastExecution};
+use crate::program::memory::Owner;
 use crate::program::{ProgramMemory, ProgramTime};
 use crate::replay::{PoolState, TotalRangeSummary};
 use crate::trace::{
@@ -287,6 +289,23 @@ pub struct UnknownReads {
 }
 
 impl RunSummary {
+    /// Returns the bytes of gradients that are arrays at the moment that decides, because another program than that
+    /// which computes them uses them; `None` without any.
+    pub fn gradient_array_bytes(&self) -> Option<u64> {
+        let attribution = self.attribution.as_ref()?;
+        let program = self.program_memory.as_ref();
+        let program = program.filter(|program| Some(program.program) == attribution.program);
+        if program.is_some_and(|program| program.memory.is_differentiated()) {
+            return None;
+        }
+        let parts = attribution.parts.iter();
+        let gradients = parts.filter(|part| part.kind == EntryKind::Program(Owner::Gradients));
+        let bytes = gradients
+            .map(|part| part.bytes)
+            .fold(0, u64::saturating_add);
+        (bytes > 0).then_some(bytes)
+    }
+
     /// Returns how long all executions take on a device; `None` where that of a program is not known.
     pub fn execution_time(&self) -> Option<ProgramTime> {
         let mut total = ProgramTime::default();

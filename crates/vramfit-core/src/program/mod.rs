@@ -32,7 +32,7 @@ mod scratch;
 pub mod shape;
 mod sharding;
 mod texts;
-mod workspace;
+pub(crate) mod workspace;
 
 pub use collectives::DeviceGroups;
 pub use cost::ProgramTime;

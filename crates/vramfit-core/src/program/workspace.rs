@@ -4,8 +4,12 @@
 use super::proto::{HloInstructionProto, HloModuleProto};
 use super::shape::{ElementType, Shape};
 
-/// How XLA calls cuBLAS, cuDNN and CUB.
-const LIBRARIES: &[&str] = &["__cublas$", "__cudnn$", "__cub$"];
+/// How XLA calls cuBLAS, cuDNN and CUB, and what their workspaces are called here.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("__cublas$", "cuBLAS workspace"),
+    ("__cudnn$", "cuDNN workspace"),
+    ("__cub$", "CUB workspace"),
+];
 
 /// Returns the bytes of the largest workspace in a module, 0 without any.
 ///
@@ -16,13 +20,31 @@ pub(super) fn largest(module: &HloModuleProto) -> u64 {
 
 /// Returns the workspace of a library's routine: the last of its results, plain bytes.
 fn of_call(call: &HloInstructionProto) -> Option<u64> {
-    let is_library = LIBRARIES
-        .iter()
-        .any(|prefix| call.custom_call_target.starts_with(prefix));
-    let result = call.shape.as_ref().filter(|_| is_library)?;
+    library(call)?;
+    let result = call.shape.as_ref()?;
     let last = result.tuple_shapes.last()?;
     let is_bytes = ["s8", "u8"].contains(&ElementType(last.element_type).name());
     (is_bytes && last.dimensions.len() == 1).then(|| Shape::from_proto(last).bytes())
+}
+
+fn library(call: &HloInstructionProto) -> Option<&'static str> {
+    let target = &call.custom_call_target;
+    let mut libraries = LIBRARIES.iter();
+    let found = libraries.find(|(prefix, _)| target.starts_with(prefix))?;
+    Some(found.1)
+}
+
+/// Returns what a result of a call is called if it is the workspace of a library's routine.
+pub(super) fn name_of(call: &HloInstructionProto, result: i64) -> Option<&'static str> {
+    of_call(call)?;
+    let results = call.shape.as_ref()?.tuple_shapes.len();
+    let is_last = usize::try_from(result).is_ok_and(|result| result + 1 == results);
+    library(call).filter(|_| is_last)
+}
+
+/// Returns `true` if an operation is called as the workspace of a library's routine is here.
+pub(crate) fn is_name(operation: &str) -> bool {
+    LIBRARIES.iter().any(|(_, name)| *name == operation)
 }
 
 #[cfg(test)]
@@ -49,6 +71,11 @@ mod tests {
             call("__cublas$lt$matmul", &[product.clone(), bytes(4 << 20)]),
             call("__cublas$gemm", &[product, bytes(1 << 20)]),
         ];
+        assert_eq!(name_of(&calls[0], 1), Some("cuBLAS workspace"));
+        assert_eq!(
+            (name_of(&calls[0], 0), name_of(&calls[0], -1)),
+            (None, None)
+        );
         assert_eq!(largest(&HloModuleProto::of(calls)), 4 << 20);
     }
 

@@ -169,6 +169,11 @@ impl Replay {
         self.live.get(&allocation).map(|block| block.device)
     }
 
+    /// Returns a live allocation.
+    pub fn live_block(&self, allocation: u64) -> Option<&Block> {
+        self.live.get(&allocation)
+    }
+
     /// Returns why the run is not followed any further; from then on no event does anything.
     pub fn divergence(&self) -> Option<Divergence> {
         self.divergence

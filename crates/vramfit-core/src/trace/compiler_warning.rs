@@ -7,12 +7,17 @@ use serde::Serialize;
 pub struct CompilerWarning {
     /// Name of the program. Of several that were compiled at the same time, the one begun last.
     pub program: String,
-    /// The source file of XLA that speaks, such as `hlo_rematerialization.cc`.
+    /// The source file of XLA that speaks, such as `hlo_rematerialization.cc`; or [`Self::NOT_ATTRIBUTED`].
     pub source: String,
     /// What it says.
     pub text: String,
     /// How often it said the same of programs of that name.
     pub count: u64,
+}
+
+impl CompilerWarning {
+    /// The source of a warning that it is not known what the memory of a program belongs to.
+    pub const NOT_ATTRIBUTED: &'static str = "attribution";
 }
 
 /// Beyond this a run only repeats itself; what comes later is not kept.

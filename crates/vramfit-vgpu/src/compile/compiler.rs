@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vramfit_core::program::{
     Program, options::flag, options::with_flags, options::with_sorted_maps, proto::OptionValue,
 };
-use vramfit_core::trace::ProgramSizes;
+use vramfit_core::trace::{CompilerWarning, ProgramSizes};
 
 use crate::compile::compilation_cache::{CacheEntry, CompilerOutput};
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
 use crate::compile::dump::{self, Dump};
 use crate::compile::memory_kinds;
-use crate::compile::stderr_capture;
+use crate::compile::stderr_capture::{self, Warning};
 use crate::compile::user_flags::UserFlags;
 use crate::device::machine;
 use crate::pjrt::abi::executable::{
@@ -134,7 +134,7 @@ pub(crate) unsafe fn compile(
         let entry = entry.and_then(|(topology, folder)| {
             cache_entry(folder, topology, source, options, attempt, needs_dump)
         });
-        let (result, warnings) = match entry.as_ref().and_then(CacheEntry::read) {
+        let (result, mut warnings) = match entry.as_ref().and_then(CacheEntry::read) {
             Some(output) => {
                 HAS_NO_COST_MODEL.fetch_or(output.has_no_cost_model, Ordering::Relaxed);
                 let replay = || stderr_capture::write_log(&output.log);
@@ -142,7 +142,7 @@ pub(crate) unsafe fn compile(
                 (Ok(output), log.warnings)
             }
             None => {
-                let dump = needs_dump.then(Dump::new).flatten();
+                let dump = needs_dump.then(|| Dump::new(compiler_log())).flatten();
                 let compile_to = |dump: Option<&Dump>| {
                     compile_with_costs(topology, source, options, attempt, dump)
                 };
@@ -174,8 +174,10 @@ pub(crate) unsafe fn compile(
                 let mut program = Program::parse(&serialized, options)?;
                 let memory = dump.as_ref();
                 let mut memory = memory.and_then(|it| dump::memory(&program, it, &source.code));
-                if let Some(memory) = &mut memory {
-                    memory.rename_sites(call_site::name_notebook_cell);
+                match &mut memory {
+                    Some(memory) => memory.rename_sites(call_site::name_notebook_cell),
+                    None if needs_dump => warnings.push(not_attributed(dump.as_deref())),
+                    None => {}
                 }
                 let machine = machine::get();
                 let mut time = machine.and_then(|machine| {
@@ -303,6 +305,18 @@ fn cache_entry(
 /// Returns whether the memory of programs is to be attributed to owners.
 fn needs_attribution() -> bool {
     machine::get().is_none_or(|machine| machine.environment.attribution)
+}
+
+/// Says why it is not known what the memory of a program belongs to.
+fn not_attributed(dump: Option<&[u8]>) -> Warning {
+    let why = match dump {
+        Some(_) => "XLA's dump of it does not describe its memory",
+        None => "XLA's dump of it could not be written or read",
+    };
+    Warning {
+        source: CompilerWarning::NOT_ATTRIBUTED.to_owned(),
+        text: why.to_owned(),
+    }
 }
 
 /// Returns the folder for the compiler's log, if there is one. A forked process does not capture: a thread of

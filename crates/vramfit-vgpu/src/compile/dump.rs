@@ -5,12 +5,13 @@
 //! removed right after it was read.
 
 use std::fs;
+use std::path::Path;
 
 use tempfile::TempDir;
 use vramfit_core::program::proto::OptionValue;
 use vramfit_core::program::{Program, ProgramMemory};
 
-use crate::compile::user_flags::UserFlags;
+use crate::compile::user_flags::{ENABLED_DUMPS, ENABLES_DUMPS, UserFlags};
 use crate::hooks;
 
 /// The flag for the folder.
@@ -19,6 +20,8 @@ const FLAG: &str = "xla_dump_to";
 const SUFFIX: &str = "gpu_after_optimizations.hlo.pb";
 /// The defaults of flags with which the dump would lack what is read here, be another kind of file, or take long.
 const DEFAULTS: &[(&str, OptionValue)] = &[
+    (ENABLES_DUMPS, OptionValue::Bool(true)),
+    (ENABLED_DUMPS, OptionValue::Bool(true)),
     ("xla_dump_hlo_module_re", OptionValue::Text(String::new())),
     ("xla_dump_hlo_pass_re", OptionValue::Text(String::new())),
     ("xla_dump_emitter_re", OptionValue::Text(String::new())),
@@ -47,9 +50,13 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// Makes a folder; `None` if none can be made.
-    pub(crate) fn new() -> Option<Self> {
-        let folder = tempfile::Builder::new().prefix("vramfit-").tempdir().ok()?;
+    /// Makes a folder, in that of the run if there is one: it is removed even if XLA ends the process. `None` if
+    /// none can be made.
+    pub(crate) fn new(run: Option<&Path>) -> Option<Self> {
+        let mut new = tempfile::Builder::new();
+        new.prefix("vramfit-");
+        let in_run = run.and_then(|run| new.tempdir_in(run).ok());
+        let folder = in_run.or_else(|| new.tempdir().ok())?;
         Some(Dump { folder })
     }
 

@@ -25,7 +25,12 @@ const DUMP_DETAILS: &[&str] = &[
     "xla_dump_include_timestamp",
     "xla_dump_large_constants",
     "xla_dump_module_metadata",
+    ENABLES_DUMPS,
+    ENABLED_DUMPS,
 ];
+/// The flag that switches all dumps off, and its name before JAX 0.7.
+pub(crate) const ENABLES_DUMPS: &str = "xla_enable_dumping";
+pub(crate) const ENABLED_DUMPS: &str = "xla_detailed_logging_and_dumping";
 
 /// The flags that the user has set for one compile.
 pub(crate) struct UserFlags<'a> {
@@ -67,7 +72,7 @@ impl<'a> UserFlags<'a> {
     pub(crate) fn dump_flags(&self) -> impl Iterator<Item = String> {
         let in_options = options::flag_names(self.options).into_iter();
         let names = self.env_flags.names().map(str::to_owned).chain(in_options);
-        names.filter(|name| name.starts_with(DUMP_PREFIX))
+        names.filter(|name| name.starts_with(DUMP_PREFIX) || DUMP_DETAILS.contains(&name.as_str()))
     }
 
     /// Returns `true` if XLA writes a dump for the user, to a folder or to standard output.
@@ -182,6 +187,7 @@ mod tests {
             ("--xla_dump_hlo_module_re=jit_step", false),
             ("--xla_dump_max_hlo_modules=2", false),
             ("--xla_dump_compress_protos=true", false),
+            ("--xla_enable_dumping", false),
         ] {
             assert_eq!(flags_of(text, &[]).writes_dump(), writes, "{text}");
         }

@@ -75,7 +75,8 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     } else {
         let site = user_line(&mut session, &options);
         session.begin_execution(loaded.compiled.number, site);
-        done = allocate(&calls, &mut session, &mut allocated);
+        let is_told = loaded.compiled.tells_arguments();
+        done = allocate(&calls, is_told, &mut session, &mut allocated);
         session.record(&LogEvent::End);
         if done.is_err() && decision.run_progress == RunProgress::Finished {
             step_detector::retract_finish();
@@ -105,13 +106,14 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
 /// Allocates what a call needs on each of its devices, until one refuses.
 fn allocate(
     calls: &[DeviceCall<'_>],
+    is_told: bool,
     session: &mut Session,
     allocated: &mut Vec<AllocatedBlocks>,
 ) -> PjrtResult {
     for call in calls {
         let peak_before = session.peak_bytes(call.ordinal());
         let blocks = call.allocate(session);
-        if blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before {
+        if is_told || blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before {
             call.record_arguments(session);
         }
         allocated.push(blocks?);

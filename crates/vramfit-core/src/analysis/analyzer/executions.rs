@@ -64,14 +64,18 @@ impl TraceAnalyzer {
         Ok(())
     }
 
-    /// Takes in an argument of the active execution, where that reached a peak or was refused a request.
+    /// Takes in an argument of the active execution, where that reached a peak, was refused a request, or is one of
+    /// the first of a program that computes gradients.
     pub(super) fn on_argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
         let Some(execution) = self.active.last() else {
             return self.invalid_event("an argument outside an execution");
         };
-        let Some(device) = self.replay.device_of(allocation) else {
+        let Some(block) = self.replay.live_block(allocation) else {
             return self.invalid_event("an argument refers to no allocation");
         };
+        let device = block.device;
+        self.roles
+            .on_argument(execution.entry as u32, parameter, block);
         let is_active = |context: &EventContext| {
             context.entry == Some(execution.entry)
                 && context.first_allocation == execution.first_allocation

@@ -157,6 +157,8 @@ impl TraceAnalyzer {
             sites,
             leaks,
             output_uses,
+            // What arrays are to a program is told in its first executions; more of the same line add nothing.
+            roles: _,
             step_notes,
             scratch,
             pass: _,

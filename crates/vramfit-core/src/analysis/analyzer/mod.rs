@@ -26,6 +26,7 @@ use super::failure::{Abort, EventContext, RefusedRequest};
 use super::leaks::Leaks;
 use super::other_processes::OtherProcesses;
 use super::programs::{ErrorText, Programs};
+use super::roles::ArgumentRoles;
 use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
 use super::step_search::StepNotes;
 use super::unknown_reads::{Decision, UnknownReadCounts};
@@ -61,6 +62,7 @@ pub(super) struct TraceAnalyzer {
     sites: AllocationSites,
     leaks: Leaks,
     output_uses: OutputUses,
+    roles: ArgumentRoles,
     step_notes: StepNotes,
     scratch: ScratchDemand,
     /// What happens in a pass of a repeat, while one is observed.
@@ -118,6 +120,7 @@ impl TraceAnalyzer {
             sites: AllocationSites::default(),
             leaks: Leaks::default(),
             output_uses: OutputUses::default(),
+            roles: ArgumentRoles::default(),
             step_notes: StepNotes::default(),
             scratch: ScratchDemand::default(),
             pass: None,

@@ -143,9 +143,13 @@ impl TraceAnalyzer {
         let autotune_range = self.autotune_range(limit, &text);
         let allocator_model = self.allocator_model();
         let tightest = tightest(&devices).map_or(0, |device| device.device as usize);
-        let (mut attribution, memory) =
-            self.critical_point(tightest)
-                .attribute(&live, &self.sites, &self.programs, source);
+        let (mut attribution, memory) = self.critical_point(tightest).attribute(
+            &live,
+            &self.sites,
+            &self.programs,
+            &self.roles,
+            source,
+        );
         let step = self.programs.step;
         let step_entry = step.map(|entry| &self.programs.entries[entry]);
         // A stable sort: programs that need the same stay in the order of their compilation.

@@ -1,6 +1,6 @@
 //! The arguments of a program: whose they are, and which output replaces each.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::counterpart::{counterparts, gradients_of};
 use super::index::{ModuleIndex, WHOLE};
@@ -19,6 +19,36 @@ pub(super) struct Arguments {
     pub(super) owners: Vec<Owner>,
     /// For each argument, the output that replaces it.
     pub(super) counterparts: Vec<Option<usize>>,
+}
+
+/// Returns the arguments that are weights by their sisters: nothing in their container is trained (`base` of LoRA),
+/// and the names of others in it say that they are weights.
+fn frozen_weights(known: &[Argument], owners: &[Owner], names: &[String]) -> Vec<usize> {
+    // `base['out']` is in `base`; an argument that is no container has no sisters.
+    let container = |number: usize| {
+        let path = names.get(number)?;
+        path.find(['[', '.']).map(|end| &path[..end])
+    };
+    let are_frozen = |name: &str| {
+        let mut sisters = (0..known.len()).filter(|&other| container(other) == Some(name));
+        let mut has_weight = false;
+        let all = sisters.all(|other| {
+            let one = &known[other];
+            has_weight |= owners[other] == Owner::Parameters && one.elements > 1;
+            one.is_float && !one.returned && !one.has_gradient
+        });
+        all && has_weight
+    };
+    let mut decided: FxHashMap<&str, bool> = FxHashMap::default();
+    let weights = (0..known.len()).filter(|&number| {
+        let one = &known[number];
+        owners[number] == Owner::Batch
+            && one.meaning == Meaning::Unknown
+            && one.is_differentiated()
+            && container(number)
+                .is_some_and(|name| *decided.entry(name).or_insert_with(|| are_frozen(name)))
+    });
+    weights.collect()
 }
 
 impl Arguments {
@@ -73,9 +103,75 @@ impl Arguments {
             })
             .collect();
         let trains = is_training_program(&known);
+        let mut owners: Vec<Owner> = known.iter().map(|one| of_argument(*one, trains)).collect();
+        if trains {
+            for number in frozen_weights(&known, &owners, &names.arguments) {
+                owners[number] = Owner::Parameters;
+            }
+        }
         Arguments {
-            owners: known.iter().map(|one| of_argument(*one, trains)).collect(),
+            owners,
             counterparts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argument(path: &str, has_gradient: bool, is_float: bool) -> Argument {
+        Argument {
+            meaning: meaning_of(path),
+            returned: has_gradient,
+            has_gradient,
+            is_updated: has_gradient,
+            is_float,
+            elements: 64,
+            readers: Users {
+                forward: true,
+                backward: true,
+                ..Users::default()
+            },
+        }
+    }
+
+    /// Returns the paths of frozen weights among arguments: path, whether it is trained, whether it is a float.
+    fn frozen<'a>(arguments: &[(&'a str, bool, bool)]) -> Vec<&'a str> {
+        let known: Vec<Argument> = arguments
+            .iter()
+            .map(|it| argument(it.0, it.1, it.2))
+            .collect();
+        let names: Vec<String> = arguments.iter().map(|it| it.0.to_owned()).collect();
+        let owners: Vec<Owner> = known.iter().map(|one| of_argument(*one, true)).collect();
+        let weights = frozen_weights(&known, &owners, &names);
+        weights
+            .into_iter()
+            .map(|number| arguments[number].0)
+            .collect()
+    }
+
+    #[test]
+    fn weights_that_are_not_trained_are_weights() {
+        let lora = [
+            ("lora['a']", true, true),
+            ("base['w1']", false, true),
+            ("base['out']", false, true),
+            ("x", false, true),
+        ];
+        assert_eq!(frozen(&lora), ["base['out']"]);
+    }
+
+    #[test]
+    fn data_beside_weights_stay_data() {
+        // Something in the container is trained, holds whole numbers, or is called as data are.
+        for data in [
+            [("d['w']", true, true), ("d['x']", false, true)],
+            [("d['w']", false, true), ("d['ids']", false, false)],
+            [("batch['w']", false, true), ("batch['x']", false, true)],
+            [("w", false, true), ("x", false, true)],
+        ] {
+            assert!(frozen(&data).is_empty(), "{data:?}");
         }
     }
 }

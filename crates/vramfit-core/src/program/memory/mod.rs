@@ -157,6 +157,12 @@ impl ProgramMemory {
         kept.fold(0, |sum, buffer| sum.saturating_add(buffer.peak_bytes))
     }
 
+    /// Returns `true` if the program has a backward pass.
+    pub fn is_differentiated(&self) -> bool {
+        let mut buffers = self.buffers.iter();
+        buffers.any(|buffer| buffer.phase == Phase::Backward)
+    }
+
     /// Returns the innermost line of a stack that is the user's own, if there is one.
     pub fn user_site(&self, frame: Option<u32>) -> Option<&str> {
         self.stack(frame)

@@ -20,7 +20,7 @@ use crate::program::proto::{
     AssignedProto, BufferAllocationProto, BufferAssignmentProto, HeapSimulatorTrace,
     HloModuleProto, HloProto, LogicalBufferProto,
 };
-use crate::program::{BufferAllocation, BufferClass, MemorySpace, Program, Shape};
+use crate::program::{BufferAllocation, BufferClass, MemorySpace, Program, Shape, workspace};
 
 /// What a program's arguments and outputs are called, where JAX says it: pytree paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -350,6 +350,9 @@ impl<'a> Reader<'a> {
             return buffer;
         };
         self.describe(&mut buffer, best.0);
+        if let Some(name) = workspace::name_of(self.index.get(best.0), best.1) {
+            name.clone_into(&mut buffer.operation);
+        }
         buffer.shape = shape(&self.index, best);
         buffer.stacked = places
             .iter()

@@ -48,6 +48,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         // Without the program's arguments nobody knows which arrays it uses.
         found.extend(other_arrays(attribution));
     }
+    found.extend(update_inside(summary));
     found.extend(fragmentation(summary));
     found.retain(|advice| advice.bytes >= min_bytes);
     found.sort_by_key(|advice| Reverse(advice.bytes));
@@ -223,6 +224,20 @@ fn smaller_batch(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice>
             "a smaller batch: about {percent} % of it, if the temporaries ({}) shrink in proportion; \
              `vramfit plan --vary` finds the largest that fits",
             Bytes(memory.temp_bytes)
+        ),
+    })
+}
+
+/// One program for gradient and update, which needs no arrays of gradients.
+fn update_inside(summary: &RunSummary) -> Option<Advice> {
+    let bytes = summary.gradient_array_bytes()?;
+    Some(Advice {
+        bytes,
+        saved_bytes: None,
+        text: format!(
+            "do the update in the `jit` that computes the gradients, and donate what it replaces \
+             (`donate_argnums`): {} are gradients that are arrays only because the update runs outside of it",
+            Bytes(bytes)
         ),
     })
 }

@@ -1,6 +1,8 @@
 //! What takes the memory, in a few lines below the headline.
 
-use crate::analysis::{AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, RunSummary};
+use crate::analysis::{
+    AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, RunSummary, ValueSize,
+};
 use crate::bytes::Bytes;
 use crate::program::memory::Owner;
 use crate::report::phrases::{file_name, largest_argument, line_or_unknown};
@@ -24,6 +26,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
             "largest part: {}",
             group(first, cause.total_bytes, summary)
         ));
+        sentences.extend(update_outside(summary, cause.total_bytes));
         sentences.extend(constants(summary, cause.total_bytes));
         sentences.extend(remainder(&cause, summary));
     }
@@ -49,6 +52,18 @@ fn leak(leak: &LeakSummary) -> String {
     )
 }
 
+/// Says that gradients are arrays, since the update is no part of the program that computes them.
+fn update_outside(summary: &RunSummary, total_bytes: u64) -> Option<String> {
+    let bytes = summary.gradient_array_bytes()?;
+    (bytes * MIN_CONSTANTS_FRACTION >= total_bytes).then(|| {
+        format!(
+            "the update runs outside the `jit` that computes the gradients: {} are gradients, arrays of their \
+             own beside old and new parameters",
+            Bytes(bytes)
+        )
+    })
+}
+
 /// Names the program with the most constants, which lie outside of the pool.
 fn constants(summary: &RunSummary, total_bytes: u64) -> Option<String> {
     let programs = summary.programs.iter().filter(|program| program.calls > 0);
@@ -71,6 +86,9 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     if group.is_values() {
         return format!("{bytes} are {}{}", values(group), from_lines(&group.lines));
     }
+    if let Some(name) = group.workspace() {
+        return format!("{bytes} are the {name}{}", from_lines(&group.lines));
+    }
     let count = match group.count {
         1 => "one array".to_owned(),
         count => format!("{count} arrays"),
@@ -92,19 +110,39 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
 
 /// Describes values that a program computes, without their bytes.
 fn values(group: &CauseGroup) -> String {
-    let AttributionEntry {
-        shape,
-        kind,
-        stacked,
-        ..
-    } = &group.largest;
+    let AttributionEntry { kind, stacked, .. } = &group.largest;
     let stacked = match stacked {
         true => ", one slice per iteration of a loop",
         false => "",
     };
-    match group.count {
-        1 => format!("one buffer of the {}, `{shape}`{stacked}", kind.label()),
-        count => format!("{count} buffers of the size of `{shape}`{stacked}"),
+    let of_size = |size: &ValueSize| format!("of the size of `{}`", size.shape);
+    let all = match &group.sizes[..] {
+        [only] if only.count == 1 => {
+            format!("one buffer of the {}, `{}`", kind.label(), only.shape)
+        }
+        [only] => format!("{} {}", buffers(only.count), of_size(only)),
+        [first, second] => format!(
+            "{} {} and {} {}",
+            buffers(first.count),
+            of_size(first),
+            second.count,
+            of_size(second)
+        ),
+        [first, rest @ ..] => format!(
+            "{} {} and {} smaller ones with as many elements",
+            buffers(first.count),
+            of_size(first),
+            rest.iter().map(|size| size.count).sum::<u64>()
+        ),
+        [] => buffers(group.count),
+    };
+    format!("{all}{stacked}")
+}
+
+fn buffers(count: u64) -> String {
+    match count {
+        1 => "one buffer".to_owned(),
+        count => format!("{count} buffers"),
     }
 }
 
@@ -183,9 +221,12 @@ fn remainder(cause: &Cause, summary: &RunSummary) -> Option<String> {
         (true, false) => format!(", less than {limit}"),
         (false, _) => String::new(),
     };
-    let what = match next.group.is_values() {
-        true => format!("{}{}", values(&next.group), from_lines(&next.group.lines)),
-        false => next.group.largest.kind.label().to_owned(),
+    let what = match next.group.workspace() {
+        _ if next.group.is_values() => {
+            format!("{}{}", values(&next.group), from_lines(&next.group.lines))
+        }
+        Some(name) => format!("the {name}"),
+        None => next.group.largest.kind.label().to_owned(),
     };
     Some(format!(
         "without that, the next peak is about {}{enough}; {} of it: {what}",

@@ -6,6 +6,7 @@ use crate::analysis::{
 };
 use crate::bytes::Bytes;
 use crate::report::phrases::{mebibytes, time_phrase};
+use crate::trace::CompilerWarning;
 
 pub(in crate::report) fn headline(summary: &RunSummary) -> String {
     let verdict = summary.verdict();
@@ -57,10 +58,25 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
         .filter(|condition| verdict.fits == Some(true) || condition.bearing() == Bearing::Assumed);
     conditions::qualify(
         answer,
-        &rest,
+        &(rest + &without_owners(summary)),
         &conditions.collect::<Vec<_>>(),
         "the dry run",
     )
+}
+
+/// Says that the breakdown below has no owners, where the program of the peak could not be attributed.
+fn without_owners(summary: &RunSummary) -> String {
+    let program = summary.attribution.as_ref().and_then(|it| it.program);
+    let Some(program) = program.and_then(|at| summary.programs.get(at)) else {
+        return String::new();
+    };
+    let mut warnings = summary.compiler_warnings.iter();
+    let warning = warnings.find(|warning| {
+        warning.source == CompilerWarning::NOT_ATTRIBUTED && warning.program == program.name
+    });
+    warning.map_or_else(String::new, |warning| {
+        format!("; owners are off for `{}`: {}", program.name, warning.text)
+    })
 }
 
 fn peak_of(device: &DeviceSummary, on: &str) -> String {

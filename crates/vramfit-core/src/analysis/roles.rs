@@ -1,0 +1,207 @@
+//! What arrays are to the programs that compute gradients: that is what they are in every later program, such as an
+//! update that is written in plain Python, whose operations call everything `x` and `y`.
+
+use rustc_hash::FxHashMap;
+
+use super::attribution_entry::EntryKind;
+use crate::program::ProgramMemory;
+use crate::program::memory::{Buffer, Owner, Phase};
+use crate::replay::Block;
+
+/// Allocations that are kept; a limit for damaged traces.
+const MAX_ALLOCATIONS: usize = 1 << 20;
+/// Parameters of programs that arrays of one line are kept for: of the weights of a model, one each.
+const MAX_ROLES: usize = 1 << 14;
+
+/// A parameter of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Role {
+    entry: u32,
+    parameter: u32,
+}
+
+/// As what arrays were passed to programs.
+#[derive(Debug, Default)]
+pub(super) struct ArgumentRoles {
+    by_allocation: FxHashMap<u64, Vec<Role>>,
+    /// By the number of the allocation site: what one call of a line has made, the next one makes again.
+    by_site: FxHashMap<u32, Vec<Role>>,
+}
+
+/// What an array is, and its path where there is only one.
+#[derive(Debug, PartialEq)]
+pub(super) struct KnownArray<'a> {
+    pub(super) kind: EntryKind,
+    pub(super) path: &'a str,
+    pub(super) shape: &'a str,
+}
+
+impl ArgumentRoles {
+    /// Takes in that an array is an argument of a program.
+    pub(super) fn on_argument(&mut self, entry: u32, parameter: u32, block: &Block) {
+        let role = Role { entry, parameter };
+        let add = |roles: &mut Vec<Role>| {
+            if roles.len() < MAX_ROLES && !roles.contains(&role) {
+                roles.push(role);
+            }
+        };
+        if self.by_allocation.len() < MAX_ALLOCATIONS {
+            add(self.by_allocation.entry(block.number).or_default());
+        }
+        add(self.by_site.entry(block.owner).or_default());
+    }
+
+    /// Returns the entries of the programs that have taken an array, or others of its line.
+    pub(super) fn entries(&self, block: &Block) -> impl Iterator<Item = usize> {
+        let roles = [
+            self.by_allocation.get(&block.number),
+            self.by_site.get(&block.owner),
+        ];
+        roles
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|role| role.entry as usize)
+    }
+
+    /// Returns what an array is to the programs that compute gradients; `None` if none has taken it, or as data.
+    pub(super) fn find<'a>(
+        &self,
+        block: &Block,
+        memories: &'a FxHashMap<u32, ProgramMemory>,
+    ) -> Option<KnownArray<'a>> {
+        let buffers = |roles: Option<&Vec<Role>>| -> Vec<&'a Buffer> {
+            let roles = roles.into_iter().flatten();
+            roles
+                .filter_map(|role| parameter_of(memories.get(&role.entry)?, role.parameter))
+                .collect()
+        };
+        let is_state = |buffer: &&Buffer| !matches!(buffer.owner, Owner::Batch | Owner::OtherState);
+        // A weight may be mere data of another gradient.
+        let mut known = buffers(self.by_allocation.get(&block.number));
+        known.retain(is_state);
+        if known.is_empty() {
+            known = buffers(self.by_site.get(&block.owner));
+        }
+        let first = *known.first()?;
+        if !is_state(&first) || known.iter().any(|buffer| buffer.owner != first.owner) {
+            return None;
+        }
+        let is_one = known.iter().all(|buffer| buffer.path == first.path);
+        Some(KnownArray {
+            kind: EntryKind::Program(first.owner),
+            path: if is_one { &first.path } else { "" },
+            shape: if is_one { &first.shape } else { "" },
+        })
+    }
+}
+
+/// Returns the output of a program that computes gradients if it is the gradient of one of its parameters.
+pub(super) fn gradient(memory: &ProgramMemory, output: &Buffer) -> Option<EntryKind> {
+    let is_gradient = output.owner == Owner::Outputs
+        && output.phase == Phase::Backward
+        && memory
+            .buffers
+            .iter()
+            .any(|buffer| buffer.owner == Owner::Parameters && buffer.shape == output.shape);
+    is_gradient.then_some(EntryKind::Program(Owner::Gradients))
+}
+
+fn parameter_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {
+    let mut buffers = memory.buffers.iter().filter(|_| memory.is_differentiated());
+    buffers.find(|buffer| buffer.parameter == Some(parameter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(owner: Owner, path: &str, parameter: u32) -> Buffer {
+        Buffer {
+            owner,
+            path: path.to_owned(),
+            shape: "f32[8]".to_owned(),
+            parameter: Some(parameter),
+            ..Buffer::default()
+        }
+    }
+
+    fn output(phase: Phase) -> Buffer {
+        Buffer {
+            owner: Owner::Outputs,
+            phase,
+            shape: "f32[8]".to_owned(),
+            ..Buffer::default()
+        }
+    }
+
+    fn block(number: u64, owner: u32) -> Block {
+        Block {
+            number,
+            device: 0,
+            owner,
+            address: 0,
+            requested_bytes: 32,
+            allocated_bytes: 256,
+        }
+    }
+
+    /// Entry 0 takes gradients of its first argument, entry 1 is an operation of its own.
+    fn memories() -> FxHashMap<u32, ProgramMemory> {
+        let of = |buffers| ProgramMemory {
+            buffers,
+            ..ProgramMemory::default()
+        };
+        let grad = vec![
+            buffer(Owner::Parameters, "params", 0),
+            buffer(Owner::Batch, "x", 1),
+            output(Phase::Backward),
+        ];
+        let subtract = vec![buffer(Owner::Parameters, "w", 0), output(Phase::Outside)];
+        [(0, of(grad)), (1, of(subtract))].into_iter().collect()
+    }
+
+    #[test]
+    fn what_a_gradient_program_takes_as_a_parameter_stays_one() {
+        let memories = memories();
+        let mut roles = ArgumentRoles::default();
+        roles.on_argument(0, 0, &block(7, 3));
+        roles.on_argument(0, 1, &block(8, 4));
+        roles.on_argument(1, 0, &block(9, 5));
+        let kind = |number, owner| {
+            roles
+                .find(&block(number, owner), &memories)
+                .map(|it| (it.kind, it.path))
+        };
+        let parameter = Some((EntryKind::Program(Owner::Parameters), "params"));
+        assert_eq!(kind(7, 9), parameter);
+        // Another array of the same line.
+        assert_eq!(kind(70, 3), parameter);
+        // Data, an argument of an operation, and an array that nothing has taken.
+        assert_eq!((kind(8, 4), kind(9, 5), kind(1, 1)), (None, None, None));
+    }
+
+    #[test]
+    fn a_line_that_makes_several_things_settles_nothing() {
+        let memories = memories();
+        let mut roles = ArgumentRoles::default();
+        roles.on_argument(0, 0, &block(7, 3));
+        roles.on_argument(0, 1, &block(8, 3));
+        assert!(roles.find(&block(7, 3), &memories).is_some());
+        assert_eq!(roles.find(&block(70, 3), &memories), None);
+    }
+
+    #[test]
+    fn an_output_is_a_gradient_if_it_is_one_of_a_parameter() {
+        let memories = memories();
+        let is_gradient =
+            |entry: u32, output: &Buffer| gradient(&memories[&entry], output).is_some();
+        assert!(is_gradient(0, &output(Phase::Backward)));
+        assert!(!is_gradient(0, &output(Phase::Forward)));
+        let other = Buffer {
+            shape: "f32[9]".to_owned(),
+            ..output(Phase::Backward)
+        };
+        assert!(!is_gradient(0, &other));
+    }
+}
