@@ -198,6 +198,91 @@ def test_a_part_of_the_pool_describes_itself(small):
     assert "params/layer_0" in tip(small)
 
 
+MAP_LENGTHS = """
+((regions, request) => {
+  const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const packOne = (value) => {
+    let text = "";
+    for (let left = value * 2, more = true; more; ) {
+      more = left >= 32;
+      text += digits[left % 32 + (more ? 32 : 0)];
+      left = Math.floor(left / 32);
+    }
+    return text;
+  };
+  const pack = (values) => ({
+    count: values.length, scale: 1, is_delta: false, digits: values.map(packOne).join(""),
+  });
+  const content = { request, regions: regions.map((segments) => ({
+    size: segments.reduce((sum, size) => sum + size, 0),
+    address: "0x0",
+    bytes: pack(segments),
+    kind: pack(segments.map((_, at) => at % 2)),
+    label: pack(segments.map(() => 0)),
+  })) };
+  document.getElementById("map-under-test")?.remove();
+  const host = makeElement("div", { id: "map-under-test" }, drawMap(content));
+  document.querySelector("main").append(host);
+  host.scrollIntoView({ block: "start", behavior: "instant" });
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+    const paper = themeColor("--paper");
+    const drawn = (canvas) => {
+      const ctx = canvas.getContext("2d"), density = canvas.width / canvas.clientWidth;
+      let length = 0;
+      for (let top = 12; top < canvas.clientHeight; top += 28) {
+        const dots = ctx.getImageData(0, Math.round(top * density), canvas.width, 1).data;
+        const empty = ctx.createImageData(1, 1).data;
+        ctx.canvas.style.color = paper;
+        const [r, g, b] = getComputedStyle(ctx.canvas).color.match(/\\d+/g).map(Number);
+        let last = 0;
+        for (let at = 0; at < canvas.width; at++) {
+          const is = [dots[4 * at], dots[4 * at + 1], dots[4 * at + 2]];
+          if (is[0] !== r || is[1] !== g || is[2] !== b) last = at + 1;
+        }
+        length += last / density;
+      }
+      return length;
+    };
+    const requests = [...host.querySelectorAll(".request")];
+    const parts = requests.map((part) => part.getBoundingClientRect().width);
+    done([
+      [...host.querySelectorAll("canvas.base")].map(drawn),
+      parts.reduce((sum, width) => sum + width, 0),
+      parts.length,
+      host.querySelector(".layers").clientWidth,
+    ]);
+  })));
+})
+"""
+MIB, GIB = 1 << 20, 1 << 30
+POOLS = {
+    "one region": ([[4 * GIB, 7 * GIB]], None),
+    "a request that is larger than what is free": ([[4 * GIB, 7 * GIB]], 10 * GIB),
+    "small and large": ([[2 * MIB], [4 * GIB, 28 * GIB]], 10 * GIB),
+    "many segments": ([[GIB // 8] * 240, [GIB] * 4, [16 * GIB]], 3 * GIB),
+    "a pool that grows": ([[2**n * MIB] for n in range(1, 15)], 512 * MIB),
+    "a request that is larger than anything": ([[2 * MIB], [8 * GIB]], 100 * GIB),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_regions_and_request_have_one_scale(chromium, pages, name):
+    regions, request = POOLS[name]
+    page = chromium.open(pages(200))
+    call = f"{MAP_LENGTHS}({json.dumps(regions)}, {json.dumps(request)})"
+    lengths, requested, rows, width = page.run(call)
+    sizes = [sum(segments) for segments in regions]
+    shown = [*zip(sizes, lengths, strict=True)]
+    if request:
+        shown.append((request, requested))
+        assert 1 <= rows <= 8
+    # Bytes of a dot, from what is drawn longest; a picture ends at a whole dot, each row of it.
+    largest, longest = max(shown)
+    assert longest >= width - 3
+    for size, length in shown:
+        assert length == pytest.approx(size * longest / largest, abs=3 + length / width)
+
+
 def test_search_and_sorting(small):
     small.box("section[data-type=table]")
     everything = shown_rows(small)

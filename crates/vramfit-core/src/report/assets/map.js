@@ -1,21 +1,37 @@
 
-// A memory map: each region of the pool as rows of equal length, by address.
+// A memory map: each region of the pool in rows, by address, and a request that failed. All have one scale: a full row
+// is as many bytes everywhere.
 
 const MAP_ROW_HEIGHT = 24;
 const MAP_ROW_GAP = 4;
+// As many rows has a region with many segments, and a request that is larger than any region.
+const MAP_MAX_ROWS = 8;
+const MAP_SEGMENTS_PER_ROW = 24;
+
+/** Returns how many bytes a full row is, for all regions and the request. */
+function mapRowBytes(content) {
+  const wanted = (region) => Math.min(MAP_MAX_ROWS, 1 + Math.floor(unpack(region.bytes).length / MAP_SEGMENTS_PER_ROW));
+  return Math.max(1, (content.request || 0) / MAP_MAX_ROWS, ...content.regions.map((region) => region.size / wanted(region)));
+}
+
+/** Returns how many rows bytes take. The tolerance is that of a size divided by a number of rows. */
+function mapRows(size, row) {
+  return Math.max(1, Math.ceil(size / row - 1e-9));
+}
 
 function drawMap(content) {
   const host = makeElement("div");
   const kinds = new Set();
   if (textAt(content.caption)) host.append(makeElement("p", { className: "soft" }, ...withCode(textAt(content.caption))));
   const panel = makeElement("div", { className: "pinned hint", ariaLive: "polite" }, "Hover over a segment for details; the arrow keys move between segments.");
+  const row = mapRowBytes(content);
+  if (content.regions.length) host.append(makeElement("p", { className: "soft" }, `A full row is ${bytes(row)} everywhere.`));
   for (const region of content.regions) {
     const size = unpack(region.bytes), kind = unpack(region.kind), label = unpack(region.label);
     const from = new Float64Array(size.length);
     for (let segment = 1; segment < size.length; segment++) from[segment] = from[segment - 1] + size[segment - 1];
     kind.forEach((value) => kinds.add(value));
-    const rows = Math.min(8, 1 + Math.floor(size.length / 24));
-    const row = region.size / rows;
+    const rows = mapRows(region.size, row);
     let hovered = -1;
 
     /** Calls `paint` with each rectangle of a segment, which may extend over several rows. */
@@ -47,7 +63,7 @@ function drawMap(content) {
     canvas.element.addEventListener("pointermove", (event) => {
       const [left, top] = canvas.position(event);
       const at = Math.min(rows - 1, Math.floor(top / (MAP_ROW_HEIGHT + MAP_ROW_GAP))) * row + left / canvas.width * row;
-      hovered = size.length ? lastRowBefore(from, at) : -1;
+      hovered = size.length && at < region.size ? lastRowBefore(from, at) : -1;
       canvas.repaintOverlay();
       showTooltip(hovered < 0 ? null : details(hovered), event.clientX, event.clientY);
     });
@@ -66,9 +82,12 @@ function drawMap(content) {
     host.append(makeElement("p", { className: "soft" }, `${bytes(region.size)} at ${region.address}`), canvas.element);
   }
   if (content.request) {
-    const largest = Math.max(1, ...content.regions.map((region) => region.size));
-    const strip = makeElement("div", { className: "request", role: "img", ariaLabel: `request for ${bytes(content.request)}` });
-    strip.style.width = `${Math.min(100, content.request / largest * 100)}%`;
+    const strip = makeElement("div", { role: "img", ariaLabel: `request for ${bytes(content.request)}` });
+    for (let at = 0; at < mapRows(content.request, row); at++) {
+      const part = makeElement("div", { className: "request" });
+      part.style.width = `${Math.min(1, content.request / row - at) * 100}%`;
+      strip.append(part);
+    }
     host.append(makeElement("p", { className: "soft" }, `${bytes(content.request)} requested, to the same scale`), strip);
   }
   host.append(makeLegend(kinds), panel);

@@ -1,4 +1,5 @@
-//! A memory map: a strip of characters for each region, as XLA's own out-of-memory text draws it.
+//! A memory map: a strip of characters for each region, as XLA's own out-of-memory text draws it, and one for a
+//! request that failed. All have one scale.
 
 use super::wrap::wrap;
 use crate::bytes::Bytes;
@@ -6,6 +7,14 @@ use crate::report::{AddressMap, Region};
 
 pub(super) fn render(map: &AddressMap, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
+    let regions = map.regions.iter().map(|region| region.bytes);
+    let longest = regions.chain(map.failed_request_bytes).max();
+    let longest = longest.unwrap_or(0).max(1);
+    // What has any bytes has a cell.
+    let cells = |bytes: u64| {
+        let cells = u128::from(bytes) * (columns as u128 - 2) / u128::from(longest);
+        (cells as usize).max(1)
+    };
     if !map.caption.is_empty() {
         lines.extend(wrap(&map.caption, columns, 0));
     }
@@ -22,16 +31,11 @@ pub(super) fn render(map: &AddressMap, columns: usize) -> Vec<String> {
             region.address
         );
         lines.extend(wrap(&heading, columns, 2));
-        lines.push(format!("[{}]", strip(region, columns - 2)));
+        lines.push(format!("[{}]", strip(region, cells(region.bytes))));
     }
-    let largest = map.regions.iter().map(|region| region.bytes).max();
-    if let Some((bytes, largest)) = map.failed_request_bytes.zip(largest) {
+    if let Some(bytes) = map.failed_request_bytes.filter(|_| !map.regions.is_empty()) {
         lines.push(format!("{} requested, to the same scale", Bytes(bytes)));
-        let cells = u128::from(bytes) * (columns as u128 - 2) / u128::from(largest.max(1));
-        lines.push(format!(
-            "[{}]",
-            "/".repeat((cells as usize).clamp(1, columns - 2))
-        ));
+        lines.push(format!("[{}]", "/".repeat(cells(bytes))));
     }
     lines
 }
@@ -69,6 +73,33 @@ fn strip(region: &Region, cells: usize) -> String {
 mod tests {
     use super::*;
     use crate::report::Segment;
+
+    #[test]
+    fn regions_and_request_have_one_scale() {
+        let region = |bytes| Region {
+            address: 0,
+            bytes,
+            segments: vec![Segment {
+                bytes,
+                kind: "parameters",
+                label: String::new(),
+            }],
+        };
+        let lengths = |sizes: &[u64], request: Option<u64>| -> Vec<usize> {
+            let map = AddressMap {
+                caption: String::new(),
+                regions: sizes.iter().copied().map(region).collect(),
+                failed_request_bytes: request,
+            };
+            let lines = render(&map, 102);
+            let strips = lines.iter().filter(|line| line.starts_with('['));
+            strips.map(|strip| strip.len() - 2).collect()
+        };
+        assert_eq!(lengths(&[200], None), [100]);
+        assert_eq!(lengths(&[2, 1000], Some(500)), [1, 100, 50]);
+        assert_eq!(lengths(&[100, 400], Some(800)), [12, 50, 100]);
+        assert_eq!(lengths(&[1000], Some(1)), [100, 1]);
+    }
 
     #[test]
     fn a_strip_shows_used_free_and_both() {
