@@ -1,5 +1,6 @@
 """Python functions that programs call: with made-up values where a program is not computed."""
 
+import pytest
 from cli_dryrun import dryrun_of
 
 SETUP = """
@@ -171,3 +172,37 @@ print(seen)
 def test_each_device_calls_what_a_shard_map_calls(tmp_path):
     run = dryrun_of(tmp_path, ON_EACH_DEVICE, gpu="h100-80gx4")
     assert run.out == f"{[(1000, 4000)] * 4}\n"
+
+
+EQUINOX = """
+import equinox as eqx, jax, jax.numpy as jnp, numpy as np
+
+def double(x):
+    return np.asarray(x) * 2
+
+class Net(eqx.Module):
+    layer: eqx.nn.Linear
+
+    def __call__(self, x):
+        y = self.layer(x)
+        shape = jax.ShapeDtypeStruct(y.shape, y.dtype)
+        y = jax.pure_callback(double, shape, y, vmap_method="sequential")
+        jax.debug.print("{}", y.sum())
+        return eqx.error_if(y, y.sum() > 1e30, "too large")
+
+@eqx.filter_jit
+def step(net, x):
+    return jax.vmap(net)(x)
+
+net = Net(eqx.nn.Linear(4096, 4096, key=jax.random.key(0)))
+step(net, jnp.ones((4096, 4096)))
+"""
+
+
+def test_every_callback_has_a_line_of_the_program(tmp_path):
+    pytest.importorskip("equinox")
+    rows = dryrun_of(tmp_path, EQUINOX, code=0).answer["callbacks"]
+    lines = {row["site"].rsplit("/", 1)[-1] for row in rows}
+    # JAX's locations have no line of the program for the first and the last.
+    expected = {"program.py:4 (double)", "program.py:14 (Net.__call__)", "program.py:22 (<module>)"}
+    assert lines == expected

@@ -105,7 +105,8 @@ def test_nothing_is_said_twice_where_it_is_compiled_twice(tmp_path):
     program.write_text(
         "import jax, jax.numpy as jnp\n"
         "loss = lambda ws, x: sum(jnp.sum(x := jnp.tanh(x @ w)) for w in ws)\n"
-        "jax.jit(jax.grad(loss)).lower([jnp.ones((256, 256))] * 8, jnp.ones((16384, 256))).compile()"
+        "ws, x = [jnp.ones((256, 256))] * 8, jnp.ones((16384, 256))\n"
+        "jax.jit(jax.grad(loss)).lower(ws, x).compile()\n"
     )
     said = [
         run_vramfit("dryrun", "--gpu", "t4", "--limit", "96MiB", program, env=env).stderr

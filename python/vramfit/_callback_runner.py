@@ -17,9 +17,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from vramfit import _cpu, _module_work
+from vramfit import _cpu, _module_work, _source_info
 from vramfit._callbacks import callbacks_of, line_of_function
-from vramfit._source_info import site
 
 # How often a function is called in one execution at most: a scan may have a million rounds.
 MAX_CALLS = 1000
@@ -72,7 +71,12 @@ def run_callbacks(
         times = 1 if call.times is None else call.times
         times *= devices if call.per_device else 1
         # Where JAX's location has none of the program's lines: where its function is, or runs.
-        line = call.site.line or line_of_function(functions[call.site.index]) or site() or ""
+        line = (
+            call.site.line
+            or line_of_function(functions[call.site.index])
+            or _source_info.site()
+            or ""
+        )
         done = _CallbackOutcome(line)
         planned.append((call.site, done))
         done.reason = _reason_to_skip(call)

@@ -43,7 +43,8 @@ def line_of_function(callback: Any) -> str:
             return site_of(code, code.co_firstlineno)
         cells = getattr(function, "__closure__", None) or ()
         held = [cell.cell_contents for cell in cells if not _is_empty(cell)]
-        held += [getattr(function, name, None) for name in _WRAPPED]
+        names = (*_WRAPPED, *getattr(type(function), "__slots__", ()))
+        held += [getattr(function, name, None) for name in names]
         held += getattr(function, "args", ()) if isinstance(function, functools.partial) else ()
         held += getattr(function, "__dict__", {}).values()
         behind += [each for each in held if callable(each) and not isinstance(each, type)]

@@ -99,7 +99,7 @@ def _location_name(location: Any) -> str:
 
 
 def _unescape(quoted: str) -> str:
-    """Return a text that MLIR has quoted: a backslash twice, other bytes by two hexadecimal digits."""
+    """Return a text that MLIR has quoted: a backslash twice, other bytes by two hex digits."""
 
     def plain(escape: re.Match[bytes]) -> bytes:
         code = escape[1]

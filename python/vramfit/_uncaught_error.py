@@ -9,8 +9,6 @@ from vramfit import _native
 from vramfit._frames import is_library, site_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from vramfit._jax_shim.program_end import Failure
 
 
@@ -41,7 +39,7 @@ def uncaught_error(status: object = None) -> tuple[str, str, str] | None:
     return None if failure is None else (failure.name, failure.message, _site(failure))
 
 
-def _noted() -> ModuleType | None:
+def _noted() -> Any:
     """Return `program_end`, which was loaded when Python started."""
     return sys.modules.get("_vramfit_program_end")
 

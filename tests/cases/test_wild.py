@@ -1,4 +1,4 @@
-"""Programs as people write them, each the smallest form of a fault that was seen with a public one."""
+"""Programs as people write them, each the smallest form of a fault seen with a public one."""
 
 import html
 import json

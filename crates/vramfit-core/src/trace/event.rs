@@ -183,8 +183,8 @@ pub enum Event {
         /// Where it was called from, empty if not known.
         site: TextId,
     },
-    /// An argument of the execution that goes on. Told only when that execution reached a new peak or
-    /// was refused a request, after its allocations.
+    /// An argument of the execution that goes on. Told only when that execution reached a new peak, was
+    /// refused a request, or is one of the first of a program with a backward pass, after its allocations.
     Argument {
         /// Number of the entry parameter.
         parameter: u32,
