@@ -208,7 +208,8 @@ def _ignored_while_fragmented() -> OomLog:
         name,
         lines,
         "fragmentation wrong-setting",
-        present="fragmentation wrong-setting",
+        present="fragmentation",
+        maybe="wrong-setting",
         requested=size,
         fallback="pool-too-small",
     )

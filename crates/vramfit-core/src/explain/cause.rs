@@ -113,7 +113,8 @@ impl CauseId {
             }
             CauseId::HostMemory => {
                 "The memory of the machine ran out, not that of the GPU: in NumPy or Python, in a C++ library, \
-                 in XLA's pool of pinned memory, or the kernel or job manager killed the process."
+                 in XLA's pool of pinned memory, in what processes share (`/dev/shm`), or the kernel or job \
+                 manager killed the process."
             }
             CauseId::WrongSetting => {
                 "JAX, XLA or the plugin rejected a setting, or the log shows one that has no effect. After a \
@@ -136,8 +137,8 @@ impl CauseId {
             }
             CauseId::OutsidePool => {
                 "The CUDA context, cuBLAS, cuDNN, NCCL, compiled kernels and CUDA graphs take memory outside of \
-                 the pool. Where the pool leaves too little, they fail with errors that often do not mention \
-                 memory."
+                 the pool, and so do PyTorch, TensorFlow, CuPy, Warp and RAPIDS in the same process. Where the \
+                 pool leaves too little, they fail with errors that often do not mention memory."
             }
             CauseId::Autotuning => {
                 "While it compiles, XLA runs candidates of a kernel with copies of their operands. These copies \
@@ -146,7 +147,8 @@ impl CauseId {
             }
             CauseId::Recompilation => {
                 "A function is compiled for each new shape of its arguments, and for each new value of a static \
-                 one. Each program stays in memory, with its constants and kernels."
+                 one. Each program stays in memory, with its constants and kernels, and in mappings of the \
+                 process, of which the system allows some 65,000."
             }
             CauseId::Leak => {
                 "Each step leaves something allocated: results in a Python list, a history of metrics, old \
@@ -157,8 +159,8 @@ impl CauseId {
                  the log shows the limit and what was in use."
             }
             CauseId::NotMemory => {
-                "Nothing in the log shows that memory ran out: it has warnings only, another error, or plenty \
-                 of free memory at the failure."
+                "Nothing in the log shows that memory ran out: it has warnings only, an error that is certainly \
+                 about something else, or plenty of free memory at the failure."
             }
         }
     }

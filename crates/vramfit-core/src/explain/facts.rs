@@ -4,7 +4,17 @@ use super::cause::{Cause, CauseId, Evidence};
 use super::causes::{Judgement, not_memory};
 use super::figures::Figures;
 use super::log::{Event, Log};
+use super::message::{HostFailure, Message};
 use super::request::Request;
+
+/// What XLA's scheduler keeps of the budget, in percent: `xla_gpu_memory_limit_slop_factor`.
+const SLOP_PERCENT: i64 = 95;
+
+/// Returns the budget of which XLA prints what its scheduler keeps.
+pub(super) fn scale_budget(target: i64) -> i64 {
+    let whole = i128::from(target) * 100 / i128::from(SLOP_PERCENT);
+    i64::try_from(whole).unwrap_or(if target < 0 { i64::MIN } else { i64::MAX })
+}
 
 /// Lines that a cause shows.
 const MAX_EVIDENCE: usize = 4;
@@ -33,6 +43,16 @@ impl<'a> Facts<'a> {
     pub(super) fn rounded_bytes(&self) -> Option<u64> {
         let request = self.request()?;
         Some(request.rounded.unwrap_or(request.size.bytes))
+    }
+
+    /// Returns what the compiler could not bring the program below, where its log tells: at least what arguments and
+    /// outputs leave of the pool's limit.
+    pub(super) fn most_of_budget(&self) -> Option<u64> {
+        let (_, target) = self.log.find(|message| match message {
+            Message::Rematerialization { target, .. } => Some(*target),
+            _ => None,
+        })?;
+        Some(scale_budget(target).max(0).unsigned_abs())
     }
 
     /// Says whether a request was refused before this event, by a pool or to a pool.
@@ -108,9 +128,27 @@ impl<'a> Facts<'a> {
             confidence: judgement.confidence,
             summary: judgement.summary,
             evidence: judgement.evidence,
-            falsified_by: id.falsified_by().to_owned(),
+            falsified_by: match id {
+                CauseId::HostMemory if self.is_shared_segment() => {
+                    "`df -h /dev/shm` shows free space while the program runs".to_owned()
+                }
+                _ => id.falsified_by().to_owned(),
+            },
             next_command: self.next_command(id),
         }
+    }
+
+    /// Says whether the host's memory that ran out is what processes share.
+    pub(super) fn is_shared_segment(&self) -> bool {
+        let first = self.log.find(|message| match message {
+            Message::Host { how, .. } => Some(*how),
+            _ => None,
+        });
+        let shared = [
+            HostFailure::SharedSegment,
+            HostFailure::SharedSegmentProbably,
+        ];
+        first.is_some_and(|(_, how)| shared.contains(&how))
     }
 
     /// Returns the GPU for a dry run: that of the log, or a placeholder.
@@ -129,6 +167,7 @@ impl<'a> Facts<'a> {
                 format!("vramfit dryrun --gpu {gpu} --full -- {command}")
             }
             CauseId::AddressSpace => format!("ulimit -v unlimited; {command}"),
+            CauseId::HostMemory if self.is_shared_segment() => "df -h /dev/shm".to_owned(),
             CauseId::HostMemory => format!("/usr/bin/time -v {command}"),
             CauseId::WrongSetting => "vramfit doctor --verbose".to_owned(),
             CauseId::PoolNotObtained => "vramfit doctor".to_owned(),

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::facts::scale_budget;
 use super::fit::{OtherPool, fit_elsewhere};
 use super::log::Log;
 use super::message::{Message, StatName};
@@ -72,6 +73,15 @@ pub struct NeedFigures {
     pub total_bytes: u64,
 }
 
+/// A program of which nothing but its outputs takes memory, by XLA's warning about rematerialization.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputsOnly {
+    /// The bytes of its outputs.
+    pub output_bytes: u64,
+    /// The limit of the pool, which follows from the budget that they leave.
+    pub limit_bytes: u64,
+}
+
 /// What a log tells in numbers. `None` where it does not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -101,6 +111,8 @@ pub struct Figures {
     pub bins: Vec<BinFigures>,
     /// What the program needs, where XLA has told.
     pub need: Option<NeedFigures>,
+    /// The program, where nothing but its outputs takes memory.
+    pub outputs_only: Option<OutputsOnly>,
     /// Total memory of the GPU.
     pub gpu_total_bytes: Option<u64>,
     /// Free memory of the GPU, as the driver reported it at the failure.
@@ -130,6 +142,9 @@ impl Figures {
         figures.add_gpu(log, gpu);
         figures.add_stats(log);
         figures.add_dump(log);
+        figures.outputs_only = request.and_then(|request| outputs_only(log, request));
+        let by_outputs = figures.outputs_only.map(|only| only.limit_bytes);
+        figures.limit_bytes = figures.limit_bytes.or(by_outputs);
         if figures.free_bytes.is_none() {
             let in_use = figures.in_use_bytes;
             figures.free_bytes = figures
@@ -230,6 +245,28 @@ impl Figures {
             false => limit.agrees_with(Size::exact(pool)).then_some(pool),
         }
     }
+}
+
+/// Says whether a program has nothing but outputs: nothing of it could be recomputed, and all of it was requested.
+/// Then the budget that XLA prints is 95 % of the limit without them, and negative where they exceed it; releases
+/// that add the outputs to it print a positive one.
+fn outputs_only(log: &Log, request: &Request) -> Option<OutputsOnly> {
+    /// Tables of the addresses of outputs.
+    const MAX_TABLES_BYTES: u64 = 64 << 10;
+    let (_, (target, outputs)) = log.find(|message| match message {
+        Message::Rematerialization {
+            target,
+            reached,
+            before: Some(before),
+        } if *target < 0 && before == reached => Some((*target, *reached)),
+        _ => None,
+    })?;
+    let limit = outputs.checked_sub(scale_budget(target).unsigned_abs())?;
+    let rest = outputs.checked_sub(request.rounded.unwrap_or(request.size.bytes))?;
+    (limit > 0 && rest <= MAX_TABLES_BYTES).then_some(OutputsOnly {
+        output_bytes: outputs,
+        limit_bytes: limit,
+    })
 }
 
 /// Returns the bytes of a request. What the pool rounded it to is at most 255 more, and so nearer than a size

@@ -42,8 +42,18 @@ pub(super) enum Message {
     DriverError,
     /// The driver, a library or JAX itself is missing, or does not match the others.
     Installation,
-    /// A kernel needs more shared memory than a multiprocessor has.
-    SharedMemory,
+    /// Two libraries are not of the releases that they were compiled for.
+    VersionMismatch,
+    /// A kernel needs more shared memory, or other resources, than a multiprocessor has.
+    KernelResources,
+    /// The allocator of another framework in the process found no GPU memory.
+    OtherAllocator(OtherAllocator),
+    /// A routine of jaxlib found no room in the pool: `Unable to allocate workspace for syevd`.
+    Workspace { routine: String },
+    /// The compiler found no memory, or no address, for one more compiled program on the host.
+    CompiledPrograms,
+    /// Words about memory that are no message known here.
+    MemoryNamed,
     /// The autotuner, or a candidate that it tried, failed.
     Autotuning {
         /// Whether the message itself says that memory is the reason.
@@ -62,7 +72,11 @@ pub(super) enum Message {
     /// One of the largest buffers of a program.
     PeakBuffer(ListedBuffer),
     /// `Can't reduce memory use below … by rematerialization`.
-    Rematerialization { target: i64, reached: u64 },
+    Rematerialization {
+        target: i64,
+        reached: u64,
+        before: Option<u64>,
+    },
     /// `The byte size of input/output arguments (…) exceeds the base limit (…)`.
     ArgumentsExceedLimit { arguments: u64, limit: Option<u64> },
     /// Memory of the host ran out.
@@ -94,14 +108,18 @@ pub(super) enum Message {
     Abort,
     /// The reporter calls it fragmentation.
     FragmentationNamed,
-    /// A traceback of Python begins.
-    Traceback,
     /// The program saves or restores a checkpoint, or evaluates: it runs other programs than the step.
     OtherPhase,
     /// A program was compiled.
     Compilation { program: String },
     /// The number of a step.
     Step { number: u64 },
+    /// Checkpoints are copied to pinned memory of the host.
+    PinnedTransfers,
+    /// Something of JAX, so that JAX runs in this process.
+    JaxNamed,
+    /// A disk is full.
+    DiskFull,
     /// A release of JAX.
     Jax { version: (u32, u32, u32) },
     /// A GPU of the catalog, by its name there.
@@ -122,6 +140,56 @@ pub(super) enum Message {
     },
 }
 
+/// A refusal by the allocator of another framework, with the figures that it prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OtherAllocator {
+    pub(super) owner: AllocatorOwner,
+    pub(super) size: Option<Size>,
+    /// What the framework holds itself.
+    pub(super) held: Option<Size>,
+    /// What is free of the GPU, and what it has in all.
+    pub(super) free: Option<Size>,
+    pub(super) total: Option<Size>,
+}
+
+/// A framework that allocates GPU memory beside JAX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum AllocatorOwner {
+    Cupy,
+    Pytorch,
+    Rmm,
+    TensorFlow,
+    Warp,
+    /// One that the message does not name.
+    Unknown,
+}
+
+impl AllocatorOwner {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            AllocatorOwner::Cupy => "CuPy",
+            AllocatorOwner::Pytorch => "PyTorch",
+            AllocatorOwner::Rmm => "RAPIDS (RMM)",
+            AllocatorOwner::TensorFlow => "TensorFlow",
+            AllocatorOwner::Warp => "Warp",
+            AllocatorOwner::Unknown => "something beside JAX",
+        }
+    }
+}
+
+impl Message {
+    /// Returns the refusal by another framework of which only the size is known.
+    pub(super) fn other_allocator(owner: AllocatorOwner, size: Option<Size>) -> Message {
+        Message::OtherAllocator(OtherAllocator {
+            owner,
+            size,
+            held: None,
+            free: None,
+            total: None,
+        })
+    }
+}
+
 /// The reason of a failure, as far as a message names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reason {
@@ -140,6 +208,8 @@ pub(super) enum Subject {
     Installation,
     /// The program.
     Program,
+    /// Nobody knows: its words are those of errors of many kinds.
+    Unknown,
 }
 
 /// What the driver was doing.
@@ -161,9 +231,12 @@ pub(super) enum Library {
     Cublas,
     Cudnn,
     Cufft,
+    Curand,
     Cusolver,
     Cusparse,
     Nccl,
+    /// Those of AMD.
+    Rocm,
 }
 
 impl Library {
@@ -172,9 +245,11 @@ impl Library {
             Library::Cublas => "cuBLAS",
             Library::Cudnn => "cuDNN",
             Library::Cufft => "cuFFT",
+            Library::Curand => "cuRAND",
             Library::Cusolver => "cuSOLVER",
             Library::Cusparse => "cuSPARSE",
             Library::Nccl => "NCCL",
+            Library::Rocm => "a library of ROCm",
         }
     }
 }
@@ -196,6 +271,14 @@ pub(super) enum HostFailure {
     PinnedPool,
     /// The driver refused pinned memory to XLA, which can go on without.
     PinnedRefused,
+    /// The compiler found no memory for a program, or no address.
+    Compiler,
+    /// The system refused memory: there is none, or a limit of the process is reached.
+    System,
+    /// Memory that processes share, `/dev/shm`, is full.
+    SharedSegment,
+    /// That is the usual reason of what happened to the process.
+    SharedSegmentProbably,
 }
 
 /// A figure of `Device.memory_stats()`.

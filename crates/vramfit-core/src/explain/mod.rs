@@ -39,7 +39,7 @@ mod scan;
 mod summary_log;
 
 pub use cause::{Cause, CauseId, Confidence, Evidence};
-pub use figures::{BinFigures, Figures, FitFigures, NeedFigures};
+pub use figures::{BinFigures, Figures, FitFigures, NeedFigures, OutputsOnly};
 pub use log::Log;
 pub use page::{EXAMPLE_HEADING, page_head};
 pub use remedy::{Basis, Remedy};
@@ -72,6 +72,8 @@ pub struct Explanation {
     pub remedies: Vec<Remedy>,
     /// What else to know, such as advice in the log that has no effect.
     pub notes: Vec<String>,
+    /// Whether the log speaks of memory in words that are not known, and nothing in it explains the failure.
+    pub speaks_of_memory: bool,
     /// The pool by address, where the log has it whole.
     pub regions: Vec<LoggedRegion>,
     /// The largest buffers of the program, as the log lists them.
@@ -158,8 +160,13 @@ impl Explanation {
     /// Returns the diagnosis in one line.
     pub fn headline(&self) -> String {
         let Some(first) = self.causes.first() else {
-            return "not explained: the log has no message about memory that vramfit knows"
-                .to_owned();
+            return match self.speaks_of_memory {
+                true => {
+                    "not explained: the log speaks of memory in words that vramfit does not know"
+                }
+                false => "not explained: the log has no message about memory that vramfit knows",
+            }
+            .to_owned();
         };
         let what = match first.id {
             CauseId::NotMemory | CauseId::WrongSetting => "",
@@ -192,17 +199,30 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
         figures,
         command,
     };
-    let causes = causes::find(&facts);
+    let (causes, setting) = causes::find(&facts);
     let remedies = remedy::remedies(&facts, &causes);
     let regions = log.dump().map(|dump| dump.regions.clone());
+    let unknown = log.first(speaks_of_memory).filter(|_| causes.is_empty());
+    let mut notes = notes(log);
+    notes.extend(setting);
+    notes.extend(unknown.map(|event| {
+        let quote = facts.quote(event);
+        format!("line {} speaks of memory: {}", quote.line, quote.text)
+    }));
     Explanation {
-        notes: notes(log),
+        speaks_of_memory: unknown.is_some(),
+        notes,
         causes,
         remedies,
         regions: regions.unwrap_or_default(),
         buffers: log.buffers.clone(),
         figures: facts.figures,
     }
+}
+
+/// Says whether a message is about memory, or names an error that may be.
+fn speaks_of_memory(message: &Message) -> bool {
+    matches!(message, Message::MemoryNamed | Message::OtherAllocator(_))
 }
 
 fn notes(log: &Log) -> Vec<String> {

@@ -68,14 +68,42 @@ const UNITS: [(&[u8], u64); 16] = [
     (b"p", 1 << 50),
 ];
 
-/// Reads a whole number at the beginning; returns it with what follows.
+/// Reads a whole number at the beginning, also `25,600,000`; returns it with what follows.
 pub(super) fn integer(text: &[u8]) -> Option<(u64, &[u8])> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (number, rest) = text.split_at(digits);
-    let value = number.iter().try_fold(0_u64, |value, digit| {
+    let (number, rest) = text.split_at(grouped_length(text));
+    let digits = number.iter().filter(|byte| byte.is_ascii_digit());
+    let value = digits.clone().try_fold(0_u64, |value, digit| {
         value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
     });
-    value.filter(|_| digits > 0).map(|value| (value, rest))
+    value
+        .filter(|_| digits.count() > 0)
+        .map(|value| (value, rest))
+}
+
+/// Reads a whole number without separators: where a comma begins the next figure, as in `step 10, 250 samples`.
+pub(super) fn plain_integer(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, rest) = text.split_at(digits(text));
+    integer(number).map(|(value, _)| (value, rest))
+}
+
+fn digits(text: &[u8]) -> usize {
+    text.iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Returns the length of a number whose digits may be separated in groups of three.
+fn grouped_length(text: &[u8]) -> usize {
+    const GROUP_DIGITS: usize = 3;
+    let mut length = digits(text);
+    if !(1..=GROUP_DIGITS).contains(&length) {
+        return length;
+    }
+    let Some(separator @ (b',' | b'_' | b'\'')) = text.get(length) else {
+        return length;
+    };
+    while text.get(length) == Some(separator) && digits(&text[length + 1..]) == GROUP_DIGITS {
+        length += 1 + GROUP_DIGITS;
+    }
+    length
 }
 
 /// Reads a whole number that may be negative.
@@ -181,6 +209,18 @@ mod tests {
         assert_eq!(read("4096next"), (4096, true, rest("next")));
         assert_eq!(read("0memory_limit_:"), (0, true, rest("memory_limit_:")));
         assert_eq!(read("2.50gatthe"), (5 * GIB / 2, false, rest("atthe")));
+        assert_eq!(
+            read("25,600,000bytes(allocated"),
+            (25_600_000, true, rest("(allocated"))
+        );
+        assert_eq!(read("3'635'267'072b."), (3_635_267_072, true, rest(".")));
+        assert_eq!(read("1,024.50mib").0, 1024 * 1024 * 1024 + 512 * 1024);
+        assert_eq!(read("12,34bytes"), (12, true, rest(",34bytes")));
+        assert_eq!(read("4096,128bytes"), (4096, true, rest(",128bytes")));
+        assert_eq!(
+            plain_integer(b"10,250samples"),
+            Some((10, &b",250samples"[..]))
+        );
         // What is in brackets is another figure here.
         assert_eq!(read("2.00gib(100bytes)").0, 2 * GIB);
     }

@@ -8,8 +8,12 @@ mod pool;
 use super::cause::{Cause, CauseId, Confidence};
 use super::causes::not_memory;
 use super::facts::Facts;
+use super::message::Message;
 use beside::{free_gpu, host_memory, outside_pool};
-use pool::{fragmentation, larger_gpu, plan, raise_fraction, several_gpus, smaller_batch};
+use pool::{
+    fragmentation, larger_gpu, plan, raise_fraction, several_gpus, smaller_batch, smaller_outputs,
+    unified_memory,
+};
 
 /// Where the bytes of a remedy come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,13 +131,19 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
     let run = |options: &str| format!("vramfit run {options} -- {command}");
     match cause {
         CauseId::PoolTooSmall => {
-            let mut remedies = vec![plan(facts), smaller_batch(facts)];
+            let mut remedies = match facts.figures.outputs_only {
+                Some(_) => vec![smaller_outputs(facts), several_gpus(facts)],
+                None => vec![plan(facts), smaller_batch(facts)],
+            };
             remedies.extend(raise_fraction(facts));
             remedies.extend(larger_gpu(facts));
+            remedies.extend(unified_memory(facts));
             remedies
         }
         CauseId::RequestLargerThanGpu => {
-            vec![smaller_batch(facts), plan(facts), several_gpus(facts)]
+            let mut remedies = vec![smaller_batch(facts), plan(facts), several_gpus(facts)];
+            remedies.extend(unified_memory(facts));
+            remedies
         }
         CauseId::Fragmentation => fragmentation(facts),
         CauseId::PoolNotObtained => vec![
@@ -174,12 +184,25 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
                 facts.gpu_name()
             ),
         )],
-        CauseId::Recompilation => vec![Remedy::new(
-            "pad-shapes",
-            "pad inputs to a few fixed shapes, and pass changing numbers as arrays instead of static arguments; \
-             the log then shows one compilation for each",
-            format!("JAX_LOG_COMPILES=1 {command}"),
-        )],
+        CauseId::Recompilation => {
+            let mut remedies = vec![Remedy::new(
+                "pad-shapes",
+                "pad inputs to a few fixed shapes, and pass changing numbers as arrays instead of static \
+                 arguments; the log then shows one compilation for each",
+                format!("JAX_LOG_COMPILES=1 {command}"),
+            )];
+            if facts
+                .log
+                .has(|message| *message == Message::CompiledPrograms)
+            {
+                remedies.push(Remedy::new(
+                    "clear-caches",
+                    "make jitted functions once, outside of loops, and drop programs that are no longer needed",
+                    "jax.clear_caches()",
+                ));
+            }
+            remedies
+        }
         CauseId::HostMemory => host_memory(facts),
         CauseId::WrongSetting => vec![Remedy::new(
             "correct-settings",

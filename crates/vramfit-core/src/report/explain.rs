@@ -7,7 +7,8 @@ use super::{
 use crate::allocator::ChunkTag;
 use crate::bytes::Bytes;
 use crate::explain::{
-    Basis, Cause, CauseId, Evidence, Explanation, FitFigures, ListedBuffer, LoggedRegion, Verdict,
+    Basis, Cause, CauseId, Confidence, Evidence, Explanation, FitFigures, ListedBuffer,
+    LoggedRegion, Verdict,
 };
 
 /// Other causes that are named without `--all`.
@@ -114,7 +115,12 @@ fn other_causes(others: &[Cause]) -> Option<Section> {
             cause.summary
         )
     });
-    Section::list("other causes that the log allows", shown.collect())
+    // Beside a certain cause there is only what is certain, too.
+    let title = match others.first().map(|cause| cause.confidence) {
+        Some(Confidence::Sure) => "also certain",
+        _ => "other causes that the log allows",
+    };
+    Section::list(title, shown.collect())
 }
 
 fn figures(explanation: &Explanation) -> Option<Section> {
@@ -220,16 +226,19 @@ fn largest_buffers(explanation: &Explanation, first: &Cause) -> Option<Section> 
     let mut buffers: Vec<&ListedBuffer> = explanation.buffers.iter().collect();
     buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
     let lines = buffers.into_iter().take(MAX_BUFFERS).map(|buffer| {
-        let size = Bytes(buffer.bytes).to_string();
         let site = match buffer.site.as_str() {
             "" => String::new(),
             site => format!("({site})"),
         };
-        let words = [size, buffer.shape.clone(), maker(buffer), site];
-        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        // One line each in 80 columns, behind the mark of the list.
+        let size = Bytes(buffer.bytes).to_string();
+        // One line each in 80 columns, behind the mark of the list; the line of the program matters most.
         const MAX_CHARACTERS: usize = 76;
-        words.join(" ").chars().take(MAX_CHARACTERS).collect()
+        let others = size.len() + buffer.shape.len() + site.len() + 3;
+        let maker = maker(buffer);
+        let maker = maker.chars().take(MAX_CHARACTERS.saturating_sub(others));
+        let words = [size, buffer.shape.clone(), maker.collect(), site];
+        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        words.join(" ")
     });
     is_of_program
         .then(|| Section::list("largest buffers of the program", lines.collect()))
@@ -241,8 +250,24 @@ fn maker(buffer: &ListedBuffer) -> String {
     if buffer.is_argument {
         return "argument".to_owned();
     }
-    let scopes: Vec<&str> = buffer.operation.rsplit('/').take(2).collect();
+    let operation = without_parameters(&buffer.operation);
+    let scopes: Vec<&str> = operation.rsplit('/').take(2).collect();
     scopes.into_iter().rev().collect::<Vec<_>>().join("/")
+}
+
+/// Returns a name without the parameters of operations, which stand in brackets and have slashes of their own.
+fn without_parameters(operation: &str) -> String {
+    let mut depth = 0_usize;
+    let kept = operation.chars().filter(|letter| {
+        let is_outside = depth == 0;
+        match letter {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => return is_outside,
+        }
+        false
+    });
+    kept.collect()
 }
 
 fn buffers(explanation: &Explanation) -> Option<Section> {

@@ -27,7 +27,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
             Confidence::Likely
         }
         (0, _) => Confidence::Possible,
-        (_, 0) => Confidence::Sure,
+        (_, 0) if facts.requests.is_empty() => Confidence::Sure,
         (_, _) => Confidence::Likely,
     };
     let summary = match for_memory {

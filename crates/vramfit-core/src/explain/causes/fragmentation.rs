@@ -80,7 +80,10 @@ fn by_statistics(facts: &Facts<'_>) -> Option<Judgement> {
     Some(Judgement::likely(summary, facts.quote_all(lines)))
 }
 
-/// The map of 100 characters shows many free cells in short runs. Its cells hide small gaps, so what it
+/// Free cells of a map that may hold what was requested, where nobody knows the size of the pool.
+const MIN_FREE_PERCENT: u64 = 15;
+
+/// The map shows many free cells in short runs. Its cells hide small gaps, so what it
 /// shows as free is certainly free.
 fn by_map(facts: &Facts<'_>) -> Option<Judgement> {
     if is_free_memory_dumped(facts) {
@@ -88,19 +91,19 @@ fn by_map(facts: &Facts<'_>) -> Option<Judgement> {
     }
     let map = facts.log.map()?;
     let rounded = facts.rounded_bytes()?;
-    let free = map.bytes().filter(|cell| *cell == b'_').count() as u64;
-    let longest = map
-        .split(|cell| cell != '_')
-        .map(str::len)
-        .max()
-        .unwrap_or(0) as u64;
+    let runs = || map.split(|cell| cell != '_').map(str::len);
+    let cells = map.len() as u64;
+    let free = runs().sum::<usize>() as u64;
+    let longest = runs().max().unwrap_or(0) as u64;
+    let pieces = runs().filter(|length| *length > 0).count();
+    let percent = |part: u64| part * 100 / cells;
     let figures = &facts.figures;
     let default_pool = || Some(figures.gpu_total_bytes? / 4 * 3);
     let pool = figures.pool_bytes.or(figures.limit_bytes);
     let pool = pool.or_else(default_pool);
     let (confidence, comparison) = match pool {
         Some(pool) => {
-            let cell = pool / 100;
+            let cell = pool / cells;
             let fits_in_all = rounded <= free * cell;
             let fits_in_one = rounded <= longest.saturating_sub(1) * cell;
             if !fits_in_all || fits_in_one {
@@ -111,12 +114,16 @@ fn by_map(facts: &Facts<'_>) -> Option<Judgement> {
                 format!(", about {} of {}", Bytes(free * cell), Bytes(pool)),
             )
         }
-        // Without the pool's size only the picture speaks: a third free, in pieces.
-        None if free >= 33 && longest * 2 <= free => (Confidence::Possible, String::new()),
+        // Without the pool's size only the picture speaks: a part that may suffice is free, in pieces.
+        None if percent(free) >= MIN_FREE_PERCENT && pieces > 1 && longest * 4 <= free * 3 => {
+            (Confidence::Possible, String::new())
+        }
         None => return None,
     };
     let summary = format!(
-        "the map of the pool shows {free} % free{comparison}, in pieces of at most {longest} %"
+        "the map of the pool shows {} % free{comparison}, in pieces of at most {} %",
+        percent(free),
+        percent(longest)
     );
     Some(Judgement::new(confidence, summary, facts.quote_request()))
 }

@@ -5,15 +5,17 @@ use crate::explain::message::{HostFailure, Message};
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let is_host = |message: &Message| match message {
-        Message::Host { .. } => true,
+        Message::Host { .. } | Message::CompiledPrograms => true,
         Message::DriverRefusal { pinned_host, .. } => *pinned_host,
         _ => false,
     };
     let first = facts.log.first(is_host)?;
-    let how = match first.message {
-        Message::Host { how, .. } => how,
-        _ => HostFailure::PinnedPool,
-    };
+    let named = facts.log.find(|message| match message {
+        Message::Host { how, .. } => Some(*how),
+        Message::DriverRefusal { .. } => Some(HostFailure::PinnedPool),
+        _ => None,
+    });
+    let how = named.map_or(HostFailure::Compiler, |(_, how)| how);
     // XLA copies without pinned memory then.
     if how == HostFailure::PinnedRefused && facts.goes_on_after(first) {
         return None;
@@ -38,17 +40,35 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
             "the driver could not pin host memory: too little is free, or a limit of the process \
              (`ulimit -l`) forbids it"
         }
+        HostFailure::System => {
+            "the system refused memory to the process: the host has too little, or a limit of the process is \
+             reached"
+        }
+        HostFailure::SharedSegment => {
+            "the memory that processes share, `/dev/shm`, is full; a container has 64 MB of it by default"
+        }
+        HostFailure::SharedSegmentProbably => {
+            "memory that processes share could not be had: `/dev/shm` is probably full, of which a container has \
+             64 MB by default"
+        }
+        HostFailure::Compiler => {
+            "the compiler could not allocate on the host, or the process has as many mappings as it may"
+        }
     };
     // What fails after a GPU request was refused may be a consequence: the traceback of the first failure.
     let confidence = match how {
         _ if facts.is_after_failure(first) => Confidence::Possible,
-        HostFailure::Cpp | HostFailure::KilledSilently | HostFailure::PinnedRefused => {
-            Confidence::Likely
-        }
+        HostFailure::Compiler => Confidence::Possible,
+        HostFailure::Cpp
+        | HostFailure::KilledSilently
+        | HostFailure::PinnedRefused
+        | HostFailure::SharedSegmentProbably
+        | HostFailure::System => Confidence::Likely,
         HostFailure::Python
         | HostFailure::CpuBackend
         | HostFailure::Killed
-        | HostFailure::PinnedPool => Confidence::Sure,
+        | HostFailure::PinnedPool
+        | HostFailure::SharedSegment => Confidence::Sure,
     };
     Some(Judgement::new(
         confidence,

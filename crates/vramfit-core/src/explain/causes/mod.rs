@@ -53,8 +53,9 @@ impl Judgement {
     }
 }
 
-/// Finds the causes, the likeliest first; of equally likely ones the most specific.
-pub(super) fn find(facts: &Facts<'_>) -> Vec<Cause> {
+/// Finds the causes, the likeliest first; of equally likely ones the most specific. What is certain leaves no
+/// alternatives; a setting that does nothing is none, and returned as a note then.
+pub(super) fn find(facts: &Facts<'_>) -> (Vec<Cause>, Option<String>) {
     let mut causes = Vec::new();
     for id in CauseId::ALL {
         let judgement = match id {
@@ -75,8 +76,31 @@ pub(super) fn find(facts: &Facts<'_>) -> Vec<Cause> {
         };
         causes.extend(judgement.map(|judgement| facts.cause(id, judgement)));
     }
+    // What fills the memory may be the reason that there is too little.
+    let fills = |cause: &Cause| matches!(cause.id, CauseId::Leak | CauseId::Recompilation);
+    if causes.iter().any(fills) {
+        for cause in causes.iter_mut().filter(|cause| is_filled(cause.id)) {
+            cause.confidence = cause.confidence.min(Confidence::Likely);
+        }
+    }
     causes.sort_by_key(|cause| (Reverse(cause.confidence), cause.id));
-    causes
+    let is_sure = |cause: &Cause| cause.confidence == Confidence::Sure;
+    if !causes.first().is_some_and(is_sure) {
+        return (causes, None);
+    }
+    let (certain, others): (Vec<_>, Vec<_>) = causes.into_iter().partition(is_sure);
+    let setting = others
+        .into_iter()
+        .find(|cause| cause.id == CauseId::WrongSetting);
+    (certain, setting.map(|cause| cause.summary))
+}
+
+/// Says whether a cause is a lack of memory that may have been filled step by step.
+fn is_filled(cause: CauseId) -> bool {
+    matches!(
+        cause,
+        CauseId::PoolTooSmall | CauseId::OutsidePool | CauseId::HostMemory
+    )
 }
 
 /// Says whether a message reports that GPU memory, of whatever kind, could not be had.
@@ -87,6 +111,8 @@ fn is_gpu_memory_failure(message: &Message) -> bool {
         | Message::DirectRefusal { .. }
         | Message::AsyncRefusal { .. }
         | Message::BudgetRefusal { .. }
+        | Message::OtherAllocator(_)
+        | Message::Workspace { .. }
         | Message::DriverOutOfMemory { .. } => true,
         Message::DriverRefusal { pinned_host, .. } => !pinned_host,
         Message::Library { reason, .. } => *reason == Reason::Memory,

@@ -1,4 +1,4 @@
-use super::outside_pool::{PLENTY_BYTES, fails_otherwise, free_at_failure};
+use super::outside_pool::{PLENTY_BYTES, fails_otherwise, free_at_failure, leaves_half};
 use super::{Judgement, is_gpu_memory_failure};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
@@ -33,6 +33,14 @@ fn is_library(message: &Message) -> bool {
 /// A library failed beside plenty of free memory.
 fn free_memory(facts: &Facts<'_>) -> Option<Judgement> {
     let library = facts.log.first(is_library)?;
+    let mismatch = facts
+        .log
+        .first(|message| *message == Message::VersionMismatch);
+    if let Some(mismatch) = mismatch {
+        let summary = "the library is of another release than the one it was compiled for";
+        let lines = facts.quote_all([mismatch, library].into_iter());
+        return Some(Judgement::likely(summary, lines));
+    }
     if fails_otherwise(facts, library) {
         return Some(Judgement::likely(
             "the library names another reason than memory",
@@ -40,6 +48,13 @@ fn free_memory(facts: &Facts<'_>) -> Option<Judgement> {
         ));
     }
     let Some(free) = free_at_failure(facts) else {
+        if leaves_half(facts) {
+            return Some(Judgement::likely(
+                "the library fails although the pool leaves half of the GPU to it: it may be missing, of \
+                 another version, or not match the driver",
+                vec![facts.quote(library)],
+            ));
+        }
         return Some(Judgement::possible(
             "the library may also be missing, of another version, or not match the driver",
             vec![facts.quote(library)],
@@ -74,10 +89,24 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
              arrays that the call returned in place of those"
                 .to_owned(),
         ),
-        Message::SharedMemory => (
+        Message::KernelResources => (
             Confidence::Sure,
-            "a kernel needs more shared memory of a multiprocessor than there is, which is no part of the GPU's \
-             memory: smaller blocks or fewer stages of the kernel need less"
+            "a kernel needs more of a multiprocessor, such as its shared memory, than there is, which is no part \
+             of the GPU's memory: smaller blocks or fewer stages of the kernel need less"
+                .to_owned(),
+        ),
+        Message::VersionMismatch => (
+            Confidence::Likely,
+            "two libraries do not match: one was compiled for another release of the other".to_owned(),
+        ),
+        Message::DiskFull => (
+            Confidence::Likely,
+            "a disk is full, or a quota of it is used up".to_owned(),
+        ),
+        Message::DriverError if event.text.contains("ILLEGAL_ADDRESS") => (
+            Confidence::Likely,
+            "a kernel accessed memory that it does not own: a fault of the kernel or its compiler, which another \
+             release of JAX or of the library that has the kernel may not have"
                 .to_owned(),
         ),
         Message::DriverError => (
@@ -96,9 +125,9 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
             Confidence::Possible,
             "another process of the job failed first: its log tells the cause".to_owned(),
         ),
-        Message::Traceback => (
+        Message::Abort => (
             Confidence::Possible,
-            "the program ended with an exception, and no request for memory failed in this log".to_owned(),
+            "the process crashed, and no request for memory failed in this log".to_owned(),
         ),
         _ => (
             Confidence::Likely,
@@ -109,36 +138,65 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let doubt = others
         .iter()
         .any(|cause| cause.id != CauseId::WrongSetting || cause.confidence > Confidence::Possible);
+    let is_named = |message: &Message| matches!(message, Message::MemoryNamed);
+    let doubt = doubt || (confidence == Confidence::Likely && facts.log.has(is_named));
     let confidence = if doubt {
         Confidence::Possible
     } else {
         confidence
     };
-    Some(Judgement::new(
-        confidence,
-        summary,
-        vec![facts.quote(event)],
-    ))
+    // What JAX says of the library is in several lines.
+    let is_installation = |message: &Message| matches!(message, Message::Installation);
+    let others = facts
+        .log
+        .all(is_installation)
+        .filter(|_| event.message == Message::VersionMismatch);
+    let evidence = facts.quote_all(others.chain([event]));
+    Some(Judgement::new(confidence, summary, evidence))
 }
 
-/// Returns the error that tells most: the first that names what failed, else the exception that came last.
+/// Returns the error that tells most: the first that names what failed, else the exception that came last. None
+/// where an error may be anything, or the log has words about memory that are no known message.
 fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
-    const NAMING: [fn(&Message) -> bool; 3] = [
+    const NAMING: [fn(&Message) -> bool; 5] = [
         |message| matches!(message, Message::DonationError),
-        |message| matches!(message, Message::SharedMemory),
-        |message| matches!(message, Message::Installation | Message::DriverError),
+        |message| matches!(message, Message::KernelResources),
+        |message| matches!(message, Message::VersionMismatch),
+        |message| matches!(message, Message::DriverError),
+        |message| matches!(message, Message::Installation),
     ];
     let named = |message: &Message| match message {
         Message::Exception { subject, .. } => *subject != Subject::Memory,
-        Message::PeerFailure | Message::Abort | Message::SettingRejected => true,
+        Message::PeerFailure | Message::Abort | Message::SettingRejected | Message::DiskFull => {
+            true
+        }
         _ => false,
     };
-    let traceback = |message: &Message| matches!(message, Message::Traceback);
-    NAMING
-        .into_iter()
-        .find_map(|is| facts.log.first(is))
-        .or_else(|| facts.log.all(named).last())
-        .or_else(|| facts.log.all(traceback).last())
+    if let Some(error) = NAMING.into_iter().find_map(|is| facts.log.first(is)) {
+        return Some(error);
+    }
+    if may_be_memory(facts) {
+        return None;
+    }
+    facts.log.all(named).last()
+}
+
+/// Says whether an error may well be about memory, in words that nobody knows.
+fn may_be_memory(facts: &Facts<'_>) -> bool {
+    let is_of_peer = |event: &Event| {
+        facts.log.events.iter().any(|other| {
+            matches!(other.message, Message::PeerFailure)
+                && other.source == event.source
+                && other.line.abs_diff(event.line) <= 1
+        })
+    };
+    facts.log.events.iter().any(|event| match &event.message {
+        Message::MemoryNamed => true,
+        Message::Exception { subject, .. } => {
+            matches!(subject, Subject::Unknown | Subject::Memory) && !is_of_peer(event)
+        }
+        _ => false,
+    })
 }
 
 /// Says whether the driver, a library or the installation is at fault, so that looking at them helps.
@@ -148,6 +206,7 @@ pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
             message,
             Message::Library { .. }
                 | Message::DriverError
+                | Message::VersionMismatch
                 | Message::Installation
                 | Message::SettingRejected
                 | Message::CpuFallback
@@ -158,7 +217,7 @@ pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
         )
     };
     match decisive_error(facts).map(|event| &event.message) {
-        Some(Message::DonationError | Message::SharedMemory) => false,
+        Some(Message::DonationError | Message::KernelResources) => false,
         // The last exception decides: what a program has caught before is no longer of interest.
         Some(Message::Exception { subject, .. }) if *subject == Subject::Program => {
             facts.log.has(is_library)
@@ -187,6 +246,9 @@ fn only_warnings(facts: &Facts<'_>) -> Option<Judgement> {
                 | Message::Setting { .. }
         )
     };
+    if may_be_memory(facts) {
+        return None;
+    }
     let warnings: Vec<_> = facts.log.all(is_warning).collect();
     let fits = |message: &Message| matches!(message, Message::Dryrun { fits: true, .. });
     let fitted = facts.log.first(fits);

@@ -16,6 +16,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     short_pool(facts)
         .or_else(|| refused_pool(facts))
         .or_else(|| refused_context(facts))
+        .or_else(|| empty_pool(facts))
         .or_else(|| small_request(facts))
         .or_else(|| lone_refusal(facts))
 }
@@ -115,6 +116,37 @@ fn refused_context(facts: &Facts<'_>) -> Option<Judgement> {
          the GPU",
         vec![facts.quote(facts.log.first(is)?)],
     ))
+}
+
+/// The map of the pool shows nothing in it, and yet it had no room.
+fn empty_pool(facts: &Facts<'_>) -> Option<Judgement> {
+    /// What every GPU has that trains, and what only large ones have.
+    const MODEST_BYTES: u64 = 4 << 30;
+    const LARGE_BYTES: u64 = 16 << 30;
+    let is_empty = facts.log.map()?.bytes().all(|cell| cell == b'_');
+    let rounded = facts.rounded_bytes()?;
+    if !is_empty
+        || facts
+            .log
+            .dump()
+            .is_some_and(|dump| dump.pool_bytes().is_some())
+    {
+        return None;
+    }
+    let most = facts.figures.limit_bytes.or(facts.most_of_budget());
+    let confidence = match most {
+        Some(limit) if rounded > limit => return None,
+        Some(_) => Confidence::Likely,
+        None if rounded <= MODEST_BYTES => Confidence::Likely,
+        None if rounded <= LARGE_BYTES => Confidence::Possible,
+        None => return None,
+    };
+    let summary = format!(
+        "the map shows an empty pool that is smaller than {}: the pool was not obtained, or others took the \
+         memory that it would grow into",
+        Bytes(rounded)
+    );
+    Some(Judgement::new(confidence, summary, facts.quote_request()))
 }
 
 /// A request that is small for any GPU fails in a pool of which nothing is known.

@@ -1,28 +1,27 @@
 use super::{Judgement, has};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
-use crate::explain::facts::Facts;
+use crate::explain::facts::{Facts, scale_budget};
 use crate::explain::message::Message;
 use crate::explain::request::{Request, RequestKind};
 
-/// What XLA's scheduler keeps of the budget, in percent: `xla_gpu_memory_limit_slop_factor`.
-const SLOP_PERCENT: i64 = 95;
-
 /// `others` are the causes that were found.
 pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
-    by_dump(facts, others)
+    by_dump(facts)
         .or_else(|| arguments_exceed_limit(facts))
+        .or_else(|| nothing_left(facts))
         .or_else(|| beyond_the_budget(facts))
         .or_else(|| by_dryrun(facts))
         .or_else(|| by_dumped_program(facts))
         .or_else(|| by_request(facts, others))
+        .or_else(|| by_workspace(facts))
         .or_else(|| by_buffers(facts, others))
         .or_else(|| by_memory_map(facts))
         .or_else(|| by_dump_alone(facts, others))
 }
 
 /// The dump shows that free memory, and what the pool may still take, do not suffice.
-fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
+fn by_dump(facts: &Facts<'_>) -> Option<Judgement> {
     let dump = facts.log.dump()?;
     let rounded = facts.rounded_bytes()?;
     let limit = dump.limit()?;
@@ -40,15 +39,9 @@ fn by_dump(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
             .map_or(0, |size| size.tolerance),
     };
     let is_certain = rounded > free_of_limit.saturating_add(in_use_tolerance);
-    // The pool is full; whether the program needs so much is another question where its use may have grown.
-    let grew = others.iter().any(|cause| {
-        matches!(cause.id, CauseId::Leak | CauseId::Recompilation)
-            && cause.confidence > Confidence::Possible
-    });
-    let confidence = if is_certain && !grew {
-        Confidence::Sure
-    } else {
-        Confidence::Likely
+    let confidence = match is_certain {
+        true => Confidence::Sure,
+        false => Confidence::Likely,
     };
     let summary = format!(
         "{} were requested and {} of the pool's limit of {} were left, with {} in use",
@@ -75,17 +68,58 @@ fn arguments_exceed_limit(facts: &Facts<'_>) -> Option<Judgement> {
     Some(Judgement::sure(summary, facts.quote_with_request(event)))
 }
 
-/// XLA could not rematerialize the program into its budget, and the block it needs is larger than all of that.
-fn beyond_the_budget(facts: &Facts<'_>) -> Option<Judgement> {
-    let rounded = i64::try_from(facts.rounded_bytes()?).ok()?;
-    let (event, (target, reached)) = facts.log.find(|message| match message {
-        Message::Rematerialization { target, reached } => Some((*target, *reached)),
+/// XLA's budget for temporaries is negative: arguments and outputs alone exceed the limit.
+fn nothing_left(facts: &Facts<'_>) -> Option<Judgement> {
+    let (event, target) = facts.log.find(|message| match message {
+        Message::Rematerialization { target, .. } if *target < 0 => Some(*target),
         _ => None,
     })?;
-    // XLA prints 95 % of what arguments and outputs leave of the limit, plus the result.
-    let most = target.saturating_mul(100) / SLOP_PERCENT;
+    if facts.request().is_none() && facts.goes_on_after(event) {
+        return None;
+    }
+    let beyond = Bytes(scale_budget(target).unsigned_abs());
+    let summary = match facts.figures.outputs_only {
+        Some(only) => format!(
+            "the outputs of the program alone take {}, {beyond} more than the pool's limit of {} (by default that \
+             of a GPU with {}): there is nothing to recompute",
+            Bytes(only.output_bytes),
+            Bytes(only.limit_bytes),
+            Bytes(only.limit_bytes / 3 * 4),
+        ),
+        None => format!(
+            "arguments and outputs of the program alone exceed the limit of the pool by {beyond} or more, before \
+             any temporary"
+        ),
+    };
+    let confidence = match facts.request() {
+        Some(_) => Confidence::Sure,
+        // Whether the program was executed, the log does not show.
+        None => Confidence::Likely,
+    };
+    Some(Judgement::new(
+        confidence,
+        summary,
+        facts.quote_with_request(event),
+    ))
+}
+
+/// XLA could not rematerialize the program into its budget, and the block it needs is larger than all of that.
+///
+/// The budget that XLA prints is 95 % of what arguments and outputs leave of the limit; newer releases add the bytes
+/// of the outputs to it.
+fn beyond_the_budget(facts: &Facts<'_>) -> Option<Judgement> {
+    let rounded = facts.rounded_bytes()?;
+    let (event, (target, reached)) = facts.log.find(|message| match message {
+        Message::Rematerialization {
+            target, reached, ..
+        } => Some((*target, *reached)),
+        _ => None,
+    })?;
+    let most = facts.most_of_budget()?;
     let confidence = match rounded > most {
-        true => Confidence::Sure,
+        // Outputs are less than the program takes in all, so this is the block of its temporaries.
+        true if rounded > reached => Confidence::Sure,
+        true => Confidence::Likely,
         false if i64::try_from(reached).is_ok_and(|reached| reached > target) => Confidence::Likely,
         false => return None,
     };
@@ -93,13 +127,25 @@ fn beyond_the_budget(facts: &Facts<'_>) -> Option<Judgement> {
         "XLA could not rematerialize the program below {}, and it may take about {}; {} were requested",
         Bytes(reached),
         Bytes(target.max(0).unsigned_abs()),
-        Bytes(rounded.unsigned_abs()),
+        Bytes(rounded),
     );
     Some(Judgement::new(
         confidence,
         summary,
         facts.quote_with_request(event),
     ))
+}
+
+/// A routine of jaxlib found no room for its workspace, which is in the pool.
+fn by_workspace(facts: &Facts<'_>) -> Option<Judgement> {
+    let (event, routine) = facts.log.find(|message| match message {
+        Message::Workspace { routine } => Some(routine.clone()),
+        _ => None,
+    })?;
+    let summary = format!(
+        "the pool has no room for the workspace of `{routine}`, which grows with the size of its matrices"
+    );
+    Some(Judgement::likely(summary, vec![facts.quote(event)]))
 }
 
 /// A dry run has measured it.
@@ -178,14 +224,26 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     };
     let map = facts.log.map().map_or(String::new(), |map| {
         let free = map.bytes().filter(|cell| *cell == b'_').count();
-        format!("; the map of the pool shows {free} % free")
+        format!(
+            "; the map of the pool shows {} % free",
+            free * 100 / map.len()
+        )
+    });
+    let need = facts.log.program_need();
+    let parts = need.map_or(String::new(), |(_, need)| {
+        format!(
+            "; the program takes {} in all: arguments {}, outputs {}, temporaries {}",
+            Bytes(need.total.bytes),
+            Bytes(need.arguments.bytes),
+            Bytes(need.live_out.bytes),
+            Bytes(need.temporaries.bytes),
+        )
     });
     let summary = format!(
-        "{} were requested{by} and not available{map}",
+        "{} were requested{by} and not available{map}{parts}",
         Bytes(request.size.bytes)
     );
     let mut evidence = facts.quote_request();
-    let need = facts.log.program_need();
     evidence.extend(need.map(|(event, _)| facts.quote(event)));
     Some(Judgement::new(confidence, summary, evidence))
 }

@@ -8,6 +8,23 @@ const MIN_COMPILATIONS: u64 = 8;
 const MANY_COMPILATIONS: u64 = 20;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
+    counted(facts).or_else(|| of_compiler(facts))
+}
+
+/// The compiler itself found no room for one more program on the host.
+fn of_compiler(facts: &Facts<'_>) -> Option<Judgement> {
+    let is = |message: &Message| matches!(message, Message::CompiledPrograms);
+    facts.log.first(is)?;
+    let summary = "the compiler found no memory, or no mapping (`vm.max_map_count`), for one more program: compiled \
+                   programs stay in the process, so functions that are compiled again and again pile up";
+    Some(Judgement::likely(
+        summary,
+        facts.quote_all(facts.log.all(is)),
+    ))
+}
+
+/// The log shows the compilations.
+fn counted(facts: &Facts<'_>) -> Option<Judgement> {
     let (program, counter) = facts
         .log
         .compilations

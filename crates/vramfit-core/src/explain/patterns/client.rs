@@ -2,7 +2,7 @@
 
 use super::{Match, Pattern, after_label, contains, contains_any, head, lossy, until};
 use crate::explain::message::{Message, StatName, Subject};
-use crate::explain::number::{integer, size};
+use crate::explain::number::{plain_integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
     rejected("isspecifiedtogetherwithxla_python_client_mem_fraction"),
@@ -35,16 +35,25 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("error:", exception),
     Pattern::new("exception:", exception),
     Pattern::new("keyboardinterrupt", exception),
-    Pattern::fixed("quotaexceeded", Message::Traceback),
+    Pattern::new("quotaexceeded", |_| {
+        Some(Message::Exception {
+            class: "ResourceExhausted".to_owned(),
+            subject: Subject::Program,
+        })
+    }),
     Pattern::fixed("fatalpythonerror:", Message::Abort),
-    Pattern::fixed("checkfailed:", Message::Abort),
+    Pattern::new("checkfailed:", |_| {
+        Some(Message::Exception {
+            class: "Check failed".to_owned(),
+            subject: Subject::Unknown,
+        })
+    }),
     Pattern::fixed("non-ok-status:", Message::Abort),
     Pattern::fixed("sigsegvreceived", Message::Abort),
     Pattern::new("fragmentation", fragmentation),
     Pattern::new("fragmented", fragmentation),
     Pattern::new("finishedxlacompilationof", compilation),
     Pattern::new("tracingcachemissat", cache_miss),
-    Pattern::fixed("traceback(mostrecentcalllast)", Message::Traceback),
     Pattern::fixed("savingcheckpoint", Message::OtherPhase),
     Pattern::fixed("evaluating", Message::OtherPhase),
     Pattern::fixed("validating", Message::OtherPhase),
@@ -162,44 +171,94 @@ fn exception_class(at: &Match<'_>, from: usize) -> Option<String> {
     (is_class && place.text.starts_with(&shown)).then_some(class)
 }
 
-/// Returns what an exception is about, by its class and its text.
+/// Returns what an exception is about, by its class and its text. Only Python's own classes, and statuses of XLA
+/// that speak of the program, are certain to be about something else than memory.
 fn subject(class: &str, text: &[u8]) -> Subject {
     const MAX_TEXT_BYTES: usize = 240;
     let text = head(text, MAX_TEXT_BYTES);
+    // What follows the error is no part of it.
+    let ends = [
+        "traceback(most",
+        "duringhandlingof",
+        "theaboveexception",
+        "file\"",
+    ];
+    let end = ends
+        .iter()
+        .filter_map(|end| memchr::memmem::find(text, end.as_bytes()))
+        .min();
+    let text = head(text, end.unwrap_or(text.len()));
     let has = |words: &[&str]| contains_any(text, words);
     if class.ends_with("MemoryError") || has(&["outofmemory", "out_of_memory", "failedtoallocate"])
     {
         return Subject::Memory;
     }
-    let of_installation = [
-        "cuda",
-        "cudnn",
-        "cublas",
-        "cufft",
-        "cusolver",
-        "nccl",
-        "driver",
-        "ptx",
-        "jaxlib",
-        "libcu",
-        "nvidia",
-        "visiblegpu",
-        "backend'",
-    ];
-    // A `KeyError: 'cuda'` is the program's.
-    let may_be = matches!(
-        class,
-        "RuntimeError"
-            | "XlaRuntimeError"
-            | "JaxRuntimeError"
-            | "ImportError"
-            | "ModuleNotFoundError"
-            | "OSError"
-    );
-    match may_be && has(&of_installation) {
-        true => Subject::Installation,
-        false => Subject::Program,
+    if has(&["alloc", "exhausted", "notenough", "insufficient"]) {
+        return Subject::Unknown;
     }
+    let of_installation = [
+        "nocuda",
+        "nosupportedgpu",
+        "visiblegpu",
+        "driverversion",
+        "cudadriver",
+        "unabletoinitializebackend",
+        "unknownbackend",
+        "unsupportedtoolchain",
+        "nokernelimage",
+        "sharedobject",
+        "undefinedsymbol",
+        "incompatible",
+        "installation",
+        "notinstalled",
+        "issueswithcuda",
+    ];
+    let of_packages = ["cuda", "cudnn", "jax", "nvidia", "libcu", "nccl"];
+    let is_import = matches!(class, "ImportError" | "ModuleNotFoundError");
+    if (!is_program_class(class) && has(&of_installation)) || (is_import && has(&of_packages)) {
+        return Subject::Installation;
+    }
+    let of_the_program = [
+        &b"invalid_argument:"[..],
+        b"invalidargument:",
+        b"unimplemented:",
+        b"[errno2]",
+        b"[errno13]",
+        b"[errno17]",
+        b"[errno24]",
+        b"[errno28]",
+    ];
+    let is_status = of_the_program.iter().any(|status| text.starts_with(status));
+    match is_program_class(class) || is_import || is_status {
+        true => Subject::Program,
+        false => Subject::Unknown,
+    }
+}
+
+/// Says whether a class of exceptions is one of errors in code: Python's own, and JAX's about tracing.
+fn is_program_class(class: &str) -> bool {
+    const ENDS: [&str; 18] = [
+        "ArithmeticError",
+        "AssertionError",
+        "AttributeError",
+        "DivisionError",
+        "ConversionError",
+        "FileNotFoundError",
+        "FloatingPointError",
+        "ConcretizationTypeError",
+        "IndexError",
+        "KeyError",
+        "KeyboardInterrupt",
+        "NameError",
+        "NotImplementedError",
+        "PermissionError",
+        "ShapeError",
+        "SyntaxError",
+        "TypeError",
+        "ValueError",
+    ];
+    ENDS.iter().any(|end| class.ends_with(end))
+        || matches!(class, "ResourceExhausted" | "UnexpectedTracerError")
 }
 
 /// The word itself, but not in XLA's advice, XLA's figures, or vramfit's own text.
@@ -248,7 +307,7 @@ fn step(at: &Match<'_>) -> Option<Message> {
         .iter()
         .take(3)
         .take_while(|byte| matches!(byte, b':' | b'=' | b'#' | b'[' | b'|'));
-    let (number, rest) = integer(&text[signs.count()..])?;
+    let (number, rest) = plain_integer(&text[signs.count()..])?;
     // `step_size1e-3` and `step2_model` are names.
     let is_name = rest
         .first()
@@ -264,7 +323,7 @@ fn progress_bar(at: &Match<'_>) -> Option<Message> {
     let count = &before[..bracket];
     let is_count = |byte: &&u8| byte.is_ascii_digit() || **byte == b'/';
     let length = count.iter().rev().take_while(is_count).count();
-    let (number, _) = integer(&count[count.len() - length..])?;
+    let (number, _) = plain_integer(&count[count.len() - length..])?;
     Some(Message::Step { number })
 }
 
@@ -273,7 +332,9 @@ fn jax_version(at: &Match<'_>) -> Option<Message> {
     let mut text = at.record();
     text = text.strip_prefix(b"lib").unwrap_or(text);
     if let Some(extra) = text.strip_prefix(b"[") {
-        text = extra.get(until(extra, b"]").len() + 1..)?;
+        text = extra
+            .get(until(extra, b"]").len() + 1..)
+            .unwrap_or_default();
     }
     for word in [
         &b"version"[..],
@@ -290,13 +351,21 @@ fn jax_version(at: &Match<'_>) -> Option<Message> {
     ] {
         text = text.strip_prefix(word).unwrap_or(text);
     }
-    let (0, text) = integer(text)? else {
+    let version = version(text).filter(|(_, minor, patch)| *minor < 100 && *patch < 200);
+    Some(match version {
+        Some(version) => Message::Jax { version },
+        None => Message::JaxNamed,
+    })
+}
+
+/// Reads `0.10.2`.
+fn version(text: &[u8]) -> Option<(u32, u32, u32)> {
+    let (0, text) = plain_integer(text)? else {
         return None;
     };
-    let (minor, text) = integer(text.strip_prefix(b".")?)?;
-    let (patch, _) = integer(text.strip_prefix(b".")?)?;
-    let version = (0, u32::try_from(minor).ok()?, u32::try_from(patch).ok()?);
-    (minor < 100 && patch < 200).then_some(Message::Jax { version })
+    let (minor, text) = plain_integer(text.strip_prefix(b".")?)?;
+    let (patch, _) = plain_integer(text.strip_prefix(b".")?)?;
+    Some((0, u32::try_from(minor).ok()?, u32::try_from(patch).ok()?))
 }
 
 /// `'bytes_in_use': 48000000000`, `bytes_in_use=44.7GiB`

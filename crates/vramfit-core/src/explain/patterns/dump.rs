@@ -19,9 +19,15 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("totalsizeinpool:", pool_line),
     Pattern::new("allocatormemorysummary:", pool_summary),
     Pattern::new("stats:", stats),
-    Pattern::new("**********", map),
-    Pattern::new("__________", map),
+    Pattern::new(RUNS[0], map),
+    Pattern::new(RUNS[1], map),
+    Pattern::new(RUNS[2], map),
+    Pattern::new(RUNS[3], map),
+    Pattern::new(RUNS[4], map),
 ];
+
+/// What a map has where it is found; short runs are those of a pool in pieces.
+const RUNS: [&str; 5] = ["**********", "__________", "xxxxxxxxxx", "*____", "____*"];
 
 fn dump(line: DumpLine) -> Option<Message> {
     Some(Message::Dump(line))
@@ -125,12 +131,16 @@ fn stats(at: &Match<'_>) -> Option<Message> {
     ))?))
 }
 
-/// One hundred characters `*`, `x` and `_`.
+/// The row of `*`, `x` and `_` that shows what is in use: of 100 characters, and of others where the text in front of
+/// it says that it is one. Rulers in other logs look the same.
 fn map(at: &Match<'_>) -> Option<Message> {
     const CELLS: usize = 100;
+    const MAX_CELLS: usize = 1000;
+    const MIN_CELLS: usize = 20;
+    const MAX_DISTANCE: usize = 400;
     let is_cell = |byte: &&u8| matches!(**byte, b'*' | b'_' | b'x');
     let before = at
-        .before(CELLS + 1)
+        .before(MAX_CELLS)
         .iter()
         .rev()
         .take_while(is_cell)
@@ -139,13 +149,33 @@ fn map(at: &Match<'_>) -> Option<Message> {
     let whole = before + (at.to - at.from) + after;
     // Found where it begins; what begins later in it is the same map again.
     let text = &at.block.text()[at.from - before..at.to + after];
-    let first = [&b"**********"[..], b"__________"]
+    let first = RUNS
         .iter()
-        .filter_map(|run| memchr::memmem::find(text, run))
+        .filter_map(|run| memchr::memmem::find(text, run.as_bytes()))
         .min();
-    (whole == CELLS && first == Some(before)).then(|| {
+    let lead = at.before_in_log(before + MAX_DISTANCE);
+    let lead = &lead[..lead.len() - before];
+    let is_of_allocator =
+        whole == CELLS || ((MIN_CELLS..=MAX_CELLS).contains(&whole) && is_lead_of_map(lead));
+    (is_of_allocator && first == Some(before)).then(|| {
         Message::Dump(DumpLine::Map {
             cells: lossy(until(text, b"\n")),
         })
     })
+}
+
+/// Says whether a map follows: behind the name of the allocator's source file, or of its last words before it.
+fn is_lead_of_map(lead: &[u8]) -> bool {
+    const SOURCE: &[u8] = b"bfc_allocator.cc:";
+    let ends = [
+        &b"requestedbyop"[..],
+        b"currentallocationsummaryfollows.",
+        b"willimprovethesituation.",
+        b"mayimprovethesituation.",
+    ];
+    let text = lead.strip_suffix(b"\n").unwrap_or(lead);
+    let number = text.strip_suffix(b"]").unwrap_or_default();
+    let digits = number.iter().rev().take_while(|byte| byte.is_ascii_digit());
+    let is_logged = number[..number.len() - digits.count()].ends_with(SOURCE);
+    is_logged || ends.iter().any(|end| text.ends_with(end))
 }

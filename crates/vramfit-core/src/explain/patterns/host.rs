@@ -1,14 +1,17 @@
 //! Messages about the host: its memory and addresses, other processes of the job; and TPUs.
 
 use super::{Match, Pattern, contains, contains_any, head};
-use crate::explain::message::{HostFailure, Message};
+use crate::explain::message::{AllocatorOwner, HostFailure, Message};
 use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("unabletoallocate", numpy),
     Pattern::new("memoryerror", memory_error),
-    Pattern::fixed("std::bad_alloc", host(HostFailure::Cpp)),
-    Pattern::fixed("bad_alloc", host(HostFailure::Cpp)),
+    Pattern::new("std::bad_alloc", bad_alloc),
+    Pattern::new("bad_alloc", bad_alloc),
+    Pattern::fixed("llvmerror:outofmemory", host(HostFailure::Cpp)),
+    Pattern::fixed("ptxasfatal:memoryallocationfailure", host(HostFailure::Cpp)),
+    Pattern::new("defaultcpuallocator", cpu_allocator),
     Pattern::fixed("oom-kill", host(HostFailure::Killed)),
     Pattern::fixed("oom_kill", host(HostFailure::Killed)),
     Pattern::fixed("oomkilled", host(HostFailure::Killed)),
@@ -33,8 +36,58 @@ pub(super) const PATTERNS: &[Pattern] = &[
         host(HostFailure::PinnedRefused),
     ),
     Pattern::new("cannotallocatememory", cannot_allocate),
-    Pattern::new("outofmemoryallocating", cpu_backend),
+    Pattern::fixed(
+        "llvmcompilationerror:cannotallocatememory",
+        Message::CompiledPrograms,
+    ),
+    Pattern::fixed("releasemappedmemoryfailed", Message::CompiledPrograms),
+    Pattern::fixed("failedtomaterializesymbols", Message::CompiledPrograms),
+    Pattern::fixed("unabletoallocatesectionmemory", Message::CompiledPrograms),
+    Pattern::fixed(
+        "jitsessionerror:cannotallocatememory",
+        Message::CompiledPrograms,
+    ),
+    Pattern::new("nospaceleftondevice", no_space),
+    Pattern::fixed(
+        "posix_fallocatefailed:nospaceleftondevice",
+        host(HostFailure::SharedSegment),
+    ),
+    Pattern::new("errorwhilecreatingsharedmemorysegment", shared_segment),
+    Pattern::new("failedtoextend/dev/shm", shared_segment),
+    Pattern::new("unabletoopensharedmemoryobject", shared_segment),
+    Pattern::new("couldnotresizesharedmemorysegment", shared_segment),
+    Pattern::new("unabletowritetofile</torch_", shared_segment),
+    Pattern::new("unabletommap", shared_segment),
+    Pattern::new("spacefor/dev/shm", shared_segment),
+    Pattern::new("spacein/dev/shm", shared_segment),
+    Pattern::fixed(
+        "outofsharedmemory",
+        host(HostFailure::SharedSegmentProbably),
+    ),
+    Pattern::fixed(
+        "insufficientsharedmemory",
+        host(HostFailure::SharedSegmentProbably),
+    ),
+    Pattern::fixed(
+        "killedbysignal:buserror",
+        host(HostFailure::SharedSegmentProbably),
+    ),
+    Pattern::fixed(
+        "buserror(coredumped)",
+        host(HostFailure::SharedSegmentProbably),
+    ),
+    Pattern::fixed(
+        "fatalpythonerror:buserror",
+        host(HostFailure::SharedSegmentProbably),
+    ),
+    Pattern::fixed("enable_pinned_host_transfer=true", Message::PinnedTransfers),
     Pattern::new("killed", killed),
+    Pattern::fixed("signals.sigkill", host(HostFailure::KilledSilently)),
+    Pattern::fixed("signal9:sigkill", host(HostFailure::KilledSilently)),
+    Pattern::fixed("exitcode137", host(HostFailure::KilledSilently)),
+    Pattern::fixed("exitcode:137", host(HostFailure::KilledSilently)),
+    Pattern::fixed("out_of_host_memory", host(HostFailure::Cpp)),
+    Pattern::fixed("nvrtc_error_out_of_memory", host(HostFailure::Cpp)),
     Pattern::new("cumemaddressreserve", address_reserve),
     Pattern::fixed("failedtoreservevirtualaddress", address_space(false)),
     Pattern::fixed("failedtoreserveaddress", address_space(false)),
@@ -49,6 +102,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("barriertimedout", Message::PeerFailure),
     Pattern::fixed("connectionresetbypeer", Message::PeerFailure),
     Pattern::fixed("ranoutofmemoryinmemoryspacehbm", tpu(true)),
+    Pattern::fixed("ranoutofmemoryinmemoryspacevmem", tpu(true)),
+    Pattern::fixed("ranoutofmemoryinmemoryspacesmem", tpu(true)),
     Pattern::fixed("ranoutofmemoryonhbm", tpu(true)),
     Pattern::fixed("exceededhbmcapacity", tpu(true)),
     Pattern::fixed("compiletimehbmoom", tpu(true)),
@@ -79,10 +134,92 @@ const fn tpu(out_of_memory: bool) -> Message {
 
 /// `Unable to allocate 5.00 GiB for an array with shape (…)`, NumPy's error.
 fn numpy(at: &Match<'_>) -> Option<Message> {
-    let (size, rest) = size(at.record())?;
-    rest.starts_with(b"foranarray").then_some(Message::Host {
-        how: HostFailure::Python,
-        size: Some(size),
+    match size(at.record()) {
+        Some((size, rest)) if rest.starts_with(b"foranarray") => Some(Message::Host {
+            how: HostFailure::Python,
+            size: Some(size),
+        }),
+        _ => Some(Message::MemoryNamed),
+    }
+}
+
+/// Returns whose GPU memory an error is about of a class that is also that of the host's, where its text says so.
+fn of_gpu(at: &Match<'_>) -> Option<AllocatorOwner> {
+    const MAX_TEXT_BYTES: usize = 120;
+    let text = head(at.record(), MAX_TEXT_BYTES);
+    let words = [
+        "out_of_memory",
+        "cudaerror",
+        "cudamalloc",
+        "cumem",
+        "cuda_error",
+        "gpu",
+    ];
+    match (contains(text, "rmm"), contains_any(text, &words)) {
+        (true, _) => Some(AllocatorOwner::Rmm),
+        (false, true) => Some(AllocatorOwner::Unknown),
+        (false, false) => None,
+    }
+}
+
+/// `std::bad_alloc` of the host, and of the libraries that use it for the GPU.
+fn bad_alloc(at: &Match<'_>) -> Option<Message> {
+    let of_thrust = contains(at.before(40), "thrust");
+    let owner = of_gpu(at).or(of_thrust.then_some(AllocatorOwner::Unknown));
+    Some(match owner {
+        Some(owner) => Message::other_allocator(owner, None),
+        None => host(HostFailure::Cpp),
+    })
+}
+
+/// `DefaultCPUAllocator: can't allocate memory: you tried to allocate 68719476736 bytes.`, of PyTorch.
+fn cpu_allocator(at: &Match<'_>) -> Option<Message> {
+    contains(head(at.record(), 80), "memory").then_some(host(HostFailure::Cpp))
+}
+
+/// A segment of `/dev/shm` that could not be had. Other reasons than that it is full are named.
+fn shared_segment(at: &Match<'_>) -> Option<Message> {
+    const MAX_TEXT_BYTES: usize = 240;
+    let text = head(at.record(), MAX_TEXT_BYTES);
+    if contains_any(
+        text,
+        &[
+            "permissiondenied",
+            "fileexists",
+            "nosuchfile",
+            "toomanyopen",
+        ],
+    ) {
+        return None;
+    }
+    let is_full = contains_any(text, &["nospaceleft", "cannotallocate", "notenough"])
+        || contains(at.before(MAX_TEXT_BYTES), "nospaceleft")
+        || at.pattern().starts_with(b"space");
+    Some(host(match is_full {
+        true => HostFailure::SharedSegment,
+        false => HostFailure::SharedSegmentProbably,
+    }))
+}
+
+/// `OSError: [Errno 28] No space left on device: '/psm_3f2a9c01'`: of shared memory, else of a disk.
+fn no_space(at: &Match<'_>) -> Option<Message> {
+    const MAX_DISTANCE: usize = 200;
+    const NAMES: [&str; 7] = [
+        "/dev/shm",
+        "psm_",
+        "/torch_",
+        "sharedmemory",
+        "shared_memory",
+        "semlock",
+        "nccl",
+    ];
+    let after = head(at.record(), 80);
+    // The call is in the traceback, some lines before.
+    let is_shared =
+        contains_any(at.before_in_log(MAX_DISTANCE), &NAMES) || contains_any(after, &NAMES);
+    Some(match is_shared {
+        true => host(HostFailure::SharedSegment),
+        false => Message::DiskFull,
     })
 }
 
@@ -95,15 +232,13 @@ fn memory_error(at: &Match<'_>) -> Option<Message> {
     let is_code = ["except", "raise", "(", ","]
         .iter()
         .any(|code| before.ends_with(code.as_bytes()));
-    (is_raised && !is_code).then_some(host(HostFailure::Python))
-}
-
-/// `Out of memory allocating 274877906944 bytes.`, JAX's backend for the CPU.
-fn cpu_backend(at: &Match<'_>) -> Option<Message> {
-    let (size, _) = size(at.record())?;
-    Some(Message::Host {
-        how: HostFailure::CpuBackend,
-        size: Some(size),
+    if !is_raised || is_code {
+        return None;
+    }
+    // What follows may also be a message of its own, such as NumPy's.
+    Some(match of_gpu(at) {
+        Some(owner) => Message::other_allocator(owner, None),
+        None => host(HostFailure::Python),
     })
 }
 
@@ -128,10 +263,21 @@ fn cannot_allocate(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 240;
     // The call is in the traceback, some lines before.
     let before = at.before_in_log(MAX_DISTANCE);
+    let after = head(at.record(), 40);
+    // The dynamic linker's, which is no lack of memory.
+    if contains(after, "statictlsblock") {
+        return Some(Message::Installation);
+    }
+    if contains_any(before, &["psm_", "shared_memory", "/torch_"]) || contains(after, "psm_") {
+        return Some(host(HostFailure::SharedSegmentProbably));
+    }
     if contains_any(before, &["mmap", "reserve", "failedtomap"]) {
         return Some(address_space(false));
     }
-    Some(host(HostFailure::Python))
+    if contains_any(before, &["llvm", "sectionmemory", "jitsession"]) {
+        return Some(Message::CompiledPrograms);
+    }
+    Some(host(HostFailure::System))
 }
 
 fn address_reserve(at: &Match<'_>) -> Option<Message> {
@@ -171,7 +317,12 @@ fn attempting(at: &Match<'_>) -> Option<Message> {
 /// `Could not allocate 10485760 bytes in memory 0x0x0_HBM0; …`, at run time on a TPU.
 fn could_not(at: &Match<'_>) -> Option<Message> {
     const MAX_NAME_BYTES: usize = 40;
-    let (_, rest) = size(at.record())?;
-    let memory = rest.strip_prefix(b"inmemory")?;
+    let named = Some(Message::MemoryNamed);
+    let Some((_, rest)) = size(at.record()) else {
+        return named;
+    };
+    let Some(memory) = rest.strip_prefix(b"inmemory") else {
+        return named;
+    };
     contains(head(memory, MAX_NAME_BYTES), "hbm").then_some(tpu(true))
 }

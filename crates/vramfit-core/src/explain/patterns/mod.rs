@@ -9,7 +9,9 @@
 //! | `allocator.rs` | XLA's allocators: refused requests, planned pools |
 //! | `dump.rs` | the dump of a BFC pool |
 //! | `program.rs` | XLA about one compiled program: its buffers, rematerialization, autotuning |
-//! | `driver.rs` | the CUDA driver, and libraries beside XLA |
+//! | `driver.rs` | the CUDA driver, its installation, and the resources of a kernel |
+//! | `libraries.rs` | cuBLAS, cuDNN, NCCL and the like |
+//! | `frameworks.rs` | PyTorch, TensorFlow, CuPy and others in the same process |
 //! | `host.rs` | the host: memory, addresses, other processes, TPUs |
 //! | `client.rs` | JAX and Python: settings, versions, exceptions, progress |
 
@@ -17,7 +19,9 @@ mod allocator;
 mod client;
 mod driver;
 mod dump;
+mod frameworks;
 mod host;
+mod libraries;
 mod program;
 
 use std::sync::OnceLock;
@@ -164,6 +168,8 @@ impl PatternSet {
             dump::PATTERNS,
             program::PATTERNS,
             driver::PATTERNS,
+            libraries::PATTERNS,
+            frameworks::PATTERNS,
             host::PATTERNS,
             client::PATTERNS,
         ];

@@ -44,7 +44,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("algorithm_picker.cc:", picker),
     Pattern::new("gemm_fusion_autotuner.cc:", picker),
     Pattern::new("autotuner.cc:", picker),
-    Pattern::fixed("sharedmemorysizelimitexceeded", Message::SharedMemory),
+    Pattern::new("novalidconfigfound", no_config),
+    Pattern::new("unabletoallocateworkspacefor", workspace),
     Pattern::new("redzone_allocator.cc:", picker),
 ];
 
@@ -125,12 +126,15 @@ fn skip_breaks(text: &[u8]) -> &[u8] {
 /// `Can't reduce memory use below 22.27GiB (23917347918 bytes) by rematerialization; only reduced to 37.90GiB
 /// (… bytes), down from …`
 fn rematerialization(at: &Match<'_>) -> Option<Message> {
+    const MAX_DISTANCE: usize = 40;
     let text = at.record();
     let (target, rest) = bytes_in_both_forms(text)?;
-    let (reached, _) = bytes_in_both_forms(after_label(rest, "onlyreducedto")?)?;
+    let (reached, rest) = bytes_in_both_forms(after_label(rest, "onlyreducedto")?)?;
+    let before = after_label(head(rest, MAX_DISTANCE), "downfrom").and_then(bytes_in_both_forms);
     Some(Message::Rematerialization {
         target,
         reached: u64::try_from(reached).ok()?,
+        before: before.and_then(|(bytes, _)| u64::try_from(bytes).ok()),
     })
 }
 
@@ -173,4 +177,23 @@ fn picker(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 300;
     let text = head(at.record(), MAX_TEXT_BYTES);
     names_memory(text).then_some(autotuning(true))
+}
+
+/// `NOT_FOUND: No valid config found!`, of XLA's autotuner; other programs have configurations, too.
+fn no_config(at: &Match<'_>) -> Option<Message> {
+    const MAX_DISTANCE: usize = 400;
+    let before = at.before_in_log(MAX_DISTANCE);
+    contains_any(before, &["autotun", "not_found:"]).then_some(autotuning(false))
+}
+
+/// `Unable to allocate workspace for syevd`, of jaxlib's routines, which XLA's pool gives their workspace.
+fn workspace(at: &Match<'_>) -> Option<Message> {
+    const MAX_NAME_BYTES: usize = 32;
+    let text = head(at.record(), MAX_NAME_BYTES);
+    let text = text.strip_prefix(b"batched").unwrap_or(text);
+    let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let length = text.iter().take_while(is_name).count();
+    Some(Message::Workspace {
+        routine: lossy(&text[..length]),
+    })
 }

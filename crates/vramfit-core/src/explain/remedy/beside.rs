@@ -58,23 +58,57 @@ pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
 
 pub(super) fn host_memory(facts: &Facts<'_>) -> Vec<Remedy> {
     let command = facts.command;
-    let mut remedies = vec![Remedy::new(
-        "stream-data",
-        "read data in batches instead of loading it whole, and give the job more memory",
-        "vramfit data inspect FILE.h5",
-    )];
-    let is_pinned = |message: &Message| match message {
+    let has = |kinds: &[HostFailure]| {
+        facts.log.has(|message| match message {
+            Message::Host { how, .. } => kinds.contains(how),
+            _ => false,
+        })
+    };
+    if facts.is_shared_segment() {
+        return vec![Remedy::new(
+            "enlarge-shared-memory",
+            "give the container more shared memory: `--shm-size=16g` for Docker and Podman, an `emptyDir` with \
+             `medium: Memory` at `/dev/shm` for Kubernetes; remove what programs that were killed left there",
+            "df -h /dev/shm",
+        )];
+    }
+    let is_pinned_pool = |message: &Message| match message {
         Message::Host { how, .. } => *how == HostFailure::PinnedPool,
         Message::DriverRefusal { pinned_host, .. } => *pinned_host,
         _ => false,
     };
-    if facts.log.has(is_pinned) {
-        let raise = Remedy::new(
+    let mut remedies = Vec::new();
+    if facts.log.has(is_pinned_pool) {
+        remedies.push(Remedy::new(
             "raise-pinned-limit",
             "allow a larger pool of pinned memory, or offload less",
             format!("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=128 {command}"),
-        );
-        remedies.insert(0, raise);
+        ));
+    }
+    if facts
+        .log
+        .has(|message| *message == Message::PinnedTransfers)
+    {
+        remedies.push(Remedy::new(
+            "unpinned-checkpoints",
+            "save checkpoints without pinned memory, by `enable_pinned_host_transfer=False`, or with a newer Orbax: \
+             some releases keep the pinned copies",
+            "pip install --upgrade orbax-checkpoint",
+        ));
+    }
+    if has(&[HostFailure::CpuBackend]) {
+        remedies.push(Remedy::new(
+            "smaller-chunks",
+            "compute in parts, such as `jax.lax.map(f, xs, batch_size=64)` in place of `jax.vmap(f)(xs)`; the \
+             program runs on the CPU, so check that a GPU was meant",
+            "vramfit doctor",
+        ));
+    } else {
+        remedies.push(Remedy::new(
+            "stream-data",
+            "read data in batches instead of loading it whole, and give the job more memory",
+            "vramfit data inspect FILE.h5",
+        ));
     }
     remedies
 }

@@ -5,6 +5,7 @@ use crate::allocator::PoolOptions;
 use crate::bytes::Bytes;
 use crate::explain::facts::Facts;
 use crate::explain::figures::FitFigures;
+use crate::explain::message::Message;
 use crate::gpu;
 
 pub(super) fn plan(facts: &Facts<'_>) -> Remedy {
@@ -31,7 +32,73 @@ pub(super) fn smaller_batch(facts: &Facts<'_>) -> Remedy {
     )
 }
 
+/// Says whether the request exceeds what the whole GPU could have, by the limit that follows from the compiler's
+/// budget and JAX's fraction of three quarters.
+fn exceeds_gpu(facts: &Facts<'_>) -> bool {
+    let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
+    let most = limit.map(|limit| limit as f64 / 0.75 * FitFigures::RAISED_FRACTION);
+    let rounded = facts.rounded_bytes();
+    facts.figures.gpu_total_bytes.is_none()
+        && rounded
+            .zip(most)
+            .is_some_and(|(rounded, most)| rounded as f64 > most)
+}
+
+/// Uses memory of the host, where the GPU is too small by itself and both together are not.
+pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
+    /// Of the GPU's memory, what AlphaFold's documentation gives its pool.
+    const FRACTION: f64 = 3.2;
+    let rounded = facts.rounded_bytes()? as f64;
+    let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
+    let total = facts.figures.gpu_total_bytes.map(|total| total as f64);
+    let total = total.or(limit.map(|limit| limit as f64 / 0.75))?;
+    let is_larger = match facts.figures.gpu_total_bytes {
+        Some(_) => rounded > total,
+        None => exceeds_gpu(facts),
+    };
+    let is_set = facts.log.has(|message| {
+        matches!(message, Message::Setting { name, .. } if name == "TF_FORCE_UNIFIED_MEMORY")
+    });
+    let text = match is_set {
+        true => {
+            "add a fraction above 1: `TF_FORCE_UNIFIED_MEMORY` by itself gives the pool no more than the GPU has, \
+             with it also memory of the host, at the speed of the link to it"
+        }
+        false => {
+            "let the program use memory of the host as well, at the speed of the link to it: unified memory, which \
+             needs a fraction above 1"
+        }
+    };
+    (is_larger && rounded <= total * FRACTION).then(|| {
+        Remedy::new(
+            "unified-memory",
+            text,
+            format!(
+                "TF_FORCE_UNIFIED_MEMORY=true XLA_PYTHON_CLIENT_PREALLOCATE=false \
+                 XLA_CLIENT_MEM_FRACTION={FRACTION} {}",
+                facts.command
+            ),
+        )
+    })
+}
+
+/// Makes smaller what the program returns.
+pub(super) fn smaller_outputs(facts: &Facts<'_>) -> Remedy {
+    Remedy::new(
+        "smaller-outputs",
+        "return less at once: a smaller buffer, fewer steps or samples in one call, or a narrower type",
+        format!(
+            "vramfit dryrun --gpu {} --full -- {}",
+            facts.gpu_name(),
+            facts.command
+        ),
+    )
+}
+
 pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
+    if exceeds_gpu(facts) {
+        return None;
+    }
     let fraction = FitFigures::RAISED_FRACTION;
     let command = format!("vramfit run --fraction {fraction} -- {}", facts.command);
     let figures = &facts.figures;
@@ -69,9 +136,11 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
 }
 
 pub(super) fn larger_gpu(facts: &Facts<'_>) -> Option<Remedy> {
+    // Where outputs are all that there is, nothing else is in use.
+    let by_outputs = facts.figures.outputs_only.map(|_| 0);
     let needed = facts
         .rounded_bytes()?
-        .checked_add(facts.figures.in_use_bytes?)?;
+        .checked_add(facts.figures.in_use_bytes.or(by_outputs)?)?;
     let fits =
         |gpu: &&gpu::Gpu| gpu.mig_parent.is_none() && gpu.total_memory_bytes / 4 * 3 >= needed;
     let smallest = gpu::all()
