@@ -63,7 +63,7 @@ SHARD ?=
 SHARD_data := $(wildcard tests/test_data*.py tests/test_hdf5.py tests/test_train*.py)
 SHARD_pages := $(wildcard tests/test_api_reference.py tests/test_docs.py tests/test_examples.py tests/test_jax_memory_demo.py)
 SHARD_search := $(wildcard tests/test_check*.py tests/test_estimate.py tests/test_hosts*.py tests/test_plan*.py)
-SHARD_virtual-gpu := $(filter-out $(SHARD_data) $(SHARD_pages) $(SHARD_search),$(wildcard tests/test_*.py))
+SHARD_virtual-gpu := $(filter-out $(SHARD_data) $(SHARD_pages) $(SHARD_search),$(wildcard tests/test_*.py tests/cases/test_*.py))
 SHARD_FILES = $(if $(SHARD),$(or $(SHARD_$(SHARD)),$(error there is no shard `$(SHARD)`: data, pages, search, virtual-gpu)))
 # Any number: the order of files, and of tests in them, that belongs to it.
 SEED ?=
@@ -100,6 +100,10 @@ test-python: setup test-programs browser tmux ## The tests that run Python progr
 test-programs:
 	cargo build --quiet --package fake-driver
 	cargo build --quiet --package vramfit-core --examples
+
+.PHONY: cases
+cases: setup test-programs ## Programs and logs of public threads, against the right answer (part of `make test`)
+	$(PYTEST) -m '$(WITHOUT_GPU)' tests/cases
 
 .PHONY: test-fast
 test-fast: setup test-programs ## What to run before each commit: core, command lines, a dry run of each kind
@@ -192,7 +196,7 @@ fuzz: ## Each fuzz target for a minute; needs cargo-fuzz and a nightly compiler
 	mkdir -p fuzz/corpus/program_memory fuzz/corpus/hdf5 fuzz/corpus/explain
 	cp fixtures/memory/*.hlo.pb fuzz/corpus/program_memory/
 	cp fixtures/hdf5/*.h5 fuzz/corpus/hdf5/
-	cp docs/causes/*.md crates/vramfit/tests/cli/explain.in/*.log fuzz/corpus/explain/
+	cp docs/causes/*.md crates/vramfit/tests/cli/explain.in/*.log tests/cases/oom_logs/* fuzz/corpus/explain/
 	cd tests && $(PYTHON) -m oom_logs ../fuzz/corpus/explain
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
 		cargo +nightly fuzz run $$target -- -max_total_time=60; done
