@@ -103,7 +103,8 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     Ok(())
 }
 
-/// Allocates what a call needs on each of its devices, until one refuses.
+/// Allocates what a call needs on each of its devices, until one refuses. With `is_told` each tells what its
+/// arguments are, even if it reaches no peak.
 fn allocate(
     calls: &[DeviceCall<'_>],
     is_told: bool,
