@@ -157,6 +157,11 @@ def test_a_step_is_over_when_the_next_one_begins(tmp_path, steps):
         assert run.answer["peak_bytes"] == whole.answer["peak_bytes"]
 
 
+def test_an_update_of_the_same_name_is_no_next_step(tmp_path):
+    run = dry_run(tmp_path, "updates_by_lambda.py", "--steps", "3")
+    assert run.out == "step 1\nstep 2\nstep 3\n"
+
+
 @pytest.mark.parametrize(
     ("mebibytes", "is_said"), [("32", True), ("1", True), ("0.0001", False), ("0", False)]
 )
