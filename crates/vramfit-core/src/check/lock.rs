@@ -23,8 +23,7 @@ const FORMAT: u32 = 1;
 const HEADER: &str = "# vramfit.lock ";
 
 const COMMENT: &str = "\
-# Accepted GPU memory in bytes, a line for each entry, GPU and release of JAX. `whole_run`: the peak of the
-# run to its end, where the other figures are those of its first steps.
+# Accepted GPU memory in bytes, a line for each entry, GPU and release of JAX.
 # Written by `vramfit check --update`; do not edit.
 ";
 
