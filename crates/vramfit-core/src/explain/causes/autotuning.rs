@@ -20,6 +20,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     };
     let for_memory = tried().filter(is_memory).count();
     let other = tried().count() - for_memory;
+    // A request that failed beside it may be the reason by itself, unless the figures of the pool tell of that.
+    let is_other_known = facts
+        .log
+        .dump()
+        .is_some_and(|dump| dump.in_use_bytes().is_some());
+    let is_alone = facts.requests.is_empty() || is_other_known;
     // An engine that fails for another reason may be why none was found.
     let confidence = match (for_memory, other) {
         _ if facts.is_after_failure(first) => Confidence::Possible,
@@ -27,7 +33,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
             Confidence::Likely
         }
         (0, _) => Confidence::Possible,
-        (_, 0) if facts.requests.is_empty() => Confidence::Sure,
+        (_, 0) if is_alone => Confidence::Sure,
         (_, _) => Confidence::Likely,
     };
     let summary = match for_memory {

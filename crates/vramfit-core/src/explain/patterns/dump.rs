@@ -24,10 +24,20 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new(RUNS[2], map),
     Pattern::new(RUNS[3], map),
     Pattern::new(RUNS[4], map),
+    Pattern::new(RUNS[5], map),
+    Pattern::new(RUNS[6], map),
 ];
 
 /// What a map has where it is found; short runs are those of a pool in pieces.
-const RUNS: [&str; 5] = ["**********", "__________", "xxxxxxxxxx", "*____", "____*"];
+const RUNS: [&str; 7] = [
+    "**********",
+    "__________",
+    "xxxxxxxxxx",
+    "*____",
+    "____*",
+    "x____",
+    "____x",
+];
 
 fn dump(line: DumpLine) -> Option<Message> {
     Some(Message::Dump(line))
