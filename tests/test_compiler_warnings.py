@@ -48,7 +48,7 @@ def test_rematerialization_that_did_not_reach_its_aim_is_reported_and_explained(
     assert err.count("hlo_rematerialization.cc:") == 2
     assert err.index("hlo_rematerialization.cc:") < err.index("refused RESOURCE_EXHAUSTED")
     explained = " ".join(err.split("compiler warnings")[1].split())
-    assert explained.startswith("- `jit_loss`: XLA's target for its memory was ")
+    assert explained.startswith("- `jit_loss`: XLA's target for its temporaries was ")
     assert "(2 times)" in explained.split(" - ")[0].split("programs, per device")[0]
 
     again = run_vramfit("report", trace, "--json", "-")
