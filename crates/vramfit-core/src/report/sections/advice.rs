@@ -1,7 +1,7 @@
-//! Ways to reduce memory, with the bytes that each is about and what it leaves.
+//! Ways to reduce memory, with the bytes that each is about.
 //!
-//! Each rule looks at one thing. What it leaves is a difference of bytes, not measured: XLA plans anew when
-//! something changes. Only another dry run measures it.
+//! Each rule looks at one thing. What it leaves is no difference of bytes: XLA plans anew when something
+//! changes, and another moment may then have the peak. Only another dry run measures it.
 
 use std::cmp::Reverse;
 
@@ -23,8 +23,6 @@ const MIN_ACTIVATIONS_FRACTION: u64 = 4;
 struct Advice {
     /// How many bytes it is about.
     bytes: u64,
-    /// How many of them it saves; `None` where only a dry run can tell.
-    saved_bytes: Option<u64>,
     text: String,
 }
 
@@ -52,13 +50,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     found.extend(fragmentation(summary));
     found.retain(|advice| advice.bytes >= min_bytes);
     found.sort_by_key(|advice| Reverse(advice.bytes));
-    let points = found.into_iter().map(|advice| match advice.saved_bytes {
-        Some(saved) => {
-            let left = Bytes(total_bytes.saturating_sub(saved));
-            format!("{}; leaves about {left}", advice.text)
-        }
-        None => advice.text,
-    });
+    let points = found.into_iter().map(|advice| advice.text);
     Section::list("ways to reduce memory, not measured", points.collect())
 }
 
@@ -68,7 +60,6 @@ fn donation(memory: &ProgramMemory) -> Option<Advice> {
     let (bytes, which) = largest_argument(kept)?;
     Some(Advice {
         bytes,
-        saved_bytes: Some(bytes),
         text: format!(
             "donate arguments that are returned updated: {} are allocated twice during a call, because \
              {which} not donated; `jax.jit(..., donate_argnums=...)` lets the outputs reuse their memory",
@@ -83,7 +74,6 @@ fn unused_donation(memory: &ProgramMemory) -> Option<Advice> {
     let (bytes, which) = largest_argument(unused)?;
     Some(Advice {
         bytes,
-        saved_bytes: None,
         text: format!(
             "return something of the same shape and type, or do not donate: {which} donated without \
              effect ({}), because no output can reuse the memory",
@@ -102,7 +92,6 @@ fn unread_outputs(outputs: &[UnreadOutput]) -> Option<Advice> {
     };
     Some(Advice {
         bytes,
-        saved_bytes: Some(bytes),
         text: format!(
             "do not return outputs that are not used: in this run {which}, {}",
             Bytes(bytes)
@@ -114,17 +103,12 @@ fn unread_outputs(outputs: &[UnreadOutput]) -> Option<Advice> {
 fn replication(arguments: &[ReplicatedArgument]) -> Option<Advice> {
     let largest = arguments.first()?;
     let bytes = arguments.iter().map(|argument| argument.bytes).sum();
-    let saved = arguments
-        .iter()
-        .map(ReplicatedArgument::divisible_bytes)
-        .sum();
     let more = match arguments.len() - 1 {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     Some(Advice {
         bytes,
-        saved_bytes: Some(saved),
         text: format!(
             "shard state that is replicated: {} on each GPU are the same on {} of them (`{}`{more})",
             Bytes(bytes),
@@ -160,7 +144,6 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     };
     Some(Advice {
         bytes,
-        saved_bytes: None,
         text: format!(
             "save less for the backward pass: {} are saved activations{at}; {remedy}",
             Bytes(bytes),
@@ -194,7 +177,6 @@ fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
     );
     (bytes > 0).then_some(Advice {
         bytes: bytes / 2,
-        saved_bytes: Some(bytes / 2),
         text,
     })
 }
@@ -209,20 +191,12 @@ fn supports_bfloat16(name: &str) -> bool {
 /// A part of the batch, where the temporaries of a program do not fit that trains a model.
 fn smaller_batch(memory: &ProgramMemory, summary: &RunSummary) -> Option<Advice> {
     summary.out_of_memory()?;
-    let total_bytes = summary.attribution.as_ref()?.total_bytes;
-    let beside = total_bytes.saturating_sub(memory.temp_bytes);
-    let available = summary
-        .critical_device()?
-        .capacity_bytes
-        .checked_sub(beside)?;
     let has_batch = memory.bytes_of(Owner::Batch) > 0 && memory.bytes_of(Owner::Activations) > 0;
-    let percent = available.saturating_mul(100) / memory.temp_bytes.max(1);
-    (has_batch && (1..100).contains(&percent)).then(|| Advice {
-        bytes: memory.temp_bytes - available,
-        saved_bytes: None,
+    has_batch.then(|| Advice {
+        bytes: memory.temp_bytes,
         text: format!(
-            "a smaller batch: about {percent} % of it, if the temporaries ({}) shrink in proportion; \
-             `vramfit plan --vary` finds the largest that fits",
+            "a smaller batch: the temporaries are {}; `vramfit plan --vary` finds the largest batch that \
+             fits",
             Bytes(memory.temp_bytes)
         ),
     })
@@ -233,7 +207,6 @@ fn update_inside(summary: &RunSummary) -> Option<Advice> {
     let bytes = summary.gradient_array_bytes()?;
     Some(Advice {
         bytes,
-        saved_bytes: None,
         text: format!(
             "do the update in the `jit` that computes the gradients, and donate what it replaces \
              (`donate_argnums`): {} are gradients that are arrays only because the update runs outside of it",
@@ -257,7 +230,6 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
     };
     Some(Advice {
         bytes,
-        saved_bytes: Some(bytes),
         text: format!(
             "free arrays, if the script no longer needs them: {}{at}",
             Bytes(bytes)
@@ -277,8 +249,7 @@ fn fragmentation(summary: &RunSummary) -> Option<Advice> {
         );
         Advice {
             bytes: free,
-            saved_bytes: None,
-            text,
+                text,
         }
     })
 }
