@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn the_target_of_rematerialization_is_that_of_the_temporaries() {
         // Recorded with 80 % of 8,000,000,000 bytes; 369,098,956 bytes are arguments and outputs.
-        let outputs = 100_663_500;
+        let outputs = 100_663_500_u64;
         assert_eq!(
             5_830_019_491 - outputs,
-            (6_400_000_000_i64 - 369_098_956) * 95 / 100
+            (6_400_000_000_u64 - 369_098_956) * 95 / 100
         );
         let text = explain_of(REMATERIALIZED, 2, &[program("jit_step", outputs)]);
         assert!(
