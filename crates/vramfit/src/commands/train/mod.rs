@@ -244,7 +244,7 @@ mod tests {
             (&["train", "a.toml"][..], "vramfit train a.toml"),
             (
                 &["-q", "train", "my runs/a.toml", "--fresh", "--epochs=3"],
-                "vramfit -q train 'my runs/a.toml' --epochs=3",
+                "vramfit -q train 'my runs/a.toml' '--epochs=3'",
             ),
             (
                 &[
