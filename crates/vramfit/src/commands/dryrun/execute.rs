@@ -48,7 +48,7 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
     let mut summary = outcome::summarize_run(&run, output)?;
     summary.is_placeholder_cause =
         second_fill::failure_depends_on_fill(&summary, elapsed, spec, context, output);
-    outcome::report_outcome(&run, summary, &spec.results, output)
+    outcome::report_outcome(&run, &summary, &spec.results, output)
 }
 
 /// Runs the program of a dry run to its end, and reports nothing.

@@ -40,11 +40,11 @@ const CRASHES: [i32; 5] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV];
 /// `compiler-failed` when the program crashed before running out of memory.
 pub(super) fn report_outcome(
     run: &FinishedRun,
-    summary: RunSummary,
+    summary: &RunSummary,
     files: &ResultFiles,
     output: &mut Output,
 ) -> Result<Status> {
-    write_report(&Report::from_dryrun(&summary), files, output)?;
+    write_report(&Report::from_dryrun(summary), files, output)?;
     finish_kept_trace(run, files, output);
     let status = Status::from_answer(summary.fits());
     match run.exit {
