@@ -7,6 +7,7 @@
 //! | `async_transfers` | `PJRT_AsyncHostToDeviceTransferManager_*` |
 //! | `strides` | copying between strided and row-major arrays |
 //! | `value` | contents: known, computed when they are read, or unknown |
+//! | `output_values` | contents of what a call of a program returns |
 //! | `host_data` | contents that are kept in host memory |
 //! | `host_reads` | reading contents; unknown ones are recorded |
 //! | `fill` | what unknown contents read as |
@@ -19,5 +20,6 @@ mod host_data;
 pub(crate) mod host_reads;
 pub(crate) mod host_transfers;
 pub(crate) mod origin;
+pub(crate) mod output_values;
 pub(crate) mod strides;
 pub(crate) mod value;

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 
 use vramfit_core::trace::{Event as LogEvent, TextId};
 
-use crate::buffer::value;
+use crate::buffer::output_values;
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::machine;
 use crate::device::virtual_device::Device;
@@ -86,7 +86,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     done?;
 
     let inputs = calls.iter().map(DeviceCall::values).collect();
-    let values = value::outputs_per_device(&loaded.compiled, inputs)?;
+    let values = output_values::outputs_per_device(&loaded.compiled, inputs)?;
     for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
         let outputs = call.finish(&blocks, values, decision.lineage)?;
         let list = args.output_lists.add(row).read();

@@ -1,0 +1,191 @@
+//! The values of what a call of a program returns: those of the program as a whole if it can be evaluated, else
+//! those of its slices.
+
+use std::sync::Arc;
+
+use vramfit_core::trace::Event;
+
+use crate::buffer::value::{EvalResult, LazyCall, MAX_DEPTH, MAX_TINY_BYTES, Value};
+use crate::compile::compiled::CompiledProgram;
+use crate::compile::host_program::HostProgram;
+use crate::device::machine;
+use crate::hooks;
+use crate::pjrt::status::PjrtResult;
+
+/// Returns the values of the outputs of a call on each of its devices, from the values of the
+/// inputs there. Fails when a user's function that it calls fails, as on a GPU.
+pub(crate) fn outputs_per_device(
+    program: &Arc<CompiledProgram>,
+    mut inputs: Vec<Vec<Value>>,
+) -> PjrtResult<Vec<Vec<Value>>> {
+    let rows = inputs.len();
+    let count = program.program.outputs.len();
+    let devices = program.host_program.devices;
+    if rows == 0 {
+        // All devices of the call are those of other processes.
+        return Ok(Vec::new());
+    }
+    if devices == 1 {
+        let outputs = flat_outputs(program, inputs.swap_remove(0))?;
+        return Ok(vec![outputs; rows]);
+    }
+    let outputs = if devices == rows {
+        flat_outputs(program, inputs.concat())?
+    } else {
+        // Other processes have the rest of the devices, and call back for those.
+        run_callbacks(program, rows);
+        sliced_outputs(program, &inputs.concat(), rows)
+    };
+    let rows = 0..rows;
+    Ok(rows
+        .map(|row| outputs[row * count..(row + 1) * count].to_vec())
+        .collect())
+}
+
+/// Returns the values of the outputs, lazy if all inputs are known, else those of slices; both lists
+/// device by device.
+fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResult<Vec<Value>> {
+    let host_program = &program.host_program;
+    let count = host_program.devices * host_program.outputs.len();
+    let all_devices = program.program.options.devices.len();
+    if inputs.iter().any(Value::is_unknown) {
+        run_callbacks(program, all_devices);
+        return Ok(placeholder_outputs(program, inputs));
+    }
+    let depth = depth_of(&inputs);
+    let is_too_deep = depth >= MAX_DEPTH && !host_program.fits(MAX_TINY_BYTES);
+    if !host_program.can_evaluate() || (is_too_deep && !program.has_side_effects) {
+        run_callbacks(program, all_devices);
+        return Ok(sliced_outputs(program, &inputs, host_program.devices));
+    }
+    let lazy_call = LazyCall::whole(program, inputs, depth);
+    if depth >= MAX_DEPTH || program.has_side_effects {
+        match lazy_call.eval_result() {
+            EvalResult::Known(_) => {}
+            EvalResult::Raised(error) => return Err(error.clone()),
+            EvalResult::Sliced(values) => {
+                run_callbacks(program, all_devices);
+                return Ok(values.clone());
+            }
+            EvalResult::Unknown => {
+                run_callbacks(program, all_devices);
+                return Ok(vec![Value::Unknown; count]);
+            }
+        }
+    }
+    Ok((0..count)
+        .map(|output| Value::Lazy(Arc::clone(&lazy_call), output))
+        .collect())
+}
+
+/// Returns the depth of a call with those inputs.
+fn depth_of(inputs: &[Value]) -> u32 {
+    1 + inputs.iter().map(Value::depth).max().unwrap_or(0)
+}
+
+/// Returns the values of a call that is not evaluated as a whole, on so many devices in turn: those of its
+/// slices whose inputs are known.
+pub(super) fn sliced_outputs(
+    program: &Arc<CompiledProgram>,
+    inputs: &[Value],
+    devices: usize,
+) -> Vec<Value> {
+    let count = program.program.outputs.len();
+    let mut outputs = vec![Value::Unknown; devices * count];
+    if !program.has_slices {
+        return outputs;
+    }
+    let parameters = program.program.parameters.len();
+    // Partitions have the same values of what is not sharded.
+    let evaluated = if program.program.options.replicas == 1 {
+        1
+    } else {
+        devices
+    };
+    for slice in program.slices() {
+        for device in 0..evaluated {
+            let places = slice.parameters.iter().map(|at| device * parameters + at);
+            let inputs: Option<Vec<Value>> = places.map(|at| inputs.get(at).cloned()).collect();
+            let Some(values) = inputs.and_then(|inputs| slice_values(&slice.program, inputs))
+            else {
+                continue;
+            };
+            for (value, output) in values.into_iter().zip(&slice.outputs) {
+                for device in device..device + devices / evaluated {
+                    outputs[device * count + output] = value.clone();
+                }
+            }
+        }
+    }
+    outputs
+}
+
+/// Returns the values of a call of a slice; `None` if they are unknown.
+fn slice_values(program: &Arc<HostProgram>, inputs: Vec<Value>) -> Option<Vec<Value>> {
+    let depth = depth_of(&inputs);
+    if !program.can_evaluate()
+        || inputs.iter().any(Value::is_unknown)
+        || (depth >= MAX_DEPTH && !program.fits(MAX_TINY_BYTES))
+    {
+        return None;
+    }
+    let lazy_call = LazyCall::new(Arc::clone(program), None, inputs, depth);
+    if depth >= MAX_DEPTH && !matches!(lazy_call.eval_result(), EvalResult::Known(_)) {
+        return None;
+    }
+    let outputs = 0..program.outputs.len();
+    Some(
+        outputs
+            .map(|at| Value::Lazy(Arc::clone(&lazy_call), at))
+            .collect(),
+    )
+}
+
+/// Returns the values of a call with unknown arguments: unknown, except for predicates and slices.
+fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Vec<Value> {
+    let host_program = &program.host_program;
+    if !host_program.is_predicate {
+        return sliced_outputs(program, &inputs, host_program.devices);
+    }
+    let count = host_program.devices * host_program.outputs.len();
+    let depth = depth_of(&inputs);
+    if depth >= MAX_DEPTH {
+        return vec![Value::Unknown; count];
+    }
+    let lazy_call = LazyCall::new(Arc::clone(host_program), None, inputs, depth);
+    (0..count)
+        .map(|output| Value::Placeholder(Arc::clone(&lazy_call), output))
+        .collect()
+}
+
+/// Calls the Python callbacks of a program in an execution whose values are not computed, for so many devices: a
+/// script may wait for their effects. The outcome of each is recorded.
+fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
+    let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {
+        return;
+    };
+    let code = &program.host_program.code;
+    if !program.has_side_effects || code.is_empty() {
+        return;
+    }
+    let done = hooks.run_callbacks(program.number, code, devices);
+    let mut session = machine.session();
+    for call in done {
+        let (site, error) = (session.intern(&call.site), session.intern(&call.error));
+        if call.calls > 0 {
+            session.record(&Event::Callback {
+                site,
+                calls: call.calls,
+                errors: call.errors,
+                error,
+            });
+        }
+        if let Some((calls, reason)) = call.skipped {
+            session.record(&Event::CallbackSkipped {
+                site,
+                calls,
+                reason,
+            });
+        }
+    }
+}
