@@ -115,6 +115,13 @@ impl ScratchLimits {
     }
 }
 
+/// Returns the least that routines take in an execution beside its plan, as a run takes it.
+pub(super) fn least_in_execution(needs: &[ScratchNeed]) -> u64 {
+    let needs = needs.iter();
+    let needs = needs.filter(|need| need.phase == ScratchPhase::Execution);
+    needs.map(|need| need.low_bytes).max().unwrap_or(0)
+}
+
 /// What was found so far about the most that routines may take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScratchDemand {

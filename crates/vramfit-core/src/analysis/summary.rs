@@ -164,6 +164,9 @@ pub struct ProgramSummary {
     pub variant_temp_bytes: Option<u64>,
     /// Their sizes on each device.
     pub sizes: ProgramSizes,
+    /// Scratch memory that library routines take in one execution, at least: they run one after the
+    /// other.
+    pub scratch_bytes: u64,
     /// How long one execution takes on a device; `None` where that is not known.
     pub time: Option<ProgramTime>,
 }

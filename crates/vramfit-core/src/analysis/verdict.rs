@@ -170,8 +170,8 @@ pub enum Condition {
 pub struct ProgramNeed {
     /// Name of the program.
     pub program: String,
-    /// Arguments, results that are no arguments reused, and temporaries: what a call needs in the
-    /// pool, its rounding aside. Constants lie outside of it.
+    /// Arguments, results that are no arguments reused, temporaries, and the least scratch memory of
+    /// library routines: what a call needs in the pool, its rounding aside. Constants lie outside of it.
     pub needed_bytes: u64,
     /// What the process could have had there.
     pub capacity_bytes: u64,
@@ -283,7 +283,8 @@ impl RunSummary {
         };
         let in_pool = |program: &ProgramSummary| {
             let sizes = &program.sizes;
-            sizes.needed_bytes().saturating_sub(sizes.constant_bytes)
+            let planned = sizes.needed_bytes().saturating_sub(sizes.constant_bytes);
+            planned + program.scratch_bytes
         };
         let compiled = self.programs.iter().filter(|program| program.calls == 0);
         let largest = compiled

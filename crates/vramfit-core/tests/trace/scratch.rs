@@ -258,3 +258,17 @@ fn programs_that_were_never_executed_take_nothing() {
     need(&mut run, 1, ScratchPhase::Execution, [MIB, 2 * MIB]);
     assert_eq!(answer(run).scratch, None);
 }
+
+#[test]
+fn a_program_that_only_compiles_needs_its_scratch_memory_as_one_that_runs() {
+    let told = |phase| {
+        let mut run = Recorder::new(&header());
+        program(&mut run, 1, "jit_fft", 50 * MIB);
+        need(&mut run, 1, phase, [30 * MIB, 90 * MIB]);
+        need(&mut run, 1, phase, [20 * MIB, 20 * MIB]);
+        answer(run).plan().expect("it did not run").needed_bytes
+    };
+    // Routines run one after the other, and a run takes the least of each.
+    assert_eq!(told(ScratchPhase::Execution), (100 + 50 + 30) * MIB);
+    assert_eq!(told(ScratchPhase::OutsidePool), (100 + 50) * MIB);
+}

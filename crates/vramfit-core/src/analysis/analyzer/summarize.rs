@@ -14,6 +14,7 @@ use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
+use crate::analysis::scratch::least_in_execution;
 use crate::analysis::series::{LeakSummary, TimelinePoint};
 use crate::analysis::summary::{
     AbortInfo, AllocationFailure, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
@@ -260,6 +261,7 @@ impl TraceAnalyzer {
                 site: text(entry.site),
                 variant_temp_bytes: entry.variant.map(|(_, bytes)| bytes),
                 sizes: entry.key.sizes,
+                scratch_bytes: least_in_execution(&entry.scratch),
                 time: source.program_time(entry.program).cloned(),
             })
             .collect()

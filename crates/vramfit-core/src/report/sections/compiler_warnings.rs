@@ -148,6 +148,7 @@ mod tests {
             compile_attempt: String::new(),
             site: String::new(),
             variant_temp_bytes: None,
+            scratch_bytes: 0,
             time: None,
         }
     }

@@ -176,7 +176,8 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
             };
             format!(
                 "`{}` was compiled but not executed, and {ran}: {} is the sum of its arguments, \
-                 outputs and temporaries as XLA planned them, without other arrays and rounding",
+                 outputs and temporaries as XLA planned them and of library scratch, without other arrays and \
+                 rounding",
                 plan.program,
                 Bytes(plan.needed_bytes)
             )
