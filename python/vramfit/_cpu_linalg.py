@@ -94,7 +94,8 @@ def _lower(
     lowered = jax.jit(with_types_of_call, keep_unused=True).trace(*arguments).lower()
     module = lowered.compiler_ir("stablehlo")
     with module.context:
-        return mlir.module_to_bytecode(module)
+        code: bytes = mlir.module_to_bytecode(module)
+    return code
 
 
 def _potrf(results: Sequence[Any], options: Mapping[str, bool], a: Any) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._module_graph import MANUAL, Graph, Operation, Region, read_graph
-from vramfit._module_liveness import Marking, NoSlice
+from vramfit._module_liveness import MAX_ARRAY_BYTES, Marking, NoSlice
 from vramfit._module_work import module_work
 
 # Results that are larger are read by nobody whose path depends on them.
@@ -64,7 +64,10 @@ def slice_outputs(
                 parameters = marking.mark_function("main", (output,)).parameters
             except NoSlice:
                 continue
-            if all(local_parameters[place] for place in parameters):
+            arguments = graph.functions["main"].arguments
+            read_bytes = sum(graph.bytes_of[arguments[place]] for place in parameters)
+            is_local = all(local_parameters[place] for place in parameters)
+            if is_local and read_bytes <= MAX_ARRAY_BYTES:
                 groups.setdefault(parameters, []).append(output)
         slices = []
         for outputs in groups.values():

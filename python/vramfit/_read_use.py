@@ -13,6 +13,7 @@ import functools
 import linecache
 from collections.abc import Iterator
 from types import CodeType, FrameType
+from typing import Any
 
 from vramfit._frames import is_library
 
@@ -232,10 +233,10 @@ class _Flow:
         caller = frame.f_back
         if caller is None or is_library(caller.f_code.co_filename):
             return self._otherwise
-        node, source = _expression(caller)
-        if node is None or source is None:
+        call, caller_source = _expression(caller)
+        if call is None or caller_source is None:
             return self._otherwise
-        return self.decides(node, source, caller)
+        return self.decides(call, caller_source, caller)
 
     def _named(self, target: ast.AST, source: _Source, frame: FrameType | None) -> bool:
         """Return whether a variable, an attribute or an element decides anything in its scope."""
@@ -262,10 +263,10 @@ class _Flow:
         )
 
 
-def _first_line(function: ast.AST) -> int:
+def _first_line(function: Any) -> int:
     """Return the line that Python takes for a function's first: that of its first decorator."""
     decorators = getattr(function, "decorator_list", [])
-    return min(each.lineno for each in [function, *decorators])  # type: ignore[attr-defined]
+    return int(min(each.lineno for each in [function, *decorators]))
 
 
 # Functions of Python that hand on what they are given.
@@ -277,7 +278,11 @@ _BUILTIN_FLOWS = {
 
 def _loads(scope: ast.AST, name: str, is_attribute: bool) -> Iterator[ast.AST]:
     for node in ast.walk(scope):
-        if isinstance(node, ast.Attribute) if is_attribute else isinstance(node, ast.Name):
-            own = node.attr if isinstance(node, ast.Attribute) else node.id
-            if own == name and isinstance(node.ctx, ast.Load):
-                yield node
+        if isinstance(node, ast.Attribute):
+            own = node.attr if is_attribute else ""
+        elif isinstance(node, ast.Name):
+            own = "" if is_attribute else node.id
+        else:
+            continue
+        if own == name and isinstance(node.ctx, ast.Load):
+            yield node
