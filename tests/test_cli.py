@@ -229,17 +229,21 @@ def test_a_launcher_that_drops_the_environment_is_named(write_script):
     assert "`env` must pass `PYTHONPATH`" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        "jax.config.update('jax_platforms', 'cpu')",
-        "jax.config.update('jax_default_device', jax.devices('cpu')[0])",
-    ],
-)
-def test_a_program_that_chooses_the_cpu_gives_no_answer(write_script, choice):
+def test_a_program_that_knows_no_gpu_gives_no_answer(write_script):
+    choice = "jax.config.update('jax_platforms', 'cpu')"
     done = dryrun(write_script(f"import jax\n{choice}\n{FITS}"))
     assert (done.returncode, done.stdout) == (2, "done\n")
     assert error_id(done) == "gpu-not-used"
+
+
+def test_a_program_that_runs_on_the_cpu_gives_no_answer(write_script):
+    choice = "jax.config.update('jax_default_device', jax.devices('cpu')[0])"
+    done = dryrun(write_script(f"import jax\n{choice}\n{FITS}"))
+    assert (done.returncode, done.stdout) == (2, "done\n")
+    text = " ".join(done.stderr.split())
+    assert (
+        "unknown: what needs most memory ran on the CPU (`jax_default_device` is the CPU)" in text
+    )
 
 
 def test_a_shell_script_passes_the_environment_on(write_script, tmp_path):

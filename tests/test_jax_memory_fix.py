@@ -473,9 +473,10 @@ def test_s13_a_small_number_is_no_amount_of_memory():
     told, _ = run(
         """
         from vramfit.jax_memory_fix import apply_jax_memory_fix, force_memory_allocation
+        # Before any device exists, which `force_memory_allocation` looks for.
+        tell(limit=refusal(ValueError, apply_jax_memory_fix, limit=16)["text"])
         for name, amount in (("text", "90"), ("number", 90)):
             tell(**{name: refusal(ValueError, force_memory_allocation, amount)["text"]})
-        tell(limit=refusal(ValueError, apply_jax_memory_fix, limit=16)["text"])
         use()
         """
     )

@@ -219,7 +219,7 @@ def test_the_command_that_is_printed_resumes(sequences, options):
     if "--fresh" in options:
         options = [option for option in options if option != "--force-resume"]
     command = [*VRAMFIT, "train", "train.toml", *options]
-    for_start = "resuming from step" if "--resume" in options else "compiling"
+    for_start = "Epoch " if "--resume" in options else "compiling"
 
     def stop(words, beginning, **more):
         with start_command(*words, cwd=sequences, env=environment(**path()), **more) as running:
@@ -232,7 +232,9 @@ def test_the_command_that_is_printed_resumes(sequences, options):
         return said
 
     said = stop(command, for_start)
-    [printed] = re.findall(r"^stopped; run `(.*)` to resume$", said[-1].rstrip("\n"))
+    found = re.findall(r"^stopped; run `(.*)` to resume$", "".join(said), re.MULTILINE)
+    assert len(found) == 1, "".join(said)
+    printed = found[0]
     # As a user would paste it: the shell splits it into words, and finds the command in the PATH.
     again = stop(["sh", "-c", f"exec {printed}"], "compiling")
     assert any("resuming from step" in line for line in again), "".join(again)
