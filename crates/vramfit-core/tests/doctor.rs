@@ -727,7 +727,8 @@ fn a_required_gpu_must_compute() {
 fn a_backend_refers_to_what_fails_above_whatever_that_is() {
     let failed =
         r#"{"step":"backend","state":"failed","error":"RuntimeError: no device","logged":[]}"#;
-    let earlier: [(&str, fn(&mut SystemInfo)); 3] = [
+    type Change = fn(&mut SystemInfo);
+    let earlier: [(&str, Change); 3] = [
         ("driver", |info| info.driver = Driver::TimedOut(60)),
         ("jax", |info| {
             info.inventory
