@@ -405,7 +405,9 @@ mod tests {
     fn warnings_of_the_work_are_captured_and_standard_error_is_restored() {
         let folder = tempfile::tempdir().expect("a folder");
         let before = file_id(libc::STDERR_FILENO);
-        let line = |number: u32| format!("W1 0 1 gpu_hlo_schedule.cc:{number}] text {number}\n");
+        let line = |number: u32| {
+            format!("W1122 02:57:59.144376 8310 gpu_hlo_schedule.cc:{number}] text {number}\n")
+        };
         let texts = |log: CompilerLog| -> Vec<String> {
             let warnings = log.warnings.into_iter();
             warnings.map(|warning| warning.text).collect()
