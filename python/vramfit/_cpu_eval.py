@@ -9,6 +9,7 @@ one that can be killed. Called from Rust; relies on JAX's internals.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 import traceback
@@ -37,7 +38,7 @@ __all__ = [
     "register_program",
     "run_callbacks",
     "site",
-    "slices",
+    "slice_outputs",
 ]
 
 # What is estimated to take longer runs in a process that can be killed.
@@ -64,6 +65,11 @@ class _Program:
     output_shardings: list[bytes]
     executable: Any = None
 
+    @functools.cached_property
+    def calls_linalg(self) -> bool:
+        """Whether it calls a library for linear algebra that only CUDA has."""
+        return calls_linalg(self.code)
+
 
 _programs: dict[int, _Program] = {}
 
@@ -81,7 +87,7 @@ def estimate(program: int, code: bytes) -> float:
     return _module_work.count_work(program, code).nanoseconds * 1e-9
 
 
-def slices(
+def slice_outputs(
     code: bytes, local_parameters: list[bool], local_outputs: list[bool]
 ) -> list[tuple[list[int], list[int], int, bytes]]:
     """Return the parts of a program that compute small results alone, as `_module_slice.Slice`s."""
@@ -116,7 +122,7 @@ def evaluate(number: int, inputs: list[Any]) -> list[Any] | str | tuple[str, flo
     callbacks = callbacks_of(number)
     clear_errors(callbacks)
     try:
-        if expected <= IN_PROCESS_S and not calls_linalg(program.code):
+        if expected <= IN_PROCESS_S and not program.calls_linalg:
             return _run_here(number, program, inputs, callbacks)
         request = {
             "program": number,

@@ -68,10 +68,10 @@ def _avals(values: Sequence[Any]) -> list[Any]:
     import jax
 
     from vramfit._cpu import dtype_of
-    from vramfit._module_work import described
+    from vramfit._module_work import array_type
 
-    described_types = [described(value.type) for value in values]
-    return [jax.ShapeDtypeStruct(dims, dtype_of(kind)) for kind, dims in described_types]
+    array_types = [array_type(value.type) for value in values]
+    return [jax.ShapeDtypeStruct(dims, dtype_of(kind)) for kind, dims in array_types]
 
 
 def _lower(

@@ -1,6 +1,7 @@
-"""Reads a StableHLO module as a graph of numbered values, which is quick to follow.
+"""Reads a StableHLO module as a graph of numbered values.
 
-Relies on the MLIR bindings that come with JAX.
+Numbers are quick to follow, objects of MLIR's are not. Relies on the MLIR bindings that come with
+JAX.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from vramfit._module_work import described
+from vramfit._module_work import array_type
 
 # Results are the operands, in order.
 _IDENTITIES = {"stablehlo.optimization_barrier", "sdy.sharding_constraint", "sdy.reshard"}
@@ -33,7 +34,7 @@ def read_graph(module: Any) -> Graph:
     Raises:
         ValueError: If it is not of the form that JAX writes.
     """
-    return _Reader(module).read()
+    return _GraphReader(module).read()
 
 
 @dataclasses.dataclass(eq=False)
@@ -44,6 +45,8 @@ class Operation:
     source: Any
     operands: list[int]
     results: list[int]
+    # What a custom call calls; empty for other operations.
+    target: str = ""
     callee: str = ""
     regions: list[Region] = dataclasses.field(default_factory=list)
     # Values from outside that its regions use, where these are no part of the control flow.
@@ -59,7 +62,7 @@ class Region:
 
 @dataclasses.dataclass
 class Graph:
-    """A module of StableHLO, its values as numbers, which are quick to follow."""
+    """A module of StableHLO, its values as numbers."""
 
     # The module of MLIR's, which its operations do not keep alive.
     source: Any
@@ -79,8 +82,8 @@ class Graph:
         return value
 
 
-class _Reader:
-    """Reads a module of MLIR's into numbers, which are quick to follow."""
+class _GraphReader:
+    """Reads a module of MLIR's."""
 
     def __init__(self, source: Any) -> None:
         self._sources = {
@@ -91,52 +94,54 @@ class _Reader:
         self._graph = Graph(source, {}, {}, [], [], {})
 
     def read(self) -> Graph:
-        self._function("main")
+        self._read_function("main")
         return self._graph
 
-    def _function(self, name: str) -> Region:
+    def _read_function(self, name: str) -> Region:
         if name not in self._graph.functions:
-            self._graph.functions[name] = self._region(self._sources[name].regions[0])
+            self._graph.functions[name] = self._read_region(self._sources[name].regions[0])
         return self._graph.functions[name]
 
-    def _number(self, value: Any) -> int:
+    def _number_of(self, value: Any) -> int:
         number = self._graph.numbers.get(value)
         if number is None:
             number = self._graph.numbers[value] = len(self._graph.numbers)
             self._graph.types.append(value.type)
-            self._graph.bytes_of.append(_array_bytes(*described(value.type)))
+            self._graph.bytes_of.append(_array_bytes(*array_type(value.type)))
         return number
 
-    def _region(self, region: Any) -> Region:
+    def _read_region(self, region: Any) -> Region:
         (block,) = region.blocks
-        arguments = [self._number(argument) for argument in block.arguments]
+        arguments = [self._number_of(argument) for argument in block.arguments]
         sources = list(block.operations)
-        operations = [self._operation(source) for source in sources[:-1]]
+        operations = [self._read_operation(source) for source in sources[:-1]]
         if str(sources[-1].operation.name) not in _RETURNS:
             raise ValueError("a region does not end with what it returns")
-        returned = [self._number(operand) for operand in sources[-1].operands]
+        returned = [self._number_of(operand) for operand in sources[-1].operands]
         return Region(arguments, operations, returned)
 
-    def _operation(self, view: Any) -> Operation:
+    def _read_operation(self, view: Any) -> Operation:
         source = view.operation
         name = str(source.name)
-        numbers = [self._number(operand) for operand in source.operands]
-        results = [self._number(result) for result in source.results]
+        numbers = [self._number_of(operand) for operand in source.operands]
+        results = [self._number_of(result) for result in source.results]
         operation = Operation(name, source, numbers, results)
+        if name == "stablehlo.custom_call":
+            operation.target = source.attributes["call_target_name"].value
         aliases, resolve = self._graph.aliases, self._graph.resolve
         if name in _IDENTITIES or self._is_identity_call(operation):
             aliases.update(zip(results, numbers, strict=True))
         elif name in ("func.call", "stablehlo.composite"):
             attribute = "callee" if name == "func.call" else "decomposition"
             operation.callee = source.attributes[attribute].value
-            body = self._function(operation.callee)
+            body = self._read_function(operation.callee)
             places = {argument: place for place, argument in enumerate(body.arguments)}
             for result, returned in zip(results, body.returned, strict=True):
                 place = places.get(resolve(returned))
                 if place is not None:
                     aliases[result] = numbers[place]
         elif name in ("stablehlo.while", "stablehlo.case", "stablehlo.if", MANUAL):
-            operation.regions = [self._region(region) for region in source.regions]
+            operation.regions = [self._read_region(region) for region in source.regions]
             if name == "stablehlo.while":
                 body = operation.regions[1]
                 rows = zip(results, numbers, body.arguments, body.returned, strict=True)
@@ -144,17 +149,14 @@ class _Reader:
                     if resolve(returned) == argument:
                         aliases[result] = first
         elif len(source.regions):
-            operation.captured = self._captured(source)
+            operation.captured = self._find_captured(source)
         return operation
 
     def _is_identity_call(self, operation: Operation) -> bool:
-        if operation.name != "stablehlo.custom_call":
-            return False
         types = {self._graph.types[value] for value in (*operation.operands, *operation.results)}
-        target = operation.source.attributes["call_target_name"].value
-        return len(types) == 1 and target in IDENTITY_CALLS
+        return operation.target in IDENTITY_CALLS and len(types) == 1
 
-    def _captured(self, source: Any) -> list[int]:
+    def _find_captured(self, source: Any) -> list[int]:
         """Return the values that the regions of an operation use from outside of it."""
         used: list[Any] = []
         inside: set[Any] = set()
@@ -169,7 +171,7 @@ class _Reader:
                         visit(operation)
 
         visit(source)
-        return [self._number(value) for value in used if value not in inside]
+        return [self._number_of(value) for value in used if value not in inside]
 
 
 def _array_bytes(kind: str, dims: Sequence[int]) -> int:

@@ -37,128 +37,115 @@ class NoSlice(Exception):
 
 
 @dataclasses.dataclass
-class Plan:
+class FunctionSlice:
     """What a function must do for some of its results."""
 
     parameters: tuple[int, ...]
-    outputs: tuple[int, ...]
     # The operations, each with which of its results (or of a loop's carried values) it makes.
     kept: dict[Operation, tuple[int, ...]]
 
 
-class Marking:
-    """Marks what some results need."""
+class Liveness:
+    """Finds what some results need."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+        self.graph = graph
         # None where they cannot be had.
-        self._plans: dict[tuple[str, tuple[int, ...]], Plan | None] = {}
+        self._slices: dict[tuple[str, tuple[int, ...]], FunctionSlice | None] = {}
 
-    def mark_function(self, name: str, outputs: tuple[int, ...]) -> Plan:
-        """Return what a function must do for those of its results, in ascending order."""
-        if (name, outputs) not in self._plans:
-            self._plans[name, outputs] = None
-            body = self._graph.functions[name]
-            kept: dict[Operation, tuple[int, ...]] = {}
-            live: set[int] = set()
-            self._mark_region(body, outputs, live, kept)
-            parameters = [place for place, each in enumerate(body.arguments) if each in live]
-            self._plans[name, outputs] = Plan(tuple(parameters), outputs, kept)
-        plan = self._plans[name, outputs]
-        if plan is None:
+    def slice_function(self, name: str, outputs: tuple[int, ...]) -> FunctionSlice:
+        """Return what a function must do for those of its results, in ascending order.
+
+        Raises:
+            NoSlice: If it cannot be done alone.
+        """
+        if (name, outputs) not in self._slices:
+            self._slices[name, outputs] = None
+            body = self.graph.functions[name]
+            marker = _Marker(self)
+            marker.mark_region(body, outputs)
+            self._slices[name, outputs] = FunctionSlice(marker.live_places(body), marker.kept)
+        found = self._slices[name, outputs]
+        if found is None:
             raise NoSlice
-        return plan
+        return found
 
-    def _add(self, values: Iterable[int], live: set[int]) -> None:
+
+class _Marker:
+    """Marks the values and operations of one function that some of its results need."""
+
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
+        self._graph = liveness.graph
+        self._live: set[int] = set()
+        self.kept: dict[Operation, tuple[int, ...]] = {}
+
+    def live_places(self, region: Region) -> tuple[int, ...]:
+        """Return which arguments of a region are needed."""
+        arguments = enumerate(region.arguments)
+        return tuple(place for place, argument in arguments if argument in self._live)
+
+    def mark_region(self, region: Region, wanted: Iterable[int]) -> None:
+        """Mark what those of the results of a region need."""
+        self._add(region.returned[place] for place in wanted)
+        for operation in reversed(region.operations):
+            results = tuple(
+                place for place, result in enumerate(operation.results) if result in self._live
+            )
+            if results:
+                self.kept[operation] = self._mark_operation(operation, results)
+
+    def _add(self, values: Iterable[int]) -> None:
         for value in values:
             value = self._graph.resolve(value)
             if self._graph.bytes_of[value] > MAX_ARRAY_BYTES:
                 raise NoSlice
-            live.add(value)
+            self._live.add(value)
 
-    def _mark_region(
-        self,
-        region: Region,
-        wanted: Iterable[int],
-        live: set[int],
-        kept: dict[Operation, tuple[int, ...]],
-    ) -> None:
-        """Add to the live values what those of the results of a region need."""
-        self._add((region.returned[place] for place in wanted), live)
-        for operation in reversed(region.operations):
-            results = tuple(
-                place for place, result in enumerate(operation.results) if result in live
-            )
-            if results:
-                kept[operation] = self._mark(operation, results, live, kept)
-
-    def _mark(
-        self,
-        operation: Operation,
-        results: tuple[int, ...],
-        live: set[int],
-        kept: dict[Operation, tuple[int, ...]],
-    ) -> tuple[int, ...]:
-        """Add what an operation needs for some of its results; return which it then makes."""
+    def _mark_operation(self, operation: Operation, results: tuple[int, ...]) -> tuple[int, ...]:
+        """Mark what an operation needs for some of its results; return which it then makes."""
         if operation.callee:
-            plan = self.mark_function(operation.callee, results)
-            self._add((operation.operands[place] for place in plan.parameters), live)
+            callee = self._liveness.slice_function(operation.callee, results)
+            self._add(operation.operands[place] for place in callee.parameters)
         elif operation.name == "stablehlo.while":
-            results = self._mark_loop(operation, results, live, kept)
-            self._add((operation.operands[place] for place in results), live)
+            results = self._mark_loop(operation, results)
+            self._add(operation.operands[place] for place in results)
         elif operation.name == MANUAL:
-            self._mark_manual(operation, results, live, kept)
+            self._mark_manual(operation, results)
         elif operation.regions:
             for region in operation.regions:
-                self._mark_region(region, results, live, kept)
-            self._add(operation.operands, live)
+                self.mark_region(region, results)
+            self._add(operation.operands)
         else:
             if operation.name in _EXCLUDED or _is_excluded_call(operation):
                 raise NoSlice
-            self._add((*operation.operands, *operation.captured), live)
             # It makes its other results, too.
-            self._add(operation.results, live)
+            self._add((*operation.operands, *operation.captured, *operation.results))
         return results
 
-    def _mark_loop(
-        self,
-        loop: Operation,
-        results: tuple[int, ...],
-        live: set[int],
-        kept: dict[Operation, tuple[int, ...]],
-    ) -> tuple[int, ...]:
+    def _mark_loop(self, loop: Operation, results: tuple[int, ...]) -> tuple[int, ...]:
         """Return which carried values a loop needs for some of its results.
 
         Those, the condition's, and what the body needs for the next round of any of them.
         """
         condition, body = loop.regions
-        carried = set(results)
-        self._mark_region(condition, (0,), live, kept)
+        self.mark_region(condition, (0,))
+        carried = {*results, *self.live_places(condition), *self.live_places(body)}
         while True:
             before = len(carried)
-            for region in (condition, body):
-                carried.update(place for place, each in enumerate(region.arguments) if each in live)
-            self._mark_region(body, carried, live, kept)
-            carried.update(place for place, each in enumerate(body.arguments) if each in live)
+            self.mark_region(body, carried)
+            carried.update(self.live_places(body))
             if len(carried) == before:
                 return tuple(sorted(carried))
 
-    def _mark_manual(
-        self,
-        computation: Operation,
-        results: tuple[int, ...],
-        live: set[int],
-        kept: dict[Operation, tuple[int, ...]],
-    ) -> None:
+    def _mark_manual(self, computation: Operation, results: tuple[int, ...]) -> None:
         """Mark the part of a ``shard_map`` that each device does to arrays that it has in full."""
         (body,) = computation.regions
-        self._mark_region(body, results, live, kept)
+        self.mark_region(body, results)
         inputs = [
-            (operand, argument)
-            for operand, argument in zip(computation.operands, body.arguments, strict=True)
-            if argument in live
+            (computation.operands[place], body.arguments[place]) for place in self.live_places(body)
         ]
-        self._add((operand for operand, _ in inputs), live)
+        self._add(operand for operand, _ in inputs)
         outputs = [(computation.results[place], body.returned[place]) for place in results]
         types = self._graph.types
         if any(types[whole] != types[part] for whole, part in (*inputs, *outputs)):
@@ -167,7 +154,4 @@ class Marking:
 
 def _is_excluded_call(operation: Operation) -> bool:
     """Return whether a custom call has effects, or needs more than one device."""
-    if operation.name != "stablehlo.custom_call":
-        return False
-    target = operation.source.attributes["call_target_name"].value
-    return "callback" in target or target in IDENTITY_CALLS
+    return "callback" in operation.target or operation.target in IDENTITY_CALLS

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._module_graph import MANUAL, Graph, Operation, Region, read_graph
-from vramfit._module_liveness import MAX_ARRAY_BYTES, Marking, NoSlice
+from vramfit._module_liveness import MAX_ARRAY_BYTES, Liveness, NoSlice
 from vramfit._module_work import module_work
 
 # Results that are larger are read by nobody whose path depends on them.
@@ -55,13 +55,13 @@ def slice_outputs(
 
     with mlir.make_ir_context() as context:
         graph = read_graph(hlo.deserialize_portable_artifact(context, code))
-        marking = Marking(graph)
+        liveness = Liveness(graph)
         groups: dict[tuple[int, ...], list[int]] = {}
         for output, value in enumerate(graph.functions["main"].returned):
             if graph.bytes_of[value] > MAX_RESULT_BYTES or not local_outputs[output]:
                 continue
             try:
-                parameters = marking.mark_function("main", (output,)).parameters
+                parameters = liveness.slice_function("main", (output,)).parameters
             except NoSlice:
                 continue
             arguments = graph.functions["main"].arguments
@@ -71,21 +71,21 @@ def slice_outputs(
                 groups.setdefault(parameters, []).append(output)
         slices = []
         for outputs in groups.values():
-            copier = _Copier(graph, marking)
+            copier = _SliceWriter(graph, liveness)
             together = copier.copy(outputs)
             if len(outputs) > 1 and copier.work_ns() > MAX_SHARED_NS:
-                slices += [_Copier(graph, marking).copy([output]) for output in outputs]
+                slices += [_SliceWriter(graph, liveness).copy([output]) for output in outputs]
             else:
                 slices.append(together)
         return slices
 
 
-class _Copier:
+class _SliceWriter:
     """Copies the marked part of a module into a new one."""
 
-    def __init__(self, graph: Graph, marking: Marking) -> None:
+    def __init__(self, graph: Graph, liveness: Liveness) -> None:
         self._graph = graph
-        self._marking = marking
+        self._liveness = liveness
         # The new functions, by what they are copies of.
         self._names: dict[tuple[str, tuple[int, ...]], str] = {}
         self._largest_array_bytes = 0
@@ -98,8 +98,8 @@ class _Copier:
         with ir.Location.unknown():
             self._target = ir.Module.create()
             self._target.operation.attributes["sym_name"] = ir.StringAttr.get("slice")
-            self._function("main", tuple(outputs), "main")
-        parameters = self._marking.mark_function("main", tuple(outputs)).parameters
+            self._copy_function("main", tuple(outputs), "main")
+        parameters = self._liveness.slice_function("main", tuple(outputs)).parameters
         code = mlir.module_to_bytecode(self._target)
         return Slice(outputs, list(parameters), self._largest_array_bytes, code)
 
@@ -107,11 +107,11 @@ class _Copier:
         """Return what the copy takes on one core; infinite where that depends on values."""
         return module_work(self._target).nanoseconds
 
-    def _function(self, name: str, outputs: tuple[int, ...], new_name: str) -> None:
+    def _copy_function(self, name: str, outputs: tuple[int, ...], new_name: str) -> None:
         from jax._src.lib.mlir import ir
         from jax._src.lib.mlir.dialects import func
 
-        plan = self._marking.mark_function(name, outputs)
+        plan = self._liveness.slice_function(name, outputs)
         body = self._graph.functions[name]
         arguments = [body.arguments[place] for place in plan.parameters]
         returned = [body.returned[place] for place in outputs]
@@ -126,20 +126,20 @@ class _Copier:
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
             copies = dict(zip(arguments, block.arguments, strict=True))
-            self._region(body, plan.kept, copies)
-            func.ReturnOp([self._copied(each, copies) for each in returned])
+            self._copy_region(body, plan.kept, copies)
+            func.ReturnOp([self._copy_of(each, copies) for each in returned])
 
-    def _copied(self, value: int, copies: dict[int, Any]) -> Any:
+    def _copy_of(self, value: int, copies: dict[int, Any]) -> Any:
         return copies[self._graph.resolve(value)]
 
-    def _region(
+    def _copy_region(
         self, region: Region, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
     ) -> None:
         for operation in region.operations:
             if operation in kept:
-                self._operation(operation, kept, copies)
+                self._copy_operation(operation, kept, copies)
 
-    def _operation(
+    def _copy_operation(
         self,
         operation: Operation,
         kept: dict[Operation, tuple[int, ...]],
@@ -147,23 +147,23 @@ class _Copier:
     ) -> None:
         results = kept[operation]
         if operation.callee:
-            new = self._call(operation, results, copies)
+            new = self._copy_call(operation, results, copies)
         elif operation.name == "stablehlo.while":
-            new = self._loop(operation, kept, copies)
+            new = self._copy_loop(operation, kept, copies)
         elif operation.name == MANUAL:
             (body,) = operation.regions
             for operand, argument in zip(operation.operands, body.arguments, strict=True):
                 whole = copies.get(self._graph.resolve(operand))
                 if whole is not None:
                     copies[argument] = whole
-            self._region(body, kept, copies)
+            self._copy_region(body, kept, copies)
             for place in results:
-                copies[operation.results[place]] = self._copied(body.returned[place], copies)
+                copies[operation.results[place]] = self._copy_of(body.returned[place], copies)
             return
         elif operation.regions:
-            new = self._branches(operation, kept, copies)
+            new = self._copy_branches(operation, kept, copies)
         else:
-            new = self._clone(operation, copies)
+            new = self._clone_operation(operation, copies)
             results = tuple(range(len(operation.results)))
         for place, result in zip(results, new.results, strict=True):
             value = operation.results[place]
@@ -171,17 +171,17 @@ class _Copier:
             size = self._graph.bytes_of[value]
             self._largest_array_bytes = max(self._largest_array_bytes, size)
 
-    def _clone(self, operation: Operation, copies: dict[int, Any]) -> Any:
+    def _clone_operation(self, operation: Operation, copies: dict[int, Any]) -> Any:
         new = operation.source.clone().operation
         for place, operand in enumerate(operation.operands):
-            new.operands[place] = self._copied(operand, copies)
+            new.operands[place] = self._copy_of(operand, copies)
         if operation.captured:
             self._replace_captured(operation, new, copies)
         return new
 
     def _replace_captured(self, operation: Operation, new: Any, copies: dict[int, Any]) -> None:
         """Let the regions of a copy use copies of what the regions of the original use."""
-        replaced = {value: self._copied(value, copies) for value in operation.captured}
+        replaced = {value: self._copy_of(value, copies) for value in operation.captured}
 
         def visit(source: Any, target: Any) -> None:
             for ours, theirs in zip(source.regions, target.regions, strict=True):
@@ -196,22 +196,22 @@ class _Copier:
 
         visit(operation.source, new)
 
-    def _call(self, call: Operation, results: tuple[int, ...], copies: dict[int, Any]) -> Any:
+    def _copy_call(self, call: Operation, results: tuple[int, ...], copies: dict[int, Any]) -> Any:
         from jax._src.lib.mlir import ir
 
         key = (call.callee, results)
         if key not in self._names:
             self._names[key] = f"part{len(self._names)}"
-            self._function(*key, self._names[key])
-        parameters = self._marking.mark_function(*key).parameters
+            self._copy_function(*key, self._names[key])
+        parameters = self._liveness.slice_function(*key).parameters
         return ir.Operation.create(
             "func.call",
             results=[self._graph.types[call.results[place]] for place in results],
-            operands=[self._copied(call.operands[place], copies) for place in parameters],
+            operands=[self._copy_of(call.operands[place], copies) for place in parameters],
             attributes={"callee": ir.FlatSymbolRefAttr.get(self._names[key])},
         )
 
-    def _loop(
+    def _copy_loop(
         self, loop: Operation, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
     ) -> Any:
         from jax._src.lib.mlir import ir
@@ -221,17 +221,17 @@ class _Copier:
         new = ir.Operation.create(
             "stablehlo.while",
             results=types,
-            operands=[self._copied(loop.operands[place], copies) for place in carried],
+            operands=[self._copy_of(loop.operands[place], copies) for place in carried],
             regions=2,
         )
         for region, target, wanted in zip(loop.regions, new.regions, ((0,), carried), strict=True):
             block = target.blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
             arguments = (region.arguments[place] for place in carried)
             inside = copies | dict(zip(arguments, block.arguments, strict=True))
-            self._block(region, block, wanted, kept, inside)
+            self._copy_block(region, block, wanted, kept, inside)
         return new
 
-    def _branches(
+    def _copy_branches(
         self, chosen: Operation, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
     ) -> Any:
         from jax._src.lib.mlir import ir
@@ -239,14 +239,14 @@ class _Copier:
         new = ir.Operation.create(
             chosen.name,
             results=[self._graph.types[chosen.results[place]] for place in kept[chosen]],
-            operands=[self._copied(operand, copies) for operand in chosen.operands],
+            operands=[self._copy_of(operand, copies) for operand in chosen.operands],
             regions=len(chosen.regions),
         )
         for region, target in zip(chosen.regions, new.regions, strict=True):
-            self._block(region, target.blocks.append(), kept[chosen], kept, dict(copies))
+            self._copy_block(region, target.blocks.append(), kept[chosen], kept, dict(copies))
         return new
 
-    def _block(
+    def _copy_block(
         self,
         region: Region,
         block: Any,
@@ -258,5 +258,5 @@ class _Copier:
         from jax._src.lib.mlir.dialects import hlo
 
         with ir.InsertionPoint(block):
-            self._region(region, kept, copies)
-            hlo.return_([self._copied(region.returned[place], copies) for place in wanted])
+            self._copy_region(region, kept, copies)
+            hlo.return_([self._copy_of(region.returned[place], copies) for place in wanted])

@@ -199,7 +199,7 @@ class _Module:
         target = operation.attributes["call_target_name"].value
         elements = _elements([*operation.operands, *operation.results])
         if target.encode().startswith(PREFIXES):
-            order = max((described(operand.type)[1] or (1,))[-1] for operand in operation.operands)
+            order = max((array_type(operand.type)[1] or (1,))[-1] for operand in operation.operands)
             return Work(OPERATION_NS + elements * order * FACTORIZATION_PRODUCTS * PRODUCT_NS)
         if "python" not in target or "callback" not in target:
             return Work(OPERATION_NS + elements)
@@ -207,8 +207,8 @@ class _Module:
         site = CallbackSite(
             int(config["index"].value),
             line_of(str(operation.location)),
-            tuple(described(operand.type) for operand in operation.operands),
-            any(described(result.type)[0] != "token" for result in operation.results),
+            tuple(array_type(operand.type) for operand in operation.operands),
+            any(array_type(result.type)[0] != "token" for result in operation.results),
         )
         return Work(OPERATION_NS + elements, (Call(site, 1),))
 
@@ -257,16 +257,16 @@ def _name(operation: Any) -> str:
 
 
 def _elements(values: Any) -> float:
-    return float(sum(math.prod(described(value.type)[1]) for value in values))
+    return float(sum(math.prod(array_type(value.type)[1]) for value in values))
 
 
-def described(type_: Any) -> tuple[str, tuple[int, ...]]:
+def array_type(type_: Any) -> tuple[str, tuple[int, ...]]:
     """Return XLA's name of the element type, and the dimensions; ``token`` for what has neither."""
-    return _described_text(str(type_))
+    return _parse_array_type(str(type_))
 
 
 @functools.lru_cache(maxsize=4096)
-def _described_text(text: str) -> tuple[str, tuple[int, ...]]:
+def _parse_array_type(text: str) -> tuple[str, tuple[int, ...]]:
     # `tensor<2x3xf32>`, `tensor<i1>`, `tensor<4xui8, #layout>`, `tensor<2xcomplex<f32>>`.
     found = re.fullmatch(r"tensor<((?:\d+x)*)([^,]+)(?:,.*)?>", text)
     if found is None:

@@ -243,7 +243,7 @@ impl Hooks for PythonHooks {
         .unwrap_or(Evaluation::Unsupported)
     }
 
-    fn slices(
+    fn slice_outputs(
         &self,
         code: &[u8],
         local_parameters: &[bool],
@@ -251,7 +251,8 @@ impl Hooks for PythonHooks {
     ) -> Vec<ProgramSlice> {
         type Slice = (Vec<usize>, Vec<usize>, u64, Vec<u8>);
         let arguments = (code, local_parameters.to_vec(), local_outputs.to_vec());
-        let slices: Option<Vec<Slice>> = call_python(|py| self.call(py, "slices", arguments));
+        let slices: Option<Vec<Slice>> =
+            call_python(|py| self.call(py, "slice_outputs", arguments));
         let slices = slices.unwrap_or_default().into_iter();
         let slices = slices.map(
             |(outputs, parameters, largest_array_bytes, code)| ProgramSlice {

@@ -139,7 +139,7 @@ pub trait Hooks: Send + Sync {
 
     /// Returns the parts of a program that compute small outputs alone. `local_parameters` and
     /// `local_outputs` say of each argument and output whether one device has all of it.
-    fn slices(
+    fn slice_outputs(
         &self,
         code: &[u8],
         local_parameters: &[bool],

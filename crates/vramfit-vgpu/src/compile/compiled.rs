@@ -17,8 +17,8 @@ use crate::hooks;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue};
 use crate::pjrt::cuda_plugin::zeroed_struct;
 
-/// Executions of a program that tell what their arguments are, even if they reach no peak.
-const MAX_TOLD_EXECUTIONS: u32 = 3;
+/// Executions of a program whose arguments are recorded even if they reach no peak.
+const MAX_RECORDED_EXECUTIONS: u32 = 3;
 
 /// A compiled program and everything JAX may ask about it.
 pub(crate) struct CompiledProgram {
@@ -44,8 +44,8 @@ pub(crate) struct CompiledProgram {
     /// Its sizes without Triton GEMM, once that was measured.
     pub(crate) variant: OnceLock<Option<ProgramSizes>>,
     costs: OnceLock<Option<CostAnalysis>>,
-    /// Executions whose arguments were told for what they are to this program.
-    told_executions: AtomicU32,
+    /// Executions whose arguments were recorded even if they reached no peak.
+    recorded_executions: AtomicU32,
     /// Whether it calls back into Python, so that it must run when it is called.
     pub(crate) has_side_effects: bool,
     /// Whether it has a backward pass, so whether it computes gradients.
@@ -169,7 +169,7 @@ impl CompiledProgram {
             costs: OnceLock::new(),
             slices: OnceLock::new(),
             has_slices: computes && !code.is_empty() && value::may_have_slices(&program),
-            told_executions: AtomicU32::new(0),
+            recorded_executions: AtomicU32::new(0),
             has_side_effects: contains(&code, b"callback"),
             // JAX writes it around the names of operations that carry gradients back.
             has_backward: contains(&code, b"transpose("),
@@ -199,11 +199,11 @@ impl CompiledProgram {
         self.slices.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns `true` if this execution is one of those that tell what arrays are: one of the first of a program that
+    /// Returns `true` if the arguments of this execution tell what arrays are: it is one of the first of a program that
     /// computes gradients. From the second on its arguments come from the update.
-    pub(crate) fn tells_arguments(&self) -> bool {
+    pub(crate) fn records_arguments(&self) -> bool {
         self.has_backward
-            && self.told_executions.fetch_add(1, Ordering::Relaxed) < MAX_TOLD_EXECUTIONS
+            && self.recorded_executions.fetch_add(1, Ordering::Relaxed) < MAX_RECORDED_EXECUTIONS
     }
 }
 

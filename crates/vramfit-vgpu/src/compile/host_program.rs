@@ -38,9 +38,15 @@ pub(crate) struct HostProgram {
     temp_bytes: u64,
     /// Whether all outputs are booleans about its arguments.
     pub(crate) is_predicate: bool,
+    evaluation: EvaluationState,
+}
+
+/// What is known so far about evaluating a program.
+#[derive(Debug, Default)]
+struct EvaluationState {
     /// Whether one execution is fast enough to be evaluated although its arrays are large.
     is_cheap: OnceLock<bool>,
-    can_evaluate: AtomicBool,
+    is_possible: AtomicBool,
     /// Whether Python knows how to run it.
     is_described: AtomicBool,
 }
@@ -78,9 +84,7 @@ impl HostProgram {
                 .temp_bytes
                 .saturating_sub(program.workspace_bytes),
             is_predicate: value::is_predicate(program, &code, devices),
-            is_cheap: OnceLock::new(),
-            can_evaluate: AtomicBool::new(false),
-            is_described: AtomicBool::new(false),
+            evaluation: EvaluationState::default(),
             code,
             options,
         };
@@ -93,7 +97,7 @@ impl HostProgram {
         let Some(hooks) = hooks::get() else {
             return Vec::new();
         };
-        let found = hooks.slices(
+        let found = hooks.slice_outputs(
             &self.code,
             &local(
                 program,
@@ -117,9 +121,7 @@ impl HostProgram {
                 output_shardings: Vec::new(),
                 temp_bytes: slice.largest_array_bytes,
                 is_predicate: false,
-                is_cheap: OnceLock::new(),
-                can_evaluate: AtomicBool::new(false),
-                is_described: AtomicBool::new(false),
+                evaluation: EvaluationState::default(),
             };
             Some(Slice {
                 program: host_program.enable_evaluation(true),
@@ -132,7 +134,9 @@ impl HostProgram {
 
     fn enable_evaluation(self, computes_values: bool) -> Arc<Self> {
         let is_enabled = computes_values && !self.code.is_empty() && value::is_small(&self);
-        self.can_evaluate.store(is_enabled, Ordering::Relaxed);
+        self.evaluation
+            .is_possible
+            .store(is_enabled, Ordering::Relaxed);
         Arc::new(self)
     }
 
@@ -153,17 +157,17 @@ impl HostProgram {
 
     /// Returns whether the program may still be evaluated.
     pub(crate) fn can_evaluate(&self) -> bool {
-        self.can_evaluate.load(Ordering::Relaxed)
+        self.evaluation.is_possible.load(Ordering::Relaxed)
     }
 
     /// Marks the program as one that cannot be evaluated.
     pub(crate) fn disable_evaluation(&self) {
-        self.can_evaluate.store(false, Ordering::Relaxed);
+        self.evaluation.is_possible.store(false, Ordering::Relaxed);
     }
 
     /// Returns whether one execution is cheap enough for the size of its arrays; determined once.
     pub(crate) fn is_cheap(&self) -> bool {
-        if let Some(is_cheap) = self.is_cheap.get() {
+        if let Some(is_cheap) = self.evaluation.is_cheap.get() {
             return *is_cheap;
         }
         // Not inside `get_or_init`: a thread that holds the GIL could be waiting for it.
@@ -171,12 +175,12 @@ impl HostProgram {
             || hooks::get()
                 .and_then(|hooks| hooks.estimate_seconds(self.number, &self.code))
                 .is_some_and(|seconds| seconds <= value::MAX_LARGE_SECONDS);
-        *self.is_cheap.get_or_init(|| is_cheap)
+        *self.evaluation.is_cheap.get_or_init(|| is_cheap)
     }
 
     /// Evaluates the program; the first time, it is described to Python before.
     pub(crate) fn evaluate(&self, hooks: &dyn Hooks, inputs: &[HostInput<'_>]) -> Evaluation {
-        if !self.is_described.load(Ordering::Acquire) {
+        if !self.evaluation.is_described.load(Ordering::Acquire) {
             hooks.describe(
                 self.number,
                 &ProgramDescription {
@@ -188,7 +192,7 @@ impl HostProgram {
                     output_shapes: named_shapes(&self.outputs),
                 },
             );
-            self.is_described.store(true, Ordering::Release);
+            self.evaluation.is_described.store(true, Ordering::Release);
         }
         hooks.evaluate(self.number, inputs)
     }

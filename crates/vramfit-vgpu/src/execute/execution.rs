@@ -75,8 +75,8 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     } else {
         let site = user_line(&mut session, &options);
         session.begin_execution(loaded.compiled.number, site);
-        let is_told = loaded.compiled.tells_arguments();
-        done = allocate(&calls, is_told, &mut session, &mut allocated);
+        let records_arguments = loaded.compiled.records_arguments();
+        done = allocate(&calls, records_arguments, &mut session, &mut allocated);
         session.record(&LogEvent::End);
         if done.is_err() && decision.run_progress == RunProgress::Finished {
             step_detector::retract_finish();
@@ -103,18 +103,19 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     Ok(())
 }
 
-/// Allocates what a call needs on each of its devices, until one refuses. With `is_told` each tells what its
-/// arguments are, even if it reaches no peak.
+/// Allocates what a call needs on each of its devices, until one refuses. With `records_arguments` those of
+/// each are recorded, even if it reaches no peak.
 fn allocate(
     calls: &[DeviceCall<'_>],
-    is_told: bool,
+    records_arguments: bool,
     session: &mut Session,
     allocated: &mut Vec<AllocatedBlocks>,
 ) -> PjrtResult {
     for call in calls {
         let peak_before = session.peak_bytes(call.ordinal());
         let blocks = call.allocate(session);
-        if is_told || blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before {
+        if records_arguments || blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before
+        {
             call.record_arguments(session);
         }
         allocated.push(blocks?);

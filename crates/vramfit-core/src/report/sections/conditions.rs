@@ -141,15 +141,10 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 reason(*evidence)
             )
         }
-        Condition::PlaceholderDecides {
-            site,
-            expression,
-            value,
-            other_lines,
-        } => format!(
+        Condition::PlaceholderDecides { .. } => format!(
             "{}; the value was not computed: where it differs on a GPU, the program may go another way, \
              with arrays of other sizes",
-            placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines)
+            phrase(condition, "")
         ),
         Condition::StillGrowing {
             program,
