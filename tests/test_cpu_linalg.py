@@ -5,14 +5,11 @@ import jax.numpy as jnp
 import jax.scipy.linalg as scipy_linalg
 import numpy as np
 import pytest
+from cpu_programs import run_on_cpu
 from jax._src.interpreters import mlir
-from jax._src.lib import xla_client
 from jax.lax import linalg
 from on_gpu import on_gpu
 
-from vramfit import _cpu
-
-NAMES = {"float32": "f32", "int32": "s32", "complex64": "c64", "bool": "pred"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -81,15 +78,7 @@ def test_a_call_of_a_cuda_library_gives_what_jax_gives_on_the_cpu(name):
     lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("cuda",))
     code = mlir.module_to_bytecode(lowered.compiler_ir())
     expected = [np.asarray(each) for each in jax.tree.leaves(jax.jit(function)(*arguments))]
-    options = xla_client.CompileOptions().SerializeAsString()
-    executable = _cpu.compile_program(code, options, 1, [], [])
-    inputs = [np.ascontiguousarray(each) for each in arguments]
-
-    def described(arrays):
-        return [(NAMES[str(array.dtype)], list(array.shape)) for array in arrays]
-
-    data = [array.tobytes() for array in inputs]
-    computed = _cpu.run_on_one_device(executable, data, described(inputs), described(expected))
+    computed = run_on_cpu(code, arguments, expected)
     for value, wanted in zip(computed, expected, strict=True):
         np.testing.assert_allclose(np.asarray(value), wanted, rtol=1e-4, atol=1e-5)
 

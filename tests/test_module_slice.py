@@ -4,15 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from cpu_programs import run_on_cpu
 from jax import export, lax
 from jax._src.interpreters import mlir, partial_eval
-from jax._src.lib import xla_client
 
-from vramfit import _cpu
 from vramfit._module_slice import slice_outputs
 from vramfit._module_work import count_work
 
-NAMES = {"bool": "pred", "float32": "f32", "int32": "s32", "uint32": "u32"}
 BIG = jax.ShapeDtypeStruct((4096, 4096), jnp.float32)
 SCALAR = jnp.int32(3)
 
@@ -133,16 +131,8 @@ def slices_of(function, arguments):
 
 def run(slice_, arguments, results):
     """Run a slice on the CPU; return its results."""
-    options = xla_client.CompileOptions().SerializeAsString()
-    executable = _cpu.compile_program(slice_.code, options, 1, [], [])
-    inputs = [np.asarray(arguments[place]) for place in slice_.parameters]
-    outputs = [results[place] for place in slice_.outputs]
-
-    def described(arrays):
-        return [(NAMES[str(array.dtype)], list(array.shape)) for array in arrays]
-
-    data = [array.tobytes() for array in inputs]
-    return _cpu.run_on_one_device(executable, data, described(inputs), described(outputs))
+    inputs = [arguments[place] for place in slice_.parameters]
+    return run_on_cpu(slice_.code, inputs, [results[place] for place in slice_.outputs])
 
 
 def needed_by_jax(function, arguments, outputs):
