@@ -29,8 +29,12 @@ os.environ["LC_ALL"] = "C.UTF-8"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 # Of programs that a test changes within a second, Python would run what it has kept.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-# A shell starts jobs in the background with SIGINT ignored, and their children inherit that.
+# A shell starts jobs in the background with SIGINT ignored, and `nohup` with SIGHUP: what is
+# ignored stays so in all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_configure(config):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -58,3 +59,17 @@ def test_the_whole_history_is_fetched_and_the_cache_kept(name):
     text = workflow(name)
     assert "fetch-depth: 0" in text or 'GIT_DEPTH: "0"' in text
     assert ".cache/vramfit" in text
+
+
+@pytest.mark.parametrize("name", ["github", "gitlab"])
+def test_vramfit_is_installed_from_a_wheel_that_is_named(name):
+    """No index has it: a workflow without the variable fails, and says which to set."""
+    text = workflow(name)
+    [line] = [line for line in text.splitlines() if "pip install" in line]
+    command = line[line.index("pip install") :].replace("pip install", "printf '%s\\n'")
+    unset = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env={})
+    assert unset.returncode != 0
+    assert "VRAMFIT: set it to the URL of the wheel" in unset.stderr
+    environment = {"VRAMFIT": "https://example.org/vramfit.whl"}
+    named = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environment)
+    assert named.stdout.splitlines()[0] == "vramfit[cuda13] @ https://example.org/vramfit.whl"

@@ -1,12 +1,15 @@
 """Signals to commands that make dry runs end what they have started, and blame nobody."""
 
 import os
+import select
 import signal
 import sys
+import textwrap
 
 import pytest
 from checking import Project
 from commands import VRAMFIT, start_command
+from planning import LAYERS
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
@@ -43,13 +46,15 @@ def interrupt(command, pipe, number, *, programs=1, **options):
         try:
             for _ in range(programs):
                 assert os.read(reader, 1) == b"."
+            os.close(writer)
+            child.send_signal(number)
+            out, err = child.communicate(timeout=100)
         except BaseException:
-            child.terminate()
+            child.kill()
             raise
-        os.close(writer)
-        child.send_signal(number)
-        out, err = child.communicate(timeout=100)
-        assert os.read(reader, 1) == b"", "a process is left"
+        left, _, _ = select.select([reader], [], [], 10)
+        assert left, "a process is left"
+        assert os.read(reader, 1) == b""
     os.close(reader)
     return child.returncode, out, err
 
@@ -97,3 +102,55 @@ def test_a_command_ends_with_its_dry_runs(project, pipe, name):
     assert f"error[interrupted]: interrupted by {number.name}" in err
     assert blames_nobody(err), err
     assert not (project.folder / "vramfit.lock").exists()
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_search_says_what_it_has_found_when_it_is_interrupted(write_script, pipe, number):
+    # With a plan applied the program waits.
+    waits = f'\nif "VRAMFIT_PLAN" in os.environ:\n    wait({str(pipe)!r})\n'
+    program = write_script(WAIT + waits + LAYERS)
+    command = ["plan", "--gpu", "t4", "--limit", "100MiB", "--no-cache", "--jobs", 1]
+    code, out, err = interrupt([*VRAMFIT, *command, "--", program, 4096], pipe, number)
+    assert code == 2, err
+    assert "interrupted; what was found so far:" in err
+    assert "no plan that was tried fits: the lowest peak found is" in " ".join(out.split())
+    assert blames_nobody(out + err), out + err
+    assert "could not be measured" not in out
+
+
+@pytest.mark.parametrize("number", [*SIGNALS, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_session_that_ends_leaves_no_dry_run_of_an_estimate(tmp_path, pipe, number):
+    session = f"""
+        import jax, vramfit
+
+        def step(x):
+            wait({str(pipe)!r})
+            return x
+
+        vramfit.estimate(step, jax.ShapeDtypeStruct((8,), "float32"), gpu="t4")
+    """
+    code = WAIT + textwrap.dedent(session)
+    returned, _, _ = interrupt([sys.executable, "-c", code], pipe, number, cwd=tmp_path)
+    assert returned == -number
+
+
+def test_a_program_that_the_shell_has_left_is_not_ended(project, pipe, tmp_path):
+    # The shell becomes vramfit, whose child the job then is.
+    other = tmp_path / "other"
+    os.mkfifo(other)
+    # It does not keep our pipes open.
+    job = f"{sys.executable} -c 'import sys; sys.stdin.read()' < {other} > {os.devnull} 2>&1 &"
+    command = " ".join(map(str, [*VRAMFIT, "check", "--no-lock"]))
+    holder = os.open(other, os.O_RDWR)
+    code, _, err = interrupt(
+        ["sh", "-c", f"{job} echo $! > job; exec {command}"],
+        pipe,
+        signal.SIGTERM,
+        cwd=project.folder,
+        env=project.environment,
+    )
+    assert code == 128 + signal.SIGTERM, err
+    job = int((project.folder / "job").read_text())
+    os.kill(job, 0)
+    os.kill(job, signal.SIGKILL)
+    os.close(holder)

@@ -364,7 +364,7 @@ CASES = {
         0,
     ),
 }
-NOT_DONATED = re.compile(r"`[^`]+`(?: and (\d+) more arguments)? (?:is|are) not donated")
+NOT_DONATED = re.compile(r"`[^`]+`(?: and (\d+) more arguments?)? (?:is|are) not donated")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -189,7 +189,10 @@ def test_a_signal_while_a_checkpoint_is_written_does_not_harm_it(sequences, stop
 def test_a_signal_before_the_first_step_says_that_nothing_is_lost(sequences):
     write(sequences)
     said, code = until(
-        sequences, "model ", lambda running: os.killpg(running.pid, TERM), start_new_session=True
+        sequences,
+        "parameters ",
+        lambda running: os.killpg(running.pid, TERM),
+        start_new_session=True,
     )
     assert code == 128 + TERM
     assert said[-1] == (

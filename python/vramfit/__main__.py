@@ -15,7 +15,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Python ignores it for itself, and what is ignored stays so in the programs that we start.
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-    _end_with_session()
+    in_session = _end_with_session()
     from vramfit import _native
 
     return _native.run_cli(
@@ -23,15 +23,16 @@ def main() -> int:
         package=os.path.dirname(os.path.abspath(__file__)),
         plugin=_native.__file__,
         python=sys.executable,
+        in_session=in_session,
     )
 
 
-def _end_with_session() -> None:
-    """End, with all that was started, when the Python session that wants the result is gone."""
+def _end_with_session() -> bool:
+    """Say whether a Python session waits for the result, and end with it."""
     # Not for the programs that are started from here.
     session = os.environ.pop("VRAMFIT_SESSION", "")
     if not session:
-        return
+        return False
     import ctypes
 
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
@@ -39,6 +40,7 @@ def _end_with_session() -> None:
         prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
         if os.getppid() != int(session):  # it has gone already
             sys.exit(128 + signal.SIGTERM)
+    return True
 
 
 if __name__ == "__main__":

@@ -216,7 +216,12 @@ def resolve_settings(
     detailed: bool = True,
 ) -> ResolvedSettings: ...
 def run_cli(
-    args: Sequence[str], *, package: str, plugin: str | None, python: str | None
+    args: Sequence[str],
+    *,
+    package: str,
+    plugin: str | None,
+    python: str | None,
+    in_session: bool = False,
 ) -> int: ...
 def show_bytes(bytes: int) -> str: ...
 def start_plugin(library: str | os.PathLike[str], cpu_eval: object, shutdown: object) -> None: ...

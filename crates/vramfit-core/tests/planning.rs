@@ -342,6 +342,7 @@ fn what_a_program_returns_updated_can_be_donated() {
         argument: argument.to_owned(),
         output: output.to_owned(),
         bytes: 8,
+        parameter: None,
     };
     let all = [
         undonated("ws[1]", "result[0][1]"),

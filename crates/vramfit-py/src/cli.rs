@@ -10,13 +10,14 @@ use pyo3::prelude::*;
 /// The interpreter is released meanwhile, though nothing else runs in it: a console script has one
 /// thread, and the user's program is another process.
 #[pyfunction]
-#[pyo3(signature = (args, *, package, plugin, python))]
+#[pyo3(signature = (args, *, package, plugin, python, in_session = false))]
 pub(crate) fn run_cli(
     py: Python<'_>,
     args: Vec<OsString>,
     package: PathBuf,
     plugin: Option<PathBuf>,
     python: Option<PathBuf>,
+    in_session: bool,
 ) -> u8 {
     // An embedded interpreter has no `sys.executable`: it is an empty string.
     let python = python.filter(|path| !path.as_os_str().is_empty());
@@ -24,6 +25,7 @@ pub(crate) fn run_cli(
         package: Some(package),
         plugin,
         python,
+        in_session,
         ..vramfit::Context::default()
     };
     py.detach(|| vramfit::run(args, &context))

@@ -12,6 +12,8 @@ pub struct Context {
     pub plugin: Option<PathBuf>,
     /// The Python interpreter that started us.
     pub python: Option<PathBuf>,
+    /// Whether a Python session waits for the result: nobody else sees what goes on when that is gone.
+    pub in_session: bool,
     /// The words of the command line after the name of the program; known once it is parsed.
     pub arguments: Vec<OsString>,
 }

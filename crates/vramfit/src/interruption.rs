@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, getpid};
+use rustix::process::{Signal, getpid, set_child_subreaper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use vramfit_core::{Error, ErrorKind, Result};
@@ -44,7 +44,10 @@ impl Interruption {
         let caught = watched.into_iter().filter(|signal| !is_ignored(*signal));
         let mut signals = Signals::new(caught).map_err(failed)?;
         let handle = signals.handle();
-        IS_WATCHED.store(true, Ordering::SeqCst);
+        let was_watched = IS_WATCHED.swap(true, Ordering::SeqCst);
+        debug_assert!(!was_watched, "a command watches for signals once");
+        // A process whose parent ends becomes our child, and is found however early its parent ended.
+        set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
         // Jobs of the shell that has become this process by `exec`.
         let others: HashSet<Process> = descendants(getpid(), &HashSet::new()).into_iter().collect();
         let thread = std::thread::spawn(move || {
@@ -66,6 +69,8 @@ impl Drop for Interruption {
         IS_WATCHED.store(false, Ordering::SeqCst);
         // What takes longer to end than the program that has started it is waited for.
         let _ = self.thread.take().map(JoinHandle::join);
+        // Fails only where the system does not know it, and then `watch` has failed.
+        let _ = set_child_subreaper(None);
     }
 }
 
@@ -94,7 +99,7 @@ pub(crate) fn exit_code() -> Option<u8> {
 fn end_descendants(others: &HashSet<Process>) {
     let killing = Instant::now() + END_TIMEOUT;
     let giving_up = killing + END_TIMEOUT;
-    // A process whose parent has ended is nobody's child any more.
+    // Each is told once.
     let mut known: HashSet<Process> = HashSet::new();
     loop {
         let is_watched = IS_WATCHED.load(Ordering::SeqCst);

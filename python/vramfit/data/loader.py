@@ -80,8 +80,8 @@ class Loader:
             dataset.
         batch_size: Rows of a batch, all processes together.
         seed: Seed of the shuffle; the order is the same on every machine.
-        memory: Memory budget, such as ``"256MiB"``. It covers windows, decoding, the chunk index
-            and batches, including those that the program holds.
+        memory: Memory budget, such as ``"256MiB"``, or a number of bytes. It covers windows,
+            decoding, the chunk index and batches, including those that the program holds.
         shuffle: Whether rows come in random order, a different one in each epoch.
         drop_last: Whether rows that do not fill a batch are dropped. Otherwise the last batch is
             padded by repeating its last row, so that all have the same shape.
@@ -158,7 +158,7 @@ class Loader:
             path=path,
             columns=[(dataset, kinds.get(name)) for name, dataset in names.items()],
             batch_size=batch_size,
-            memory=str(memory),
+            memory=f"{memory}B" if isinstance(memory, int) else memory,
             seed=seed,
             shuffle=shuffle,
             drop_last=drop_last,

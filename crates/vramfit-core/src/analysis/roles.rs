@@ -1,12 +1,14 @@
 //! What arrays are to the programs that compute gradients: that is what they are in every later program, such as an
 //! update that is written in plain Python, whose operations call everything `x` and `y`.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::attribution_entry::EntryKind;
+use super::programs::Programs;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner, Phase};
 use crate::replay::Block;
+use crate::trace::Note;
 
 /// Allocations that are kept; a limit for damaged traces.
 const MAX_ALLOCATIONS: usize = 1 << 20;
@@ -105,6 +107,17 @@ pub(super) fn gradient(memory: &ProgramMemory, output: &Buffer) -> Option<EntryK
             .iter()
             .any(|buffer| buffer.owner == Owner::Parameters && buffer.shape == output.shape);
     is_gradient.then_some(EntryKind::Program(Owner::Gradients))
+}
+
+/// Returns the parameters of the programs of an entry that were read again after a call: none of them can be donated.
+pub(super) fn read_again(notes: &[Note], entry: usize, programs: &Programs) -> FxHashSet<u32> {
+    let read_again = notes.iter().filter_map(|note| match *note {
+        Note::ReadAgain { program, parameter } => {
+            (programs.entry_for(program) == Ok(entry)).then_some(parameter)
+        }
+        _ => None,
+    });
+    read_again.collect()
 }
 
 fn parameter_of(memory: &ProgramMemory, parameter: u32) -> Option<&Buffer> {

@@ -99,7 +99,8 @@ impl StepNotes {
                 Note::PartitionedProgram(_)
                 | Note::Error(_)
                 | Note::Exit(_)
-                | Note::CpuProgram(_) => {}
+                | Note::CpuProgram(_)
+                | Note::ReadAgain { .. } => {}
             }
         }
         self.count = notes.len();

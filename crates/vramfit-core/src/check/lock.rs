@@ -315,7 +315,7 @@ fn check_header(text: &str) -> Result<()> {
         Some(Ok(newer)) if newer > FORMAT => Err(Error::invalid_file(format!(
             "`{LOCK_FILE}` was written by a newer vramfit (format {newer}; this one reads {FORMAT})"
         ))
-        .hint("install a newer vramfit: `pip install --upgrade vramfit`")),
+        .hint("install a newer vramfit")),
         _ if first.starts_with("<<<<<<<") => Err(Error::invalid_file(format!(
             "`{LOCK_FILE}:1` is a conflict marker of a merge of two branches"
         ))

@@ -90,7 +90,9 @@ jobs:
           cache: pip
       # JAX with the GPU compiler, without the CUDA libraries that only a real GPU needs. Pin the
       # versions in requirements.txt: another compiler may need another amount of memory.
-      - run: pip install \"vramfit[cuda13]\" -r requirements.txt
+      - run: pip install \"vramfit[cuda13] @ ${VRAMFIT:?set it to the URL of the wheel}\" -r requirements.txt
+        env:
+          VRAMFIT: ${{ vars.VRAMFIT }}
       # Compiled programs and traces to compare with. What did not change is not compiled again.
       - uses: actions/cache@v4
         with:
@@ -129,7 +131,7 @@ gpu-memory:
   script:
     # JAX with the GPU compiler, without the CUDA libraries that only a real GPU needs. Pin the
     # versions in requirements.txt: another compiler may need another amount of memory.
-    - pip install \"vramfit[cuda13]\" -r requirements.txt
+    - pip install \"vramfit[cuda13] @ ${VRAMFIT:?set it to the URL of the wheel}\" -r requirements.txt
     - vramfit check --timeout 20m --junit gpu-memory.xml --code-quality gpu-memory.json
   artifacts:
     when: always

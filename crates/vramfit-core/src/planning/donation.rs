@@ -20,8 +20,7 @@ impl Donation {
         let function = program.strip_prefix("jit_")?.to_owned();
         let mut arguments: Vec<String> = Vec::new();
         for one in undonated.iter().filter(|one| !one.output.is_empty()) {
-            let end = one.argument.find(['[', '.']).unwrap_or(one.argument.len());
-            let name = &one.argument[..end];
+            let name = one.argument_name();
             if !name.is_empty() && !arguments.iter().any(|known| known == name) {
                 arguments.push(name.to_owned());
             }

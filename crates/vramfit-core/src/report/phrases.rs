@@ -42,6 +42,7 @@ pub(super) fn largest_argument<'a>(
     let largest = arguments.clone().max_by_key(|one| one.bytes)?;
     let which = match arguments.count() - 1 {
         0 => format!("`{}` is", largest.argument),
+        1 => format!("`{}` and 1 more argument are", largest.argument),
         more => format!("`{}` and {more} more arguments are", largest.argument),
     };
     Some((bytes, which))

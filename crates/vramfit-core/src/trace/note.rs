@@ -48,6 +48,14 @@ pub enum Note {
     Exit(ProcessExit),
     /// A program that has run on JAX's CPU backend, of which there is nothing else in the trace.
     CpuProgram(CpuProgram),
+    /// An argument was read again after an execution whose output replaces it: it cannot be donated. Written once for
+    /// each parameter.
+    ReadAgain {
+        /// Number of the program that was executed.
+        program: u32,
+        /// Which parameter of it the array was.
+        parameter: u32,
+    },
     /// What other processes hold of a GPU from here on. It stands before the event at which it was
     /// seen; the first one of a device before those of its pool.
     Others {
@@ -159,6 +167,7 @@ impl Note {
             | Note::Error(_)
             | Note::Exit(_)
             | Note::CpuProgram(_)
+            | Note::ReadAgain { .. }
             | Note::Others { .. }
             | Note::NoContext { .. } => tag::PROCESS_NOTE,
         }
@@ -174,5 +183,5 @@ pub fn is_program_named(program: &str, name: &str) -> bool {
 
 /// Longest note in bytes.
 pub(super) const MAX_NOTE_BYTES: usize = 64 << 10;
-/// How many notes are kept of a trace; a writer makes a few of each kind.
+/// How many notes are kept of a trace; a writer makes a few of each kind, of some kinds one for each parameter.
 pub(super) const MAX_NOTES: usize = 1 << 16;

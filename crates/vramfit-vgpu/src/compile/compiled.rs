@@ -57,6 +57,8 @@ pub(crate) struct CompiledProgram {
 pub(crate) struct CompileDiagnostics {
     /// What occupies its memory, encoded for the trace; empty if not known.
     pub(crate) memory: Vec<u8>,
+    /// Indices of the arguments that an output replaces and that are not donated.
+    pub(crate) replaced_arguments: Vec<u32>,
     /// How long an execution takes, if that is known.
     pub(crate) time: Option<ProgramTime>,
     /// The compiler's warnings about memory.

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use vramfit_core::program::{
-    Program, options::flag, options::with_flags, options::with_sorted_maps, proto::OptionValue,
+    Program, ProgramMemory, options::flag, options::with_flags, options::with_sorted_maps,
+    proto::OptionValue,
 };
 use vramfit_core::trace::{CompilerWarning, ProgramSizes};
 
@@ -205,6 +206,10 @@ pub(crate) unsafe fn compile(
                     options.to_vec(),
                     attempt,
                     CompileDiagnostics {
+                        replaced_arguments: memory
+                            .as_ref()
+                            .map(ProgramMemory::replaced_arguments)
+                            .unwrap_or_default(),
                         memory: memory.map(|it| it.to_stored()).unwrap_or_default(),
                         time,
                         warnings,

@@ -98,6 +98,7 @@ impl LoadedExecutable {
         }
         let CompileDiagnostics {
             memory,
+            replaced_arguments: _,
             time,
             warnings,
         } = &compiled.diagnostics;

@@ -36,6 +36,9 @@ pub(crate) struct SerializedProgram {
     /// How long an execution takes; empty if not known.
     #[prost(bytes = "vec", tag = "8")]
     time: Vec<u8>,
+    /// The arguments that an output replaces and that are not donated.
+    #[prost(uint32, repeated, tag = "9")]
+    replaced_arguments: Vec<u32>,
 }
 
 impl SerializedProgram {
@@ -48,6 +51,7 @@ impl SerializedProgram {
             code: compiled.host_program.code.clone(),
             compile_attempt: compiled.compile_attempt.clone(),
             memory: diagnostics.memory.clone(),
+            replaced_arguments: diagnostics.replaced_arguments.clone(),
             warnings: diagnostics.warnings.clone(),
             time: diagnostics
                 .time
@@ -87,6 +91,7 @@ impl SerializedProgram {
             self.compile_attempt,
             CompileDiagnostics {
                 memory: self.memory,
+                replaced_arguments: self.replaced_arguments,
                 time: ProgramTime::from_stored(&self.time),
                 warnings: self.warnings,
             },

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
+use rustc_hash::FxHashSet;
 use vramfit_core::allocator::{
     self, Allocator, DeviceMemory, PAGE_BYTES, PoolOptions, Region, SimulatedDeviceMemory,
 };
@@ -44,6 +45,9 @@ pub(crate) struct MachineState {
     pub(crate) executions: u64,
     pub(crate) evaluated: u64,
     pub(crate) not_evaluated: u64,
+    /// Arguments of calls that were read again although an output replaces them, as
+    /// [`crate::session::machine_session::Block`] numbers them.
+    pub(crate) read_again: FxHashSet<u64>,
 }
 
 /// The memory pool of one device.
@@ -158,6 +162,7 @@ impl Machine {
             executions: 0,
             evaluated: 0,
             not_evaluated: 0,
+            read_again: FxHashSet::default(),
         });
         Ok(Machine {
             reported_limit_bytes: environment

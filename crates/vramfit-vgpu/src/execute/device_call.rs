@@ -143,6 +143,16 @@ impl<'a> DeviceCall<'a> {
         }
     }
 
+    /// Marks the arguments that outputs of the call replace, so that who reads them later is noticed.
+    pub(crate) fn mark_replaced_arguments(&self) {
+        for &parameter in &self.compiled.diagnostics.replaced_arguments {
+            let storage = self.storages.get(parameter as usize);
+            if let Some(block) = storage.and_then(|storage| storage.block.as_ref()) {
+                block.mark_replaced(self.compiled.number, parameter);
+            }
+        }
+    }
+
     /// Returns the arguments for the search for the training step.
     pub(crate) fn step_arguments(&self) -> Vec<StepArgument> {
         let arguments = self.arguments.iter().zip(&self.storages);

@@ -88,6 +88,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     let inputs = calls.iter().map(DeviceCall::values).collect();
     let values = output_values::outputs_per_device(&loaded.compiled, inputs)?;
     for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
+        call.mark_replaced_arguments();
         let outputs = call.finish(&blocks, values, decision.lineage)?;
         let list = args.output_lists.add(row).read();
         for (number, output) in outputs.into_iter().enumerate() {

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use vramfit_core::ErrorKind;
@@ -53,12 +53,29 @@ pub(crate) struct Block {
     number: u64,
     /// Whether it is a large output that nothing has read so far.
     is_unread: AtomicBool,
+    /// Of which call that has ended it is an argument that an output replaces: see [`replaced_argument`].
+    replaced_in: AtomicU64,
+}
+
+/// Returns program and parameter as one number that is not 0.
+fn replaced_argument(program: u32, parameter: u32) -> u64 {
+    u64::from(program) << 32 | u64::from(parameter) + 1
 }
 
 impl Block {
     /// Notes that something reads the array: an execution, a copy, or the host.
     pub(crate) fn mark_read(&self) {
         self.is_unread.store(false, Ordering::Relaxed);
+        if self.replaced_in.load(Ordering::Relaxed) != 0 && !is_forked() {
+            let replaced_in = self.replaced_in.swap(0, Ordering::Relaxed);
+            self.machine.session().note_read_again(replaced_in);
+        }
+    }
+
+    /// Notes that an output of a call that has ended replaces the array, which the call could have taken.
+    pub(crate) fn mark_replaced(&self, program: u32, parameter: u32) {
+        self.replaced_in
+            .store(replaced_argument(program, parameter), Ordering::Relaxed);
     }
 }
 
@@ -134,6 +151,7 @@ impl Session {
             is_unread: AtomicBool::new(
                 request.purpose == Purpose::Output && request.bytes >= MIN_UNREAD_BYTES,
             ),
+            replaced_in: AtomicU64::new(0),
         })
     }
 
@@ -259,6 +277,17 @@ impl Session {
         self.record(&Event::Argument {
             parameter: parameter as u32,
             allocation: block.number,
+        });
+    }
+
+    /// Notes once that a replaced argument was read again.
+    fn note_read_again(&mut self, replaced_in: u64) {
+        if replaced_in == 0 || !self.state.read_again.insert(replaced_in) {
+            return;
+        }
+        self.note(&Note::ReadAgain {
+            program: (replaced_in >> 32) as u32,
+            parameter: (replaced_in as u32).wrapping_sub(1),
         });
     }
 

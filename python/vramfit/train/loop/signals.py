@@ -87,6 +87,7 @@ class StopSignals:
         try:
             self._events.get(timeout=FORCE_AFTER_S)
         except queue.Empty:
+            # First: the answer to the line may come at once.
+            self._is_announced = True
             with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
                 print(f"\n{_ANNOUNCEMENT}", file=sys.stderr, flush=True)
-            self._is_announced = True

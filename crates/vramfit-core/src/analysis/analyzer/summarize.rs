@@ -14,6 +14,7 @@ use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
+use crate::analysis::roles::read_again;
 use crate::analysis::scratch::least_in_execution;
 use crate::analysis::series::{LeakSummary, TimelinePoint};
 use crate::analysis::summary::{
@@ -195,10 +196,14 @@ impl TraceAnalyzer {
                 text,
             ),
             attribution,
-            program_memory: memory.and_then(|(entry, memory)| {
+            program_memory: memory.and_then(|(entry, mut memory)| {
+                memory.retain_donatable(&read_again(source.notes(), entry, &self.programs));
                 Some(ProgramMemorySummary {
                     program: index_of(entry)?,
-                    unread_outputs: self.output_uses.unread(entry, &memory, &self.sites),
+                    unread_outputs: match memory.is_operation(&text(entries[entry].site)) {
+                        true => Vec::new(),
+                        false => self.output_uses.unread(entry, &memory, &self.sites),
+                    },
                     replicated: replicated_arguments(
                         source.notes(),
                         self.programs.entries[entry].program,
@@ -440,6 +445,7 @@ fn ending(notes: &[Note]) -> (Option<ProcessExit>, Option<UncaughtError>) {
             | Note::Stopped { .. }
             | Note::PartitionedProgram(_)
             | Note::CpuProgram(_)
+            | Note::ReadAgain { .. }
             | Note::Others { .. }
             | Note::NoContext { .. } => {}
         }

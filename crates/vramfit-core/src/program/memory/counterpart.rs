@@ -190,6 +190,7 @@ pub(super) fn undonated(program: &Program, names: &Names, arguments: &Arguments)
             argument: names.arguments.get(parameter).cloned().unwrap_or_default(),
             output: names.outputs.get(output).cloned().unwrap_or_default(),
             bytes: shape.bytes(),
+            parameter: Some(parameter as u32),
         })
     });
     kept.collect()
@@ -209,14 +210,16 @@ pub(super) fn donated_in_vain(
         let shape = program.parameters.get(donor)?;
         let name = names.arguments.get(donor).filter(|name| !name.is_empty());
         let name = name.cloned().unwrap_or_else(|| format!("argument {donor}"));
-        (shape.space != MemorySpace::Host).then(|| (name, shape.bytes()))
+        (shape.space != MemorySpace::Host).then(|| (name, shape.bytes(), Some(donor as u32)))
     });
-    let all = names.donated_in_vain.iter().cloned().chain(left);
-    let told = all.filter(|(_, bytes)| *bytes > 0);
-    told.map(|(argument, bytes)| Undonated {
+    let left_out = names.donated_in_vain.iter().cloned();
+    let left_out = left_out.map(|(name, bytes)| (name, bytes, None));
+    let told = left_out.chain(left).filter(|(_, bytes, _)| *bytes > 0);
+    told.map(|(argument, bytes, parameter)| Undonated {
         argument,
         output: String::new(),
         bytes,
+        parameter,
     })
     .collect()
 }

@@ -34,6 +34,7 @@ mod stored;
 mod update;
 mod value;
 
+use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 pub(super) use frames::Frames;
@@ -130,9 +131,31 @@ pub struct Undonated {
     pub output: String,
     /// Its size.
     pub bytes: u64,
+    /// Index of the argument in the program; `None` when JAX has found no output for it, and left it out.
+    pub parameter: Option<u32>,
+}
+
+impl Undonated {
+    /// Returns the name of the function's argument, which is donated as a whole: `state` of `state.params['w']`.
+    pub fn argument_name(&self) -> &str {
+        let end = self.argument.find(['[', '.']);
+        &self.argument[..end.unwrap_or(self.argument.len())]
+    }
 }
 
 impl ProgramMemory {
+    /// Leaves out what could not be donated, because these parameters are read again after a call.
+    pub fn retain_donatable(&mut self, read_again: &FxHashSet<u32>) {
+        let is_read_again =
+            |one: &Undonated| one.parameter.is_some_and(|it| read_again.contains(&it));
+        let kept = self.undonated.iter().filter(|one| is_read_again(one));
+        let kept: Vec<Undonated> = kept.cloned().collect();
+        self.undonated.retain(|one| {
+            let mut kept = kept.iter();
+            !kept.any(|kept| kept.argument_name() == one.argument_name())
+        });
+    }
+
     /// Returns the bytes that the run time takes for a call: every allocation whole. Constants are not
     /// among them; they lie outside the pool.
     pub fn occupied_bytes(&self) -> u64 {
@@ -157,10 +180,24 @@ impl ProgramMemory {
         kept.fold(0, |sum, buffer| sum.saturating_add(buffer.peak_bytes))
     }
 
+    /// Returns the indices of the arguments that an output replaces and that are not donated.
+    pub fn replaced_arguments(&self) -> Vec<u32> {
+        let kept = self.undonated.iter().filter(|one| !one.output.is_empty());
+        kept.filter_map(|one| one.parameter).collect()
+    }
+
     /// Returns `true` if the program has a backward pass.
     pub fn is_differentiated(&self) -> bool {
         let mut buffers = self.buffers.iter();
         buffers.any(|buffer| buffer.phase == Phase::Backward)
+    }
+
+    /// Returns `true` if the program is one operation that the line `site` calls outside of `jit`: nothing in it is of
+    /// another line of the user's.
+    pub fn is_operation(&self, site: &str) -> bool {
+        let buffers = self.buffers.iter();
+        let mut sites = buffers.filter_map(|buffer| self.user_site(buffer.frame));
+        sites.next() == Some(site) && sites.all(|other| other == site)
     }
 
     /// Returns the innermost line of a stack that is the user's own, if there is one.

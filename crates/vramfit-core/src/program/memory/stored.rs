@@ -53,6 +53,9 @@ struct StoredUndonated {
     output: u32,
     #[prost(uint64, tag = "3")]
     bytes: u64,
+    /// From 1; 0 is none.
+    #[prost(uint32, tag = "4")]
+    parameter: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -118,6 +121,7 @@ impl ProgramMemory {
             argument: texts.number(&one.argument),
             output: texts.number(&one.output),
             bytes: one.bytes,
+            parameter: encode_option(one.parameter),
         });
         let undonated = undonated.collect();
         let instructions = self
@@ -180,6 +184,7 @@ impl ProgramMemory {
                 argument: text(one.argument)?,
                 output: text(one.output)?,
                 bytes: one.bytes,
+                parameter: decode_option(one.parameter),
             })
         });
         let columns = stored.buffers.unwrap_or_default();
@@ -315,6 +320,7 @@ mod tests {
                 argument: "x".to_owned(),
                 output: "y".to_owned(),
                 bytes: 9,
+                parameter: Some(2),
             }],
         }
     }

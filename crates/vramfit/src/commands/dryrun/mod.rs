@@ -39,6 +39,7 @@ use self::spec::{Callbacks, Fill, Sharing, Total};
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable};
+use crate::interruption::Interruption;
 use crate::output::Output;
 use crate::status::Status;
 
@@ -136,7 +137,12 @@ pub(crate) struct Args {
 
 /// Runs `vramfit dryrun`.
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
-    execute(&args.into_spec()?, context, output)
+    let spec = args.into_spec()?;
+    // A signal ends one program in front of the user as it would without us. Several, or one of which nobody
+    // sees anything, end with us.
+    let is_alone = spec.hosts.is_none() && !context.in_session;
+    let _interruption = (!is_alone).then(Interruption::watch).transpose()?;
+    execute(&spec, context, output)
 }
 
 impl Args {

@@ -15,7 +15,6 @@ use super::outcome::{self, FinishedRun};
 use super::spec::DryrunSpec;
 use crate::child::ExitReason;
 use crate::context::Context;
-use crate::interruption::Interruption;
 use crate::output::{Output, write_to_stderr};
 use crate::scratch::TempDirectory;
 use crate::status::Status;
@@ -30,7 +29,6 @@ pub(super) fn execute(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
-    let _interruption = Interruption::watch()?;
     let mut finished = Vec::new();
     let runs = run_hosts(spec, hosts, context, output, |run, _, spec| {
         finished.push((run, spec.results.clone()));

@@ -65,8 +65,9 @@ impl StopRequests {
             let (is_announced, after) = (Arc::clone(&self.is_announced), self.force_after);
             std::thread::spawn(move || {
                 if receiver.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
-                    write_to_stderr(ANNOUNCEMENT.as_bytes());
+                    // First: the answer to the line may come at once.
                     is_announced.store(true, Ordering::SeqCst);
+                    write_to_stderr(ANNOUNCEMENT.as_bytes());
                 }
             });
             sender
