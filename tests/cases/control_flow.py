@@ -5,6 +5,7 @@ script runs for real on a CPU in seconds.
 """
 
 import functools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -517,8 +518,10 @@ def moving_average():
 
 
 def main():
+    named = sys.argv[1:]
     for function in PROGRAMS:
-        print(function.__name__, function(), flush=True)
+        if not named or function.__name__ in named:
+            print(function.__name__, function(), flush=True)
 
 
 if __name__ == "__main__":
