@@ -68,8 +68,11 @@ SHARD_FILES = $(if $(SHARD),$(or $(SHARD_$(SHARD)),$(error there is no shard `$(
 # Any number: the order of files, and of tests in them, that belongs to it.
 SEED ?=
 WITHOUT_GPU := not gpu and not matrix and not foreign and not wheel
+# What runs in the background or under `nohup` ignores signals, and so would what it starts.
+DEFAULT_SIGNALS := env --default-signal=HUP,INT,QUIT,TERM
+CARGO_TEST := $(DEFAULT_SIGNALS) cargo test
 # Cargo is not asked again by tests: it may be busy with tests of its own.
-PYTEST = TESTS_ARE_BUILT=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
+PYTEST = TESTS_ARE_BUILT=1 $(DEFAULT_SIGNALS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
 	$(if $(SEED),--random-order --random-order-seed $(SEED))
 RUN_PYTHON_TESTS = $(PYTEST) -m '$(WITHOUT_GPU)' $(SHARD_FILES) $(if $(T_FILE),'$(T)',$(if $(T),-k '$(subst ::, and ,$(T))'))
 
@@ -80,7 +83,7 @@ ifneq ($(T_FILE),)
 	$(RUN_PYTHON_TESTS)
 else
 	@mkdir -p build; rm -f build/test-rust.passed; \
-	(cargo test --workspace $(T) > build/test-rust.log 2>&1 && touch build/test-rust.passed) & \
+	(timeout --kill-after 10 45m $(CARGO_TEST) --workspace $(T) > build/test-rust.log 2>&1 && touch build/test-rust.passed) & \
 	code=0; $(RUN_PYTHON_TESTS) || code=$$?; wait; \
 	test -z '$(T)' -o $$code -ne 5 || code=0; \
 	grep -E '^(test result|test .*FAILED|error)' build/test-rust.log || true; \
@@ -89,7 +92,7 @@ endif
 
 .PHONY: test-rust
 test-rust: ## The tests of the crates, and the command line against its recorded output
-	cargo test --workspace $(T)
+	$(CARGO_TEST) --workspace $(T)
 
 .PHONY: test-python
 test-python: setup test-programs browser tmux ## The tests that run Python programs, on the virtual GPU
@@ -107,7 +110,7 @@ cases: setup test-programs ## Programs and logs of public threads, against the r
 
 .PHONY: test-fast
 test-fast: setup test-programs ## What to run before each commit: core, command lines, a dry run of each kind
-	cargo test --package vramfit-core --package vramfit
+	$(CARGO_TEST) --package vramfit-core --package vramfit
 	$(PYTEST) -m 'fast and $(WITHOUT_GPU)'
 
 # Without one the tests of the page are skipped, and say so; in CI they fail.

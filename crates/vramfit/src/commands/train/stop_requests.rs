@@ -84,10 +84,12 @@ mod tests {
 
     /// Starts a program that notes signals, and does not end by them.
     fn start() -> (Child, impl BufRead) {
+        // A signal ends `read`, and so does the end of what it reads from, when the test fails.
         let script = "trap 'echo TERM' TERM; trap 'echo INT' INT; trap 'echo HUP' HUP
-            echo ready; while :; do read line && exit 7; done";
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", script])
+            echo ready; for _ in 1 2 3 4 5 6 7 8 9; do read line && exit 7; done";
+        // A shell cannot trap what is ignored from the start (`nohup`).
+        let mut child = Command::new("env")
+            .args(["--default-signal=TERM,INT,HUP", "sh", "-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
