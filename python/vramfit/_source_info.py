@@ -133,7 +133,9 @@ _SHAPING = {
 
 
 # How a read is used; the numbers are `ReadUse` of the trace.
-_VALUE, _SHAPE, _DECISION = range(3)
+_VALUE, _SHAPE, _DECISION, _CONSTANT = range(4)
+# The function of JAX's that makes a program of what was traced, and constants of what it captured.
+_LOWERING = "lower_jaxpr_to_module"
 
 
 def site() -> str | None:
@@ -150,8 +152,9 @@ def site() -> str | None:
 def read_site() -> tuple[str, int, str]:
     """Return the user's line that reads a value, what for, and the expression that reads it.
 
-    The use is a value, a shape that JAX makes of it, or a decision on what runs. Without a line of
-    the user's, the line and the expression are empty.
+    The use is a value, a shape that JAX makes of it, a decision on what runs, or a constant of a
+    program whose function has captured it. Without a line of the user's, the line and the
+    expression are empty.
     """
     use = _VALUE
     method = ""
@@ -163,9 +166,13 @@ def read_site() -> tuple[str, int, str]:
             method = frame.f_code.co_name
             if method in _SHAPING and "/jax/_src/" in frame.f_code.co_filename:
                 use = _SHAPE
+            elif method == _LOWERING:
+                use = _CONSTANT
             frame = frame.f_back
         if frame is None:
             return "", use, ""
+        if use == _CONSTANT:
+            return site_of(frame.f_code, frame.f_lineno), use, ""
         decides, expression = _read_use.use_of(frame, method)
         if decides and use == _VALUE:
             use = _DECISION

@@ -329,3 +329,37 @@ def test_a_plan_for_a_program_on_the_cpu_is_refused(tmp_path, write_script):
     program = MODEL.replace("BEFORE", "") + "jnp.ones(9)\ntrain(device=cpu)\n"
     done = run_vramfit("plan", "--gpu", "t4", write_script(program), code=2)
     assert "the training step ran on the CPU" in done.stderr
+
+
+# --- what lies outside the pool ---
+
+
+@pytest.mark.parametrize(
+    ("mib", "code", "answer"),
+    [
+        # Of 14,917 MiB, 149 are not the pool's; the context takes 99 of them, about.
+        (160, 1, "does not fit: 160.0 MiB of constants and code lie outside the pool"),
+        (100, 2, "unknown: 100.0 MiB of constants and code lie outside the pool"),
+        (40, 0, "fits: peak"),
+    ],
+)
+def test_captured_arrays_need_room_outside_the_pool(tmp_path, mib, code, answer):
+    """More than is computed: JAX reads a placeholder, and XLA must not fold it."""
+    options = ("--fraction", "0.99")
+    run = dry_run(tmp_path, "captures.py", *options, arguments=[mib, "captured"])
+    assert run.code == code
+    assert answer in " ".join(run.err.split())
+    assert f"outside the pool: {mib}.0 MiB are constants of `jit__lambda`" in " ".join(
+        run.err.split()
+    )
+    [constants] = [one["constant_bytes"] for one in run.answer["programs"] if one["constant_bytes"]]
+    assert constants >= mib << 20
+    outside = [kind for kind in kinds(run.answer) if kind == "outside_pool"]
+    assert outside == ["outside_pool"] * (code != 0)
+
+
+def test_an_argument_needs_none(tmp_path):
+    options = ("--fraction", "0.99")
+    run = dry_run(tmp_path, "captures.py", *options, arguments=[160, "argument"])
+    assert run.code == 0
+    assert "are constants" not in run.err

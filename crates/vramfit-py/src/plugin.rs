@@ -344,7 +344,12 @@ impl Hooks for PythonHooks {
     fn read_site(&self) -> Option<ReadSite> {
         let (line, number, expression): (String, usize, String) =
             call_python(|py| self.call(py, "read_site", ()))?;
-        let uses = [ReadUse::Value, ReadUse::Shape, ReadUse::Decision];
+        let uses = [
+            ReadUse::Value,
+            ReadUse::Shape,
+            ReadUse::Decision,
+            ReadUse::Constant,
+        ];
         let purpose = uses.get(number).copied().unwrap_or_default();
         Some(ReadSite {
             line,

@@ -68,6 +68,8 @@ pub enum ReadUse {
     Shape,
     /// It decides what the program does next.
     Decision,
+    /// It becomes a constant of a program whose function has captured the array.
+    Constant,
 }
 
 /// Where and what for a program reads a value.

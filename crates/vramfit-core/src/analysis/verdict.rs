@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use super::device_summary::DeviceSummary;
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;
@@ -20,6 +21,22 @@ pub struct Verdict {
     pub fits: Option<bool>,
     /// What the answer depends on, the condition that leaves it open first.
     pub conditions: Vec<Condition>,
+}
+
+impl Verdict {
+    /// Returns why a run does not fit to which the pool has refused nothing; `None` if that is not so.
+    pub fn outside_pool(&self) -> Option<&Condition> {
+        let mut conditions = self.conditions.iter();
+        conditions.find(|condition| {
+            matches!(
+                condition,
+                Condition::OutsidePool {
+                    is_certain: true,
+                    ..
+                }
+            )
+        })
+    }
 }
 
 /// What a condition does to an answer, the one that weighs most first.
@@ -146,6 +163,19 @@ pub enum Condition {
         /// Whether it is what the answer should be about, so that there is none.
         decides: bool,
     },
+    /// What lies outside the pool, constants of programs and their code, is more than the GPU has left there.
+    OutsidePool {
+        /// The program with most constants.
+        program: String,
+        /// Its constants: values that its function has captured.
+        constant_bytes: u64,
+        /// What the process holds outside the pool, the CUDA context excluded.
+        outside_bytes: u64,
+        /// What pool, context and other processes leave of the GPU.
+        available_bytes: u64,
+        /// Whether it would not have room in place of the context either, whose size is an estimate.
+        is_certain: bool,
+    },
     /// A routine of a library may take more scratch memory than the run had left for it.
     LibraryScratch {
         /// The library, such as `cuFFT`.
@@ -177,6 +207,9 @@ pub struct ProgramNeed {
     pub capacity_bytes: u64,
 }
 
+/// Programs with less in constants are not the reason of a shortage outside the pool.
+const MIN_CONSTANT_BYTES: u64 = 1 << 20;
+
 /// How many names [`Condition::NoStepFound`] tells.
 const MAX_NAMES: usize = 5;
 
@@ -191,6 +224,7 @@ impl Condition {
             | Condition::TraceEndsEarly { .. }
             | Condition::HostsDiffer(_)
             | Condition::LibraryScratch { .. }
+            | Condition::OutsidePool { .. }
             | Condition::RanOnCpu { decides: true, .. } => Bearing::Open,
             Condition::PlaceholderDecides { .. } => Bearing::Assumed,
             Condition::StoppedAtStep { .. }
@@ -243,6 +277,7 @@ impl RunSummary {
         conditions.extend(self.placeholder_decides());
         conditions.extend(self.ran_on_cpu());
         conditions.extend(self.short_of_scratch());
+        conditions.extend(self.short_outside_pool());
         // One is enough: each has the same cause as a rule.
         let mismatch = self
             .hosts
@@ -251,12 +286,20 @@ impl RunSummary {
         conditions.extend(mismatch.cloned().map(Condition::HostsDiffer));
         // A stable sort: what leaves the answer open comes first.
         conditions.sort_by_key(Condition::bearing);
-        let fits = match conditions.first() {
-            _ if self.is_refused() => Some(false),
-            Some(condition) if condition.leaves_open() => None,
-            _ => Some(!is_too_large),
+        let mut verdict = Verdict {
+            fits: Some(!is_too_large),
+            conditions,
         };
-        Verdict { fits, conditions }
+        if self.is_refused() || verdict.outside_pool().is_some() {
+            verdict.fits = Some(false);
+        } else if verdict
+            .conditions
+            .first()
+            .is_some_and(Condition::leaves_open)
+        {
+            verdict.fits = None;
+        }
+        verdict
     }
 
     /// Returns [`Verdict::fits`].
@@ -373,6 +416,35 @@ impl RunSummary {
                 previous_peak_bytes: growth.previous_peak_bytes,
                 peak_bytes: growth.peak_bytes,
             }
+        })
+    }
+
+    /// Whether constants of programs have no room beside the pool. Code alone is no reason: what is outside is known
+    /// to some MiB only.
+    fn short_outside_pool(&self) -> Option<Condition> {
+        let header = &self.header;
+        let available = |device: &DeviceSummary| {
+            let pool_bytes = device.pool_bytes.unwrap_or(device.peak_bytes);
+            let taken_bytes = pool_bytes.saturating_add(header.occupied_bytes);
+            let left_bytes = header.total_memory_bytes.saturating_sub(taken_bytes);
+            left_bytes.saturating_sub(header.context_bytes)
+        };
+        let devices = self.devices.iter();
+        let tightest =
+            devices.max_by_key(|device| device.outside_bytes.saturating_sub(available(device)))?;
+        let (outside_bytes, available_bytes) = (tightest.outside_bytes, available(tightest));
+        let programs = self.programs.iter().filter(|program| program.calls > 0);
+        let program = programs.max_by_key(|program| program.sizes.constant_bytes)?;
+        let constant_bytes = program.sizes.constant_bytes;
+        let is_short = outside_bytes > available_bytes && constant_bytes >= MIN_CONSTANT_BYTES;
+        (is_short && !self.is_refused()).then(|| Condition::OutsidePool {
+            program: program.name.clone(),
+            constant_bytes,
+            outside_bytes,
+            available_bytes,
+            // A pool that grows may not have been so large when the constants were there.
+            is_certain: header.preallocate
+                && outside_bytes > available_bytes.saturating_add(header.context_bytes),
         })
     }
 

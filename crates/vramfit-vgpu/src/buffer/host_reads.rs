@@ -12,7 +12,8 @@ use crate::buffer::fill;
 use crate::buffer::host_data::HostData;
 use crate::buffer::value::Value;
 use crate::device::machine::{self, Machine};
-use crate::hooks::{self, ReadUse};
+use crate::environment::Fill;
+use crate::hooks::{self, ReadSite, ReadUse};
 use crate::pjrt::status::{PjrtResult, Status};
 
 thread_local! {
@@ -48,30 +49,32 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostDat
         return Ok(bytes);
     }
     let machine = machine::get().ok_or_else(|| Status::internal("no client was created"))?;
+    let is_recorded = UNRECORDED_DEPTH.with(Cell::get) == 0;
+    let reader = hooks::get().filter(|_| is_recorded);
+    let reader = reader.and_then(hooks::Hooks::read_site).unwrap_or_default();
     let bytes = value.placeholder_bytes().unwrap_or_else(|| {
+        let fill = match reader.purpose {
+            // XLA would fold what is the same everywhere, and the constant would take no memory.
+            ReadUse::Constant => Fill::Random,
+            _ => machine.environment.fill,
+        };
         let mut bytes = vec![0; shape.host_bytes() as usize];
-        fill::write_fill(
-            machine.environment.fill,
-            shape.element_type.name(),
-            &mut bytes,
-        );
+        fill::write_fill(fill, shape.element_type.name(), &mut bytes);
         HostData::untracked(bytes)
     });
-    if UNRECORDED_DEPTH.with(Cell::get) == 0 {
-        record_read(machine, shape, &bytes);
+    if is_recorded {
+        record_read(machine, shape, &bytes, &reader);
     }
     Ok(bytes)
 }
 
 /// Records that a placeholder is read, and where.
-fn record_read(machine: &'static Machine, shape: &Shape, data: &[u8]) {
-    let reader = hooks::get().and_then(hooks::Hooks::read_site);
-    let reader = reader.unwrap_or_default();
+fn record_read(machine: &'static Machine, shape: &Shape, data: &[u8], reader: &ReadSite) {
     warn_on_polling_loop(&reader.line);
     let mut session = machine.session();
     let (site, bytes) = (session.intern(&reader.line), shape.host_bytes());
     let event = match reader.purpose {
-        ReadUse::Value => LogEvent::UnknownRead { site, bytes },
+        ReadUse::Value | ReadUse::Constant => LogEvent::UnknownRead { site, bytes },
         ReadUse::Shape => LogEvent::ShapeRead { site, bytes },
         ReadUse::Decision => LogEvent::DecisiveRead {
             site,

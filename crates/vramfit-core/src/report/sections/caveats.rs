@@ -1,7 +1,7 @@
 //! What a report does not include, and what in it is not exact.
 
 use super::{autotuning, library_scratch, placeholders, processes};
-use crate::analysis::{Comparison, RunSummary};
+use crate::analysis::{Comparison, Condition, RunSummary};
 use crate::bytes::Bytes;
 use crate::gpu::{self, Certainty};
 
@@ -114,7 +114,11 @@ fn outside_the_pool(summary: &RunSummary) -> Option<String> {
         .saturating_add(device.outside_bytes)
         .saturating_add(header.occupied_bytes);
     let over = total.checked_sub(header.total_memory_bytes)?;
-    (over > 0).then(|| {
+    let conditions = summary.verdict().conditions;
+    let is_said = conditions
+        .iter()
+        .any(|condition| matches!(condition, Condition::OutsidePool { .. }));
+    (over > 0 && !is_said).then(|| {
         format!(
             "a shortage outside the pool: together with the pool, it exceeds the memory of the GPU by {}; \
              choose a smaller pool",

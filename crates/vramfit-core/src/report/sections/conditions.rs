@@ -10,8 +10,12 @@ use crate::trace::{CpuProgram, ProcessExit, UncaughtError};
 /// The conditions that the headline does not mention.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let verdict = summary.verdict();
-    let in_headline = usize::from(verdict.fits.is_none());
-    let points = verdict.conditions.iter().skip(in_headline).map(clause);
+    let in_headline = match verdict.fits {
+        None => verdict.conditions.first(),
+        Some(_) => verdict.outside_pool(),
+    };
+    let conditions = verdict.conditions.iter();
+    let points = conditions.filter(|it| Some(*it) != in_headline).map(clause);
     Section::list("this result depends on", points.collect())
 }
 
@@ -102,6 +106,22 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
         ),
         Condition::RanOnCpu { program, decides } => ran_on_cpu(program, *decides),
         Condition::HostsDiffer(mismatch) => hosts::mismatch_clause(mismatch),
+        Condition::OutsidePool {
+            outside_bytes,
+            available_bytes,
+            is_certain,
+            ..
+        } => {
+            let room = match is_certain {
+                true => "there is only room for",
+                false => "there may only be room for",
+            };
+            format!(
+                "{} of constants and code lie outside the pool, where {room} {}",
+                Bytes(*outside_bytes),
+                Bytes(*available_bytes)
+            )
+        }
         Condition::LibraryScratch {
             library,
             routine,

@@ -34,6 +34,8 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
         ("does not fit", rest)
     } else if let Some(no_context) = &summary.no_context {
         ("does not fit", no_room_for_context(no_context, &on) + &used)
+    } else if let Some(condition) = verdict.outside_pool() {
+        ("does not fit", conditions::clause(condition) + &on + &used)
     } else if let Some(condition) = unknown {
         let peak = match condition {
             Condition::LibraryScratch { .. } => "the minimum peak",

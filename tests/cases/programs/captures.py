@@ -1,0 +1,13 @@
+"""A function that captures an array of so many MiB, or takes it as an argument."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+data = jnp.asarray(np.random.default_rng(0).random(int(sys.argv[1]) << 18, np.float32))
+if sys.argv[2] == "captured":
+    print(jax.jit(lambda x: (data * x).sum())(2.0).shape)
+else:
+    print(jax.jit(lambda data, x: (data * x).sum())(data, 2.0).shape)
