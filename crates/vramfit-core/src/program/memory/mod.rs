@@ -223,3 +223,62 @@ impl ProgramMemory {
         std::iter::successors(frame.and_then(|at| self.frames.get(at as usize)), next)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undonated(argument: &str, parameter: u32) -> Undonated {
+        Undonated {
+            argument: argument.to_owned(),
+            output: "result".to_owned(),
+            bytes: 8,
+            parameter: Some(parameter),
+        }
+    }
+
+    #[test]
+    fn an_argument_of_which_a_leaf_is_read_again_is_not_to_be_donated() {
+        let mut memory = ProgramMemory {
+            undonated: vec![
+                undonated("state.params['w']", 0),
+                undonated("state.step", 1),
+                undonated("cache[0]", 2),
+                undonated("stateless", 3),
+            ],
+            ..ProgramMemory::default()
+        };
+        assert_eq!(memory.replaced_arguments(), [0, 1, 2, 3]);
+        memory.retain_donatable(&FxHashSet::from_iter([1, 9]));
+        assert_eq!(memory.replaced_arguments(), [2, 3]);
+    }
+
+    #[test]
+    fn an_operation_has_lines_of_its_caller_only() {
+        let frame = |site: &str, library| Frame {
+            site: site.to_owned(),
+            library,
+            parent: None,
+        };
+        let memory = |frames: &[u32]| ProgramMemory {
+            frames: vec![
+                frame("a.py:1", false),
+                frame("b.py:2", false),
+                frame("jax.py:3", true),
+            ],
+            buffers: frames
+                .iter()
+                .map(|&frame| Buffer {
+                    frame: Some(frame),
+                    ..Buffer::default()
+                })
+                .collect(),
+            ..ProgramMemory::default()
+        };
+        assert!(memory(&[0, 2, 0]).is_operation("a.py:1"));
+        assert!(!memory(&[0, 1]).is_operation("a.py:1"));
+        assert!(!memory(&[0]).is_operation("b.py:2"));
+        // Without a line nothing is known.
+        assert!(!memory(&[2]).is_operation("a.py:1"));
+    }
+}
