@@ -363,3 +363,37 @@ def test_an_argument_needs_none(tmp_path):
     run = dry_run(tmp_path, "captures.py", *options, arguments=[160, "argument"])
     assert run.code == 0
     assert "are constants" not in run.err
+
+
+# --- managed memory ---
+
+MANAGED = {"TF_FORCE_UNIFIED_MEMORY": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+THREE_ARRAYS = """
+import jax.numpy as jnp
+arrays = [jnp.zeros(6 << 28) for _ in range(3)]  # 18 GiB, of 14.5 GiB on the card
+"""
+
+
+def with_managed_memory(folder, *options, code):
+    (folder / "program.py").write_text(THREE_ARRAYS)
+    words = ["dryrun", "--gpu", "t4", "--trace", "run.trace", "--force", *options, "program.py"]
+    done = run_vramfit(*words, env=MANAGED, cwd=folder, code=code)
+    return " ".join(done.stderr.split())
+
+
+def test_managed_memory_beyond_the_card_lies_in_host_memory(tmp_path):
+    answer = "fits, if the host has 3.5 GiB of free memory: peak 18.0 GiB of 46.6 GiB on t4"
+    text = with_managed_memory(tmp_path, "--fraction", "3.2", code=0)
+    assert answer in text
+    assert "3.5 GiB of 18.0 GiB lie in host memory at the peak" in text
+    replayed = run_vramfit("replay", "run.trace", cwd=tmp_path, code=0)
+    assert answer in " ".join((replayed.stdout + replayed.stderr).split())
+    # A smaller need lies on the card.
+    (tmp_path / "program.py").write_text(THREE_ARRAYS.replace("3", "2"))
+    words = ["dryrun", "--gpu", "t4", "--fraction", "3.2", "program.py"]
+    small = run_vramfit(*words, env=MANAGED, cwd=tmp_path, code=0)
+    assert "fits: peak 12.0 GiB of 46.6 GiB" in " ".join(small.stderr.split())
+
+
+def test_managed_memory_without_a_larger_pool_changes_nothing(tmp_path):
+    assert "does not fit: short by" in with_managed_memory(tmp_path, code=1)

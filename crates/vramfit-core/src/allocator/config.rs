@@ -65,7 +65,19 @@ impl Default for PoolOptions {
 /// release will be the first is not known; a later one than those compared is taken to be.
 pub const POOL_GROWS_SINCE: JaxVersion = (0, 12, 1);
 
+/// More host memory than any machine has that a GPU is in.
+const MAX_HOST_BYTES: u64 = 1 << 44;
+
 impl PoolOptions {
+    /// Returns what the driver can give to pools on a GPU of which `free_bytes` are free. Managed memory that the GPU has
+    /// no room for lies in host memory, of which nobody says here how much there is.
+    pub fn driver_bytes(&self, free_bytes: u64) -> u64 {
+        match self.unified_memory && self.kind == AllocatorKind::Bfc {
+            true => free_bytes.saturating_add(MAX_HOST_BYTES),
+            false => free_bytes,
+        }
+    }
+
     /// Returns what the default pool may take: total times fraction, cut to a whole number, and for
     /// BFC since JAX 0.10.2 rounded up to 2 MiB.
     ///

@@ -176,6 +176,13 @@ pub enum Condition {
         /// Whether it would not have room in place of the context either, whose size is an estimate.
         is_certain: bool,
     },
+    /// Managed memory (`TF_FORCE_UNIFIED_MEMORY`): what the GPU has no room for lies in host memory.
+    HostMemory {
+        /// The peak on the device where it is highest.
+        peak_bytes: u64,
+        /// What of it the GPU has no room for, so that the host must have as much free memory.
+        host_bytes: u64,
+    },
     /// A routine of a library may take more scratch memory than the run had left for it.
     LibraryScratch {
         /// The library, such as `cuFFT`.
@@ -226,7 +233,7 @@ impl Condition {
             | Condition::LibraryScratch { .. }
             | Condition::OutsidePool { .. }
             | Condition::RanOnCpu { decides: true, .. } => Bearing::Open,
-            Condition::PlaceholderDecides { .. } => Bearing::Assumed,
+            Condition::PlaceholderDecides { .. } | Condition::HostMemory { .. } => Bearing::Assumed,
             Condition::StoppedAtStep { .. }
             | Condition::StillGrowing { .. }
             | Condition::RanOnCpu { decides: false, .. } => Bearing::Excluded,
@@ -278,6 +285,7 @@ impl RunSummary {
         conditions.extend(self.ran_on_cpu());
         conditions.extend(self.short_of_scratch());
         conditions.extend(self.short_outside_pool());
+        conditions.extend(self.in_host_memory());
         // One is enough: each has the same cause as a rule.
         let mismatch = self
             .hosts
@@ -419,6 +427,18 @@ impl RunSummary {
         })
     }
 
+    /// What lies in host memory.
+    fn in_host_memory(&self) -> Option<Condition> {
+        let devices = self.devices.iter().filter(|_| self.header.unified_memory);
+        let free_bytes = self.header.free_bytes();
+        let highest = devices.max_by_key(|device| device.peak_bytes)?;
+        let host_bytes = highest.peak_bytes.saturating_sub(free_bytes);
+        (host_bytes > 0).then_some(Condition::HostMemory {
+            peak_bytes: highest.peak_bytes,
+            host_bytes,
+        })
+    }
+
     /// Whether constants of programs have no room beside the pool. Code alone is no reason: what is outside is known
     /// to some MiB only.
     fn short_outside_pool(&self) -> Option<Condition> {
@@ -437,7 +457,9 @@ impl RunSummary {
         let program = programs.max_by_key(|program| program.sizes.constant_bytes)?;
         let constant_bytes = program.sizes.constant_bytes;
         let is_short = outside_bytes > available_bytes && constant_bytes >= MIN_CONSTANT_BYTES;
-        (is_short && !self.is_refused()).then(|| Condition::OutsidePool {
+        // Managed memory of the pool makes room.
+        let may_move = header.unified_memory;
+        (is_short && !may_move && !self.is_refused()).then(|| Condition::OutsidePool {
             program: program.name.clone(),
             constant_bytes,
             outside_bytes,

@@ -66,8 +66,7 @@ impl Replay {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the header describes none.
     pub fn what_if(header: &Header, regardless: bool) -> Result<Replay> {
-        let beside = header.occupied_bytes.saturating_add(header.context_bytes);
-        let free_bytes = header.total_memory_bytes.saturating_sub(beside);
+        let free_bytes = pool_options(header)?.driver_bytes(header.free_bytes());
         let mode = match regardless {
             true => ReplayMode::IgnoreFailures,
             false => ReplayMode::WhatIf,

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::trace::Header;
 
 /// Reads the allocators' options from a header.
-pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
+pub(crate) fn pool_options(header: &Header) -> Result<PoolOptions> {
     let kind: AllocatorKind = header.allocator.parse().map_err(|error: Error| {
         let what = format!(
             "the trace names the unknown allocator `{}`",

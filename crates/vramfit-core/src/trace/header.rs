@@ -67,6 +67,12 @@ pub struct Header {
 }
 
 impl Header {
+    /// Returns what a GPU has for this process beside the context and what others hold.
+    pub fn free_bytes(&self) -> u64 {
+        let beside_bytes = self.occupied_bytes.saturating_add(self.context_bytes);
+        self.total_memory_bytes.saturating_sub(beside_bytes)
+    }
+
     /// Returns the number in the machine of the GPU that a device is.
     pub fn gpu_of(&self, device: u32) -> u32 {
         self.gpus.get(device as usize).copied().unwrap_or(device)

@@ -1,7 +1,7 @@
 //! The memory of a GPU as the driver allocates it: private to this process, or shared with others on this
 //! machine, so that they run out of memory as on a real GPU.
 
-use vramfit_core::allocator::{DeviceMemory, SimulatedDeviceMemory};
+use vramfit_core::allocator::{DeviceMemory, PoolOptions, SimulatedDeviceMemory};
 use vramfit_core::trace::Note;
 
 use super::shared_gpu::{SharedGpu, SharedGpuState};
@@ -23,13 +23,15 @@ pub(crate) enum GpuMemoryError {
     Failed(Status),
 }
 
-/// Returns the memory of the GPU of a device: its total, less what others use and the CUDA context.
+/// Returns the memory of the GPU of a device: its total, less what others use and the CUDA context, and with managed
+/// memory that of the host.
 pub(crate) fn open_gpu_memory(
     environment: &Environment,
+    options: &PoolOptions,
     device: u32,
 ) -> Result<GpuMemory, GpuMemoryError> {
     let total = environment.pool_total_bytes();
-    let free = total.saturating_sub(environment.occupied_bytes);
+    let free = options.driver_bytes(total.saturating_sub(environment.occupied_bytes));
     let context = environment.context_bytes;
     let Some(file) = environment.sharing.open().map_err(GpuMemoryError::Failed)? else {
         return Ok(GpuMemory {

@@ -224,7 +224,7 @@ impl DevicePool {
     ) -> std::result::Result<Self, GpuMemoryError> {
         let driver_calls = Arc::new(Mutex::new(Vec::new()));
         let driver_bytes = Arc::new(AtomicU64::new(0));
-        let gpu = gpu_memory::open_gpu_memory(environment, ordinal)?;
+        let gpu = gpu_memory::open_gpu_memory(environment, options, ordinal)?;
         let memory = RecordedMemory {
             inner: gpu.memory,
             calls: Arc::clone(&driver_calls),

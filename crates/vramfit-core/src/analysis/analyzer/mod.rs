@@ -32,7 +32,9 @@ use super::step_search::StepNotes;
 use super::unknown_reads::{Decision, UnknownReadCounts};
 use super::unread_outputs::OutputUses;
 use crate::error::Result;
-use crate::replay::{Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace};
+use crate::replay::{
+    Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace, pool_options,
+};
 use crate::trace::{Event, EventSource, Header, Note, Purpose, TextId};
 
 /// Adds up a run while its events are replayed.
@@ -97,10 +99,11 @@ impl TraceAnalyzer {
     /// Prepares for a replay under the settings in `header`.
     pub(super) fn for_replay(header: &Header, replay: Replay) -> TraceAnalyzer {
         let count = replay.devices();
-        let not_available = header.occupied_bytes.saturating_add(header.context_bytes);
+        let free_bytes = header.free_bytes();
         TraceAnalyzer {
             variant: None,
-            gpu_bytes: header.total_memory_bytes.saturating_sub(not_available),
+            gpu_bytes: pool_options(header)
+                .map_or(free_bytes, |options| options.driver_bytes(free_bytes)),
             devices: (0..count)
                 .map(|number| DeviceAnalysis::new(number, count as usize))
                 .collect(),

@@ -62,6 +62,9 @@ fn phrase(condition: &Condition, each: &str) -> String {
             value,
             other_lines,
         } => placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines),
+        Condition::HostMemory { host_bytes, .. } => {
+            format!("the host has {} of free memory", Bytes(*host_bytes))
+        }
         Condition::RanOnCpu { program, .. } => {
             format!("`{}` ran on the CPU and was not measured", program.name)
         }
@@ -106,6 +109,14 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
         ),
         Condition::RanOnCpu { program, decides } => ran_on_cpu(program, *decides),
         Condition::HostsDiffer(mismatch) => hosts::mismatch_clause(mismatch),
+        Condition::HostMemory {
+            peak_bytes,
+            host_bytes,
+        } => format!(
+            "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there;              what a program uses of it moves over the link to the GPU, so that it runs slowly, and the step              time above does not contain that",
+            Bytes(*host_bytes),
+            Bytes(*peak_bytes)
+        ),
         Condition::OutsidePool {
             outside_bytes,
             available_bytes,
