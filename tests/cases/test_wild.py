@@ -1,4 +1,8 @@
-"""Programs as people write them, each the smallest form of a fault seen with a public one."""
+"""Programs as people write them, against the right answer.
+
+`wild/`: each the smallest form of a fault seen with a public program. `reports/`: questions of JAX
+users in public threads.
+"""
 
 import html
 import json
@@ -9,14 +13,19 @@ from pathlib import Path
 import pytest
 from commands import run_vramfit
 
-PROGRAMS = Path(__file__).parent / "wild"
-EXPECTED = tomllib.loads((PROGRAMS / "expected.toml").read_text())
+FOLDERS = [Path(__file__).parent / "wild", Path(__file__).parent / "reports"]
+EXPECTED = {
+    name: {"path": folder / f"{expected.get('program', name)}.py"} | expected
+    for folder in FOLDERS
+    for name, expected in tomllib.loads((folder / "expected.toml").read_text()).items()
+}
 # What is asked of the importing of IPython does not need IPython.
 IPYTHON = {"IPython/__init__.py": "", "IPython/display.py": "def display(*_): pass\n"}
 
 
 def test_every_program_has_an_answer():
-    assert sorted(EXPECTED) == sorted(path.stem for path in PROGRAMS.glob("*.py"))
+    programs = {path for folder in FOLDERS for path in folder.glob("*.py")}
+    assert {expected["path"] for expected in EXPECTED.values()} == programs
 
 
 def joined(text):
@@ -26,13 +35,16 @@ def joined(text):
 @pytest.mark.parametrize("name", EXPECTED)
 def test_the_report_is_right(name, tmp_path):
     expected = EXPECTED[name]
-    shutil.copy(PROGRAMS / f"{name}.py", tmp_path)
+    path = expected["path"]
+    shutil.copy(path, tmp_path)
     for file, text in IPYTHON.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
     outputs = ["--json", "answer.json", "--report", "page.html", "--trace", "run.trace"]
-    command = ["dryrun", "--full", "--gpu", expected["gpu"], *outputs, f"{name}.py"]
-    done = run_vramfit(*command, cwd=tmp_path, code=expected.get("exit", 0))
+    options = ["--full", "--gpu", expected["gpu"], *expected.get("options", [])]
+    command = ["dryrun", *options, *outputs, path.name, *expected.get("arguments", [])]
+    settings, code = expected.get("settings"), expected.get("exit", 0)
+    done = run_vramfit(*command, env=settings, cwd=tmp_path, code=code)
     answer = json.loads((tmp_path / "answer.json").read_text())
     owners = {owner["kind"] for owner in answer["owners"]}
     assert owners >= set(expected.get("owners", []))
@@ -50,6 +62,6 @@ def test_the_report_is_right(name, tmp_path):
 
 
 def test_a_quiet_run_of_a_sort_says_nothing(tmp_path):
-    program = PROGRAMS / "sort_warning.py"
+    program = EXPECTED["sort_warning"]["path"]
     done = run_vramfit("dryrun", "--gpu", "h100-80g", "--quiet", program, cwd=tmp_path, code=0)
     assert (done.stdout, done.stderr) == ("(60000,)\n", "")
