@@ -3,9 +3,9 @@
 //! The virtual GPU sees nothing of them, so that a training on the CPU would fit on any GPU. Preparations on
 //! the CPU are usual, and change nothing: data that is scaled, parameters that are initialized there.
 
+use super::condition::Condition;
 use super::programs::Evidence;
 use super::summary::RunSummary;
-use super::verdict::Condition;
 use crate::trace::CpuProgram;
 
 /// What needs so many times as much as any program of the GPU is the work of the run.

@@ -5,7 +5,7 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `summary.rs`, `device_summary.rs`, `series.rs`, `verdict.rs` | the results |
+//! | `summary.rs`, `device_summary.rs`, `series.rs`, `verdict.rs`, `condition.rs` | the results |
 //! | `analyzer/` | adds up the events of a replay, and makes the results of it |
 //! | `comparison.rs` | the same under other settings |
 //! | `load.rs` | the trace files of a run, and the process that decides |
@@ -30,6 +30,7 @@ mod callbacks;
 mod cause;
 mod comparison;
 mod compilations;
+mod condition;
 mod cpu_programs;
 mod critical_point;
 mod device_summary;
@@ -60,6 +61,7 @@ pub use attribution_entry::{AttributionEntry, EntryKind};
 pub use callbacks::CallbackSummary;
 pub use cause::{Cause, CauseGroup, NextPeak, ValueSize};
 pub use comparison::{Comparison, ReplayOverrides, compare};
+pub use condition::{Bearing, Condition, LastExecution, ProgramNeed};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{
@@ -80,4 +82,4 @@ pub use summary::{
     ProgramSummary, RunSummary, UnknownReads,
 };
 pub use unread_outputs::UnreadOutput;
-pub use verdict::{Bearing, Condition, LastExecution, ProgramNeed, Verdict};
+pub use verdict::Verdict;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::attribution::Attribution;
 use super::attribution_entry::EntryKind;
 use super::callbacks::CallbackSummary;
+use super::condition::{Condition, LastExecution};
 use super::device_summary::{
     DeviceSummary, ProcessDevice, ProcessSummary, RequestContext, tightest,
 };
@@ -19,7 +20,6 @@ use super::scratch::ScratchSummary;
 use super::series::{CompilationSummary, LeakSummary};
 use super::step_search::StepSearch;
 use super::unread_outputs::UnreadOutput;
-use super::verdict::{Condition, LastExecution};
 use crate::program::memory::Owner;
 use crate::program::{ProgramMemory, ProgramTime};
 use crate::replay::{PoolState, TotalRangeSummary};

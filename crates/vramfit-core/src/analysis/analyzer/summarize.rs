@@ -10,6 +10,7 @@ use super::TraceAnalyzer;
 use crate::allocator::{AllocatorKind, Fidelity};
 use crate::analysis::arrays::NO_PROGRAM;
 use crate::analysis::compilations::repeated;
+use crate::analysis::condition::LastExecution;
 use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::other_processes::OtherProcessesSummary;
@@ -20,7 +21,6 @@ use crate::analysis::series::{LeakSummary, TimelinePoint};
 use crate::analysis::summary::{
     AbortInfo, AllocationFailure, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
 };
-use crate::analysis::verdict::LastExecution;
 use crate::error::Result;
 use crate::replay::{Block, feed, replay_mismatch};
 use crate::trace::{
