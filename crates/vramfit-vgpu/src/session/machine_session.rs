@@ -59,7 +59,7 @@ pub(crate) struct Block {
 
 /// Returns program and parameter as one number that is not 0.
 fn replaced_argument(program: u32, parameter: u32) -> u64 {
-    u64::from(program) << 32 | u64::from(parameter) + 1
+    (u64::from(program) << 32) | (u64::from(parameter) + 1)
 }
 
 impl Block {
