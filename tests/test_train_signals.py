@@ -104,8 +104,8 @@ def test_another_signal_ends_the_program_once_it_was_told_so(tmp_path, number):
             line := child.stderr.readline()
         ):
             assert line
-        # One alone: of two at once the system may hand the second to a thread that does not wake the
-        # main one, where Python runs handlers.
+        # One alone: of two at once the system may hand the second to a thread that does not wake
+        # the main one, where Python runs handlers.
         child.send_signal(number)
         said = child.stderr.read()
     if number == INT:
