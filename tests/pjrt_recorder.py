@@ -27,12 +27,12 @@ FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 WORD = ctypes.sizeof(ctypes.c_size_t)
 
 
-def word(address, offset=0):
+def read_word(address, offset=0):
     return ctypes.c_size_t.from_address(address + offset).value
 
 
-def words(address, count):
-    return [word(address, number * WORD) for number in range(count)] if address else []
+def read_words(address, count):
+    return [read_word(address, number * WORD) for number in range(count)] if address else []
 
 
 class Recorder:
@@ -49,9 +49,9 @@ class Recorder:
         plugin.GetPjrtApi.restype = ctypes.c_void_p
         self._table = plugin.GetPjrtApi()
         self._names = re.findall(r'"(PJRT_\w+)",', NAMES_FILE.read_text())
-        self._make_writable()
+        self._make_table_writable()
         for name, note in {
-            "PJRT_Client_BufferFromHostBuffer": self._on_made,
+            "PJRT_Client_BufferFromHostBuffer": self._on_host_buffer,
             "PJRT_Buffer_CopyToDevice": self._on_copied,
             "PJRT_Buffer_CopyToMemory": self._on_copied,
             "PJRT_LoadedExecutable_Execute": self._on_execute,
@@ -59,15 +59,15 @@ class Recorder:
             "PJRT_Buffer_CopyRawToHost": self._on_read,
             "PJRT_Buffer_UnsafePointer": self._on_read,
             "PJRT_Buffer_OpaqueDeviceMemoryDataPointer": self._on_read,
-            "PJRT_Buffer_Delete": self._on_gone("delete"),
-            "PJRT_Buffer_Destroy": self._on_gone("destroy"),
+            "PJRT_Buffer_Delete": self._on_deleted("delete"),
+            "PJRT_Buffer_Destroy": self._on_deleted("destroy"),
         }.items():
             self._replace(name, note)
 
     def _slot(self, name):
         return self._table + HEAD_BYTES + self._names.index(name) * WORD
 
-    def _make_writable(self):
+    def _make_table_writable(self):
         """Make the pages of the table writable: in a plugin it may be constant data."""
         page = os.sysconf("SC_PAGESIZE")
         first = self._table // page * page
@@ -79,9 +79,9 @@ class Recorder:
 
     def _replace(self, name, note):
         slot = self._slot(name)
-        plain = FUNCTION(word(slot))
+        plain = FUNCTION(read_word(slot))
         noting = FUNCTION(lambda args: note(plain, args))
-        self._replaced[slot] = word(slot), noting
+        self._replaced[slot] = read_word(slot), noting
         address = ctypes.cast(noting, ctypes.c_void_p).value
         ctypes.c_size_t.from_address(slot).value = address
 
@@ -90,66 +90,73 @@ class Recorder:
         for slot, (address, _) in self._replaced.items():
             ctypes.c_size_t.from_address(slot).value = address
 
-    def _call(self, name, args):
-        error = FUNCTION(word(self._slot(name)))(ctypes.addressof(args))
+    def _call_plugin(self, name, args):
+        error = FUNCTION(read_word(self._slot(name)))(ctypes.addressof(args))
         assert not error, name
 
-    def _number(self, buffer):
+    def _number_of(self, buffer):
         """Return the number of a buffer, a new one if it was not seen before."""
         if buffer not in self._numbers:
             self._numbers[buffer] = next(self._counter)
         return f"b{self._numbers[buffer]}"
 
-    def _tell(self, *parts):
+    def _add_line(self, *parts):
         self.lines.append(" ".join(map(str, parts)))
 
-    def _on_made(self, plain, args):
+    def _on_host_buffer(self, plain, args):
         error = plain(args)
-        kind, dims = word(args, 32) & 0xFFFFFFFF, words(word(args, 40), word(args, 48))
-        made = "error" if error else self._number(word(args, 112))
-        self._tell("make", made, f"type {kind}", dims)
+        kind, dims = (
+            read_word(args, 32) & 0xFFFFFFFF,
+            read_words(read_word(args, 40), read_word(args, 48)),
+        )
+        made = "error" if error else self._number_of(read_word(args, 112))
+        self._add_line("make", made, f"type {kind}", dims)
         return error
 
     def _on_copied(self, plain, args):
         error = plain(args)
-        made = "error" if error else self._number(word(args, 32))
-        self._tell("copy", self._number(word(args, 16)), made)
+        made = "error" if error else self._number_of(read_word(args, 32))
+        self._add_line("copy", self._number_of(read_word(args, 16)), made)
         return error
 
     def _output_count(self, loaded):
         if loaded not in self._outputs:
             got = (ctypes.c_size_t * 4)(4 * WORD, 0, loaded, 0)
-            self._call("PJRT_LoadedExecutable_GetExecutable", got)
+            self._call_plugin("PJRT_LoadedExecutable_GetExecutable", got)
             count = (ctypes.c_size_t * 4)(4 * WORD, 0, got[3], 0)
-            self._call("PJRT_Executable_NumOutputs", count)
+            self._call_plugin("PJRT_Executable_NumOutputs", count)
             name = (ctypes.c_size_t * 5)(5 * WORD, 0, got[3], 0, 0)
-            self._call("PJRT_Executable_Name", name)
+            self._call_plugin("PJRT_Executable_Name", name)
             self._outputs[loaded] = count[3], ctypes.string_at(name[3], name[4]).decode()
         return self._outputs[loaded]
 
     def _on_execute(self, plain, args):
-        outputs, name = self._output_count(word(args, 16))
-        options, devices, count = word(args, 24), word(args, 40), word(args, 48)
-        arguments = [words(row, count) for row in words(word(args, 32), devices)]
-        shown = [[self._number(buffer) for buffer in row] for row in arguments]
-        kept = words(word(options, 56), word(options, 64))
+        outputs, name = self._output_count(read_word(args, 16))
+        options, devices, count = read_word(args, 24), read_word(args, 40), read_word(args, 48)
+        arguments = [read_words(row, count) for row in read_words(read_word(args, 32), devices)]
+        shown = [[self._number_of(buffer) for buffer in row] for row in arguments]
+        kept = read_words(read_word(options, 56), read_word(options, 64))
         error = plain(args)
-        rows = [] if error else [words(row, outputs) for row in words(word(args, 56), devices)]
-        made = [[self._number(buffer) for buffer in row] for row in rows]
-        self._tell("execute", name, shown, "not donatable", sorted(kept), "->", made)
+        rows = (
+            []
+            if error
+            else [read_words(row, outputs) for row in read_words(read_word(args, 56), devices)]
+        )
+        made = [[self._number_of(buffer) for buffer in row] for row in rows]
+        self._add_line("execute", name, shown, "not donatable", sorted(kept), "->", made)
         return error
 
     def _on_read(self, plain, args):
-        line = f"read {self._number(word(args, 16))}"
+        line = f"read {self._number_of(read_word(args, 16))}"
         # A read asks for the size first, and copies or points to the same bytes then.
         if not self.lines or self.lines[-1] != line:
-            self._tell(line)
+            self._add_line(line)
         return plain(args)
 
-    def _on_gone(self, what):
+    def _on_deleted(self, what):
         def note(plain, args):
-            buffer = word(args, 16)
-            self._tell(what, self._number(buffer))
+            buffer = read_word(args, 16)
+            self._add_line(what, self._number_of(buffer))
             error = plain(args)
             if what == "destroy":
                 self._numbers.pop(buffer, None)
@@ -158,7 +165,7 @@ class Recorder:
         return note
 
 
-def record(platform):
+def start_recording(platform):
     """Let JAX use the plugin of a platform, and return the recorder of its calls."""
     import jax
 
@@ -195,7 +202,7 @@ def record(platform):
 
 def main():
     platform, calls, program, *arguments = sys.argv[1:]
-    recorder = record(platform)
+    recorder = start_recording(platform)
     recorder.lines.clear()
     sys.argv = [program, *arguments]
     sys.path[0] = str(Path(program).parent)

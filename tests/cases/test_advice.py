@@ -42,14 +42,14 @@ OTHERS = {
 }
 
 
-def advice(dryrun, write_script, text):
+def report_of(dryrun, write_script, text):
     run = dryrun(write_script(text, "program.py"))
     return " ".join(run.err.split())
 
 
 @pytest.mark.parametrize("read", READS)
 def test_what_is_read_after_the_step_is_not_to_be_donated(dryrun, write_script, read):
-    text = advice(dryrun, write_script, TRAINING.replace("READ", READS[read]))
+    text = report_of(dryrun, write_script, TRAINING.replace("READ", READS[read]))
     assert "peak in use" in text
     assert DONATE not in text
     assert "not donated" not in text
@@ -57,7 +57,7 @@ def test_what_is_read_after_the_step_is_not_to_be_donated(dryrun, write_script, 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_nothing_reads_after_the_step_can_be_donated(dryrun, write_script, other):
-    text = advice(dryrun, write_script, TRAINING.replace("READ", OTHERS[other]))
+    text = report_of(dryrun, write_script, TRAINING.replace("READ", OTHERS[other]))
     assert f"{DONATE}: 4.0 MiB are allocated twice" in text
     assert "`p['w']` and 1 more argument are not donated" in text
 
@@ -72,7 +72,7 @@ def test_an_operation_has_no_outputs_to_leave_out(dryrun, write_script):
         for _ in range(4):
             jnp.exp(x)
     """
-    assert UNREAD not in advice(dryrun, write_script, operations)
+    assert UNREAD not in report_of(dryrun, write_script, operations)
 
 
 def test_a_function_can_leave_out_what_nothing_reads(dryrun, write_script):
@@ -86,6 +86,6 @@ def test_a_function_can_leave_out_what_nothing_reads(dryrun, write_script):
             total, _ = both(x)
             del _
     """
-    assert f"{UNREAD}: in this run nothing reads `result[1]`" in advice(
+    assert f"{UNREAD}: in this run nothing reads `result[1]`" in report_of(
         dryrun, write_script, function
     )

@@ -374,7 +374,7 @@ arrays = [jnp.zeros(6 << 28) for _ in range(3)]  # 18 GiB, of 14.5 GiB on the ca
 """
 
 
-def with_managed_memory(folder, *options, code):
+def dry_run_with_managed_memory(folder, *options, code):
     (folder / "program.py").write_text(THREE_ARRAYS)
     words = ["dryrun", "--gpu", "t4", "--trace", "run.trace", "--force", *options, "program.py"]
     done = run_vramfit(*words, env=MANAGED, cwd=folder, code=code)
@@ -383,7 +383,7 @@ def with_managed_memory(folder, *options, code):
 
 def test_managed_memory_beyond_the_card_lies_in_host_memory(tmp_path):
     answer = "fits, if the host has 3.5 GiB of free memory: peak 18.0 GiB of 46.6 GiB on t4"
-    text = with_managed_memory(tmp_path, "--fraction", "3.2", code=0)
+    text = dry_run_with_managed_memory(tmp_path, "--fraction", "3.2", code=0)
     assert answer in text
     assert "3.5 GiB of 18.0 GiB lie in host memory at the peak" in text
     replayed = run_vramfit("replay", "run.trace", cwd=tmp_path, code=0)
@@ -396,4 +396,4 @@ def test_managed_memory_beyond_the_card_lies_in_host_memory(tmp_path):
 
 
 def test_managed_memory_without_a_larger_pool_changes_nothing(tmp_path):
-    assert "does not fit: short by" in with_managed_memory(tmp_path, code=1)
+    assert "does not fit: short by" in dry_run_with_managed_memory(tmp_path, code=1)

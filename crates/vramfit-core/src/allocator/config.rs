@@ -71,7 +71,7 @@ const MAX_HOST_BYTES: u64 = 1 << 44;
 impl PoolOptions {
     /// Returns what the driver can give to pools on a GPU of which `free_bytes` are free. Managed memory that the GPU has
     /// no room for lies in host memory, of which nobody says here how much there is.
-    pub fn driver_bytes(&self, free_bytes: u64) -> u64 {
+    pub fn allocatable_bytes(&self, free_bytes: u64) -> u64 {
         match self.unified_memory && self.kind == AllocatorKind::Bfc {
             true => free_bytes.saturating_add(MAX_HOST_BYTES),
             false => free_bytes,

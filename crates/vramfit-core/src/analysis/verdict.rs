@@ -230,9 +230,7 @@ impl RunSummary {
         let header = &self.header;
         let available = |device: &DeviceSummary| {
             let pool_bytes = device.pool_bytes.unwrap_or(device.peak_bytes);
-            let taken_bytes = pool_bytes.saturating_add(header.occupied_bytes);
-            let left_bytes = header.total_memory_bytes.saturating_sub(taken_bytes);
-            left_bytes.saturating_sub(header.context_bytes)
+            header.free_bytes().saturating_sub(pool_bytes)
         };
         let devices = self.devices.iter();
         let tightest =

@@ -13,7 +13,7 @@ use super::bounds::{MAX_ADDRESS, MAX_LIVE_ALLOCATIONS, is_valid, too_many_alloca
 use super::effect::{Block, Divergence, StepEffect};
 use super::pool::{DeviceSource, PoolLevel, PoolState, ReplayPool, corrupt_trace, replay_mismatch};
 use super::recorded_device::RecordedDevice;
-use super::recorded_options::pool_options;
+use super::recorded_options::{allocatable_bytes, pool_options};
 use crate::allocator::{Allocator, PoolOptions, PoolSpace, Region};
 use crate::error::{Error, ErrorKind, Result};
 use crate::trace::{Event, Header};
@@ -66,7 +66,7 @@ impl Replay {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the header describes none.
     pub fn what_if(header: &Header, regardless: bool) -> Result<Replay> {
-        let free_bytes = pool_options(header)?.driver_bytes(header.free_bytes());
+        let free_bytes = allocatable_bytes(header)?;
         let mode = match regardless {
             true => ReplayMode::IgnoreFailures,
             false => ReplayMode::WhatIf,

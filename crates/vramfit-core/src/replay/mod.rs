@@ -29,6 +29,6 @@ pub use engine::Replay;
 pub(crate) use fast_forward::{EventConsumer, Period, feed};
 pub use pool::PoolState;
 pub(crate) use pool::{PoolLevel, corrupt_trace, replay_mismatch};
-pub(crate) use recorded_options::pool_options;
+pub(crate) use recorded_options::allocatable_bytes;
 pub(crate) use snapshot::{ReplaySnapshot, VariantSnapshot};
 pub use total_range::{TotalRangeSummary, is_met_alone, replay_at_max_total};

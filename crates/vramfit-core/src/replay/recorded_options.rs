@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::trace::Header;
 
 /// Reads the allocators' options from a header.
-pub(crate) fn pool_options(header: &Header) -> Result<PoolOptions> {
+pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
     let kind: AllocatorKind = header.allocator.parse().map_err(|error: Error| {
         let what = format!(
             "the trace names the unknown allocator `{}`",
@@ -39,6 +39,14 @@ fn jax_version(text: &str) -> JaxVersion {
     });
     let mut next = || parts.next().unwrap_or(0);
     (next(), next(), next())
+}
+
+/// Returns what the driver can give to the pools of one GPU that nobody shares, going by the header.
+///
+/// # Errors
+/// As [`pool_options`].
+pub(crate) fn allocatable_bytes(header: &Header) -> Result<u64> {
+    Ok(pool_options(header)?.allocatable_bytes(header.free_bytes()))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) fn open_gpu_memory(
     device: u32,
 ) -> Result<GpuMemory, GpuMemoryError> {
     let total = environment.pool_total_bytes();
-    let free = options.driver_bytes(total.saturating_sub(environment.occupied_bytes));
+    let free = options.allocatable_bytes(total.saturating_sub(environment.occupied_bytes));
     let context = environment.context_bytes;
     let Some(file) = environment.sharing.open().map_err(GpuMemoryError::Failed)? else {
         return Ok(GpuMemory {

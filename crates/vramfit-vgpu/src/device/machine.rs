@@ -45,9 +45,8 @@ pub(crate) struct MachineState {
     pub(crate) executions: u64,
     pub(crate) evaluated: u64,
     pub(crate) not_evaluated: u64,
-    /// Arguments of calls that were read again although an output replaces them, as
-    /// [`crate::session::machine_session::Block`] numbers them.
-    pub(crate) read_again: FxHashSet<u64>,
+    /// Programs and their parameters that were read again although an output replaces them.
+    pub(crate) read_again: FxHashSet<(u32, u32)>,
 }
 
 /// The memory pool of one device.

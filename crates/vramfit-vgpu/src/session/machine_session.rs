@@ -53,13 +53,18 @@ pub(crate) struct Block {
     number: u64,
     /// Whether it is a large output that nothing has read so far.
     is_unread: AtomicBool,
-    /// Of which call that has ended it is an argument that an output replaces: see [`replaced_argument`].
+    /// Of which call that has ended it is an argument that an output replaces: see [`encode_argument`].
     replaced_in: AtomicU64,
 }
 
 /// Returns program and parameter as one number that is not 0.
-fn replaced_argument(program: u32, parameter: u32) -> u64 {
+fn encode_argument(program: u32, parameter: u32) -> u64 {
     (u64::from(program) << 32) | (u64::from(parameter) + 1)
+}
+
+/// Returns program and parameter of a number of [`encode_argument`]; `None` for 0.
+fn decode_argument(number: u64) -> Option<(u32, u32)> {
+    Some(((number >> 32) as u32, (number as u32).checked_sub(1)?))
 }
 
 impl Block {
@@ -67,15 +72,17 @@ impl Block {
     pub(crate) fn mark_read(&self) {
         self.is_unread.store(false, Ordering::Relaxed);
         if self.replaced_in.load(Ordering::Relaxed) != 0 && !is_forked() {
-            let replaced_in = self.replaced_in.swap(0, Ordering::Relaxed);
-            self.machine.session().note_read_again(replaced_in);
+            let argument = decode_argument(self.replaced_in.swap(0, Ordering::Relaxed));
+            if let Some((program, parameter)) = argument {
+                self.machine.session().note_read_again(program, parameter);
+            }
         }
     }
 
     /// Notes that an output of a call that has ended replaces the array, which the call could have taken.
     pub(crate) fn mark_replaced(&self, program: u32, parameter: u32) {
         self.replaced_in
-            .store(replaced_argument(program, parameter), Ordering::Relaxed);
+            .store(encode_argument(program, parameter), Ordering::Relaxed);
     }
 }
 
@@ -281,14 +288,10 @@ impl Session {
     }
 
     /// Notes once that a replaced argument was read again.
-    fn note_read_again(&mut self, replaced_in: u64) {
-        if replaced_in == 0 || !self.state.read_again.insert(replaced_in) {
-            return;
+    fn note_read_again(&mut self, program: u32, parameter: u32) {
+        if self.state.read_again.insert((program, parameter)) {
+            self.note(&Note::ReadAgain { program, parameter });
         }
-        self.note(&Note::ReadAgain {
-            program: (replaced_in >> 32) as u32,
-            parameter: (replaced_in as u32).wrapping_sub(1),
-        });
     }
 
     /// Returns the limit of a pool in bytes; `None` if it has none.

@@ -33,7 +33,7 @@ use super::unknown_reads::{Decision, UnknownReadCounts};
 use super::unread_outputs::OutputUses;
 use crate::error::Result;
 use crate::replay::{
-    Block, Divergence, Replay, StepEffect, VariantReplay, corrupt_trace, pool_options,
+    Block, Divergence, Replay, StepEffect, VariantReplay, allocatable_bytes, corrupt_trace,
 };
 use crate::trace::{Event, EventSource, Header, Note, Purpose, TextId};
 
@@ -99,11 +99,9 @@ impl TraceAnalyzer {
     /// Prepares for a replay under the settings in `header`.
     pub(super) fn for_replay(header: &Header, replay: Replay) -> TraceAnalyzer {
         let count = replay.devices();
-        let free_bytes = header.free_bytes();
         TraceAnalyzer {
             variant: None,
-            gpu_bytes: pool_options(header)
-                .map_or(free_bytes, |options| options.driver_bytes(free_bytes)),
+            gpu_bytes: allocatable_bytes(header).unwrap_or_else(|_| header.free_bytes()),
             devices: (0..count)
                 .map(|number| DeviceAnalysis::new(number, count as usize))
                 .collect(),

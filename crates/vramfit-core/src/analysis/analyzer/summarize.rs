@@ -200,7 +200,7 @@ impl TraceAnalyzer {
                 memory.retain_donatable(&read_again(source.notes(), entry, &self.programs));
                 Some(ProgramMemorySummary {
                     program: index_of(entry)?,
-                    unread_outputs: match memory.is_operation(&text(entries[entry].site)) {
+                    unread_outputs: match memory.is_eager_operation(&text(entries[entry].site)) {
                         true => Vec::new(),
                         false => self.output_uses.unread(entry, &memory, &self.sites),
                     },

@@ -194,7 +194,7 @@ impl ProgramMemory {
 
     /// Returns `true` if the program is one operation that the line `site` calls outside of `jit`: nothing in it is of
     /// another line of the user's.
-    pub fn is_operation(&self, site: &str) -> bool {
+    pub fn is_eager_operation(&self, site: &str) -> bool {
         let buffers = self.buffers.iter();
         let mut sites = buffers.filter_map(|buffer| self.user_site(buffer.frame));
         sites.next() == Some(site) && sites.all(|other| other == site)
@@ -275,10 +275,10 @@ mod tests {
                 .collect(),
             ..ProgramMemory::default()
         };
-        assert!(memory(&[0, 2, 0]).is_operation("a.py:1"));
-        assert!(!memory(&[0, 1]).is_operation("a.py:1"));
-        assert!(!memory(&[0]).is_operation("b.py:2"));
+        assert!(memory(&[0, 2, 0]).is_eager_operation("a.py:1"));
+        assert!(!memory(&[0, 1]).is_eager_operation("a.py:1"));
+        assert!(!memory(&[0]).is_eager_operation("b.py:2"));
         // Without a line nothing is known.
-        assert!(!memory(&[2]).is_operation("a.py:1"));
+        assert!(!memory(&[2]).is_eager_operation("a.py:1"));
     }
 }
