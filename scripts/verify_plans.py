@@ -1,11 +1,12 @@
-"""Verifies plans of twenty programs, each for several budgets: ``python scripts/verify_plans.py``.
+"""Verifies plans of many programs, each for several budgets: ``python scripts/verify_plans.py``.
 
-- The peak that `vramfit plan` measured is that of a dry run with the plan applied, to the byte.
+- The peak that `vramfit plan` measured is that of a dry run with the plan applied, to the byte; for
+  the plan that is recommended, to the end of the program.
 - A lower budget never gets a plan with a higher peak, whatever the rows of a search are.
 
-Programs: those of `tests/plan/programs.py`, whose numbers are compared with and without plans in
-`tests/test_plan.py`, and the examples. Prints a line for each program; the exit code is 1 if one of
-the two is violated.
+Programs: those of `tests/plan/programs.py` and `tests/plan/runs.py`, whose numbers are compared
+with and without plans in `tests/test_plan.py` and `tests/test_plan_same_runs.py`, and the examples.
+Prints a line for each program; the exit code is 1 if one of the two is violated.
 """
 
 import argparse
@@ -35,9 +36,9 @@ def commands():
         text=True,
         check=True,
     )
-    for name in listed.stdout.split():
-        gpus = "l4x8" if name == "sharded" else "l4"
-        yield name, gpus, [sys.executable, RUN_PROGRAM, name]
+    for line in listed.stdout.splitlines():
+        name, gpus = line.split()
+        yield name, f"l4x{gpus}", [sys.executable, RUN_PROGRAM, name]
     for name, sizes in EXAMPLES.items():
         yield name, "l4", [sys.executable, ROOT / "examples" / f"{name}.py", *sizes.split()]
 
@@ -51,9 +52,9 @@ def run(*arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def dryrun_peak(gpus, plan, command):
-    """Return the peak of a dry run with a plan, in as many steps as `vramfit plan` measures."""
-    options = ["--steps", 3, *plan, "--json", "-"]
+def dryrun_peak(gpus, steps, plan, command):
+    """Return the peak of a dry run with a plan, in as many steps as `vramfit plan` measured."""
+    options = ["--steps", steps, *plan, "--json", "-"]
     answer = run("dryrun", "--gpu", gpus, *options, "--", *command)
     return max(device["peak_bytes"] for device in answer["devices"])
 
@@ -80,7 +81,7 @@ def verify(name, gpus, command, plans, trials):
         higher peak than a larger one and how many there are.
     """
     options = ["--try", "remat,offload,compiler", "--max-trials", trials, "--json", "-"]
-    found = run("plan", "--gpu", gpus, *options, "--budget", 1, "--", *command)
+    found = run("plan", "--gpu", gpus, *options, "--budget", "1B", "--", *command)
     rows = found["rows"]
     if found["recommended"]["peak_bytes"] != min(row["peak_bytes"] for row in rows):
         raise SystemExit(f"{name}: a budget of one byte does not get the lowest peak")
@@ -91,10 +92,10 @@ def verify(name, gpus, command, plans, trials):
             # Arrays in reference cycles live until Python's garbage collector runs. When that is
             # depends on what else was imported, so the program as it is runs without a plan.
             if not row["moves"]:
-                return dryrun_peak(gpus, (), command)
+                return dryrun_peak(gpus, row["steps"], (), command)
             file = Path(folder) / f"{index}.toml"
             file.write_text(row["plan"])
-            return dryrun_peak(gpus, ("--plan", file), command)
+            return dryrun_peak(gpus, row["steps"], ("--plan", file), command)
 
         peaks = list(pool.map(measure, range(len(spread)), spread))
     differing = sum(row["peak_bytes"] != peak for row, peak in zip(spread, peaks, strict=True))

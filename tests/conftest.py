@@ -66,6 +66,7 @@ SLOW_FILES = [
     *("test_examples", "test_plan", "test_docs", "test_check", "test_train_tokens"),
     *("test_train_command", "test_hosts_examples", "test_explain_remedies", "test_train_keys"),
     *("test_estimate", "test_plan_advice", "test_explain", "test_run", "test_hosts"),
+    "test_plan_same_runs",
 ]
 
 

@@ -1,10 +1,14 @@
 """What the tests of `vramfit plan` share: how to call it, and a program to plan."""
 
+import ast
 import atexit
 import json
 import tempfile
 
-from commands import run_vramfit
+from commands import ROOT, run_command, run_vramfit
+
+_RUNS = ROOT / "tests" / "plan" / "runs.py"
+_LIBRARIES = ("optax", "linen", "nnx", "equinox", "haiku", "keras", "numpyro")
 
 # Compiled programs are kept from one test to the next.
 _cache = tempfile.TemporaryDirectory(prefix="vramfit-cache-")
@@ -46,3 +50,50 @@ def peak(done):
     """Return the peak in the JSON of a dry run."""
     answer = json.loads(done.stdout.splitlines()[-1])
     return max(device["peak_bytes"] for device in answer["devices"])
+
+
+def run_names(*, of_libraries=True):
+    """Return the names of the training runs of `plan/runs.py`."""
+    functions = [
+        node.name
+        for node in ast.parse(_RUNS.read_text()).body
+        if isinstance(node, ast.FunctionDef) and not node.args.args and node.name != "_mesh"
+    ]
+    return [name for name in functions if of_libraries or not name.startswith(_LIBRARIES)]
+
+
+# These read values or keep them, and are left alone, as far as they do.
+LEFT_ALONE = {
+    "an_eager_loss_that_reads_a_value": "value_read",
+    "a_mask_kept_on_an_object": "value_kept",
+    "a_sequence_of_random_keys": "value_kept",
+    "losses_kept_in_a_list": "value_kept",
+    "haiku_keys_outside_of_transform": "value_kept",
+}
+
+
+def check_runs(command, names, *options, is_exact=True):
+    """Check that plans which cut everything change no result of training runs.
+
+    Args:
+        command: Of the Python.
+        names: Of the runs.
+        options: Of `plan/same_runs.py`.
+        is_exact: Whether a run whose sites are recorded gives the same numbers to the bit. Outside
+            of `jit` some releases compile other groups of operations for it.
+    """
+    env = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT / "python")}
+    script = ROOT / "tests" / "plan" / "same_runs.py"
+    done = run_command(*command, script, *options, *names, env=env, code=0, timeout=1800)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [each["name"] for each in found] == names
+    for each in found:
+        reason = LEFT_ALONE.get(each["name"])
+        assert each["planned"] < each["tolerance"], each
+        # What keeps values cannot be planned at all.
+        assert bool(each["sites"]) == (reason != "value_kept"), each
+        if reason:
+            assert each["left_alone"] == [reason], each
+        # What reads a value is called again, in the dry run that finds the sites.
+        if reason != "value_read":
+            assert each["recorded"] <= (0 if is_exact else each["tolerance"]), each

@@ -505,4 +505,4 @@ def test_s15_a_real_gpu_computes():
         tell(virtual=usage.virtual, text=repr(usage))
         """)
     assert not told["virtual"]
-    assert "computed a sum of 1024 squares, and it is right" in told["text"]
+    assert "computed a sum of 1024 squares correctly" in told["text"]

@@ -13,6 +13,7 @@ import pytest
 from checking import GROWN, GROWN_LINE, PROGRAM, Project
 from commands import ROOT, run_command, run_vramfit
 from on_gpu import environment
+from planning import check_runs, run_names
 
 SCRIPTS = sorted((ROOT / "tests" / "matrix").glob("*.py"))
 RELEASES = sorted(path.stem.removeprefix("jax-") for path in (ROOT / "requirements").glob("jax-*"))
@@ -62,6 +63,15 @@ def test_plan(release, tmp_path):
     # A stack of 16 x 64 MiB.
     assert peaks[0] == kept
     assert peaks[1] <= kept - (14 * 64 << 20)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_plan_changes_no_result(release):
+    command = ROOT / ".cache" / "matrix" / f"jax-{release}" / "command.json"
+    check_runs(
+        json.loads(command.read_text()), run_names(of_libraries=False), "--all-cuts", is_exact=False
+    )
 
 
 @pytest.mark.matrix

@@ -130,7 +130,6 @@ def recording(monkeypatch):
     """Take note of results, in a record of the test's own."""
     monkeypatch.setattr(_nnx_names, "_results", {})
     monkeypatch.setattr(extract, "to_tree", extract.to_tree)
-    _nnx_names._register()
     _nnx_names._record_results.__wrapped__(extract)
 
 

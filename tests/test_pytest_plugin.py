@@ -112,3 +112,152 @@ def test_a_failure_names_lines(run):
 def test_the_marker_is_listed():
     done = run_python("-m", "pytest", "--markers")
     assert "@pytest.mark.vramfit(gpu, max=None" in done.stdout
+
+
+OUTCOMES = """
+import jax
+import jax.numpy as jnp
+import pytest
+
+gpu = pytest.mark.vramfit(gpu="l4", max="20MiB")
+
+def use(rows=4):
+    jnp.ones((rows, 1024)).block_until_ready()
+
+@gpu
+def test_passes():
+    assert "L4" in jax.devices()[0].device_kind
+    use()
+
+@gpu
+def test_skips():
+    pytest.skip("not today")
+
+@gpu
+@pytest.mark.skipif(True, reason="never")
+def test_is_skipped():
+    use()
+
+@pytest.fixture
+def absent():
+    pytest.skip("no data")
+
+@gpu
+def test_of_a_fixture_that_skips(absent):
+    use()
+
+@gpu
+@pytest.mark.xfail(reason="known")
+def test_fails_as_expected():
+    use()
+    assert 1 == 2
+
+@gpu
+def test_expects_to_fail():
+    use()
+    pytest.xfail("known here")
+
+@gpu
+@pytest.mark.xfail(reason="known")
+def test_passes_against_expectation():
+    use()
+
+@gpu
+@pytest.mark.xfail(strict=True, reason="known")
+def test_passes_although_it_must_not():
+    use()
+
+@gpu
+@pytest.mark.xfail(raises=ZeroDivisionError)
+def test_fails_in_another_way():
+    use()
+    raise ValueError("another way")
+
+@gpu
+@pytest.mark.xfail(reason="too large for now")
+def test_needs_too_much_as_expected():
+    use(1 << 14)
+
+@pytest.fixture
+def broken():
+    raise OSError("no file")
+
+@gpu
+def test_of_a_broken_fixture(broken):
+    use()
+
+@gpu
+def test_expects_an_error():
+    with pytest.raises(ValueError):
+        raise ValueError("FAILED with an ERROR")
+    use()
+
+@gpu
+@pytest.mark.parametrize("rows", [4, 1 << 14], ids=["few", "many"])
+def test_of_several(rows):
+    use(rows)
+
+@gpu
+def test_without_jax():
+    pass
+"""
+# What a `conftest.py` does to keep its tests on the CPU, before and after JAX is imported.
+CONFTESTS = {
+    "none": "",
+    "variable": "import os\nos.environ['JAX_PLATFORMS'] = 'cpu'\n",
+    "variables": "import os\nos.environ.update(JAX_PLATFORMS='cpu', JAX_PLATFORM_NAME='cpu')\n",
+    "configuration": "import jax\njax.config.update('jax_platforms', 'cpu')\n",
+    "fixture": (
+        "import jax, pytest\n"
+        "@pytest.fixture(autouse=True)\n"
+        "def cpu():\n"
+        "    jax.config.update('jax_platform_name', 'cpu')\n"
+    ),
+    "hook": (
+        "def pytest_configure():\n    import jax\n    jax.config.update('jax_platforms', 'cpu')\n"
+    ),
+}
+
+
+def outcomes(tmp_path, *options):
+    command = ["-m", "pytest", "-p", "no:cacheprovider", "-rA", *options]
+    done = run_python(*command, env={"JAX_PLATFORMS": "cpu"}, cwd=tmp_path)
+    found = re.findall(
+        r"^([A-Z]+) (?:\[1\] )?test_memory\.py(?:::([\w\[\]]+))?(.*)$", done.stdout, re.M
+    )
+    return {name or rest: (kind, rest) for kind, name, rest in found}, done.stdout
+
+
+def test_a_test_ends_as_on_the_virtual_gpu(tmp_path):
+    (tmp_path / "test_memory.py").write_text(OUTCOMES)
+    found, text = outcomes(tmp_path)
+    kinds = {name: kind for name, (kind, _) in found.items() if name.startswith("test_")}
+    assert kinds == {
+        "test_passes": "PASSED",
+        "test_fails_as_expected": "XFAIL",
+        "test_expects_to_fail": "XFAIL",
+        "test_passes_against_expectation": "XPASS",
+        "test_passes_although_it_must_not": "FAILED",
+        "test_fails_in_another_way": "FAILED",
+        "test_needs_too_much_as_expected": "XFAIL",
+        "test_of_a_broken_fixture": "ERROR",
+        "test_expects_an_error": "PASSED",
+        "test_of_several[few]": "PASSED",
+        "test_of_several[many]": "FAILED",
+        "test_without_jax": "FAILED",
+    }, text
+    for reason in ("not today", "never", "no data"):
+        assert re.search(rf"^SKIPPED \[1\] test_memory\.py:\d+: {reason}$", text, re.M), text
+    assert "another way" in text
+    assert "did not use JAX" in text
+
+
+@pytest.mark.parametrize("conftest", CONFTESTS)
+def test_a_marked_test_runs_on_the_virtual_gpu_whatever_a_conftest_selects(tmp_path, conftest):
+    (tmp_path / "conftest.py").write_text(CONFTESTS[conftest])
+    (tmp_path / "test_memory.py").write_text(OUTCOMES)
+    found, text = outcomes(tmp_path, "-k", "test_passes or several")
+    kinds = {name: kind for name, (kind, _) in found.items()}
+    assert kinds["test_passes"] == "PASSED", text
+    assert kinds["test_of_several[few]"] == "PASSED", text
+    assert kinds["test_of_several[many]"] == "FAILED", text

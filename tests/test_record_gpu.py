@@ -29,6 +29,14 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     assert record_of["exit_code"] == 0
 
 
+def test_a_plan_is_found_and_compared_with_the_run_that_applies_it(tmp_path):
+    record(tmp_path, "--pretend", "h100-80g", "--only", "plan-scan", code=0)
+    summary = (tmp_path / "summary.txt").read_text()
+    # Four times six statistics.
+    assert "  plan-scan: 24 figures are equal, 0 differ" in summary
+    assert "20 of 20 losses are equal" in summary
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -62,6 +70,7 @@ def test_rates_are_written_as_a_calibration(tmp_path):
     assert recorded["gpu"] == "l4"
     assert recorded["pretended"] is True
     assert set(recorded["matmul_flops_per_s"]) == {"bf16", "f16", "f32"}
+    assert {"exponential", "tanh", "sine"} <= set(recorded["elementwise_ops_per_s"])
     # A virtual GPU computes nothing, so its rates are refused.
     options = ["--gpu", "l4", "--calibration", path, "--", "python", "-c", "pass"]
     command = [sys.executable, "-m", "vramfit", "dryrun", *options]

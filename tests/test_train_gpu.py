@@ -69,7 +69,7 @@ def test_t14_a_step_that_finds_no_memory_says_what_was_in_use(train):
         """
         def large(state, batch):
             rows = batch["x"].shape[0]
-            noise = jax.random.normal(jax.random.key(0), (rows, 1 << 31))
+            noise = jax.random.normal(jax.random.key(0), (rows, 1 << 30))
             return state, jnp.tanh(noise @ noise.T @ noise).sum()
         fit(large, start(), load(sys.argv[1]))
         """,

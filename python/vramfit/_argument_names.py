@@ -10,6 +10,7 @@ who flattens              JAX's name                      the name here
 ``jax.pmap`` from 0.8     ``flat_args[3]``                ``state.params['kernel']``
 a loop outside of a jit   ``args[1]``                     ``carry['kernel']``
 ``flax.nnx.jit``          ``model.states[0][3]``          see ``_nnx_names``
+``keras.Model.fit``       ``state[0][4]``                 see ``_keras_names``
 ========================  ==============================  ==========================
 
 Relies on internals of JAX and Equinox. Where they are not as expected, JAX's own names stay; names
@@ -27,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from vramfit import _nnx_names
+from vramfit import _keras_names, _nnx_names
 
 # What the function that `equinox.filter_jit` hands to JAX calls its arguments.
 _EQUINOX_PARAMETERS = ["dynamic_donate", "dynamic_nodonate", "static"]
@@ -53,7 +54,7 @@ def install_argument_names() -> None:
             if (names := _known_names(signature, args, kwargs)) is not None:
                 return names
         with contextlib.suppress(Exception):
-            args, kwargs = _nnx_names.with_paths(args, kwargs)
+            args, kwargs = _keras_names.with_paths(*_nnx_names.with_paths(args, kwargs))
         return plain(signature, args, kwargs, *rest, **settings)
 
     api_util._non_static_arg_names = naming

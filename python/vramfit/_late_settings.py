@@ -42,14 +42,17 @@ def record_in_trace() -> None:
     seen.listeners.append(lambda _: record_settings(seen))
 
 
-def record_settings(seen: Any = None) -> None:
-    """Write the settings as they are now into the trace."""
+def record_settings(seen: Any = None, libraries: dict[str, str] | None = None) -> None:
+    """Write the settings as they are now into the trace, with the versions of libraries."""
     from vramfit import _native
 
     seen = seen or watcher()
     own = [name for name in os.environ.get(SET_BY_VRAMFIT, "").split(",") if name]
     _native.record_settings(
-        text_variables(seen.environment_as_read()), own, _changes(seen.find_late_changes())
+        text_variables(seen.environment_as_read()),
+        own,
+        _changes(seen.find_late_changes()),
+        libraries or {},
     )
 
 

@@ -169,6 +169,7 @@ def record_settings(
     environment: dict[str, str],
     own: list[str],
     late: list[tuple[str, str | None, str | None, str, str]],
+    libraries: dict[str, str],
 ) -> None: ...
 def settings_too_late(
     environment: dict[str, str],

@@ -12,8 +12,9 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from vramfit._named_leaves import named_leaves
 
 # The names of results by those that JAX gives; None where programs differ in what they mean.
 _results: dict[tuple[str, ...], tuple[str, ...] | None] = {}
@@ -56,44 +57,11 @@ def _names(tree: Any) -> tuple[str, ...]:
     return tuple(f"result{jax.tree_util.keystr(path)}" for path, _ in paths)
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One step down in a tree, written as it is to be shown."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass
-class _Named:
-    """The leaves of a module beside their names."""
-
-    names: list[str]
-    leaves: list[Any]
-
-
-@functools.cache
-def _register() -> None:
-    import jax
-
-    jax.tree_util.register_pytree_with_keys(
-        _Named,
-        lambda named: (
-            [(_Entry(name), leaf) for name, leaf in zip(named.names, named.leaves, strict=True)],
-            tuple(named.names),
-        ),
-        lambda names, leaves: _Named(list(names), list(leaves)),
-    )
-
-
 def with_paths(args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Return the arguments with nnx's modules replaced by what has names for its leaves."""
     extract = sys.modules.get("flax.nnx.extract")
     if extract is None:
         return args, kwargs
-    _register()
     _record_results(extract)
     replaced: tuple[Any, Any] = _replaced((args, kwargs), extract)
     return replaced
@@ -126,7 +94,7 @@ def _named(module: Any) -> Any:
             leaves += state
         else:
             return module
-    return _Named(names, leaves) if len(names) == len(leaves) else module
+    return named_leaves(names, leaves) if len(names) == len(leaves) else module
 
 
 def leaf_names(description: Any) -> Iterator[str]:

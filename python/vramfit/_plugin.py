@@ -36,6 +36,7 @@ def install(real: Any) -> None:
         _cpu_eval,
         _cpu_programs,
         _late_settings,
+        _prefetch_queues,
         _shutdown,
         _source_info,
     )
@@ -47,6 +48,7 @@ def install(real: Any) -> None:
     if os.environ.get("VRAMFIT_ATTRIBUTION") != "0":
         _source_info.record_donations()
         _argument_names.install_argument_names()
+    _prefetch_queues.install()
     _late_settings.record_in_trace()
     _uncaught_error.count_executions()
     atexit.register(_finish)
@@ -69,12 +71,13 @@ def install(real: Any) -> None:
 def _finish(status: object = None) -> None:
     """End the trace, with the error that ends the program where there is one.
 
-    The settings go with it once more: JAX's configuration may have changed since.
+    The settings go with it once more: JAX's configuration may have changed since, and only now all
+    libraries are imported.
     """
-    from vramfit import _late_settings
+    from vramfit import _late_settings, _libraries
 
     with contextlib.suppress(Exception):
-        _late_settings.record_settings()
+        _late_settings.record_settings(libraries=_libraries.library_versions())
     _native.finish_plugin(_uncaught_error.uncaught_error(status))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from vramfit._pytest_child import Outcome
     from vramfit.report import DryrunReport
 
 MARKER = """\
@@ -23,7 +24,7 @@ vramfit(gpu, max=None, spare=None, fraction=None): run the test on a virtual GPU
 fail if its peak exceeds `max` (bytes, such as "20GiB"), leaves less than `spare` (bytes or \
 percent) of the pool, or does not fit. With the fixture `vramfit_estimate`: what is estimated."""
 
-# Set in the process that runs one test on a virtual GPU.
+# Set in the process that runs one test on a virtual GPU (`_pytest_child`).
 _CHILD = "VRAMFIT_PYTEST"
 # Lines of a failure: the sentence, and the largest owners or the end of the output.
 _MAX_LINES = 10
@@ -39,9 +40,28 @@ class Limits:
     fraction: float | None = None
 
 
+if _CHILD in os.environ:
+    # Before any `conftest.py` is loaded.
+    from vramfit import _pytest_child
+
+    _pytest_child.keep_virtual_gpu()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Describe the marker."""
     config.addinivalue_line("markers", MARKER)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say how the test on a virtual GPU ended."""
+    if _CHILD in os.environ:
+        _pytest_child.write_outcome(report)
+
+
+def pytest_runtest_setup() -> None:
+    """Say that the test on a virtual GPU begins."""
+    if _CHILD in os.environ:
+        _pytest_child.write_start()
 
 
 @pytest.fixture
@@ -79,7 +99,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         pytest.fail("write `@pytest.mark.vramfit(gpu=...)`: it has no positional arguments", False)
     limits = read_limits(marker.kwargs)
     with tempfile.TemporaryDirectory(prefix="vramfit-") as folder:
-        trace = os.path.join(folder, "run.trace")
+        trace, outcome_file = (os.path.join(folder, name) for name in ("run.trace", "outcome"))
         fraction = [] if limits.fraction is None else ["--fraction", str(limits.fraction)]
         root = pyfuncitem.config.rootpath
         done = subprocess.run(
@@ -90,23 +110,40 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 *("--rootdir", str(root), pyfuncitem.nodeid),
             ],
             cwd=root,
-            env=_child_environment(),
+            env=_child_environment(outcome_file),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
-        if done.returncode == 2 or not os.path.exists(trace):
-            error = done.stderr.strip() or done.stdout.strip()
-            if error and "FAILED" not in done.stdout:
-                _fail("the test could not be run on a virtual GPU", error.splitlines())
-        if "FAILED" in done.stdout or "ERROR" in done.stdout:
-            lines = [line for line in done.stdout.splitlines() if line.startswith("E ")]
-            if "RESOURCE_EXHAUSTED" not in done.stdout:
-                _fail(f"the test failed on a virtual {limits.gpu}", lines)
+        from vramfit._pytest_child import read_outcome
+
+        outcome = read_outcome(outcome_file)
+        if outcome is None or not outcome.is_out_of_memory:
+            _adopt_outcome(outcome, done, limits)
+        if not os.path.exists(trace):
+            _fail("the test did not use JAX on the virtual GPU, so nothing was measured", [])
         from vramfit.report import dryrun_report
 
         fail_beyond(dryrun_report(trace), limits, "the test")
+        # It has asked for too much, and something else is wrong.
+        _adopt_outcome(outcome, done, limits)
     return True
+
+
+def _adopt_outcome(
+    outcome: Outcome | None, done: subprocess.CompletedProcess[str], limits: Limits
+) -> None:
+    """End the test as it ended on the virtual GPU, unless it passed there."""
+    if outcome is None:
+        error = done.stderr.strip() or done.stdout.strip()
+        _fail("the test could not be run on a virtual GPU", error.splitlines())
+    elif outcome.kind == "skipped":
+        raise pytest.skip.Exception(outcome.reason, _use_item_location=True)
+    elif outcome.kind == "xfailed":
+        pytest.xfail(outcome.reason)
+    elif outcome.kind == "failed":
+        lines = [line for line in outcome.reason.splitlines() if line.startswith("E ")]
+        _fail(f"the test failed on a virtual {limits.gpu}", lines)
 
 
 def read_limits(values: Mapping[str, Any]) -> Limits:
@@ -159,7 +196,7 @@ def _bytes(amount: str | int, whole: int = 0) -> int:
     return _native.parse_bytes(text)
 
 
-def _child_environment() -> dict[str, str]:
+def _child_environment(outcome_file: str) -> dict[str, str]:
     """Return the environment of a test on a virtual GPU: without what keeps this one on the CPU."""
     from vramfit._command import PLATFORM_VARIABLES
 
@@ -167,4 +204,4 @@ def _child_environment() -> dict[str, str]:
     # Set by pytest, and by plugins that run tests in several processes.
     for name in ("PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
         variables.pop(name, None)
-    return {**variables, _CHILD: "1"}
+    return {**variables, _CHILD: outcome_file}

@@ -113,5 +113,5 @@ def _replaced_functions() -> dict[int, tuple[Any, str]]:
 
     from vramfit._plan._sites import DIFFERENTIATING
 
-    places = [*((jax, name) for name in (*DIFFERENTIATING, "checkpoint")), (jax.lax, "scan")]
-    return {id(getattr(module, name)): (module, name) for module, name in places}
+    names = [name for name in (*DIFFERENTIATING, "shard_map") if hasattr(jax, name)]
+    return {id(getattr(jax, name)): (jax, name) for name in names}

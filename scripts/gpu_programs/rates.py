@@ -1,4 +1,4 @@
-"""Measures the rates of the GPUs: matrix products, memory, the link to the host, collectives.
+"""Measures the rates of the GPUs: matrix products, functions, memory, the host link, collectives.
 
 Prints one line for each, `RATE key value`, in operations or bytes per second.
 """
@@ -17,6 +17,8 @@ except ImportError:
 REPEATS = 5
 EXECUTIONS = 4
 MIB = 1 << 20
+# Functions in one kernel: as many as take longer than reading and writing their operand.
+CHAIN = 32
 
 
 def seconds(function, *arguments):
@@ -51,6 +53,39 @@ def measure_memory(count):
     copy = jax.jit(jnp.copy)
     print_rate("elementwise_bytes_per_s", 2 * x.nbytes, seconds(add, x))
     print_rate("copy_bytes_per_s", 2 * x.nbytes, seconds(copy, x))
+
+
+def measure_elementwise(count):
+    """Measure functions of 32-bit floats, many of a kind in one kernel."""
+    lax = jax.lax
+    # By the opcode in HLO; each keeps its operand where it is no special case.
+    functions = {
+        "exponential": lambda x: lax.exp(-x),
+        "exponential-minus-one": lambda x: lax.expm1(-x) + 1.5,
+        "log": lambda x: lax.log(x) + 1.5,
+        "log-plus-one": lambda x: lax.log1p(x) + 0.5,
+        "logistic": lax.logistic,
+        "tanh": lambda x: lax.tanh(x) + 0.5,
+        "erf": lambda x: lax.erf(x) + 0.5,
+        "sine": lambda x: lax.sin(x) + 0.5,
+        "cosine": lambda x: lax.cos(x) + 0.5,
+        "tan": lambda x: lax.tan(x * 0.5) + 0.5,
+        "atan2": lambda x: lax.atan2(x, 1.5 - x) + 0.5,
+        "sqrt": lambda x: lax.sqrt(x) + 0.1,
+        "rsqrt": lambda x: lax.rsqrt(x + 0.5),
+        "cbrt": lambda x: lax.cbrt(x) + 0.1,
+        "power": lambda x: lax.pow(x, x) + 0.1,
+    }
+    x = jnp.linspace(0.6, 1.4, count, dtype=jnp.float32)
+    for name, function in functions.items():
+
+        @jax.jit
+        def chain(x, function=function):
+            for _ in range(CHAIN):
+                x = function(x)
+            return x
+
+        print_rate(f"elementwise_ops_per_s.{name}", CHAIN * count, seconds(chain, x))
 
 
 def measure_host_link(count):
@@ -101,6 +136,7 @@ def main():
     count = min(1024 * MIB, free // 8) // 4
     measure_memory(count)
     measure_matmul()
+    measure_elementwise(count // 4)
     measure_host_link(count)
     if len(devices) > 1:
         measure_collectives(count // 4)

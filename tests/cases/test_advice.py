@@ -89,3 +89,68 @@ def test_a_function_can_leave_out_what_nothing_reads(dryrun, write_script):
     assert f"{UNREAD}: in this run nothing reads `result[1]`" in report_of(
         dryrun, write_script, function
     )
+
+
+ARRAYS = """
+import jax, jax.numpy as jnp, numpy as np
+
+@jax.jit
+def widen(x):
+    return jnp.sort(jnp.outer(x, x))[:, 0]
+
+@jax.jit
+def use(array):
+    return jnp.sum(array)
+
+held = [jnp.ones((1024, 1024)) for _ in range(8)]
+widen(jnp.ones((1024,)))
+READ
+"""
+FREE = "free arrays"
+LATER = {
+    "a program": "use(held[3])",
+    "the host": "np.asarray(held[3])",
+    "a copy": "jax.block_until_ready(jnp.copy(held[3]))",
+    "a part": "held[3][0]",
+}
+
+
+@pytest.mark.parametrize("read", LATER)
+def test_an_array_that_is_read_after_the_peak_is_not_to_be_freed(dryrun, write_script, read):
+    text = report_of(dryrun, write_script, ARRAYS.replace("READ", LATER[read]))
+    assert f"{FREE} before the peak: in this run, nothing after it reads 28.0 MiB" in text
+
+
+def test_arrays_that_are_all_read_after_the_peak_are_not_to_be_freed(dryrun, write_script):
+    text = report_of(dryrun, write_script, ARRAYS.replace("READ", "[use(it) for it in held]"))
+    assert "peak in use" in text
+    assert FREE not in text
+
+
+def test_what_a_stopped_run_would_read_is_not_known(dryrun, write_script):
+    text = report_of(dryrun, write_script, ARRAYS.replace("READ", "use(held[3]); raise ValueError"))
+    assert f"{FREE}, if the script no longer needs them: 28.0 MiB" in text
+
+
+def test_a_program_of_a_library_can_leave_out_what_nothing_reads(dryrun, write_script, tmp_path):
+    library = tmp_path / "site-packages" / "pair.py"
+    library.parent.mkdir()
+    library.write_text(
+        "import jax, jax.numpy as jnp\n"
+        "@jax.jit\n"
+        "def both(x):\n"
+        "    total = jnp.sum(x)\n"
+        "    return total, jnp.exp(x)\n"
+    )
+    caller = f"""
+        import sys
+        sys.path.insert(0, {str(library.parent)!r})
+        import pair, jax.numpy as jnp
+        x = jnp.ones((1024, 1024))
+        for _ in range(4):
+            total, _ = pair.both(x)
+            del _
+    """
+    assert f"{UNREAD}: in this run nothing reads `result[1]`" in report_of(
+        dryrun, write_script, caller
+    )

@@ -64,19 +64,77 @@ def plan_of(folder, *options, code=0, arguments=("10",)):
     return text, json.loads(files["--json"].read_text()), page
 
 
-def test_a_plan_says_that_each_dry_run_ended_after_some_steps(tmp_path):
-    text, answer, page = plan_of(tmp_path, "--quiet")
-    said = f"each dry run {ENDED}"
+def test_a_plan_says_that_its_dry_run_ended_after_some_steps(tmp_path):
+    text, answer, page = plan_of(tmp_path, "--quiet", "--steps", "3")
+    said = f"the dry run {ENDED}"
     assert said in text.splitlines()[0]
     assert said in page
     assert [one["kind"] for one in answer["recommended"]["conditions"]] == ["stopped_at_step"]
 
 
-def test_a_plan_with_enough_steps_measures_the_evaluation(tmp_path):
-    text, answer, _ = plan_of(tmp_path, "--steps", "20", code=1)
+@pytest.mark.parametrize("options", [(), ("--steps", "20"), ("--steps", "steady")])
+def test_a_plan_measures_the_evaluation(tmp_path, options):
+    text, answer, _ = plan_of(tmp_path, *options, code=1)
     assert "no plan fits" in text
     assert "ended after" not in text
     assert answer["baseline"]["peak_bytes"] > 1 << 30
+
+
+def test_what_begins_after_the_first_steps_is_measured_and_named(tmp_path):
+    arguments = ["1000000000", "262144"]
+    run = dry_run(tmp_path, "evaluates_often.py", "--steps", "steady", arguments=arguments)
+    # The thirteenth call is the first after the evaluation.
+    said = "the dry run ended after 213 calls of jit_train_step; what comes after them"
+    assert said in headline(run.err)
+    first = dry_run(tmp_path, "evaluates_often.py", "--steps", "3", arguments=arguments)
+    peaks = [one.answer["peak_bytes"] for one in (first, run)]
+    assert peaks[0] < peaks[1]
+    [phase] = run.answer["step_search"]["phases"]
+    assert phase == {
+        "step_calls": 12,
+        "program": "jit_evaluate",
+        "other_programs": 0,
+        "previous_peak_bytes": peaks[0],
+        "peak_bytes": peaks[1],
+    }
+    assert "`jit_evaluate` after 12 calls of the training step: the peak rises from" in run.page
+    assert first.answer["step_search"]["phases"] == []
+
+
+def find_plan(folder, budget, program, *arguments, code=0):
+    """Return what `vramfit plan` says: its headline, and its JSON."""
+    file = folder / "found.json"
+    done = run_vramfit(
+        "plan", "--gpu", "t4", "--try", "remat", "--budget", budget, "--max-trials", "8",
+        "--force", "--json", file, PROGRAMS / program, *arguments, code=code,
+    )  # fmt: skip
+    return headline(done.stdout), json.loads(file.read_text())
+
+
+def test_a_plan_is_judged_by_all_phases(tmp_path):
+    """Its steps take less under a plan, the evaluation does not."""
+    arguments = ("evaluates_often.py", "1000000000", "8192")
+    text, answer = find_plan(tmp_path, "250MiB", *arguments)
+    assert text.startswith("fits with a plan: peak ")
+    assert text.endswith("ended after 213 calls of jit_train_step; what comes after them was not measured")  # fmt: skip # noqa: E501
+    assert [phase["step_calls"] for phase in answer["phases"]] == [12]
+    # Other plans were measured until the evaluation had been executed.
+    stops = [row["conditions"][0]["calls"] for row in answer["rows"]]
+    assert sorted(set(stops)) == [14, 213]
+    text, answer = find_plan(tmp_path, "250MiB", *arguments[:2], "262144", code=1)
+    assert text.startswith("no plan fits: ")
+
+
+def test_a_plan_that_fits_in_the_first_steps_only_is_not_recommended(tmp_path):
+    """Without a new program there is nothing to see of it in the program as it is."""
+    _, answer = find_plan(tmp_path, "200MiB", "keeps_some_outputs.py", code=1)
+    lowest = min(row["peak_bytes"] for row in answer["rows"])
+    assert lowest > 200 << 20
+    # It is recommended with a budget that it meets to the end.
+    text, answer = find_plan(tmp_path, "400MiB", "keeps_some_outputs.py")
+    assert text.startswith("fits with a plan: peak ")
+    assert "ended after" not in text
+    assert answer["recommended"]["peak_bytes"] > min(row["peak_bytes"] for row in answer["rows"])
 
 
 @pytest.fixture
@@ -121,11 +179,14 @@ def test_an_update_measures_the_whole_run_once(project):
     assert "not accepted: train on l4: the whole run: the peak of " in done.stdout
 
 
-def test_a_whole_run_that_takes_too_long_is_named_in_the_lock_file(project):
+def test_a_whole_run_that_takes_too_long_is_measured_until_it_is_steady(project):
     set_entry(project, 10**9)
     done = project.check("--update", "--whole-run-timeout", "1s")
-    assert f"; each dry run {ENDED}: the whole run takes longer than the 1 s" in done.stdout
-    assert " whole_run=not_measured:longer_than_1s " in project.lock()
+    assert (
+        "until 200 calls of its training step in a row executed no new program; all" in done.stdout
+    )
+    [line] = [line for line in project.lock().splitlines() if line.startswith("train ")]
+    assert ":until_steady " in line
     set_entry(project, 10**9, max="1GiB")
     assert f"within its limits; each dry run {ENDED}" in project.check("--no-lock").stdout
 
@@ -136,6 +197,62 @@ def test_a_check_of_a_run_that_ends_by_itself_has_nothing_to_add(project):
     assert "whole" not in done.stdout
     assert "whole_run=" not in project.lock().split("edit.", 1)[1]
     assert project.check().stdout == "unchanged: train on l4\n"
+
+
+# --- batches that threads upload ahead ---
+
+
+@pytest.mark.parametrize(("size", "threads"), [(2, 1), (3, 2)])
+def test_batches_ahead_are_counted_at_the_bound_of_their_queue(tmp_path, size, threads):
+    """The queue is full, each thread waits with a batch, and the step has one."""
+    run = dry_run(tmp_path, "uploads_ahead.py", arguments=[str(size), str(threads)])
+    assert run.out == "all batches\n"
+    entries = run.answer["attribution"]["entries"]
+    [ahead] = [one for one in entries if one["producer"] == "upload"]
+    [batch] = [one for one in entries if one["kind"] == "batch"]
+    assert (ahead["count"], batch["count"]) == (size + threads, 1)
+
+
+ACTOR_AND_LEARNER = """
+import queue, threading
+import jax, jax.numpy as jnp
+from vramfit import _prefetch_queues
+
+_prefetch_queues.TIMEOUT_S = 1e9
+parameters, batches = queue.Queue(1), queue.Queue(1)
+act = jax.jit(lambda w: w @ w)
+train_step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))
+
+def actor():
+    for _ in range(10):
+        batches.put(act(parameters.get()))
+
+thread = threading.Thread(target=actor)
+thread.start()
+w = jnp.ones((512, 512))
+for _ in range(10):
+    parameters.put(w)
+    w = train_step(w, batches.get())
+thread.join()
+print("done")
+"""
+
+
+def test_threads_that_wait_for_each_other_are_not_waited_for(tmp_path):
+    """However long a thread may take: without that, this run would never end."""
+    program = tmp_path / "train.py"
+    program.write_text(ACTOR_AND_LEARNER)
+    run = dryrun_of(tmp_path, program, gpu="t4")
+    assert (run.code, run.out) == (0, "done\n")
+
+
+def test_a_program_that_uploads_ahead_is_accepted(project):
+    shutil.copy(PROGRAMS / "uploads_ahead.py", project.folder / "train.py")
+    command = [sys.executable, "train.py", "2", "1"]
+    project.write("vramfit.toml", project.entry(command=command))
+    assert "accepted: train on l4: peak " in project.check("--update").stdout
+    for _ in range(2):
+        assert project.check("--no-cache").stdout.startswith("unchanged: train on l4")
 
 
 # --- steps that are not over, and growth ---
@@ -181,7 +298,8 @@ def test_a_peak_that_still_grows_is_a_condition(tmp_path, mebibytes, is_said):
 
 def test_a_plan_says_that_the_peak_still_grows(tmp_path):
     program = PROGRAMS / "keeps_outputs.py"
-    done = run_vramfit("plan", "--gpu", "t4", "--max-trials", "2", program, "32")
+    options = ["--steps", "3", "--max-trials", "2"]
+    done = run_vramfit("plan", "--gpu", "t4", *options, program, "32")
     assert done.stdout.splitlines()[0].endswith("; the peak was still growing at step 3")
 
 

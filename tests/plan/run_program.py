@@ -1,7 +1,7 @@
-"""Trains one of the programs of `programs.py` for two steps: ``python run_program.py NAME``.
+"""Trains a program of `programs.py`, or makes a run of `runs.py`: ``python run_program.py NAME``.
 
-Its data is repeated, so that activations are most of its memory. Without a name the names are
-printed.
+The data of the programs is repeated, so that activations are most of their memory; they train for
+two steps. Without a name, the names are printed, each with the number of GPUs that it needs.
 """
 
 import sys
@@ -9,6 +9,7 @@ import sys
 import jax
 import jax.numpy as jnp
 from programs import PROGRAMS
+from runs import RUNS
 
 REPETITIONS = 256
 # Its data belongs to a given graph.
@@ -33,7 +34,12 @@ def main(name):
     jax.block_until_ready(value)
 
 
-if len(sys.argv) > 1:
+if len(sys.argv) == 1:
+    for name in PROGRAMS:
+        print(name, 8 if name == "sharded" else 1)
+    for name in RUNS:
+        print(name, 8)
+elif sys.argv[1] in PROGRAMS:
     main(sys.argv[1])
 else:
-    print("\n".join(PROGRAMS))
+    RUNS[sys.argv[1]]()

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vramfit._plan import _jaxpr, _sites
-from vramfit._plan._jaxpr import Segment
+from vramfit._plan import _evaluate, _sites
+from vramfit._plan._segment import Segment
 
 
 class Rewrite:
@@ -29,8 +29,17 @@ class Rewrite:
         self.active = False
         self.seen = []
 
-    def wants(self, kind):
+    def traces(self, definition, is_within):
         return self.active
+
+    def on_trace(self, site, trace):
+        pass
+
+    def on_value_read(self, definition, line):
+        raise AssertionError(f"{definition} reads a value at {line}")
+
+    def on_return(self):
+        pass
 
     def segments(self, site):
         self.seen.append(site.kind)
@@ -59,7 +68,7 @@ class Rewrite:
 
 original = jax.value_and_grad
 rewrite = Rewrite()
-_jaxpr.MIN_OFFLOADED_BYTES = 0
+_evaluate.MIN_OFFLOADED_BYTES = 0
 _sites.install(jax, rewrite)
 
 from programs import CALLS, PROGRAMS  # noqa: E402  (JAX's attributes are replaced before)

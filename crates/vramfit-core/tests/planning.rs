@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use vramfit_core::Bytes;
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::planning::{
-    Donation, Equation, Moves, Offload, Omission, Plan, PlanSettings, PlanSource, Row, Site,
-    SiteKind, Strategy as Search, pareto_front, read_sites, recommend, site_options,
+    Donation, Equation, Moves, Offload, Omission, Plan, PlanSettings, PlanSource, RecordedSites,
+    Row, Site, SiteKind, Strategy as Search, pareto_front, recommend, site_options,
 };
 use vramfit_core::program::memory::Undonated;
 use vramfit_core::settings::Options;
@@ -31,7 +31,9 @@ fn site(kind: SiteKind, equations: Vec<Equation>) -> Site {
     Site {
         kind,
         definition: "/home/me/train.py:7 (loss)".to_owned(),
-        differentiated: true,
+        inside: "/home/me/train.py:7 (loss)".to_owned(),
+        depth: 0,
+        call: 1,
         fingerprint: "0123456789abcdef".to_owned(),
         structure: "fedcba9876543210".to_owned(),
         input_bytes: vec![MIB],
@@ -107,15 +109,90 @@ fn a_loop_is_in_no_segment() {
 }
 
 #[test]
-fn sites_that_nothing_differentiates_are_left_alone() {
-    let mut one = site(SiteKind::Scan, layers(2));
-    let rows = [row(Plan::default(), 1000, 0.0)];
-    let mut search = Search::new(std::slice::from_ref(&one), REMAT);
-    assert!(!search.next_round(&rows).is_empty());
-    one.differentiated = false;
-    assert_eq!(Search::new(&[one], REMAT).next_round(&rows), []);
-    assert!(read_sites("{}\n").is_err());
-    assert_eq!(read_sites("").expect("no sites"), []);
+fn a_record_has_sites_and_functions_that_are_left_alone() {
+    let site =
+        r#"{"kind": "shard_map", "definition": "a.py:1 (f)", "inside": "a.py:1 (f)", "depth": 0, "call": 2,
+        "fingerprint": "a", "structure": "b", "input_bytes": [4], "outputs": [0], "equations": []}"#
+            .replace('\n', "");
+    let left =
+        r#"{"left_alone": "/x/a.py:9 (g)", "reason": "value_read", "line": "/x/a.py:12 (g)"}"#;
+    let recorded = RecordedSites::parse(&format!("{site}\n{left}\n")).expect("both");
+    assert_eq!(recorded.sites[0].kind, SiteKind::ShardMap);
+    assert_eq!(recorded.sites[0].call, 2);
+    let text = recorded.left_alone[0].describe();
+    assert!(
+        text.starts_with("a.py:9 (g) is left alone: it reads a value (a.py:12 (g))"),
+        "{text}"
+    );
+    assert!(RecordedSites::parse("{}\n").is_err());
+    let none = RecordedSites::parse("").expect("no sites");
+    assert_eq!(none, RecordedSites::default());
+}
+
+#[test]
+fn a_plan_has_only_segments_that_its_function_can_have() {
+    let text = |segments: &str, saved: &str| {
+        format!(
+            "schema = 2\n[source]\nvramfit = ''\njax = ''\ngpu = ''\ncommand = []\npeak_bytes = 0\n[[site]]\n\
+             kind = 'grad'\ndefinition = 'a.py:1 (f)'\ninside = 'a.py:1 (f)'\ncall = 1\nfingerprint = 'a'\n\
+             structure = 'b'\nequations = 20\nsegments = {segments}\nsaved = {saved}\n"
+        )
+    };
+    let parse = |segments: &str, saved: &str| {
+        let read = Plan::parse(&text(segments, saved), Path::new("plan.toml"));
+        read.map_err(|error| error.to_string())
+    };
+    assert!(parse("[[0, 10], [10, 20]]", "[0, 9, 19]").is_ok());
+    for (segments, saved, reason) in [
+        (
+            "[[0, 999999]]",
+            "[]",
+            "ends at 999999, and there are 20 equations",
+        ),
+        (
+            "[[5, 8], [7, 9]]",
+            "[]",
+            "the segment [7, 9] is out of order",
+        ),
+        ("[[4, 4]]", "[]", "the segment [4, 4] is out of order"),
+        ("[[8, 2]]", "[]", "the segment [8, 2] is out of order"),
+        ("[[0, 10]]", "[10]", "the equation 10 is in no segment"),
+    ] {
+        let error = parse(segments, saved).expect_err(segments);
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn all_functions_are_tried_together_where_one_alone_saves_nothing() {
+    let mut other = site(SiteKind::Grad, layers(6));
+    other.inside = "/home/me/train.py:30 (other)".to_owned();
+    other.fingerprint = "1123456789abcdef".to_owned();
+    let mut inner = other.clone();
+    inner.inside = "/home/me/train.py:60 (inner)".to_owned();
+    inner.depth = 1;
+    let sites = [site(SiteKind::Grad, layers(8)), other, inner];
+    let mut search = Search::new(&sites, REMAT);
+    let mut rows = vec![row(Plan::default(), 1000, 0.0)];
+    let first = search.next_round(&rows);
+    let is_of = |plan: &&Plan, insides: [usize; 2]| {
+        let wanted = insides.map(|at| &sites[at].inside);
+        plan.sites.iter().map(|site| &site.inside).eq(wanted)
+    };
+    let joint: Vec<&Plan> = first.iter().filter(|plan| plan.sites.len() > 1).collect();
+    assert_eq!(joint.len(), 2);
+    assert!(joint.iter().all(|plan| is_of(plan, [0, 1])));
+    let lowest = joint[0].clone();
+    for plan in first {
+        let bytes = if plan == lowest { 400 } else { 1000 };
+        rows.push(row(plan, bytes, 1.0));
+    }
+    // Each of the two with less of it.
+    let second = search.next_round(&rows);
+    for kept in [0, 1] {
+        let keeps = |plan: &&Plan| plan.sites.contains(&lowest.sites[kept]);
+        assert!(second.iter().filter(keeps).count() > 2);
+    }
 }
 
 #[test]
@@ -392,7 +469,8 @@ fn a_plan_file_says_what_the_plan_says() {
     for (wrong, message) in [
         ("schema = 7", "schema 7"),
         ("", "is not a plan"),
-        ("schema = 1\n[[site]]\nkind = 'grad'", "cannot be read"),
+        ("schema = 1", "schema 1"),
+        ("schema = 2\n[[site]]\nkind = 'grad'", "cannot be read"),
     ] {
         let error = Plan::parse(wrong, Path::new("plan.toml")).expect_err(wrong);
         assert!(error.message().contains(message), "{error}");

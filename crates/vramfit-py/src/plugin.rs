@@ -1,7 +1,7 @@
 //! The PJRT plugin's entry point, and the Python functions that the plugin calls.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::fmt;
 use std::path::PathBuf;
@@ -70,15 +70,19 @@ pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
 type Change = (String, Option<String>, Option<String>, String, String);
 
 /// Records the settings of the run in its trace: the environment as JAX has read it, which of its
-/// variables the command set itself, and what the program changed since.
+/// variables the command set itself, what the program changed since, and the versions of libraries that use JAX.
 #[pyfunction]
 pub(crate) fn record_settings(
     py: Python<'_>,
     environment: HashMap<String, String>,
     own: Vec<String>,
     late: Vec<Change>,
+    libraries: BTreeMap<String, String>,
 ) {
-    let settings = RunEnvironment::of_process(environment, own, late_changes(late));
+    let settings = RunEnvironment {
+        libraries,
+        ..RunEnvironment::of_process(environment, own, late_changes(late))
+    };
     py.detach(|| vramfit_vgpu::record_settings(settings));
 }
 

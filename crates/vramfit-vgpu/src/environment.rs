@@ -4,6 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 use vramfit_core::gpu::{self, Calibration, Gpu};
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, Result};
 
 use crate::device::sharing::{SharingScope, visible_gpus};
@@ -41,8 +42,8 @@ pub(crate) struct Environment {
     pub(crate) unlimited: bool,
     /// With which processes the memory of the GPUs is shared.
     pub(crate) sharing: SharingScope,
-    /// The run ends after this many training steps.
-    pub(crate) steps: Option<u64>,
+    /// After which training steps the run ends.
+    pub(crate) steps: Option<StepLimit>,
     /// The name of the program that is the training step; `None` if it is detected.
     pub(crate) step_name: Option<String>,
     /// The values that unknown arrays read as.
@@ -121,7 +122,7 @@ impl Environment {
             trace: env::var_os("VRAMFIT_TRACE").map(PathBuf::from),
             requested_limit_bytes: parse_bytes("VRAMFIT_LIMIT")?,
             occupied_bytes: parse_bytes("VRAMFIT_OCCUPIED")?.unwrap_or(0),
-            steps: parse_number("VRAMFIT_STEPS")?,
+            steps: parse_step_limit(non_empty_var("VRAMFIT_STEPS").as_deref())?,
             step_name: non_empty_var("VRAMFIT_STEP"),
             fill: parse_fill(non_empty_var("VRAMFIT_FILL").as_deref())?,
             computes_values: flag("VRAMFIT_VALUES").unwrap_or(true),
@@ -163,6 +164,11 @@ fn parse_bytes(name: &str) -> Result<Option<u64>> {
     non_empty_var(name)
         .map(|value| value.parse::<Bytes>().map(|bytes| bytes.0))
         .transpose()
+}
+
+fn parse_step_limit(value: Option<&str>) -> Result<Option<StepLimit>> {
+    let limit = value.map(str::parse).transpose();
+    limit.map_err(|error: Error| error.context("`VRAMFIT_STEPS`"))
 }
 
 fn parse_fill(value: Option<&str>) -> Result<Fill> {

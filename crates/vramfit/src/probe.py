@@ -28,6 +28,12 @@ def first_file(candidates):
     return next((path for path in candidates if os.path.isfile(path)), None)
 
 
+def is_searched(directory):
+    """Return whether Python searches a directory, which may be written in another way there."""
+    wanted = os.path.realpath(directory)
+    return any(os.path.realpath(place) == wanted for place in sys.path if place)
+
+
 shim = os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]
 plugins = []
 for root in package_dirs("jax_plugins"):
@@ -55,7 +61,7 @@ answer = {
     "python": sys.version.split()[0],
     "python_version": sys.version_info[:2],
     "package": next(iter(package_dirs("vramfit")), None),
-    "reads_pythonpath": not shim or shim in sys.path,
+    "reads_pythonpath": not sys.flags.ignore_environment and (not shim or is_searched(shim)),
     "jax": version("jax"),
     "jaxlib": version("jaxlib"),
     "plugins": plugins,

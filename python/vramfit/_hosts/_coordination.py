@@ -60,11 +60,12 @@ class CoordinationClient:
         """Return bytes; what only a host that was not run could set is refused."""
         value = self._wait_for(key, timeout_in_ms / 1000)
         if value is None:
+            self._exchange.want(_KIND, key)
             _fail(
                 f"DEADLINE_EXCEEDED: vramfit: host {self._exchange.index} waits for the key"
                 f" `{key}`, which neither it nor a host run before it has set. On the cluster it"
-                " waits until another host sets it. Hosts are run in the order of `--host`:"
-                " name the one that sets it first."
+                " waits until another host sets it. If no host does that is run, name the one that"
+                " sets it in `--host`."
             )
         return value
 

@@ -1,7 +1,9 @@
 """What hosts of one dry run tell each other: the hosts run one after the other, through files.
 
 A host publishes what it sets, broadcasts and gathers; a host that is run later reads it. A host
-that was not run before has published nothing, which is not the same as an empty answer.
+that was not run before has published nothing, which is not the same as an empty answer: what is
+wanted of it is noted, and `vramfit` runs this host once more when it is there
+(`crates/vramfit/src/commands/dryrun/host_messages.rs` reads both files).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class HostExchange:
         self.count = count
         self._folder = None if not folder else Path(folder)
         self._calls: Counter[str] = Counter()
+        self._wanted: set[tuple[str, str, int | None]] = set()
 
     @classmethod
     def from_environment(cls) -> HostExchange:
@@ -48,6 +51,25 @@ class HostExchange:
         message = {"kind": kind, "key": key, "value": base64.b64encode(value).decode()}
         with self._file(self.index).open("a") as file:
             file.write(json.dumps(message) + "\n")
+
+    def want(
+        self, kind: str, key: str, host: int | None = None, assumed: bytes | None = None
+    ) -> None:
+        """Note that a message is missing, and what takes its place.
+
+        Args:
+            kind: Of the message.
+            key: Of the message.
+            host: Of whom; None for any host.
+            assumed: What it is taken to be; None where that is an error.
+        """
+        if self._folder is None or (kind, key, host) in self._wanted:
+            return
+        self._wanted.add((kind, key, host))
+        text = None if assumed is None else base64.b64encode(assumed).decode()
+        wanted = {"kind": kind, "key": key, "host": host, "assumed": text}
+        with (self._folder / f"wanted-{self.index}.jsonl").open("a") as file:
+            file.write(json.dumps(wanted) + "\n")
 
     def was_run(self, host: int) -> bool:
         """Return whether a host was run before this one."""

@@ -2,7 +2,8 @@
 
 Each function runs as it is, so that arrays and programs are those of the cluster. Their results
 come from devices that are not there; they are replaced by what the other hosts have published. The
-value of a host that was not run before is taken to equal this host's, and counts as a placeholder.
+value of a host that was not run before is taken to equal that of the first host of which it is
+known, on each host the same, and counts as a placeholder.
 """
 
 from __future__ import annotations
@@ -59,9 +60,12 @@ def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: boo
     call = exchange.next_call("broadcast")
     sends = exchange.index == 0 if is_source is None else is_source
     own = [numpy.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    joined = b"".join(leaf.tobytes() for leaf in own)
     if sends:
-        exchange.publish("broadcast", call, b"".join(leaf.tobytes() for leaf in own))
+        exchange.publish("broadcast", call, joined)
     sent = None if sends else _decode_arrays(exchange.read_any("broadcast", call), own)
+    if not sends and sent is None:
+        exchange.want("broadcast", call, assumed=joined)
     with _record_reads_unless(sends or sent is not None):
         result = broadcast(tree, is_source)
     leaves, structure = jax.tree.flatten(result)
@@ -100,7 +104,11 @@ def _gather(gather: Any, exchange: HostExchange, inp: Any, tiled: bool) -> Any:
     read = (exchange.read(host, "allgather", call) for host in range(exchange.count))
     sent = [_decode_arrays(value, [own]) for value in read]
     sent[exchange.index] = [own]
+    first = next(arrays[0] for arrays in sent if arrays is not None)
+    for host, arrays in enumerate(sent):
+        if arrays is None:
+            exchange.want("allgather", call, host, assumed=first.tobytes())
     with _record_reads_unless(all(arrays is not None for arrays in sent)):
         result = gather(inp, tiled)
-    parts = [own if arrays is None else arrays[0] for arrays in sent]
+    parts = [first if arrays is None else arrays[0] for arrays in sent]
     return numpy.stack(parts).astype(result.dtype).reshape(result.shape)

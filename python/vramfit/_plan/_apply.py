@@ -1,13 +1,12 @@
-"""Applies a plan to a program while it runs, and records the sites that a plan could change.
+"""Applies a plan to a program while it runs.
 
 Two variables, set by the command line, decide: ``VRAMFIT_PLAN`` names the plan to apply,
-``VRAMFIT_PLAN_SITES`` the file that sites are recorded in, one JSON object per line.
+``VRAMFIT_PLAN_SITES`` the file that sites are recorded in (`_record`).
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import threading
@@ -15,132 +14,174 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._plan import _edits, _file, _sites
+from vramfit._plan._evaluate import Site
 from vramfit._plan._file import SitePlan
-from vramfit._plan._jaxpr import Segment
-from vramfit._plan._sites import Site
+from vramfit._plan._record import SiteRecorder
+from vramfit._plan._segment import Segment
 from vramfit.errors import InvalidFileError
 
 PLAN = "VRAMFIT_PLAN"
 SITES = "VRAMFIT_PLAN_SITES"
+# A file that is made when a plan is applied: a launcher may start a Python that does not.
+APPLIED = "VRAMFIT_PLAN_APPLIED"
+
+_AGAIN = "make the plan again with `vramfit plan`, with the same command and versions"
 
 
 def install(jax: Any) -> None:
     """Apply the plan that the environment names to everything that `jax` traces from now on."""
     path, record = os.environ.get(PLAN), os.environ.get(SITES)
-    if not path and not record:
+    if record:
+        _sites.install(jax, SiteRecorder(record))
+    if not path:
         return
-    plan = _file.read(path) if path else _file.Plan()
-    planner = FilePlanner(plan.sites, path or "", record)
-    if plan.sites or record:
-        _sites.install(jax, planner)
+    plan = _file.read(path)
+    if plan.sites and not record:
+        applier = PlanApplier(plan.sites, path)
+        _sites.install(jax, applier)
+        atexit.register(applier.warn_of_unmet)
     if plan.donations or plan.omissions:
         _edits.install(jax, plan.donations, plan.omissions)
-    if path:
-        atexit.register(planner.warn_of_unused)
+    if applied := os.environ.get(APPLIED):
+        with open(applied, "ab"):
+            pass
 
 
-class FilePlanner:
-    """Decides by a plan file, and records the sites it was asked about."""
+class PlanApplier:
+    """Decides by a plan file.
 
-    def __init__(self, plans: Sequence[SitePlan], path: str, record: str | None = None) -> None:
+    An entry is of the function that has its fingerprint, whatever others are called. Only functions
+    in which an entry was found are traced; those are looked for by file and name.
+    """
+
+    def __init__(self, plans: Sequence[SitePlan], path: str, is_counted: bool = True) -> None:
+        """Decide by these entries of the plan file `path`.
+
+        Args:
+            plans: The entries.
+            path: Of the file.
+            is_counted: Whether calls are those of the whole program, as when the plan was made;
+                else the entries are of the first call.
+        """
         self.plans = plans
         self._path = path
-        self._record = record
-        self._recorded: set[tuple[str, str, bool]] = set()
-        self._used: set[SitePlan] = set()
+        self._is_counted = is_counted
+        self._calls = 0
+        self._met: set[SitePlan] = set()
+        # Entries of functions that were traced, and did not have their fingerprint.
+        self._differing: dict[SitePlan, str] = {}
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A function that it decorates may be called in another process, see `vramfit.estimate`.
-        return FilePlanner, (self.plans, self._path, self._record)
+        return PlanApplier, (self.plans, self._path, self._is_counted)
 
-    def wants(self, kind: str) -> bool:
-        """Return whether the plan has a site of this kind, or all sites are recorded."""
-        return self._record is not None or any(plan.kind == kind for plan in self.plans)
+    def traces(self, definition: str, is_within: bool) -> bool:
+        """Return whether an entry was found in a function of this file and name.
+
+        What is called by a function that is traced is traced as well: that was so when sites were
+        recorded, and the fingerprint of the caller may depend on it.
+        """
+        if is_within or not self._is_counted:
+            return True
+        return any(_is_same_function(plan.inside, definition) for plan in self.plans)
+
+    def on_trace(self, site: Site, trace: Any) -> None:
+        """Note which entries should be met in the function."""
+        with self._lock:
+            for plan in self.plans:
+                if _is_same_function(plan.inside, site.definition):
+                    self._differing[plan] = site.definition
 
     def segments(self, site: Site) -> list[Segment] | None:
-        """Return what the plan says of a site; None if it says nothing.
-
-        Raises:
-            InvalidFileError: If the plan is of a site with this name that was another program, and
-                the one that it is of was not seen before.
-        """
-        with self._lock:
-            if self._record:
-                self._record_site(site)
-            plan = self._find_site_plan(site)
-            if plan is None:
-                return None
-            self._used.add(plan)
-            return plan.to_segments()
-
-    def _find_site_plan(self, site: Site) -> SitePlan | None:
+        """Return what the plan says of a site; None if it says nothing."""
         plans = [plan for plan in self.plans if plan.kind == site.kind]
-        if not plans:
-            return None
         fingerprint = site.jaxpr.fingerprint()
         same = [plan for plan in plans if plan.fingerprint == fingerprint]
-        if same:
-            # Of two functions that compute the same, the one that is defined there.
-            return next((plan for plan in same if plan.definition == site.definition), same[0])
-        structure = site.jaxpr.structure()
-        alike = [plan for plan in plans if plan.structure == structure]
-        if alike:
+        if not same:
+            structure = site.jaxpr.structure()
+            same = [plan for plan in plans if plan.structure == structure]
+        if not same:
+            return None
+        # Of two functions that compute the same, the one that is defined there.
+        plan = next((plan for plan in same if plan.definition == site.definition), same[0])
+        if plan.equations != len(site.jaxpr.equations):
+            raise InvalidFileError(
+                f"the plan `{self._path}` does not fit `{site.definition}`",
+                cause=f"the plan divides {plan.equations} equations, and the function has "
+                f"{len(site.jaxpr.equations)}",
+                hint=_AGAIN,
+            )
+        with self._lock:
+            self._met.add(plan)
+        if plan.fingerprint != fingerprint:
             self._tell(
                 f"`{site.definition}` has other shapes or types than in the plan; the plan is "
                 "applied, but its memory figures do not hold"
             )
-            return alike[0]
-        changed = [
-            plan
-            for plan in plans
-            if _file_and_function(plan.definition) == _file_and_function(site.definition)
-        ]
-        if changed and not self._used.intersection(changed):
-            raise InvalidFileError(
-                f"the plan `{self._path}` does not fit `{site.definition}`",
-                cause=f"the function computes something else than `{changed[0].definition}` did "
-                f"when the plan was made ({len(site.jaxpr.equations)} equations now)",
-                hint="make the plan again with `vramfit plan`, with the same command and versions",
-            )
-        if changed:
-            self._tell(f"`{site.definition}` also computes something that the plan does not cover")
-        return None
+        return plan.to_segments()
 
-    def warn_of_unused(self) -> None:
+    def on_value_read(self, definition: str, line: str) -> None:
+        """Refuse to call the function again: its random numbers would be others.
+
+        Raises:
+            InvalidFileError: Always.
+        """
+        raise InvalidFileError(
+            f"the plan `{self._path}` cannot be applied to `{definition}`",
+            cause=f"it reads a value at {line or 'a line of a library'}, which it did not when the "
+            "plan was made, and calling it again could change the result",
+            hint="remove the entry with this function from the plan",
+        )
+
+    def on_return(self) -> None:
+        """Refuse the plan as soon as it is certain that it is of another program.
+
+        Raises:
+            InvalidFileError: If an entry was not met where it was when the plan was made.
+        """
+        with self._lock:
+            self._calls += 1
+            unmet = [
+                plan
+                for plan in self.plans
+                if plan not in self._met and (not self._is_counted or plan.call <= self._calls)
+            ]
+            differing = [plan for plan in unmet if plan in self._differing]
+            if differing:
+                [plan, *_] = differing
+                found = f"`{self._differing[plan]}` computes something else than"
+            elif unmet and not self._met:
+                [plan, *_] = unmet
+                found = "the program has called no function like"
+            else:
+                return
+        raise InvalidFileError(
+            f"the plan `{self._path}` does not fit the program",
+            cause=f"{found} `{plan.definition}` did when the plan was made",
+            hint=_AGAIN,
+        )
+
+    def warn_of_unmet(self) -> None:
         """Say which sites of the plan the program never reached."""
         for plan in self.plans:
-            if plan not in self._used:
+            if plan not in self._met:
                 self._tell(f"the program never called `{plan.definition}`, which is in the plan")
 
     def _tell(self, text: str) -> None:
-        if text not in self._told:
+        with self._lock:
+            if text in self._told:
+                return
             self._told.add(text)
-            print(f"vramfit: {text}", file=sys.stderr, flush=True)
+        print(f"vramfit: {text}", file=sys.stderr, flush=True)
 
-    def _record_site(self, site: Site) -> None:
-        fingerprint = site.jaxpr.fingerprint()
-        key = (site.kind, fingerprint, site.is_differentiated)
-        if key in self._recorded:
-            return
-        self._recorded.add(key)
-        entry = {
-            "kind": site.kind,
-            "definition": site.definition,
-            "differentiated": site.is_differentiated,
-            "fingerprint": fingerprint,
-            "structure": site.jaxpr.structure(),
-            "input_bytes": site.jaxpr.input_bytes,
-            "outputs": site.jaxpr.outputs,
-            "equations": list(site.jaxpr.describe()),
-        }
-        assert self._record is not None
-        with open(self._record, "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+
+def _is_same_function(one: str, other: str) -> bool:
+    """Return whether two definitions have the same file and function, whatever the line."""
+    return _file_and_function(one) == _file_and_function(other)
 
 
 def _file_and_function(definition: str) -> str:
-    """Return file and function of a definition, without its line."""
     place, _, function = definition.partition(" ")
     return os.path.basename(place.rpartition(":")[0]) + function

@@ -8,20 +8,26 @@ import tomllib
 from typing import Any
 
 from vramfit._plan._edits import Donation, Omission
-from vramfit._plan._jaxpr import NAMED_POLICIES, Segment
+from vramfit._plan._segment import NAMED_POLICIES, Segment
 from vramfit.errors import InvalidFileError, IoError
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class SitePlan:
     """What a plan says of one site."""
 
-    # `grad`, `scan` or `checkpoint`.
+    # `grad`, `shard_map`, `scan` or `checkpoint`.
     kind: str
     # The site's definition when the plan was made, as ``file.py:line (function)``.
     definition: str
+    # The function that is differentiated in which it was found, in the same way.
+    inside: str
+    # Which of the calls of differentiated functions that was, from 1.
+    call: int
+    # How many equations its jaxpr has.
+    equations: int
     # Digests of its jaxpr: with shapes, and without.
     fingerprint: str
     structure: str
@@ -111,15 +117,21 @@ def _site(entry: dict[str, Any]) -> SitePlan:
     save = entry.get("save")
     if save is not None and save not in NAMED_POLICIES:
         raise ValueError(f"unknown policy `{save}`; one of {', '.join(NAMED_POLICIES)}")
+    equations = int(entry["equations"])
     segments = tuple((int(start), int(stop)) for start, stop in entry["segments"])
     position = 0
     for start, stop in segments:
         if not position <= start < stop:
             raise ValueError(f"the segment [{start}, {stop}] is out of order")
         position = stop
-    return SitePlan(
+    if position > equations:
+        raise ValueError(f"a segment ends at {position}, and there are {equations} equations")
+    plan = SitePlan(
         kind=entry["kind"],
         definition=entry["definition"],
+        inside=entry["inside"],
+        call=int(entry["call"]),
+        equations=equations,
         fingerprint=entry["fingerprint"],
         structure=entry["structure"],
         segments=segments,
@@ -128,3 +140,7 @@ def _site(entry: dict[str, Any]) -> SitePlan:
         offloaded=tuple(int(index) for index in entry.get("offloaded", [])),
         offload_inputs=bool(entry.get("offload_inputs", False)),
     )
+    for index in (*plan.saved, *plan.offloaded):
+        if not any(start <= index < stop for start, stop in segments):
+            raise ValueError(f"the equation {index} is in no segment")
+    return plan

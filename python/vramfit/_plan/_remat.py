@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from vramfit._plan import _file, _sites
-from vramfit._plan._apply import FilePlanner
-from vramfit._plan._jaxpr import Segment
-from vramfit._plan._sites import Site
+from vramfit._plan._apply import PlanApplier
+from vramfit._plan._evaluate import Site
+from vramfit._plan._segment import Segment
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -22,9 +22,8 @@ def remat(path: str | os.PathLike[str]) -> Callable[[_Function], _Function]:
     """Rematerialize a loss function as a plan says.
 
     Use it for the function that the program gives to `jax.grad` or its relatives, under
-    `jax.jit`. Loops and functions of `jax.checkpoint` that it calls follow the plan, too, as far as
-    it reaches them by the attributes `jax.lax.scan` and `jax.checkpoint`. Results are the same, up
-    to rounding.
+    `jax.jit`. Loops and functions of `jax.checkpoint` that it calls follow the plan, too. Its
+    Python is evaluated once, as without the plan. Results are the same, up to rounding.
 
     Args:
         path: File that ``vramfit plan --out`` or `PlanResult.save` wrote.
@@ -42,7 +41,7 @@ def remat(path: str | os.PathLike[str]) -> Callable[[_Function], _Function]:
         ... def loss(params, batch): ...
     """
     sites = _file.read(path).sites
-    planner = FilePlanner(sites, os.fspath(path))
+    planner = PlanApplier(sites, os.fspath(path), is_counted=False)
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)
@@ -56,26 +55,37 @@ def remat(path: str | os.PathLike[str]) -> Callable[[_Function], _Function]:
 
 def _call(
     function: Callable[..., Any],
-    planner: FilePlanner,
+    planner: PlanApplier,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     _install()
     _warn_at_exit(planner)
     with _applying(planner):
-        return _sites.as_site(function, "grad", planner)(*args, **kwargs)
+        result = _sites.as_site(function, "grad", _CurrentPlanner())(*args, **kwargs)
+    planner.on_return()
+    return result
 
 
 class _CurrentPlanner:
     """Decides as the innermost decorated function that this thread is inside of."""
 
-    def wants(self, kind: str) -> bool:
+    def traces(self, definition: str, is_within: bool) -> bool:
         planner = getattr(_current, "planner", None)
-        return planner is not None and planner.wants(kind)
+        return planner is not None and planner.traces(definition, is_within)
+
+    def on_trace(self, site: Site, trace: Any) -> None:
+        _current.planner.on_trace(site, trace)
 
     def segments(self, site: Site) -> Sequence[Segment] | None:
         segments: Sequence[Segment] | None = _current.planner.segments(site)
         return segments
+
+    def on_value_read(self, definition: str, line: str) -> None:
+        _current.planner.on_value_read(definition, line)
+
+    def on_return(self) -> None:
+        """Do nothing: the decorated function notes that it has returned."""
 
 
 _current = threading.local()
@@ -89,12 +99,12 @@ def _install() -> None:
 
 
 @functools.cache
-def _warn_at_exit(planner: FilePlanner) -> None:
-    atexit.register(planner.warn_of_unused)
+def _warn_at_exit(planner: PlanApplier) -> None:
+    atexit.register(planner.warn_of_unmet)
 
 
 @contextlib.contextmanager
-def _applying(planner: FilePlanner) -> Iterator[None]:
+def _applying(planner: PlanApplier) -> Iterator[None]:
     outer = getattr(_current, "planner", None)
     _current.planner = planner
     try:

@@ -1,52 +1,68 @@
 """Sites: the functions of a program whose activations can be rematerialized.
 
-A site is a function that the program gives to `jax.grad` and its relatives, to `jax.lax.scan` or to
-`jax.checkpoint`. Those attributes of JAX are replaced right after JAX is imported, so that
-libraries built on them are reached, too. When a site is called it is traced once, to a jaxpr, which
-is then evaluated as the plan says.
+A function that the program gives to `jax.grad` and its relatives is traced to a jaxpr when it is
+called, and what was traced is evaluated as the plan says: its Python is called once, as without a
+plan. The bodies of loops and the functions of `jax.checkpoint` are sites in that jaxpr. One that
+is mapped by `jax.shard_map` inside of it is traced like it.
+
+The attributes of JAX are replaced right after JAX is imported, so that libraries built on them are
+reached, too.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import inspect
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from vramfit._frames import file_name
-from vramfit._plan._jaxpr import FlatJaxpr, Segment
+from vramfit._frames import is_library, site_of
+from vramfit._plan._definition import function_definition
+from vramfit._plan._evaluate import Site, evaluate, trace_to_jaxpr
+from vramfit._plan._jaxpr import FlatJaxpr
+from vramfit._plan._segment import Segment
 
 # Functions whose first argument is differentiated.
 DIFFERENTIATING = ("grad", "value_and_grad", "vjp", "linearize")
 
 
-@dataclasses.dataclass(frozen=True)
-class Site:
-    """Where a function can be rematerialized."""
-
-    # `grad`, `scan` or `checkpoint`.
-    kind: str
-    # Its definition, as ``file.py:line (function)``.
-    definition: str
-    # Whether it was called by a function that is differentiated.
-    is_differentiated: bool
-    jaxpr: FlatJaxpr
-
-
 class Planner(Protocol):
-    """Decides for each call of a site."""
+    """Decides for each function that is differentiated."""
 
-    def wants(self, kind: str) -> bool:
-        """Return whether sites of a kind are traced at all; if not, they are called as they are."""
+    def traces(self, definition: str, is_within: bool) -> bool:
+        """Return whether the function is traced; if not, it is called as it is.
+
+        Args:
+            definition: The function.
+            is_within: Whether it is called by a function that is being traced.
+        """
+
+    def on_trace(self, site: Site, trace: Any) -> None:
+        """Take note of a function that was traced.
+
+        Args:
+            site: The function.
+            trace: JAX's trace, which is over.
+        """
 
     def segments(self, site: Site) -> Sequence[Segment] | None:
         """Return what to rematerialize; None leaves that to the program."""
 
+    def on_value_read(self, definition: str, line: str) -> None:
+        """Take note of a function that reads a value, so that it cannot be traced.
 
-# How many functions being differentiated the current thread is inside of.
+        Its Python has run to that line. If this returns, it is called again.
+        """
+
+    def on_return(self) -> None:
+        """Take note that a function that is differentiated has returned, and is in no other."""
+
+
+# How many functions being differentiated the current thread is inside of (`depth`), and whether one
+# of them is traced (`is_traced`).
 _active = threading.local()
 
 
@@ -60,13 +76,12 @@ def install(jax: Any, planner: Planner) -> None:
     from jax._src import source_info_util
 
     # Lines of this package are no lines of the user's.
-    source_info_util.register_exclusion(__file__)
-    source_info_util.register_exclusion(__file__.replace("_sites", "_jaxpr"))
+    for name in ("_sites", "_evaluate"):
+        source_info_util.register_exclusion(__file__.replace("_sites", name))
     for name in DIFFERENTIATING:
         setattr(jax, name, _replace_first(getattr(jax, name), "grad", planner))
-    jax.lax.scan = _replace_first(jax.lax.scan, "scan", planner)
-    replacement = _replace_checkpoint(jax.checkpoint, planner)
-    jax.checkpoint = jax.remat = replacement
+    if hasattr(jax, "shard_map"):
+        jax.shard_map = _replace_first(jax.shard_map, "shard_map", planner)
 
 
 def _replace_first(original: Callable[..., Any], kind: str, planner: Planner) -> Callable[..., Any]:
@@ -82,118 +97,106 @@ def _replace_first(original: Callable[..., Any], kind: str, planner: Planner) ->
             kwargs[first] = as_site(kwargs[first], kind, planner)
         return original(*args, **kwargs)
 
-    replacement.vramfit_original = original  # type: ignore[attr-defined]
     return replacement
 
 
-def _replace_checkpoint(original: Callable[..., Any], planner: Planner) -> Callable[..., Any]:
-    """Return `jax.checkpoint` with the planner asked before the policy that the program names."""
-
-    @functools.wraps(original)
-    def checkpoint(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        plain: Callable[..., Any] = original(fun, **options)
-        if options.get("static_argnums") or options.get("static_argnames"):
-            return plain  # which arguments are static is not known to a site
-        prevent_cse = options.get("prevent_cse", True)
-        if not isinstance(prevent_cse, bool):
-            return plain
-
-        def whole(jaxpr: FlatJaxpr) -> Segment:
-            count = len(jaxpr.equations)
-            return Segment(0, count, save=options.get("policy"), prevent_cse=prevent_cse)
-
-        return as_site(fun, "checkpoint", planner, plain, whole)
-
-    checkpoint.vramfit_original = original  # type: ignore[attr-defined]
-    return checkpoint
-
-
-def as_site(
-    function: Callable[..., Any],
-    kind: str,
-    planner: Planner,
-    plain: Callable[..., Any] | None = None,
-    whole: Callable[[FlatJaxpr], Segment] | None = None,
-) -> Callable[..., Any]:
+def as_site(function: Callable[..., Any], kind: str, planner: Planner) -> Callable[..., Any]:
     """Return a function that evaluates another one as the planner says.
 
     Args:
         function: The program's own.
-        kind: Of the site.
+        kind: ``grad``, or ``shard_map`` for one that matters only inside of such a function.
         planner: Asked at each call.
-        plain: What is called where nothing is to be changed; the function itself unless given.
-        whole: For a function that the program rematerializes itself: how.
     """
-    plain = plain or function
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        is_differentiated = kind == "grad" or getattr(_active, "depth", 0) > 0
-        with _differentiating(kind == "grad"):
-            traced = _trace(function, args, kwargs) if planner.wants(kind) else None
+        depth = getattr(_active, "depth", 0)
+        if kind != "grad" and depth == 0:
+            return function(*args, **kwargs)
+        definition = function_definition(function)
+        is_traced = planner.traces(definition, getattr(_active, "is_traced", False))
+        with _inside(depth + 1, is_traced):
+            traced = None
+            if is_traced:
+                traced = _trace(function, definition, args, kwargs, planner)
             if traced is None:
-                return plain(*args, **kwargs)
-            jaxpr, arguments, rebuild = traced
-            site = Site(kind, _definition(function), is_differentiated, jaxpr)
-            segments = planner.segments(site)
-            if whole is not None:
-                own = whole(jaxpr)
-                segments = [
-                    dataclasses.replace(segment, prevent_cse=own.prevent_cse)
-                    for segment in ((own,) if segments is None else segments)
-                ]
-            return rebuild(jaxpr.evaluate(arguments, segments or ()))
+                result = function(*args, **kwargs)
+            else:
+                jaxpr, trace, arguments, rebuild = traced
+                # What is mapped belongs to the function that is differentiated.
+                own_depth = depth if kind == "grad" else depth - 1
+                site = Site(kind, definition, definition, jaxpr, own_depth)
+                planner.on_trace(site, trace)
+                result = rebuild(evaluate(site, arguments, planner.segments))
+        if depth == 0:
+            planner.on_return()
+        return result
 
     return call
 
 
 @contextlib.contextmanager
-def _differentiating(is_differentiated: bool) -> Iterator[None]:
-    depth = getattr(_active, "depth", 0)
-    _active.depth = depth + is_differentiated
+def _inside(depth: int, is_traced: bool) -> Iterator[None]:
+    outer = getattr(_active, "depth", 0), getattr(_active, "is_traced", False)
+    _active.depth, _active.is_traced = depth, is_traced
     try:
         yield
     finally:
-        _active.depth = depth
+        _active.depth, _active.is_traced = outer
 
 
 def _trace(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[FlatJaxpr, list[Any], Callable[[list[Any]], Any]] | None:
+    function: Callable[..., Any],
+    definition: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    planner: Planner,
+) -> tuple[FlatJaxpr, Any, list[Any], Callable[[list[Any]], Any]] | None:
     """Trace a call to a jaxpr, whose arguments are the tracers among those of the call.
 
     Returns:
-        The jaxpr, its arguments, and what makes the result of the function of its results. None
-        where the call cannot be traced to a jaxpr, or has effects, which must happen exactly as
-        often as the program says.
+        The jaxpr, JAX's trace, the arguments, and what makes the result of the function of its
+        results. None where nothing of the call is differentiated, or where it reads a value.
+
+    Raises:
+        Exception: What the function raises.
     """
     import jax
+    from jax._src import api_util, core, linear_util
 
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
     if not places:
         return None
-    # Leaves of the result that are no arrays: strings, flags, whatever a program hands along.
+    # Leaves of the result that are not traced: strings, numbers, whatever a program hands along.
     static: dict[int, Any] = {}
     result_tree: Any = None
+    own_trace: Any = None
 
     def flat(*tracers: Any) -> list[Any]:
-        nonlocal result_tree
+        nonlocal result_tree, own_trace
+        own_trace = getattr(tracers[0], "_trace", None)
         whole = list(leaves)
         for index, tracer in zip(places, tracers, strict=True):
             whole[index] = tracer
         own_args, own_kwargs = jax.tree.unflatten(tree, whole)
         results, result_tree = jax.tree.flatten(function(*own_args, **own_kwargs))
         static.clear()
-        static.update((i, each) for i, each in enumerate(results) if not _is_array(each))
+        is_static = (not isinstance(each, jax.core.Tracer) for each in results)
+        static.update((i, results[i]) for i, is_one in enumerate(is_static) if is_one)
         return [each for index, each in enumerate(results) if index not in static]
 
     arguments = [leaves[index] for index in places]
+    debug_info = api_util.debug_info("vramfit", flat, tuple(arguments), {})
+    wrapped = linear_util.wrap_init(flat, debug_info=debug_info)
     try:
-        closed = jax.make_jaxpr(flat)(*arguments)
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
-        return None  # it reads values, as a function that is not compiled may
-    if closed.effects:
+        closed = trace_to_jaxpr(wrapped, [each.aval for each in arguments])
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        # What is compiled cannot read a value: the error is the program's.
+        if not any(map(core.is_concrete, arguments)):
+            raise
+        planner.on_value_read(definition, _user_line(error))
         return None
 
     def rebuild(results: list[Any]) -> Any:
@@ -203,30 +206,13 @@ def _trace(
             result_tree, [static[i] if i in static else next(rest) for i in range(count)]
         )
 
-    return FlatJaxpr(closed), arguments, rebuild
+    return FlatJaxpr(closed), own_trace, arguments, rebuild
 
 
-def _is_array(value: Any) -> bool:
-    import jax
-    import numpy as np
-
-    return isinstance(value, (jax.Array, np.ndarray, np.generic, bool, int, float, complex))
-
-
-def _definition(function: Callable[..., Any]) -> str:
-    """Return where a function is defined, as ``file.py:line (function)``, through wrappers."""
-    inner: Any = function
-    while True:
-        if isinstance(inner, functools.partial):
-            inner = inner.func
-        elif hasattr(inner, "__wrapped__"):
-            inner = inner.__wrapped__
-        elif hasattr(inner, "f") and callable(inner.f):  # objects of Flax NNX that hold a function
-            inner = inner.f
-        else:
-            break
-    code = getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
-    if code is None:
-        return getattr(inner, "__qualname__", type(inner).__qualname__)
-    name = getattr(inner, "__qualname__", code.co_name).replace("<locals>.", "")
-    return f"{file_name(code.co_filename)}:{code.co_firstlineno} ({name})"
+def _user_line(error: BaseException) -> str:
+    """Return the innermost line of the user's that an error came through."""
+    line = ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if not is_library(frame.f_code.co_filename):
+            line = site_of(frame.f_code, number)
+    return line

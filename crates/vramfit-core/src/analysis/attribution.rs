@@ -6,7 +6,7 @@
 //! told by the line that made it. What the allocator adds (rounding to 256 bytes, and surplus that is
 //! too little to split off) is a part of its own, so that all parts add up to the bytes in use exactly.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
@@ -16,7 +16,7 @@ use super::roles::{ArgumentRoles, gradient};
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
 use crate::replay::Block;
-use crate::trace::{EventSource, Purpose};
+use crate::trace::{EventSource, Note, Purpose};
 
 /// Whose the bytes of one device are at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +31,8 @@ pub struct Attribution {
     pub total_bytes: u64,
     /// The parts, the largest first.
     pub parts: Vec<AttributionEntry>,
+    /// Whether the run went on to its end, so that an array that is not [`AttributionEntry::read_later`] was not read.
+    pub reads_are_known: bool,
 }
 
 /// More arguments than any program has; a limit for damaged traces.
@@ -65,11 +67,43 @@ impl Arguments {
     }
 }
 
+/// Which arrays were read after the peak.
+pub(super) struct LaterReads {
+    allocations: FxHashSet<u64>,
+    /// Whether the run was neither stopped nor ended by an error.
+    to_the_end: bool,
+}
+
+impl LaterReads {
+    /// Returns what the notes of a trace tell; `None` if they do not.
+    pub(super) fn from_notes(notes: &[Note]) -> Option<Self> {
+        let mut told = None;
+        let mut to_the_end = true;
+        for note in notes {
+            match note {
+                Note::ReadAfterPeak { allocations } => {
+                    told.get_or_insert_with(FxHashSet::default)
+                        .extend(allocations.iter().copied());
+                }
+                Note::Stopped { .. } | Note::Error(_) => to_the_end = false,
+                Note::Exit(exit) => to_the_end &= exit.is_success(),
+                _ => {}
+            }
+        }
+        told.map(|allocations| LaterReads {
+            allocations,
+            to_the_end,
+        })
+    }
+}
+
 /// Attributes the bytes of one device at one point.
 pub(super) struct Attributor<'a> {
     pub(super) device: u32,
     pub(super) context: EventContext,
     pub(super) arguments: &'a Arguments,
+    /// What was read after the peak; `None` for a request that was refused, and where the trace does not tell.
+    pub(super) later_reads: Option<LaterReads>,
     /// A request that was refused then: its slot.
     pub(super) request: Option<u32>,
     pub(super) sites: &'a AllocationSites,
@@ -98,6 +132,7 @@ impl Attributor<'_> {
         let memory = entry.and_then(|entry| programs.get(&entry));
         // A program that computes gradients tells itself what its arguments are, and what else is there.
         let trains = memory.is_some_and(|(memory, _)| memory.is_differentiated());
+        let is_operation = entry.is_some_and(|entry| self.is_operation(entry, &programs));
         let mut total = 0u64;
         let mut rounding = 0u64;
         for block in blocks {
@@ -115,7 +150,14 @@ impl Attributor<'_> {
             match (memory, argument) {
                 (Some((_, places)), Some(parameter)) => {
                     let site = self.source.text(origin.site);
-                    let argument = argument_part(places, *parameter, site);
+                    let argument = match is_operation {
+                        // What an operation outside of `jit` is given is no batch.
+                        true => AttributionEntry {
+                            kind: EntryKind::Arrays,
+                            ..self.remainder(origin, &programs)
+                        },
+                        false => argument_part(places, *parameter, site),
+                    };
                     let known = self.known_array(block, &programs).filter(|_| !trains);
                     parts.add(known.unwrap_or(argument), bytes);
                 }
@@ -128,7 +170,14 @@ impl Attributor<'_> {
                 (None, _) if running => parts.add(unattributed(origin.purpose), bytes),
                 _ => {
                     let known = self.known_array(block, &programs).filter(|_| !trains);
-                    let part = known.unwrap_or_else(|| self.remainder(origin, &programs));
+                    let part = known.unwrap_or_else(|| {
+                        let is_later =
+                            |reads: &LaterReads| reads.allocations.contains(&block.number);
+                        AttributionEntry {
+                            read_later: self.later_reads.as_ref().is_some_and(is_later),
+                            ..self.remainder(origin, &programs)
+                        }
+                    });
                     parts.add(part, bytes);
                 }
             }
@@ -151,7 +200,23 @@ impl Attributor<'_> {
             program: self.context.entry,
             total_bytes: total,
             parts: parts.sorted(),
+            reads_are_known: self
+                .later_reads
+                .as_ref()
+                .is_some_and(|reads| reads.to_the_end),
         }
+    }
+
+    /// Says whether the program of an entry is one operation outside of `jit`.
+    fn is_operation(
+        &self,
+        entry: u32,
+        programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
+    ) -> bool {
+        let site = self.entries.get(entry as usize).map(|entry| entry.site);
+        let memory = programs.get(&entry).map(|(memory, _)| *memory);
+        site.zip(memory)
+            .is_some_and(|(site, memory)| memory.is_eager_operation(self.source.text(site)))
     }
 
     /// Says whether a block was allocated by the call that the moment lies in, and not by an earlier
@@ -215,12 +280,16 @@ impl Attributor<'_> {
         let known = (origin.entry != NO_PROGRAM && origin.purpose == Purpose::Output)
             .then(|| made(origin.entry))
             .flatten();
+        // The line says more than `result`.
+        let has_path = known.is_some() && !self.is_operation(origin.entry, programs);
         AttributionEntry {
             kind: match self.arguments.of(&self.context).is_empty() {
                 true => EntryKind::Arrays,
                 false => EntryKind::OtherArrays,
             },
-            path: known.map_or(String::new(), |buffer| buffer.path.clone()),
+            path: known
+                .filter(|_| has_path)
+                .map_or(String::new(), |buffer| buffer.path.clone()),
             site: text(origin.site),
             shape: known.map_or(String::new(), |buffer| buffer.shape.clone()),
             made_by: match origin.entry {

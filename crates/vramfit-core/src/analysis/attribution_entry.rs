@@ -22,6 +22,8 @@ pub struct AttributionEntry {
     pub stacked: bool,
     /// Whether it is computed a second time to save memory.
     pub rematerialized: bool,
+    /// Whether it is an array outside the program that ran, which something reads after the peak.
+    pub read_later: bool,
     /// How many buffers or arrays.
     pub count: u64,
     /// How much.
@@ -94,7 +96,14 @@ impl EntrySet {
             })
             .collect();
         parts.sort_by(|a, b| {
-            let marks = |part: &AttributionEntry| (part.kind, part.stacked, part.rematerialized);
+            let marks = |part: &AttributionEntry| {
+                (
+                    part.kind,
+                    part.stacked,
+                    part.rematerialized,
+                    part.read_later,
+                )
+            };
             let name = |part| -> [&str; 4] {
                 let AttributionEntry {
                     path,

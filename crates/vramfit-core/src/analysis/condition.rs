@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;
-use crate::trace::{CpuProgram, OtherProcess, ProcessExit, UncaughtError};
+use crate::trace::{CpuProgram, OtherProcess, ProcessExit, StepLimit, UncaughtError};
 
 /// What a condition does to an answer, the one that weighs most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -55,8 +55,8 @@ pub enum Condition {
     },
     /// The run was ended after the training step had run as often as was asked for.
     StoppedAtStep {
-        /// How many steps were asked for.
-        steps: u64,
+        /// After which steps it was to end.
+        steps: StepLimit,
         /// Which program was taken for the step, and how often it ran.
         #[serde(flatten)]
         stop: StepStop,
@@ -123,6 +123,9 @@ pub enum Condition {
         value: Option<String>,
         /// How many other lines there are.
         other_lines: usize,
+        /// Whether this is one of several hosts, and nothing ran that has a backward pass: what is to be measured may not
+        /// have run at all.
+        replaces_step: bool,
     },
     /// A program ran on JAX's CPU backend, of which the dry run sees nothing.
     RanOnCpu {
@@ -192,6 +195,10 @@ impl Condition {
             | Condition::HostsDiffer(_)
             | Condition::LibraryScratch { .. }
             | Condition::OutsidePool { .. }
+            | Condition::PlaceholderDecides {
+                replaces_step: true,
+                ..
+            }
             | Condition::RanOnCpu { decides: true, .. } => Bearing::Open,
             Condition::PlaceholderDecides { .. } | Condition::HostMemory { .. } => Bearing::Assumed,
             Condition::StoppedAtStep { .. }
@@ -201,6 +208,12 @@ impl Condition {
             Condition::TotalRange { .. } | Condition::SharedGpu { .. } => Bearing::Explained,
             Condition::NoStepFound { .. } | Condition::CompiledOnly { .. } => Bearing::Explained,
         }
+    }
+
+    /// Says whether one of the conditions is that the run was ended after some training steps.
+    pub fn is_stopped(conditions: &[Condition]) -> bool {
+        let mut conditions = conditions.iter();
+        conditions.any(|condition| matches!(condition, Condition::StoppedAtStep { .. }))
     }
 
     /// Says whether this condition alone makes it impossible to tell whether a run fits that was

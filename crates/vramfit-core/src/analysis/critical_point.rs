@@ -4,7 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::arrays::{AllocationSites, NO_PROGRAM};
-use super::attribution::{Arguments, Attribution, Attributor};
+use super::attribution::{Arguments, Attribution, Attributor, LaterReads};
 use super::devices::DeviceAnalysis;
 use super::failure::RefusedRequest;
 use super::programs::Programs;
@@ -67,6 +67,10 @@ impl CriticalPoint<'_> {
             arguments: match self.refused {
                 Some(_) => self.arguments_at_denial,
                 None => &device.arguments_at_peak,
+            },
+            later_reads: match self.refused {
+                Some(_) => None,
+                None => LaterReads::from_notes(source.notes()),
             },
             request: self.refused.map(|refused| refused.slot),
             sites,

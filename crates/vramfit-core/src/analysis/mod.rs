@@ -76,7 +76,7 @@ pub use series::{
     ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, PieceSummary, RegionSummary,
     TimelinePoint,
 };
-pub use step_search::{PeakGrowth, StepSearch, StepStop};
+pub use step_search::{PeakGrowth, Phase, StepSearch, StepStop};
 pub use summary::{
     AbortInfo, AllocationFailure, AutotuneRange, MAX_FAILURES_KEPT, ProgramMemorySummary,
     ProgramSummary, RunSummary, UnknownReads,

@@ -4,17 +4,42 @@ use serde::Serialize;
 
 use super::other_processes::OtherProcesses;
 use super::programs::{Evidence, Programs};
-use crate::trace::{Note, TextId};
+use crate::trace::{Note, StepLimit, TextId};
 
 /// The search for the training step of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StepSearch {
-    /// After how many steps the run was to end; `None` where that was not asked for.
-    pub steps: Option<u64>,
+    /// After which steps the run was to end; `None` where that was not asked for.
+    pub steps: Option<StepLimit>,
     /// The name that was given to the step.
     pub name: Option<String>,
     /// Where the run was ended; `None` where it was not.
     pub stop: Option<StepStop>,
+    /// What began while the training went on, in order: programs that were executed for the first time when the step was
+    /// known already.
+    pub phases: Vec<Phase>,
+}
+
+/// A part of a run that begins with programs that were not executed before, such as an evaluation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Phase {
+    /// How often the training step had been executed before.
+    pub step_calls: u64,
+    /// Name of the new program that needs most.
+    pub program: String,
+    /// How many other programs were new.
+    pub other_programs: usize,
+    /// Peak of the run before it, in bytes.
+    pub previous_peak_bytes: u64,
+    /// Peak of the run to the end of it.
+    pub peak_bytes: u64,
+}
+
+impl Phase {
+    /// Says whether the peak of the run rose in it.
+    pub fn raises_peak(&self) -> bool {
+        self.peak_bytes > self.previous_peak_bytes
+    }
 }
 
 /// Where a run was ended.
@@ -44,10 +69,19 @@ pub struct PeakGrowth {
 pub(super) struct StepNotes {
     /// How many notes were taken in.
     count: usize,
-    steps: Option<u64>,
+    steps: Option<StepLimit>,
     name: Option<String>,
+    /// Programs that began phases.
+    phases: Vec<PhaseStart>,
     /// Entry of the program, how often it was executed, and how the peak grew in the last step.
     stop: Option<(usize, u64, Option<PeakGrowth>)>,
+}
+
+#[derive(Debug)]
+struct PhaseStart {
+    entry: usize,
+    step_calls: u64,
+    peak_bytes: u64,
 }
 
 impl StepNotes {
@@ -82,6 +116,18 @@ impl StepNotes {
                     };
                     programs.add_evidence(*program, evidence);
                 }
+                Note::Phase {
+                    program,
+                    step_calls,
+                    peak_bytes,
+                } => {
+                    let entry = programs.entry_for(*program).ok();
+                    self.phases.extend(entry.map(|entry| PhaseStart {
+                        entry,
+                        step_calls: *step_calls,
+                        peak_bytes: *peak_bytes,
+                    }));
+                }
                 Note::Stopped {
                     program,
                     calls,
@@ -100,7 +146,8 @@ impl StepNotes {
                 | Note::Error(_)
                 | Note::Exit(_)
                 | Note::CpuProgram(_)
-                | Note::ReadAgain { .. } => {}
+                | Note::ReadAgain { .. }
+                | Note::ReadAfterPeak { .. } => {}
             }
         }
         self.count = notes.len();
@@ -110,6 +157,7 @@ impl StepNotes {
     pub(super) fn summary(
         &self,
         programs: &Programs,
+        peak_bytes: u64,
         text: &impl Fn(TextId) -> String,
     ) -> Option<StepSearch> {
         programs.has_step_search.then(|| StepSearch {
@@ -121,6 +169,32 @@ impl StepNotes {
                 site: text(programs.entries[entry].site),
                 growth,
             }),
+            phases: self.phases(programs, peak_bytes, text),
         })
+    }
+
+    /// Returns the phases; `peak_bytes` is the peak of the whole run.
+    fn phases(
+        &self,
+        programs: &Programs,
+        peak_bytes: u64,
+        text: &impl Fn(TextId) -> String,
+    ) -> Vec<Phase> {
+        let together = self.phases.chunk_by(|a, b| a.step_calls == b.step_calls);
+        let begins = together.clone().map(|begin| begin[0].peak_bytes);
+        let ends = begins.skip(1).chain([peak_bytes]);
+        let phases = together.zip(ends).map(|(begin, end)| {
+            let needed = |entry: usize| programs.entries[entry].key.sizes.needed_bytes();
+            let entries = begin.iter().map(|one| one.entry);
+            let largest = entries.max_by_key(|entry| needed(*entry)).unwrap_or(0);
+            Phase {
+                step_calls: begin[0].step_calls,
+                program: text(programs.name(largest)),
+                other_programs: begin.len() - 1,
+                previous_peak_bytes: begin[0].peak_bytes,
+                peak_bytes: end,
+            }
+        });
+        phases.collect()
     }
 }

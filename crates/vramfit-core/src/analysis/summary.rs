@@ -18,7 +18,7 @@ use super::partitions::ReplicatedArgument;
 use super::programs::Evidence;
 use super::scratch::ScratchSummary;
 use super::series::{CompilationSummary, LeakSummary};
-use super::step_search::StepSearch;
+use super::step_search::{Phase, StepSearch};
 use super::unread_outputs::UnreadOutput;
 use crate::program::memory::Owner;
 use crate::program::{ProgramMemory, ProgramTime};
@@ -291,7 +291,20 @@ pub struct UnknownReads {
     pub value: Option<String>,
 }
 
+impl UnknownReads {
+    /// Says whether they decided what the program did, or how large an array is.
+    pub(super) fn is_decisive(&self) -> bool {
+        self.shapes > 0 || self.decisions > 0
+    }
+}
+
 impl RunSummary {
+    /// Returns what began after the first training steps, in order.
+    pub fn phases(&self) -> &[Phase] {
+        let search = self.step_search.as_ref();
+        search.map_or(&[], |search| &search.phases)
+    }
+
     /// Returns the bytes of gradients that are arrays at the moment that decides, because another program than that
     /// which computes them uses them; `None` without any.
     pub fn gradient_array_bytes(&self) -> Option<u64> {

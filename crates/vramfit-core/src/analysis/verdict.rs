@@ -6,8 +6,8 @@
 use super::condition::{Condition, LastExecution, ProgramNeed};
 use super::device_summary::DeviceSummary;
 use super::programs::Evidence;
-use super::summary::{ProgramSummary, RunSummary};
-use crate::trace::Sharing;
+use super::summary::{ProgramSummary, RunSummary, UnknownReads};
+use crate::trace::{Sharing, StepLimit};
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,16 +137,24 @@ impl RunSummary {
 
     /// Whether values that were not computed decided what ran.
     fn placeholder_decides(&self) -> Option<Condition> {
-        let reads = self.unknown_reads.iter();
-        let mut lines = reads.filter(|line| line.shapes > 0 || line.decisions > 0);
-        let first = lines.next()?;
+        let first = self.decisive_read()?;
+        let is_decisive = |line: &&UnknownReads| line.is_decisive();
+        let lines = self.unknown_reads.iter().filter(is_decisive);
         let decision = |text: &Option<String>| text.clone().filter(|_| first.shapes == 0);
         Some(Condition::PlaceholderDecides {
             site: first.site.clone(),
             expression: decision(&first.expression),
             value: decision(&first.value),
-            other_lines: lines.count(),
+            other_lines: lines.count() - 1,
+            // What one host reads of another decides how often all of them train.
+            replaces_step: self.header.hosts > 1
+                && self.step_evidence.unwrap_or_default() < Evidence::BackwardPass,
         })
+    }
+
+    /// Returns the line that reads most of what was not computed and decides what runs, or how large it is.
+    pub fn decisive_read(&self) -> Option<&UnknownReads> {
+        self.unknown_reads.iter().find(|line| line.is_decisive())
     }
 
     /// Who else was on the GPU when a request was refused.
@@ -177,6 +185,10 @@ impl RunSummary {
         let step = self.step();
         let found = step.filter(|_| self.step_evidence >= Some(Evidence::StateReturned));
         let programs = self.programs.iter().filter(|program| program.calls > 1);
+        // A run that was to end once it is steady, and ended by itself, is whole.
+        let StepLimit::Calls(steps) = steps else {
+            return None;
+        };
         // A step that ran as often as was asked for, and a run that then ended by itself: nothing was left out.
         let is_whole = found.is_some_and(|step| step.calls >= steps);
         // A run that stopped before its time says why, and this is not the reason.

@@ -12,6 +12,7 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::gpu::GpuSelection;
 use crate::nearest::nearest;
+use crate::trace::StepLimit;
 
 /// Steps of a command that are executed unless the entry says otherwise.
 const DEFAULT_STEPS: u64 = 3;
@@ -49,8 +50,8 @@ pub enum Program {
     Command {
         /// The program and its arguments.
         words: Vec<String>,
-        /// After how many training steps to stop.
-        steps: u64,
+        /// After which training steps to stop.
+        steps: StepLimit,
         /// Name of the function that is the training step, where it is not detected.
         step: Option<String>,
     },
@@ -84,7 +85,7 @@ struct ToolTable {
 #[serde(deny_unknown_fields)]
 struct CheckTable {
     gpus: Option<Vec<String>>,
-    steps: Option<u64>,
+    steps: Option<StepLimit>,
     tolerance: Option<Amount>,
     spare: Option<Amount>,
     #[serde(default)]
@@ -102,7 +103,7 @@ struct EntryTable {
     arguments: Option<serde_json::Value>,
     gpus: Option<Vec<String>>,
     hosts: Option<u32>,
-    steps: Option<u64>,
+    steps: Option<StepLimit>,
     step: Option<String>,
     max: Option<Amount>,
     spare: Option<Amount>,
@@ -249,8 +250,9 @@ fn read_program(table: &CheckTable, entry: &EntryTable) -> Result<Program> {
                 return Err(Error::invalid_argument("`command` is empty")
                     .hint("for example `command = \"python train.py --batch 8\"`"));
             }
-            let steps = entry.steps.or(table.steps).unwrap_or(DEFAULT_STEPS);
-            if steps == 0 {
+            let steps = entry.steps.or(table.steps);
+            let steps = steps.unwrap_or(StepLimit::Calls(DEFAULT_STEPS));
+            if steps == StepLimit::Calls(0) {
                 return Err(Error::invalid_argument("`steps` is 0").hint("write at least 1"));
             }
             Ok(Program::Command {

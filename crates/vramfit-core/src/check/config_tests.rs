@@ -38,7 +38,8 @@ fn entries_have_the_defaults_of_the_table() {
         panic!("a command");
     };
     assert_eq!(words, &["python", "train it.py", "--batch", "8"]);
-    assert_eq!((*steps, step.as_deref()), (DEFAULT_STEPS, None));
+    assert_eq!(*steps, StepLimit::Calls(DEFAULT_STEPS));
+    assert_eq!(*step, None);
     assert_eq!(train.gpus.len(), 2);
     assert_eq!(train.limits.max, Some(Bytes(20 << 30)));
     assert_eq!(train.limits.tolerance, Amount::Bytes(1 << 20));

@@ -1,4 +1,4 @@
-//! Where more memory is needed, and whether the program or the toolchain needs it.
+//! Where more memory is needed, and whether the program, a library or the toolchain needs it.
 
 use serde::Serialize;
 
@@ -16,6 +16,10 @@ pub struct Growth {
     pub code_bytes: Option<i128>,
     /// What it needs more at its peak because JAX or its compiler changed.
     pub toolchain_bytes: Option<i128>,
+    /// What it needs more at its peak because libraries changed through which it uses JAX.
+    pub library_bytes: Option<i128>,
+    /// Toolchain and libraries together.
+    pub version_bytes: Option<i128>,
     /// What is not known of this, and why; empty where all is.
     pub unknown: String,
     /// What the lines are compared with, such as `commit 1a2b3c4`.
@@ -112,8 +116,33 @@ fn at_peak(difference: &RunDiff) -> Vec<ChangedLine> {
             None => lines.push(line),
         }
     }
+    merge_moved(&mut lines);
     lines.retain(|line| line.bytes != 0);
     lines
+}
+
+/// Bytes of one line that have another owner or path than before are no change: entries of a line that grow and shrink
+/// are one.
+fn merge_moved(lines: &mut Vec<ChangedLine>) {
+    let mut merged: Vec<ChangedLine> = Vec::new();
+    for line in lines.drain(..) {
+        let is_moved = |other: &&mut ChangedLine| {
+            !line.site.is_empty()
+                && other.site == line.site
+                && other.bytes.signum() == -line.bytes.signum()
+        };
+        match merged.iter_mut().find(is_moved) {
+            Some(other) if other.bytes.abs() < line.bytes.abs() => {
+                *other = ChangedLine {
+                    bytes: line.bytes + other.bytes,
+                    ..line
+                };
+            }
+            Some(other) => other.bytes += line.bytes,
+            None => merged.push(line),
+        }
+    }
+    *lines = merged;
 }
 
 fn changed_line(change: &EntryDelta) -> Option<ChangedLine> {

@@ -10,6 +10,7 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use super::figures::Figures;
+use super::whole_run::WholeRun;
 use crate::error::{Error, Result};
 use crate::settings::Version;
 
@@ -26,6 +27,9 @@ const COMMENT: &str = "\
 # Accepted GPU memory in bytes, a line for each entry, GPU and release of JAX.
 # Written by `vramfit check --update`; do not edit.
 ";
+/// The last line, which never changes: so that a branch which changes the last entry can be merged with one that adds
+/// an entry behind it.
+const END: &str = "\n# End of the lock file.\n";
 
 /// What a line is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,53 +51,27 @@ pub struct LockLine {
     pub figures: Figures,
     /// Version of the CUDA plugin, with the compiler in it.
     pub plugin: String,
+    /// Versions of the libraries through which the program uses JAX, by the name that they are imported by.
+    pub libraries: BTreeMap<String, String>,
     /// Digest of names and sizes of the programs that were executed.
     pub programs: String,
     /// The run to its end, where the figures are those of its first steps.
     pub whole_run: Option<WholeRun>,
 }
 
-/// What a run came to that was not ended after some steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WholeRun {
-    /// Its peak in bytes.
-    Peak(u64),
-    /// It was ended when it had taken so many seconds.
-    TimeLimit(u64),
-    /// It could not be measured.
-    Failed,
+/// Joins names and versions to one word, as `flax:0.12.0,optax:0.2.9`.
+fn join_versions(libraries: &BTreeMap<String, String>) -> String {
+    let words = libraries
+        .iter()
+        .map(|(name, version)| format!("{name}:{version}"));
+    words.collect::<Vec<_>>().join(",")
 }
 
-impl WholeRun {
-    /// Returns its peak, where it is known.
-    pub fn peak_bytes(self) -> Option<u64> {
-        match self {
-            WholeRun::Peak(bytes) => Some(bytes),
-            WholeRun::TimeLimit(_) | WholeRun::Failed => None,
-        }
-    }
-
-    fn parse(text: &str) -> Option<WholeRun> {
-        match text.strip_prefix("not_measured:") {
-            Some("failed") => Some(WholeRun::Failed),
-            Some(limit) => {
-                let seconds = limit.strip_prefix("longer_than_")?.strip_suffix('s')?;
-                Some(WholeRun::TimeLimit(seconds.parse().ok()?))
-            }
-            None => Some(WholeRun::Peak(text.parse().ok()?)),
-        }
-    }
-}
-
-/// As it is written in the lock file.
-impl std::fmt::Display for WholeRun {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            WholeRun::Peak(bytes) => write!(f, "{bytes}"),
-            WholeRun::TimeLimit(seconds) => write!(f, "not_measured:longer_than_{seconds}s"),
-            WholeRun::Failed => f.write_str("not_measured:failed"),
-        }
-    }
+fn split_versions(text: &str) -> Option<BTreeMap<String, String>> {
+    let pairs = text.split(',').map(|word| word.split_once(':'));
+    pairs
+        .map(|pair| pair.map(|(name, version)| (name.to_owned(), version.to_owned())))
+        .collect()
 }
 
 /// The accepted figures of all entries.
@@ -108,12 +86,16 @@ impl LockLine {
             steady_state_bytes,
             temp_bytes,
         } = self.figures;
+        let libraries = match self.libraries.is_empty() {
+            true => String::new(),
+            false => format!(" libraries={}", join_versions(&self.libraries)),
+        };
         let whole_run = self
             .whole_run
             .map_or_else(String::new, |whole| format!(" whole_run={whole}"));
         format!(
             "{entry} {gpu} jax={jax} plugin={} peak={peak_bytes} steady_state={steady_state_bytes} \
-             temporaries={temp_bytes} programs={}{whole_run}",
+             temporaries={temp_bytes} programs={}{libraries}{whole_run}",
             self.plugin, self.programs
         )
     }
@@ -121,6 +103,17 @@ impl LockLine {
     /// Says whether the figures of both lines are of the same JAX and compiler.
     pub fn is_of_toolchain(&self, other: &LockLine) -> bool {
         self.key.jax == other.key.jax && self.plugin == other.plugin
+    }
+
+    /// Names the libraries of which both lines have a version, but not the same, as `optax 0.2.8 -> 0.2.9`.
+    pub fn libraries_changed(&self, earlier: &LockLine) -> Vec<String> {
+        let pairs = earlier.libraries.iter();
+        let pairs =
+            pairs.filter_map(|(name, before)| Some((name, before, self.libraries.get(name)?)));
+        pairs
+            .filter(|(_, before, now)| before != now)
+            .map(|(name, before, now)| format!("{name} {before} -> {now}"))
+            .collect()
     }
 
     /// Returns by how many bytes the peak exceeds that of an earlier line.
@@ -147,7 +140,7 @@ impl LockLine {
         };
         let (jax, plugin) = (field("jax")?, field("plugin")?);
         let bytes = |text: &str| text.parse().map_err(|_| LineError::Damaged);
-        let parsed = LockLine {
+        let mut parsed = LockLine {
             key: LockKey {
                 entry: entry.to_owned(),
                 gpu: gpu.to_owned(),
@@ -160,11 +153,20 @@ impl LockLine {
                 temp_bytes: bytes(field("temporaries")?)?,
             },
             programs: field("programs")?.to_owned(),
-            whole_run: match field("whole_run") {
-                Ok(text) => Some(WholeRun::parse(text).ok_or(LineError::Damaged)?),
-                Err(_) => None,
-            },
+            libraries: BTreeMap::new(),
+            whole_run: None,
         };
+        for word in words {
+            match word.split_once('=') {
+                Some(("libraries", text)) => {
+                    parsed.libraries = split_versions(text).ok_or(LineError::Damaged)?;
+                }
+                Some(("whole_run", text)) => {
+                    parsed.whole_run = Some(WholeRun::parse(text).ok_or(LineError::Damaged)?);
+                }
+                _ => return Err(LineError::Damaged),
+            }
+        }
         match parsed.body() == body {
             false => Err(LineError::Damaged),
             true if sum.len() < CHECKSUM_CHARS => Err(LineError::Damaged),
@@ -260,7 +262,7 @@ impl Lock {
         for line in self.0.values() {
             let _ = writeln!(text, "\n{} sum={}", line.body(), line.checksum());
         }
-        text
+        text + END
     }
 
     /// Returns the line of an entry on a GPU: of this release of JAX, else of the newest.
@@ -279,12 +281,17 @@ impl Lock {
     /// Accepts figures. A line whose figures and versions are the same stays as it is: what else changed
     /// about the program needs no new line. Returns the line that was replaced.
     pub fn accept(&mut self, line: LockLine) -> Option<LockLine> {
-        // A run that took too long this time is known from before.
-        let is_unmeasured = line.whole_run.and_then(WholeRun::peak_bytes).is_none();
         let is_same = |old: &LockLine| {
-            let whole =
-                old.whole_run == line.whole_run || (is_unmeasured && old.whole_run.is_some());
-            whole && old.figures == line.figures && old.plugin == line.plugin
+            // A run that took too long this time is known from before.
+            let tells_no_more = match (old.whole_run, line.whole_run) {
+                (Some(WholeRun::Peak(_)), Some(WholeRun::Steady(_))) => true,
+                (Some(_), None | Some(WholeRun::TimeLimit(_) | WholeRun::Failed)) => true,
+                (old, new) => old == new,
+            };
+            let versions = (&line.plugin, &line.libraries);
+            tells_no_more
+                && old.figures == line.figures
+                && (&old.plugin, &old.libraries) == versions
         };
         match self.0.get(&line.key) {
             Some(old) if is_same(old) => Some(old.clone()),

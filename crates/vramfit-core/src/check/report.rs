@@ -199,7 +199,7 @@ impl Row {
             Outcome::NotReproducible { reason } => format!("not reproducible: {reason}"),
             Outcome::Failed { reason } => format!("could not be measured: {reason}"),
         };
-        qualify_headline(&name, &rest, self.conditions())
+        qualify_headline(&name, &rest, self.conditions(), "each dry run")
     }
 
     /// Returns the conditions of a check that does not fail: that one fails is true whatever else there is.
@@ -217,10 +217,10 @@ impl Row {
         (self.outcome.passes() == Some(true) && is_qualified).then(|| self.summary())
     }
 
-    /// Says whether the accepted figures are of other versions of JAX or its compiler.
-    pub fn is_of_other_toolchain(&self) -> bool {
+    /// Says whether the accepted figures are of other versions of JAX, its compiler or a library.
+    pub fn is_of_other_versions(&self) -> bool {
         let lines = self.accepted.as_ref().zip(self.measured.as_ref());
-        lines.is_some_and(|(accepted, measured)| !accepted.is_of_toolchain(measured))
+        lines.is_some_and(|(accepted, measured)| versions_changed(accepted, measured).is_some())
     }
 
     /// Names the versions that differ from those of the accepted figures, to be appended; empty where none
@@ -231,7 +231,7 @@ impl Row {
         changed.map_or_else(String::new, |changed| format!(" ({changed})"))
     }
 
-    /// Fails the row where its program needs more than before, and only the toolchain hides that.
+    /// Fails the row where its program needs more than before, and only the toolchain or a library hides that.
     pub fn fail_for_code(&mut self) {
         let code = self.growth.as_ref().and_then(|growth| growth.code_bytes);
         let (Some(code), Some(accepted)) = (code, &self.accepted) else {
@@ -299,23 +299,33 @@ impl Row {
         details
     }
 
-    /// Says whether the program or the toolchain changed.
+    /// Says whether the program, the toolchain or a library changed.
     fn cause_line(&self) -> Option<String> {
         let (measured, accepted) = (self.measured.as_ref()?, self.accepted.as_ref()?);
         let versions = versions_changed(accepted, measured);
         let growth = self.growth.as_ref();
         let shares = growth.and_then(|growth| {
-            let (code, toolchain) = (growth.code_bytes?, growth.toolchain_bytes?);
-            Some(format!(
-                "code {}, toolchain {}",
-                signed(code),
-                signed(toolchain)
-            ))
+            let code = signed(growth.code_bytes?);
+            let others = match (growth.toolchain_bytes, growth.library_bytes) {
+                (Some(toolchain), None | Some(0)) => format!("toolchain {}", signed(toolchain)),
+                (Some(0), Some(libraries)) => format!("libraries {}", signed(libraries)),
+                (Some(toolchain), Some(libraries)) => format!(
+                    "toolchain {}, libraries {}",
+                    signed(toolchain),
+                    signed(libraries)
+                ),
+                (None, _) => format!(
+                    "toolchain and libraries together {}",
+                    signed(growth.version_bytes?)
+                ),
+            };
+            Some(format!("code {code}, {others}"))
         });
         let unknown = growth.map_or("", |growth| &growth.unknown);
         match (shares, versions) {
             (Some(shares), Some(versions)) => Some(format!("{shares} ({versions})")),
-            (Some(shares), None) => Some(shares),
+            (Some(shares), None) if unknown.is_empty() => Some(shares),
+            (Some(shares), None) => Some(format!("{shares}; {unknown}")),
             (None, Some(versions)) if unknown.is_empty() => Some(versions),
             (None, Some(versions)) => Some(format!("{versions}; {unknown}")),
             (None, None) => (!unknown.is_empty()).then(|| unknown.to_owned()),
@@ -356,9 +366,10 @@ fn versions_changed(accepted: &LockLine, measured: &LockLine) -> Option<String> 
         ("compiler", &accepted.plugin, &measured.plugin),
     ];
     let changed = pairs.iter().filter(|(_, before, now)| before != now);
-    let texts: Vec<String> = changed
+    let mut texts: Vec<String> = changed
         .map(|(name, before, now)| format!("{name} {before} -> {now}"))
         .collect();
+    texts.extend(measured.libraries_changed(accepted));
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::super::amount::Amount;
 use super::super::figures::Figures;
 use super::super::growth::ChangedLine;
@@ -20,6 +22,7 @@ fn line(entry: &str, jax: &str, peak_bytes: u64) -> LockLine {
         },
         plugin: format!("cuda13-{jax}"),
         programs: "0123abcd".to_owned(),
+        libraries: BTreeMap::new(),
         whole_run: None,
     }
 }

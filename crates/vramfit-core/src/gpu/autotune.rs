@@ -2,8 +2,10 @@
 //!
 //! XLA looks a result up by a description of the GPU that holds its clock, its bandwidth and the
 //! version of cuDNN. One digit apart, the result is passed over without a word, so the description
-//! is replaced where compute capability and cores say that the GPU is of the same kind. What the
-//! results say about kernels is XLA's business and not read here.
+//! is replaced where compute capability and cores say that the GPU is of the same kind. From JAX 0.11
+//! on there is a digest of the description in its place, which is kept: that of a recorded H100 is
+//! the one that the compiler computes for the catalog's. What the results say about kernels is XLA's
+//! business and not read here.
 
 use super::Gpu;
 use super::target::CUDNN_VERSION;
@@ -30,6 +32,9 @@ pub fn fit_autotune_results(text: &str, gpu: &Gpu) -> Result<String> {
         fitted.push_str(before);
         fitted.push('"');
         if !field.ends_with("device") {
+            fitted.push_str(value);
+        } else if is_digest(value) {
+            is_fitted = true;
             fitted.push_str(value);
         } else if let Some(description) = describe(value, gpu) {
             is_fitted = true;
@@ -65,6 +70,10 @@ fn closing_quote(text: &str) -> Option<usize> {
         escaped = byte == b'\\' && !escaped;
         ends.then_some(at)
     })
+}
+
+fn is_digest(description: &str) -> bool {
+    description.len() == 16 && description.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Describes the catalog's GPU in the words of a recorded description, which differ between
@@ -162,6 +171,20 @@ mod tests {
                 both
             );
         }
+    }
+
+    #[test]
+    fn results_that_name_the_gpu_by_a_digest_are_kept() {
+        let gpu = find("h100-80g").expect("in the catalog");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fixtures/gpu/h100-80g-jax-0.11.2/autotune-results.txtpb"
+        );
+        let recorded = std::fs::read_to_string(path).expect("recorded");
+        assert_eq!(
+            fit_autotune_results(&recorded, &gpu).expect("kept"),
+            recorded
+        );
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub struct Calibration {
     /// operands as XLA writes it: `bf16`, `f32`.
     #[serde(default)]
     pub matmul_flops_per_s: BTreeMap<String, f64>,
+    /// Operations per second on elements that are 32-bit floats, where a kernel does nothing else, by opcode: `tanh`.
+    #[serde(default)]
+    pub elementwise_ops_per_s: BTreeMap<String, f64>,
     /// Bytes per second of collectives among all GPUs of the machine, by their opcode: `all-reduce`. The
     /// bytes are those of the whole array on one GPU: of the operand or the result, whichever is larger.
     #[serde(default)]
@@ -99,6 +102,7 @@ impl Calibration {
             self.from_host_bytes_per_s,
         ];
         let named = self.matmul_flops_per_s.values();
+        let named = named.chain(self.elementwise_ops_per_s.values());
         let named = named.chain(self.collective_bytes_per_s.values()).copied();
         single.into_iter().flatten().chain(named)
     }

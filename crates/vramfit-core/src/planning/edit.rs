@@ -61,7 +61,7 @@ impl SitePlan {
                 let arguments = arguments("prevent_cse=False, ");
                 format!("{place}: pass `jax.checkpoint(body, {arguments})` to `jax.lax.scan`")
             }
-            SiteKind::Grad => {
+            SiteKind::Grad | SiteKind::ShardMap => {
                 let call = match arguments("") {
                     none if none.is_empty() => "jax.checkpoint(layer)".to_owned(),
                     arguments => format!("jax.checkpoint(layer, {arguments})"),

@@ -23,17 +23,17 @@ const MAX_SELECTIONS: usize = 4;
 pub fn site_options(site: &Site) -> Vec<SiteOption> {
     let whole = vec![(0, site.equations.len())];
     let divisions = match site.kind {
-        SiteKind::Grad => divide(site, MAX_DIVISIONS)
+        SiteKind::Grad | SiteKind::ShardMap => divide(site, MAX_DIVISIONS)
             .into_iter()
             .map(|division| division.segments)
             .collect(),
-        // A body that is only one rematerialized function, or a loop, has a site of its own for that.
+        // A body with a function that the program rematerializes has a site of its own for that.
         SiteKind::Scan if site.equations.iter().any(|equation| equation.barrier) => Vec::new(),
         SiteKind::Scan | SiteKind::Checkpoint if site.equations.is_empty() => Vec::new(),
         SiteKind::Scan | SiteKind::Checkpoint => vec![whole],
     };
     let mut options: Vec<SiteOption> = Vec::new();
-    if site.kind == SiteKind::Grad {
+    if matches!(site.kind, SiteKind::Grad | SiteKind::ShardMap) {
         // Without the boundaries of calls XLA keeps fewer values, and computes nothing twice.
         options.push(SiteOption {
             plan: SitePlan::new(site, &[], None),

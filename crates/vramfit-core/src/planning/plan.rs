@@ -11,7 +11,7 @@ use super::site::{Site, SiteKind};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the format.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// What to change about a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,10 +38,16 @@ pub struct SitePlan {
     pub kind: SiteKind,
     /// Where it is defined: `file.py:line (function)`.
     pub definition: String,
+    /// The function that was traced, defined there: this one, or the one whose jaxpr contains it.
+    pub inside: String,
+    /// Which of the calls of differentiated functions that was, from 1.
+    pub call: u64,
     /// Digest of its jaxpr with shapes and types.
     pub fingerprint: String,
     /// Digest of its jaxpr without them.
     pub structure: String,
+    /// How many equations its jaxpr has.
+    pub equations: usize,
     /// Ranges of equations, each rematerialized as one.
     pub segments: Vec<(usize, usize)>,
     /// Name of the policy for all of them; else the chosen values are kept.
@@ -91,14 +97,50 @@ impl SitePlan {
         SitePlan {
             kind: site.kind,
             definition: site.definition.clone(),
+            inside: site.inside.clone(),
+            call: site.call,
             fingerprint: site.fingerprint.clone(),
             structure: site.structure.clone(),
+            equations: site.equations.len(),
             segments: segments.to_vec(),
             save: save.map(str::to_owned),
             saved: Vec::new(),
             offloaded: Vec::new(),
             offload_inputs: false,
             kept_lines: Vec::new(),
+        }
+    }
+
+    /// Says why its segments cannot be those of a function, if they cannot.
+    fn check(&self) -> std::result::Result<(), String> {
+        let name = short_name(&self.definition);
+        let mut position = 0;
+        for &(start, stop) in &self.segments {
+            if start < position || start >= stop {
+                return Err(format!(
+                    "{name}: the segment [{start}, {stop}] is out of order"
+                ));
+            }
+            position = stop;
+        }
+        if position > self.equations {
+            return Err(format!(
+                "{name}: a segment ends at {position}, and there are {} equations",
+                self.equations
+            ));
+        }
+        let is_inside = |index: &usize| {
+            let mut segments = self.segments.iter();
+            segments.any(|&(start, stop)| (start..stop).contains(index))
+        };
+        match self
+            .saved
+            .iter()
+            .chain(&self.offloaded)
+            .find(|index| !is_inside(index))
+        {
+            Some(index) => Err(format!("{name}: the equation {index} is in no segment")),
+            None => Ok(()),
         }
     }
 
@@ -140,8 +182,12 @@ impl SitePlan {
             false => kept,
         };
         match (self.kind, self.segments.len()) {
-            (SiteKind::Grad, 1) => format!("{place} in one segment: {kept}"),
-            (SiteKind::Grad, count) => format!("{place} in {count} segments: {kept}"),
+            (SiteKind::Grad | SiteKind::ShardMap, 1) => {
+                format!("{place} in one segment: {kept}")
+            }
+            (SiteKind::Grad | SiteKind::ShardMap, count) => {
+                format!("{place} in {count} segments: {kept}")
+            }
             _ => format!("{place}: {kept}"),
         }
     }
@@ -217,6 +263,13 @@ impl Plan {
                 .cause(error.message())
                 .hint(hint)
         })?;
+        for site in &file.plan.sites {
+            site.check().map_err(|reason| {
+                invalid(format!("the plan `{shown}` cannot be read"))
+                    .cause(reason)
+                    .hint("make it again with `vramfit plan`")
+            })?;
+        }
         Ok((file.plan, file.source))
     }
 

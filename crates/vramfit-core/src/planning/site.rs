@@ -2,14 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::short_name;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How the program uses a function that can be rematerialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum SiteKind {
     /// It is given to `jax.grad` or one of its relatives.
     Grad,
+    /// A function that is differentiated gives it to `jax.shard_map`.
+    ShardMap,
     /// It is the body of a `jax.lax.scan`.
     Scan,
     /// The program rematerializes it already, with `jax.checkpoint`.
@@ -23,8 +26,12 @@ pub struct Site {
     pub kind: SiteKind,
     /// Where it is defined: `file.py:line (function)`.
     pub definition: String,
-    /// Whether a function that is differentiated calls it.
-    pub differentiated: bool,
+    /// The function that was traced, defined there: this one, or the one whose jaxpr contains it.
+    pub inside: String,
+    /// In how many functions it is that are differentiated: the jaxpr of those depends on what is planned for it.
+    pub depth: u32,
+    /// Which of the calls of differentiated functions that was, from 1.
+    pub call: u64,
     /// Digest of its jaxpr with shapes and types.
     pub fingerprint: String,
     /// Digest of its jaxpr without shapes and types.
@@ -85,18 +92,80 @@ impl Equation {
     }
 }
 
-/// Reads recorded sites: one JSON object per line.
-///
-/// # Errors
-/// [`ErrorKind::InvalidFile`] for a line that is not a site.
-pub fn read_sites(text: &str) -> Result<Vec<Site>> {
-    text.lines()
-        .enumerate()
-        .map(|(index, line)| {
-            serde_json::from_str(line).map_err(|error| {
-                let message = format!("line {} of the recorded sites is not a site", index + 1);
-                Error::new(ErrorKind::InvalidFile, message).cause(error)
-            })
-        })
-        .collect()
+/// Why a function is not traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftAloneReason {
+    /// It reads a value, which it can only outside of `jit`.
+    ValueRead,
+    /// Something keeps a value of the trace, whose later use ends the program.
+    ValueKept,
+}
+
+/// A function that is differentiated and cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftAlone {
+    /// Where it is defined: `file.py:line (function)`.
+    #[serde(rename = "left_alone")]
+    pub definition: String,
+    /// Why.
+    pub reason: LeftAloneReason,
+    /// The line that reads or makes the value, empty if not known.
+    pub line: String,
+}
+
+impl LeftAlone {
+    /// Returns a sentence about it.
+    pub fn describe(&self) -> String {
+        let function = short_name(&self.definition);
+        let line = match self.line.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", short_name(&self.line)),
+        };
+        match self.reason {
+            LeftAloneReason::ValueRead => format!(
+                "{function} is left alone: it reads a value{line}, so that it is not known in advance what it computes"
+            ),
+            LeftAloneReason::ValueKept => format!(
+                "{function} is left alone: a value that it computes is kept and used outside of it{line}"
+            ),
+        }
+    }
+}
+
+/// What is recorded of the functions of a program that are differentiated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedSites {
+    /// What can be rematerialized.
+    pub sites: Vec<Site>,
+    /// What cannot.
+    pub left_alone: Vec<LeftAlone>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RecordedLine {
+    LeftAlone(LeftAlone),
+    Site(Site),
+}
+
+impl RecordedSites {
+    /// Reads a record: one JSON object per line.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] for a line that is neither.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut recorded = RecordedSites::default();
+        for (index, line) in text.lines().enumerate() {
+            match serde_json::from_str(line) {
+                Ok(RecordedLine::Site(site)) => recorded.sites.push(site),
+                Ok(RecordedLine::LeftAlone(one)) => recorded.left_alone.push(one),
+                Err(error) => {
+                    let message = format!("line {} of the recorded sites is not a site", index + 1);
+                    return Err(Error::new(ErrorKind::InvalidFile, message).cause(error));
+                }
+            }
+        }
+        Ok(recorded)
+    }
 }

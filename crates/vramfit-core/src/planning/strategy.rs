@@ -15,6 +15,11 @@ const MAX_SITES: usize = 4;
 /// Plans of one site that are combined with those of another.
 const MAX_COMBINED: usize = 3;
 
+/// Policies that all functions get at the same time.
+const JOINT_POLICIES: [&str; 2] = ["nothing", "dots-without-batch"];
+/// Plans of a joint plan's sites that are tried in its place, for each.
+const MAX_REPLACED: usize = 3;
+
 /// Sites of which values are offloaded.
 const MAX_OFFLOADED_SITES: usize = 2;
 
@@ -79,6 +84,8 @@ impl SiteOptions {
 #[derive(Clone, Debug)]
 pub struct Strategy {
     sites: Vec<SiteOptions>,
+    /// Plans for all functions at the same time.
+    joint: Vec<Plan>,
     moves: Moves,
     round: usize,
 }
@@ -86,18 +93,20 @@ pub struct Strategy {
 impl Strategy {
     /// Returns the strategy for the sites of a program.
     pub fn new(sites: &[Site], moves: Moves) -> Self {
-        let is_relevant = |site: &&Site| moves.remat && site.differentiated;
-        let mut relevant: Vec<&Site> = sites.iter().filter(is_relevant).collect();
+        let mut relevant: Vec<&Site> = sites.iter().filter(|_| moves.remat).collect();
         relevant.sort_by_key(|site| std::cmp::Reverse(site.made_bytes()));
         let searched = relevant.into_iter().map(|site| SiteOptions {
             site: site.clone(),
             options: site_options(site),
         });
+        let mut sites: Vec<SiteOptions> = searched
+            .filter(|searched| !searched.options.is_empty())
+            .collect();
+        let joint = joint_plans(&sites);
+        sites.truncate(MAX_SITES);
         Strategy {
-            sites: searched
-                .filter(|searched| !searched.options.is_empty())
-                .take(MAX_SITES)
-                .collect(),
+            sites,
+            joint,
             moves,
             round: 0,
         }
@@ -121,8 +130,8 @@ impl Strategy {
         while self.round < ROUNDS {
             self.round += 1;
             let mut plans = match self.round {
-                1 => self.single_options(),
-                2 => self.refinements(rows),
+                1 => [self.joint.clone(), self.single_options()].concat(),
+                2 => [self.refinements(rows), self.joint_variants(rows)].concat(),
                 3 => self.combinations(rows),
                 _ => Vec::new(),
             };
@@ -166,6 +175,42 @@ impl Strategy {
             }
             plans.extend(searched.add_options(options));
         }
+        plans
+    }
+
+    /// Tries other options of each site of the best joint plan, where no plan of one site saves as much: so of
+    /// several functions those are recomputed that must be.
+    fn joint_variants(&self, rows: &[Row]) -> Vec<Plan> {
+        let is_joint = |row: &&Row| self.joint.contains(&row.plan);
+        let lowest = |rows: &mut dyn Iterator<Item = &Row>| rows.map(|row| row.peak_bytes).min();
+        let others = lowest(&mut rows.iter().filter(|row| !is_joint(row)));
+        let best = rows
+            .iter()
+            .filter(is_joint)
+            .min_by_key(|row| row.peak_bytes);
+        let Some(best) = best.filter(|best| Some(best.peak_bytes) < others) else {
+            return Vec::new();
+        };
+        let mut plans = Vec::new();
+        for searched in &self.sites {
+            let options = searched.options.iter().map(|option| &option.plan);
+            let own: Vec<&SitePlan> = options.collect();
+            let Some(at) = best.plan.sites.iter().position(|site| own.contains(&site)) else {
+                continue;
+            };
+            let mut without = best.plan.clone();
+            without.sites.remove(at);
+            plans.push(without);
+            let replacements = own
+                .into_iter()
+                .filter(|option| **option != best.plan.sites[at]);
+            plans.extend(replacements.take(MAX_REPLACED).map(|option| {
+                let mut plan = best.plan.clone();
+                plan.sites[at] = option.clone();
+                plan
+            }));
+        }
+        plans.retain(|plan| !plan.is_empty());
         plans
     }
 
@@ -260,16 +305,53 @@ impl Strategy {
             .collect();
         let mut plans = Vec::new();
         for (index, first) in best.iter().enumerate() {
-            for second in best[index + 1..].iter().flatten() {
-                plans.extend(
-                    first
-                        .iter()
-                        .map(|row| of_sites([&row.plan.sites[..], &second.plan.sites].concat())),
-                );
+            for (other, second) in best.iter().enumerate().skip(index + 1) {
+                // What an inner function computes is part of what the outer one does.
+                if self.sites[index].site.depth != self.sites[other].site.depth {
+                    continue;
+                }
+                for second in second {
+                    plans.extend(
+                        first.iter().map(|row| {
+                            of_sites([&row.plan.sites[..], &second.plan.sites].concat())
+                        }),
+                    );
+                }
             }
         }
         plans
     }
+}
+
+/// Returns plans for all functions of a program at the same time; none where it has only one. Of a function with loops
+/// or functions that it rematerializes itself it is those.
+fn joint_plans(sites: &[SiteOptions]) -> Vec<Plan> {
+    let is_nested = |site: &Site| matches!(site.kind, SiteKind::Scan | SiteKind::Checkpoint);
+    let has_nested = |inside: &str| {
+        let mut nested = sites.iter().filter(|other| is_nested(&other.site));
+        nested.any(|other| other.site.inside == inside)
+    };
+    let chosen = || {
+        let sites = sites.iter().filter(|one| one.site.depth == 0);
+        sites.filter(|one| is_nested(&one.site) || !has_nested(&one.site.inside))
+    };
+    if chosen().count() < 2 {
+        return Vec::new();
+    }
+    let mut plans: Vec<Plan> = Vec::new();
+    for policy in JOINT_POLICIES {
+        let of_site = |one: &SiteOptions| {
+            let mut options = one.options.iter().map(|option| &option.plan);
+            options
+                .find(|plan| plan.save.as_deref() == Some(policy))
+                .cloned()
+        };
+        let plan = of_sites(chosen().filter_map(of_site).collect());
+        if plan.sites.len() > 1 && !plans.contains(&plan) {
+            plans.push(plan);
+        }
+    }
+    plans
 }
 
 fn of_sites(sites: Vec<SitePlan>) -> Plan {

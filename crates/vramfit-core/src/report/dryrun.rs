@@ -3,8 +3,8 @@
 use super::sections::{
     address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, collectives,
     compilations, compiler_warnings, conditions, devices, failure, headline, hosts, leaks,
-    library_scratch, overview, owners, placeholders, processes, programs, settings, step_time,
-    timeline,
+    library_scratch, overview, owners, phases, placeholders, processes, programs, settings,
+    step_time, timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::RunSummary;
@@ -38,6 +38,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         address_map::at_failure(summary).or_else(|| address_map::at_peak(summary)),
         address_map::at_end(summary),
         owners::entries(summary),
+        phases::section(summary),
         compilations::section(summary),
         devices::section(summary),
         programs::section(summary),

@@ -29,7 +29,7 @@ pub use charts::{
 pub use plan::{PlanRow, PlanSummary};
 pub(crate) use render::wrap;
 
-use crate::analysis::{Comparison, Condition, ProgramMismatch, RunSummary};
+use crate::analysis::{Comparison, Condition, Phase, ProgramMismatch, RunSummary};
 use crate::bytes::Bytes;
 use crate::diff::RunDiff;
 use crate::explain::Explanation;
@@ -286,9 +286,15 @@ pub fn describe_condition(condition: &Condition) -> String {
     sections::conditions::clause(condition)
 }
 
-/// Puts into a headline of several dry runs what its answer depends on: `fits, if A: REST; B`.
-pub fn qualify_headline(answer: &str, rest: &str, conditions: &[Condition]) -> String {
-    sections::conditions::qualify(answer, rest, conditions, "each dry run")
+/// Describes what began after the first training steps, in a clause each.
+pub fn describe_phases(phases: &[Phase]) -> Vec<String> {
+    sections::phases::points(phases)
+}
+
+/// Puts into a headline what its answer depends on: `fits, if A: REST; B`. `run` names what was measured: `the dry run`,
+/// or `each dry run` where the answer is about several.
+pub fn qualify_headline(answer: &str, rest: &str, conditions: &[Condition], run: &str) -> String {
+    sections::conditions::qualify(answer, rest, conditions, run)
 }
 
 /// Returns conditions as JSON: each with its data, its text, and what it does to the answer.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::StepLimit;
 use super::wire::tag;
 
 /// Something that was learnt about a run. A trace without notes is as good; a note of a kind that
@@ -11,8 +12,8 @@ use super::wire::tag;
 pub enum Note {
     /// The training step is searched for; the first note of every trace in which it is.
     Search {
-        /// After how many steps the run is to end.
-        steps: Option<u64>,
+        /// After which steps the run is to end.
+        steps: Option<StepLimit>,
         /// The name of the program that is the step, where one was given.
         name: Option<String>,
     },
@@ -26,6 +27,15 @@ pub enum Note {
         named: bool,
         /// Bytes of its arguments that came back from its earlier calls; 0 as long as none did.
         returned_bytes: u64,
+    },
+    /// A program is executed for the first time although the training step is known already: a phase of the run begins.
+    Phase {
+        /// Number of the program.
+        program: u32,
+        /// How often the step has been executed: the program that was called most of those that are one.
+        step_calls: u64,
+        /// The peak of the run before, on the device where it is highest.
+        peak_bytes: u64,
     },
     /// The run was ended here, as the steps asked for were done and another one would have begun.
     Stopped {
@@ -55,6 +65,13 @@ pub enum Note {
         program: u32,
         /// Which parameter of it the array was.
         parameter: u32,
+    },
+    /// Arrays of at least [`MIN_UNREAD_BYTES`](super::MIN_UNREAD_BYTES) that were allocated before the peak of their
+    /// device and read after it. Written when the trace ends, as often as needed, and at least once: so that no
+    /// array is named if none was read.
+    ReadAfterPeak {
+        /// Numbers of their allocations.
+        allocations: Vec<u64>,
     },
     /// What other processes hold of a GPU from here on. It stands before the event at which it was
     /// seen; the first one of a device before those of its pool.
@@ -162,12 +179,16 @@ impl Note {
     /// Returns the tag of its record: notes about the step and about the process have one each.
     pub(super) fn tag(&self) -> u8 {
         match self {
-            Note::Search { .. } | Note::Program { .. } | Note::Stopped { .. } => tag::STEP_NOTE,
+            Note::Search { .. }
+            | Note::Program { .. }
+            | Note::Phase { .. }
+            | Note::Stopped { .. } => tag::STEP_NOTE,
             Note::PartitionedProgram(_)
             | Note::Error(_)
             | Note::Exit(_)
             | Note::CpuProgram(_)
             | Note::ReadAgain { .. }
+            | Note::ReadAfterPeak { .. }
             | Note::Others { .. }
             | Note::NoContext { .. } => tag::PROCESS_NOTE,
         }

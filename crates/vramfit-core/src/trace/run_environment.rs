@@ -16,6 +16,8 @@ pub struct RunEnvironment {
     pub set_by_vramfit: Vec<String>,
     /// Changes that the program made once JAX had begun to read.
     pub late: Vec<LateChange>,
+    /// Versions of the installed libraries that use JAX, by the name that they are imported by.
+    pub libraries: BTreeMap<String, String>,
 }
 
 impl RunEnvironment {
@@ -36,6 +38,7 @@ impl RunEnvironment {
                 .into_iter()
                 .filter(|change| is_jax_related(&change.name))
                 .collect(),
+            libraries: BTreeMap::new(),
         }
     }
 }

@@ -14,7 +14,7 @@ use vramfit_core::replay::replay_at_max_total;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{
     CallbackSkip, CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note,
-    ProgramSizes, Purpose, Reader, Repetition, RunEnvironment, TextId,
+    ProgramSizes, Purpose, Reader, Repetition, RunEnvironment, StepLimit, TextId,
 };
 
 use crate::recorder::{self, MIB, Recorder, header, program_event, refusal, upload_event};
@@ -510,7 +510,7 @@ fn recorded(header: &Header, is_searched: bool, sizes_of: &[u64], loops: &[Loop]
     };
     if is_searched {
         let note = Note::Search {
-            steps: Some(3),
+            steps: Some(StepLimit::Calls(3)),
             name: None,
         };
         acting.run.writer.add_note(&note).unwrap();

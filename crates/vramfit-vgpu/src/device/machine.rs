@@ -31,6 +31,8 @@ pub(crate) struct Machine {
     pub(crate) options: PoolOptions,
     /// The limit that programs see, where it is not that of the pools.
     pub(crate) reported_limit_bytes: Option<u64>,
+    /// For each device, the number of the first allocation after its peak so far.
+    pub(crate) first_after_peak: Vec<AtomicU64>,
     state: Mutex<MachineState>,
 }
 
@@ -56,6 +58,10 @@ pub(crate) struct DevicePool {
     /// What the allocator has allocated from the driver now, in whole pages.
     pub(crate) driver_bytes: Arc<AtomicU64>,
     pub(crate) non_pool_bytes: u64,
+    /// The highest peak of the bytes in use so far.
+    pub(crate) peak_bytes: u64,
+    /// Numbers of the large arrays that were allocated before the peak so far and read after it.
+    pub(crate) read_after_peak: FxHashSet<u64>,
     /// Successful allocations from before the statistics were last cleared.
     pub(crate) cleared_allocations: u64,
     /// The shared GPU, if other processes use it, too.
@@ -164,6 +170,9 @@ impl Machine {
             read_again: FxHashSet::default(),
         });
         Ok(Machine {
+            first_after_peak: (0..environment.devices())
+                .map(|_| AtomicU64::new(0))
+                .collect(),
             reported_limit_bytes: environment
                 .unlimited
                 .then(|| limit_on_gpu(&environment, &options))
@@ -239,6 +248,8 @@ impl DevicePool {
             driver_calls,
             driver_bytes,
             non_pool_bytes: 0,
+            peak_bytes: 0,
+            read_after_peak: FxHashSet::default(),
             cleared_allocations: 0,
             shared: gpu.shared,
         })

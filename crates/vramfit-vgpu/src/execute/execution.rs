@@ -44,7 +44,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     let machine = machine::get().ok_or_else(|| Status::internal("no machine was created"))?;
     let environment = &machine.environment;
     let step_options = StepOptions {
-        steps: environment.steps,
+        limit: environment.steps,
         name: environment.step_name.as_deref(),
     };
     let arguments = calls

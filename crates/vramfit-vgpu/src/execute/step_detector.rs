@@ -1,4 +1,4 @@
-//! Detects which program is the training step, and ends the run after N steps.
+//! Detects which program is the training step, and ends the run after N steps, or when it is steady.
 //!
 //! A training step is a program whose results return as its arguments. Rollouts, samplers and
 //! recurrent networks do that, too, before any training, and a validation that comes first is often
@@ -26,8 +26,9 @@ use std::collections::hash_map::Entry;
 use std::sync::Mutex;
 
 use rustc_hash::FxHashMap;
-use vramfit_core::trace::{Note, is_program_named};
+use vramfit_core::trace::{Note, StepLimit, is_program_named};
 
+use super::program_history::ProgramHistory;
 use crate::buffer::origin::Origin;
 use crate::hooks;
 use crate::lock;
@@ -57,8 +58,8 @@ pub(crate) struct StepArgument {
 /// The step options of the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StepOptions<'a> {
-    /// End the run after so many steps.
-    pub(crate) steps: Option<u64>,
+    /// After which steps to end the run.
+    pub(crate) limit: Option<StepLimit>,
     /// The name of the program that is the step.
     pub(crate) name: Option<&'a str>,
 }
@@ -83,6 +84,10 @@ pub(crate) struct StepDetector {
     /// How many of them have a backward pass.
     with_backward: u32,
     is_search_noted: bool,
+    /// How often the step was called: the program that was called most of those that are one.
+    step_calls: u64,
+    /// How many programs have begun a phase.
+    phases: usize,
     finished: Option<FinishedStep>,
 }
 
@@ -100,33 +105,6 @@ struct FinishedStep {
     is_over: bool,
 }
 
-/// The calls of one program.
-#[derive(Debug, Default)]
-struct ProgramHistory {
-    calls: u64,
-    /// How many programs were known when it was called last.
-    known_programs: usize,
-    /// Its bit in [`Origin::lineage`]; none without a backward pass.
-    lineage_bit: u64,
-    /// The arguments of its last call.
-    last_arguments: Vec<u64>,
-    /// Calls to which state returned.
-    returned_calls: u64,
-    /// Calls to which state returned while arguments of the same sizes, more than half as many bytes, stayed
-    /// unchanged.
-    mixed_calls: u64,
-    is_noted: bool,
-}
-
-/// Which of a program's arguments were returned by it, and which stayed unchanged.
-#[derive(Clone, Copy, Debug, Default)]
-struct StateFlow {
-    returned_bytes: u64,
-    unchanged_bytes: u64,
-    /// Of the unchanged bytes, those of arrays that are as large as a returned one.
-    unchanged_same_size_bytes: u64,
-}
-
 /// What follows from an execution.
 #[derive(Debug, Default)]
 pub(crate) struct StepDecision {
@@ -139,18 +117,10 @@ pub(crate) struct StepDecision {
     pub(crate) is_beyond: bool,
 }
 
-/// Calls that count as one step where the returned state may be accumulated gradients, which are rarely
-/// accumulated over more calls.
-const MIXED_CALLS_PER_STEP: u64 = 30;
-/// Calls that count as one step of a small program without a backward pass.
-const SMALL_CALLS_PER_STEP: u64 = 100;
-const MAX_SMALL_BYTES: u64 = 1 << 20;
 /// Returned bytes that are fewer than this part of the unchanged ones are not the state of a training.
 const MAX_UNCHANGED_TO_RETURNED_RATIO: u64 = 10_000;
-/// Bytes that may be live without being returned by a program without a backward pass: scalars, keys,
-/// and a loss of each call (the allocator's smallest chunk). Hardly any network has so few parameters.
-const MAX_RESIDUAL_BYTES: u64 = 16 << 10;
-const RESIDUAL_BYTES_PER_CALL: u64 = 256;
+/// Phases that are noted; a program that compiles something in each step has no more to tell.
+const MAX_PHASES: usize = 1000;
 
 impl StepDetector {
     /// Considers an execution, with the memory of the run so far.
@@ -163,7 +133,7 @@ impl StepDetector {
         let mut notes = Vec::new();
         if !std::mem::replace(&mut self.is_search_noted, true) {
             notes.push(Note::Search {
-                steps: options.steps,
+                steps: options.limit,
                 name: options.name.map(str::to_owned),
             });
         }
@@ -188,6 +158,9 @@ impl StepDetector {
         let is_first = history.calls == 0;
         let is_steady = !is_first && history.known_programs == known_before;
         history.calls += 1;
+        if !is_steady {
+            history.first_steady_call = history.calls;
+        }
 
         let flow = history.state_flow(execution);
         let returned = match named {
@@ -208,6 +181,17 @@ impl StepDetector {
             Some(named) => named,
             None => returned && (execution.backward || history.has_enough_calls(0, execution)),
         };
+        if is_first && self.step_calls > 0 && self.phases < MAX_PHASES {
+            self.phases += 1;
+            notes.push(Note::Phase {
+                program: execution.program,
+                step_calls: self.step_calls,
+                peak_bytes: memory.peaks().into_iter().max().unwrap_or(0),
+            });
+        }
+        if is_evidence {
+            self.step_calls = self.step_calls.max(history.calls);
+        }
         if (is_first && execution.backward) || (is_evidence && !history.is_noted) {
             history.is_noted = is_evidence;
             notes.push(Note::Program {
@@ -220,10 +204,13 @@ impl StepDetector {
         history.last_arguments.clear();
         let ids = execution.arguments.iter().map(|one| one.origin.id);
         history.last_arguments.extend(ids);
-        let is_finished = options.steps.is_some_and(|steps| match named {
-            Some(named) => named && history.calls >= steps,
-            None => is_steady && returned && history.has_enough_calls(steps, execution),
-        });
+        let is_step = match named {
+            Some(named) => named,
+            None => is_steady && returned,
+        };
+        let is_finished = options
+            .limit
+            .is_some_and(|limit| is_step && history.has_reached(limit, named.is_some(), execution));
         let calls = history.calls;
         let known = self.programs.len();
         if let Some(history) = self.programs.get_mut(&execution.program) {
@@ -300,66 +287,6 @@ impl FinishedStep {
             previous_peak_bytes,
             peak_bytes,
         }
-    }
-}
-
-impl ProgramHistory {
-    /// Returns which arguments of a call were returned before, and which are the same as in the last call.
-    fn state_flow(&self, execution: &Execution<'_>) -> StateFlow {
-        let mut flow = StateFlow::default();
-        if self.last_arguments.len() != execution.arguments.len() {
-            return flow;
-        }
-        let mut sizes = Vec::new();
-        for (argument, last) in execution.arguments.iter().zip(&self.last_arguments) {
-            let is_returned = match execution.backward {
-                true => argument.float && argument.origin.lineage & self.lineage_bit != 0,
-                false => argument.origin.producer == Some(execution.program),
-            };
-            if argument.origin.id == *last {
-                flow.unchanged_bytes += argument.bytes;
-            } else if is_returned {
-                flow.returned_bytes += argument.bytes;
-                sizes.push(argument.bytes);
-            }
-        }
-        sizes.sort_unstable();
-        let arguments = execution.arguments.iter().zip(&self.last_arguments);
-        let unchanged_same_size = arguments
-            .filter(|(argument, last)| argument.origin.id == **last)
-            .map(|(argument, _)| argument.bytes)
-            .filter(|bytes| sizes.binary_search(bytes).is_ok());
-        flow.unchanged_same_size_bytes = unchanged_same_size.sum();
-        flow
-    }
-
-    /// Returns whether it was called often enough for `steps` steps. One call does not show that its
-    /// results return, so at least two are needed.
-    fn has_enough_calls(&self, steps: u64, execution: &Execution<'_>) -> bool {
-        let steps = steps.max(2);
-        let calls_per_step = match execution.backward || execution.needed_bytes >= MAX_SMALL_BYTES {
-            true => 1,
-            false => SMALL_CALLS_PER_STEP,
-        };
-        let mixed = calls_per_step.max(MIXED_CALLS_PER_STEP);
-        // Nothing can have returned to the first call.
-        let all = self.returned_calls + self.mixed_calls + 1;
-        self.returned_calls + 1 >= steps.saturating_mul(calls_per_step)
-            || all >= steps.saturating_mul(mixed)
-    }
-}
-
-impl StateFlow {
-    /// Returns whether all live memory passes through the program, except for scalars.
-    fn covers_live_memory(&self, execution: &Execution<'_>, calls: u64, in_use_bytes: u64) -> bool {
-        let allocated_bytes = |bytes: u64| bytes.next_multiple_of(256);
-        let argument_bytes = execution
-            .arguments
-            .iter()
-            .map(|one| allocated_bytes(one.bytes));
-        let residual_bytes = in_use_bytes.saturating_sub(argument_bytes.sum());
-        let allowed = MAX_RESIDUAL_BYTES + RESIDUAL_BYTES_PER_CALL * calls;
-        self.unchanged_bytes <= MAX_RESIDUAL_BYTES && residual_bytes <= allowed
     }
 }
 

@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Default)]
 struct Script {
     detector: StepDetector,
-    steps: Option<u64>,
+    steps: Option<StepLimit>,
     name: Option<&'static str>,
     arrays: FxHashMap<&'static str, (Origin, u64)>,
     run_progress: RunProgress,
@@ -20,7 +20,7 @@ impl Script {
     /// Makes a script that has uploaded arrays.
     fn new(steps: u64, uploads: &[(&'static str, u64)]) -> Script {
         let mut script = Script {
-            steps: Some(steps),
+            steps: Some(StepLimit::Calls(steps)),
             ..Script::default()
         };
         for (name, bytes) in uploads {
@@ -61,7 +61,7 @@ impl Script {
             arguments: &arguments,
         };
         let options = StepOptions {
-            steps: self.steps,
+            limit: self.steps,
             name: self.name,
         };
         let decision = self
@@ -287,6 +287,36 @@ fn the_run_is_not_finished_while_new_programs_are_executed_between_steps() {
 }
 
 #[test]
+fn a_run_is_steady_when_many_steps_in_a_row_execute_nothing_new() {
+    let phase = |program, step_calls| Note::Phase {
+        program,
+        step_calls,
+        peak_bytes: 101 * MIB,
+    };
+    for name in [None, Some("train")] {
+        let mut script = Script::new(0, &[("params", 100 * MIB), ("batch", MIB)]);
+        (script.steps, script.name) = (Some(StepLimit::Steady), name);
+        let train = |script: &mut Script, calls: u64| {
+            for _ in 0..calls {
+                assert!(!script.run(TRAIN, &["params", "batch"], &[("params", 100 * MIB)]));
+            }
+        };
+        train(&mut script, 150);
+        // A validation that comes again is no news.
+        script.run(VALIDATE, &["params"], &[("loss", 4)]);
+        train(&mut script, 150);
+        script.run(VALIDATE, &["params"], &[("loss", 4)]);
+        train(&mut script, 50);
+        // With the next call, 200 have been executed since the first one that came after it.
+        assert!(script.run(TRAIN, &["params", "batch"], &[("params", 100 * MIB)]));
+        assert_eq!(script.cut_at, Some((2, 351)));
+        let phases = |note: &&Note| matches!(note, Note::Phase { .. });
+        let noted: Vec<Note> = script.notes.iter().filter(phases).cloned().collect();
+        assert_eq!(noted, [phase(1, 150)], "{name:?}");
+    }
+}
+
+#[test]
 fn one_step_cannot_be_detected_so_two_are_run() {
     let mut script = Script::new(1, &[("params", 100 * MIB)]);
     let call = finishing_call(&mut script, TRAIN, &["params"], &[("params", 100 * MIB)]);
@@ -362,7 +392,7 @@ fn evidence_for_the_step_is_noted_once() {
         returned_bytes,
     };
     let search = Note::Search {
-        steps: Some(9),
+        steps: Some(StepLimit::Calls(9)),
         name: None,
     };
     assert_eq!(script.notes, [search, program(0), program(100 * MIB)]);

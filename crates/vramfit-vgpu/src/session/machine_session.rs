@@ -20,6 +20,9 @@ use crate::session::trace_failure;
 /// The alignment that PJRT requests (`kAllocatorAlignment`); the allocators round it up to 256.
 pub(crate) const ALIGNMENT: u64 = 64;
 
+/// How many allocations one note names; with twenty digits each they are below the longest note.
+const MAX_NOTED_ALLOCATIONS: usize = 2048;
+
 /// How much of the trace may be lost when the process is killed.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -55,6 +58,9 @@ pub(crate) struct Block {
     is_unread: AtomicBool,
     /// Of which call that has ended it is an argument that an output replaces: see [`encode_argument`].
     replaced_in: AtomicU64,
+    /// The last peak ([`Machine::first_after_peak`]) after which it was read; meaningless for small arrays.
+    read_after: AtomicU64,
+    bytes: u64,
 }
 
 /// Returns program and parameter as one number that is not 0.
@@ -71,6 +77,14 @@ impl Block {
     /// Notes that something reads the array: an execution, a copy, or the host.
     pub(crate) fn mark_read(&self) {
         self.is_unread.store(false, Ordering::Relaxed);
+        if self.bytes >= MIN_UNREAD_BYTES {
+            let peak = self.machine.first_after_peak[self.device as usize].load(Ordering::Relaxed);
+            let is_new =
+                self.number < peak && self.read_after.swap(peak, Ordering::Relaxed) != peak;
+            if is_new && !is_forked() {
+                self.machine.session().note_read_after_peak(self);
+            }
+        }
         if self.replaced_in.load(Ordering::Relaxed) != 0 && !is_forked() {
             let argument = decode_argument(self.replaced_in.swap(0, Ordering::Relaxed));
             if let Some((program, parameter)) = argument {
@@ -134,6 +148,9 @@ impl Session {
         let result = pool
             .allocator
             .allocate(request.bytes, ALIGNMENT, request.space);
+        // The program may clear the allocator's own peak.
+        let is_peak = pool.allocator.peak_bytes() > pool.peak_bytes;
+        pool.peak_bytes = pool.peak_bytes.max(pool.allocator.peak_bytes());
         self.take_driver_calls(request.device);
         let address = match result {
             Ok(address) => address,
@@ -150,6 +167,11 @@ impl Session {
         });
         let number = self.state.allocations;
         self.state.allocations += 1;
+        if is_peak {
+            let device = request.device as usize;
+            self.machine.first_after_peak[device].store(number + 1, Ordering::Relaxed);
+            self.state.pools[device].read_after_peak.clear();
+        }
         Ok(Block {
             machine: self.machine,
             device: request.device,
@@ -159,6 +181,8 @@ impl Session {
                 request.purpose == Purpose::Output && request.bytes >= MIN_UNREAD_BYTES,
             ),
             replaced_in: AtomicU64::new(0),
+            read_after: AtomicU64::new(0),
+            bytes: request.bytes,
         })
     }
 
@@ -294,6 +318,28 @@ impl Session {
         }
     }
 
+    /// Notes that an array was read after the peak so far of its device.
+    fn note_read_after_peak(&mut self, block: &Block) {
+        let pool = &mut self.state.pools[block.device as usize];
+        pool.read_after_peak.insert(block.number);
+    }
+
+    /// Writes which arrays were read after the peak of their device.
+    fn write_reads_after_peak(&mut self) {
+        let pools = self.state.pools.iter_mut();
+        let mut numbers: Vec<u64> = pools
+            .flat_map(|pool| pool.read_after_peak.drain())
+            .collect();
+        numbers.sort_unstable();
+        let mut parts = numbers.chunks(MAX_NOTED_ALLOCATIONS);
+        let first = parts.next().unwrap_or_default();
+        for part in std::iter::once(first).chain(parts) {
+            self.note(&Note::ReadAfterPeak {
+                allocations: part.to_vec(),
+            });
+        }
+    }
+
     /// Returns the limit of a pool in bytes; `None` if it has none.
     pub(crate) fn limit_bytes(&self) -> Option<u64> {
         self.state.pools.first()?.allocator.stats().bytes_limit
@@ -403,6 +449,7 @@ impl Session {
                 self.refresh_other_processes(device);
             }
         }
+        self.write_reads_after_peak();
         let stats: Vec<Stats> = self
             .state
             .pools

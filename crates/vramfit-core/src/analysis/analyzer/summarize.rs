@@ -163,6 +163,8 @@ impl TraceAnalyzer {
             attribution.program = attribution.program.and_then(index_of);
         }
         let (process_exit, uncaught_error) = ending(source.notes());
+        let peaks = self.devices.iter().map(|device| device.peak_bytes);
+        let peak_bytes = peaks.max().unwrap_or(0);
         RunSummary {
             header: header.clone(),
             complete: source.footer().is_some(),
@@ -170,7 +172,7 @@ impl TraceAnalyzer {
             programs: self.program_summaries(&order, source, &text),
             step: step.and_then(index_of),
             step_evidence: step_entry.map(|entry| entry.evidence),
-            step_search: self.step_notes.summary(&self.programs, &text),
+            step_search: self.step_notes.summary(&self.programs, peak_bytes, &text),
             step_time: self.programs.step_time(source),
             failures: self.failures(header, &text),
             failure_count: self.denial_count,
@@ -442,10 +444,12 @@ fn ending(notes: &[Note]) -> (Option<ProcessExit>, Option<UncaughtError>) {
             Note::Error(error) => uncaught_error = Some(error.clone()),
             Note::Search { .. }
             | Note::Program { .. }
+            | Note::Phase { .. }
             | Note::Stopped { .. }
             | Note::PartitionedProgram(_)
             | Note::CpuProgram(_)
             | Note::ReadAgain { .. }
+            | Note::ReadAfterPeak { .. }
             | Note::Others { .. }
             | Note::NoContext { .. } => {}
         }

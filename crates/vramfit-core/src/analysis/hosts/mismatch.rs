@@ -14,6 +14,9 @@ pub struct ProgramMismatch {
     pub execution: u64,
     /// The program that each executes; `None` where it has executed its last.
     pub programs: (Option<String>, Option<String>),
+    /// The line of a value that was not computed and decides what one of them runs, so that they may not differ on the
+    /// cluster; empty if not known, `None` where there is no such value.
+    pub placeholder: Option<String>,
 }
 
 /// Returns where two hosts differ first. What a host would have executed after the end of a run that failed is not
@@ -29,6 +32,10 @@ pub(super) fn find_mismatch(one: &HostRun, other: &HostRun) -> Option<ProgramMis
             hosts: (one.host, other.host),
             execution,
             programs: (name(left), name(right)),
+            placeholder: [one, other]
+                .into_iter()
+                .find_map(|run| run.summary.decisive_read())
+                .map(|read| read.site.clone()),
         })
     };
     loop {

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::check::lock::{LockLine, WholeRun};
 use crate::check::outcome::Outcome;
 use crate::check::report::Row;
 use crate::check::{Amount, CheckReport};
+use crate::check::{LockLine, WholeRun};
 use crate::report::conditions_json;
 
 impl CheckReport {
@@ -53,6 +53,7 @@ fn line_json(line: &LockLine) -> Value {
     json!({
         "jax": line.key.jax,
         "plugin": line.plugin,
+        "libraries": line.libraries,
         "peak_bytes": line.figures.peak_bytes,
         "steady_state_bytes": line.figures.steady_state_bytes,
         "temp_bytes": line.figures.temp_bytes,

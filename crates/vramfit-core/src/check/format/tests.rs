@@ -3,6 +3,7 @@ use serde_json::Value;
 use crate::analysis::{Condition, Evidence, StepStop};
 use crate::check::report::samples::{grown, of_every_kind};
 use crate::check::{CheckReport, Outcome};
+use crate::trace::StepLimit;
 
 #[test]
 fn text_says_what_grew_where_and_how_to_accept_it() {
@@ -28,7 +29,7 @@ const ENDED: &str =
 #[test]
 fn every_format_says_what_a_check_that_passes_depends_on() {
     let stopped = Condition::StoppedAtStep {
-        steps: 3,
+        steps: StepLimit::Calls(3),
         stop: StepStop {
             program: "jit_step".to_owned(),
             calls: 3,
@@ -197,7 +198,7 @@ fn code_that_needs_more_fails_although_the_toolchain_needs_less() {
     if let Some(measured) = &mut row.measured {
         measured.figures.peak_bytes = 7 << 30;
     }
-    assert!(row.is_of_other_toolchain());
+    assert!(row.is_of_other_versions());
     row.fail_for_code();
     assert_eq!(row.outcome, Outcome::Larger);
     assert!(
@@ -209,5 +210,5 @@ fn code_that_needs_more_fails_although_the_toolchain_needs_less() {
     let row = &mut report.rows[1];
     row.fail_for_code();
     assert_eq!(row.outcome, Outcome::Unchanged);
-    assert!(!row.is_of_other_toolchain());
+    assert!(!row.is_of_other_versions());
 }

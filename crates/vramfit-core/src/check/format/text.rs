@@ -20,11 +20,12 @@ impl CheckReport {
             .filter(|row| row.accepted_change().is_none_or(|change| change < 0))
             .collect();
         let is_plain =
-            |row: &&&Row| row.outcome == Outcome::Unchanged && !row.is_of_other_toolchain();
+            |row: &&&Row| row.outcome == Outcome::Unchanged && !row.is_of_other_versions();
         // Those that depend on the same are one line.
         let mut unchanged: Vec<(&Row, Vec<String>)> = Vec::new();
-        let qualified =
-            |row: &Row, names: &str| qualify_headline("unchanged", names, row.conditions());
+        let qualified = |row: &Row, names: &str| {
+            qualify_headline("unchanged", names, row.conditions(), "each dry run")
+        };
         for row in quiet.iter().filter(is_plain) {
             let mut same = unchanged.iter_mut();
             match same.find(|(other, _)| qualified(other, "") == qualified(row, "")) {
@@ -40,9 +41,9 @@ impl CheckReport {
             lines.push(format!("to accept what was measured: {command}"));
         } else if self.rows.iter().any(|row| row.outcome == Outcome::Smaller) {
             lines.push("to accept the smaller figures: vramfit check --update".to_owned());
-        } else if self.rows.iter().any(Row::is_of_other_toolchain) {
+        } else if self.rows.iter().any(Row::is_of_other_versions) {
             lines
-                .push("to accept the figures of this toolchain: vramfit check --update".to_owned());
+                .push("to accept the figures of these versions: vramfit check --update".to_owned());
         }
         lines.extend(self.notes.iter().map(|note| format!("note: {note}")));
         lines.join("\n") + "\n"

@@ -16,12 +16,14 @@
 //! | `backend_config` | what XLA says of an instruction |
 //! | `traffic` | bytes that a kernel reads and writes |
 //! | `arithmetic` | matrix products and convolutions |
+//! | `elementwise` | exponentials, `tanh` and other functions of elements |
 //! | `host_transfer` | offloaded values |
 //! | `program_time` | how long a program takes, and what takes it |
 //! | `rates` | rates of the GPU, by its data sheet or measured |
 
 mod arithmetic;
 mod backend_config;
+mod elementwise;
 mod graph;
 mod host_transfer;
 mod program_time;
@@ -243,10 +245,15 @@ impl<'a> Walk<'a> {
         let config = BackendConfig::read(instruction);
         let model = match instruction.fusion_kind.as_str() {
             // XLA's own loops, reductions and transpositions.
-            "kLoop" | "kInput" => config.time_us("").map(|us| match self.time.calibrated {
-                // No such kernel was faster than what was measured.
-                true => us.max(memory_us),
-                false => us,
+            "kLoop" | "kInput" => config.time_us("").map(|us| {
+                let functions_us = elementwise::functions_us(&self.graph, self.rates, instruction);
+                // XLA prices functions too high; where there are none it knows better how memory is accessed.
+                let us = functions_us.map_or(us, |functions| us.min(functions.max(memory_us)));
+                match self.time.calibrated {
+                    // No such kernel was faster than what was measured.
+                    true => us.max(memory_us),
+                    false => us,
+                }
             }),
             _ if arithmetic.is_matrix => {
                 let plausible = roofline..=MAX_SLOWDOWN * roofline;

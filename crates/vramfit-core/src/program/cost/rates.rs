@@ -70,6 +70,17 @@ impl Rates<'_> {
         Some((fastest / cycles * 0.99).log2().ceil().exp2() * cycles)
     }
 
+    /// Returns how many elements a function is computed of in a microsecond: as measured, or else by those that a
+    /// multiprocessor computes in a cycle.
+    pub(super) fn elementwise_per_us(&self, opcode: &str, per_cycle: f64) -> f64 {
+        let measured = self.calibration;
+        let measured = measured.and_then(|it| it.elementwise_ops_per_s.get(opcode));
+        match measured {
+            Some(rate) => rate / 1e6,
+            None => per_cycle * f64::from(self.gpu.core_count) * self.gpu.clock_ghz * 1e3,
+        }
+    }
+
     /// Returns the microseconds of a collective of so many bytes; `None` where its rate was not measured.
     pub(super) fn collective_us(&self, opcode: &str, bytes: u64) -> Option<f64> {
         let name = opcode.strip_suffix("-start").unwrap_or(opcode);

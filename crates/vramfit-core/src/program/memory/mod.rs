@@ -192,12 +192,15 @@ impl ProgramMemory {
         buffers.any(|buffer| buffer.phase == Phase::Backward)
     }
 
-    /// Returns `true` if the program is one operation that the line `site` calls outside of `jit`: nothing in it is of
-    /// another line of the user's.
+    /// Returns `true` if the program is one operation that the line `site` of the user's calls outside of `jit`,
+    /// itself or through a library: everything in it is of one line. (JAX's own lines are in no stack.)
     pub fn is_eager_operation(&self, site: &str) -> bool {
-        let buffers = self.buffers.iter();
-        let mut sites = buffers.filter_map(|buffer| self.user_site(buffer.frame));
-        sites.next() == Some(site) && sites.all(|other| other == site)
+        let frames = self.buffers.iter().filter_map(|buffer| buffer.frame);
+        let mut lines = frames.filter_map(|frame| Some((frame, self.stack(Some(frame)).next()?)));
+        let Some((frame, line)) = lines.next() else {
+            return false;
+        };
+        self.user_site(Some(frame)) == Some(site) && lines.all(|(_, other)| other.site == line.site)
     }
 
     /// Returns the innermost line of a stack that is the user's own, if there is one.
@@ -254,17 +257,18 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_has_lines_of_its_caller_only() {
+    fn an_operation_is_of_one_line() {
         let frame = |site: &str, library| Frame {
             site: site.to_owned(),
             library,
-            parent: None,
+            parent: library.then_some(0),
         };
         let memory = |frames: &[u32]| ProgramMemory {
             frames: vec![
                 frame("a.py:1", false),
                 frame("b.py:2", false),
-                frame("jax.py:3", true),
+                frame("optax.py:3", true),
+                frame("optax.py:4", true),
             ],
             buffers: frames
                 .iter()
@@ -275,10 +279,13 @@ mod tests {
                 .collect(),
             ..ProgramMemory::default()
         };
-        assert!(memory(&[0, 2, 0]).is_eager_operation("a.py:1"));
+        assert!(memory(&[0, 0]).is_eager_operation("a.py:1"));
+        assert!(memory(&[2, 2]).is_eager_operation("a.py:1"));
         assert!(!memory(&[0, 1]).is_eager_operation("a.py:1"));
         assert!(!memory(&[0]).is_eager_operation("b.py:2"));
+        // What a library computes in a program of its own.
+        assert!(!memory(&[2, 3]).is_eager_operation("a.py:1"));
         // Without a line nothing is known.
-        assert!(!memory(&[2]).is_eager_operation("a.py:1"));
+        assert!(!memory(&[]).is_eager_operation("a.py:1"));
     }
 }

@@ -14,7 +14,7 @@
 //! | `cusparse` | cuSPARSE | custom calls `cusparse_*_ffi` |
 //! | `cub` | CUB | opcode `sort`, as the fallback of a compilation without a device |
 //! | `cudnn` | cuDNN | custom calls `__cudnn$conv*`, opcode `convolution` |
-//! | `autotuner` | XLA's autotuner | custom calls `__cublas$*` and `__cudnn$*`, Triton fusions |
+//! | `autotuner` | XLA's autotuner | custom calls `__cublas$*` and `__cudnn$*`, fusions of a matrix product |
 //! | `foreign` | custom calls of other packages | any other custom call: no range is known |
 
 mod autotuner;
@@ -123,11 +123,15 @@ struct Estimate {
 /// out.
 pub(super) fn needs(module: &HloModuleProto) -> Vec<ScratchNeed> {
     let by_id: FxHashMap<i64, _> = module.instructions().map(|it| (it.id, it)).collect();
+    let computations = module.computations.iter();
+    let computations: FxHashMap<i64, _> = computations.map(|it| (it.id, it)).collect();
     let mut frames = Frames::new(module);
     let mut needs: Vec<ScratchNeed> = Vec::new();
     let mut autotuned: Option<ScratchNeed> = None;
     for instruction in module.instructions() {
-        let routine = Routine::new(instruction, &by_id);
+        let called = instruction.called_computation_ids.first();
+        let called = called.and_then(|id| computations.get(id).copied());
+        let routine = Routine::new(instruction, called, &by_id);
         let mut named = |estimate: Estimate| ScratchNeed {
             library: estimate.library.to_owned(),
             routine: estimate.routine,

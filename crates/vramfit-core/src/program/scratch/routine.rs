@@ -2,12 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::program::proto::HloInstructionProto;
+use crate::program::proto::{HloComputationProto, HloInstructionProto};
 use crate::program::shape::Shape;
 
 /// An instruction that may call a library, with the shapes it works on.
 pub(super) struct Routine<'a> {
     pub(super) instruction: &'a HloInstructionProto,
+    /// What a fusion consists of.
+    pub(super) fused: Option<&'a HloComputationProto>,
     pub(super) operands: Vec<Shape>,
     /// Results, a tuple taken apart.
     pub(super) results: Vec<Shape>,
@@ -26,6 +28,7 @@ pub(super) struct Matrices {
 impl<'a> Routine<'a> {
     pub(super) fn new(
         instruction: &'a HloInstructionProto,
+        called: Option<&'a HloComputationProto>,
         by_id: &FxHashMap<i64, &'a HloInstructionProto>,
     ) -> Self {
         let operands = instruction.operand_ids.iter();
@@ -33,6 +36,7 @@ impl<'a> Routine<'a> {
         let results = instruction.shape.as_ref();
         Routine {
             instruction,
+            fused: called.filter(|_| instruction.opcode == "fusion"),
             operands: operands.flat_map(Shape::arrays).collect(),
             results: results.map(Shape::arrays).unwrap_or_default(),
         }
@@ -45,6 +49,16 @@ impl<'a> Routine<'a> {
     /// The name of a custom call; empty for other instructions.
     pub(super) fn target(&self) -> &str {
         &self.instruction.custom_call_target
+    }
+
+    /// Returns the matrix product that Triton or cuDNN makes a kernel of, with what is fused into it. An executable
+    /// does not say which of them, from JAX 0.9 on.
+    pub(super) fn fused_product(&self) -> Option<&'a HloInstructionProto> {
+        let fused = self
+            .fused
+            .filter(|_| self.instruction.fusion_kind == "kCustom")?;
+        let mut instructions = fused.instructions.iter();
+        instructions.find(|it| it.opcode == "dot")
     }
 
     pub(super) fn operand_bytes(&self) -> u128 {

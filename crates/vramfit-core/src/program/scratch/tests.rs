@@ -1,7 +1,8 @@
 //! Recognition by name and shape, and the figures that were published of real GPUs.
 
 use super::super::proto::{
-    HloInstructionProto, HloModuleProto, OpMetadata, ShapeProto, WindowDimensionProto, WindowProto,
+    HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata, ShapeProto,
+    WindowDimensionProto, WindowProto,
 };
 use super::*;
 use crate::program::shape::ElementType;
@@ -331,8 +332,8 @@ fn the_largest_kernel_decides_what_autotuning_takes() {
     let found = needs(&module(&[x.clone(), x], gemm));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].phase, ScratchPhase::Compilation);
-    // Two inputs of 4 MiB, each with two red zones of 8 MiB, and output and workspace twice.
-    assert_eq!(found[0].high_bytes, (8 + 32 + 2 * (4 + 4)) << 20);
+    // Two inputs of 4 MiB and the output, each with two red zones of 8 MiB, and output and workspace twice.
+    assert_eq!(found[0].high_bytes, (8 + 48 + 2 * (4 + 4)) << 20);
 }
 
 #[test]
@@ -348,4 +349,66 @@ fn shapes_of_a_damaged_file_do_not_overflow() {
         assert!(found.is_some(), "{name}");
     }
     let _ = fft(0, &[i64::MAX], huge.clone(), huge);
+}
+
+/// A fusion of a product of 8,192 x 4,096 by 4,096 x 4,096.
+fn fused_product(kind: &str, opcode: &str) -> HloModuleProto {
+    let (left, right) = (array(F32, &[8192, 4096]), array(F32, &[4096, 4096]));
+    let parameter = |id, shape: &ShapeProto| HloInstructionProto {
+        id,
+        opcode: "parameter".into(),
+        shape: Some(shape.clone()),
+        ..HloInstructionProto::default()
+    };
+    let fused = vec![
+        parameter(1, &left),
+        parameter(2, &right),
+        HloInstructionProto {
+            id: 3,
+            opcode: opcode.into(),
+            shape: Some(left.clone()),
+            operand_ids: vec![1, 2],
+            ..HloInstructionProto::default()
+        },
+    ];
+    let fusion = HloInstructionProto {
+        opcode: "fusion".into(),
+        fusion_kind: kind.into(),
+        called_computation_ids: vec![7],
+        shape: Some(left.clone()),
+        ..HloInstructionProto::default()
+    };
+    let mut module = module(&[left, right], fusion);
+    // Numbers are those of the whole module.
+    for instruction in &mut module.computations[0].instructions {
+        instruction.id += 1000;
+        instruction.operand_ids = instruction.operand_ids.iter().map(|id| id + 1000).collect();
+    }
+    let fused = HloModuleProto::of(fused).computations.remove(0);
+    module
+        .computations
+        .push(HloComputationProto { id: 7, ..fused });
+    module
+}
+
+#[test]
+fn a_fused_product_is_autotuned() {
+    const MIB: u64 = 1 << 20;
+    let needs = needs(&fused_product("kCustom", "dot"));
+    let [autotuner] = &needs[..] else {
+        panic!("{needs:?}");
+    };
+    // Operands of 128, 64 and 128 MiB, a result of 128 MiB, red zones around each, reference and workspace: an H100
+    // took 704,643,072 bytes for it, and 256 for a number.
+    let bytes = (320 + 2 * 128 + 4 * 16 + 32) * MIB;
+    assert_eq!(bytes, 704_643_072);
+    assert_eq!((autotuner.low_bytes, autotuner.high_bytes), (0, bytes));
+    assert_eq!(autotuner.phase, ScratchPhase::Compilation);
+}
+
+#[test]
+fn other_fusions_are_no_products() {
+    for (kind, opcode) in [("kLoop", "dot"), ("kCustom", "add"), ("kInput", "dot")] {
+        assert_eq!(needs(&fused_product(kind, opcode)), [], "{kind} {opcode}");
+    }
 }

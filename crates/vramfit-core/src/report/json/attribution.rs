@@ -91,6 +91,7 @@ fn entry(kind: &str, entry: &AttributionEntry) -> Value {
         "producer": entry.made_by,
         "stacked": entry.stacked,
         "rematerialized": entry.rematerialized,
+        "read_later": entry.read_later,
         "count": entry.count,
         "bytes": entry.bytes,
     })

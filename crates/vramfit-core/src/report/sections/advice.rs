@@ -215,10 +215,10 @@ fn update_inside(summary: &RunSummary) -> Option<Advice> {
     })
 }
 
-/// Arrays that the critical program does not use.
+/// Arrays that the critical program does not use, and nothing after it in this run.
 fn other_arrays(attribution: &Attribution) -> Option<Advice> {
     let entries = attribution.parts.iter();
-    let others = entries.filter(|entry| entry.kind == EntryKind::OtherArrays);
+    let others = entries.filter(|entry| entry.kind == EntryKind::OtherArrays && !entry.read_later);
     let bytes = others.clone().map(|entry| entry.bytes).sum();
     // The largest comes first.
     let largest = others.clone().next()?;
@@ -230,10 +230,16 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
     };
     Some(Advice {
         bytes,
-        text: format!(
-            "free arrays, if the script no longer needs them: {}{at}",
-            Bytes(bytes)
-        ),
+        text: match attribution.reads_are_known {
+            true => format!(
+                "free arrays before the peak: in this run, nothing after it reads {}{at}",
+                Bytes(bytes)
+            ),
+            false => format!(
+                "free arrays, if the script no longer needs them: {}{at}",
+                Bytes(bytes)
+            ),
+        },
     })
 }
 

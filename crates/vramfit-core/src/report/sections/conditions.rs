@@ -5,7 +5,7 @@ use crate::analysis::{Bearing, Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
-use crate::trace::{CpuProgram, ProcessExit, UncaughtError};
+use crate::trace::{CpuProgram, ProcessExit, STEADY_CALLS, StepLimit, UncaughtError};
 
 /// The conditions that the headline does not mention.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
@@ -61,6 +61,7 @@ fn phrase(condition: &Condition, each: &str) -> String {
             expression,
             value,
             other_lines,
+            ..
         } => placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines),
         Condition::HostMemory { host_bytes, .. } => {
             format!("the host has {} of free memory", Bytes(*host_bytes))
@@ -161,17 +162,30 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 "" => String::new(),
                 site => format!(" ({})", file_name(site)),
             };
+            let why = match steps {
+                StepLimit::Calls(_) => String::new(),
+                StepLimit::Steady => {
+                    format!(", {STEADY_CALLS} calls after the last program that was new")
+                }
+            };
             let exit = exit.map_or_else(String::new, |exit| {
                 format!("; the program then {}", ended(exit))
             });
             format!(
                 "`--steps {steps}` stopped the run after call {} of `{}`{site}, the detected training \
-                 step ({}); what would follow is not included{exit}",
+                 step ({}){why}; what would follow is not included{exit}",
                 stop.calls,
                 stop.program,
                 reason(*evidence)
             )
         }
+        Condition::PlaceholderDecides {
+            replaces_step: true,
+            ..
+        } => format!(
+            "{}; the value was not computed, and no program with a backward pass ran: on the cluster it may",
+            phrase(condition, "")
+        ),
         Condition::PlaceholderDecides { .. } => format!(
             "{}; the value was not computed: where it differs on a GPU, the program may go another way, \
              with arrays of other sizes",

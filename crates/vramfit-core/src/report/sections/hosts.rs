@@ -1,7 +1,7 @@
 //! The hosts of a program: what each came to, and where they differ.
 
 use crate::analysis::{HostSummary, HostsSummary, ProgramMismatch, RunSummary};
-use crate::report::phrases::fits_phrase;
+use crate::report::phrases::{at_line, fits_phrase};
 use crate::report::{Content, Section, Table, Value};
 
 /// Programs that a sentence names.
@@ -58,11 +58,21 @@ pub(in crate::report) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
             format!("host {one} {ones} where host {other} {others}")
         }
     };
-    format!(
-        "{what} (execution {} of the programs that both take part in): on the cluster they would wait for each \
-         other. Let every host execute the same programs in the same order, whatever `jax.process_index()` is",
+    let what = format!(
+        "{what} (execution {} of the programs that both take part in)",
         mismatch.execution
-    )
+    );
+    match &mismatch.placeholder {
+        None => format!(
+            "{what}: on the cluster they would wait for each other. Let every host execute the same programs in the \
+             same order, whatever `jax.process_index()` is"
+        ),
+        Some(site) => format!(
+            "{what}, but a value that was not computed decides what runs{}: it cannot be told whether they do so on the \
+             cluster, where they would wait for each other",
+            at_line(site)
+        ),
+    }
 }
 
 fn represented(host: &HostSummary) -> String {
@@ -146,6 +156,7 @@ mod tests {
             hosts: (0, 1),
             execution: 1,
             programs: (name(), name()),
+            placeholder: None,
         });
         assert!(
             clause.starts_with("host 0 and host 1 execute different programs that are both called"),
@@ -159,9 +170,28 @@ mod tests {
             hosts: (0, 3),
             execution: 5,
             programs: (Some("jit_eval".to_owned()), None),
+            placeholder: None,
         });
         assert!(
             clause.starts_with("host 0 executes `jit_eval` where host 3 executes nothing more"),
+            "{clause}"
+        );
+        assert!(
+            clause.contains("they would wait for each other"),
+            "{clause}"
+        );
+    }
+
+    #[test]
+    fn what_a_placeholder_decides_is_no_deadlock() {
+        let clause = mismatch_clause(&ProgramMismatch {
+            hosts: (0, 1),
+            execution: 8,
+            programs: (Some("jit_step".to_owned()), None),
+            placeholder: Some("/home/me/train.py:9 (<module>)".to_owned()),
+        });
+        assert!(
+            clause.contains("it cannot be told whether they do so on the cluster"),
             "{clause}"
         );
     }

@@ -20,6 +20,7 @@ pub(super) mod leaks;
 pub(super) mod library_scratch;
 pub(super) mod overview;
 pub(super) mod owners;
+pub(super) mod phases;
 pub(super) mod placeholders;
 pub(super) mod processes;
 pub(super) mod programs;

@@ -1,8 +1,9 @@
 //! What a row that grew is compared with: the run that was accepted, and the program of the merge base
-//! compiled with the toolchain of today.
+//! with the toolchain and the libraries of today.
 //!
-//! The accepted bytes are A, the merge base's program with today's toolchain needs C, and the program of
-//! today B. Then `C - A` is what the toolchain takes, and `B - C` what the code does.
+//! The accepted bytes are A, the merge base's program with today's versions needs C, and the program of
+//! today B. Then `C - A` is what other versions take, and `B - C` what the code does. Where no version has changed,
+//! all of `B - A` is the code's, whatever C is.
 
 use std::path::Path;
 
@@ -42,15 +43,11 @@ impl Baseline<'_> {
         let measured = row.measured()?;
         let now = &measured.run.summary;
         let total = measured.line.peak_change(accepted);
-        let is_same_toolchain = accepted.is_of_toolchain(&measured.line);
+        let changed = ChangedVersions::find(accepted, &measured.line);
         let kept = self.store.and_then(|store| store.find(accepted));
-        if let Some(before) = kept.as_ref().filter(|_| is_same_toolchain) {
+        if let Some(before) = kept.as_ref().filter(|_| changed == ChangedVersions::None) {
             let growth = Growth::find(before, now, "the accepted run".to_owned());
-            return Some(Growth {
-                code_bytes: Some(total),
-                toolchain_bytes: Some(0),
-                ..growth
-            });
+            return Some(changed.attribute(total, total, growth));
         }
         output.verbose(&format!(
             "dry run of an earlier commit for {}",
@@ -59,9 +56,13 @@ impl Baseline<'_> {
         let base = match self.measure_base(row, output) {
             Ok(base) => base,
             Err(error) => {
-                return Some(Growth {
-                    unknown: unknown_text(is_same_toolchain, &error),
+                let growth = Growth {
+                    unknown: changed.unknown_text(&error),
                     ..Growth::default()
+                };
+                return Some(match changed {
+                    ChangedVersions::None => changed.attribute(total, total, growth),
+                    _ => growth,
                 });
             }
         };
@@ -73,20 +74,17 @@ impl Baseline<'_> {
             Some(before) => Growth::find(&before, now, "the accepted run".to_owned()),
             None => by_code,
         };
-        if is_same_toolchain && base.measured.line.figures != accepted.figures {
-            return Some(Growth {
+        let growth = match changed {
+            ChangedVersions::None if base.measured.line.figures != accepted.figures => Growth {
                 unknown: format!(
-                    "commit {} does not need the accepted bytes either, so the lock file is older than it",
+                    "commit {} does not need the accepted bytes either: the lock file is older than it",
                     short(&base.commit)
                 ),
                 ..growth
-            });
-        }
-        Some(Growth {
-            code_bytes: Some(code),
-            toolchain_bytes: Some(total - code),
-            ..growth
-        })
+            },
+            _ => growth,
+        };
+        Some(changed.attribute(total, code, growth))
     }
 
     /// Measures the entry of an earlier commit: of the merge base, or where that is the current commit, of
@@ -134,10 +132,53 @@ fn no_commit_error() -> Error {
     Error::invalid_argument("there is no earlier commit to compare with")
 }
 
-fn unknown_text(is_same_toolchain: bool, error: &Error) -> String {
-    let what = match is_same_toolchain {
-        true => "which lines need more is not known",
-        false => "code and toolchain cannot be told apart",
-    };
-    format!("{what}: {}", describe_failure(error))
+/// Which versions the accepted figures and those of today do not have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangedVersions {
+    None,
+    Toolchain,
+    Libraries,
+    Both,
+}
+
+impl ChangedVersions {
+    fn find(accepted: &LockLine, measured: &LockLine) -> ChangedVersions {
+        let libraries = measured.libraries_changed(accepted);
+        match (accepted.is_of_toolchain(measured), libraries.is_empty()) {
+            (true, true) => ChangedVersions::None,
+            (false, true) => ChangedVersions::Toolchain,
+            (true, false) => ChangedVersions::Libraries,
+            (false, false) => ChangedVersions::Both,
+        }
+    }
+
+    /// Says of what is needed more in all, and of what the code of the merge base does not need, whose it is.
+    fn attribute(self, total: i128, code: i128, growth: Growth) -> Growth {
+        let versions = total - code;
+        let (code, toolchain, libraries) = match self {
+            // Nothing but the code has changed.
+            ChangedVersions::None => (total, Some(0), Some(0)),
+            ChangedVersions::Toolchain => (code, Some(versions), Some(0)),
+            ChangedVersions::Libraries => (code, Some(0), Some(versions)),
+            // The old libraries are not at hand to be measured with the new toolchain.
+            ChangedVersions::Both => (code, None, None),
+        };
+        Growth {
+            code_bytes: Some(code),
+            toolchain_bytes: toolchain,
+            library_bytes: libraries,
+            version_bytes: Some(total - code),
+            ..growth
+        }
+    }
+
+    fn unknown_text(self, error: &Error) -> String {
+        let what = match self {
+            ChangedVersions::None => "which lines need more is not known",
+            ChangedVersions::Toolchain => "code and toolchain cannot be told apart",
+            ChangedVersions::Libraries => "code and libraries cannot be told apart",
+            ChangedVersions::Both => "code, toolchain and libraries cannot be told apart",
+        };
+        format!("{what}: {}", describe_failure(error))
+    }
 }

@@ -9,6 +9,7 @@ use vramfit_core::analysis::Condition;
 use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::Options;
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::environment::{cleared_variables, program_variables};
@@ -121,7 +122,8 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// Measures the run to its end, where that is wanted and it was ended after some steps.
+    /// Measures the run to its end, where that is wanted and it was ended after some steps; until it is steady, where its
+    /// end is too far.
     fn measure_whole(
         &self,
         entry: &Entry,
@@ -129,29 +131,35 @@ impl<'a> Measuring<'a> {
         first: &mut Measured,
         output: &Output,
     ) {
-        let is_stopped =
-            |condition: &Condition| matches!(condition, Condition::StoppedAtStep { .. });
         let Some(allowed) = self.whole_run_timeout else {
             return;
         };
-        if !first.run.conditions.iter().any(is_stopped) {
+        if !Condition::is_stopped(&first.run.conditions) {
             return;
         }
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let time_limit = allowed.min(left);
-        let trace = self.trace_path();
-        let spec = DryrunSpec {
-            steps: None,
-            ..self.spec(entry, gpus, self.directory, time_limit, &trace)
+        let measure = |steps, allowed: Duration| {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            let time_limit = allowed.min(left);
+            let trace = self.trace_path();
+            let spec = DryrunSpec {
+                steps,
+                ..self.spec(entry, gpus, self.directory, time_limit, &trace)
+            };
+            dryrun::measure(&spec, self.context, output)
         };
-        let whole = dryrun::measure(&spec, self.context, output);
-        let whole_run = match &whole {
+        let is_too_long = |error: &Error| error.kind() == ErrorKind::TimeLimit;
+        let mut whole = measure(None, allowed);
+        let mut whole_run = match &whole {
             Ok(run) => WholeRun::Peak(run.peak_bytes),
-            Err(error) if error.kind() == ErrorKind::TimeLimit => {
-                WholeRun::TimeLimit(time_limit.as_secs())
-            }
+            Err(error) if is_too_long(error) => WholeRun::TimeLimit(allowed.as_secs()),
             Err(_) => WholeRun::Failed,
         };
+        if whole.as_ref().is_err_and(is_too_long)
+            && let Ok(run) = measure(Some(StepLimit::Steady), Duration::MAX)
+        {
+            whole_run = WholeRun::Steady(run.peak_bytes);
+            whole = Ok(run);
+        }
         first.whole = Some(whole);
         first.line.whole_run = Some(whole_run);
     }
@@ -184,6 +192,12 @@ impl<'a> Measuring<'a> {
             },
             figures: Figures::of(&run.summary),
             plugin: self.plugin_version(&spec),
+            libraries: run
+                .summary
+                .environment
+                .as_ref()
+                .map(|environment| environment.libraries.clone())
+                .unwrap_or_default(),
             programs: Figures::programs_digest(&run.summary),
             whole_run: None,
         };

@@ -220,7 +220,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
             .as_ref()
             .and_then(|lock| lock.find(&shown.entry, &shown.gpu, row.jax()).cloned());
         shown.history = history(&locks, &lock, row);
-        let is_other = shown.is_of_other_toolchain() && shown.outcome != Outcome::Unchanged;
+        let is_other = shown.is_of_other_versions() && shown.outcome != Outcome::Unchanged;
         if let Some(accepted) = shown.accepted.clone() {
             if shown.outcome.passes() == Some(false) || is_other {
                 shown.growth = baseline.find_growth(row, &accepted, output);

@@ -90,10 +90,11 @@ impl RowMeasurement<'_> {
             Some(Ok(run)) => (run.peak_bytes, run.fits),
             Some(Err(_)) => return None,
             None => {
-                let is_stopped = |one: &Condition| matches!(one, Condition::StoppedAtStep { .. });
                 let peak = accepted?.peak_bytes()?;
                 // A run that is not ended early any more is judged as it is.
-                measured.run.conditions.iter().find(|one| is_stopped(one))?;
+                if !Condition::is_stopped(&measured.run.conditions) {
+                    return None;
+                }
                 (peak, peak <= limit_bytes)
             }
         };

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
-use vramfit_core::report::qualify_headline;
+use vramfit_core::report::{describe_phases, qualify_headline};
+use vramfit_core::trace::STEADY_CALLS;
 use vramfit_core::{Bytes, Result};
 
 use super::config_file::ConfigFile;
@@ -139,13 +140,24 @@ fn accepted_text(line: &LockLine, before: Option<&LockLine>) -> String {
 fn whole_run_text(measured: &Measured) -> String {
     let conditions = &measured.run.conditions;
     let unknown = |why: &str| {
-        let figures = qualify_headline("", "", conditions);
+        let figures = qualify_headline("", "", conditions, "each dry run");
         let ended = figures.trim_start_matches([':', ' ', ';']);
         format!("; {ended}: {why}")
     };
     match measured.line.whole_run {
         None => String::new(),
-        Some(WholeRun::Peak(bytes)) => format!("; the whole run has a peak of {}", Bytes(bytes)),
+        Some(WholeRun::Peak(bytes)) => {
+            let later = later_phase_text(measured);
+            format!("; the whole run has a peak of {}{later}", Bytes(bytes))
+        }
+        Some(WholeRun::Steady(bytes)) => {
+            let later = later_phase_text(measured);
+            format!(
+                "; the run has a peak of {} until {STEADY_CALLS} calls of its training step in a row executed no new program; \
+                 all of it takes longer than `--whole-run-timeout`{later}",
+                Bytes(bytes)
+            )
+        }
         Some(WholeRun::TimeLimit(seconds)) => unknown(&format!(
             "the whole run takes longer than the {seconds} s of `--whole-run-timeout`"
         )),
@@ -158,6 +170,25 @@ fn whole_run_text(measured: &Measured) -> String {
             unknown(&format!("the whole run failed: {why}"))
         }
     }
+}
+
+/// Says what raises the peak after the steps that each check measures, and how to measure that, too; empty where nothing
+/// does.
+fn later_phase_text(measured: &Measured) -> String {
+    let whole = measured
+        .whole
+        .as_ref()
+        .and_then(|whole| whole.as_ref().ok());
+    let phases = whole.map_or(&[][..], |run| run.summary.phases());
+    let measured_bytes = measured.run.peak_bytes;
+    let mut phases = phases.iter().rev();
+    let raising = phases.find(|phase| phase.raises_peak() && phase.peak_bytes > measured_bytes);
+    let Some(last) = raising else {
+        return String::new();
+    };
+    let clauses = describe_phases(std::slice::from_ref(last)).join("");
+    let steps = last.step_calls + 1;
+    format!("; {clauses}: `steps = {steps}` measures it in each check")
 }
 
 fn describe(row: &RowMeasurement<'_>, outcome: &Outcome) -> String {

@@ -209,6 +209,7 @@ pub(super) fn check_platforms(variable: impl Fn(&str) -> Option<OsString>) -> Re
 #[cfg(test)]
 mod tests {
     use vramfit_core::settings::Assignment;
+    use vramfit_core::trace::StepLimit;
 
     use super::super::spec::Fill;
     use super::*;
@@ -253,7 +254,7 @@ mod tests {
     fn the_plugin_gets_every_option() {
         let delta = delta_with_results(
             |spec| {
-                spec.steps = Some(3);
+                spec.steps = Some(StepLimit::Calls(3));
                 spec.step = Some("train_step".to_owned());
                 spec.occupied = Some(Bytes(2 << 30));
                 spec.sharing = Sharing::Named("desk".to_owned());

@@ -157,6 +157,10 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
     for path in trace_files(trace) {
         let comparison = analysis::compare(&mut Reader::open(&path)?, &settings)?;
         run.fits &= !comparison.after.is_refused();
+        // The pool of the run had room for everything.
+        let open = comparison.after.verdict().conditions.into_iter();
+        let open = open.filter(|it| matches!(it, Condition::LibraryScratch { .. }));
+        run.conditions.extend(open);
         for device in &comparison.after.devices {
             run.limit_bytes = run.limit_bytes.min(device.capacity_bytes);
             let limit = device.limit().unwrap_or(device.capacity_bytes);

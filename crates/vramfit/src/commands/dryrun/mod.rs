@@ -9,6 +9,7 @@ mod compiler_log;
 mod env;
 mod env_check;
 mod execute;
+mod host_messages;
 mod hosts;
 mod measure;
 mod outcome;
@@ -25,13 +26,14 @@ pub(crate) use execute::execute;
 pub(crate) use hosts::{HostArgs, HostsSpec, host_count_parser};
 pub(crate) use measure::{MeasuredRun, measure, with_output_tail};
 pub(crate) use result_files::ResultFiles;
-pub(crate) use spec::{DryrunSpec, SettingsSpec, check_calibration, parse_steps, read_plan};
+pub(crate) use spec::{DryrunSpec, SettingsSpec, check_calibration, read_plan};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::{Options, Version};
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Result};
 
 use self::result_files::writable_trace;
@@ -64,9 +66,10 @@ pub(crate) struct Args {
     /// GPU model, or several GPUs: `h100-80g`, `h100-80gx8`; see `vramfit gpus`
     #[arg(long, value_name = "NAME[xN]")]
     gpu: String,
-    /// Stop after N executions of the training step that was detected, or named by --step
-    #[arg(long, value_name = "N", value_parser = parse_steps)]
-    steps: Option<u64>,
+    /// Stop after N executions of the training step that was detected, or named by --step; `steady`: after 200 in a row
+    /// that executed no new program
+    #[arg(long, value_name = "N|steady")]
+    steps: Option<StepLimit>,
     /// Name of the function that is the training step
     #[arg(long, value_name = "NAME")]
     step: Option<String>,

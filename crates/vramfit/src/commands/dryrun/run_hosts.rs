@@ -9,6 +9,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::execute::run_program;
+use super::host_messages::{self, HostMessages};
 use super::hosts::{HostSelection, HostSpec, HostsSpec};
 use super::measure::{output_tail, with_output_tail};
 use super::outcome::{self, FinishedRun};
@@ -43,7 +44,10 @@ pub(super) fn execute(
     Ok(Status::from_answer(summary.fits()))
 }
 
-/// Runs the hosts that are selected, and hands each to `keep` when it has ended.
+/// Runs the hosts that are selected, and hands each to `keep`, in the order in which they were run first.
+///
+/// Hosts run one after the other, and read what those before them have published. One that wanted something of a host
+/// that was run later is run once more, and again one that had read what has changed by that.
 ///
 /// # Errors
 /// Whatever prevents a run, or its result, and what `keep` returns.
@@ -55,31 +59,115 @@ pub(super) fn run_hosts(
     mut keep: impl FnMut(FinishedRun, &HostRun, &DryrunSpec) -> Result<()>,
 ) -> Result<Vec<HostRun>> {
     let scratch = TempDirectory::create()?;
-    let messages = scratch.path().join("messages");
-    fs::create_dir(&messages)
+    let folder = scratch.path().join("messages");
+    fs::create_dir(&folder)
         .map_err(|error| Error::io("cannot create a temporary directory").cause(error))?;
+    let messages = HostMessages::new(&folder);
     // What host 0 has compiled, the others need not compile.
     let cache = spec.compilation_cache.clone().or_else(|| {
         let users = spec.variable(COMPILATION_CACHE);
         let has_own = users.is_some_and(|folder| !folder.is_empty());
         (!has_own).then(|| scratch.path().join("compilations"))
     });
+    let running = RunningHosts {
+        spec: DryrunSpec {
+            compilation_cache: cache,
+            ..spec.clone()
+        },
+        hosts,
+        scratch: scratch.path(),
+        folder: &folder,
+        context,
+    };
+    let mut finished: Vec<FinishedRun> = Vec::new();
+    let mut specs: Vec<DryrunSpec> = Vec::new();
     let mut runs: Vec<HostRun> = Vec::new();
-    while let Some(index) = select(hosts, &runs) {
+    // Hosts that failed before they used a GPU, because they wait for another.
+    let mut waiting: Vec<u32> = Vec::new();
+    loop {
+        while let Some(index) = select_ready(hosts, &runs, &waiting, &messages) {
+            if waiting.contains(&index) {
+                messages.forget(index);
+            }
+            match running.run(index, &runs, output) {
+                Ok((spec, run, result)) => {
+                    specs.push(spec);
+                    finished.push(run);
+                    runs.push(result);
+                }
+                Err(error) if !is_interrupted(&error) && !waiting.contains(&index) => {
+                    waiting.push(index);
+                    // Another may set what it waits for.
+                    let can_wait = messages.wants(index);
+                    if !can_wait || select_ready(hosts, &runs, &waiting, &messages) == Some(index) {
+                        return Err(error);
+                    }
+                    output.info(&format!(
+                        "host {index} waits for another host: it is run again after that one"
+                    ));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let known = runs.len();
+        let numbers: Vec<u32> = runs.iter().map(|run| run.host).collect();
+        let mut is_changed = false;
+        for at in 0..known {
+            let index = numbers[at];
+            let has_decided = runs[at].summary.decisive_read().is_some();
+            if !is_changed && !messages.has_news_for(index, &numbers, has_decided) {
+                continue;
+            }
+            let before = messages.published(index);
+            messages.forget(index);
+            let (_, run, result) = running.run(index, &runs, output)?;
+            (finished[at], runs[at]) = (run, result);
+            is_changed |= host_messages::is_changed(&before, &messages.published(index));
+        }
+        // With what is known now, other hosts may differ.
+        if select(hosts, &runs).is_none() {
+            break;
+        }
+    }
+    for ((run, result), spec) in finished.into_iter().zip(&runs).zip(&specs) {
+        keep(run, result, spec)?;
+    }
+    Ok(runs)
+}
+
+/// What the runs of all hosts have in common.
+struct RunningHosts<'a> {
+    spec: DryrunSpec,
+    hosts: &'a HostsSpec,
+    /// For the output of the programs.
+    scratch: &'a Path,
+    /// Where hosts leave what they tell each other.
+    folder: &'a Path,
+    context: &'a Context,
+}
+
+impl RunningHosts<'_> {
+    /// Runs a host beside those that were run.
+    fn run(
+        &self,
+        index: u32,
+        runs: &[HostRun],
+        output: &mut Output,
+    ) -> Result<(DryrunSpec, FinishedRun, HostRun)> {
         let host = HostSpec {
             index,
-            count: hosts.count,
-            launcher: hosts.launcher,
-            folder: messages.clone(),
+            count: self.hosts.count,
+            launcher: self.hosts.launcher,
+            folder: self.folder.to_owned(),
         };
         // The first host speaks for itself; the others would say the same again.
-        let log = scratch.path().join(format!("host-{index}.log"));
+        let log = self.scratch.join(format!("host-{index}.log"));
         let is_first = runs.is_empty();
+        let spec = &self.spec;
         let spec = DryrunSpec {
             hosts: None,
             command: spec.command.iter().map(|word| host.fill_in(word)).collect(),
             host: Some(host),
-            compilation_cache: cache.clone(),
             log: spec
                 .log
                 .clone()
@@ -96,9 +184,15 @@ pub(super) fn run_hosts(
             ..spec.clone()
         };
         if !is_first {
-            output.info(&format!("host {index}: running, output not shown"));
+            let again = match runs.iter().any(|run| run.host == index) {
+                true => {
+                    "running again with what other hosts have sent: what it printed was without that"
+                }
+                false => "running",
+            };
+            output.info(&format!("host {index}: {again}, output not shown"));
         }
-        let run = run_program(&spec, context, output)
+        let run = run_program(&spec, self.context, output)
             .and_then(|run| {
                 let summary = outcome::summarize_run(&run, output)?;
                 let result = read_host_run(index, summary, &run.trace)?;
@@ -109,7 +203,7 @@ pub(super) fn run_hosts(
                 false => with_output_tail(error, &log).context(format!("host {index}")),
             });
         if run.as_ref().is_err_and(is_interrupted) {
-            for run in &runs {
+            for run in runs {
                 let peak = run.summary.devices.iter().map(|device| device.peak_bytes);
                 let peak = Bytes(peak.max().unwrap_or(0));
                 output.info(&format!("host {}: peak {peak}", run.host));
@@ -124,10 +218,8 @@ pub(super) fn run_hosts(
             ));
             write_to_stderr(format!("{tail}\n").as_bytes());
         }
-        keep(run, &result, &spec)?;
-        runs.push(result);
+        Ok((spec, run, result))
     }
-    Ok(runs)
 }
 
 fn is_interrupted(error: &Error) -> bool {
@@ -142,6 +234,27 @@ fn select(hosts: &HostsSpec, runs: &[HostRun]) -> Option<u32> {
         HostSelection::All => (0..hosts.count).find(is_left),
         HostSelection::Listed(listed) => listed.iter().copied().find(is_left),
     }
+}
+
+/// Returns the host to run next: one that has failed because it waits for another host after that one, if there is one.
+fn select_ready(
+    hosts: &HostsSpec,
+    runs: &[HostRun],
+    waiting: &[u32],
+    messages: &HostMessages,
+) -> Option<u32> {
+    let next = select(hosts, runs)?;
+    let mut known: Vec<u32> = runs.iter().map(|run| run.host).collect();
+    known.extend(waiting);
+    if !waiting.contains(&next) || messages.has_news_for(next, &known, true) {
+        return Some(next);
+    }
+    let is_left = |host: &u32| !known.contains(host);
+    let other = match &hosts.selection {
+        HostSelection::Listed(listed) => listed.iter().copied().find(is_left),
+        HostSelection::Differing | HostSelection::All => (0..hosts.count).rev().find(is_left),
+    };
+    Some(other.unwrap_or(next))
 }
 
 /// Returns where the trace of a host is kept: `run.trace` becomes `run-host-7.trace`.

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use vramfit_core::gpu::{self, Gpu, GpuSelection};
 use vramfit_core::planning::Plan;
 use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, Result};
 
 use super::hosts::{HostSpec, HostsSpec};
@@ -33,8 +34,8 @@ pub(crate) struct DryrunSpec {
     pub(crate) host: Option<HostSpec>,
     /// Settings of the program's JAX.
     pub(crate) settings: SettingsSpec,
-    /// After how many training steps to stop.
-    pub(crate) steps: Option<u64>,
+    /// After which training steps to stop.
+    pub(crate) steps: Option<StepLimit>,
     /// Name of the function that is the training step.
     pub(crate) step: Option<String>,
     pub(crate) autotune_range: bool,
@@ -213,19 +214,6 @@ impl DryrunSpec {
         let variable = |name: &str| self.variable(name)?.into_string().ok();
         self.settings.resolve_with(jax, &variable)
     }
-}
-
-/// Reads `--steps`.
-///
-/// # Errors
-/// `invalid-argument` for what is not a positive number.
-pub(crate) fn parse_steps(text: &str) -> Result<u64> {
-    let problem = match text.parse() {
-        Ok(0) => "number of steps `0` is out of range; expected at least 1".into(),
-        Ok(steps) => return Ok(steps),
-        Err(_) => format!("`{text}` is not a number of steps"),
-    };
-    Err(Error::invalid_argument(problem).hint("write a whole number such as `3`"))
 }
 
 /// The total memory that drivers report for a GPU of one model varies; which of them to use.

@@ -9,12 +9,13 @@ use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{Moves, Plan};
 use vramfit_core::report::qualify_headline;
 use vramfit_core::settings::Options;
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{self, SearchSpec};
 use super::trial::{DEFAULT_TIME_LIMIT, TrialSpec};
 use super::vary;
-use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, DEFAULT_STEPS, all_moves};
+use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, all_moves};
 use crate::commands::dryrun::{SettingsSpec, cache_home, open_compilation_cache};
 use crate::context::Context;
 use crate::files::cannot_write;
@@ -44,7 +45,7 @@ pub(crate) fn find_fitting_plan(
         match trial.measure(&plan, context, output) {
             Ok(measured) if measured.fits => {
                 let peak = format!("peak {}", Bytes(measured.peak_bytes));
-                let text = qualify_headline("fits", &peak, &measured.conditions);
+                let text = qualify_headline("fits", &peak, &measured.conditions, "the dry run");
                 output.info(&format!("  {text}"));
                 return Ok(Some(path));
             }
@@ -92,7 +93,7 @@ pub(super) fn default_trial(
         gpus,
         hosts: None,
         occupied,
-        steps: DEFAULT_STEPS,
+        steps: StepLimit::Steady,
         step: None,
         calibration: None,
         time_limit: DEFAULT_TIME_LIMIT,
@@ -110,6 +111,7 @@ pub(super) fn default_search(moves: Moves, trial: TrialSpec) -> SearchSpec {
         trial,
         budget: None,
         host_budget: None,
+        wants_fastest: false,
         max_trials: DEFAULT_MAX_TRIALS,
         jobs: DEFAULT_JOBS,
     }

@@ -1,15 +1,25 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
-use vramfit_core::planning::{CostKind, Moves, Plan, Row, Strategy};
+use vramfit_core::planning::{CostKind, Moves, Plan, RecordedSites, Row, Strategy};
 use vramfit_core::settings::{Version, XlaFlags};
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{Found, FoundRow, SearchSpec};
-use super::trial::{Measurement, TrialSpec};
+use super::trial::{MIN_STEPS, Measurement, TrialSpec};
 use crate::context::Context;
 use crate::interruption;
 use crate::output::Output;
 use crate::parallel::map_dry_runs;
+
+/// What is known of a command before plans are tried.
+pub(super) struct SearchStart {
+    strategy: Strategy,
+    /// How many functions a plan can change.
+    pub(super) sites: usize,
+    /// After which training steps the dry runs of plans end.
+    steps: StepLimit,
+}
 
 /// A search under way.
 pub(super) struct Measuring<'a> {
@@ -22,9 +32,7 @@ pub(super) struct Measuring<'a> {
 
 impl Measuring<'_> {
     /// Measures a command as it is, and finds its sites.
-    pub(super) fn begin(&mut self, command: usize) -> Result<(Strategy, usize)> {
-        let trial = self.spec.trial(command);
-        let (context, output) = (self.context, self.output.quiet());
+    pub(super) fn begin(&mut self, command: usize) -> Result<SearchStart> {
         let chosen = &self.spec.commands[command].values;
         let name = if chosen.is_empty() {
             String::new()
@@ -33,16 +41,7 @@ impl Measuring<'_> {
         };
         self.output
             .info(&format!("dry run of the program as it is{name}"));
-        let (plain, traced) = std::thread::scope(|scope| {
-            let output = &output;
-            let sites = scope.spawn(|| trial.find_sites(context, output));
-            (
-                trial.measure(&Plan::default(), context, output),
-                sites.join(),
-            )
-        });
-        let plain = plain?;
-        self.found.trials += 2;
+        let (plain, traced) = self.measure_as_it_is(command)?;
         self.output.info(&format!(
             "  peak {}{}",
             Bytes(plain.peak_bytes),
@@ -50,28 +49,34 @@ impl Measuring<'_> {
         ));
         self.found.jax.clone_from(&plain.jax);
         if self.found.rows.is_empty() {
+            self.found.phases.clone_from(&plain.phases);
             self.found.cost = match plain.time.is_some_and(|time| time.is_comparable()) {
                 false => CostKind::RecomputedShare,
                 true if self.spec.has_several_batches() => CostKind::SampleTime,
                 true => CostKind::StepTime,
             };
         }
-        let sites = match traced {
-            Ok(Ok(sites)) => sites,
-            Ok(Err(error)) if error.kind() == ErrorKind::Interrupted => Vec::new(),
-            Ok(Err(error)) => {
+        let RecordedSites { sites, left_alone } = match traced {
+            Ok(recorded) => recorded,
+            Err(error) if error.kind() == ErrorKind::Interrupted => RecordedSites::default(),
+            Err(error) => {
                 self.output.verbose(&format!("{error}"));
                 self.note_failure(&format!(
                     "its functions could not be traced: {}",
                     error.message()
                 ));
-                Vec::new()
+                RecordedSites::default()
             }
-            Err(_) => return Err(Error::new(ErrorKind::Internal, "a thread has panicked")),
         };
-        if command == 0 {
+        for one in left_alone {
+            if !self.found.left_alone.contains(&one) {
+                self.found.left_alone.push(one);
+            }
+        }
+        if self.found.rows.is_empty() {
+            let trial = self.spec.trial(command, self.found.steps);
             for edit in plain.edits.clone() {
-                let measured = edit.measure(&trial, context, self.output);
+                let measured = edit.measure(&trial, self.context, self.output);
                 if interruption::received().is_some() {
                     break;
                 }
@@ -86,12 +91,51 @@ impl Measuring<'_> {
         };
         let strategy = Strategy::new(&sites, moves);
         let share = strategy.recomputed_share(&Plan::default());
-        self.add_row(Plan::default(), command, share, &plain);
-        Ok((strategy, sites.len()))
+        let limit = self.found.steps;
+        self.add_row(Plan::default(), command, share, limit, &plain);
+        Ok(SearchStart {
+            strategy,
+            sites: sites.len(),
+            steps: match limit {
+                StepLimit::Steady => plain.steps_with_plans(),
+                StepLimit::Calls(_) => limit,
+            },
+        })
+    }
+
+    /// Measures a command as it is, beside a run that finds its sites. Where that takes too long until it is steady, it is
+    /// measured for its first steps.
+    ///
+    /// # Errors
+    /// Those of the dry run; those of the run that finds the sites are in the second result.
+    fn measure_as_it_is(&mut self, command: usize) -> Result<(Measurement, Result<RecordedSites>)> {
+        let trial = self.spec.trial(command, self.found.steps);
+        self.found.trials += 2;
+        let (context, output) = (self.context, &self.output.quiet());
+        let (plain, traced) = std::thread::scope(|scope| {
+            let sites = scope.spawn(|| trial.find_sites(context, output));
+            let plain = trial.measure(&Plan::default(), context, output);
+            let panicked = |_| Err(Error::new(ErrorKind::Internal, "a thread has panicked"));
+            (plain, sites.join().unwrap_or_else(panicked))
+        });
+        let is_late = |error: &Error| error.kind() == ErrorKind::TimeLimit;
+        let is_late = plain.as_ref().is_err_and(is_late) || traced.as_ref().is_err_and(is_late);
+        if is_late && trial.steps == StepLimit::Steady {
+            self.output
+                .info("  it takes too long until it is steady; dry run of its first steps");
+            self.found.steps = StepLimit::Calls(MIN_STEPS);
+            return self.measure_as_it_is(command);
+        }
+        Ok((plain?, traced))
     }
 
     /// Measures the plans that a strategy proposes. Says whether there were trials for all.
-    pub(super) fn follow(&mut self, command: usize, mut strategy: Strategy) -> bool {
+    pub(super) fn follow(&mut self, command: usize, begun: SearchStart) -> bool {
+        let SearchStart {
+            mut strategy,
+            steps,
+            ..
+        } = begun;
         let mut is_complete = true;
         loop {
             let rows: Vec<Row> = self
@@ -110,15 +154,17 @@ impl Measuring<'_> {
             }
             // Each command gets an equal part.
             let allowed = self.spec.max_trials * (command + 1) / self.spec.commands.len();
-            let left = allowed.saturating_sub(self.found.trials);
+            // One is for the plan that is recommended, to the end.
+            let reserved = usize::from(steps != self.found.steps);
+            let left = allowed.saturating_sub(self.found.trials + reserved);
             is_complete &= plans.len() <= left;
             plans.truncate(left);
-            let trial = self.spec.trial(command);
+            let trial = self.spec.trial(command, steps);
             for (plan, measured) in self.measure_all(&trial, plans) {
                 match measured {
                     Ok(measured) => {
                         let share = strategy.recomputed_share(&plan);
-                        self.add_row(plan, command, share, &measured);
+                        self.add_row(plan, command, share, steps, &measured);
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => {
@@ -147,6 +193,47 @@ impl Measuring<'_> {
         })
     }
 
+    /// Measures a plan to the end of the steps that were asked for, which says more than its first ones.
+    ///
+    /// # Errors
+    /// `interrupted`. A plan with which the program fails then is removed; if it takes too long, plans stay as they are.
+    pub(super) fn measure_to_the_end(&mut self, index: usize) -> Result<()> {
+        let steps = self.found.steps;
+        let row = self.found.rows[index].clone();
+        let moves = match row.row.plan.moves() {
+            moves if moves.is_empty() => "nothing changed".to_owned(),
+            moves => moves.join("; "),
+        };
+        self.output
+            .info(&format!("dry run of more steps with the plan: {moves}"));
+        let trial = self.spec.trial(row.command, steps);
+        self.found.trials += 1;
+        let measured = trial.measure(&row.row.plan, self.context, &self.output.quiet());
+        match measured {
+            Ok(measured) => {
+                self.output.info(&format!(
+                    "  peak {}{}",
+                    Bytes(measured.peak_bytes),
+                    fits_text(&measured)
+                ));
+                let plan = row.row.plan;
+                let (command, share) = (row.command, row.recomputed_share);
+                self.found.rows[index] = self.new_row(plan, command, share, steps, &measured);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+            Err(error) => {
+                self.output.verbose(&format!("{error}"));
+                match error.kind() {
+                    // So would the others.
+                    ErrorKind::TimeLimit => self.found.steps = row.steps,
+                    _ => drop(self.found.rows.remove(index)),
+                }
+                self.note_failure(&format!("more steps with a plan: {}", error.message()));
+            }
+        }
+        Ok(())
+    }
+
     /// Measures the program as it is and the rows worth choosing on the other GPUs.
     pub(super) fn measure_elsewhere(&mut self, front: &[usize]) {
         let mut wanted = front.to_vec();
@@ -159,7 +246,7 @@ impl Measuring<'_> {
                 let trial = TrialSpec {
                     gpus: gpus.clone(),
                     calibration: None,
-                    ..self.spec.trial(found.command)
+                    ..self.spec.trial(found.command, found.steps)
                 };
                 let mut measured = self.measure_all(&trial, vec![found.row.plan.clone()]);
                 let found = &mut self.found.rows[index];
@@ -186,8 +273,21 @@ impl Measuring<'_> {
         plan: Plan,
         command: usize,
         recomputed_share: f64,
+        steps: StepLimit,
         measured: &Measurement,
     ) {
+        let row = self.new_row(plan, command, recomputed_share, steps, measured);
+        self.found.rows.push(row);
+    }
+
+    fn new_row(
+        &self,
+        plan: Plan,
+        command: usize,
+        recomputed_share: f64,
+        steps: StepLimit,
+        measured: &Measurement,
+    ) -> FoundRow {
         let model_us = measured.time.map_or(f64::INFINITY, |time| time.model_us);
         let batch = self.spec.commands[command].batch().unwrap_or(1);
         let cost = match self.found.cost {
@@ -195,7 +295,8 @@ impl Measuring<'_> {
             CostKind::SampleTime => model_us / batch as f64,
             CostKind::RecomputedShare => recomputed_share,
         };
-        self.found.rows.push(FoundRow {
+        FoundRow {
+            steps,
             recomputed_share,
             time: measured.time,
             row: Row {
@@ -212,11 +313,12 @@ impl Measuring<'_> {
             command,
             limits: vec![measured.limit_bytes],
             peaks: vec![measured.peak_bytes],
+            highest_peak_bytes: measured.highest_peak_bytes,
             conditions: measured.conditions.clone(),
-        });
+        }
     }
 
-    fn note_failure(&mut self, text: &str) {
+    pub(super) fn note_failure(&mut self, text: &str) {
         match self
             .found
             .failures

@@ -1,11 +1,11 @@
 //! `vramfit plan`: what to change so that a program fits, without editing it.
 //!
 //! Every row of the answer is a dry run of the program with the plan applied; nothing is estimated about
-//! its memory. [`search`] finds the rows, [`batch`] the largest value of a number in the command.
+//! its memory. [`search`] finds the rows, [`largest`] the largest value of a number in the command.
 
-mod batch;
 mod fit;
 mod gains;
+mod largest;
 mod measuring;
 mod program_edit;
 mod result;
@@ -23,16 +23,16 @@ use vramfit_core::duration::parse_duration;
 use vramfit_core::gpu::{Gpu, GpuSelection};
 use vramfit_core::planning::{MAX_FRACTION, Moves, Offload};
 use vramfit_core::settings::{Options, Version};
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, Result};
 
 pub(crate) use self::fit::find_fitting_plan;
 pub(crate) use self::gains::{Gain, measure_gains};
+use self::largest::LargestSpec;
 use self::search::SearchSpec;
 use self::trial::TrialSpec;
 use self::vary::Variation;
-use super::dryrun::{
-    HostArgs, SettingsSpec, check_calibration, open_compilation_cache, parse_steps,
-};
+use super::dryrun::{HostArgs, SettingsSpec, check_calibration, open_compilation_cache};
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
@@ -41,7 +41,6 @@ use crate::output::Output;
 use crate::scratch::TempDirectory;
 use crate::status::Status;
 
-const DEFAULT_STEPS: u64 = 3;
 const DEFAULT_MAX_TRIALS: usize = 32;
 const DEFAULT_JOBS: usize = 2;
 
@@ -55,6 +54,7 @@ Examples:
   vramfit plan --gpu t4 --out plan.toml -- python train.py
   vramfit plan --gpu rtx-4090,l4 --budget 20GiB -- python train.py --batch 32
   vramfit plan --gpu l4 --vary batch=1..512 -- python train.py --batch {batch}
+  vramfit plan --gpu l4 --fastest --vary batch=8..512:x2 -- python train.py --batch {batch}
 
 Exit codes:
   0  a plan meets the budget, or the program fits as it is
@@ -79,12 +79,18 @@ pub(crate) struct Args {
     /// Memory already used on each GPU
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     occupied: Option<Bytes>,
-    /// Values for a `{NAME}` in the command: a range `1..512`, whose largest that fits is searched, or a list
+    /// Values for a `{NAME}` in the command: a range `1..512`, `8..4096:8` or `8..4096:x2`, whose largest that fits is
+    /// searched, or a list
     #[arg(long, value_name = "NAME=VALUES")]
     vary: Vec<Variation>,
-    /// Stop each dry run after N executions of the training step
-    #[arg(long, value_name = "N", value_parser = parse_steps, default_value_t = DEFAULT_STEPS)]
-    steps: u64,
+    /// Recommend the fastest plan that fits, also if the program fits as it is; a range of `--vary` is then a list
+    #[arg(long)]
+    fastest: bool,
+    /// Stop each dry run after N executions of the training step. By default those of the program as it is and of the
+    /// recommended plan stop after 200 in a row that executed no new program, and others when every program of the first
+    /// has been executed
+    #[arg(long, value_name = "N|steady", default_value_t = StepLimit::Steady, hide_default_value = true)]
+    steps: StepLimit,
     /// Name of the function that is the training step
     #[arg(long, value_name = "NAME")]
     step: Option<String>,
@@ -203,11 +209,15 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let html = args.html.as_ref().map(check).transpose()?;
     let svg = args.svg.as_ref().map(check).transpose()?;
     let gpus = parse_gpus(&args.gpu)?;
-    let (range, lists) = vary::split(&args.vary, &args.command)?;
-    if range.is_some() && (args.html.is_some() || args.svg.is_some()) {
-        let message = "a range in `--vary` has no page and no picture";
+    let variations = match args.fastest {
+        true => vary::list_all(&args.vary)?,
+        false => args.vary.clone(),
+    };
+    let (range, lists) = vary::split(&variations, &args.command)?;
+    if range.is_some() && (args.html.is_some() || args.svg.is_some() || args.out.is_some()) {
+        let message = "a range in `--vary` has no plan, no page and no picture";
         return Err(Error::invalid_argument(message)
-            .hint("omit `--html` and `--svg`, or search a list of values"));
+            .hint("omit `--out`, `--html` and `--svg`, or search a list of values"));
     }
     if range.is_some() && (!lists.is_empty() || gpus.len() > 1) {
         return Err(Error::invalid_argument(
@@ -237,8 +247,14 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         calibration: calibration.transpose()?,
         command: args.command.clone(),
     };
-    if let Some(range) = range {
-        let (text, json_value, status) = batch::run(&range, &trial, context, output)?;
+    if let Some(number) = range {
+        let spec = LargestSpec {
+            number,
+            trial,
+            budget: args.budget,
+            max_trials: args.max_trials,
+        };
+        let (text, json_value, status) = largest::run(&spec, context, output)?;
         print_results(args, &text, &json_value, output)?;
         return Ok(status);
     }
@@ -249,6 +265,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         commands: vary::commands(&lists, &args.command),
         budget: args.budget,
         host_budget: args.host_budget,
+        wants_fastest: args.fastest,
         max_trials: args.max_trials as usize,
         jobs: args.jobs as usize,
     };

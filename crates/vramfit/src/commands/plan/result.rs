@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use vramfit_core::planning::{CostKind, Plan, PlanSource};
+use vramfit_core::planning::{CostKind, LeftAlone, Plan, PlanSource};
 use vramfit_core::report::{
-    AlternativeKind, PlanRow, PlanSummary, Report, conditions_json, qualify_headline,
+    AlternativeKind, PlanRow, PlanSummary, Report, conditions_json, describe_phases,
+    qualify_headline,
 };
 use vramfit_core::{Bytes, Result};
 
@@ -14,6 +15,9 @@ use super::program_edit::MeasuredEdit;
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
 use crate::command_line::shell_line;
+
+/// What library routines may take beside one in so many bytes of the peak is said.
+const MIN_SCRATCH_FRACTION: u64 = 100;
 
 impl Found {
     /// Says whether a row meets the budget; unknown where the user ended the search before one did.
@@ -62,10 +66,13 @@ impl Found {
             "by_time": self.cost != CostKind::RecomputedShare,
             "front": self.front,
             "recommended": row(&self.rows[self.recommended]),
+            "faster": self.faster.map(|faster| row(&self.rows[faster])),
             "donation": self.edits.iter().find_map(MeasuredEdit::donation_json),
             "omission": self.edits.iter().find_map(MeasuredEdit::omission_json),
+            "phases": self.phases,
             "trials": self.trials,
             "complete": self.is_complete,
+            "left_alone": self.left_alone,
             "failures": self.failures.iter().map(|(text, count)| json!({"message": text, "count": count})).collect::<Vec<_>>(),
         })
     }
@@ -79,6 +86,8 @@ impl Found {
         let fits = found.row.fits.iter().map(|fits| json!(fits));
         json!({
             "peak_bytes": found.row.peak_bytes,
+            "highest_peak_bytes": found.highest_peak_bytes,
+            "steps": found.steps,
             "recomputed_share": found.recomputed_share,
             "time": found.time.map(|time| json!({
                 "low_us": time.low_us,
@@ -109,13 +118,19 @@ impl Found {
     }
 
     /// Returns the time of a step, and how it compares with the program as it is.
-    fn time_text(&self, found: &FoundRow) -> String {
+    fn time_text(&self, found: &FoundRow, spec: &SearchSpec) -> String {
         let (Some(time), Some(baseline)) = (found.time, self.rows[0].time) else {
             return "unknown".to_owned();
         };
         let milliseconds = time.model_us / 1e3;
         let change = 100.0 * (time.model_us / baseline.model_us - 1.0);
-        format!("{milliseconds:.1} ms {change:+.0} %")
+        match spec.wants_fastest {
+            true => format!(
+                "{:.1} to {milliseconds:.1} ms {change:+.0} %",
+                time.low_us / 1e3
+            ),
+            false => format!("{milliseconds:.1} ms {change:+.0} %"),
+        }
     }
 
     /// Returns the results as a page shows them.
@@ -189,7 +204,7 @@ impl Found {
         let values = spec.commands[best.command].values.join(", ");
         let fits = |answer: &str, rest: &str| {
             let rest = format!("peak {peak}, within {limit}{rest}");
-            qualify_headline(answer, &rest, &best.conditions)
+            qualify_headline(answer, &rest, &best.conditions, "the dry run")
         };
         match (spec.is_met(&best.row), self.recommended) {
             (true, _) if !values.is_empty() => {
@@ -204,6 +219,13 @@ impl Found {
                 )
             }
             (true, 0) => fits("fits as it is", ""),
+            (true, faster) if self.faster == Some(faster) => fits(
+                &format!(
+                    "a plan that fits is {} faster, by the estimate",
+                    self.gain_text(faster)
+                ),
+                "; the program fits as it is, too",
+            ),
             (true, _) => fits(
                 "fits with a plan",
                 &format!("; as it is, the program needs {needed}"),
@@ -214,10 +236,18 @@ impl Found {
         }
     }
 
+    /// Returns by how much a row is faster than the program as it is.
+    fn gain_text(&self, row: usize) -> String {
+        let gain = 1.0 - self.rows[row].row.cost / self.rows[0].row.cost;
+        format!("{:.0} %", 100.0 * gain)
+    }
+
     /// Returns what else there is to know, a sentence each.
     fn notes(&self) -> Vec<String> {
         let best = &self.rows[self.recommended];
         let mut notes = Vec::new();
+        let phases = describe_phases(&self.phases).into_iter();
+        notes.extend(phases.map(|phase| format!("new in the program as it is: {phase}")));
         if self.cost == CostKind::RecomputedShare {
             notes.push(
                 "plans are compared by what is recomputed: too much of the time of a step is unknown"
@@ -235,6 +265,20 @@ impl Found {
                 "the recommended plan keeps {bytes} in pinned host memory for each GPU, and waits {wait:.1} ms of a step for transfers"
             ));
         }
+        if let Some(faster) = self.faster.filter(|faster| *faster != self.recommended) {
+            let gain = self.gain_text(faster);
+            let moves = self.rows[faster].row.plan.moves().join("; ");
+            notes.push(format!(
+                "what fits and is fastest, by {gain} of the estimated time of a step, is {moves}; `--fastest` recommends it"
+            ));
+        }
+        let more_bytes = best.highest_peak_bytes - best.row.peak_bytes;
+        if more_bytes > best.row.peak_bytes / MIN_SCRATCH_FRACTION {
+            let (highest, more) = (Bytes(best.highest_peak_bytes), Bytes(more_bytes));
+            notes.push(format!(
+                "on a GPU, autotuning and library routines may take up to {more} more: a peak of {highest} at most"
+            ));
+        }
         if let Some(kind) = best.row.plan.settings.allocator {
             notes.push(format!(
                 "that it fits with `{0}` is by a model: how `{0}` places memory is not documented",
@@ -244,9 +288,12 @@ impl Found {
         let baseline_bytes = self.rows[0].row.peak_bytes;
         let edits = self.edits.iter();
         notes.extend(edits.filter_map(|edit| edit.describe(baseline_bytes)));
-        if self.sites == 0 {
+        notes.extend(self.left_alone.iter().map(LeftAlone::describe));
+        if self.sites == 0 && self.left_alone.is_empty() && self.failures.is_empty() {
             notes.push(
-                "the program calls no function of JAX that rematerialization applies to".to_owned(),
+                "the program differentiates no function with `jax.grad` or one of its relatives, so nothing can be \
+                 rematerialized"
+                    .to_owned(),
             );
         }
         notes.extend(self.failures.iter().map(|(message, count)| {
@@ -278,9 +325,11 @@ impl Found {
             .iter()
             .any(|command| command.batch().is_some());
         let samples = if has_batch { "   samples/s" } else { "" };
+        let time_width = if spec.wants_fastest { 22 } else { 14 };
         let _ = writeln!(
             text,
-            "          peak  time of a step{samples}   recomputed{header}  change"
+            "          peak  {:>time_width$}{samples}   recomputed{header}  change",
+            "time of a step"
         );
         let mut shown = self.front.clone();
         if !shown.contains(&0) {
@@ -309,9 +358,9 @@ impl Found {
             };
             let _ = writeln!(
                 text,
-                "{mark} {:>12}  {:>14}{samples}  {:>9.0} %{spare}  {moves}",
+                "{mark} {:>12}  {:>time_width$}{samples}  {:>9.0} %{spare}  {moves}",
                 Bytes(found.row.peak_bytes).to_string(),
-                self.time_text(found),
+                self.time_text(found, spec),
                 100.0 * found.recomputed_share,
             );
         }
@@ -321,8 +370,11 @@ impl Found {
              time of a step: estimated, not measured, and relative to the program as it is\n\
              recomputed: floating-point operations of the differentiated functions that run twice"
         );
+        if spec.wants_fastest {
+            text += "the first time is a bound that no step stays below, the second the estimate\n";
+        }
         if has_batch {
-            text += "samples/s: the batch in the command, divided by that time\n";
+            text += "samples/s: the batch in the command, divided by the estimated time\n";
         }
         text.extend(self.notes().iter().map(|note| format!("{note}\n")));
         if self.rows.len() > 2 {

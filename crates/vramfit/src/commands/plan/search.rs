@@ -1,17 +1,21 @@
 //! The search: what is searched, and what was found.
 
-use vramfit_core::analysis::Condition;
+use vramfit_core::analysis::{Condition, Phase};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::planning::{CostKind, Moves, Row, pareto_front, recommend};
+use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, pareto_front, recommend};
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::measuring::Measuring;
 use super::program_edit::MeasuredEdit;
-use super::trial::{StepTime, TrialSpec, XlaRemat};
+use super::trial::{StepTime, TrialSpec, XlaRemat, is_rejection, last_line};
 use super::vary::VariedCommand;
 use crate::context::Context;
 use crate::interruption;
 use crate::output::Output;
+
+/// A plan that is faster by less of the time of a step is not offered: estimates are not that good.
+const MIN_GAIN: f64 = 0.05;
 
 pub(super) struct SearchSpec {
     pub(super) trial: TrialSpec,
@@ -24,6 +28,8 @@ pub(super) struct SearchSpec {
     pub(super) host_budget: Option<Bytes>,
     /// What may be changed.
     pub(super) moves: Moves,
+    /// Whether the fastest plan is wanted also where the program fits as it is.
+    pub(super) wants_fastest: bool,
     pub(super) max_trials: usize,
     pub(super) jobs: usize,
 }
@@ -46,8 +52,12 @@ pub(super) struct FoundRow {
     pub(super) limits: Vec<u64>,
     /// Peak on each GPU.
     pub(super) peaks: Vec<u64>,
+    /// Peak on the first GPU if library routines take the most they may.
+    pub(super) highest_peak_bytes: u64,
     /// What the peak depends on.
     pub(super) conditions: Vec<Condition>,
+    /// After which training steps its dry run ended, unless the program did before.
+    pub(super) steps: StepLimit,
 }
 
 /// What a search has found.
@@ -57,10 +67,14 @@ pub(super) struct Found {
     /// Indices of those worth choosing, by bytes.
     pub(super) front: Vec<usize>,
     pub(super) recommended: usize,
+    /// The fastest plan that fits, where the program fits as it is and the plan is faster by the estimate.
+    pub(super) faster: Option<usize>,
     /// Why plans could not be measured, each with how many.
     pub(super) failures: Vec<(String, usize)>,
     pub(super) trials: usize,
     pub(super) sites: usize,
+    /// Functions that are differentiated and could not be planned.
+    pub(super) left_alone: Vec<LeftAlone>,
     /// Whether every proposed plan was measured: there were trials for all, and nobody ended the search.
     pub(super) is_complete: bool,
     /// Whether the user ended it early.
@@ -70,6 +84,10 @@ pub(super) struct Found {
     /// Edits of the program, and what they were measured to bring.
     pub(super) edits: Vec<MeasuredEdit>,
     pub(super) jax: String,
+    /// What began in the program as it is after the first training steps.
+    pub(super) phases: Vec<Phase>,
+    /// After which training steps the dry run of the program as it is ended, and of what is said to fit.
+    pub(super) steps: StepLimit,
 }
 
 /// Searches.
@@ -81,14 +99,18 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         rows: Vec::new(),
         front: Vec::new(),
         recommended: 0,
+        faster: None,
         failures: Vec::new(),
         trials: 0,
         sites: 0,
+        left_alone: Vec::new(),
         is_complete: true,
         is_interrupted: false,
         cost: CostKind::RecomputedShare,
         edits: Vec::new(),
         jax: String::new(),
+        phases: Vec::new(),
+        steps: spec.trial.steps,
     };
     let mut measuring = Measuring {
         spec,
@@ -96,39 +118,87 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         output,
         found,
     };
+    let mut rejection = None;
     for command in 0..spec.commands.len() {
-        let (strategy, sites) = match measuring.begin(command) {
+        let begun = match measuring.begin(command) {
             // What was found so far is a result.
             Err(error)
                 if error.kind() == ErrorKind::Interrupted && !measuring.found.rows.is_empty() =>
             {
                 break;
             }
+            Err(error) if is_rejection(&error) => {
+                let values = spec.commands[command].values.join(", ");
+                let message = format!("{values}: {}", last_line(&error));
+                measuring.note_failure(&message);
+                rejection = Some(error);
+                continue;
+            }
             begun => begun?,
         };
-        measuring.found.sites += sites;
-        let is_complete = measuring.follow(command, strategy);
+        measuring.found.sites += begun.sites;
+        let is_complete = measuring.follow(command, begun);
         measuring.found.is_complete &= is_complete;
     }
-    let rows = |found: &Found| -> Vec<Row> {
-        let rows = found.rows.iter();
-        rows.map(|found| found.row.clone()).collect()
-    };
-    let front = pareto_front(&rows(&measuring.found));
+    if let Some(error) = rejection.filter(|_| measuring.found.rows.is_empty()) {
+        return Err(error);
+    }
+    // What is said to fit is measured as far as the program as it is.
+    loop {
+        let found = &mut measuring.found;
+        (found.recommended, found.faster) = found.choose(spec)?;
+        let mut chosen = [Some(found.recommended), found.faster]
+            .into_iter()
+            .flatten();
+        let Some(row) = chosen.find(|row| found.is_unfinished(*row, spec)) else {
+            break;
+        };
+        let has_trials = found.trials < spec.max_trials;
+        found.is_complete &= has_trials;
+        if !has_trials || measuring.measure_to_the_end(row).is_err() {
+            break;
+        }
+    }
+    let front = pareto_front(&measuring.found.plain_rows());
     measuring.measure_elsewhere(&front);
     let mut found = measuring.found;
-    let rows = rows(&found);
-    // A program that fits needs no plan, whatever an estimate says about its time. Of several, the fastest.
-    found.recommended = Some(0)
-        .filter(|&baseline| {
-            spec.commands.len() == 1 && rows.get(baseline).is_some_and(|row| spec.is_met(row))
-        })
-        .or_else(|| recommend(&rows, |row| spec.is_met(row)))
-        .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
     found.front = front;
     found.is_interrupted = interruption::received().is_some();
     found.is_complete &= !found.is_interrupted;
     Ok(found)
+}
+
+impl Found {
+    fn plain_rows(&self) -> Vec<Row> {
+        self.rows.iter().map(|found| found.row.clone()).collect()
+    }
+
+    /// Returns the row to recommend, and the fastest that fits where the program fits as it is and that one is faster by
+    /// the estimate.
+    fn choose(&self, spec: &SearchSpec) -> Result<(usize, Option<usize>)> {
+        let rows = self.plain_rows();
+        let best = recommend(&rows, |row| spec.is_met(row))
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
+        // A program that fits needs no plan; that another is faster is an estimate, and said as such.
+        let fits_as_it_is = spec.commands.len() == 1 && spec.is_met(&rows[0]);
+        let is_faster = self.cost != CostKind::RecomputedShare
+            && rows[best].cost < rows[0].cost * (1.0 - MIN_GAIN);
+        let faster = Some(best).filter(|_| fits_as_it_is && is_faster);
+        let recommended = match (fits_as_it_is, faster) {
+            (true, Some(faster)) if spec.wants_fastest => faster,
+            (true, _) => 0,
+            (false, _) => best,
+        };
+        Ok((recommended, faster))
+    }
+
+    /// Says whether a row fits by fewer training steps than were asked for.
+    fn is_unfinished(&self, row: usize, spec: &SearchSpec) -> bool {
+        let found = &self.rows[row];
+        Condition::is_stopped(&found.conditions)
+            && found.steps != self.steps
+            && spec.is_met(&found.row)
+    }
 }
 
 impl SearchSpec {
@@ -150,9 +220,10 @@ impl SearchSpec {
         batches.is_some_and(|batches| batches.iter().any(|batch| *batch != batches[0]))
     }
 
-    pub(super) fn trial(&self, command: usize) -> TrialSpec {
+    pub(super) fn trial(&self, command: usize, steps: StepLimit) -> TrialSpec {
         TrialSpec {
             command: self.commands[command].words.clone(),
+            steps,
             ..self.trial.clone()
         }
     }

@@ -4,11 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vramfit_core::analysis::{Condition, RunSummary};
+use vramfit_core::analysis::{Condition, Phase, RunSummary};
 use vramfit_core::gpu::{self, GpuSelection};
-use vramfit_core::planning::{Plan, PlanSettings, PlanSource, Site, read_sites};
+use vramfit_core::planning::{
+    LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites,
+};
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
-use vramfit_core::{Bytes, Result};
+use vramfit_core::trace::StepLimit;
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::program_edit::ProgramEdit;
 use crate::commands::dryrun::{self, DryrunSpec, HostsSpec, MeasuredRun, SettingsSpec};
@@ -16,6 +19,11 @@ use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
+
+/// A program of so many training steps is run to its end with each plan.
+const MAX_SHORT_RUN: u64 = 10;
+/// Fewer calls of the step tell nothing of what it keeps.
+pub(super) const MIN_STEPS: u64 = 3;
 
 /// How long a dry run may take unless the user says otherwise.
 pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -29,7 +37,8 @@ pub(super) struct TrialSpec {
     pub(super) settings: SettingsSpec,
     /// What other processes hold on each GPU.
     pub(super) occupied: Option<Bytes>,
-    pub(super) steps: u64,
+    /// After which training steps each of them ends.
+    pub(super) steps: StepLimit,
     pub(super) step: Option<String>,
     /// Rates measured on a GPU of this model.
     pub(super) calibration: Option<PathBuf>,
@@ -44,6 +53,8 @@ pub(super) struct TrialSpec {
 pub(super) struct Measurement {
     /// Peak of the fullest GPU, in bytes; also where it does not fit.
     pub(super) peak_bytes: u64,
+    /// What the peak can be if library routines take the most they may, which includes what autotuning chooses; in bytes.
+    pub(super) highest_peak_bytes: u64,
     /// Whether every request is met on the GPU.
     pub(super) fits: bool,
     /// What the pool can have: its limit, or what others leave of the GPU.
@@ -64,6 +75,10 @@ pub(super) struct Measurement {
     pub(super) jax: String,
     /// What the peak depends on.
     pub(super) conditions: Vec<Condition>,
+    /// What began after the first training steps.
+    pub(super) phases: Vec<Phase>,
+    /// How often the training step was called in a run that was not stopped.
+    pub(super) whole_calls: Option<u64>,
 }
 
 /// What XLA's own rematerialization pass did to the programs of a run.
@@ -143,15 +158,38 @@ impl TrialSpec {
         (known.total_memory_bytes != total_bytes).then_some(Bytes(total_bytes))
     }
 
-    /// Runs the program with all of its sites traced, and returns them.
-    pub(super) fn find_sites(&self, context: &Context, output: &Output) -> Result<Vec<Site>> {
+    /// Runs the program with all functions traced that it differentiates, and returns their sites. A program that
+    /// fails because something keeps a traced value is run again, with that function left alone.
+    ///
+    /// # Errors
+    /// Those of [`dryrun::measure`], and `invalid-file` for a record that cannot be read.
+    pub(super) fn find_sites(&self, context: &Context, output: &Output) -> Result<RecordedSites> {
         let folder = TempDirectory::create()?;
         let file = folder.path().join("sites.jsonl");
-        self.execute(&Plan::default(), Some(&file), context, output)?;
-        match std::fs::read_to_string(&file) {
-            Ok(text) => read_sites(&text),
-            // No site was called.
-            Err(_) => Ok(Vec::new()),
+        let mut left_alone: Vec<LeftAlone> = Vec::new();
+        loop {
+            let done = self.execute(&Plan::default(), Some(&file), context, output);
+            let mut recorded = match std::fs::read_to_string(&file) {
+                Ok(text) => RecordedSites::parse(&text)?,
+                // No site was called.
+                Err(_) => RecordedSites::default(),
+            };
+            let error = match done {
+                Ok(_) => {
+                    // What keeps a value that is not used does no harm.
+                    recorded.left_alone.retain(|one| {
+                        one.reason != LeftAloneReason::ValueKept || left_alone.contains(one)
+                    });
+                    return Ok(recorded);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+                Err(error) => error,
+            };
+            if recorded.left_alone.len() == left_alone.len() {
+                return Err(error);
+            }
+            left_alone = recorded.left_alone;
+            write_left_alone(&file, &left_alone)?;
         }
     }
 
@@ -194,11 +232,39 @@ impl TrialSpec {
     }
 }
 
+/// Writes what the next run leaves alone.
+fn write_left_alone(file: &Path, left_alone: &[LeftAlone]) -> Result<()> {
+    let mut text = String::new();
+    for one in left_alone {
+        let line = serde_json::to_string(one).map_err(|error| {
+            Error::new(ErrorKind::Internal, "a recorded site cannot be written").cause(error)
+        })?;
+        text = text + &line + "\n";
+    }
+    std::fs::write(file, text).map_err(|error| cannot_write(file, error))
+}
+
+/// Returns the last line that the program printed, which mostly is its error.
+pub(super) fn last_line(error: &Error) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.next_back().unwrap_or(error.message()).to_owned()
+}
+
+/// Says whether the program ended with an error of its own.
+pub(super) fn is_rejection(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::CompilerFailed | ErrorKind::GpuNotUsed
+    )
+}
+
 impl Measurement {
     fn new(run: &MeasuredRun) -> Self {
         let summary = &run.summary;
         Measurement {
             peak_bytes: run.peak_bytes,
+            highest_peak_bytes: highest_peak_bytes(summary).max(run.peak_bytes),
             fits: run.fits,
             limit_bytes: run.limit_bytes,
             is_preallocated: summary.header.preallocate,
@@ -214,7 +280,21 @@ impl Measurement {
             edits: ProgramEdit::find(summary),
             jax: summary.header.jax.clone(),
             conditions: run.conditions.clone(),
+            whole_calls: summary
+                .step()
+                .filter(|_| !Condition::is_stopped(&run.conditions))
+                .map(|step| step.calls),
+            phases: summary.phases().to_vec(),
         }
+    }
+
+    /// Returns after which training steps runs with plans end, so that each has begun everything that this run did.
+    pub(super) fn steps_with_plans(&self) -> StepLimit {
+        if self.whole_calls.is_some_and(|calls| calls <= MAX_SHORT_RUN) {
+            return StepLimit::Steady;
+        }
+        let calls = self.phases.iter().map(|phase| phase.step_calls + 1);
+        StepLimit::Calls(calls.max().unwrap_or(0).max(MIN_STEPS))
     }
 
     /// Says whether a request fails although the pool has as many bytes as the peak.
@@ -228,6 +308,12 @@ fn host_memory_bytes(summary: &RunSummary) -> u64 {
     let executed = summary.programs.iter().filter(|program| program.calls > 0);
     let times = executed.filter_map(|program| program.time.as_ref());
     times.map(|time| time.host_memory_bytes).max().unwrap_or(0)
+}
+
+fn highest_peak_bytes(summary: &RunSummary) -> u64 {
+    let scratch = summary.scratch.iter();
+    let peaks = scratch.flat_map(|scratch| &scratch.peak_bytes);
+    peaks.copied().max().unwrap_or(0)
 }
 
 /// Returns the largest entries of the memory at the peak.

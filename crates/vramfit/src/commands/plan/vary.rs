@@ -1,13 +1,16 @@
 //! `--vary NAME=VALUES`: numbers and words in the command that the search may change.
 
 use std::ffi::OsString;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use vramfit_core::planning::Progression;
 use vramfit_core::{Error, Result};
 
 /// What programs call the option that sets the number of samples in a step.
 const BATCH_NAMES: [&str; 4] = ["batch", "batch-size", "global-batch", "global-batch-size"];
+
+/// How many numbers of a range are tried one by one.
+const MAX_LISTED: usize = 16;
 
 /// A placeholder, and what to put in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +23,8 @@ pub(crate) struct Variation {
 /// What to put in the place of a placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Values {
-    /// The largest number that fits.
-    Range(u64, u64),
+    /// The largest number of these that fits.
+    Range(Progression),
     /// Each of them.
     List(Vec<String>),
 }
@@ -30,7 +33,7 @@ pub(super) enum Values {
 #[derive(Clone, Debug)]
 pub(super) struct NumberRange {
     pub(super) name: String,
-    pub(super) range: RangeInclusive<u64>,
+    pub(super) numbers: Progression,
 }
 
 impl FromStr for Variation {
@@ -45,25 +48,44 @@ impl FromStr for Variation {
             .split_once('=')
             .filter(|(name, values)| !name.is_empty() && !values.is_empty())
             .ok_or_else(|| invalid("does not name values"))?;
-        let values = match values.split_once("..") {
-            Some((low, high)) => {
-                let number = |text: &str| {
-                    text.parse::<u64>()
-                        .map_err(|_| invalid("has a bound that is not a whole number"))
-                };
-                let (low, high) = (number(low)?, number(high.trim_start_matches('='))?);
-                if low == 0 || low > high {
-                    return Err(invalid("has an empty range; it must begin with at least 1"));
-                }
-                Values::Range(low, high)
-            }
-            None => Values::List(values.split(',').map(str::to_owned).collect()),
+        let values = match values.contains("..") {
+            true => Values::Range(values.parse()?),
+            false => Values::List(values.split(',').map(str::to_owned).collect()),
         };
         Ok(Variation {
             name: name.to_owned(),
             values,
         })
     }
+}
+
+/// Returns the variations with lists of all their numbers in the place of ranges.
+///
+/// # Errors
+/// `invalid-argument` for a range of more numbers than are tried one by one.
+pub(super) fn list_all(variations: &[Variation]) -> Result<Vec<Variation>> {
+    let list = |variation: &Variation| {
+        let Values::Range(numbers) = &variation.values else {
+            return Ok(variation.clone());
+        };
+        let all: Vec<String> = numbers
+            .iter()
+            .take(MAX_LISTED + 1)
+            .map(|number| number.to_string())
+            .collect();
+        if all.len() > MAX_LISTED {
+            return Err(Error::invalid_argument(format!(
+                "`--fastest` measures each number of `{}`, and it has more than {MAX_LISTED}",
+                variation.name
+            ))
+            .hint("name fewer, as with `--vary batch=8..512:x2`"));
+        }
+        Ok(Variation {
+            values: Values::List(all),
+            ..variation.clone()
+        })
+    };
+    variations.iter().map(list).collect()
 }
 
 /// Separates the range from the lists, and checks that the command has each placeholder.
@@ -88,13 +110,13 @@ pub(super) fn split(
             )));
         }
         match &variation.values {
-            Values::Range(low, high) if range.is_none() => {
+            Values::Range(numbers) if range.is_none() => {
                 range = Some(NumberRange {
                     name: variation.name.clone(),
-                    range: *low..=*high,
+                    numbers: *numbers,
                 });
             }
-            Values::Range(..) => {
+            Values::Range(_) => {
                 return Err(Error::invalid_argument("only one `--vary` can be a range")
                     .hint("list the values of the others: `--vary layers=12,24`"));
             }
@@ -179,7 +201,8 @@ mod tests {
     #[test]
     fn ranges_and_lists_are_distinguished() {
         let range = "batch=1..512".parse::<Variation>().expect("a range");
-        assert_eq!(range.values, Values::Range(1, 512));
+        let numbers = "1..512".parse().expect("numbers");
+        assert_eq!(range.values, Values::Range(numbers));
         let list = "dtype=float32,bfloat16"
             .parse::<Variation>()
             .expect("a list");

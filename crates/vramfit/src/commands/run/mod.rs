@@ -16,9 +16,11 @@ use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::Plan;
 use vramfit_core::report::render_findings;
 use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
+use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 
+use self::publish::AppliedPlan;
 use super::dryrun::{self, DryrunSpec, SettingsSpec};
 use super::plan::find_fitting_plan;
 use super::policy::{PolicyArgs, check_occupied};
@@ -58,9 +60,9 @@ pub(crate) struct Args {
     /// Make a dry run on this GPU first, and start the program only if it fits
     #[arg(long, value_name = "NAME[xN]", conflicts_with = "print")]
     preflight: Option<String>,
-    /// Stop the dry run after N executions of the training step
-    #[arg(long, value_name = "N", value_parser = dryrun::parse_steps, requires = "preflight")]
-    steps: Option<u64>,
+    /// Stop the dry run after N executions of the training step; `steady`: after 200 in a row that executed no new program
+    #[arg(long, value_name = "N|steady", requires = "preflight")]
+    steps: Option<StepLimit>,
     /// Apply a plan that `vramfit plan` made
     #[arg(long, value_name = "FILE", conflicts_with = "print")]
     plan: Option<PathBuf>,
@@ -154,8 +156,9 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let package = context.package.as_deref();
     let package = package.or_else(|| installed.as_ref()?.package.as_deref());
     let user_variable = |name: &str| std::env::var_os(name);
+    let is_planned = !plan.sites.is_empty();
     let planned = match &plan_file {
-        Some(path) if !plan.sites.is_empty() => {
+        Some(path) if is_planned => {
             publish::plan_variables(path, package, installed.as_ref(), user_variable)?
         }
         _ => Vec::new(),
@@ -179,6 +182,11 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
             value.to_string_lossy()
         ));
     }
+    // Of a launcher it is not known which Python it starts.
+    let applied = match &installed {
+        None if is_planned => Some(AppliedPlan::watch()?),
+        _ => None,
+    };
     output.verbose(&format!("starting {}", program.display()));
     let adjust = |command: &mut Command| {
         for set in &settings.set {
@@ -192,14 +200,23 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         }
         command.envs(published);
         command.envs(planned);
+        command.envs(applied.iter().map(AppliedPlan::variable));
     };
     // From here on signals are for the program.
     interruption::ensure_none()?;
     drop(watching);
-    if args.explain {
-        return explained::run(&program, &arguments, adjust, output);
+    let status = match &applied {
+        _ if args.explain => explained::run(&program, &arguments, adjust, output)?,
+        Some(_) => {
+            let exit = child::run(&program, &arguments, None, adjust)?;
+            Status::Child(exit.shell_code())
+        }
+        None => return Err(child::exec(&program, &arguments, adjust)),
+    };
+    match applied {
+        Some(applied) => applied.check(&program, status),
+        None => Ok(status),
     }
-    Err(child::exec(&program, &arguments, adjust))
 }
 
 /// Reads the plan, and prints what it changes.

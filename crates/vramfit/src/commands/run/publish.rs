@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use vramfit_core::{Error, Result};
 
 use crate::python::{Installed, MIN_PYTHON, prepend_python_path};
+use crate::scratch::TempDirectory;
+use crate::status::Status;
 
 /// Returns the variables to set, none where it would not work: in a Python without JAX or too old for the
 /// extension module, in one that does not read `PYTHONPATH`, or where the user has set `VRAMFIT_PUBLISH`.
@@ -34,7 +36,8 @@ pub(super) fn variables(
     variables
 }
 
-/// Returns the variables with which the program's Python applies a plan.
+/// Returns the variables with which the program's Python applies a plan. `installed` is `None` for a launcher, of
+/// which nothing is known before it runs.
 ///
 /// # Errors
 /// `unsupported-feature` for a program whose Python cannot.
@@ -44,14 +47,70 @@ pub(super) fn plan_variables(
     installed: Option<&Installed>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<(&'static str, OsString)>> {
-    let shim = find_shim(package, installed).ok_or_else(|| {
-        Error::unsupported_feature("the plan cannot be applied: the program is not started by a Python that has JAX and vramfit")
-        .hint("start it as `python train.py`, with Python 3.11 or newer and without `-I` and `-E`")
+    let shim = match installed {
+        Some(_) => find_shim(package, installed),
+        None => package.map(|package| package.join("_jax_shim")),
+    };
+    let shim = shim.ok_or_else(|| {
+        let reason = match installed {
+            Some(found) if found.jax.is_none() => {
+                format!("its Python {} has no JAX", found.python)
+            }
+            Some(found) if !found.reads_pythonpath => {
+                "its Python ignores `PYTHONPATH` (`-I` or `-E`)".to_owned()
+            }
+            Some(found) => format!("its Python is {}, and 3.11 is needed", found.python),
+            None => "it is not known where vramfit's Python package is".to_owned(),
+        };
+        Error::unsupported_feature("the plan cannot be applied to the program")
+            .cause(reason)
+            .hint("start it with a Python 3.11 or newer that has JAX, without `-I` and `-E`")
     })?;
     let plan = std::path::absolute(plan).unwrap_or_else(|_| plan.to_owned());
     let mut variables = vec![("VRAMFIT_PLAN", plan.into_os_string())];
     variables.extend(python_path(shim, variable("PYTHONPATH")));
     Ok(variables)
+}
+
+/// The variable that names a file which the program's Python makes when it applies a plan.
+const APPLIED_VARIABLE: &str = "VRAMFIT_PLAN_APPLIED";
+
+/// Tells whether a Python that a launcher has started applies the plan.
+pub(super) struct AppliedPlan {
+    folder: TempDirectory,
+}
+
+impl AppliedPlan {
+    /// # Errors
+    /// `io` where there is no room for a file.
+    pub(super) fn watch() -> Result<Self> {
+        let folder = TempDirectory::create()?;
+        Ok(AppliedPlan { folder })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("applied")
+    }
+
+    /// Returns the variable that the launcher is to pass on.
+    pub(super) fn variable(&self) -> (&'static str, PathBuf) {
+        (APPLIED_VARIABLE, self.file())
+    }
+
+    /// Returns the status of a launcher that has ended.
+    ///
+    /// # Errors
+    /// `unsupported-feature` where no Python has applied the plan.
+    pub(super) fn check(&self, program: &Path, status: Status) -> Result<Status> {
+        if self.file().exists() {
+            return Ok(status);
+        }
+        let message = "the plan was not applied: no Python that the program started has imported JAX and loaded the plan";
+        let launcher = program.display();
+        Err(Error::unsupported_feature(message)
+            .cause(format!("`{launcher}` has ended with exit code {}", status.code()))
+            .hint("start Python itself, as in `vramfit run --plan FILE -- python train.py`; the launcher may remove `PYTHONPATH` or `VRAMFIT_PLAN`"))
+    }
 }
 
 /// Returns the directory that the program's Python is to load first; none where it would not work.

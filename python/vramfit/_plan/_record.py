@@ -1,0 +1,116 @@
+"""Records the functions of a program that can be rematerialized, for the search of a plan."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from vramfit._plan._evaluate import Site, nested_sites
+from vramfit._plan._segment import Segment
+
+
+class SiteRecorder:
+    """Traces every function that is differentiated, and writes its sites to a file.
+
+    The file has one JSON object per line: a site, or a function that is to be left alone and why:
+    it reads a value (``value_read``), or something keeps a value of the trace (``value_kept``),
+    which matters only if the program then fails. Functions that the file leaves alone already are
+    not traced.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._left_alone = set(_read_left_alone(path))
+        self._recorded: set[tuple[str, str]] = set()
+        # How many functions were differentiated before this one, apart from those inside of others.
+        self._calls = 0
+        self._lock = threading.Lock()
+
+    def traces(self, definition: str, is_within: bool) -> bool:
+        """Return whether the function may be traced."""
+        return definition not in self._left_alone
+
+    def on_trace(self, site: Site, trace: Any) -> None:
+        """Record a function and what is nested in it."""
+        line = _escaped_line(trace)
+        with self._lock:
+            if line is not None:
+                self._leave_alone(site.definition, "value_kept", line)
+            for each in (site, *nested_sites(site)):
+                self._record(each)
+
+    def segments(self, site: Site) -> Sequence[Segment] | None:
+        """Return None: the program is recorded as it is."""
+        return None
+
+    def on_value_read(self, definition: str, line: str) -> None:
+        """Record that a function cannot be traced."""
+        with self._lock:
+            self._leave_alone(definition, "value_read", line)
+
+    def on_return(self) -> None:
+        """Count the functions that are differentiated."""
+        with self._lock:
+            self._calls += 1
+
+    def _record(self, site: Site) -> None:
+        fingerprint = site.jaxpr.fingerprint()
+        if (site.kind, fingerprint) in self._recorded:
+            return
+        self._recorded.add((site.kind, fingerprint))
+        self._write(
+            {
+                "kind": site.kind,
+                "definition": site.definition,
+                "inside": site.inside,
+                "depth": site.depth,
+                "call": self._calls + 1,
+                "fingerprint": fingerprint,
+                "structure": site.jaxpr.structure(),
+                "input_bytes": site.jaxpr.input_bytes,
+                "outputs": site.jaxpr.outputs,
+                "equations": list(site.jaxpr.describe()),
+            }
+        )
+
+    def _leave_alone(self, definition: str, reason: str, line: str) -> None:
+        if definition in self._left_alone:
+            return
+        self._left_alone.add(definition)
+        self._write({"left_alone": definition, "reason": reason, "line": line})
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def _read_left_alone(path: str) -> list[str]:
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        entries = [json.loads(line) for line in file]
+    return [entry["left_alone"] for entry in entries if "left_alone" in entry]
+
+
+def _escaped_line(trace: Any) -> str | None:
+    """Return the line that made a value which outlives its trace; None if none does.
+
+    Something of the program's keeps it, such as a sequence of random keys. Used later, it would end
+    the program, which could go on without the trace if the value does not depend on parameters.
+    """
+    from jax._src import core, source_info_util
+
+    def tracers() -> list[Any]:
+        return [each for each in gc.get_referrers(trace) if isinstance(each, core.Tracer)]
+
+    if trace is None or not tracers():
+        return None
+    gc.collect()  # what is left in reference cycles is kept by nobody
+    for each in tracers():
+        info = getattr(each, "_line_info", None)
+        return source_info_util.summarize(info) if info is not None else ""
+    return None

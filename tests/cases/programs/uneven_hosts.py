@@ -1,0 +1,78 @@
+"""Hosts with data of different sizes agree on how many steps to train, in the way that is named.
+
+``python uneven_hosts.py WAY FOLDER``: each host writes how many steps it has trained into a file
+of the folder. With ``PORT`` it is one of the processes of a real cluster of CPUs.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+if "PORT" in os.environ:
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    address = f"127.0.0.1:{os.environ['PORT']}"
+    jax.distributed.initialize(address, int(os.environ["COUNT"]), int(os.environ["INDEX"]))
+else:
+    jax.distributed.initialize()
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+me, count = jax.process_index(), jax.process_count()
+batches = 9 - 3 * me
+
+
+def gather(number):
+    return multihost_utils.process_allgather(np.array([number])).ravel()
+
+
+def least():
+    return int(gather(batches).min())
+
+
+def most():
+    return int(gather(batches).max())
+
+
+def mean():
+    return int(gather(batches).sum()) // count
+
+
+def of_the_last_host():
+    is_last = me == count - 1
+    return int(multihost_utils.broadcast_one_to_all(np.array(batches), is_source=is_last))
+
+
+def set_by_the_last_host():
+    from jax._src.distributed import global_state
+
+    if me == count - 1:
+        global_state.client.key_value_set("steps", str(batches))
+    return int(global_state.client.blocking_key_value_get("steps", 60_000))
+
+
+def in_two_rounds():
+    fewest = int(gather(batches).min())
+    return int(gather(fewest + me).max())
+
+
+steps = globals()[sys.argv[1]]()
+mesh = Mesh(np.array(jax.devices()), ("data",))
+sharded, replicated = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
+
+
+def step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+
+
+train_step = jax.jit(step, out_shardings=replicated)
+w = jax.jit(lambda: jnp.ones((16, 16)), out_shardings=replicated)()
+for _ in range(steps):
+    rows = np.ones((len(jax.local_devices()), 16), np.float32)
+    w = train_step(w, jax.make_array_from_process_local_data(sharded, rows))
+jax.block_until_ready(w)
+Path(sys.argv[2], str(me)).write_text(str(steps))
