@@ -72,7 +72,8 @@ WITHOUT_GPU := not gpu and not matrix and not foreign and not wheel
 DEFAULT_SIGNALS := env --default-signal=HUP,INT,QUIT,TERM
 CARGO_TEST := $(DEFAULT_SIGNALS) cargo test
 # Cargo is not asked again by tests: it may be busy with tests of its own.
-PYTEST = TESTS_ARE_BUILT=1 $(DEFAULT_SIGNALS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
+# A worker that ends is replaced once: its tests are made again, also the one that has ended it.
+PYTEST = TESTS_ARE_BUILT=1 $(DEFAULT_SIGNALS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 1 --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
 	$(if $(SEED),--random-order --random-order-seed $(SEED))
 RUN_PYTHON_TESTS = $(PYTEST) -m '$(WITHOUT_GPU)' $(SHARD_FILES) $(if $(T_FILE),'$(T)',$(if $(T),-k '$(subst ::, and ,$(T))'))
 

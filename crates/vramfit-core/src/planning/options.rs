@@ -14,7 +14,7 @@ pub struct SiteOption {
     pub recomputed_share: f64,
 }
 
-/// Ways to divide one function that are worth measuring.
+/// Ways to divide one function that are measured at first, and that are measured if none of those saves enough.
 const MAX_DIVISIONS: usize = 3;
 /// Sets of chosen values for one division.
 const MAX_SELECTIONS: usize = 4;
@@ -64,6 +64,24 @@ pub fn site_options(site: &Site) -> Vec<SiteOption> {
         }));
     }
     options
+}
+
+/// Returns the most promising other ways to divide a function, where those of [`site_options`] do not save enough: an
+/// estimate of bytes decides which come first, and is not exact.
+pub(super) fn other_divisions(site: &Site) -> Vec<SiteOption> {
+    if !matches!(site.kind, SiteKind::Grad | SiteKind::ShardMap) {
+        return Vec::new();
+    }
+    let divisions = divide(site, 2 * MAX_DIVISIONS).into_iter();
+    let plans = divisions
+        .skip(MAX_DIVISIONS)
+        .map(|division| SitePlan::new(site, &division.segments, Some("nothing")));
+    plans
+        .map(|plan| SiteOption {
+            recomputed_share: recomputed_share(site, &plan),
+            plan,
+        })
+        .collect()
 }
 
 /// Returns plans that keep growing sets of expensive values.

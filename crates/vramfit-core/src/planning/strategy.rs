@@ -2,7 +2,7 @@
 //! only and with values in host memory, then the best of them together, with more memory what does not fit otherwise.
 
 use super::offload::offload_variants;
-use super::options::{SiteOption, site_options};
+use super::options::{SiteOption, other_divisions, site_options};
 use super::partial::partial_variants;
 use super::plan::{Plan, SitePlan};
 use super::row::{Row, pareto_front};
@@ -159,17 +159,26 @@ impl Strategy {
         plans.collect()
     }
 
-    /// Rematerializes only a part of a function, and keeps values of the largest sites in memory of the
-    /// host.
+    /// Rematerializes only a part of a function, divides the one that saves most in other ways where nothing fits, and
+    /// keeps values of the largest sites in memory of the host.
     fn refinements(&mut self, rows: &[Row]) -> Vec<Plan> {
+        let lowest = rows.iter().min_by_key(|row| row.peak_bytes);
+        let saves_most = |searched: &SiteOptions| {
+            let mut plans = searched.options.iter().map(|option| &option.plan);
+            lowest.is_some_and(|row| plans.any(|plan| row.plan.sites == [plan.clone()]))
+        };
+        let is_met = is_met(rows);
         let is_offload_wanted = match self.moves.offload {
             Offload::Never => false,
-            Offload::IfNothingFits => !is_met(rows),
+            Offload::IfNothingFits => !is_met,
             Offload::Always => true,
         };
         let mut plans = Vec::new();
         for (index, searched) in self.sites.iter_mut().enumerate() {
             let mut options = partial_variants(&searched.site, &searched.options, rows);
+            if !is_met && saves_most(searched) {
+                options.extend(other_divisions(&searched.site));
+            }
             if is_offload_wanted && index < MAX_OFFLOADED_SITES {
                 options.extend(offload_variants(&searched.options, rows));
             }
