@@ -3,10 +3,13 @@
 - The peak that `vramfit plan` measured is that of a dry run with the plan applied, to the byte; for
   the plan that is recommended, to the end of the program.
 - A lower budget never gets a plan with a higher peak, whatever the rows of a search are.
+- A plan is as good as the checkpoints that a person would write, in bytes and in time: for at least
+  nine of ten programs of `tests/plan/by_hand.py`.
 
-Programs: those of `tests/plan/programs.py` and `tests/plan/runs.py`, whose numbers are compared
-with and without plans in `tests/test_plan.py` and `tests/test_plan_same_runs.py`, and the examples.
-Prints a line for each program; the exit code is 1 if one of the two is violated.
+Other programs: those of `tests/plan/programs.py` and `tests/plan/runs.py`, whose numbers are
+compared with and without plans in `tests/test_plan.py` and `tests/test_plan_same_runs.py`, and the
+examples.
+Prints a line for each program; the exit code is 1 if one of the three is violated.
 """
 
 import argparse
@@ -23,22 +26,30 @@ from verify_check import PROGRAMS as EXAMPLES
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN_PROGRAM = ROOT / "tests" / "plan" / "run_program.py"
+BY_HAND = ROOT / "tests" / "plan" / "by_hand.py"
 # Budgets for each program.
 BUDGETS = 1000
+# Times are estimates: what differs by less is equal.
+EQUAL_TIMES = 0.01
 
 
-def commands():
-    """Yield the name, GPUs and command of each program."""
-    listed = subprocess.run(
-        [sys.executable, RUN_PROGRAM],
+def listed(script):
+    """Yield the name, GPUs and command of each program of a script."""
+    names = subprocess.run(
+        [sys.executable, script],
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
         check=True,
     )
-    for line in listed.stdout.splitlines():
+    for line in names.stdout.splitlines():
         name, gpus = line.split()
-        yield name, f"l4x{gpus}", [sys.executable, RUN_PROGRAM, name]
+        yield name, f"l4x{gpus}", [sys.executable, script, name]
+
+
+def commands():
+    """Yield the name, GPUs and command of each program that is verified."""
+    yield from listed(RUN_PROGRAM)
     for name, sizes in EXAMPLES.items():
         yield name, "l4", [sys.executable, ROOT / "examples" / f"{name}.py", *sizes.split()]
 
@@ -112,6 +123,28 @@ def verify(name, gpus, command, plans, trials):
     return differing, len(spread), inverted, BUDGETS
 
 
+def compare_with_hand(name, gpus, command):
+    """Compare a plan for the peak that a program has with its checkpoints by hand, and their times.
+
+    Returns:
+        Whether the plan needs at most as many bytes, and at most as much time.
+    """
+    by_hand = run("dryrun", "--gpu", gpus, "--json", "-", "--", *command, "by-hand")
+    peak = max(device["peak_bytes"] for device in by_hand["devices"])
+    options = ["--try", "remat", "--budget", f"{peak}B", "--json", "-"]
+    found = run("plan", "--gpu", gpus, *options, "--", *command)
+    plan = found["recommended"]
+    times = [one["model_us"] for one in (plan["time"], by_hand["step_time"])]
+    is_small, is_fast = plan["peak_bytes"] <= peak, times[0] <= times[1] * (1 + EQUAL_TIMES)
+    print(
+        f"{name:34} as it is {found['baseline']['peak_bytes']:,}, by hand {peak:,}, planned "
+        f"{plan['peak_bytes']:,} bytes; {times[0] / times[1] - 1:+.1%} of the time by hand"
+        f"{'' if is_small and is_fast else ': not as good'}",
+        flush=True,
+    )
+    return is_small and is_fast
+
+
 def main():
     """Verify all programs, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -124,12 +157,18 @@ def main():
         if not arguments.programs or name in arguments.programs:
             counts = verify(name, gpus, command, arguments.plans, arguments.max_trials)
             total = tuple(map(sum, zip(total, counts, strict=True)))
+    compared = [
+        compare_with_hand(*one)
+        for one in listed(BY_HAND)
+        if not arguments.programs or one[0] in arguments.programs
+    ]
     differing, plans, inverted, budgets = total
     print(
         f"{differing} of {plans} plans differ from their dry run; "
-        f"{inverted} of {budgets} budgets get a higher peak than a larger one"
+        f"{inverted} of {budgets} budgets get a higher peak than a larger one; "
+        f"{sum(compared)} of {len(compared)} plans are as good as by hand"
     )
-    return int(differing > 0 or inverted > 0)
+    return int(differing > 0 or inverted > 0 or sum(compared) < 0.9 * len(compared))
 
 
 if __name__ == "__main__":

@@ -378,7 +378,8 @@ def test_ctrl_c_again_and_again_prints_no_traceback_and_loses_nothing(sequences,
     journal = sequences / "run/metrics.jsonl"
 
     def press(running):
-        while when == "training" and not (journal.exists() and "steps" in journal.read_text()):
+        has_trained = '"event": "steps"'
+        while when == "training" and not (journal.exists() and has_trained in journal.read_text()):
             assert running.poll() is None
         while running.poll() is None:
             os.killpg(running.pid, signal.SIGINT)

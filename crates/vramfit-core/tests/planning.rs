@@ -245,6 +245,29 @@ fn the_first_layers_alone_are_rematerialized_next() {
 }
 
 #[test]
+fn a_function_is_divided_in_other_ways_where_nothing_fits() {
+    let sites = [site(SiteKind::Grad, layers(16))];
+    let is_new = |plan: &Plan, first: &[Plan]| {
+        let segments = &plan.sites[0].segments;
+        let mut known = first.iter().map(|plan| &plan.sites[0].segments);
+        !known.any(|known| known.starts_with(segments))
+    };
+    let other_divisions = |fits: bool| {
+        let mut search = Search::new(&sites, REMAT);
+        let mut rows = vec![row(Plan::default(), 1000, 0.0)];
+        let first = search.next_round(&rows);
+        for (index, plan) in first.iter().enumerate() {
+            rows.push(row(plan.clone(), 900 - index as u64, 1.0 + index as f64));
+        }
+        rows.iter_mut().for_each(|row| row.fits = vec![fits]);
+        let second = search.next_round(&rows);
+        second.iter().filter(|plan| is_new(plan, &first)).count()
+    };
+    assert_eq!(other_divisions(true), 0);
+    assert_eq!(other_divisions(false), 3);
+}
+
+#[test]
 fn convolutions_are_among_the_products_that_a_policy_keeps() {
     let policies = |equations: Vec<Equation>| -> Vec<String> {
         let options = site_options(&site(SiteKind::Grad, equations));

@@ -14,7 +14,7 @@ pub struct SiteOption {
     pub recomputed_share: f64,
 }
 
-/// Ways to divide one function that are measured at first, and that are measured if none of those saves enough.
+/// Ways to divide one function that are worth measuring, and how many more are if those do not save enough.
 const MAX_DIVISIONS: usize = 3;
 /// Sets of chosen values for one division.
 const MAX_SELECTIONS: usize = 4;
