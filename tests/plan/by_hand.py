@@ -580,7 +580,10 @@ def equinox_losses(remat):
         layers: list
 
         def __call__(self, x):
-            apply = remat(lambda block, x: x + jnp.tanh(jax.vmap(block)(x)))
+            def apply(block, x):
+                return x + jnp.tanh(jax.vmap(block)(x))
+
+            apply = apply if remat is as_it_is else eqx.filter_checkpoint(apply)
             for block in self.layers:
                 x = apply(block, x)
             return x

@@ -66,17 +66,33 @@ pub fn site_options(site: &Site) -> Vec<SiteOption> {
     options
 }
 
-/// Returns the most promising other ways to divide a function, where those of [`site_options`] do not save enough: an
-/// estimate of bytes decides which come first, and is not exact.
-pub(super) fn other_divisions(site: &Site) -> Vec<SiteOption> {
+/// Returns the most promising other ways to divide a function where the plan with the lowest peak does not save enough:
+/// that plan with the segment that was left out, and other divisions. An estimate of bytes has decided which come
+/// first, and is not exact.
+pub(super) fn other_divisions(site: &Site, lowest: &SitePlan) -> Vec<SiteOption> {
     if !matches!(site.kind, SiteKind::Grad | SiteKind::ShardMap) {
         return Vec::new();
     }
-    let divisions = divide(site, 2 * MAX_DIVISIONS).into_iter();
-    let plans = divisions
-        .skip(MAX_DIVISIONS)
-        .map(|division| SitePlan::new(site, &division.segments, Some("nothing")));
+    let mut plans = Vec::new();
+    if let Some(&(_, start)) = lowest.segments.last() {
+        let rest = &site.equations[start..];
+        let barrier = rest.iter().position(|equation| equation.barrier);
+        let stop = start + barrier.unwrap_or(rest.len());
+        if start < stop {
+            let mut plan = lowest.clone();
+            plan.segments.push((start, stop));
+            plans.push(plan);
+        }
+    }
+    let others = divide(site, 2 * MAX_DIVISIONS);
+    plans.extend(
+        others
+            .iter()
+            .skip(MAX_DIVISIONS)
+            .map(|division| SitePlan::new(site, &division.segments, Some("nothing"))),
+    );
     plans
+        .into_iter()
         .map(|plan| SiteOption {
             recomputed_share: recomputed_share(site, &plan),
             plan,

@@ -163,10 +163,10 @@ impl Strategy {
     /// keeps values of the largest sites in memory of the host.
     fn refinements(&mut self, rows: &[Row]) -> Vec<Plan> {
         let lowest = rows.iter().min_by_key(|row| row.peak_bytes);
-        let saves_most = |searched: &SiteOptions| {
-            let mut plans = searched.options.iter().map(|option| &option.plan);
-            lowest.is_some_and(|row| plans.any(|plan| row.plan.sites == [plan.clone()]))
-        };
+        let lowest = lowest.and_then(|row| match &row.plan.sites[..] {
+            [only] => Some(only),
+            _ => None,
+        });
         let is_met = is_met(rows);
         let is_offload_wanted = match self.moves.offload {
             Offload::Never => false,
@@ -176,8 +176,11 @@ impl Strategy {
         let mut plans = Vec::new();
         for (index, searched) in self.sites.iter_mut().enumerate() {
             let mut options = partial_variants(&searched.site, &searched.options, rows);
-            if !is_met && saves_most(searched) {
-                options.extend(other_divisions(&searched.site));
+            let mut own = searched.options.iter();
+            if let Some(lowest) = lowest.filter(|_| !is_met)
+                && own.any(|option| option.plan == *lowest)
+            {
+                options.extend(other_divisions(&searched.site, lowest));
             }
             if is_offload_wanted && index < MAX_OFFLOADED_SITES {
                 options.extend(offload_variants(&searched.options, rows));
