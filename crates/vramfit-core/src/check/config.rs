@@ -12,10 +12,7 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::gpu::GpuSelection;
 use crate::nearest::nearest;
-use crate::trace::StepLimit;
-
-/// Steps of a command that are executed unless the entry says otherwise.
-const DEFAULT_STEPS: u64 = 3;
+use crate::trace::{FEW_CALLS, StepLimit};
 
 /// What is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -251,13 +248,9 @@ fn read_program(table: &CheckTable, entry: &EntryTable) -> Result<Program> {
                     .hint("for example `command = \"python train.py --batch 8\"`"));
             }
             let steps = entry.steps.or(table.steps);
-            let steps = steps.unwrap_or(StepLimit::Calls(DEFAULT_STEPS));
-            if steps == StepLimit::Calls(0) {
-                return Err(Error::invalid_argument("`steps` is 0").hint("write at least 1"));
-            }
             Ok(Program::Command {
                 words,
-                steps,
+                steps: steps.unwrap_or(StepLimit::Calls(FEW_CALLS)),
                 step: entry.step.clone(),
             })
         }

@@ -38,7 +38,7 @@ fn entries_have_the_defaults_of_the_table() {
         panic!("a command");
     };
     assert_eq!(words, &["python", "train it.py", "--batch", "8"]);
-    assert_eq!(*steps, StepLimit::Calls(DEFAULT_STEPS));
+    assert_eq!(*steps, StepLimit::Calls(FEW_CALLS));
     assert_eq!(*step, None);
     assert_eq!(train.gpus.len(), 2);
     assert_eq!(train.limits.max, Some(Bytes(20 << 30)));
@@ -90,7 +90,10 @@ fn mistakes_name_the_line_or_the_entry() {
         (entry("function = \"a:b\"\nsteps = 3"), "`steps`"),
         (entry("command = \"a\"\nfunction = \"a:b\""), "both"),
         (entry("command = \"a\"\narguments = []"), "`arguments`"),
-        (entry("command = \"a\"\nsteps = 0"), "`steps` is 0"),
+        (
+            entry("command = \"a\"\nsteps = 0"),
+            "number of steps `0` is out of range",
+        ),
         (complete("max = \"5%\""), "`max`"),
         (complete("fraction = 2.0"), "`fraction`"),
         (complete("hosts = 0"), "`hosts`"),

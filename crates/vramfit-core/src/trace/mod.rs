@@ -45,5 +45,5 @@ pub use reader::{Reader, TraceEnd};
 pub use records::end_with_note;
 pub use request_list::RequestList;
 pub use run_environment::RunEnvironment;
-pub use step_limit::{STEADY_CALLS, StepLimit};
+pub use step_limit::{FEW_CALLS, STEADY_CALLS, StepLimit};
 pub use writer::Writer;

@@ -8,7 +8,7 @@ use vramfit_core::analysis::{self, Comparison, ReplayOverrides, RunSummary};
 use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::Options;
-use vramfit_core::trace::{Reader, StepLimit};
+use vramfit_core::trace::{FEW_CALLS, Reader, StepLimit};
 use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
@@ -188,7 +188,7 @@ impl Program<'_> {
                 repair: true,
                 ..SettingsSpec::new(options, &self.gpus.gpu)
             },
-            steps: Some(StepLimit::Calls(STEPS)),
+            steps: Some(StepLimit::Calls(FEW_CALLS)),
             ..DryrunSpec::new(self.gpus.clone(), self.command.to_vec())
         };
         measure(&spec, context, output)
@@ -300,6 +300,3 @@ impl Program<'_> {
         Ok(())
     }
 }
-
-/// Training steps of a dry run.
-const STEPS: u64 = 3;

@@ -2,11 +2,11 @@
 
 use vramfit_core::planning::{CostKind, Moves, Plan, RecordedSites, Row, Strategy};
 use vramfit_core::settings::{Version, XlaFlags};
-use vramfit_core::trace::StepLimit;
+use vramfit_core::trace::{FEW_CALLS, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{Found, FoundRow, SearchSpec};
-use super::trial::{MIN_STEPS, Measurement, TrialSpec};
+use super::trial::{Measurement, TrialSpec};
 use crate::context::Context;
 use crate::interruption;
 use crate::output::Output;
@@ -123,7 +123,7 @@ impl Measuring<'_> {
         if is_late && trial.steps == StepLimit::Steady {
             self.output
                 .info("  it takes too long until it is steady; dry run of its first steps");
-            self.found.steps = StepLimit::Calls(MIN_STEPS);
+            self.found.steps = StepLimit::Calls(FEW_CALLS);
             return self.measure_as_it_is(command);
         }
         Ok((plain?, traced))

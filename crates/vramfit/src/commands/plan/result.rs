@@ -191,10 +191,7 @@ impl Found {
     /// Returns the result in one sentence.
     pub(super) fn headline(&self, spec: &SearchSpec) -> String {
         let best = &self.rows[self.recommended];
-        let limit = match spec.budget {
-            Some(budget) => format!("the budget of {budget}"),
-            None => format!("{} on {}", Bytes(best.limits[0]), spec.trial.gpus.name),
-        };
+        let limit = spec.describe_limit(best);
         let peak = Bytes(best.row.peak_bytes);
         let needed = Bytes(self.rows[0].row.peak_bytes);
         let none = match self.is_interrupted {
@@ -231,7 +228,8 @@ impl Found {
                 &format!("; as it is, the program needs {needed}"),
             ),
             (false, _) => format!(
-                "{none}: the lowest peak found is {peak}, which exceeds {limit}; as it is, the program needs {needed}"
+                "{none}: the lowest peak found is {peak}, {}; as it is, the program needs {needed}",
+                spec.describe_shortage(best)
             ),
         }
     }

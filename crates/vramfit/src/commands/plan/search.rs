@@ -214,6 +214,32 @@ impl SearchSpec {
             }
     }
 
+    /// Returns what the peak of a row may be.
+    pub(super) fn describe_limit(&self, found: &FoundRow) -> String {
+        match self.budget {
+            Some(budget) => format!("the budget of {budget}"),
+            None => format!("{} on {}", Bytes(found.limits[0]), self.trial.gpus.name),
+        }
+    }
+
+    /// Returns why a row does not meet the budget, behind its peak in a sentence.
+    pub(super) fn describe_shortage(&self, found: &FoundRow) -> String {
+        let limit = self.describe_limit(found);
+        let limit_bytes = self.budget.map_or(found.limits[0], |budget| budget.0);
+        let host_bytes = found.row.host_memory_bytes;
+        match (
+            found.row.peak_bytes.checked_sub(limit_bytes),
+            self.host_budget,
+        ) {
+            (Some(excess), _) if excess > 0 => format!("{} more than {limit}", Bytes(excess)),
+            (_, Some(budget)) if host_bytes > budget.0 => format!(
+                "within {limit}, but it needs {} of pinned host memory, more than the host budget of {budget}",
+                Bytes(host_bytes)
+            ),
+            _ => format!("within {limit}, but no free block of the pool is large enough"),
+        }
+    }
+
     /// Says whether the commands have batches of different sizes, all of them known.
     pub(super) fn has_several_batches(&self) -> bool {
         let batches: Option<Vec<u64>> = self.commands.iter().map(VariedCommand::batch).collect();

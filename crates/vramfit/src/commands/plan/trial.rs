@@ -10,7 +10,7 @@ use vramfit_core::planning::{
     LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites,
 };
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
-use vramfit_core::trace::StepLimit;
+use vramfit_core::trace::{FEW_CALLS, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::program_edit::ProgramEdit;
@@ -22,8 +22,6 @@ use crate::scratch::TempDirectory;
 
 /// A program of so many training steps is run to its end with each plan.
 const MAX_SHORT_RUN: u64 = 10;
-/// Fewer calls of the step tell nothing of what it keeps.
-pub(super) const MIN_STEPS: u64 = 3;
 
 /// How long a dry run may take unless the user says otherwise.
 pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -294,7 +292,7 @@ impl Measurement {
             return StepLimit::Steady;
         }
         let calls = self.phases.iter().map(|phase| phase.step_calls + 1);
-        StepLimit::Calls(calls.max().unwrap_or(0).max(MIN_STEPS))
+        StepLimit::Calls(calls.max().unwrap_or(0).max(FEW_CALLS))
     }
 
     /// Says whether a request fails although the pool has as many bytes as the peak.
