@@ -140,7 +140,7 @@ matrix: setup ## The same programs on every supported release of JAX (one enviro
 	PYTEST_ADDOPTS='--numprocesses $(WORKERS)' $(BIN)/python scripts/matrix.py
 
 .PHONY: verify-plans
-verify-plans: setup ## Plans of ninety programs, against the dry runs that apply them
+verify-plans: setup ## Plans of 120 programs, against the dry runs that apply them and checkpoints by hand
 	$(BIN)/python scripts/verify_plans.py
 
 .PHONY: verify-check
