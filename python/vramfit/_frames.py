@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 
 _HOME = os.path.dirname(__file__)
 # IPython's names of the cells of a notebook: without a kernel, and in Colab.
@@ -46,6 +46,14 @@ def cell_numbers() -> dict[str, int]:
 def set_cell_numbers(numbers: dict[str, int]) -> None:
     """Let this process name the cells of another one's notebook, whose functions it calls."""
     _foreign_cells.update(numbers)
+
+
+def user_frame() -> FrameType | None:
+    """Return the innermost frame on the stack that runs the user's own code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
 
 
 def site_of(code: CodeType, line: int) -> str:

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from vramfit import _nnx_names, _read_use
-from vramfit._frames import is_library, site_of
+from vramfit._frames import is_library, site_of, user_frame
 
 # By the name of a module: arguments that were donated although no result can take their place, with
 # their bytes. JAX warns of them by shape, and leaves no mark in the module.
@@ -140,13 +140,8 @@ _LOWERING = "lower_jaxpr_to_module"
 
 def site() -> str | None:
     """Return the innermost line of the user's own code, as ``file:line (function)``."""
-    frame: FrameType | None = sys._getframe(1)
-    try:
-        while frame is not None and is_library(frame.f_code.co_filename):
-            frame = frame.f_back
-        return None if frame is None else site_of(frame.f_code, frame.f_lineno)
-    finally:
-        del frame
+    frame = user_frame()
+    return None if frame is None else site_of(frame.f_code, frame.f_lineno)
 
 
 def read_site() -> tuple[str, int, str]:

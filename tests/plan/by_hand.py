@@ -51,6 +51,22 @@ def mean_square(x):
     return jnp.mean(x**2)
 
 
+def network(block):
+    """Return a function that applies a block for each weight in turn."""
+
+    def apply(ws, x):
+        for w in ws:
+            x = block(x, w)
+        return x
+
+    return apply
+
+
+def loss_of(block):
+    """Return the loss of such a network."""
+    return lambda ws, x: mean_square(network(block)(ws, x))
+
+
 def descend(tree, gradients):
     return jax.tree.map(lambda p, g: p - 0.1 * g, tree, gradients)
 
@@ -71,14 +87,7 @@ def train(loss, state, *batch):
 
 @program
 def unrolled(remat):
-    block = remat(layer)
-
-    def loss(ws, x):
-        for w in ws:
-            x = block(x, w)
-        return mean_square(x)
-
-    train(loss, weights(), data())
+    train(loss_of(remat(layer)), weights(), data())
 
 
 @program
@@ -117,12 +126,7 @@ def branch_in_each_layer(remat):
     def block(x, w):
         return jax.lax.cond(w[0, 0] > -1, layer, lambda x, w: x * w[0, 0], x, w)
 
-    def loss(ws, x):
-        for w in ws:
-            x = block(x, w)
-        return mean_square(x)
-
-    train(loss, weights(), data())
+    train(loss_of(block), weights(), data())
 
 
 @program
@@ -223,12 +227,7 @@ def residual_network(remat):
     def block(x, w):
         return x + convolve(jax.nn.relu(jax.nn.standardize(convolve(x, w), axis=(1, 2))), w)
 
-    def loss(ws, x):
-        for w in ws:
-            x = block(x, w)
-        return mean_square(x)
-
-    train(loss, weights(8, 3, 3, 64, 64), data(64, 56, 56, 64))
+    train(loss_of(block), weights(8, 3, 3, 64, 64), data(64, 56, 56, 64))
 
 
 @program
@@ -241,12 +240,7 @@ def graph_network(remat):
         messages = jnp.tanh(jnp.tanh(nodes[senders] - nodes[receivers]) @ w)
         return nodes + jax.ops.segment_sum(messages, receivers, 4096)
 
-    def loss(ws, nodes):
-        for w in ws:
-            nodes = block(nodes, w)
-        return mean_square(nodes)
-
-    train(loss, weights(8, 256, 256), data(4096, 256))
+    train(loss_of(block), weights(8, 256, 256), data(4096, 256))
 
 
 @program
@@ -257,16 +251,11 @@ def mixture_of_experts(remat):
         hidden = jax.nn.gelu(jnp.einsum("nd,edh->neh", x, p["up"]))
         return x + jnp.einsum("ne,neh,ehd->nd", gates, hidden, p["down"])
 
-    def loss(blocks, x):
-        for p in blocks:
-            x = block(x, p)
-        return mean_square(x)
-
     blocks = [
         {"gate": normal(i, 512, 8), "up": normal(i, 8, 512, 512), "down": normal(i, 8, 512, 512)}
         for i in range(6)
     ]
-    train(loss, blocks, data(4096, 512))
+    train(loss_of(block), blocks, data(4096, 512))
 
 
 # Ways to train.
@@ -300,19 +289,14 @@ def physics_informed(remat):
 
 @program
 def adversarial(remat):
-    block = remat(layer)
-
-    def network(ws, x):
-        for w in ws:
-            x = block(x, w)
-        return x
+    apply = network(remat(layer))
 
     def loss_of_generator(generator, discriminator, z):
-        return -jnp.mean(network(discriminator, network(generator, z)))
+        return -jnp.mean(apply(discriminator, apply(generator, z)))
 
     def loss_of_discriminator(discriminator, generator, x, z):
-        fake = jax.lax.stop_gradient(network(generator, z))
-        return jnp.mean(network(discriminator, fake)) - jnp.mean(network(discriminator, x))
+        fake = jax.lax.stop_gradient(apply(generator, z))
+        return jnp.mean(apply(discriminator, fake)) - jnp.mean(apply(discriminator, x))
 
     @jax.jit
     def step(generator, discriminator, x, z):
@@ -331,35 +315,27 @@ def adversarial(remat):
 def meta_learning(remat):
     """Through three steps of gradient descent inside of the loss."""
 
-    def network(ws, x):
-        for w in ws:
-            x = layer(x, w)
-        return mean_square(x)
+    inner_loss = loss_of(layer)
 
     @remat
     def inner_step(ws, x):
-        return descend(ws, jax.grad(network)(ws, x))
+        return descend(ws, jax.grad(inner_loss)(ws, x))
 
     def loss(ws, x):
         for _ in range(3):
             ws = inner_step(ws, x)
-        return network(ws, x)
+        return inner_loss(ws, x)
 
     train(loss, weights(4), data())
 
 
 @program
 def actor_and_critic(remat):
-    block = remat(layer)
-
-    def network(ws, x):
-        for w in ws:
-            x = block(x, w)
-        return x
+    apply = network(remat(layer))
 
     def loss(p, states, actions, returns):
-        values = network(p["critic"], states).mean(-1)
-        logits = jax.nn.log_softmax(network(p["actor"], states))
+        values = apply(p["critic"], states).mean(-1)
+        logits = jax.nn.log_softmax(apply(p["actor"], states))
         chosen = jnp.take_along_axis(logits, actions[:, None], 1)[:, 0]
         advantage = jax.lax.stop_gradient(returns - values)
         return jnp.mean((returns - values) ** 2) - jnp.mean(chosen * advantage)
@@ -370,12 +346,7 @@ def actor_and_critic(remat):
 
 @program
 def accumulated_gradients(remat):
-    block = remat(layer)
-
-    def loss(ws, x):
-        for w in ws:
-            x = block(x, w)
-        return mean_square(x)
+    loss = loss_of(remat(layer))
 
     @jax.jit
     def step(ws, xs):
@@ -428,13 +399,8 @@ def tensor_parallel_in_shard_map(remat):
         up, down = pair
         return x + jax.lax.psum(jax.nn.gelu(x @ up) @ down, "t")
 
-    def loss(ws, x):
-        for pair in ws:
-            x = block(x, pair)
-        return mean_square(x)
-
     def local(ws, x):
-        value, gradients = jax.value_and_grad(loss)(ws, x)
+        value, gradients = jax.value_and_grad(loss_of(block))(ws, x)
         return descend(ws, gradients), value
 
     spec = [(P(None, "t"), P("t", None))] * LAYERS
@@ -458,12 +424,7 @@ def pmap_with_synchronized_statistics(remat):
 
     @functools.partial(jax.pmap, axis_name="d")
     def step(ws, x):
-        def loss(ws, x):
-            for w in ws:
-                x = block(x, w)
-            return mean_square(x)
-
-        value, gradients = jax.value_and_grad(loss)(ws, x)
+        value, gradients = jax.value_and_grad(loss_of(block))(ws, x)
         return descend(ws, jax.lax.pmean(gradients, "d")), value
 
     ws = [jnp.stack([w] * 2) for w in weights()]
@@ -477,12 +438,7 @@ def data_parallel_by_sharding(remat):
     from jax.sharding import NamedSharding
 
     mesh = _mesh("data")
-    block = remat(layer)
-
-    def loss(ws, x):
-        for w in ws:
-            x = block(x, w)
-        return mean_square(x)
+    loss = loss_of(remat(layer))
 
     ws = jax.device_put(weights(), NamedSharding(mesh, P()))
     train(loss, ws, jax.device_put(data(2 * ROWS), NamedSharding(mesh, P("data"))))

@@ -60,7 +60,7 @@ class CoordinationClient:
         """Return bytes; what only a host that was not run could set is refused."""
         value = self._wait_for(key, timeout_in_ms / 1000)
         if value is None:
-            self._exchange.want(_KIND, key)
+            self._exchange.record_missing(_KIND, key)
             _fail(
                 f"DEADLINE_EXCEEDED: vramfit: host {self._exchange.index} waits for the key"
                 f" `{key}`, which neither it nor a host run before it has set. On the cluster it"

@@ -2,7 +2,7 @@
 
 A host publishes what it sets, broadcasts and gathers; a host that is run later reads it. A host
 that was not run before has published nothing, which is not the same as an empty answer: what is
-wanted of it is noted, and `vramfit` runs this host once more when it is there
+missing is recorded, and `vramfit` runs this host once more when it is there
 (`crates/vramfit/src/commands/dryrun/host_messages.rs` reads both files).
 """
 
@@ -28,7 +28,7 @@ class HostExchange:
         self.count = count
         self._folder = None if not folder else Path(folder)
         self._calls: Counter[str] = Counter()
-        self._wanted: set[tuple[str, str, int | None]] = set()
+        self._missing: set[tuple[str, str, int | None]] = set()
 
     @classmethod
     def from_environment(cls) -> HostExchange:
@@ -52,10 +52,10 @@ class HostExchange:
         with self._file(self.index).open("a") as file:
             file.write(json.dumps(message) + "\n")
 
-    def want(
+    def record_missing(
         self, kind: str, key: str, host: int | None = None, assumed: bytes | None = None
     ) -> None:
-        """Note that a message is missing, and what takes its place.
+        """Record that a message is missing, and what takes its place.
 
         Args:
             kind: Of the message.
@@ -63,13 +63,13 @@ class HostExchange:
             host: Of whom; None for any host.
             assumed: What it is taken to be; None where that is an error.
         """
-        if self._folder is None or (kind, key, host) in self._wanted:
+        if self._folder is None or (kind, key, host) in self._missing:
             return
-        self._wanted.add((kind, key, host))
+        self._missing.add((kind, key, host))
         text = None if assumed is None else base64.b64encode(assumed).decode()
-        wanted = {"kind": kind, "key": key, "host": host, "assumed": text}
-        with (self._folder / f"wanted-{self.index}.jsonl").open("a") as file:
-            file.write(json.dumps(wanted) + "\n")
+        missing = {"kind": kind, "key": key, "host": host, "assumed": text}
+        with (self._folder / f"missing-{self.index}.jsonl").open("a") as file:
+            file.write(json.dumps(missing) + "\n")
 
     def was_run(self, host: int) -> bool:
         """Return whether a host was run before this one."""

@@ -65,7 +65,7 @@ def _broadcast(broadcast: Any, exchange: HostExchange, tree: Any, is_source: boo
         exchange.publish("broadcast", call, joined)
     sent = None if sends else _decode_arrays(exchange.read_any("broadcast", call), own)
     if not sends and sent is None:
-        exchange.want("broadcast", call, assumed=joined)
+        exchange.record_missing("broadcast", call, assumed=joined)
     with _record_reads_unless(sends or sent is not None):
         result = broadcast(tree, is_source)
     leaves, structure = jax.tree.flatten(result)
@@ -107,7 +107,7 @@ def _gather(gather: Any, exchange: HostExchange, inp: Any, tiled: bool) -> Any:
     first = next(arrays[0] for arrays in sent if arrays is not None)
     for host, arrays in enumerate(sent):
         if arrays is None:
-            exchange.want("allgather", call, host, assumed=first.tobytes())
+            exchange.record_missing("allgather", call, host, assumed=first.tobytes())
     with _record_reads_unless(all(arrays is not None for arrays in sent)):
         result = gather(inp, tiled)
     parts = [first if arrays is None else arrays[0] for arrays in sent]

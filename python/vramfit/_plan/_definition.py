@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import re
-import sys
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from vramfit._frames import file_name, is_library
+from vramfit._frames import file_name, is_library, user_frame
 from vramfit._plan._jaxpr import user_line
 
 # How many wrappers a library puts around a function, at most.
@@ -91,9 +90,7 @@ def _has_value(cell: Any) -> bool:
 
 def _calling_line() -> str:
     """Return the user's innermost line on the stack, as ``file.py:line (function)``."""
-    frame = sys._getframe(1)
-    while frame is not None and is_library(frame.f_code.co_filename):
-        frame = frame.f_back  # type: ignore[assignment]
+    frame = user_frame()
     if frame is None:
         return ""
     code = frame.f_code

@@ -49,7 +49,7 @@ const DIVISORS: &[u64] = &[
     2, 4, 8, 16, 32, 64, 128, 256, 3, 6, 12, 24, 48, 96, 5, 10, 20, 40, 80, 7, 14, 28,
 ];
 
-/// A search, number by number: [`next`](LargestSearch::next) says which to measure, and
+/// A search, number by number: [`next_number`](LargestSearch::next_number) says which to measure, and
 /// [`add_measured`](LargestSearch::add_measured) takes what was measured.
 ///
 /// # Examples
@@ -58,7 +58,7 @@ const DIVISORS: &[u64] = &[
 ///
 /// // 100 bytes, and 7 for each row of a batch, of 1,000.
 /// let mut search = LargestSearch::new("1..512".parse::<Progression>()?);
-/// while let Some(rows) = search.next() {
+/// while let Some(rows) = search.next_number() {
 ///     let peak_bytes = 100 + 7 * rows;
 ///     let measured = Measured { peak_bytes, limit_bytes: 1000, fits: peak_bytes <= 1000 };
 ///     search.add_measured(rows, measured);
@@ -122,11 +122,11 @@ impl LargestSearch {
         };
         let above = self.smallest_too_large(fits);
         let end = above.map_or(self.numbers.last().saturating_add(1), |(number, _)| number);
-        self.next().is_none() && self.nearest(fits + 1, self.divisor(), fits, end).is_none()
+        self.next_number().is_none() && self.nearest(fits + 1, self.divisor(), fits, end).is_none()
     }
 
     /// Returns the number to measure next; none when nothing is left to find.
-    pub fn next(&self) -> Option<u64> {
+    pub fn next_number(&self) -> Option<u64> {
         if self.rejected.len() >= MAX_REJECTED {
             return None;
         }

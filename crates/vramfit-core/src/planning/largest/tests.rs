@@ -7,7 +7,7 @@ fn search(
     peak: impl Fn(u64) -> Option<u64>,
 ) -> (LargestNumber, LargestSearch) {
     let mut search = LargestSearch::new(numbers.parse().expect("numbers"));
-    while let Some(number) = search.next() {
+    while let Some(number) = search.next_number() {
         let known = search.measured.contains_key(&number) || search.rejected.contains_key(&number);
         assert!(!known, "{number} is tried again: {search:?}");
         match peak(number) {

@@ -47,7 +47,7 @@ impl Baseline<'_> {
         let kept = self.store.and_then(|store| store.find(accepted));
         if let Some(before) = kept.as_ref().filter(|_| changed == ChangedVersions::None) {
             let growth = Growth::find(before, now, "the accepted run".to_owned());
-            return Some(changed.attribute(total, total, growth));
+            return Some(changed.divide(total, total, growth));
         }
         output.verbose(&format!(
             "dry run of an earlier commit for {}",
@@ -61,7 +61,7 @@ impl Baseline<'_> {
                     ..Growth::default()
                 };
                 return Some(match changed {
-                    ChangedVersions::None => changed.attribute(total, total, growth),
+                    ChangedVersions::None => changed.divide(total, total, growth),
                     _ => growth,
                 });
             }
@@ -84,7 +84,7 @@ impl Baseline<'_> {
             },
             _ => growth,
         };
-        Some(changed.attribute(total, code, growth))
+        Some(changed.divide(total, code, growth))
     }
 
     /// Measures the entry of an earlier commit: of the merge base, or where that is the current commit, of
@@ -153,21 +153,26 @@ impl ChangedVersions {
     }
 
     /// Says of what is needed more in all, and of what the code of the merge base does not need, whose it is.
-    fn attribute(self, total: i128, code: i128, growth: Growth) -> Growth {
+    fn divide(self, total: i128, code: i128, growth: Growth) -> Growth {
+        // Where no version has changed, all of it is the code's.
+        let code = if self == ChangedVersions::None {
+            total
+        } else {
+            code
+        };
         let versions = total - code;
-        let (code, toolchain, libraries) = match self {
-            // Nothing but the code has changed.
-            ChangedVersions::None => (total, Some(0), Some(0)),
-            ChangedVersions::Toolchain => (code, Some(versions), Some(0)),
-            ChangedVersions::Libraries => (code, Some(0), Some(versions)),
+        let (toolchain, libraries) = match self {
+            ChangedVersions::None => (Some(0), Some(0)),
+            ChangedVersions::Toolchain => (Some(versions), Some(0)),
+            ChangedVersions::Libraries => (Some(0), Some(versions)),
             // The old libraries are not at hand to be measured with the new toolchain.
-            ChangedVersions::Both => (code, None, None),
+            ChangedVersions::Both => (None, None),
         };
         Growth {
             code_bytes: Some(code),
             toolchain_bytes: toolchain,
             library_bytes: libraries,
-            version_bytes: Some(total - code),
+            version_bytes: Some(versions),
             ..growth
         }
     }

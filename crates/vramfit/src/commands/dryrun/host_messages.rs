@@ -1,4 +1,4 @@
-//! What hosts have published for each other, and what they wanted and did not find: files that
+//! What hosts have published for each other, and what they did not find: files that
 //! `python/vramfit/_hosts/_exchange.py` writes.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ struct Message {
 
 /// A message that was not there.
 #[derive(Deserialize)]
-struct Wanted {
+struct MissingMessage {
     kind: String,
     key: String,
     /// Of whom; `None` for any host.
@@ -50,35 +50,35 @@ impl HostMessages {
             .collect()
     }
 
-    /// Says whether a host wanted something that was not there.
-    pub(super) fn wants(&self, host: u32) -> bool {
-        !read_lines::<Wanted>(&self.wanted_file(host)).is_empty()
+    /// Says whether a host did not find something that it asked for.
+    pub(super) fn misses_any(&self, host: u32) -> bool {
+        !read_lines::<MissingMessage>(&self.missing_file(host)).is_empty()
     }
 
-    /// Says whether a host wanted something that one of the hosts has published since. What is as it was assumed is news
+    /// Says whether one of the hosts has published since what a host did not find. What is as it was assumed is news
     /// only for a host that decided something by it.
     pub(super) fn has_news_for(&self, host: u32, hosts: &[u32], has_decided: bool) -> bool {
-        let wanted = read_lines::<Wanted>(&self.wanted_file(host));
-        if wanted.is_empty() {
+        let missing = read_lines::<MissingMessage>(&self.missing_file(host));
+        if missing.is_empty() {
             return false;
         }
         let others = hosts.iter().filter(|other| **other != host);
         let published: BTreeMap<u32, Published> = others
             .map(|other| (*other, self.published(*other)))
             .collect();
-        wanted.into_iter().any(|wanted| {
-            let key = (wanted.kind, wanted.key);
-            let is_news = |value: &String| has_decided || wanted.assumed.as_ref() != Some(value);
+        missing.into_iter().any(|missing| {
+            let key = (missing.kind, missing.key);
+            let is_news = |value: &String| has_decided || missing.assumed.as_ref() != Some(value);
             published.iter().any(|(other, messages)| {
-                let is_sender = wanted.host.is_none_or(|host| host == *other);
+                let is_sender = missing.host.is_none_or(|host| host == *other);
                 is_sender && messages.get(&key).is_some_and(is_news)
             })
         })
     }
 
-    /// Removes what a host has published and wanted, before it is run once more.
+    /// Removes what a host has published and did not find, before it is run once more.
     pub(super) fn forget(&self, host: u32) {
-        for file in [self.published_file(host), self.wanted_file(host)] {
+        for file in [self.published_file(host), self.missing_file(host)] {
             // One that is not there is as good as removed.
             let _ = fs::remove_file(file);
         }
@@ -88,8 +88,8 @@ impl HostMessages {
         self.folder.join(format!("host-{host}.jsonl"))
     }
 
-    fn wanted_file(&self, host: u32) -> PathBuf {
-        self.folder.join(format!("wanted-{host}.jsonl"))
+    fn missing_file(&self, host: u32) -> PathBuf {
+        self.folder.join(format!("missing-{host}.jsonl"))
     }
 }
 
@@ -114,27 +114,27 @@ mod tests {
     use crate::scratch::TempDirectory;
 
     #[test]
-    fn a_host_has_news_when_what_it_wanted_was_published() {
+    fn a_host_has_news_when_what_it_did_not_find_was_published() {
         let folder = TempDirectory::create().expect("a directory");
         let messages = HostMessages::new(folder.path());
         let write = |name: &str, text: &str| {
             fs::write(folder.path().join(name), text).expect("written");
         };
         let has_news = |hosts: &[u32]| messages.has_news_for(0, hosts, false);
-        let wants = |rest: &str| {
+        let misses = |rest: &str| {
             let text = format!(r#"{{"kind": "allgather", "key": "1", {rest}}}"#);
-            write("wanted-0.jsonl", &text);
+            write("missing-0.jsonl", &text);
         };
         assert!(!has_news(&[0, 1, 2]));
-        wants(r#""host": 2, "assumed": "BA==""#);
+        misses(r#""host": 2, "assumed": "BA==""#);
         let message = r#"{"kind": "allgather", "key": "1", "value": "AA=="}"#;
         write("host-0.jsonl", message);
         write("host-1.jsonl", message);
-        assert!(!has_news(&[0, 1, 2]), "it wants that of host 2");
-        wants(r#""host": 1, "assumed": "AA==""#);
+        assert!(!has_news(&[0, 1, 2]), "that of host 2 is missing");
+        misses(r#""host": 1, "assumed": "AA==""#);
         assert!(!has_news(&[0, 1, 2]), "it is as assumed");
         assert!(messages.has_news_for(0, &[0, 1, 2], true));
-        wants(r#""host": null, "assumed": null"#);
+        misses(r#""host": null, "assumed": null"#);
         assert!(has_news(&[0, 1, 2]));
         assert!(!has_news(&[0]), "its own is no news");
         let before = messages.published(1);

@@ -46,7 +46,7 @@ pub(super) fn execute(
 
 /// Runs the hosts that are selected, and hands each to `keep`, in the order in which they were run first.
 ///
-/// Hosts run one after the other, and read what those before them have published. One that wanted something of a host
+/// Hosts run one after the other, and read what those before them have published. One that asked for something of a host
 /// that was run later is run once more, and again one that had read what has changed by that.
 ///
 /// # Errors
@@ -98,7 +98,7 @@ pub(super) fn run_hosts(
                 Err(error) if !is_interrupted(&error) && !waiting.contains(&index) => {
                     waiting.push(index);
                     // Another may set what it waits for.
-                    let can_wait = messages.wants(index);
+                    let can_wait = messages.misses_any(index);
                     if !can_wait || select_ready(hosts, &runs, &waiting, &messages) == Some(index) {
                         return Err(error);
                     }

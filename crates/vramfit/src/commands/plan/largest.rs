@@ -66,7 +66,7 @@ fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<
     let mut conditions = BTreeMap::new();
     let mut stopped = None;
     let mut rejection = None;
-    while let Some(number) = search.next() {
+    while let Some(number) = search.next_number() {
         if search.trials() >= spec.max_trials {
             stopped = Some(
                 Error::new(ErrorKind::TimeLimit, "the search took all of its dry runs")
@@ -80,7 +80,7 @@ fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<
         };
         match trial.measure(&Plan::default(), context, &quiet) {
             Ok(measurement) => {
-                let measured = spec.judge(&measurement);
+                let measured = spec.compare_with_limit(&measurement);
                 let fits = if measured.fits {
                     "fits"
                 } else {
@@ -124,7 +124,7 @@ fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<
 }
 
 impl LargestSpec {
-    fn judge(&self, measurement: &Measurement) -> Measured {
+    fn compare_with_limit(&self, measurement: &Measurement) -> Measured {
         let peak_bytes = measurement.peak_bytes;
         match self.budget {
             Some(budget) => Measured {
