@@ -72,8 +72,8 @@ WITHOUT_GPU := not gpu and not matrix and not foreign and not wheel
 DEFAULT_SIGNALS := env --default-signal=HUP,INT,QUIT,TERM
 CARGO_TEST := $(DEFAULT_SIGNALS) cargo test
 # Cargo is not asked again by tests: it may be busy with tests of its own.
-# A worker that ends is replaced once: its tests are made again, also the one that has ended it.
-PYTEST = TESTS_ARE_BUILT=1 $(DEFAULT_SIGNALS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 1 --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
+# A worker that ends is not replaced: the tests of its file would be made again, also the one that has ended it.
+PYTEST = TESTS_ARE_BUILT=1 $(DEFAULT_SIGNALS) $(BIN)/python -m pytest --numprocesses $(WORKERS) --max-worker-restart 0 --dist $(if $(T_FILE),worksteal,loadfile --no-loadscope-reorder) --durations 20 --durations-min 1 \
 	$(if $(SEED),--random-order --random-order-seed $(SEED))
 RUN_PYTHON_TESTS = $(PYTEST) -m '$(WITHOUT_GPU)' $(SHARD_FILES) $(if $(T_FILE),'$(T)',$(if $(T),-k '$(subst ::, and ,$(T))'))
 
@@ -83,12 +83,13 @@ test: setup test-programs browser tmux ## All tests that need no GPU; some with 
 ifneq ($(T_FILE),)
 	$(RUN_PYTHON_TESTS)
 else
-	@mkdir -p build; rm -f build/test-rust.passed; \
+	@mkdir -p build; rm -f build/test-rust.passed build/hanging-tests.log; \
 	(timeout --kill-after 10 45m $(CARGO_TEST) --workspace $(T) > build/test-rust.log 2>&1 && touch build/test-rust.passed) & \
 	code=0; $(RUN_PYTHON_TESTS) || code=$$?; wait; \
 	test -z '$(T)' -o $$code -ne 5 || code=0; \
 	grep -E '^(test result|test .*FAILED|error)' build/test-rust.log || true; \
-	test -e build/test-rust.passed || { cat build/test-rust.log; code=1; }; exit $$code
+	test -e build/test-rust.passed || { cat build/test-rust.log; code=1; }; \
+	cat build/hanging-tests.log 2> /dev/null; exit $$code
 endif
 
 .PHONY: test-rust

@@ -22,6 +22,7 @@ from fake_driver import FakeDriver, build_library
 from on_gpu import environment
 from stop_before import StopBefore
 from train_command import generate
+from watchdog import Watchdog
 
 # Texts are compared as a terminal with UTF-8 gets them, wherever the tests run.
 os.environ["LC_ALL"] = "C.UTF-8"
@@ -77,6 +78,13 @@ def pytest_collection_modifyitems(items):
 
 
 FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Watch a test, with all that its fixtures do."""
+    with Watchdog(item.nodeid, float(item.config.getini("timeout"))):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
