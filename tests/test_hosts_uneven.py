@@ -10,7 +10,11 @@ from cli_dryrun import dryrun_of
 from commands import clean_environment
 
 PROGRAM = Path(__file__).parent / "cases" / "programs" / "uneven_hosts.py"
-WAYS = ("least", "most", "mean", "of_the_last_host", "set_by_the_last_host", "in_two_rounds")
+WAYS = (
+    *("least", "most", "mean", "of_the_last_host", "set_by_the_last_host", "in_two_rounds"),
+    *("in_a_compiled_reduction", "in_eager_reductions", "in_two_compiled_rounds"),
+    *("in_a_gathered_array", "in_a_loop_until_all_are_done"),
+)
 
 
 def steps_of(folder):
@@ -50,9 +54,10 @@ def test_hosts_agree_as_on_a_cluster(tmp_path, way):
     assert "placeholder_decides" not in kinds
 
 
-def test_what_hosts_that_were_not_run_have_is_the_same_for_all(tmp_path):
+@pytest.mark.parametrize("way", ["mean", "in_eager_reductions"])
+def test_what_hosts_that_were_not_run_have_is_the_same_for_all(tmp_path, way):
     """Of sixteen, the first and the last are run; what the others have is as on the first."""
-    run = dryrun_of(tmp_path, PROGRAM, "--hosts", "16", arguments=["mean", tmp_path], gpu="t4")
+    run = dryrun_of(tmp_path, PROGRAM, "--hosts", "16", arguments=[way, tmp_path], gpu="t4")
     assert run.answer["hosts"]["mismatches"] == []
     assert (tmp_path / "0").read_text() == (tmp_path / "15").read_text()
     # How many there are is not known.
@@ -60,6 +65,15 @@ def test_what_hosts_that_were_not_run_have_is_the_same_for_all(tmp_path):
         one for one in run.answer["verdict"]["conditions"] if one["kind"] == "placeholder_decides"
     ]
     assert assumed["bearing"] == "assumed"
+
+
+def test_no_host_is_run_again_for_values_that_nobody_reads(tmp_path):
+    run = run_with_steps(tmp_path, "assemble(batches).sum() is not None and 3", "--hosts", "2")
+    assert (run.code, run.answer["fits"]) == (0, True)
+    assert "running again" not in run.err
+    read = run_with_steps(tmp_path, "int(assemble(batches).sum()) // 5", "--hosts", "2")
+    assert (read.code, read.answer["fits"]) == (0, True)
+    assert "running again" in read.err
 
 
 def run_with_steps(folder, steps, *options):
@@ -71,11 +85,21 @@ def run_with_steps(folder, steps, *options):
     return dryrun_of(folder, program, *options, arguments=["least", folder], gpu="t4")
 
 
-def test_a_value_of_a_host_that_was_not_run_is_no_reason_for_a_deadlock(tmp_path):
+@pytest.mark.parametrize(
+    ("steps", "read_at"),
+    [
+        ("int(gather(batches)[1]) + me", "return multihost_utils.process_allgather("),
+        ("int(jax.jit(jnp.sum)(assemble(batches))) % 7 + me + 2", "steps = int("),
+    ],
+    ids=["gathered", "compiled"],
+)
+def test_a_value_of_a_host_that_was_not_run_is_no_reason_for_a_deadlock(tmp_path, steps, read_at):
     """How often each trains depends on one that is not run, and on its own number."""
-    run = run_with_steps(tmp_path, "int(gather(batches)[1]) + me", "--hosts", "4", "--host", "0,3")
+    run = run_with_steps(tmp_path, steps, "--hosts", "4", "--host", "0,3")
     [mismatch] = run.answer["hosts"]["mismatches"]
-    assert mismatch["placeholder"].split("(")[0].endswith("train.py:30 ")
+    lines = (tmp_path / "train.py").read_text().splitlines()
+    [number] = [at for at, line in enumerate(lines, 1) if line.strip().startswith(read_at)]
+    assert mismatch["placeholder"].split("(")[0].endswith(f"train.py:{number} ")
     assert (run.code, run.answer["fits"]) == (2, None)
     told = " ".join(run.err.split())
     assert "it cannot be told whether they do so on the cluster" in told

@@ -29,11 +29,13 @@ __all__ = [
     "costs",
     "estimate",
     "evaluate",
+    "exchange_inputs",
     "file_name",
     "names",
     "read",
     "read_signature",
     "read_site",
+    "record_assumption",
     "record_compiled",
     "register_program",
     "run_callbacks",
@@ -85,6 +87,22 @@ def estimate(program: int, code: bytes) -> float:
     Infinite for a loop whose length depends on values, and for what cannot be read.
     """
     return _module_work.count_work(program, code).nanoseconds * 1e-9
+
+
+def exchange_inputs(
+    key: str, own: bytes | None, hosts: list[int]
+) -> tuple[list[bytes | None], bool] | None:
+    """Return what hosts have as arguments of an execution, see `_hosts`; None without hosts."""
+    from vramfit import _hosts
+
+    return _hosts.exchange_inputs(key, own, hosts) if "VRAMFIT_HOSTS" in os.environ else None
+
+
+def record_assumption(key: str) -> None:
+    """Record that a result depends on what `exchange_inputs` has assumed."""
+    from vramfit import _hosts
+
+    _hosts.record_assumption(key)
 
 
 def slice_outputs(

@@ -14,8 +14,8 @@ use vramfit_core::lint::{self, LateChange, LintInput, ProcessStage};
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
-    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, ProgramDescription,
-    ProgramInterface, ProgramSlice, ReadSite, ReadUse,
+    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, HostInputs,
+    ProgramDescription, ProgramInterface, ProgramSlice, ReadSite, ReadUse,
 };
 
 use crate::exit::call_python;
@@ -245,6 +245,21 @@ impl Hooks for PythonHooks {
         })
         // A program that the CPU cannot run is no error: its values stay unknown.
         .unwrap_or(Evaluation::Unsupported)
+    }
+
+    fn exchange_inputs(&self, key: &str, own: Option<&[u8]>, hosts: &[u32]) -> Option<HostInputs> {
+        type Answer = Option<(Vec<Option<Vec<u8>>>, bool)>;
+        let answer: Option<Answer> =
+            call_python(|py| self.call(py, "exchange_inputs", (key, own, hosts.to_vec())));
+        let (bytes, are_assumed) = answer??;
+        Some(HostInputs { bytes, are_assumed })
+    }
+
+    fn record_assumption(&self, key: &str) {
+        call_python(|py| {
+            // A failure is no error: other hosts are then not asked.
+            let _ = self.cpu_eval.call_method1(py, "record_assumption", (key,));
+        });
     }
 
     fn slice_outputs(

@@ -28,6 +28,22 @@ def install_in_distributed(jax: ModuleType) -> None:
     _transfers.install(dispatch)
 
 
+def exchange_inputs(
+    key: str, own: bytes | None, hosts: list[int]
+) -> tuple[list[bytes | None], bool]:
+    """Publish small arguments of an execution, and return those of all hosts; see `_executions`."""
+    from vramfit._hosts import _executions
+
+    return _executions.exchange_inputs(_exchange(), key, own, hosts)
+
+
+def record_assumption(key: str) -> None:
+    """Record that a result depends on what was assumed of other hosts; see `_executions`."""
+    from vramfit._hosts import _executions
+
+    _executions.record_assumption(_exchange(), key)
+
+
 def install_in_multihost_utils(multihost_utils: ModuleType) -> None:
     """Replace what `multihost_utils` asks other hosts for, where this process can know it."""
     from vramfit._hosts._multihost_utils import install

@@ -24,6 +24,8 @@ from jax.sharding import PartitionSpec as P
 
 me, count = jax.process_index(), jax.process_count()
 batches = 9 - 3 * me
+mesh = Mesh(np.array(jax.devices()), ("data",))
+sharded, replicated = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
 
 
 def gather(number):
@@ -60,9 +62,39 @@ def in_two_rounds():
     return int(gather(fewest + me).max())
 
 
+def assemble(number):
+    """Return an array with the number of each host on each of its devices."""
+    numbers = np.full(len(jax.local_devices()), number, np.int32)
+    return jax.make_array_from_process_local_data(sharded, numbers)
+
+
+def in_a_compiled_reduction():
+    return int(jax.jit(jnp.min)(assemble(batches)))
+
+
+def in_eager_reductions():
+    numbers = assemble(batches)
+    return int((numbers.sum() / numbers.size).astype(int))
+
+
+def in_two_compiled_rounds():
+    fewest = jax.jit(jnp.min)(assemble(batches))
+    most = jax.jit(lambda numbers, least: jnp.max(numbers - least))
+    return int(fewest + most(assemble(batches), fewest))
+
+
+def in_a_gathered_array():
+    return int(multihost_utils.process_allgather(assemble(batches), tiled=True).min())
+
+
+def in_a_loop_until_all_are_done():
+    steps, any_is_left = 0, jax.jit(lambda left: (left > 0).any())
+    while any_is_left(assemble(batches - steps)):
+        steps += 1
+    return steps
+
+
 steps = globals()[sys.argv[1]]()
-mesh = Mesh(np.array(jax.devices()), ("data",))
-sharded, replicated = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
 
 
 def step(w, x):

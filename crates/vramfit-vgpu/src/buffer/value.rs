@@ -44,8 +44,9 @@ pub(crate) enum Value {
     Known(Arc<HostData>),
     /// An output of a call that can be evaluated when it is needed, with its number.
     Lazy(Arc<LazyCall>, usize),
-    /// Not known, but a boolean that follows from what unknown arrays read as: a predicate such as
-    /// "are all finite" must agree with the numbers that the program would read.
+    /// Not known, but a number that follows from what is assumed: from what another host is taken to have, or from
+    /// what unknown arrays read as, since a predicate such as "are all finite" must agree with the numbers
+    /// that the program would read.
     Placeholder(Arc<LazyCall>, usize),
     Unknown,
 }
@@ -71,6 +72,8 @@ pub(crate) struct LazyCall {
     program: Arc<HostProgram>,
     /// The compiled program if it is evaluated as a whole, for its slices if that fails.
     whole: Option<Arc<CompiledProgram>>,
+    /// The name of the call for the other hosts, if what it takes those to have is to be recorded when it is evaluated.
+    assumption: Option<String>,
     /// Dropped after the evaluation: else a long loop would keep all earlier values alive.
     inputs: Mutex<Vec<Value>>,
     depth: u32,
@@ -97,7 +100,7 @@ impl Value {
         }
     }
 
-    /// Returns the result of a predicate on unknown values if those read as zeros.
+    /// Returns the number of a placeholder that has one.
     pub(crate) fn placeholder_bytes(&self) -> Option<Arc<HostData>> {
         match self {
             Value::Placeholder(lazy_call, output) => lazy_call.output_bytes(*output),
@@ -105,14 +108,12 @@ impl Value {
         }
     }
 
-    /// Returns the value as an argument of an evaluated call; with `use_placeholders` also the results of
-    /// predicates on unknown values.
-    fn as_input(&self, use_placeholders: bool) -> Option<CallInput> {
+    /// Returns the value as an argument of an evaluated call.
+    fn as_input(&self) -> Option<CallInput> {
         match self {
             Value::Known(bytes) => Some(CallInput::Bytes(Arc::clone(bytes))),
-            Value::Placeholder(..) if !use_placeholders => None,
             Value::Lazy(lazy_call, output) | Value::Placeholder(lazy_call, output) => {
-                lazy_call.output_as_input(*output, use_placeholders)
+                lazy_call.output_as_input(*output)
             }
             Value::Unknown => None,
         }
@@ -124,6 +125,11 @@ impl Value {
             Value::Lazy(lazy_call, output) => lazy_call.is_unknown(*output),
             Value::Placeholder(..) | Value::Unknown => true,
         }
+    }
+
+    /// Returns whether it is an assumed number.
+    pub(super) fn is_placeholder(&self) -> bool {
+        matches!(self, Value::Placeholder(lazy_call, output) if !lazy_call.is_unknown(*output))
     }
 
     pub(super) fn depth(&self) -> u32 {
@@ -181,28 +187,33 @@ pub(crate) fn is_predicate(program: &Program, code: &[u8], devices: usize) -> bo
 }
 
 impl LazyCall {
-    pub(super) fn new(
-        program: Arc<HostProgram>,
-        whole: Option<Arc<CompiledProgram>>,
-        inputs: Vec<Value>,
-        depth: u32,
-    ) -> Arc<Self> {
+    pub(super) fn new(program: Arc<HostProgram>, inputs: Vec<Value>, depth: u32) -> Arc<Self> {
         Arc::new(LazyCall {
             program,
-            whole,
+            whole: None,
+            assumption: None,
             inputs: Mutex::new(inputs),
             depth,
             outputs: OnceLock::new(),
         })
     }
 
+    /// Returns a call of a compiled program. `assumption` is the name that it has on all hosts, where some of
+    /// their arguments are assumed.
     pub(super) fn whole(
         program: &Arc<CompiledProgram>,
         inputs: Vec<Value>,
         depth: u32,
+        assumption: Option<String>,
     ) -> Arc<Self> {
-        let host_program = Arc::clone(&program.host_program);
-        LazyCall::new(host_program, Some(Arc::clone(program)), inputs, depth)
+        Arc::new(LazyCall {
+            program: Arc::clone(&program.host_program),
+            whole: Some(Arc::clone(program)),
+            assumption,
+            inputs: Mutex::new(inputs),
+            depth,
+            outputs: OnceLock::new(),
+        })
     }
 
     /// Returns whether an output is known to be unknown, because the call was evaluated.
@@ -222,10 +233,10 @@ impl LazyCall {
         }
     }
 
-    fn output_as_input(&self, output: usize, use_placeholders: bool) -> Option<CallInput> {
+    fn output_as_input(&self, output: usize) -> Option<CallInput> {
         match self.eval_result() {
             EvalResult::Known(outputs) => outputs.get(output).cloned().map(CallInput::Computed),
-            EvalResult::Sliced(values) => values.get(output)?.as_input(use_placeholders),
+            EvalResult::Sliced(values) => values.get(output)?.as_input(),
             EvalResult::Unknown | EvalResult::Raised(_) => None,
         }
     }
@@ -295,12 +306,16 @@ impl LazyCall {
             .zip(program.parameters.iter().cycle())
             .map(|(value, shape)| {
                 let zeros = || CallInput::Bytes(zeros(shape));
-                let known = value.as_input(is_predicate);
+                let known = value.as_input();
                 known.or_else(|| is_predicate.then(zeros))
             })
             .collect::<Option<_>>()?;
         let inputs: Vec<HostInput<'_>> = inputs.iter().map(CallInput::as_host_input).collect();
-        match program.evaluate(hooks::get()?, &inputs) {
+        let hooks = hooks::get()?;
+        if let Some(call) = &self.assumption {
+            hooks.record_assumption(call);
+        }
+        match program.evaluate(hooks, &inputs) {
             Evaluation::Outputs(outputs)
                 if outputs.len() != program.devices * program.outputs.len() =>
             {

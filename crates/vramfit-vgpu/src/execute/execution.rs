@@ -86,7 +86,8 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     done?;
 
     let inputs = calls.iter().map(DeviceCall::values).collect();
-    let values = output_values::outputs_per_device(&loaded.compiled, inputs)?;
+    let device_ids: Vec<u32> = devices.iter().map(|(_, device)| device.id).collect();
+    let values = output_values::outputs_per_device(&loaded.compiled, inputs, &device_ids)?;
     for (row, ((call, blocks), values)) in calls.iter().zip(allocated).zip(values).enumerate() {
         call.mark_replaced_arguments();
         let outputs = call.finish(&blocks, values, decision.lineage)?;
