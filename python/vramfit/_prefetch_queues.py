@@ -17,8 +17,10 @@ import time
 import weakref
 from typing import Any
 
-# A queue is not waited for any more whose threads take longer for the next batch.
+# A queue is not waited for any more whose threads take longer for the next batch …
 TIMEOUT_S = 5.0
+# … or all together to fill it: its bound may be thousands of batches.
+FULL_TIMEOUT_S = 60.0
 # So long is waited for a thread that gets from a queue which nobody has put anything into so far.
 _UNKNOWN_PRODUCER_TIMEOUT_S = 0.5
 _POLL_S = 0.001
@@ -35,9 +37,19 @@ class _QueueState:
     """What is known of a queue: the threads that fill it, and whether with arrays."""
 
     def __init__(self) -> None:
-        self.producers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._producers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+        self._lock = threading.Lock()
         self.holds_arrays = False
         self.is_waited_for = True
+
+    def add_producer(self, thread: threading.Thread) -> None:
+        with self._lock:
+            self._producers.add(thread)
+
+    def producers(self) -> set[threading.Thread]:
+        """Return the threads that have put something into the queue, and are still referenced."""
+        with self._lock:
+            return set(self._producers)
 
 
 def install() -> None:
@@ -47,7 +59,7 @@ def install() -> None:
     @functools.wraps(put)
     def put_batch(self: Any, item: Any, *args: Any, **kwargs: Any) -> None:
         state = self.__dict__.setdefault(_STATE, _QueueState())
-        state.producers.add(threading.current_thread())
+        state.add_producer(threading.current_thread())
         if not state.holds_arrays and self.maxsize > 0:
             state.holds_arrays = _holds_arrays(item)
         put(self, item, *args, **kwargs)
@@ -74,12 +86,13 @@ def _wait_until_full(filled: Any, state: _QueueState) -> None:
     It has ended, waits for room in the queue, or waits for what this thread puts into another one.
     """
     own = threading.current_thread()
-    seen, since = None, time.monotonic()
+    begin = time.monotonic()
+    seen, since = None, begin
     while True:
         # The threads that fill what each of the others is getting from; None for one that does not.
         sources = [
             _producers_of(_getting.get(thread))
-            for thread in list(state.producers)
+            for thread in state.producers()
             if thread is not own and thread.is_alive()
         ]
         busy = [threads for threads in sources if threads is None or own not in threads]
@@ -92,10 +105,11 @@ def _wait_until_full(filled: Any, state: _QueueState) -> None:
         unknown = sum(threads is not None and not threads for threads in busy)
         if (size, waiting, len(busy), unknown) != seen:
             seen, since = (size, waiting, len(busy), unknown), time.monotonic()
-        waited_s = time.monotonic() - since
+        now = time.monotonic()
+        waited_s = now - since
         if waited_s > _UNKNOWN_PRODUCER_TIMEOUT_S and waiting + unknown >= len(busy):
             return
-        if waited_s > TIMEOUT_S:
+        if waited_s > TIMEOUT_S or now - begin > FULL_TIMEOUT_S:
             state.is_waited_for = False
             return
         time.sleep(_POLL_S)
@@ -106,7 +120,7 @@ def _producers_of(source: Any) -> set[threading.Thread] | None:
     if source is None:
         return None
     state = getattr(source, _STATE, None)
-    return set() if state is None else set(state.producers)
+    return set() if state is None else state.producers()
 
 
 def _holds_arrays(item: Any, depth: int = 0) -> bool:

@@ -218,7 +218,7 @@ import queue, threading
 import jax, jax.numpy as jnp
 from vramfit import _prefetch_queues
 
-_prefetch_queues.TIMEOUT_S = 1e9
+_prefetch_queues.TIMEOUT_S = _prefetch_queues.FULL_TIMEOUT_S = 1e9
 parameters, batches = queue.Queue(1), queue.Queue(1)
 act = jax.jit(lambda w: w @ w)
 train_step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))
