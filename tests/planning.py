@@ -84,7 +84,7 @@ def check_runs(command, names, *options, is_exact=True):
     """
     env = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT / "python")}
     script = ROOT / "tests" / "plan" / "same_runs.py"
-    done = run_command(*command, script, *options, *names, env=env, code=0, timeout=1800)
+    done = run_command(*command, script, *options, *names, env=env, code=0)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [each["name"] for each in found] == names
     for each in found:

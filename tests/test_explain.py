@@ -68,13 +68,11 @@ def test_the_first_failure_is_the_cause_where_the_last_error_is_another_one():
     assert_explained(ELSEWHERE)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_layout_makes_no_difference(seed):
     assert_explained([oom_logs.disguise(log, seed) for log in [*SCENARIOS, *ELSEWHERE]])
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_log_may_be_cut_at_both_ends(seed):
     assert_explained([oom_logs.cut(log, seed) for log in SCENARIOS])

@@ -148,8 +148,6 @@ def children(pid):
     return [int(word) for word in text.split()]
 
 
-# The fake driver may have to be built first.
-@pytest.mark.timeout(900)
 def test_s18_through_the_driver_the_gpu_sees_it_and_gets_it_back(fake_driver):
     driver = fake_driver({"gpus": [gpu()]})
     process = start("3GiB", "--step", "3GiB", env=clean_environment(**driver.environment))
@@ -160,8 +158,6 @@ def test_s18_through_the_driver_the_gpu_sees_it_and_gets_it_back(fake_driver):
     assert [bytes_ for _, _, bytes_ in driver.allocations() if bytes_] == [3 * GIB, -3 * GIB]
 
 
-# The fake driver may have to be built first.
-@pytest.mark.timeout(900)
 def test_s18_more_than_is_free_is_refused_with_who_holds_it(fake_driver):
     full = gpu()
     full["memory"] |= {"used_bytes": 10 * GIB, "free_bytes": 6 * GIB}
