@@ -37,13 +37,26 @@ class Watchdog:
         processes = psutil.Process().children(recursive=True)
         LOG.parent.mkdir(exist_ok=True)
         with LOG.open("a") as log:
-            log.write(f"{self._name} hangs\n")
+            log.write(f"{self._name} hangs; {describe_machine()}\n")
             frames = sys._current_frames()[threading.main_thread().ident]
             log.writelines(traceback.format_stack(frames)[-_FRAMES:])
             log.writelines(f"{describe_process(process)}\n" for process in processes)
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def describe_machine():
+    """Return what may make every test slow: memory, load, and who has most of the memory."""
+    mebibytes = psutil.virtual_memory().available >> 20
+    processes = list(psutil.process_iter(["pid", "memory_info", "cmdline"]))
+    processes = [process.info for process in processes if process.info["memory_info"]]
+    largest = max(processes, key=lambda found: found["memory_info"].rss)
+    resident, words = largest["memory_info"].rss >> 20, " ".join(largest["cmdline"] or [])
+    return (
+        f"{mebibytes} MiB available, load {psutil.getloadavg()[0]:.0f}, "
+        f"largest process {largest['pid']} with {resident} MiB: {words[:200]}"
+    )
 
 
 def describe_process(process):
