@@ -1,5 +1,6 @@
 """Reads of made-up values: each is counted, and those that become shapes are told."""
 
+import pytest
 from cli_dryrun import dryrun_of
 
 SETUP = """
@@ -93,3 +94,28 @@ pointer()
     )
     counted = {name: (row["reads"], row["bytes"]) for name, row in reads.items()}
     assert counted == {"look": (1, 8192 * 2048 * 4)}
+
+
+ASSUMED = """
+from jax.experimental import io_callback
+
+is_finite = jnp.isfinite(x).all()
+adjust = jax.jit(lambda is_finite, scale: jnp.where(is_finite, scale * 1.25, 0))
+scale = jnp.float32(1)
+for _ in range({steps}):
+    scale = adjust(is_finite, scale)
+calls = []
+jax.jit(lambda is_finite: io_callback(calls.append, None, is_finite))(is_finite)
+jax.effects_barrier()
+print(float(scale), len(calls))
+"""
+
+
+@pytest.mark.parametrize("steps", [3, 200])
+def test_a_small_program_goes_on_with_what_is_assumed(tmp_path, steps):
+    """A number that follows from a placeholder is one; of no length of chain does it become 0."""
+    run = dryrun_of(tmp_path, SETUP + ASSUMED.format(steps=steps), code=0)
+    scale, calls = run.out.split()
+    assert float(scale) == pytest.approx(1.25**steps)
+    assert calls == "1"
+    assert sum(row["reads"] for row in run.answer["unknown_reads"]) == 1

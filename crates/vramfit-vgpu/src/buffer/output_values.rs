@@ -156,7 +156,10 @@ fn slice_values(program: &Arc<HostProgram>, inputs: Vec<Value>) -> Option<Vec<Va
 fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Vec<Value> {
     let host_program = &program.host_program;
     let has_numbers = |value: &Value| value.is_placeholder() || !value.is_unknown();
-    let is_tiny = host_program.can_evaluate() && host_program.fits(MAX_TINY_BYTES);
+    // Callbacks have been called by now.
+    let is_tiny = host_program.can_evaluate()
+        && host_program.fits(MAX_TINY_BYTES)
+        && !program.has_side_effects;
     if is_tiny && inputs.iter().all(has_numbers) {
         return assumed_outputs(program, inputs, None);
     }
