@@ -90,19 +90,19 @@ def estimate(program: int, code: bytes) -> float:
 
 
 def exchange_inputs(
-    key: str, own: bytes | None, hosts: list[int]
-) -> tuple[list[bytes | None], bool] | None:
+    program: str, own: bytes | None, hosts: list[int]
+) -> tuple[list[bytes | None], str | None] | None:
     """Return what hosts have as arguments of an execution, see `_hosts`; None without hosts."""
     from vramfit import _hosts
 
-    return _hosts.exchange_inputs(key, own, hosts) if "VRAMFIT_HOSTS" in os.environ else None
+    return _hosts.exchange_inputs(program, own, hosts) if "VRAMFIT_HOSTS" in os.environ else None
 
 
-def record_assumption(key: str) -> None:
+def record_assumption(call: str) -> None:
     """Record that a result depends on what `exchange_inputs` has assumed."""
     from vramfit import _hosts
 
-    _hosts.record_assumption(key)
+    _hosts.record_assumption(call)
 
 
 def slice_outputs(

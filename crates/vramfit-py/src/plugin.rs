@@ -247,18 +247,23 @@ impl Hooks for PythonHooks {
         .unwrap_or(Evaluation::Unsupported)
     }
 
-    fn exchange_inputs(&self, key: &str, own: Option<&[u8]>, hosts: &[u32]) -> Option<HostInputs> {
-        type Answer = Option<(Vec<Option<Vec<u8>>>, bool)>;
-        let answer: Option<Answer> =
-            call_python(|py| self.call(py, "exchange_inputs", (key, own, hosts.to_vec())));
-        let (bytes, are_assumed) = answer??;
-        Some(HostInputs { bytes, are_assumed })
+    fn exchange_inputs(
+        &self,
+        program: &str,
+        own: Option<&[u8]>,
+        hosts: &[u32],
+    ) -> Option<HostInputs> {
+        type Answer = Option<(Vec<Option<Vec<u8>>>, Option<String>)>;
+        let arguments = (program, own, hosts.to_vec());
+        let answer: Option<Answer> = call_python(|py| self.call(py, "exchange_inputs", arguments));
+        let (bytes, assumption) = answer??;
+        Some(HostInputs { bytes, assumption })
     }
 
-    fn record_assumption(&self, key: &str) {
+    fn record_assumption(&self, call: &str) {
         call_python(|py| {
             // A failure is no error: other hosts are then not asked.
-            let _ = self.cpu_eval.call_method1(py, "record_assumption", (key,));
+            let _ = self.cpu_eval.call_method1(py, "record_assumption", (call,));
         });
     }
 

@@ -136,8 +136,8 @@ pub struct CallbackOutcome {
 pub struct HostInputs {
     /// Of each host in turn, as it has published them; `None` where it does not know them.
     pub bytes: Vec<Option<Vec<u8>>>,
-    /// Whether those of a host that was not run before are taken to be those of another one.
-    pub are_assumed: bool,
+    /// The name of the call, if those of a host that was not run before are taken to be those of another one.
+    pub assumption: Option<String>,
 }
 
 /// The Python side.
@@ -148,12 +148,17 @@ pub trait Hooks: Send + Sync {
     /// Evaluates a program that was described. The inputs are those of each device in turn.
     fn evaluate(&self, program: u32, inputs: &[HostInput<'_>]) -> Evaluation;
 
-    /// Publishes the arguments of a call on this host's devices, `None` if they are unknown, and returns those of `hosts`.
-    /// `None` if this process is not one of the hosts of a dry run.
-    fn exchange_inputs(&self, key: &str, own: Option<&[u8]>, hosts: &[u32]) -> Option<HostInputs>;
+    /// Publishes the arguments of the next call of a program on this host's devices, `None` if they are unknown, and
+    /// returns those of `hosts`. `None` if this process is not one of the hosts of a dry run.
+    fn exchange_inputs(
+        &self,
+        program: &str,
+        own: Option<&[u8]>,
+        hosts: &[u32],
+    ) -> Option<HostInputs>;
 
     /// Records that the result of a call depends on arguments of other hosts that were assumed.
-    fn record_assumption(&self, key: &str);
+    fn record_assumption(&self, call: &str);
 
     /// Returns the parts of a program that compute small outputs alone. `local_parameters` and
     /// `local_outputs` say of each argument and output whether one device has all of it.

@@ -29,19 +29,19 @@ def install_in_distributed(jax: ModuleType) -> None:
 
 
 def exchange_inputs(
-    key: str, own: bytes | None, hosts: list[int]
-) -> tuple[list[bytes | None], bool]:
+    program: str, own: bytes | None, hosts: list[int]
+) -> tuple[list[bytes | None], str | None]:
     """Publish small arguments of an execution, and return those of all hosts; see `_executions`."""
     from vramfit._hosts import _executions
 
-    return _executions.exchange_inputs(_exchange(), key, own, hosts)
+    return _executions.exchange_inputs(_exchange(), program, own, hosts)
 
 
-def record_assumption(key: str) -> None:
+def record_assumption(call: str) -> None:
     """Record that a result depends on what was assumed of other hosts; see `_executions`."""
     from vramfit._hosts import _executions
 
-    _executions.record_assumption(_exchange(), key)
+    _executions.record_assumption(_exchange(), call)
 
 
 def install_in_multihost_utils(multihost_utils: ModuleType) -> None:

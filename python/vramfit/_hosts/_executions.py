@@ -12,13 +12,13 @@ from vramfit._hosts._exchange import HostExchange
 
 _KIND = "execution"
 
-# The hosts whose arguments of an execution are assumed, and what they are taken to be.
+# By call: the hosts whose arguments are assumed, and what they are taken to be.
 _assumed: dict[str, tuple[list[int], bytes]] = {}
 
 
 def exchange_inputs(
-    exchange: HostExchange, key: str, own: bytes | None, hosts: Sequence[int]
-) -> tuple[list[bytes | None], bool]:
+    exchange: HostExchange, program: str, own: bytes | None, hosts: Sequence[int]
+) -> tuple[list[bytes | None], str | None]:
     """Publish the arguments on this host's devices, and return those of the hosts that take part.
 
     Those of a host that was not run before are taken to equal those of the first host of which they
@@ -27,26 +27,27 @@ def exchange_inputs(
 
     Args:
         exchange: Of this host.
-        key: Of the execution, the same on every host.
+        program: Its name, the same on every host. It has arguments.
         own: The bytes of the arguments, device by device; None if they are not known.
         hosts: The numbers of the hosts, this one among them.
 
     Returns:
-        The bytes of each host, None if it does not know them; and whether some are assumed.
+        The bytes of each host, None if it does not know them; and the name of the call, if some are
+        assumed.
     """
-    # No program that is asked about has no arguments.
-    exchange.publish(_KIND, key, own or b"")
-    sent = {host: exchange.read(host, _KIND, key) for host in hosts} | {exchange.index: own or b""}
+    call = f"{program} {exchange.next_call(program)}"
+    exchange.publish(_KIND, call, own or b"")
+    sent = {host: exchange.read(host, _KIND, call) for host in hosts} | {exchange.index: own or b""}
     first = next((sent[host] for host in hosts if sent[host]), None)
     missing = [host for host in hosts if sent[host] is None]
     if missing and first is not None:
-        _assumed[key] = missing, first
+        _assumed[call] = missing, first
     found = [first if sent[host] is None else sent[host] or None for host in hosts]
-    return found, bool(missing)
+    return found, call if missing else None
 
 
-def record_assumption(exchange: HostExchange, key: str) -> None:
+def record_assumption(exchange: HostExchange, call: str) -> None:
     """Record, once, that a result depends on what was assumed: its hosts are to be asked again."""
-    hosts, assumed = _assumed.pop(key, ([], b""))
+    hosts, assumed = _assumed.pop(call, ([], b""))
     for host in hosts:
-        exchange.record_missing(_KIND, key, host, assumed=assumed)
+        exchange.record_missing(_KIND, call, host, assumed=assumed)

@@ -1,9 +1,7 @@
 //! Small arguments of a program that runs on the devices of several hosts: the hosts of a dry run, which are run one
 //! after the other, tell each other those on their own devices.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{LazyLock, Mutex};
 
 use vramfit_core::program::Shape;
 
@@ -12,7 +10,6 @@ use crate::buffer::value::{MAX_TINY_BYTES, Value};
 use crate::compile::compiled::CompiledProgram;
 use crate::device::machine;
 use crate::hooks;
-use crate::lock;
 
 /// The arguments on all devices of a program.
 pub(super) struct GlobalInputs {
@@ -56,9 +53,8 @@ pub(super) fn exchange_inputs(
     let mut hosts = owners.clone();
     hosts.sort_unstable();
     hosts.dedup();
-    let key = next_key(program);
     let own_bytes = concatenate(inputs.iter().flatten());
-    let known = hooks::get()?.exchange_inputs(&key, own_bytes.as_deref(), &hosts)?;
+    let known = hooks::get()?.exchange_inputs(&name_of(program), own_bytes.as_deref(), &hosts)?;
     let mut values = vec![Vec::new(); owners.len()];
     for (host, bytes) in hosts.iter().zip(&known.bytes) {
         let places: Vec<usize> = places_of(*host, &owners).collect();
@@ -75,8 +71,8 @@ pub(super) fn exchange_inputs(
     can_evaluate.then(|| GlobalInputs {
         values: values.concat(),
         own,
-        are_assumed: known.are_assumed || has_placeholders,
-        assumption: known.are_assumed.then_some(key),
+        are_assumed: known.assumption.is_some() || has_placeholders,
+        assumption: known.assumption,
     })
 }
 
@@ -86,18 +82,13 @@ fn places_of(host: u32, owners: &[u32]) -> impl Iterator<Item = usize> {
     places.filter_map(move |(place, owner)| (*owner == host).then_some(place))
 }
 
-/// Returns a name for a call that it has on every host which takes part: those execute the same programs on the same
-/// devices in the same order.
-fn next_key(program: &CompiledProgram) -> String {
-    static CALLS: LazyLock<Mutex<HashMap<u64, u64>>> = LazyLock::new(Mutex::default);
+/// Returns a name for a program that it has on every host which takes part: those execute the same programs on the
+/// same devices in the same order.
+fn name_of(program: &CompiledProgram) -> String {
     let mut hasher = DefaultHasher::new();
     program.host_program.code.hash(&mut hasher);
     program.program.options.devices.hash(&mut hasher);
-    let digest = hasher.finish();
-    let mut calls = lock(&CALLS);
-    let call = calls.entry(digest).or_default();
-    *call += 1;
-    format!("{} {digest:016x} {call}", program.program.name)
+    format!("{} {:016x}", program.program.name, hasher.finish())
 }
 
 /// Returns the bytes of values one after the other; `None` if one is unknown.
