@@ -12,6 +12,7 @@ from commands import clean_environment
 PROGRAM = Path(__file__).parent / "cases" / "programs" / "uneven_hosts.py"
 WAYS = (
     *("least", "most", "mean", "of_the_last_host", "set_by_the_last_host", "in_two_rounds"),
+    "in_three_rounds",
     *("in_a_compiled_reduction", "in_eager_reductions", "in_two_compiled_rounds"),
     *("in_a_gathered_array", "in_a_loop_until_all_are_done"),
 )
@@ -65,6 +66,16 @@ def test_what_hosts_that_were_not_run_have_is_the_same_for_all(tmp_path, way):
         one for one in run.answer["verdict"]["conditions"] if one["kind"] == "placeholder_decides"
     ]
     assert assumed["bearing"] == "assumed"
+
+
+def test_values_that_differ_in_each_run_are_told(tmp_path):
+    """Such as times, which are gathered to be logged: hosts cannot come to rest."""
+    steps = "len(gather(__import__('time').time_ns())) + 1"
+    run = run_with_steps(tmp_path, steps, "--hosts", "2")
+    assert (run.code, run.answer["fits"]) == (0, True)
+    told = " ".join(run.err.split())
+    assert "host 0: running again" in told
+    assert "has since sent with another value (host 0 `allgather 1`): values that differ" in told
 
 
 def test_no_host_is_run_again_for_values_that_nobody_reads(tmp_path):

@@ -1,15 +1,16 @@
 """What hosts of one dry run tell each other: the hosts run one after the other, through files.
 
 A host publishes what it sets, broadcasts and gathers; a host that is run later reads it. A host
-that was not run before has published nothing, which is not the same as an empty answer: what is
-missing is recorded, and `vramfit` runs this host once more when it is there
-(`crates/vramfit/src/commands/dryrun/host_messages.rs` reads both files).
+that was not run before has published nothing, which is not the same as an empty answer. What a host
+has read, and what was missing, is recorded: `vramfit` runs it once more when that is there, or has
+another value (`crates/vramfit/src/commands/dryrun/host_messages.rs` reads both files).
 """
 
 from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import json
 import os
 from collections import Counter
@@ -28,7 +29,7 @@ class HostExchange:
         self.count = count
         self._folder = None if not folder else Path(folder)
         self._calls: Counter[str] = Counter()
-        self._missing: set[tuple[str, str, int | None]] = set()
+        self._recorded: set[tuple[str, str, int | None]] = set()
 
     @classmethod
     def from_environment(cls) -> HostExchange:
@@ -48,7 +49,8 @@ class HostExchange:
         """Publish a message for the hosts that are run after this one."""
         if self._folder is None:
             return
-        message = {"kind": kind, "key": key, "value": base64.b64encode(value).decode()}
+        text = base64.b64encode(value).decode()
+        message = {"kind": kind, "key": key, "value": text, "digest": _digest_of(value)}
         with self._file(self.index).open("a") as file:
             file.write(json.dumps(message) + "\n")
 
@@ -63,13 +65,17 @@ class HostExchange:
             host: Of whom; None for any host.
             assumed: What it is taken to be; None where that is an error.
         """
-        if self._folder is None or (kind, key, host) in self._missing:
+        self._record_read(kind, key, host, None if assumed is None else _digest_of(assumed), False)
+
+    def _record_read(
+        self, kind: str, key: str, host: int | None, digest: str | None, is_known: bool
+    ) -> None:
+        if self._folder is None or (kind, key, host) in self._recorded:
             return
-        self._missing.add((kind, key, host))
-        text = None if assumed is None else base64.b64encode(assumed).decode()
-        missing = {"kind": kind, "key": key, "host": host, "assumed": text}
-        with (self._folder / f"missing-{self.index}.jsonl").open("a") as file:
-            file.write(json.dumps(missing) + "\n")
+        self._recorded.add((kind, key, host))
+        read = {"kind": kind, "key": key, "host": host, "digest": digest, "is_known": is_known}
+        with (self._folder / f"read-{self.index}.jsonl").open("a") as file:
+            file.write(json.dumps(read) + "\n")
 
     def was_run(self, host: int) -> bool:
         """Return whether a host was run before this one."""
@@ -77,7 +83,10 @@ class HostExchange:
 
     def read(self, host: int, kind: str, key: str) -> bytes | None:
         """Return what a host has published; None if it has not, or was not run before this one."""
-        return self._messages(host).get((kind, key)) if self.was_run(host) else None
+        value = self._messages(host).get((kind, key)) if self.was_run(host) else None
+        if value is not None:
+            self._record_read(kind, key, host, _digest_of(value), True)
+        return value
 
     def read_any(self, kind: str, key: str) -> bytes | None:
         """Return what the first host that has published a key has published."""
@@ -97,3 +106,7 @@ class HostExchange:
     def _messages(self, host: int) -> dict[tuple[str, str], bytes]:
         messages = map(json.loads, self._file(host).read_text().splitlines())
         return {(m["kind"], m["key"]): base64.b64decode(m["value"]) for m in messages}
+
+
+def _digest_of(value: bytes) -> str:
+    return hashlib.sha256(value).hexdigest()[:32]

@@ -13,25 +13,27 @@ pub(super) struct HostMessages {
     folder: PathBuf,
 }
 
-/// Values by kind and key.
-pub(super) type Published = BTreeMap<(String, String), String>;
+/// Digests of values by kind and key.
+type Published = BTreeMap<(String, String), String>;
 
 #[derive(Deserialize)]
 struct Message {
     kind: String,
     key: String,
-    value: String,
+    digest: String,
 }
 
-/// A message that was not there.
+/// A message that a host has asked for.
 #[derive(Deserialize)]
-struct MissingMessage {
+struct ReadMessage {
     kind: String,
     key: String,
     /// Of whom; `None` for any host.
     host: Option<u32>,
-    /// What it was taken to be; `None` where its lack was an error.
-    assumed: Option<String>,
+    /// Of its value, or of what it was taken to be; `None` where its lack was an error.
+    digest: Option<String>,
+    /// Whether it was there.
+    is_known: bool,
 }
 
 impl HostMessages {
@@ -41,44 +43,46 @@ impl HostMessages {
         }
     }
 
-    /// Returns what a host has published.
-    pub(super) fn published(&self, host: u32) -> Published {
+    fn published(&self, host: u32) -> Published {
         let messages = read_lines::<Message>(&self.published_file(host));
         let messages = messages.into_iter();
         messages
-            .map(|message| ((message.kind, message.key), message.value))
+            .map(|message| ((message.kind, message.key), message.digest))
             .collect()
     }
 
     /// Says whether a host did not find something that it asked for.
     pub(super) fn misses_any(&self, host: u32) -> bool {
-        !read_lines::<MissingMessage>(&self.missing_file(host)).is_empty()
+        let read = read_lines::<ReadMessage>(&self.read_file(host));
+        read.iter().any(|read| !read.is_known)
     }
 
-    /// Says whether one of the hosts has published since what a host did not find. What is as it was assumed is news
-    /// only for a host that decided something by it.
-    pub(super) fn has_news_for(&self, host: u32, hosts: &[u32], has_decided: bool) -> bool {
-        let missing = read_lines::<MissingMessage>(&self.missing_file(host));
-        if missing.is_empty() {
-            return false;
-        }
+    /// Returns what was published since by another of the hosts, and changes what a host has read: its kind and key. Of
+    /// what was missing, a value that is as it was assumed matters only to a host that decided something by it.
+    pub(super) fn news_for(&self, host: u32, hosts: &[u32], has_decided: bool) -> Option<String> {
         let others = hosts.iter().filter(|other| **other != host);
         let published: BTreeMap<u32, Published> = others
             .map(|other| (*other, self.published(*other)))
             .collect();
-        missing.into_iter().any(|missing| {
-            let key = (missing.kind, missing.key);
-            let is_news = |value: &String| has_decided || missing.assumed.as_ref() != Some(value);
-            published.iter().any(|(other, messages)| {
-                let is_sender = missing.host.is_none_or(|host| host == *other);
-                is_sender && messages.get(&key).is_some_and(is_news)
-            })
+        let read = read_lines::<ReadMessage>(&self.read_file(host));
+        read.into_iter().find_map(|read| {
+            let name = format!("{} {}", read.kind, read.key);
+            let key = (read.kind, read.key);
+            let is_sender = |other: &u32| read.host.is_none_or(|host| host == *other);
+            let senders = published.iter().filter(|(other, _)| is_sender(other));
+            let mut values = senders.map(|(_, messages)| messages.get(&key));
+            let is_other = |value: Option<&String>| value != read.digest.as_ref();
+            let is_news = match read.is_known {
+                true => values.any(is_other),
+                false => values.any(|value| value.is_some() && (has_decided || is_other(value))),
+            };
+            is_news.then_some(name)
         })
     }
 
-    /// Removes what a host has published and did not find, before it is run once more.
+    /// Removes what a host has published and read, before it is run once more.
     pub(super) fn forget(&self, host: u32) {
-        for file in [self.published_file(host), self.missing_file(host)] {
+        for file in [self.published_file(host), self.read_file(host)] {
             // One that is not there is as good as removed.
             let _ = fs::remove_file(file);
         }
@@ -88,16 +92,9 @@ impl HostMessages {
         self.folder.join(format!("host-{host}.jsonl"))
     }
 
-    fn missing_file(&self, host: u32) -> PathBuf {
-        self.folder.join(format!("missing-{host}.jsonl"))
+    fn read_file(&self, host: u32) -> PathBuf {
+        self.folder.join(format!("read-{host}.jsonl"))
     }
-}
-
-/// Says whether a message that was there before has another value now, or is gone.
-pub(super) fn is_changed(before: &Published, now: &Published) -> bool {
-    before
-        .iter()
-        .any(|(key, value)| now.get(key) != Some(value))
 }
 
 /// Returns the values in the lines of a file; none for one that is not there, and none of a line that was cut.
@@ -114,33 +111,41 @@ mod tests {
     use crate::scratch::TempDirectory;
 
     #[test]
-    fn a_host_has_news_when_what_it_did_not_find_was_published() {
+    fn a_host_has_news_when_what_it_has_read_was_published_or_changed() {
         let folder = TempDirectory::create().expect("a directory");
         let messages = HostMessages::new(folder.path());
         let write = |name: &str, text: &str| {
             fs::write(folder.path().join(name), text).expect("written");
         };
-        let has_news = |hosts: &[u32]| messages.has_news_for(0, hosts, false);
-        let misses = |rest: &str| {
+        let has_news = |hosts: &[u32]| messages.news_for(0, hosts, false).is_some();
+        let reads = |rest: &str| {
             let text = format!(r#"{{"kind": "allgather", "key": "1", {rest}}}"#);
-            write("missing-0.jsonl", &text);
+            write("read-0.jsonl", &text);
         };
         assert!(!has_news(&[0, 1, 2]));
-        misses(r#""host": 2, "assumed": "BA==""#);
-        let message = r#"{"kind": "allgather", "key": "1", "value": "AA=="}"#;
+        reads(r#""host": 2, "digest": "b", "is_known": false"#);
+        assert!(messages.misses_any(0));
+        let message = r#"{"kind": "allgather", "key": "1", "digest": "a"}"#;
         write("host-0.jsonl", message);
         write("host-1.jsonl", message);
         assert!(!has_news(&[0, 1, 2]), "that of host 2 is missing");
-        misses(r#""host": 1, "assumed": "AA==""#);
+        reads(r#""host": 1, "digest": "a", "is_known": false"#);
         assert!(!has_news(&[0, 1, 2]), "it is as assumed");
-        assert!(messages.has_news_for(0, &[0, 1, 2], true));
-        misses(r#""host": null, "assumed": null"#);
+        assert!(messages.news_for(0, &[0, 1, 2], true).is_some());
+        reads(r#""host": null, "digest": null, "is_known": false"#);
         assert!(has_news(&[0, 1, 2]));
         assert!(!has_news(&[0]), "its own is no news");
-        let before = messages.published(1);
-        assert!(!is_changed(&before, &messages.published(0)));
+        reads(r#""host": 1, "digest": "a", "is_known": true"#);
+        assert!(!messages.misses_any(0));
+        assert!(messages.news_for(0, &[0, 1, 2], true).is_none());
+        reads(r#""host": 1, "digest": "b", "is_known": true"#);
+        assert_eq!(
+            messages.news_for(0, &[0, 1], false).as_deref(),
+            Some("allgather 1")
+        );
         messages.forget(1);
-        assert!(is_changed(&before, &messages.published(1)));
+        assert!(has_news(&[0, 1, 2]), "it is gone");
+        messages.forget(0);
         assert!(!has_news(&[0, 1, 2]));
     }
 }

@@ -9,7 +9,7 @@ use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::execute::run_program;
-use super::host_messages::{self, HostMessages};
+use super::host_messages::HostMessages;
 use super::hosts::{HostSelection, HostSpec, HostsSpec};
 use super::measure::{output_tail, with_output_tail};
 use super::outcome::{self, FinishedRun};
@@ -47,7 +47,8 @@ pub(super) fn execute(
 /// Runs the hosts that are selected, and hands each to `keep`, in the order in which they were run first.
 ///
 /// Hosts run one after the other, and read what those before them have published. One that asked for something of a host
-/// that was run later is run once more, and again one that had read what has changed by that.
+/// that was run later is run once more, and again one that had read what has changed by that, until each has read what
+/// the others have published last.
 ///
 /// # Errors
 /// Whatever prevents a run, or its result, and what `keep` returns.
@@ -109,20 +110,34 @@ pub(super) fn run_hosts(
                 Err(error) => return Err(error),
             }
         }
-        let known = runs.len();
-        let numbers: Vec<u32> = runs.iter().map(|run| run.host).collect();
-        let mut is_changed = false;
-        for at in 0..known {
-            let index = numbers[at];
-            let has_decided = runs[at].summary.decisive_read().is_some();
-            if !is_changed && !messages.has_news_for(index, &numbers, has_decided) {
-                continue;
+        for round in 0.. {
+            let outdated = find_outdated(&runs, &messages);
+            if outdated.is_empty() {
+                break;
             }
-            let before = messages.published(index);
-            messages.forget(index);
-            let (_, run, result) = running.run(index, &runs, output)?;
-            (finished[at], runs[at]) = (run, result);
-            is_changed |= host_messages::is_changed(&before, &messages.published(index));
+            if round == MAX_ROUNDS {
+                let names: Vec<String> = outdated
+                    .iter()
+                    .map(|(at, news)| format!("host {} `{news}`", runs[*at].host))
+                    .collect();
+                output.info(&format!(
+                    "warning: after {MAX_ROUNDS} more runs of each, hosts have still read what another one has since sent with \
+                     another value ({}): values that differ from run to run, such as times, or a decision that needs \
+                     more rounds; where they decide what runs, the result may be another on the cluster",
+                    names.join(", ")
+                ));
+                break;
+            }
+            for at in 0..runs.len() {
+                // Also what another one has sent in this round.
+                if find_news(&runs, at, &messages).is_none() {
+                    continue;
+                }
+                let index = runs[at].host;
+                messages.forget(index);
+                let (_, run, result) = running.run(index, &runs, output)?;
+                (finished[at], runs[at]) = (run, result);
+            }
         }
         // With what is known now, other hosts may differ.
         if select(hosts, &runs).is_none() {
@@ -133,6 +148,25 @@ pub(super) fn run_hosts(
         keep(run, result, spec)?;
     }
     Ok(runs)
+}
+
+/// How often each host is run again at most. What they decide in turn needs a round for each decision, and what differs
+/// from run to run, such as a time, never comes to rest.
+const MAX_ROUNDS: u32 = 3;
+
+/// Returns the places of the runs that have read what has changed since, with a message that has.
+fn find_outdated(runs: &[HostRun], messages: &HostMessages) -> Vec<(usize, String)> {
+    let places = 0..runs.len();
+    places
+        .filter_map(|at| Some((at, find_news(runs, at, messages)?)))
+        .collect()
+}
+
+/// Returns a message that has changed since a run has read it.
+fn find_news(runs: &[HostRun], at: usize, messages: &HostMessages) -> Option<String> {
+    let hosts: Vec<u32> = runs.iter().map(|run| run.host).collect();
+    let has_decided = runs[at].summary.decisive_read().is_some();
+    messages.news_for(runs[at].host, &hosts, has_decided)
 }
 
 /// What the runs of all hosts have in common.
@@ -246,7 +280,7 @@ fn select_ready(
     let next = select(hosts, runs)?;
     let mut known: Vec<u32> = runs.iter().map(|run| run.host).collect();
     known.extend(waiting);
-    if !waiting.contains(&next) || messages.has_news_for(next, &known, true) {
+    if !waiting.contains(&next) || messages.news_for(next, &known, true).is_some() {
         return Some(next);
     }
     let is_left = |host: &u32| !known.contains(host);
