@@ -21,7 +21,6 @@ pub(crate) fn split_program(
     let mut words = words.into_iter();
     let first = words.next().expect("clap requires one word");
     if first.as_encoded_bytes().starts_with(b"-") {
-        // clap takes the first argument that it does not know for the program.
         let shown = first.to_string_lossy();
         return Err(Error::invalid_argument(format!("unknown option `{shown}`"))
             .hint("`--help` lists the options; they come before the program"));

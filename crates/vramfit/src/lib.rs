@@ -67,8 +67,12 @@ fn catch_panic(work: impl FnOnce() -> u8) -> u8 {
 fn run_parsed(args: &[OsString], context: &Context) -> u8 {
     // Help and errors in the command line follow its `--color`, too.
     let color = args::color_choice(args);
-    let parsed = Cli::command().color(color).try_get_matches_from(args);
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let mut command = Cli::command().color(color);
+    let parsed = command.try_get_matches_from_mut(args).and_then(|matches| {
+        usage::check_program(&command, &matches)?;
+        Cli::from_arg_matches(&matches)
+    });
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return usage::render_help_or_error(&error, args, color),
     };

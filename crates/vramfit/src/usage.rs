@@ -7,9 +7,10 @@ use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind};
-use clap::{ColorChoice, CommandFactory};
+use clap::{Arg, ArgMatches, ColorChoice, Command, CommandFactory};
 use vramfit_core::Error;
 use vramfit_core::error::EXIT_CODE;
+use vramfit_core::nearest::nearest;
 
 use crate::args::Cli;
 use crate::commands::run;
@@ -41,6 +42,43 @@ pub(crate) fn render_help_or_error(
             }
         }
     }
+}
+
+/// Fails if the program of a line is an option: clap takes the first one that it does not know for the program.
+///
+/// # Errors
+/// As clap's for an unknown option.
+pub(crate) fn check_program(line: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let (mut command, mut matches) = (line, matches);
+    while let Some((name, inner)) = matches.subcommand()
+        && let Some(found) = command.find_subcommand(name)
+    {
+        (command, matches) = (found, inner);
+    }
+    let mut positionals = command.get_positionals();
+    let first = positionals
+        .find(|argument| argument.is_trailing_var_arg_set())
+        .and_then(|program| matches.get_raw(program.get_id().as_str())?.next())
+        .map(|word| word.to_string_lossy().into_owned())
+        .filter(|word| word.starts_with('-'));
+    let Some(first) = first else {
+        return Ok(());
+    };
+    let option = first.split('=').next().unwrap_or_default();
+    let mut error = clap::Error::new(ClapErrorKind::UnknownArgument).with_cmd(command);
+    error.insert(
+        ContextKind::InvalidArg,
+        ContextValue::String(option.to_owned()),
+    );
+    let known = command.get_arguments().filter_map(Arg::get_long);
+    if let Some(name) = option
+        .strip_prefix("--")
+        .and_then(|name| nearest(name, known).first().copied())
+    {
+        let meant = ContextValue::String(format!("--{name}"));
+        error.insert(ContextKind::SuggestedArg, meant);
+    }
+    Err(error)
 }
 
 /// Returns the program and the command that a line names, such as `vramfit data inspect`, as far as it can
