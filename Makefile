@@ -89,7 +89,7 @@ else
 	test -z '$(T)' -o $$code -ne 5 || code=0; \
 	grep -E '^(test result|test .*FAILED|error)' build/test-rust.log || true; \
 	test -e build/test-rust.passed || { cat build/test-rust.log; code=1; }; \
-	cat build/hanging-tests.log 2> /dev/null; exit $$code
+	test ! -e build/hanging-tests.log || cat build/hanging-tests.log; exit $$code
 endif
 
 .PHONY: test-rust
