@@ -79,10 +79,12 @@ def test_values_that_differ_in_each_run_are_told(tmp_path):
 
 
 def test_no_host_is_run_again_for_values_that_nobody_reads(tmp_path):
-    run = run_with_steps(tmp_path, "assemble(batches).sum() is not None and 3", "--hosts", "2")
+    run = run_with_steps(
+        tmp_path, "make_global_array(batches).sum() is not None and 3", "--hosts", "2"
+    )
     assert (run.code, run.answer["fits"]) == (0, True)
     assert "running again" not in run.err
-    read = run_with_steps(tmp_path, "int(assemble(batches).sum()) // 5", "--hosts", "2")
+    read = run_with_steps(tmp_path, "int(make_global_array(batches).sum()) // 5", "--hosts", "2")
     assert (read.code, read.answer["fits"]) == (0, True)
     assert "running again" in read.err
 
@@ -100,7 +102,7 @@ def run_with_steps(folder, steps, *options):
     ("steps", "read_at"),
     [
         ("int(gather(batches)[1]) + me", "return multihost_utils.process_allgather("),
-        ("int(jax.jit(jnp.sum)(assemble(batches))) % 7 + me + 2", "steps = int("),
+        ("int(jax.jit(jnp.sum)(make_global_array(batches))) % 7 + me + 2", "steps = int("),
     ],
     ids=["gathered", "compiled"],
 )

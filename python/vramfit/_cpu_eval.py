@@ -22,6 +22,7 @@ from vramfit._callback_runner import run_callbacks
 from vramfit._callbacks import callbacks_of, clear_errors, have_raised, record_compiled
 from vramfit._cpu_linalg import calls_linalg
 from vramfit._frames import file_name
+from vramfit._hosts import exchange_inputs, record_assumption
 from vramfit._module_signature import read_signature
 from vramfit._source_info import names, read_site, site
 
@@ -87,22 +88,6 @@ def estimate(program: int, code: bytes) -> float:
     Infinite for a loop whose length depends on values, and for what cannot be read.
     """
     return _module_work.count_work(program, code).nanoseconds * 1e-9
-
-
-def exchange_inputs(
-    program: str, own: bytes | None, hosts: list[int]
-) -> tuple[list[bytes | None], str | None] | None:
-    """Return what hosts have as arguments of an execution, see `_hosts`; None without hosts."""
-    from vramfit import _hosts
-
-    return _hosts.exchange_inputs(program, own, hosts) if "VRAMFIT_HOSTS" in os.environ else None
-
-
-def record_assumption(call: str) -> None:
-    """Record that a result depends on what `exchange_inputs` has assumed."""
-    from vramfit import _hosts
-
-    _hosts.record_assumption(call)
 
 
 def slice_outputs(

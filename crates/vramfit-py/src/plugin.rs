@@ -14,7 +14,7 @@ use vramfit_core::lint::{self, LateChange, LintInput, ProcessStage};
 use vramfit_core::program::memory::Names;
 use vramfit_core::trace::{CallbackSkip, CpuProgram, RunEnvironment, UncaughtError};
 use vramfit_vgpu::{
-    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, HostInputs,
+    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, InputsByHost,
     ProgramDescription, ProgramInterface, ProgramSlice, ReadSite, ReadUse,
 };
 
@@ -252,12 +252,12 @@ impl Hooks for PythonHooks {
         program: &str,
         own: Option<&[u8]>,
         hosts: &[u32],
-    ) -> Option<HostInputs> {
+    ) -> Option<InputsByHost> {
         type Answer = Option<(Vec<Option<Vec<u8>>>, Option<String>)>;
         let arguments = (program, own, hosts.to_vec());
         let answer: Option<Answer> = call_python(|py| self.call(py, "exchange_inputs", arguments));
         let (bytes, assumption) = answer??;
-        Some(HostInputs { bytes, assumption })
+        Some(InputsByHost { bytes, assumption })
     }
 
     fn record_assumption(&self, call: &str) {

@@ -133,7 +133,7 @@ pub struct CallbackOutcome {
 
 /// Arguments of a call that devices of several hosts execute.
 #[derive(Clone, Debug)]
-pub struct HostInputs {
+pub struct InputsByHost {
     /// Of each host in turn, as it has published them; `None` where it does not know them.
     pub bytes: Vec<Option<Vec<u8>>>,
     /// The name of the call, if those of a host that was not run before are taken to be those of another one.
@@ -155,7 +155,7 @@ pub trait Hooks: Send + Sync {
         program: &str,
         own: Option<&[u8]>,
         hosts: &[u32],
-    ) -> Option<HostInputs>;
+    ) -> Option<InputsByHost>;
 
     /// Records that the result of a call depends on arguments of other hosts that were assumed.
     fn record_assumption(&self, call: &str);

@@ -48,7 +48,7 @@ use session::log;
 
 pub use buffer::host_reads::set_unrecorded as set_reads_unrecorded;
 pub use hooks::{
-    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, HostInputs,
+    CallbackOutcome, DeclaredValue, Evaluation, Hooks, HostArray, HostInput, InputsByHost,
     ProgramDescription, ProgramInterface, ProgramSlice, ReadSite, ReadUse, set as set_hooks,
 };
 pub use pjrt::cuda_plugin::set_library;

@@ -8,6 +8,7 @@ other hosts are the plugin's matter. Relies on JAX's internals, as `_plugin` doe
 from __future__ import annotations
 
 import functools
+import os
 from types import ModuleType
 
 from vramfit._hosts._exchange import HostExchange
@@ -30,8 +31,13 @@ def install_in_distributed(jax: ModuleType) -> None:
 
 def exchange_inputs(
     program: str, own: bytes | None, hosts: list[int]
-) -> tuple[list[bytes | None], str | None]:
-    """Publish small arguments of an execution, and return those of all hosts; see `_executions`."""
+) -> tuple[list[bytes | None], str | None] | None:
+    """Publish small arguments of an execution, and return those of all hosts; see `_executions`.
+
+    None if this process is not one of the hosts of a dry run.
+    """
+    if "VRAMFIT_HOSTS" not in os.environ:
+        return None
     from vramfit._hosts import _executions
 
     return _executions.exchange_inputs(_exchange(), program, own, hosts)

@@ -83,9 +83,11 @@ class HostExchange:
 
     def read(self, host: int, kind: str, key: str) -> bytes | None:
         """Return what a host has published; None if it has not, or was not run before this one."""
-        value = self._messages(host).get((kind, key)) if self.was_run(host) else None
-        if value is not None:
-            self._record_read(kind, key, host, _digest_of(value), True)
+        found = self._messages(host).get((kind, key)) if self.was_run(host) else None
+        if found is None:
+            return None
+        value, digest = found
+        self._record_read(kind, key, host, digest, True)
         return value
 
     def read_any(self, kind: str, key: str) -> bytes | None:
@@ -103,9 +105,12 @@ class HostExchange:
         return self._folder / f"host-{host}.jsonl"
 
     @functools.cache  # noqa: B019 - there is one exchange in a process
-    def _messages(self, host: int) -> dict[tuple[str, str], bytes]:
+    def _messages(self, host: int) -> dict[tuple[str, str], tuple[bytes, str]]:
+        """Return value and digest of what a host has published, by kind and key."""
         messages = map(json.loads, self._file(host).read_text().splitlines())
-        return {(m["kind"], m["key"]): base64.b64decode(m["value"]) for m in messages}
+        return {
+            (m["kind"], m["key"]): (base64.b64decode(m["value"]), m["digest"]) for m in messages
+        }
 
 
 def _digest_of(value: bytes) -> str:

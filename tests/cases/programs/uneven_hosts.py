@@ -68,34 +68,34 @@ def in_three_rounds():
     return int(gather(most + 1 - me).max())
 
 
-def assemble(number):
+def make_global_array(number):
     """Return an array with the number of each host on each of its devices."""
     numbers = np.full(len(jax.local_devices()), number, np.int32)
     return jax.make_array_from_process_local_data(sharded, numbers)
 
 
 def in_a_compiled_reduction():
-    return int(jax.jit(jnp.min)(assemble(batches)))
+    return int(jax.jit(jnp.min)(make_global_array(batches)))
 
 
 def in_eager_reductions():
-    numbers = assemble(batches)
+    numbers = make_global_array(batches)
     return int((numbers.sum() / numbers.size).astype(int))
 
 
 def in_two_compiled_rounds():
-    fewest = jax.jit(jnp.min)(assemble(batches))
+    fewest = jax.jit(jnp.min)(make_global_array(batches))
     most = jax.jit(lambda numbers, least: jnp.max(numbers - least))
-    return int(fewest + most(assemble(batches), fewest))
+    return int(fewest + most(make_global_array(batches), fewest))
 
 
 def in_a_gathered_array():
-    return int(multihost_utils.process_allgather(assemble(batches), tiled=True).min())
+    return int(multihost_utils.process_allgather(make_global_array(batches), tiled=True).min())
 
 
 def in_a_loop_until_all_are_done():
     steps, any_is_left = 0, jax.jit(lambda left: (left > 0).any())
-    while any_is_left(assemble(batches - steps)):
+    while any_is_left(make_global_array(batches - steps)):
         steps += 1
     return steps
 

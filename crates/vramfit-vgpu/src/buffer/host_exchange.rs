@@ -35,7 +35,7 @@ pub(super) fn exchange_inputs(
     let this_host = host_of(*devices.first()?);
     let assignment = program.program.options.devices.iter();
     let owners: Vec<u32> = assignment.map(|&device| host_of(device as u32)).collect();
-    let own: Vec<usize> = places_of(this_host, &owners).collect();
+    let own: Vec<usize> = find_places(this_host, &owners).collect();
     let limit = MAX_TINY_BYTES * owners.len() as u64 / per_host as u64;
     let is_small = program.host_program.fits(limit) && !program.has_side_effects;
     // JAX executes on one device alone only what no other takes part in.
@@ -53,12 +53,13 @@ pub(super) fn exchange_inputs(
     let mut hosts = owners.clone();
     hosts.sort_unstable();
     hosts.dedup();
-    let own_bytes = concatenate(inputs.iter().flatten());
-    let known = hooks::get()?.exchange_inputs(&name_of(program), own_bytes.as_deref(), &hosts)?;
+    let own_bytes = concatenate_bytes(inputs.iter().flatten());
+    let known =
+        hooks::get()?.exchange_inputs(&program_key(program), own_bytes.as_deref(), &hosts)?;
     let mut values = vec![Vec::new(); owners.len()];
     for (host, bytes) in hosts.iter().zip(&known.bytes) {
-        let places: Vec<usize> = places_of(*host, &owners).collect();
-        let rows = split(bytes.as_ref()?, &program.host_program.parameters)?;
+        let places: Vec<usize> = find_places(*host, &owners).collect();
+        let rows = split_by_device(bytes.as_ref()?, &program.host_program.parameters)?;
         if rows.len() != places.len() {
             return None;
         }
@@ -77,14 +78,14 @@ pub(super) fn exchange_inputs(
 }
 
 /// Returns the places in a device assignment that a host has.
-fn places_of(host: u32, owners: &[u32]) -> impl Iterator<Item = usize> {
+fn find_places(host: u32, owners: &[u32]) -> impl Iterator<Item = usize> {
     let places = owners.iter().enumerate();
     places.filter_map(move |(place, owner)| (*owner == host).then_some(place))
 }
 
-/// Returns a name for a program that it has on every host which takes part: those execute the same programs on the
+/// Returns a key for a program that it has on every host which takes part: those execute the same programs on the
 /// same devices in the same order.
-fn name_of(program: &CompiledProgram) -> String {
+fn program_key(program: &CompiledProgram) -> String {
     let mut hasher = DefaultHasher::new();
     program.host_program.code.hash(&mut hasher);
     program.program.options.devices.hash(&mut hasher);
@@ -92,7 +93,7 @@ fn name_of(program: &CompiledProgram) -> String {
 }
 
 /// Returns the bytes of values one after the other; `None` if one is unknown.
-fn concatenate<'a>(values: impl Iterator<Item = &'a Value>) -> Option<Vec<u8>> {
+fn concatenate_bytes<'a>(values: impl Iterator<Item = &'a Value>) -> Option<Vec<u8>> {
     let mut joined = Vec::new();
     for value in values {
         let bytes = value.bytes().or_else(|| value.placeholder_bytes())?;
@@ -103,7 +104,7 @@ fn concatenate<'a>(values: impl Iterator<Item = &'a Value>) -> Option<Vec<u8>> {
 
 /// Returns the values of arguments of those shapes, device by device; `None` if the bytes are not those of whole
 /// devices.
-fn split(bytes: &[u8], parameters: &[Shape]) -> Option<Vec<Vec<Value>>> {
+fn split_by_device(bytes: &[u8], parameters: &[Shape]) -> Option<Vec<Vec<Value>>> {
     let sizes = parameters.iter().map(|shape| shape.host_bytes() as usize);
     let sizes: Vec<usize> = sizes.collect();
     let of_device: usize = sizes.iter().sum();

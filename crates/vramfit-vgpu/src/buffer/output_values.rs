@@ -34,7 +34,7 @@ pub(crate) fn outputs_per_device(
     let mut places: Vec<usize> = (0..rows).collect();
     let outputs = if devices == rows {
         flat_outputs(program, inputs.concat())?
-    // Other processes have the rest of the devices.
+    // Otherwise other processes have the rest of the devices.
     } else if let Some(global) = host_exchange::exchange_inputs(program, &inputs, device_ids) {
         places = global.own;
         match global.are_assumed {
@@ -42,7 +42,7 @@ pub(crate) fn outputs_per_device(
             false => flat_outputs(program, global.values)?,
         }
     } else {
-        // And call back for those.
+        // They call back for those.
         run_callbacks(program, rows);
         sliced_outputs(program, &inputs.concat(), rows)
     };
@@ -170,7 +170,7 @@ fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Ve
     if depth >= MAX_DEPTH {
         return vec![Value::Unknown; host_program.devices * host_program.outputs.len()];
     }
-    placeholders(
+    make_placeholders(
         &LazyCall::new(Arc::clone(host_program), inputs, depth),
         host_program,
     )
@@ -188,11 +188,11 @@ fn assumed_outputs(
     if depth >= MAX_DEPTH {
         lazy_call.eval_result();
     }
-    placeholders(&lazy_call, &program.host_program)
+    make_placeholders(&lazy_call, &program.host_program)
 }
 
 /// Returns the outputs of a call of a program as placeholders.
-fn placeholders(lazy_call: &Arc<LazyCall>, program: &HostProgram) -> Vec<Value> {
+fn make_placeholders(lazy_call: &Arc<LazyCall>, program: &HostProgram) -> Vec<Value> {
     let count = program.devices * program.outputs.len();
     (0..count)
         .map(|output| Value::Placeholder(Arc::clone(lazy_call), output))

@@ -25,7 +25,7 @@ struct Message {
 
 /// A message that a host has asked for.
 #[derive(Deserialize)]
-struct ReadMessage {
+struct ReadRecord {
     kind: String,
     key: String,
     /// Of whom; `None` for any host.
@@ -43,8 +43,8 @@ impl HostMessages {
         }
     }
 
-    fn published(&self, host: u32) -> Published {
-        let messages = read_lines::<Message>(&self.published_file(host));
+    fn read_published(&self, host: u32) -> Published {
+        let messages = read_lines::<Message>(&self.published_path(host));
         let messages = messages.into_iter();
         messages
             .map(|message| ((message.kind, message.key), message.digest))
@@ -53,18 +53,23 @@ impl HostMessages {
 
     /// Says whether a host did not find something that it asked for.
     pub(super) fn misses_any(&self, host: u32) -> bool {
-        let read = read_lines::<ReadMessage>(&self.read_file(host));
+        let read = read_lines::<ReadRecord>(&self.reads_path(host));
         read.iter().any(|read| !read.is_known)
     }
 
-    /// Returns what was published since by another of the hosts, and changes what a host has read: its kind and key. Of
-    /// what was missing, a value that is as it was assumed matters only to a host that decided something by it.
-    pub(super) fn news_for(&self, host: u32, hosts: &[u32], has_decided: bool) -> Option<String> {
+    /// Returns the kind and key of a message that a host has read, and that another of the hosts has since published with
+    /// another value. Of what was missing, a value that is as it was assumed matters only to a host that decided something by it.
+    pub(super) fn find_changed(
+        &self,
+        host: u32,
+        hosts: &[u32],
+        has_decided: bool,
+    ) -> Option<String> {
         let others = hosts.iter().filter(|other| **other != host);
         let published: BTreeMap<u32, Published> = others
-            .map(|other| (*other, self.published(*other)))
+            .map(|other| (*other, self.read_published(*other)))
             .collect();
-        let read = read_lines::<ReadMessage>(&self.read_file(host));
+        let read = read_lines::<ReadRecord>(&self.reads_path(host));
         read.into_iter().find_map(|read| {
             let name = format!("{} {}", read.kind, read.key);
             let key = (read.kind, read.key);
@@ -72,27 +77,27 @@ impl HostMessages {
             let senders = published.iter().filter(|(other, _)| is_sender(other));
             let mut values = senders.map(|(_, messages)| messages.get(&key));
             let is_other = |value: Option<&String>| value != read.digest.as_ref();
-            let is_news = match read.is_known {
+            let is_changed = match read.is_known {
                 true => values.any(is_other),
                 false => values.any(|value| value.is_some() && (has_decided || is_other(value))),
             };
-            is_news.then_some(name)
+            is_changed.then_some(name)
         })
     }
 
     /// Removes what a host has published and read, before it is run once more.
     pub(super) fn forget(&self, host: u32) {
-        for file in [self.published_file(host), self.read_file(host)] {
+        for file in [self.published_path(host), self.reads_path(host)] {
             // One that is not there is as good as removed.
             let _ = fs::remove_file(file);
         }
     }
 
-    fn published_file(&self, host: u32) -> PathBuf {
+    fn published_path(&self, host: u32) -> PathBuf {
         self.folder.join(format!("host-{host}.jsonl"))
     }
 
-    fn read_file(&self, host: u32) -> PathBuf {
+    fn reads_path(&self, host: u32) -> PathBuf {
         self.folder.join(format!("read-{host}.jsonl"))
     }
 }
@@ -111,41 +116,41 @@ mod tests {
     use crate::scratch::TempDirectory;
 
     #[test]
-    fn a_host_has_news_when_what_it_has_read_was_published_or_changed() {
+    fn a_message_that_a_host_has_read_is_found_when_it_was_published_or_changed() {
         let folder = TempDirectory::create().expect("a directory");
         let messages = HostMessages::new(folder.path());
         let write = |name: &str, text: &str| {
             fs::write(folder.path().join(name), text).expect("written");
         };
-        let has_news = |hosts: &[u32]| messages.news_for(0, hosts, false).is_some();
+        let has_changed = |hosts: &[u32]| messages.find_changed(0, hosts, false).is_some();
         let reads = |rest: &str| {
             let text = format!(r#"{{"kind": "allgather", "key": "1", {rest}}}"#);
             write("read-0.jsonl", &text);
         };
-        assert!(!has_news(&[0, 1, 2]));
+        assert!(!has_changed(&[0, 1, 2]));
         reads(r#""host": 2, "digest": "b", "is_known": false"#);
         assert!(messages.misses_any(0));
         let message = r#"{"kind": "allgather", "key": "1", "digest": "a"}"#;
         write("host-0.jsonl", message);
         write("host-1.jsonl", message);
-        assert!(!has_news(&[0, 1, 2]), "that of host 2 is missing");
+        assert!(!has_changed(&[0, 1, 2]), "that of host 2 is missing");
         reads(r#""host": 1, "digest": "a", "is_known": false"#);
-        assert!(!has_news(&[0, 1, 2]), "it is as assumed");
-        assert!(messages.news_for(0, &[0, 1, 2], true).is_some());
+        assert!(!has_changed(&[0, 1, 2]), "it is as assumed");
+        assert!(messages.find_changed(0, &[0, 1, 2], true).is_some());
         reads(r#""host": null, "digest": null, "is_known": false"#);
-        assert!(has_news(&[0, 1, 2]));
-        assert!(!has_news(&[0]), "its own is no news");
+        assert!(has_changed(&[0, 1, 2]));
+        assert!(!has_changed(&[0]), "its own does not count");
         reads(r#""host": 1, "digest": "a", "is_known": true"#);
         assert!(!messages.misses_any(0));
-        assert!(messages.news_for(0, &[0, 1, 2], true).is_none());
+        assert!(messages.find_changed(0, &[0, 1, 2], true).is_none());
         reads(r#""host": 1, "digest": "b", "is_known": true"#);
         assert_eq!(
-            messages.news_for(0, &[0, 1], false).as_deref(),
+            messages.find_changed(0, &[0, 1], false).as_deref(),
             Some("allgather 1")
         );
         messages.forget(1);
-        assert!(has_news(&[0, 1, 2]), "it is gone");
+        assert!(has_changed(&[0, 1, 2]), "it is gone");
         messages.forget(0);
-        assert!(!has_news(&[0, 1, 2]));
+        assert!(!has_changed(&[0, 1, 2]));
     }
 }

@@ -110,33 +110,31 @@ pub(super) fn run_hosts(
                 Err(error) => return Err(error),
             }
         }
-        for round in 0.. {
-            let outdated = find_outdated(&runs, &messages);
+        for reruns in 0..=MAX_RERUNS {
+            let mut outdated = Vec::new();
+            for at in 0..runs.len() {
+                // Also what another one has sent in this round.
+                let Some(message) = find_changed_message(&runs, at, &messages) else {
+                    continue;
+                };
+                let index = runs[at].host;
+                outdated.push(format!("host {index} `{message}`"));
+                if reruns < MAX_RERUNS {
+                    messages.forget(index);
+                    let (_, run, result) = running.run(index, &runs, output)?;
+                    (finished[at], runs[at]) = (run, result);
+                }
+            }
             if outdated.is_empty() {
                 break;
             }
-            if round == MAX_ROUNDS {
-                let names: Vec<String> = outdated
-                    .iter()
-                    .map(|(at, news)| format!("host {} `{news}`", runs[*at].host))
-                    .collect();
+            if reruns == MAX_RERUNS {
                 output.info(&format!(
-                    "warning: after {MAX_ROUNDS} more runs of each, hosts have still read what another one has since sent with \
-                     another value ({}): values that differ from run to run, such as times, or a decision that needs \
+                    "warning: after {MAX_RERUNS} more runs of each, hosts have still read what another one has since sent \
+                     with another value ({}): values that differ from run to run, such as times, or a decision that needs \
                      more rounds; where they decide what runs, the result may be another on the cluster",
-                    names.join(", ")
+                    outdated.join(", ")
                 ));
-                break;
-            }
-            for at in 0..runs.len() {
-                // Also what another one has sent in this round.
-                if find_news(&runs, at, &messages).is_none() {
-                    continue;
-                }
-                let index = runs[at].host;
-                messages.forget(index);
-                let (_, run, result) = running.run(index, &runs, output)?;
-                (finished[at], runs[at]) = (run, result);
             }
         }
         // With what is known now, other hosts may differ.
@@ -152,21 +150,13 @@ pub(super) fn run_hosts(
 
 /// How often each host is run again at most. What they decide in turn needs a round for each decision, and what differs
 /// from run to run, such as a time, never comes to rest.
-const MAX_ROUNDS: u32 = 3;
-
-/// Returns the places of the runs that have read what has changed since, with a message that has.
-fn find_outdated(runs: &[HostRun], messages: &HostMessages) -> Vec<(usize, String)> {
-    let places = 0..runs.len();
-    places
-        .filter_map(|at| Some((at, find_news(runs, at, messages)?)))
-        .collect()
-}
+const MAX_RERUNS: u32 = 3;
 
 /// Returns a message that has changed since a run has read it.
-fn find_news(runs: &[HostRun], at: usize, messages: &HostMessages) -> Option<String> {
+fn find_changed_message(runs: &[HostRun], at: usize, messages: &HostMessages) -> Option<String> {
     let hosts: Vec<u32> = runs.iter().map(|run| run.host).collect();
     let has_decided = runs[at].summary.decisive_read().is_some();
-    messages.news_for(runs[at].host, &hosts, has_decided)
+    messages.find_changed(runs[at].host, &hosts, has_decided)
 }
 
 /// What the runs of all hosts have in common.
@@ -280,7 +270,7 @@ fn select_ready(
     let next = select(hosts, runs)?;
     let mut known: Vec<u32> = runs.iter().map(|run| run.host).collect();
     known.extend(waiting);
-    if !waiting.contains(&next) || messages.news_for(next, &known, true).is_some() {
+    if !waiting.contains(&next) || messages.find_changed(next, &known, true).is_some() {
         return Some(next);
     }
     let is_left = |host: &u32| !known.contains(host);
