@@ -70,11 +70,9 @@ fn call_device(
     work: impl FnOnce(&Description, usize, &HostGpu) -> Option<Code>,
 ) -> Code {
     let position = device as usize;
-    call(function, Some(position), |description| {
-        match description.host.gpus.get(position) {
-            Some(gpu) => work(description, position, gpu),
-            None => Some(INVALID_DEVICE),
-        }
+    call(function, Some(position), |description| match description.host.gpus.get(position) {
+        Some(gpu) => work(description, position, gpu),
+        None => Some(INVALID_DEVICE),
     })
 }
 
@@ -87,9 +85,7 @@ fn call_current(
     let Some(position) = state.current else {
         return INVALID_CONTEXT;
     };
-    call(function, Some(position), |description| {
-        work(&mut state, description, position)
-    })
+    call(function, Some(position), |description| work(&mut state, description, position))
 }
 
 /// A GPU's memory as CUDA counts it: what is reserved is not part of it.
@@ -107,37 +103,13 @@ unsafe fn write_out<T>(to: *mut T, value: T) -> Option<Code> {
 }
 
 const ERRORS: &[(Code, &CStr, &CStr)] = &[
-    (
-        INVALID_VALUE,
-        c"CUDA_ERROR_INVALID_VALUE",
-        c"invalid argument",
-    ),
+    (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (OUT_OF_MEMORY, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
-    (
-        46,
-        c"CUDA_ERROR_DEVICE_UNAVAILABLE",
-        c"CUDA-capable device(s) is/are busy or unavailable",
-    ),
-    (
-        NO_DEVICE,
-        c"CUDA_ERROR_NO_DEVICE",
-        c"no CUDA-capable device is detected",
-    ),
-    (
-        INVALID_DEVICE,
-        c"CUDA_ERROR_INVALID_DEVICE",
-        c"invalid device ordinal",
-    ),
-    (
-        INVALID_CONTEXT,
-        c"CUDA_ERROR_INVALID_CONTEXT",
-        c"invalid device context",
-    ),
-    (
-        214,
-        c"CUDA_ERROR_ECC_UNCORRECTABLE",
-        c"uncorrectable ECC error encountered",
-    ),
+    (46, c"CUDA_ERROR_DEVICE_UNAVAILABLE", c"CUDA-capable device(s) is/are busy or unavailable"),
+    (NO_DEVICE, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected"),
+    (INVALID_DEVICE, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
+    (INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+    (214, c"CUDA_ERROR_ECC_UNCORRECTABLE", c"uncorrectable ECC error encountered"),
     (
         803,
         c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
@@ -153,9 +125,7 @@ unsafe fn write_error_text(
     text: fn(&(Code, &'static CStr, &'static CStr)) -> &'static CStr,
 ) -> Code {
     let known = ERRORS.iter().find(|(known, ..)| *known == code);
-    known
-        .and_then(|error| write_out(to, text(error).as_ptr()))
-        .unwrap_or(INVALID_VALUE)
+    known.and_then(|error| write_out(to, text(error).as_ptr())).unwrap_or(INVALID_VALUE)
 }
 
 #[unsafe(no_mangle)]
@@ -178,18 +148,14 @@ extern "C" fn cuInit(_flags: c_uint) -> Code {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetCount(to: *mut c_int) -> Code {
-    call("cuDeviceGetCount", None, |description| {
-        write_out(to, description.usable().len() as c_int)
-    })
+    call("cuDeviceGetCount", None, |description| write_out(to, description.usable().len() as c_int))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGet(to: *mut c_int, ordinal: c_int) -> Code {
-    call("cuDeviceGet", None, |description| {
-        match description.usable().get(ordinal as usize) {
-            Some(position) => write_out(to, *position as c_int),
-            None => Some(INVALID_DEVICE),
-        }
+    call("cuDeviceGet", None, |description| match description.usable().get(ordinal as usize) {
+        Some(position) => write_out(to, *position as c_int),
+        None => Some(INVALID_DEVICE),
     })
 }
 
@@ -218,30 +184,22 @@ unsafe extern "C" fn cuDeviceTotalMem_v2(to: *mut usize, device: c_int) -> Code 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut Context, device: c_int) -> Code {
-    call_device(
-        "cuDevicePrimaryCtxRetain",
-        device,
-        |description, position, _| {
-            if memory(description, position)?.free_bytes < description.context_bytes {
-                return Some(OUT_OF_MEMORY);
-            }
-            DeviceAllocations::own().add(position, description.context_bytes as i64);
-            write_out(to, (position + 1) as Context)
-        },
-    )
+    call_device("cuDevicePrimaryCtxRetain", device, |description, position, _| {
+        if memory(description, position)?.free_bytes < description.context_bytes {
+            return Some(OUT_OF_MEMORY);
+        }
+        DeviceAllocations::own().add(position, description.context_bytes as i64);
+        write_out(to, (position + 1) as Context)
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Code {
-    call_device(
-        "cuDevicePrimaryCtxRelease_v2",
-        device,
-        |description, position, _| {
-            DeviceAllocations::own().add(position, -(description.context_bytes as i64));
-            state().current = None;
-            Some(SUCCESS)
-        },
-    )
+    call_device("cuDevicePrimaryCtxRelease_v2", device, |description, position, _| {
+        DeviceAllocations::own().add(position, -(description.context_bytes as i64));
+        state().current = None;
+        Some(SUCCESS)
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -286,9 +244,7 @@ unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> Code {
 extern "C" fn cuMemFree_v2(address: u64) -> Code {
     call_current("cuMemFree_v2", |state, _, _| {
         let (position, bytes) = state.pieces.remove(&address)?;
-        state
-            .fills
-            .retain(|at, _| !(address..address + bytes).contains(at));
+        state.fills.retain(|at, _| !(address..address + bytes).contains(at));
         DeviceAllocations::own().add(position, -(bytes as i64));
         Some(SUCCESS)
     })

@@ -71,10 +71,7 @@ impl From<Vec<HostGpu>> for Description {
             gpus,
             unknown: Vec::new(),
         };
-        Description {
-            host,
-            ..Description::default()
-        }
+        Description { host, ..Description::default() }
     }
 }
 
@@ -100,17 +97,14 @@ impl Description {
     /// Positions of the GPUs that programs can be given: slices, and GPUs that are not divided.
     pub(crate) fn usable(&self) -> Vec<usize> {
         let gpus = self.host.gpus.iter().enumerate();
-        gpus.filter(|(_, gpu)| gpu.is_usable())
-            .map(|(at, _)| at)
-            .collect()
+        gpus.filter(|(_, gpu)| gpu.is_usable()).map(|(at, _)| at).collect()
     }
 
     /// Position of a whole GPU, by the driver's number.
     pub(crate) fn whole_gpu(&self, index: u32) -> Option<usize> {
         let is_whole = |gpu: &HostGpu| !matches!(gpu.mig, Mig::Instance { .. });
         let gpus = self.host.gpus.iter();
-        gpus.clone()
-            .position(|gpu| gpu.index == index && is_whole(gpu))
+        gpus.clone().position(|gpu| gpu.index == index && is_whole(gpu))
     }
 }
 

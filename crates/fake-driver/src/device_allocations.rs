@@ -20,9 +20,7 @@ pub struct DeviceAllocations {
 impl DeviceAllocations {
     /// The allocations that belong to a copy of the library.
     pub fn of(library: &Path) -> DeviceAllocations {
-        DeviceAllocations {
-            path: sibling_path(library, ".allocations"),
-        }
+        DeviceAllocations { path: sibling_path(library, ".allocations") }
     }
 
     /// The allocations of this library.
@@ -32,10 +30,7 @@ impl DeviceAllocations {
 
     pub(crate) fn add(&self, position: usize, bytes: i64) {
         let line = format!("{} {position} {bytes}\n", std::process::id());
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path);
+        let file = OpenOptions::new().create(true).append(true).open(&self.path);
         file.and_then(|mut file| file.write_all(line.as_bytes()))
             .unwrap_or_else(|error| panic!("{}: {error}", self.path.display()));
     }

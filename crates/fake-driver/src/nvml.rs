@@ -146,23 +146,17 @@ unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, to: *mut Devic
         return INVALID_ARGUMENT;
     };
     let device = (position + 1) as Device;
-    query_gpu("nvmlDeviceGetHandleByIndex_v2", device, |_, _, _| {
-        write_out(to, device)
-    })
+    query_gpu("nvmlDeviceGetHandleByIndex_v2", device, |_, _, _| write_out(to, device))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetName(device: Device, to: *mut c_char, length: c_uint) -> Return {
-    query_gpu("nvmlDeviceGetName", device, |_, _, gpu| {
-        write_string(&gpu.name, to, length)
-    })
+    query_gpu("nvmlDeviceGetName", device, |_, _, gpu| write_string(&gpu.name, to, length))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, to: *mut c_char, length: c_uint) -> Return {
-    query_gpu("nvmlDeviceGetUUID", device, |_, _, gpu| {
-        write_string(&gpu.uuid, to, length)
-    })
+    query_gpu("nvmlDeviceGetUUID", device, |_, _, gpu| write_string(&gpu.uuid, to, length))
 }
 
 #[unsafe(no_mangle)]
@@ -183,14 +177,7 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo(device: Device, to: *mut MemoryV1) 
     query_gpu("nvmlDeviceGetMemoryInfo", device, |_, position, gpu| {
         let memory = memory(gpu, position)?;
         let used = memory.used_bytes + memory.reserved_bytes.unwrap_or(0);
-        write_out(
-            to,
-            MemoryV1 {
-                total: memory.total_bytes,
-                free: memory.free_bytes,
-                used,
-            },
-        )
+        write_out(to, MemoryV1 { total: memory.total_bytes, free: memory.free_bytes, used })
     })
 }
 
@@ -223,37 +210,27 @@ unsafe extern "C" fn nvmlDeviceGetTemperature(
     _sensor: c_uint,
     to: *mut c_uint,
 ) -> Return {
-    query_gpu("nvmlDeviceGetTemperature", device, |_, _, gpu| {
-        write_out(to, gpu.temperature_c?)
-    })
+    query_gpu("nvmlDeviceGetTemperature", device, |_, _, gpu| write_out(to, gpu.temperature_c?))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, to: *mut c_uint) -> Return {
-    query_gpu("nvmlDeviceGetPowerUsage", device, |_, _, gpu| {
-        write_out(to, gpu.power_mw?.0)
-    })
+    query_gpu("nvmlDeviceGetPowerUsage", device, |_, _, gpu| write_out(to, gpu.power_mw?.0))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Device, to: *mut c_uint) -> Return {
-    query_gpu("nvmlDeviceGetEnforcedPowerLimit", device, |_, _, gpu| {
-        write_out(to, gpu.power_mw?.1)
-    })
+    query_gpu("nvmlDeviceGetEnforcedPowerLimit", device, |_, _, gpu| write_out(to, gpu.power_mw?.1))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetDisplayActive(device: Device, to: *mut c_uint) -> Return {
-    query_gpu("nvmlDeviceGetDisplayActive", device, |_, _, gpu| {
-        write_out(to, gpu.display?.into())
-    })
+    query_gpu("nvmlDeviceGetDisplayActive", device, |_, _, gpu| write_out(to, gpu.display?.into()))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetDisplayMode(device: Device, to: *mut c_uint) -> Return {
-    query_gpu("nvmlDeviceGetDisplayMode", device, |_, _, gpu| {
-        write_out(to, gpu.display?.into())
-    })
+    query_gpu("nvmlDeviceGetDisplayMode", device, |_, _, gpu| write_out(to, gpu.display?.into()))
 }
 
 #[unsafe(no_mangle)]
@@ -283,9 +260,7 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, to: *mut c_uint) -> Return {
-    query_gpu("nvmlDeviceGetMaxMigDeviceCount", device, |_, _, _| {
-        write_out(to, MAX_SLICES)
-    })
+    query_gpu("nvmlDeviceGetMaxMigDeviceCount", device, |_, _, _| write_out(to, MAX_SLICES))
 }
 
 #[unsafe(no_mangle)]
@@ -294,20 +269,16 @@ unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     wanted: c_uint,
     to: *mut Device,
 ) -> Return {
-    query_gpu(
-        "nvmlDeviceGetMigDeviceHandleByIndex",
-        device,
-        |description, _, parent| {
-            let is_it = |gpu: &HostGpu| {
-                gpu.index == parent.index
-                    && matches!(gpu.mig, Mig::Instance { number, .. } if number == wanted)
-            };
-            match description.host.gpus.iter().position(is_it) {
-                Some(position) => write_out(to, (position + 1) as Device),
-                None => Some(NOT_FOUND),
-            }
-        },
-    )
+    query_gpu("nvmlDeviceGetMigDeviceHandleByIndex", device, |description, _, parent| {
+        let is_it = |gpu: &HostGpu| {
+            gpu.index == parent.index
+                && matches!(gpu.mig, Mig::Instance { number, .. } if number == wanted)
+        };
+        match description.host.gpus.iter().position(is_it) {
+            Some(position) => write_out(to, (position + 1) as Device),
+            None => Some(NOT_FOUND),
+        }
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -330,9 +301,8 @@ unsafe fn processes(
 ) -> Return {
     query_gpu(function, device, |_, position, gpu| {
         let described = gpu.processes.iter().filter(|one| is_wanted(one.kind));
-        let mut all: Vec<(u32, u64)> = described
-            .map(|one| (one.pid, one.used_bytes.unwrap_or(NOT_AVAILABLE)))
-            .collect();
+        let mut all: Vec<(u32, u64)> =
+            described.map(|one| (one.pid, one.used_bytes.unwrap_or(NOT_AVAILABLE))).collect();
         if is_wanted(ProcessKind::Compute) {
             all.extend(DeviceAllocations::own().process_usage(position));
         }

@@ -5,10 +5,7 @@
 //! of `fixtures/bfc/xla_ns_per_operation.csv`, measured in the same two ways; they hold for the machine
 //! named in `fixtures/bfc/README.md`, so compare them on that one.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a recording that cannot be read ends the benchmark"
-)]
+#![allow(clippy::unwrap_used, reason = "a recording that cannot be read ends the benchmark")]
 #![allow(clippy::print_stdout, reason = "the table is the result")]
 
 #[path = "../tests/recorded/mod.rs"]
@@ -35,10 +32,7 @@ fn operations(scenario: &Scenario) -> (Vec<Operation>, usize) {
         let id = words[1].parse().unwrap();
         ids = ids.max(id + 1);
         match words[0] {
-            "A" => Operation::Allocate {
-                id,
-                bytes: words[2].parse().unwrap(),
-            },
+            "A" => Operation::Allocate { id, bytes: words[2].parse().unwrap() },
             _ => Operation::Free { id },
         }
     });
@@ -63,9 +57,7 @@ fn replay(pool: &mut Bfc, alignment: u64, operations: &[Operation], addresses: &
     for operation in operations {
         match *operation {
             Operation::Allocate { id, bytes } => {
-                addresses[id] = pool
-                    .allocate(bytes, alignment, PoolSpace::Default)
-                    .unwrap_or(0);
+                addresses[id] = pool.allocate(bytes, alignment, PoolSpace::Default).unwrap_or(0);
             }
             Operation::Free { id } => {
                 pool.free(std::mem::take(&mut addresses[id])).unwrap();
@@ -145,12 +137,7 @@ fn main() {
         group.throughput(Throughput::Elements(operations.len() as u64));
         group.bench_function(BenchmarkId::from_parameter(&scenario.name), |bencher| {
             bencher.iter(|| {
-                replay(
-                    &mut pool,
-                    scenario.alignment,
-                    black_box(&operations),
-                    &mut addresses,
-                );
+                replay(&mut pool, scenario.alignment, black_box(&operations), &mut addresses);
                 free_all(&mut pool, &mut addresses);
             });
         });

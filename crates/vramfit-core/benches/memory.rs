@@ -34,11 +34,7 @@ fn dump() -> Vec<u8> {
     let root = update + ARGUMENTS;
     let instruction = |id: i64| {
         let (opcode, operands, name) = match id {
-            id if id < first => (
-                "parameter",
-                vec![],
-                format!("state['layer_{id}']['kernel']"),
-            ),
+            id if id < first => ("parameter", vec![], format!("state['layer_{id}']['kernel']")),
             id if id < middle => (
                 "fusion",
                 vec![id - 1, id % ARGUMENTS],
@@ -49,11 +45,9 @@ fn dump() -> Vec<u8> {
                 vec![id - 1, 2 * middle - 1 - id],
                 format!("jit(step)/transpose(jvp(layer_{}))/dot_general", id % 97),
             ),
-            id if id < root => (
-                "fusion",
-                vec![id - update, id - ARGUMENTS],
-                "jit(step)/sub".to_owned(),
-            ),
+            id if id < root => {
+                ("fusion", vec![id - update, id - ARGUMENTS], "jit(step)/sub".to_owned())
+            }
             _ => ("tuple", (update..root).collect(), String::new()),
         };
         HloInstructionProto {
@@ -90,11 +84,8 @@ fn dump() -> Vec<u8> {
 }
 
 fn shape(tuple: bool) -> ShapeProto {
-    let array = ShapeProto {
-        element_type: 11,
-        dimensions: vec![BYTES / 4],
-        ..ShapeProto::default()
-    };
+    let array =
+        ShapeProto { element_type: 11, dimensions: vec![BYTES / 4], ..ShapeProto::default() };
     match tuple {
         false => array,
         true => ShapeProto {
@@ -113,11 +104,7 @@ fn stacks() -> StackFrameIndexProto {
         ],
         function_names: vec!["__call__".to_owned()],
         file_locations: (0..500)
-            .map(|line| FileLocation {
-                file_name_id: 1 + line % 2,
-                function_name_id: 1,
-                line,
-            })
+            .map(|line| FileLocation { file_name_id: 1 + line % 2, function_name_id: 1, line })
             .collect(),
         stack_frames: (0..500 * STACK + STACK)
             .map(|number| StackFrame {
@@ -131,11 +118,8 @@ fn stacks() -> StackFrameIndexProto {
 
 /// Forward values live until the backward part reads them, backward ones for a moment.
 fn assignment(first: i64, middle: i64, update: i64, root: i64) -> BufferAssignmentProto {
-    let assigned = |id: i64, offset: i64| AssignedProto {
-        logical_buffer_id: id,
-        offset,
-        size: BYTES,
-    };
+    let assigned =
+        |id: i64, offset: i64| AssignedProto { logical_buffer_id: id, offset, size: BYTES };
     let one = |id: i64| BufferAllocationProto {
         size: BYTES,
         assigned: vec![assigned(id, 0)],
@@ -146,16 +130,12 @@ fn assignment(first: i64, middle: i64, update: i64, root: i64) -> BufferAssignme
         parameter_number: id,
         ..one(id)
     });
-    let outputs = (update..root).map(|id| BufferAllocationProto {
-        maybe_live_out: true,
-        ..one(id)
-    });
+    let outputs =
+        (update..root).map(|id| BufferAllocationProto { maybe_live_out: true, ..one(id) });
     let count = middle - first;
     let block = BufferAllocationProto {
         size: 2 * count * BYTES,
-        assigned: (first..update)
-            .map(|id| assigned(id, (id - first) * BYTES))
-            .collect(),
+        assigned: (first..update).map(|id| assigned(id, (id - first) * BYTES)).collect(),
         ..BufferAllocationProto::default()
     };
     let event = |kind: i32, id: i64| HeapEvent {
@@ -171,10 +151,7 @@ fn assignment(first: i64, middle: i64, update: i64, root: i64) -> BufferAssignme
             .map(|id| LogicalBufferProto {
                 id,
                 size: BYTES,
-                defined_at: Some(LocationProto {
-                    shape_index: Vec::new(),
-                    instruction_id: id,
-                }),
+                defined_at: Some(LocationProto { shape_index: Vec::new(), instruction_id: id }),
             })
             .collect(),
         buffer_allocations: arguments.chain(outputs).chain([block]).collect(),
@@ -196,15 +173,10 @@ fn reading(criterion: &mut Criterion) {
     let dump = dump();
     let names = |first: &str| -> Vec<String> {
         let names = 0..ARGUMENTS;
-        names
-            .map(|id| format!("{first}['layer_{id}']['kernel']"))
-            .collect()
+        names.map(|id| format!("{first}['layer_{id}']['kernel']")).collect()
     };
-    let names = Names {
-        arguments: names("state"),
-        outputs: names("result"),
-        donated_in_vain: Vec::new(),
-    };
+    let names =
+        Names { arguments: names("state"), outputs: names("result"), donated_in_vain: Vec::new() };
     let shapes = vec![Shape::dense(ElementType(11), &[BYTES / 4]); ARGUMENTS as usize];
     let program = Program {
         parameters: shapes.clone(),

@@ -17,10 +17,7 @@ use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, 
 /// Events of one step: eight outputs, one temporary, all freed.
 const STEP: u64 = 20;
 
-const BEGIN: Event = Event::Begin {
-    program: 1,
-    site: TextId(0),
-};
+const BEGIN: Event = Event::Begin { program: 1, site: TextId(0) };
 
 fn allocation(bytes: u64, slot: u32) -> Event {
     Event::Allocate {
@@ -38,17 +35,13 @@ fn step(first: u64, salt: u64) -> Vec<Event> {
     let mut events = vec![BEGIN];
     events.extend((0..9).map(|slot| allocation(4096 * u64::from(slot) + salt, slot)));
     events.push(Event::End);
-    events.extend((0..9).map(|slot| Event::Free {
-        allocation: first + slot,
-    }));
+    events.extend((0..9).map(|slot| Event::Free { allocation: first + slot }));
     events
 }
 
 fn folded(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("trace");
-    group
-        .throughput(Throughput::Elements(STEP))
-        .measurement_time(Duration::from_secs(2));
+    group.throughput(Throughput::Elements(STEP)).measurement_time(Duration::from_secs(2));
     let open = || Writer::new(std::io::sink(), &Header::default()).expect("a sink takes all");
 
     let (mut writer, mut first) = (open(), 0);
@@ -56,17 +49,11 @@ fn folded(criterion: &mut Criterion) {
         bencher.iter(|| {
             writer.event(&BEGIN).expect("sink");
             for slot in 0..9 {
-                writer
-                    .event(black_box(&allocation(4096 * u64::from(slot), slot)))
-                    .expect("sink");
+                writer.event(black_box(&allocation(4096 * u64::from(slot), slot))).expect("sink");
             }
             writer.event(&Event::End).expect("sink");
             for slot in 0..9 {
-                writer
-                    .event(black_box(&Event::Free {
-                        allocation: first + slot,
-                    }))
-                    .expect("sink");
+                writer.event(black_box(&Event::Free { allocation: first + slot })).expect("sink");
             }
             first += 9;
         });
@@ -119,10 +106,7 @@ fn reading(criterion: &mut Criterion) {
     group.bench_function("read, folded", |bencher| {
         bencher.iter(|| {
             let reader = Reader::new(&bytes[..]).expect("it was just written");
-            reader
-                .map(|event| event.expect("it was just written"))
-                .map(black_box)
-                .count()
+            reader.map(|event| event.expect("it was just written")).map(black_box).count()
         });
     });
     group.finish();
@@ -134,10 +118,7 @@ struct Generous(std::sync::mpsc::Sender<u64>);
 impl DeviceMemory for Generous {
     fn allocate(&mut self, _alignment: u64, bytes: u64) -> Option<Region> {
         self.0.send(bytes).expect("the bench listens");
-        Some(Region {
-            address: 1 << 40,
-            bytes,
-        })
+        Some(Region { address: 1 << 40, bytes })
     }
 
     fn free(&mut self, _region: Region) {}
@@ -159,25 +140,16 @@ fn run(steps: u64, parameters: u64) -> Vec<u8> {
         ..Header::default()
     };
     let (asked, answers) = std::sync::mpsc::channel();
-    let options = PoolOptions {
-        total_memory_bytes: header.total_memory_bytes,
-        ..PoolOptions::default()
-    };
+    let options =
+        PoolOptions { total_memory_bytes: header.total_memory_bytes, ..PoolOptions::default() };
     let mut pool = build(&options, Box::new(Generous(asked)));
     written(&header, |writer| {
         let mut number = 0;
         let mut allocate = |writer: &mut Writer, pool: &mut dyn Allocator, bytes| {
-            let address = pool
-                .allocate(bytes, 256, PoolSpace::Default)
-                .expect("there is room");
+            let address = pool.allocate(bytes, 256, PoolSpace::Default).expect("there is room");
             for asked in answers.try_iter() {
                 let (address, granted) = (1 << 40, asked);
-                let driver = Event::Driver {
-                    device: 0,
-                    asked,
-                    address,
-                    granted,
-                };
+                let driver = Event::Driver { device: 0, asked, address, granted };
                 writer.event(&driver).expect("a temporary file");
             }
             let event = allocation(bytes, 0);
@@ -200,15 +172,12 @@ fn run(steps: u64, parameters: u64) -> Vec<u8> {
         writer.event(&program).expect("a temporary file");
         for _ in 0..steps {
             writer.event(&BEGIN).expect("a temporary file");
-            let blocks: Vec<_> = (0..9u64)
-                .map(|slot| allocate(writer, &mut *pool, 100_000 * (slot + 1)))
-                .collect();
+            let blocks: Vec<_> =
+                (0..9u64).map(|slot| allocate(writer, &mut *pool, 100_000 * (slot + 1))).collect();
             writer.event(&Event::End).expect("a temporary file");
             for (allocation, address) in blocks {
                 pool.free(address).expect("it was allocated");
-                writer
-                    .event(&Event::Free { allocation })
-                    .expect("a temporary file");
+                writer.event(&Event::Free { allocation }).expect("a temporary file");
             }
         }
         let stats = pool.stats();
@@ -225,9 +194,7 @@ fn run(steps: u64, parameters: u64) -> Vec<u8> {
 
 fn answering(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("trace");
-    group
-        .sample_size(10)
-        .measurement_time(Duration::from_secs(4));
+    group.sample_size(10).measurement_time(Duration::from_secs(4));
     for (name, parameters) in [("few arrays", 10), ("10 000 arrays", 10_000)] {
         let steps = 10_000;
         let bytes = run(steps, parameters);
@@ -245,16 +212,11 @@ fn answering(criterion: &mut Criterion) {
 /// A million events, as they were and under another fraction.
 fn replaying(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("trace");
-    group
-        .sample_size(10)
-        .measurement_time(Duration::from_secs(6));
+    group.sample_size(10).measurement_time(Duration::from_secs(6));
     let steps = 50_000;
     let bytes = run(steps, 1000);
     let settings = ReplayOverrides {
-        options: Options {
-            fraction: Some(0.9),
-            ..Options::default()
-        },
+        options: Options { fraction: Some(0.9), ..Options::default() },
         ..ReplayOverrides::default()
     };
     group.throughput(Throughput::Elements(steps * STEP));

@@ -54,11 +54,7 @@ impl FromStr for Bytes {
         let (number, unit) = trimmed.split_at(split);
         let number = number.replace('_', "");
         let unit = unit.trim().to_ascii_lowercase();
-        let factor = UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .ok_or_else(refuse)?
-            .1;
+        let factor = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?.1;
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(factor).map(Bytes).ok_or_else(refuse);
         }
@@ -129,12 +125,8 @@ impl Bytes {
     /// Returns a text that can be given to an option where this is the most that is accepted: in binary
     /// units with one decimal, and never more than the amount.
     pub fn rounded_down(self) -> String {
-        const LARGEST_FIRST: [(&str, u64); 4] = [
-            ("TiB", 1 << 40),
-            ("GiB", 1 << 30),
-            ("MiB", 1 << 20),
-            ("KiB", 1 << 10),
-        ];
+        const LARGEST_FIRST: [(&str, u64); 4] =
+            [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         let Some((unit, factor)) = LARGEST_FIRST.iter().find(|(_, factor)| self.0 >= *factor)
         else {
             return self.0.to_string();
@@ -220,13 +212,9 @@ mod tests {
             let hint = error.hint_text().unwrap_or_default();
             assert!(hint.contains(&format!("`{likely}`")), "{hint}");
         }
-        for (text, bytes) in [
-            ("0", 0),
-            ("16B", 16),
-            ("16KiB", 16 << 10),
-            ("1048576", 1 << 20),
-            ("8GiB", 8 << 30),
-        ] {
+        for (text, bytes) in
+            [("0", 0), ("16B", 16), ("16KiB", 16 << 10), ("1048576", 1 << 20), ("8GiB", 8 << 30)]
+        {
             assert_eq!(Bytes::parse_memory(text).expect(text), Bytes(bytes));
         }
         assert!(Bytes::parse_memory("16 gigs").is_err());
@@ -234,15 +222,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_an_amount() {
-        for text in [
-            "",
-            "GiB",
-            "8 gigs",
-            "-1GiB",
-            "1e9",
-            "99999999999999999999",
-            "1.2.3GiB",
-        ] {
+        for text in ["", "GiB", "8 gigs", "-1GiB", "1e9", "99999999999999999999", "1.2.3GiB"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

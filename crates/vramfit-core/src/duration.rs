@@ -14,9 +14,7 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
             .hint("use a number and a unit: `60s`, `5m`, `1h`")
     };
     let trimmed = text.trim();
-    let split = trimmed
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(trimmed.len());
+    let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
     let factor = match unit.trim() {
         "" | "s" => 1.0,
@@ -47,15 +45,7 @@ mod tests {
             let parsed = parse_duration(text).expect(text);
             assert_eq!(parsed, Duration::from_millis(milliseconds), "{text}");
         }
-        for text in [
-            "",
-            "s",
-            "5 minutes",
-            "-1s",
-            "1e3s",
-            "99999999999999999999h",
-            "1.2.3s",
-        ] {
+        for text in ["", "s", "5 minutes", "-1s", "1e3s", "99999999999999999999h", "1.2.3s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }

@@ -127,12 +127,7 @@ pub struct Error {
 impl Error {
     /// Creates an error; `message` is one clause in lower case without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error {
-            kind,
-            message: message.into(),
-            hint: None,
-            cause: None,
-        }
+        Error { kind, message: message.into(), hint: None, cause: None }
     }
 
     /// Creates an error of [`ErrorKind::InvalidArgument`].

@@ -9,23 +9,12 @@ pub fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> V
             // Someone who types `h200-sxm-141` knows the GPU and not our spelling of its size.
             let starts = wanted.len() >= 2
                 && (candidate.starts_with(wanted) || wanted.starts_with(candidate));
-            (
-                if starts {
-                    1
-                } else {
-                    edit_distance(wanted, candidate)
-                },
-                candidate,
-            )
+            (if starts { 1 } else { edit_distance(wanted, candidate) }, candidate)
         })
         .filter(|(distance, _)| *distance <= limit)
         .collect();
     ranked.sort_by_key(|(distance, candidate)| (*distance, candidate.len()));
-    ranked
-        .into_iter()
-        .map(|(_, candidate)| candidate)
-        .take(3)
-        .collect()
+    ranked.into_iter().map(|(_, candidate)| candidate).take(3).collect()
 }
 
 /// Returns the candidate that differs from a name by the fewest letters, if by no more than one in

@@ -38,10 +38,7 @@ impl SharedGpuUsage {
     pub fn parse(text: &str) -> SharedGpuUsage {
         let mut lines = text.lines();
         let machine = lines.next().unwrap_or_default().to_owned();
-        let mut usage = SharedGpuUsage {
-            machine,
-            ..SharedGpuUsage::default()
-        };
+        let mut usage = SharedGpuUsage { machine, ..SharedGpuUsage::default() };
         for line in lines {
             match line.strip_prefix("uuid ") {
                 Some(uuid) => usage.uuids.push(uuid.to_owned()),
@@ -85,13 +82,9 @@ impl SharedGpuUsage {
         let place = |holding: &Holding| holding.gpu == gpu && holding.process == process;
         match self.holdings.iter().position(place) {
             Some(at) => self.holdings[at].bytes = bytes,
-            None => self.holdings.push(Holding {
-                process,
-                started,
-                gpu,
-                bytes,
-                max_others_bytes: 0,
-            }),
+            None => {
+                self.holdings.push(Holding { process, started, gpu, bytes, max_others_bytes: 0 })
+            }
         }
         let on_gpu = |holding: &&Holding| holding.gpu == gpu;
         let bytes_of_all = self.holdings.iter().filter(on_gpu);
@@ -193,10 +186,8 @@ mod tests {
 
     #[test]
     fn a_file_survives_being_written_and_read() {
-        let mut usage = SharedGpuUsage {
-            machine: "t4 2 15642329088".to_owned(),
-            ..SharedGpuUsage::default()
-        };
+        let mut usage =
+            SharedGpuUsage { machine: "t4 2 15642329088".to_owned(), ..SharedGpuUsage::default() };
         assert_eq!(usage.visible_gpus(2, Some("GPU-5c7e")), [0]);
         usage.set(7, 12_345, 1, 1 << 40);
         assert_eq!(SharedGpuUsage::parse(&usage.to_text()), usage);
@@ -245,10 +236,7 @@ mod tests {
         assert_eq!(usage.visible_gpus(2, Some("GPU-99")), [1]);
         assert_eq!(usage.visible_gpus(2, Some("GPU-5c")), [0]);
         assert_eq!(usage.visible_gpus(2, Some("GPU-99,GPU-5c7e-11")), [1, 0]);
-        assert!(
-            usage.visible_gpus(2, Some("GPU-77")).is_empty(),
-            "there are two"
-        );
+        assert!(usage.visible_gpus(2, Some("GPU-77")).is_empty(), "there are two");
         assert!(has_uuids("0, GPU-77") && !has_uuids("0,1"));
     }
 }

@@ -7,8 +7,5 @@ pub(crate) fn check_generated(page: &str, text: &str) {
         std::fs::write(&path, text).expect("the page can be written");
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == text,
-        "docs/reference/{page} is out of date; write it with UPDATE_DOCS=1"
-    );
+    assert!(committed == text, "docs/reference/{page} is out of date; write it with UPDATE_DOCS=1");
 }

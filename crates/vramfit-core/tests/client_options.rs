@@ -44,11 +44,8 @@ fn the_answers_are_those_of_the_released_plugins() {
         let head: Vec<&str> = lines.next().expect("a first line").split('\t').collect();
         let (release, minor) = (head[1], head[3].parse().expect("a number"));
         for line in lines {
-            let [option, kind, text, recorded] = line
-                .split('\t')
-                .collect::<Vec<_>>()
-                .try_into()
-                .expect("four columns");
+            let [option, kind, text, recorded] =
+                line.split('\t').collect::<Vec<_>>().try_into().expect("four columns");
             let named = [(option.to_owned(), value(kind, text))];
             let ours = match ClientOptions::from_named_values(&named, minor) {
                 Ok(_) => ACCEPTED.to_owned(),
@@ -59,8 +56,5 @@ fn the_answers_are_those_of_the_released_plugins() {
         }
         releases += 1;
     }
-    assert!(
-        releases >= 14 && answers >= 1550,
-        "{releases} releases, {answers} answers"
-    );
+    assert!(releases >= 14 && answers >= 1550, "{releases} releases, {answers} answers");
 }

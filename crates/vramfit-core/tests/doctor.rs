@@ -100,20 +100,14 @@ const TRAINING: &str = r#"{"step":"training","state":"done","steps":20,"first_lo
 /// A host with a GPU on which all is well.
 fn healthy() -> SystemInfo {
     let mut during = gpu(0);
-    during.processes = vec![Process {
-        pid: 4711,
-        used_bytes: Some(61 * GIB),
-        ..Process::default()
-    }];
+    during.processes =
+        vec![Process { pid: 4711, used_bytes: Some(61 * GIB), ..Process::default() }];
     SystemInfo {
         driver: host(vec![gpu(0)]),
         inventory: inventory(),
         dry_run: Some(Ok(())),
         probe: result(&[IMPORT, GPU, POOL, RIGHT, JIT, TRANSFERS, HOLD, TRAINING]),
-        host_during_probe: Some(Host {
-            gpus: vec![during],
-            ..Host::default()
-        }),
+        host_during_probe: Some(Host { gpus: vec![during], ..Host::default() }),
         ..SystemInfo::default()
     }
 }
@@ -129,11 +123,7 @@ fn found(info: &SystemInfo, id: &str) -> Vec<Check> {
     let checks = DoctorReport::new(info).checks;
     for check in &checks {
         let is_wrong = matches!(check.status, Warn | Fail);
-        assert_eq!(
-            is_wrong,
-            check.fix.is_some(),
-            "one act for all that is wrong: {check:?}"
-        );
+        assert_eq!(is_wrong, check.fix.is_some(), "one act for all that is wrong: {check:?}");
         assert!(!check.message.ends_with('.'), "{check:?}");
     }
     let found: Vec<Check> = checks.into_iter().filter(|check| check.id == id).collect();
@@ -166,24 +156,9 @@ fn a_sound_machine_passes_everything() {
     assert!(report.passed());
     let count = report.checks.len();
     assert_eq!(summary(&report), format!("no check failed: {count} passed"));
-    expect(
-        &healthy(),
-        "pool",
-        Pass,
-        &["60.0 GiB preallocated", "75.0 %"],
-    );
-    expect(
-        &healthy(),
-        "outside-pool",
-        Pass,
-        &["1.0 GiB outside the pool"],
-    );
-    expect(
-        &healthy(),
-        "transfers",
-        Pass,
-        &["11.2 GB/s to the device, 5.6 GB/s back"],
-    );
+    expect(&healthy(), "pool", Pass, &["60.0 GiB preallocated", "75.0 %"]);
+    expect(&healthy(), "outside-pool", Pass, &["1.0 GiB outside the pool"]);
+    expect(&healthy(), "transfers", Pass, &["11.2 GB/s to the device, 5.6 GB/s back"]);
 }
 
 #[test]
@@ -193,9 +168,7 @@ fn quiet_lines_leave_out_what_is_as_it_should_be() {
     assert_eq!(result.len(), 1);
     assert_eq!(result[0].status, Some(Skip));
     assert!(
-        result[0]
-            .text
-            .starts_with("  dry-run       the packages of this Python"),
+        result[0].text.starts_with("  dry-run       the packages of this Python"),
         "{result:?}"
     );
 }
@@ -203,9 +176,7 @@ fn quiet_lines_leave_out_what_is_as_it_should_be() {
 #[test]
 fn a_driver_that_does_not_work_is_distinguished_from_none() {
     let absent = with(|info| {
-        info.driver = Driver::NotInstalled {
-            cause: "no such file".to_owned(),
-        };
+        info.driver = Driver::NotInstalled { cause: "no such file".to_owned() };
     });
     expect(&absent, "driver", Skip, &["no NVIDIA driver installed"]);
     let files_only = with(|info| {
@@ -256,20 +227,11 @@ fn each_gpu_is_reported_with_its_holders() {
     let gpus = found(&info, "gpu");
     assert_eq!(gpus.len(), 2);
     let result = &gpus[1].message;
-    for words in [
-        "80.0 GiB",
-        "50.0 GiB free",
-        "1 process",
-        "30.0 GiB",
-        "drives a display",
-    ] {
+    for words in ["80.0 GiB", "50.0 GiB free", "1 process", "30.0 GiB", "drives a display"] {
         assert!(result.contains(words), "{result} lacks {words}");
     }
     let describe_process = &gpus[1].evidence[0];
-    assert_eq!(
-        describe_process,
-        "process 42 uses 29.0 GiB, graphics, ada: python serve.py"
-    );
+    assert_eq!(describe_process, "process 42 uses 29.0 GiB, graphics, ada: python serve.py");
 }
 
 #[test]
@@ -282,24 +244,14 @@ fn modes_that_keep_programs_out_fail() {
             info.driver = host(vec![only]);
         })
     };
-    expect(
-        &mode(ComputeMode::Prohibited, 0),
-        "gpu",
-        Fail,
-        &["prohibits all processes"],
-    );
+    expect(&mode(ComputeMode::Prohibited, 0), "gpu", Fail, &["prohibits all processes"]);
     expect(
         &mode(ComputeMode::ExclusiveProcess, 1),
         "gpu",
         Fail,
         &["which already uses it", "--compute-mode=DEFAULT"],
     );
-    expect(
-        &mode(ComputeMode::ExclusiveProcess, 0),
-        "gpu",
-        Pass,
-        &["one process"],
-    );
+    expect(&mode(ComputeMode::ExclusiveProcess, 0), "gpu", Pass, &["one process"]);
 }
 
 #[test]
@@ -315,11 +267,8 @@ fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
         let mut parent = gpu(0);
         parent.mig = Mig::Parent;
         let mut slice = gpu(0);
-        slice.mig = Mig::Instance {
-            number: 0,
-            gpu_instance: Some(3),
-            parent_total_bytes: Some(80 * GIB),
-        };
+        slice.mig =
+            Mig::Instance { number: 0, gpu_instance: Some(3), parent_total_bytes: Some(80 * GIB) };
         slice.memory = Some(GpuMemory {
             total_bytes: 20 * GIB,
             reserved_bytes: Some(0),
@@ -332,14 +281,8 @@ fn a_lost_gpu_fails_and_a_divided_one_is_used_by_its_slices() {
         info.probe.on_line(&pool);
     });
     let gpus = found(&divided, "gpu");
-    assert!(
-        gpus[0].message.contains("partitioned into MIG slices"),
-        "{gpus:?}"
-    );
-    assert!(
-        gpus[1].message.contains("20.0 GiB, a MIG slice"),
-        "{gpus:?}"
-    );
+    assert!(gpus[0].message.contains("partitioned into MIG slices"), "{gpus:?}");
+    assert!(gpus[1].message.contains("20.0 GiB, a MIG slice"), "{gpus:?}");
     expect(&divided, "pool", Pass, &["75.0 % of the GPU's 20.0 GiB"]);
 }
 
@@ -349,16 +292,8 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
         |edit: &[(&str, &str)]| with(|info| info.inventory.packages.extend(packages(edit)));
     type Packages<'a> = &'a [(&'a str, &'a str)];
     let cases: [(Packages<'_>, &str, &str); 5] = [
-        (
-            &[("jaxlib", "0.11.0")],
-            "newer than jax 0.10.2",
-            "jax==0.11.0",
-        ),
-        (
-            &[("jaxlib", "0.9.2")],
-            "requires 0.10.1 or later",
-            "jaxlib==0.10.2",
-        ),
+        (&[("jaxlib", "0.11.0")], "newer than jax 0.10.2", "jax==0.11.0"),
+        (&[("jaxlib", "0.9.2")], "requires 0.10.1 or later", "jaxlib==0.10.2"),
         (
             &[("jax-cuda13-plugin", "0.9.2")],
             "is incompatible with jaxlib 0.10.2",
@@ -380,21 +315,10 @@ fn versions_that_do_not_fit_are_named_with_what_mends_them() {
         let check = &found[0];
         assert_eq!(check.status, Fail, "{check:?}");
         assert!(check.message.contains(message), "{check:?}");
-        assert!(
-            check.fix.as_ref().is_some_and(|text| text.contains(fix)),
-            "{check:?}"
-        );
+        assert!(check.fix.as_ref().is_some_and(|text| text.contains(fix)), "{check:?}");
     }
-    let both = versions(&[
-        ("jax-cuda12-plugin", "0.10.2"),
-        ("jax-cuda12-pjrt", "0.10.2"),
-    ]);
-    expect(
-        &both,
-        "jax",
-        Warn,
-        &["CUDA 13 and CUDA 12", "uninstall jax-cuda12-plugin"],
-    );
+    let both = versions(&[("jax-cuda12-plugin", "0.10.2"), ("jax-cuda12-pjrt", "0.10.2")]);
+    expect(&both, "jax", Warn, &["CUDA 13 and CUDA 12", "uninstall jax-cuda12-plugin"]);
     let metal = versions(&[("jax-metal", "0.1.1")]);
     expect(&metal, "jax", Warn, &["experimental"]);
     let none = with(|info| {
@@ -412,12 +336,7 @@ fn drivers_and_gpus_too_old_for_the_plugin_fail() {
             host.driver = Some("550.54.14".to_owned());
         }
     });
-    expect(
-        &old,
-        "cuda",
-        Fail,
-        &["driver 580 or later; this is 550.54.14", "jax[cuda12]"],
-    );
+    expect(&old, "cuda", Fail, &["driver 580 or later; this is 550.54.14", "jax[cuda12]"]);
     let volta = with(|info| {
         let mut volta = gpu(0);
         volta.compute_capability = Some((7, 0));
@@ -425,25 +344,15 @@ fn drivers_and_gpus_too_old_for_the_plugin_fail() {
     });
     let checks = found(&volta, "cuda");
     assert_eq!(checks[1].status, Fail);
-    assert!(
-        checks[1].message.contains("7.0; CUDA 13 requires 7.5"),
-        "{checks:?}"
-    );
+    assert!(checks[1].message.contains("7.0; CUDA 13 requires 7.5"), "{checks:?}");
 }
 
 #[test]
 fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
     let old = with(|info| {
-        info.inventory
-            .packages
-            .extend(packages(&[("nvidia-cublas", "12.9.1")]));
+        info.inventory.packages.extend(packages(&[("nvidia-cublas", "12.9.1")]));
     });
-    expect(
-        &old,
-        "cuda-packages",
-        Fail,
-        &["nvidia-cublas is 12.9.1, required: >=13.0.0.19"],
-    );
+    expect(&old, "cuda-packages", Fail, &["nvidia-cublas is 12.9.1, required: >=13.0.0.19"]);
     let missing = |probe: JaxProbe, driver: Driver| {
         with(|info| {
             info.inventory.packages.remove("nvidia-cublas");
@@ -453,26 +362,11 @@ fn nvidias_packages_are_compared_with_what_the_plugin_asks() {
     };
     let here = || host(vec![gpu(0)]);
     let absent = missing(result(&[IMPORT, CPU]), Driver::default());
-    expect(
-        &absent,
-        "cuda-packages",
-        Skip,
-        &["only a real GPU requires"],
-    );
+    expect(&absent, "cuda-packages", Skip, &["only a real GPU requires"]);
     let system = missing(result(&[IMPORT, GPU]), here());
-    expect(
-        &system,
-        "cuda-packages",
-        Pass,
-        &["the system's CUDA is used"],
-    );
+    expect(&system, "cuda-packages", Pass, &["the system's CUDA is used"]);
     let fallen = missing(result(&[IMPORT, CPU]), here());
-    expect(
-        &fallen,
-        "cuda-packages",
-        Fail,
-        &["missing: nvidia-cublas>=13.0.0.19"],
-    );
+    expect(&fallen, "cuda-packages", Fail, &["missing: nvidia-cublas>=13.0.0.19"]);
 }
 
 #[test]
@@ -480,22 +374,12 @@ fn libraries_that_shadow_the_packages_are_a_warning() {
     let shadowed = with(|info| {
         info.shadowing_libraries = vec!["/usr/lib/cuda/libcudnn.so.9".to_owned()];
     });
-    expect(
-        &shadowed,
-        "library-path",
-        Warn,
-        &["unset LD_LIBRARY_PATH", "libcudnn.so.9"],
-    );
+    expect(&shadowed, "library-path", Warn, &["unset LD_LIBRARY_PATH", "libcudnn.so.9"]);
     let local = with(|info| {
         info.shadowing_libraries = vec!["/usr/lib/cuda/libcudnn.so.9".to_owned()];
         info.inventory.library_folders.clear();
     });
-    expect(
-        &local,
-        "library-path",
-        Pass,
-        &["come from `LD_LIBRARY_PATH`"],
-    );
+    expect(&local, "library-path", Pass, &["come from `LD_LIBRARY_PATH`"]);
 }
 
 fn set(name: &str, value: &str) -> impl FnOnce(&mut SystemInfo) {
@@ -530,11 +414,7 @@ fn what_a_container_lacks_is_reported() {
         &tight,
         "host-memory",
         Warn,
-        &[
-            "16.0 GiB",
-            "64.0 GiB",
-            "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=8",
-        ],
+        &["16.0 GiB", "64.0 GiB", "XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=8"],
     );
     let shared = with(|info| {
         info.driver = host(vec![gpu(0), gpu(1)]);
@@ -553,36 +433,18 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
     );
     let mut info = with(set("XLA_PYTHON_CLIENT_MEM_FRACTION", ".XX"));
     info.probe = result(&[IMPORT, &cpu, RIGHT]);
-    expect(
-        &info,
-        "backend",
-        Fail,
-        &["falls back to the CPU", "could not convert"],
-    );
+    expect(&info, "backend", Fail, &["falls back to the CPU", "could not convert"]);
     let settings = found(&info, "settings");
     assert_eq!(settings[0].status, Fail);
     // What mends the setting mends the backend, which says where that is.
-    expect(
-        &info,
-        "backend",
-        Fail,
-        &["see `settings`, which fails above"],
-    );
-    assert_eq!(
-        one(&info, "backend").fix.as_deref(),
-        Some("fix `settings` first")
-    );
+    expect(&info, "backend", Fail, &["see `settings`, which fails above"]);
+    assert_eq!(one(&info, "backend").fix.as_deref(), Some("fix `settings` first"));
     expect(&info, "computation", Skip, &["not use the GPU"]);
     assert!(!DoctorReport::new(&info).passed());
 
     let mut chosen = with(set("JAX_PLATFORMS", "cpu"));
     chosen.probe = result(&[IMPORT, CPU]);
-    expect(
-        &chosen,
-        "backend",
-        Warn,
-        &["JAX_PLATFORMS=cpu", "unset JAX_PLATFORMS"],
-    );
+    expect(&chosen, "backend", Warn, &["JAX_PLATFORMS=cpu", "unset JAX_PLATFORMS"]);
 
     let plain = with(|info| {
         info.driver = Driver::default();
@@ -595,12 +457,7 @@ fn the_cpu_in_place_of_a_gpu_fails_with_the_logged_reason() {
         environment: BTreeMap::from([("JAX_PLATFORMS".to_owned(), "cuda,cpu".to_owned())]),
         ..plain
     };
-    expect(
-        &named,
-        "backend",
-        Warn,
-        &["includes a GPU, but there is none"],
-    );
+    expect(&named, "backend", Warn, &["includes a GPU, but there is none"]);
 }
 
 #[test]
@@ -621,15 +478,9 @@ fn both_names_of_the_fraction_fail() {
 /// Before JAX 0.10.2 the limit is no multiple of 256, and the pool is.
 #[test]
 fn a_pool_that_was_rounded_down_to_whole_units_is_healthy() {
-    for (limit, status) in [
-        ("64424509441", Pass),
-        ("64424509695", Pass),
-        ("64424509696", Fail),
-    ] {
-        let rounded = POOL.replace(
-            "\"bytes_limit\":64424509440",
-            &format!("\"bytes_limit\":{limit}"),
-        );
+    for (limit, status) in [("64424509441", Pass), ("64424509695", Pass), ("64424509696", Fail)] {
+        let rounded =
+            POOL.replace("\"bytes_limit\":64424509440", &format!("\"bytes_limit\":{limit}"));
         let mut info = healthy();
         info.probe.on_line(&rounded);
         expect(&info, "pool", status, &["60.0 GiB"]);
@@ -641,20 +492,12 @@ fn a_pool_that_could_not_be_had_fails() {
     let short = POOL.replace("\"pool_bytes\":64424509440", "\"pool_bytes\":32212254720");
     let mut info = healthy();
     info.probe.on_line(&short);
-    info.probe.log = vec![
-        "W0 CUDA_ERROR_OUT_OF_MEMORY: failed".to_owned(),
-        "other".to_owned(),
-    ];
+    info.probe.log = vec!["W0 CUDA_ERROR_OUT_OF_MEMORY: failed".to_owned(), "other".to_owned()];
     expect(
         &info,
         "pool",
         Fail,
-        &[
-            "60.0 GiB requested",
-            "30.0 GiB allocated",
-            "--fraction 0.37",
-            "CUDA_ERROR",
-        ],
+        &["60.0 GiB requested", "30.0 GiB allocated", "--fraction 0.37", "CUDA_ERROR"],
     );
     let other_share = POOL.replace("{}", r#"{"memory_fraction":0.9}"#);
     let mut info = healthy();
@@ -672,16 +515,13 @@ fn wrong_numbers_and_wrong_places_fail() {
     wrong.probe.on_line(&RIGHT.replace("true", "false"));
     expect(&wrong, "computation", Fail, &["computes wrong results"]);
     let mut elsewhere = healthy();
-    elsewhere
-        .probe
-        .on_line(&RIGHT.replace("\"gpu\"", "\"cpu\""));
+    elsewhere.probe.on_line(&RIGHT.replace("\"gpu\"", "\"cpu\""));
     expect(&elsewhere, "computation", Fail, &["instead of the GPU"]);
     let mut again = healthy();
     again.probe.on_line(&JIT.replace("[1,0]", "[1,1]"));
     expect(&again, "jit", Fail, &["second: traced 1"]);
     let mut off = healthy();
-    off.probe
-        .on_line(&JIT.replace("\"disabled\":false", "\"disabled\":true"));
+    off.probe.on_line(&JIT.replace("\"disabled\":false", "\"disabled\":true"));
     expect(&off, "jit", Warn, &["unset JAX_DISABLE_JIT"]);
     let mut changed = healthy();
     changed.probe.on_line(&TRANSFERS.replace("true", "false"));
@@ -693,12 +533,7 @@ fn a_trial_that_dies_is_reported_with_its_place() {
     let mut info = with(|info| info.probe = result(&[IMPORT, GPU]));
     info.probe.on_line(r#"{"step":"pool","state":"begin"}"#);
     info.probe.exit = ProbeExit::Died("was killed by SIGSEGV".to_owned());
-    expect(
-        &info,
-        "pool",
-        Fail,
-        &["was killed by SIGSEGV while it created its first array"],
-    );
+    expect(&info, "pool", Fail, &["was killed by SIGSEGV while it created its first array"]);
     expect(&info, "jit", Skip, &["the probe ended in `pool`"]);
     info.probe.exit = ProbeExit::Hung(60);
     expect(&info, "pool", Fail, &["hung", "60 s"]);
@@ -708,10 +543,7 @@ fn a_trial_that_dies_is_reported_with_its_place() {
 
 #[test]
 fn a_required_gpu_must_compute() {
-    let required = |info: SystemInfo| SystemInfo {
-        require_gpu: true,
-        ..info
-    };
+    let required = |info: SystemInfo| SystemInfo { require_gpu: true, ..info };
     expect(&required(healthy()), "required-gpu", Pass, &[]);
     let none = required(with(|info| {
         info.driver = Driver::default();
@@ -731,13 +563,10 @@ fn a_backend_refers_to_what_fails_above_whatever_that_is() {
     let earlier: [(&str, Change); 3] = [
         ("driver", |info| info.driver = Driver::TimedOut(60)),
         ("jax", |info| {
-            info.inventory
-                .packages
-                .insert("jaxlib".to_owned(), "99.0.0".to_owned());
+            info.inventory.packages.insert("jaxlib".to_owned(), "99.0.0".to_owned());
         }),
         ("settings", |info| {
-            info.environment
-                .insert("XLA_PYTHON_CLIENT_MEM_FRACTION".to_owned(), "x".to_owned());
+            info.environment.insert("XLA_PYTHON_CLIENT_MEM_FRACTION".to_owned(), "x".to_owned());
         }),
     ];
     for (id, break_it) in earlier {
@@ -777,12 +606,7 @@ fn without_jax_what_needs_it_is_skipped_and_the_driver_decides() {
         expect(&info, id, Skip, &["`--no-jax`"]);
     }
     expect(&info, "driver", Pass, &[]);
-    expect(
-        &info,
-        "required-gpu",
-        Pass,
-        &["whether it computes is not checked"],
-    );
+    expect(&info, "required-gpu", Pass, &["whether it computes is not checked"]);
     let none = without(with(|info| info.driver = Driver::default()));
     expect(&none, "required-gpu", Fail, &["reports none"]);
     assert!(!DoctorReport::new(&none).passed());
@@ -793,17 +617,10 @@ fn row_t9_training_has_five_checks_by_name() {
     let names = ["backend", "computation", "transfers", "jit", "readiness"];
     let of = |info: &SystemInfo| DoctorReport::for_training(info).checks;
     let checks = of(&healthy());
-    assert_eq!(
-        checks.iter().map(|check| check.id).collect::<Vec<_>>(),
-        names
-    );
+    assert_eq!(checks.iter().map(|check| check.id).collect::<Vec<_>>(), names);
     let last = &checks[4];
     assert_eq!(last.status, Pass, "{last:?}");
-    assert!(
-        last.message
-            .contains("loss 2.5000 before, 0.5000 after 20 steps"),
-        "{last:?}"
-    );
+    assert!(last.message.contains("loss 2.5000 before, 0.5000 after 20 steps"), "{last:?}");
 
     let mut rising = healthy();
     rising.probe.on_line(&TRAINING.replace("0.5", "2.5"));
@@ -834,12 +651,7 @@ fn a_virtual_gpu_is_reported_as_one() {
         info.require_gpu = true;
     });
     expect(&info, "driver", Skip, &["virtual"]);
-    expect(
-        &info,
-        "gpu",
-        Pass,
-        &["8.0 GiB used by others", "does not compute"],
-    );
+    expect(&info, "gpu", Pass, &["8.0 GiB used by others", "does not compute"]);
     expect(&info, "backend", Pass, &["a virtual GPU"]);
     expect(&info, "computation", Skip, &["does not compute"]);
     expect(&info, "outside-pool", Skip, &["400.0 MiB (estimate)"]);

@@ -25,9 +25,7 @@ const REMAT: Moves = Moves {
 };
 
 fn site(kind: SiteKind, equations: Vec<Equation>) -> Site {
-    let last = equations
-        .last()
-        .map_or(0, |equation| equation.outputs[0] as i64);
+    let last = equations.last().map_or(0, |equation| equation.outputs[0] as i64);
     Site {
         kind,
         definition: "/home/me/train.py:7 (loss)".to_owned(),
@@ -81,16 +79,10 @@ fn a_network_is_divided_between_its_layers() {
 #[test]
 fn equal_layers_keep_the_same_values() {
     let options = site_options(&site(SiteKind::Grad, layers(8)));
-    let mut selections = options
-        .iter()
-        .filter(|option| !option.plan.saved.is_empty());
+    let mut selections = options.iter().filter(|option| !option.plan.saved.is_empty());
     let first = selections.next().expect("values are chosen");
     // The narrow product has the most operations for its bytes.
-    assert!(
-        first.plan.saved.iter().all(|index| index % 4 == 3),
-        "{:?}",
-        first.plan.saved
-    );
+    assert!(first.plan.saved.iter().all(|index| index % 4 == 3), "{:?}", first.plan.saved);
     assert_eq!(first.plan.saved.len(), 7);
     assert_eq!(first.plan.kept_lines, ["/home/me/train.py:3 (layer)"]);
 }
@@ -120,10 +112,7 @@ fn a_record_has_sites_and_functions_that_are_left_alone() {
     assert_eq!(recorded.sites[0].kind, SiteKind::ShardMap);
     assert_eq!(recorded.sites[0].call, 2);
     let text = recorded.left_alone[0].describe();
-    assert!(
-        text.starts_with("a.py:9 (g) is left alone: it reads a value (a.py:12 (g))"),
-        "{text}"
-    );
+    assert!(text.starts_with("a.py:9 (g) is left alone: it reads a value (a.py:12 (g))"), "{text}");
     assert!(RecordedSites::parse("{}\n").is_err());
     let none = RecordedSites::parse("").expect("no sites");
     assert_eq!(none, RecordedSites::default());
@@ -144,16 +133,8 @@ fn a_plan_has_only_segments_that_its_function_can_have() {
     };
     assert!(parse("[[0, 10], [10, 20]]", "[0, 9, 19]").is_ok());
     for (segments, saved, reason) in [
-        (
-            "[[0, 999999]]",
-            "[]",
-            "ends at 999999, and there are 20 equations",
-        ),
-        (
-            "[[5, 8], [7, 9]]",
-            "[]",
-            "the segment [7, 9] is out of order",
-        ),
+        ("[[0, 999999]]", "[]", "ends at 999999, and there are 20 equations"),
+        ("[[5, 8], [7, 9]]", "[]", "the segment [7, 9] is out of order"),
         ("[[4, 4]]", "[]", "the segment [4, 4] is out of order"),
         ("[[8, 2]]", "[]", "the segment [8, 2] is out of order"),
         ("[[0, 10]]", "[10]", "the equation 10 is in no segment"),
@@ -228,11 +209,7 @@ fn the_first_layers_alone_are_rematerialized_next() {
     let whole = first[1].sites[0].clone();
     assert_eq!(whole.segments.len(), 9);
     for plan in &first {
-        let (peak_bytes, cost) = if is_best(plan) {
-            (500, 5.0)
-        } else {
-            (990, 9.0)
-        };
+        let (peak_bytes, cost) = if is_best(plan) { (500, 5.0) } else { (990, 9.0) };
         rows.push(row(plan.clone(), peak_bytes, cost));
     }
     let partial = search.next_round(&rows);
@@ -272,10 +249,7 @@ fn a_function_is_divided_in_other_ways_where_nothing_fits() {
 fn convolutions_are_among_the_products_that_a_policy_keeps() {
     let policies = |equations: Vec<Equation>| -> Vec<String> {
         let options = site_options(&site(SiteKind::Grad, equations));
-        options
-            .into_iter()
-            .filter_map(|option| option.plan.save)
-            .collect()
+        options.into_iter().filter_map(|option| option.plan.save).collect()
     };
     let dots = "dots".to_owned();
     // Where no product has batch dimensions, the two policies are the same.
@@ -287,11 +261,7 @@ fn convolutions_are_among_the_products_that_a_policy_keeps() {
 
 #[test]
 fn the_scheduler_is_turned_off_where_nothing_fits() {
-    let moves = Moves {
-        remat: false,
-        scheduler: true,
-        ..REMAT
-    };
+    let moves = Moves { remat: false, scheduler: true, ..REMAT };
     let plans = |peak_bytes| {
         let mut search = Search::new(&[], moves);
         search.next_round(&[row(Plan::default(), peak_bytes, 1.0)])
@@ -345,24 +315,10 @@ fn a_fragmented_pool_is_preallocated_and_then_replaced() {
     let fragmented = |settings: PlanSettings| Row {
         fits: vec![false],
         is_fragmented: true,
-        ..row(
-            Plan {
-                settings,
-                ..Plan::default()
-            },
-            900,
-            1.0,
-        )
+        ..row(Plan { settings, ..Plan::default() }, 900, 1.0)
     };
-    let growing = Moves {
-        preallocation: true,
-        allocator: true,
-        ..REMAT
-    };
-    let preallocated = PlanSettings {
-        preallocate: Some(true),
-        ..PlanSettings::default()
-    };
+    let growing = Moves { preallocation: true, allocator: true, ..REMAT };
+    let preallocated = PlanSettings { preallocate: Some(true), ..PlanSettings::default() };
     let as_it_is = fragmented(PlanSettings::default());
     let whole = "let JAX preallocate its pool";
     let other = "use the allocator `cuda_async`";
@@ -370,10 +326,7 @@ fn a_fragmented_pool_is_preallocated_and_then_replaced() {
     let measured = [as_it_is, fragmented(preallocated)];
     assert_eq!(changes(growing, &measured), [whole, other]);
     // A pool that is preallocated already.
-    let fixed = Moves {
-        preallocation: false,
-        ..growing
-    };
+    let fixed = Moves { preallocation: false, ..growing };
     assert_eq!(changes(fixed, &measured[..1]), [other]);
     // Neither where something fits, nor where bytes are missing.
     let met = [measured[0].clone(), row(Plan::default(), 900, 2.0)];
@@ -384,31 +337,17 @@ fn a_fragmented_pool_is_preallocated_and_then_replaced() {
 
 #[test]
 fn settings_are_changed_where_they_can_help() {
-    let moves = Moves {
-        remat: false,
-        compiler: true,
-        larger_pool_bytes: Some(1200),
-        ..REMAT
-    };
-    let baseline = Row {
-        xla_remat: true,
-        ..row(Plan::default(), 1100, 5.0)
-    };
+    let moves = Moves { remat: false, compiler: true, larger_pool_bytes: Some(1200), ..REMAT };
+    let baseline = Row { xla_remat: true, ..row(Plan::default(), 1100, 5.0) };
     let mut search = Search::new(&[site(SiteKind::Grad, layers(8))], moves);
     let plans = search.next_round(std::slice::from_ref(&baseline));
     let changes: Vec<_> = plans.iter().flat_map(Plan::moves).collect();
     assert_eq!(
         changes,
-        [
-            "let JAX's pool use 0.92 of GPU memory",
-            "turn XLA's rematerialization pass off"
-        ]
+        ["let JAX's pool use 0.92 of GPU memory", "turn XLA's rematerialization pass off"]
     );
     // Not for what exceeds the larger pool, nor where something fits.
-    for other in [
-        row(Plan::default(), 1300, 5.0),
-        row(Plan::default(), 900, 5.0),
-    ] {
+    for other in [row(Plan::default(), 1300, 5.0), row(Plan::default(), 900, 5.0)] {
         assert_eq!(Search::new(&[], moves).next_round(&[other]), []);
     }
 }
@@ -569,10 +508,7 @@ fn a_plan_says_what_to_write_instead() {
         site.save = save.map(str::to_owned);
         site.kept_lines = lines.iter().map(|line| (*line).to_owned()).collect();
         site.saved = (0..lines.len()).collect();
-        let plan = Plan {
-            sites: vec![site],
-            ..Plan::default()
-        };
+        let plan = Plan { sites: vec![site], ..Plan::default() };
         plan.edits().remove(0)
     };
     assert_eq!(

@@ -18,11 +18,7 @@ fn recorded() -> Vec<(String, Vec<u8>)> {
         .map(|entry| entry.expect("readable").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "pb"))
         .map(|path| {
-            let name = path
-                .file_stem()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
             (name, fs::read(&path).expect("readable"))
         })
         .collect();
@@ -38,17 +34,8 @@ fn parse(bytes: &[u8]) -> Program {
 #[test]
 fn sizes_are_those_of_memory_analysis() {
     let files = recorded();
-    for release in [
-        "jax0.6.2",
-        "jax0.8.1",
-        "jax0.9.2",
-        "jax0.10.2",
-        "jax0.11.2",
-        "jax0.12.0",
-    ] {
-        let of_release = files
-            .iter()
-            .filter(|(name, _)| name.starts_with(&format!("{release}-")));
+    for release in ["jax0.6.2", "jax0.8.1", "jax0.9.2", "jax0.10.2", "jax0.11.2", "jax0.12.0"] {
+        let of_release = files.iter().filter(|(name, _)| name.starts_with(&format!("{release}-")));
         assert!(of_release.count() >= 4, "{release} was recorded");
     }
     for (name, bytes) in files {
@@ -78,10 +65,7 @@ fn every_output_is_found_in_an_allocation_of_its_size() {
         for (output, allocation) in program.outputs.iter().zip(&program.output_allocations) {
             let allocation = program.allocations[allocation.expect(&name)];
             assert!(
-                matches!(
-                    allocation.class,
-                    BufferClass::Output | BufferClass::Parameter(_)
-                ),
+                matches!(allocation.class, BufferClass::Output | BufferClass::Parameter(_)),
                 "{name}: {allocation:?}"
             );
             assert_eq!(allocation.bytes, output.bytes(), "{name}");
@@ -96,16 +80,8 @@ fn a_donated_step_aliases_its_state() {
             continue;
         }
         let program = parse(&bytes);
-        assert_eq!(
-            (program.parameters.len(), program.outputs.len()),
-            (3, 3),
-            "{name}"
-        );
-        let aliases: Vec<_> = program
-            .aliases
-            .iter()
-            .map(|a| (a.output, a.parameter))
-            .collect();
+        assert_eq!((program.parameters.len(), program.outputs.len()), (3, 3), "{name}");
+        let aliases: Vec<_> = program.aliases.iter().map(|a| (a.output, a.parameter)).collect();
         assert_eq!(aliases, [(0, 0), (1, 1)], "{name}");
         assert_eq!(program.name, "jit_step", "{name}");
     }
@@ -118,11 +94,7 @@ fn a_sharded_program_knows_its_devices_and_shardings() {
         let devices = if name.ends_with("sharded") { 2 } else { 1 };
         assert_eq!(program.options.devices.len(), devices, "{name}");
         if name.ends_with("sharded") {
-            assert_eq!(
-                program.parameters[0].dims,
-                [128, 128],
-                "{name}: half of the rows"
-            );
+            assert_eq!(program.parameters[0].dims, [128, 128], "{name}: half of the rows");
             assert_eq!(program.parameter_shardings.len(), 1, "{name}");
             assert_eq!(program.output_shardings.len(), 2, "{name}");
         }
@@ -134,10 +106,7 @@ fn every_program_takes_at_least_its_bound() {
     let gpu = vramfit_core::gpu::find("h100-80g").expect("known");
     for (name, bytes) in recorded() {
         let time = parse(&bytes).time(None, &gpu, None).expect("a module");
-        assert!(
-            time.low_us <= time.model_us && time.model_us > 0.0,
-            "{name}"
-        );
+        assert!(time.low_us <= time.model_us && time.model_us > 0.0, "{name}");
         assert!(time.unknown_us <= time.model_us, "{name}");
         assert_eq!(time.xla_us, 0.0, "{name} was recorded without estimates");
     }
@@ -156,9 +125,6 @@ fn damaged_executables_give_errors_and_never_a_panic() {
             let _ = Program::parse(&damaged, &[]);
             damaged[at] ^= 0xff;
         }
-        assert!(
-            Program::parse(&bytes[..bytes.len() / 2], &[]).is_err(),
-            "{name}"
-        );
+        assert!(Program::parse(&bytes[..bytes.len() / 2], &[]).is_err(), "{name}");
     }
 }

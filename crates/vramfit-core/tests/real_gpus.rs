@@ -11,57 +11,21 @@ const PAGE: u64 = 2 * MIB;
 
 /// Totals known to the byte.
 const BYTES: &[(&str, u64, &str)] = &[
-    (
-        "v100-16g",
-        12_701_761_536 / 3 * 4,
-        "mbirjax: bytes_limit at 0.75",
-    ),
-    (
-        "v100-32g",
-        25_554_419_712 / 3 * 4,
-        "jax-ml/jax#27354: base limit at 0.75",
-    ),
-    (
-        "a100-40g-mig-1g.5gb",
-        3_825_205_248 + 1_275_068_416,
-        "XLA's log: both pools",
-    ),
+    ("v100-16g", 12_701_761_536 / 3 * 4, "mbirjax: bytes_limit at 0.75"),
+    ("v100-32g", 25_554_419_712 / 3 * 4, "jax-ml/jax#27354: base limit at 0.75"),
+    ("a100-40g-mig-1g.5gb", 3_825_205_248 + 1_275_068_416, "XLA's log: both pools"),
     ("a40", 35_714_334_720 / 3 * 4, "bytes_limit at 0.75"),
     ("b200-180g", 191_514_411_008, "182642.375 MiB"),
-    (
-        "b200-180g",
-        191_503_007_744,
-        "pytorch/ao#4002: 182631.5 MiB",
-    ),
+    ("b200-180g", 191_503_007_744, "pytorch/ao#4002: 182631.5 MiB"),
     ("gb200-186g", 197_890_015_232, "marin-community/marin#8508"),
     ("rtx-5090", 33_677_180_928, "deviceQuery"),
     ("rtx-5090", 33_680_457_728, "deviceQuery"),
-    (
-        "a100-40g",
-        42_298_834_944,
-        "bottlerocket-os/bottlerocket#3873",
-    ),
-    (
-        "l4",
-        23_583_784_960,
-        "bottlerocket-os/bottlerocket-kernel-kit#139",
-    ),
+    ("a100-40g", 42_298_834_944, "bottlerocket-os/bottlerocket#3873"),
+    ("l4", 23_583_784_960, "bottlerocket-os/bottlerocket-kernel-kit#139"),
     ("t4", 15_843_721_216, "deviceQuery"),
-    (
-        "quadro-rtx-5000",
-        12_528_893_952 + 4_176_297_984,
-        "XLA's log: both pools",
-    ),
-    (
-        "quadro-rtx-5000",
-        12_527_321_088 + 4_175_773_696,
-        "XLA's log, later driver: both pools",
-    ),
-    (
-        "h100-80g",
-        81_081 * MIB,
-        "marin-community/marin: base limit at 0.80",
-    ),
+    ("quadro-rtx-5000", 12_528_893_952 + 4_176_297_984, "XLA's log: both pools"),
+    ("quadro-rtx-5000", 12_527_321_088 + 4_175_773_696, "XLA's log, later driver: both pools"),
+    ("h100-80g", 81_081 * MIB, "marin-community/marin: base limit at 0.80"),
     ("gh200-96g", 97_280 * MIB, "deviceQuery"),
     ("gh200-96g", 96_768 * MIB, "deviceQuery"),
     ("gtx-1080-ti", 11_721_506_816, "deviceQuery"),
@@ -101,30 +65,21 @@ const MEBIBYTES: &[(&str, u64)] = &[
 ];
 
 /// Totals that PyTorch printed in GiB with two digits, in hundredths.
-const HUNDREDTHS_OF_GIB: &[(&str, u64)] = &[
-    ("a100-80g", 7925),
-    ("a800-80g", 7933),
-    ("b200-180g", 17_835),
-];
+const HUNDREDTHS_OF_GIB: &[(&str, u64)] =
+    &[("a100-80g", 7925), ("a800-80g", 7933), ("b200-180g", 17_835)];
 
 #[test]
 fn every_reported_total_lies_in_the_range_of_the_catalog() {
     for (name, bytes, source) in BYTES {
         let gpu = find(name).unwrap();
         let range = gpu.total_memory_bytes..=gpu.max_total_memory_bytes;
-        assert!(
-            range.contains(bytes),
-            "{name}: {bytes} ({source}), {range:?}"
-        );
+        assert!(range.contains(bytes), "{name}: {bytes} ({source}), {range:?}");
     }
     for (name, mib) in MEBIBYTES {
         let gpu = find(name).unwrap();
         let bytes = mib * MIB;
         assert!(gpu.total_memory_bytes < bytes + MIB, "{name}: {mib} MiB");
-        assert!(
-            gpu.max_total_memory_bytes > bytes - MIB,
-            "{name}: {mib} MiB"
-        );
+        assert!(gpu.max_total_memory_bytes > bytes - MIB, "{name}: {mib} MiB");
     }
     for (name, hundredths) in HUNDREDTHS_OF_GIB {
         let gpu = find(name).unwrap();
@@ -160,42 +115,12 @@ fn a_pool_is_the_total_times_the_fraction_in_32_bits_cut_to_whole_bytes() {
     let old = (0, 9, 2);
     for (total, fraction, pool, source) in [
         (81_081 * MIB, single(0.80), 68_015_673_538, "marin, H100"),
-        (
-            191_503_007_744,
-            single(0.93),
-            178_097_798_571,
-            "pytorch/ao#4002, B200",
-        ),
-        (
-            16_705_191_936,
-            single(0.75),
-            12_528_893_952,
-            "Lux.jl, Quadro RTX 5000",
-        ),
-        (
-            16_703_094_784,
-            single(0.75),
-            12_527_321_088,
-            "Lux.jl, Quadro RTX 5000",
-        ),
-        (
-            5_100_273_664,
-            single(0.75),
-            3_825_205_248,
-            "Lux.jl, A100 MIG 1g.5gb",
-        ),
-        (
-            16_935_682_048,
-            single(0.75),
-            12_701_761_536,
-            "mbirjax, V100",
-        ),
-        (
-            34_072_559_616,
-            single(0.75),
-            25_554_419_712,
-            "jax-ml/jax#27354, V100",
-        ),
+        (191_503_007_744, single(0.93), 178_097_798_571, "pytorch/ao#4002, B200"),
+        (16_705_191_936, single(0.75), 12_528_893_952, "Lux.jl, Quadro RTX 5000"),
+        (16_703_094_784, single(0.75), 12_527_321_088, "Lux.jl, Quadro RTX 5000"),
+        (5_100_273_664, single(0.75), 3_825_205_248, "Lux.jl, A100 MIG 1g.5gb"),
+        (16_935_682_048, single(0.75), 12_701_761_536, "mbirjax, V100"),
+        (34_072_559_616, single(0.75), 25_554_419_712, "jax-ml/jax#27354, V100"),
         // EXLA gives the client a number of 64 bits.
         (6_203_179_008, 0.9, 5_582_861_107, "EXLA, GTX 1060"),
     ] {
@@ -211,12 +136,7 @@ fn a_pool_is_the_total_times_the_fraction_in_32_bits_cut_to_whole_bytes() {
 /// (marin-community/marin#7024): the pool of `cuda_async` is not rounded to pages.
 #[test]
 fn the_threshold_of_cuda_async_is_not_rounded() {
-    let options = options(
-        AllocatorKind::CudaAsync,
-        81_081 * MIB,
-        single(0.70),
-        (0, 11, 0),
-    );
+    let options = options(AllocatorKind::CudaAsync, 81_081 * MIB, single(0.70), (0, 11, 0));
     assert_eq!(options.limit_bytes(), 59_513_712_445);
     assert_ne!(59_513_712_445 % PAGE, 0);
 }
@@ -276,8 +196,7 @@ fn a_pool_that_the_driver_refuses_shrinks_by_tenths() {
         pool.allocate(4, 64, PoolSpace::Default).unwrap();
         assert_eq!(pool.stats().pool_bytes, Some(3_228_616_192), "{free_bytes}");
         assert_eq!(pool.stats().bytes_limit, Some(12_701_761_536));
-        pool.allocate(2_431_167_744 - 256, 64, PoolSpace::Default)
-            .unwrap();
+        pool.allocate(2_431_167_744 - 256, 64, PoolSpace::Default).unwrap();
         assert_eq!(pool.stats().peak_bytes_in_use, 2_431_167_744);
         assert_eq!(pool.stats().pool_bytes, Some(3_228_616_192));
     }

@@ -17,11 +17,8 @@ const RELEASES: [Version; 4] = [
 
 /// The pool that JAX of that release makes on a GPU with these options.
 fn pool(options: &Options, memory: &GpuBudgets, total_memory_bytes: u64, release: Version) -> u64 {
-    let target = Target {
-        jax: Some(release),
-        gpu_budgets: &|| Ok(memory.clone()),
-        ..Target::default()
-    };
+    let target =
+        Target { jax: Some(release), gpu_budgets: &|| Ok(memory.clone()), ..Target::default() };
     let done = resolve(options, &target).expect("the pool fits");
     let fraction = ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"]
         .iter()
@@ -41,28 +38,17 @@ fn the_pools_of_all_processes_fit_on_every_gpu() {
     for gpu in gpu::all() {
         for processes in 1..=8_u32 {
             let budget = GpuMemoryBudget::from_catalog(gpu, 0, 1);
-            let options = Options {
-                processes: Some(processes),
-                ..Options::default()
-            };
+            let options = Options { processes: Some(processes), ..Options::default() };
             let memory = GpuBudgets::Known(vec![budget]);
             let all = |each: u64| (each + budget.outside_bytes) * u64::from(processes);
             if budget.pool_bytes_each(processes, 0).is_err() {
                 // Rejected only where not even a page is left for each.
-                assert!(
-                    all(2 << 20) > budget.total_bytes,
-                    "{} {processes}",
-                    gpu.name
-                );
+                assert!(all(2 << 20) > budget.total_bytes, "{} {processes}", gpu.name);
                 continue;
             }
             for release in RELEASES {
                 let had = pool(&options, &memory, budget.total_bytes, release);
-                assert!(
-                    all(had) <= budget.total_bytes,
-                    "{} {processes} {release}",
-                    gpu.name
-                );
+                assert!(all(had) <= budget.total_bytes, "{} {processes} {release}", gpu.name);
                 // Nothing useful is left: less than a page and a rounding step for each.
                 let unused = budget.total_bytes - all(had);
                 assert!(

@@ -45,10 +45,7 @@ fn epochs(c: &mut Criterion) {
     group.sample_size(20);
     group.throughput(Throughput::Bytes(ALL_BYTES as u64));
 
-    let gzip = Storage::Chunked {
-        rows: CHUNK_ROWS,
-        compression: Compression::Gzip(4),
-    };
+    let gzip = Storage::Chunked { rows: CHUNK_ROWS, compression: Compression::Gzip(4) };
     for (name, storage) in [("contiguous", Storage::Contiguous), ("gzip", gzip)] {
         let path = folder.path().join(name);
         make(&path, storage);

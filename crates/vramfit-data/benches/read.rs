@@ -17,10 +17,7 @@ fn decode(c: &mut Criterion) {
     let path = folder.path().join("gzip.h5");
     make(
         &path,
-        write::Storage::Chunked {
-            rows: CHUNK_ROWS,
-            compression: write::Compression::Gzip(4),
-        },
+        write::Storage::Chunked { rows: CHUNK_ROWS, compression: write::Compression::Gzip(4) },
     );
     let mut group = c.benchmark_group("gzip and shuffle, chunks of 256 KiB");
     group.sample_size(10);

@@ -4,12 +4,8 @@
 //! the result, and any other change goes unnoticed once in 2^64.
 
 /// Odd numbers without pattern, one for each lane.
-const FACTORS: [u64; 4] = [
-    0x9e37_79b9_7f4a_7c15,
-    0xc2b2_ae3d_27d4_eb4f,
-    0x1656_67b1_9e37_79f9,
-    0xd6e8_feb8_6659_fd93,
-];
+const FACTORS: [u64; 4] =
+    [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0xd6e8_feb8_6659_fd93];
 
 /// Returns the number that stands for these bytes.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
@@ -21,14 +17,10 @@ pub(crate) fn digest(bytes: &[u8]) -> u64 {
     for block in blocks.iter().chain([&last]) {
         let (words, _) = block.as_chunks::<8>();
         for ((lane, word), factor) in lanes.iter_mut().zip(words).zip(FACTORS) {
-            *lane = (*lane ^ u64::from_le_bytes(*word))
-                .wrapping_mul(factor)
-                .rotate_left(31);
+            *lane = (*lane ^ u64::from_le_bytes(*word)).wrapping_mul(factor).rotate_left(31);
         }
     }
-    lanes
-        .into_iter()
-        .fold(0, |all, lane| crate::splitmix::mix(all ^ lane))
+    lanes.into_iter().fold(0, |all, lane| crate::splitmix::mix(all ^ lane))
 }
 
 #[cfg(test)]

@@ -27,11 +27,7 @@ impl MixKey {
     /// seed the first epoch of the next seed, as some loaders do.
     pub(crate) fn new(parts: &[u64]) -> Self {
         let start = SPREAD ^ parts.len() as u64;
-        MixKey(
-            parts
-                .iter()
-                .fold(start, |key, part| mix(mix(key ^ part).wrapping_add(SPREAD))),
-        )
+        MixKey(parts.iter().fold(start, |key, part| mix(mix(key ^ part).wrapping_add(SPREAD))))
     }
 
     /// Returns the number of this key at `counter`: SplitMix64, which can be entered anywhere.
@@ -86,9 +82,6 @@ mod tests {
             }
         }
         // 64 000 coins a bit: one standard deviation is 126.
-        assert!(
-            flipped.iter().all(|count| count.abs_diff(32_000) < 630),
-            "{flipped:?}"
-        );
+        assert!(flipped.iter().all(|count| count.abs_diff(32_000) < 630), "{flipped:?}");
     }
 }

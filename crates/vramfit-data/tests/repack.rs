@@ -16,10 +16,7 @@ const ROWS: u64 = 100_000;
 /// Writes a file of numbers in tiny chunks.
 fn file(folder: &Path) -> PathBuf {
     let path = folder.join("old.h5");
-    let storage = Storage::Chunked {
-        rows: 100,
-        compression: Compression::Gzip(1),
-    };
+    let storage = Storage::Chunked { rows: 100, compression: Compression::Gzip(1) };
     let content = Content {
         datasets: vec![Dataset::new("x", Number::U32, vec![ROWS, 20], storage)],
         ..Content::default()
@@ -55,10 +52,7 @@ fn planned(path: &Path) -> RepackPlan {
     plan(path, &options).expect("a file that can be repacked")
 }
 
-const NEW: OutputOptions = OutputOptions {
-    force: false,
-    in_place: false,
-};
+const NEW: OutputOptions = OutputOptions { force: false, in_place: false };
 
 /// Repacks a file while `meanwhile` happens, once, at the first step that suits it.
 fn fails(path: &Path, meanwhile: &(dyn Fn(Progress) -> bool + Sync)) -> Error {
@@ -117,13 +111,7 @@ fn a_file_that_is_cut_short_meanwhile_is_reported() {
         true
     };
     let error = fails(&path, &cut);
-    assert!(
-        matches!(
-            error.kind(),
-            ErrorKind::InvalidFile | ErrorKind::FileChanged
-        ),
-        "{error}"
-    );
+    assert!(matches!(error.kind(), ErrorKind::InvalidFile | ErrorKind::FileChanged), "{error}");
 }
 
 #[test]
@@ -142,11 +130,7 @@ fn damage_on_the_way_to_the_disk_is_noticed() {
                 continue;
             };
             if place.starts_with(&new) && !place.ends_with("old.h5") {
-                let file = std::fs::File::options()
-                    .read(true)
-                    .write(true)
-                    .open(&number)
-                    .unwrap();
+                let file = std::fs::File::options().read(true).write(true).open(&number).unwrap();
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, 1 << 20).unwrap();
                 file.write_all_at(&[byte[0] ^ 4], 1 << 20).unwrap();
@@ -191,10 +175,8 @@ fn memory_that_is_too_small_for_a_chunk_is_refused_with_what_is_enough() {
     let error = plan(&path, &options(1 << 20)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let hint = error.hint_text().unwrap();
-    let enough: u64 = hint
-        .split(|c: char| !c.is_ascii_digit())
-        .find_map(|part| part.parse().ok())
-        .unwrap();
+    let enough: u64 =
+        hint.split(|c: char| !c.is_ascii_digit()).find_map(|part| part.parse().ok()).unwrap();
     let plan = plan(&path, &options(enough << 20)).unwrap();
     assert_eq!(plan.threads, 1);
     assert!(plan.memory <= Bytes(enough << 20));

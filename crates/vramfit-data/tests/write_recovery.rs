@@ -26,10 +26,7 @@ fn content(storage: [Storage; 2]) -> Content {
 }
 
 fn gzip(rows: u64) -> Storage {
-    Storage::Chunked {
-        rows,
-        compression: Compression::Gzip(1),
-    }
+    Storage::Chunked { rows, compression: Compression::Gzip(1) }
 }
 
 fn rows(rows: std::ops::Range<u64>, out: &mut [Vec<u8>]) {
@@ -41,12 +38,8 @@ fn rows(rows: std::ops::Range<u64>, out: &mut [Vec<u8>]) {
     }
 }
 
-const AGAIN: WriteOptions = WriteOptions {
-    force: false,
-    resume: true,
-    sync_every: Bytes(3000),
-    once: false,
-};
+const AGAIN: WriteOptions =
+    WriteOptions { force: false, resume: true, sync_every: Bytes(3000), once: false };
 
 fn attempt(
     path: &Path,
@@ -57,14 +50,8 @@ fn attempt(
     source: &Source<'_>,
 ) -> Result<Vec<Progress>> {
     let mut seen = Vec::new();
-    let task = WriteTask {
-        path,
-        content: content.clone(),
-        purpose,
-        options,
-        threads,
-        expected: Bytes(0),
-    };
+    let task =
+        WriteTask { path, content: content.clone(), purpose, options, threads, expected: Bytes(0) };
     write(task, source, &mut |progress| seen.push(progress))?;
     Ok(seen)
 }
@@ -133,30 +120,14 @@ fn an_unfinished_file_is_neither_taken_over_nor_lost_by_accident() {
 
     let error = with("test", WriteOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
-    assert!(
-        error.message().starts_with("an earlier attempt left"),
-        "{error}"
-    );
+    assert!(error.message().starts_with("an earlier attempt left"), "{error}");
     let error = with("other settings", AGAIN).unwrap_err();
-    assert!(
-        error
-            .message()
-            .ends_with("was written with different options"),
-        "{error}"
-    );
+    assert!(error.message().ends_with("was written with different options"), "{error}");
 
-    let force = WriteOptions {
-        force: true,
-        ..WriteOptions::default()
-    };
+    let force = WriteOptions { force: true, ..WriteOptions::default() };
     assert_eq!(with("other settings", force).unwrap()[0].resumed_rows, 0);
     let error = with("test", AGAIN).unwrap_err();
-    assert!(
-        error
-            .message()
-            .ends_with("exists and will not be overwritten"),
-        "{error}"
-    );
+    assert!(error.message().ends_with("exists and will not be overwritten"), "{error}");
 }
 
 #[test]
@@ -186,10 +157,7 @@ fn a_second_writer_is_refused() {
     let inner = |range: std::ops::Range<u64>, out: &mut [Vec<u8>]| {
         if range.start == 0 {
             let error = attempt(&path, &content, "test", AGAIN, 1, &whole).unwrap_err();
-            assert!(
-                error.message().starts_with("another process is writing `"),
-                "{error}"
-            );
+            assert!(error.message().starts_with("another process is writing `"), "{error}");
         }
         whole(range, out)
     };
@@ -208,10 +176,7 @@ fn content_that_cannot_be_is_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.message().to_owned()
     };
-    assert_eq!(
-        refused(|c| *c = Content::default()),
-        "a file needs at least one dataset"
-    );
+    assert_eq!(refused(|c| *c = Content::default()), "a file needs at least one dataset");
     assert_eq!(
         refused(|c| c.datasets[1].path = "x/y".into()),
         "two datasets have the same name `x/y`"

@@ -23,12 +23,8 @@ pub(crate) fn container(text: &str) -> Option<String> {
 
 /// Reads `…/slurm/uid_1000/job_4711/step_0/…`, or `…/slurmstepd.scope/job_4711/…` of version 2.
 fn slurm_job(parts: &[&str]) -> Option<String> {
-    let at = parts
-        .iter()
-        .position(|part| *part == "slurm" || part.starts_with("slurmstepd"))?;
-    let id = parts[at..]
-        .iter()
-        .find_map(|part| part.strip_prefix("job_"))?;
+    let at = parts.iter().position(|part| *part == "slurm" || part.starts_with("slurmstepd"))?;
+    let id = parts[at..].iter().find_map(|part| part.strip_prefix("job_"))?;
     Some(format!("slurm job {id}"))
 }
 
@@ -63,9 +59,8 @@ fn container_name(part: &str, above: &[&str]) -> Option<String> {
         };
         return Some(format!("{runtime} {}", short_id(part)));
     }
-    if let Some(name) = unit
-        .strip_prefix("lxc.payload.")
-        .or_else(|| (parent == "lxc").then_some(unit))
+    if let Some(name) =
+        unit.strip_prefix("lxc.payload.").or_else(|| (parent == "lxc").then_some(unit))
     {
         return Some(format!("lxc {name}"));
     }
@@ -100,15 +95,9 @@ mod tests {
     fn containers_are_named_in_both_versions() {
         let cases = [
             // Version 1, with its hierarchies; docker with cgroupfs and with systemd.
-            (
-                "12:pids:/docker/ID\n11:memory:/docker/ID\n0::/\n",
-                "docker 3f4e5a6b7c8d",
-            ),
+            ("12:pids:/docker/ID\n11:memory:/docker/ID\n0::/\n", "docker 3f4e5a6b7c8d"),
             ("0::/system.slice/docker-ID.scope\n", "docker 3f4e5a6b7c8d"),
-            (
-                "0::/machine.slice/libpod-ID.scope/container\n",
-                "podman 3f4e5a6b7c8d",
-            ),
+            ("0::/machine.slice/libpod-ID.scope/container\n", "podman 3f4e5a6b7c8d"),
             (
                 "0::/user.slice/user-1000.slice/user@1000.service/user.slice/\
                      libpod-ID.scope\n",
@@ -130,18 +119,12 @@ mod tests {
                 "0::/user.slice/user-1000.slice/user@1000.service/app.slice/apptainer-4242.scope\n",
                 "apptainer 4242",
             ),
-            (
-                "9:memory:/slurm/uid_1000/job_4711/step_0/task_0\n",
-                "slurm job 4711",
-            ),
+            ("9:memory:/slurm/uid_1000/job_4711/step_0/task_0\n", "slurm job 4711"),
             (
                 "0::/system.slice/slurmstepd.scope/job_4711/step_batch/user/task_0\n",
                 "slurm job 4711",
             ),
-            (
-                "0::/machine.slice/machine-my\\x2dbox.scope/payload\n",
-                "machine my-box",
-            ),
+            ("0::/machine.slice/machine-my\\x2dbox.scope/payload\n", "machine my-box"),
         ];
         for (text, expected) in cases {
             let found = container(&text.replace("ID", ID));

@@ -13,11 +13,7 @@ pub(crate) fn find_limit(mount: &Path, groups: &str) -> Option<HostMemoryLimit> 
         let (mount, limit, used) = if controllers.is_empty() {
             (mount.to_owned(), "memory.max", "memory.current")
         } else if controllers.split(',').any(|name| name == "memory") {
-            (
-                mount.join("memory"),
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-            )
+            (mount.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
         } else {
             continue;
         };
@@ -89,11 +85,7 @@ mod tests {
     #[test]
     fn no_limit_is_none() {
         let root = tempfile::tempdir().unwrap();
-        write(
-            root.path(),
-            "memory/memory.limit_in_bytes",
-            "9223372036854771712\n",
-        );
+        write(root.path(), "memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(find_limit(root.path(), "4:memory:/\n"), None);
         assert_eq!(find_limit(root.path(), "0::/\n"), None);
         assert_eq!(find_limit(root.path(), ""), None);

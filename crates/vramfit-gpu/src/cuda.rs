@@ -146,11 +146,7 @@ impl Cuda {
             (Some(name), Some(text)) => format!("{name} ({text})"),
             _ => format!("error {code}, unknown to this driver"),
         };
-        Err(CudaError {
-            code,
-            function,
-            description,
-        })
+        Err(CudaError { code, function, description })
     }
 
     fn text(

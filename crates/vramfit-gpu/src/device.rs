@@ -36,12 +36,8 @@ pub(crate) fn read_properties(
     let parent_capability = slice.and_then(|slice| slice.capability);
     let mut gpu = HostGpu {
         index,
-        uuid: unknown
-            .ok_or_note("uuid", device.uuid())
-            .unwrap_or_default(),
-        name: unknown
-            .ok_or_note("name", device.name())
-            .unwrap_or_default(),
+        uuid: unknown.ok_or_note("uuid", device.uuid()).unwrap_or_default(),
+        name: unknown.ok_or_note("name", device.name()).unwrap_or_default(),
         compute_capability: match (capability, parent_capability) {
             (Err(_), Some(parent)) => Some(parent),
             (capability, _) => unknown.ok_or_note("compute capability", capability),
@@ -60,9 +56,8 @@ pub(crate) fn read_properties(
     if slice.is_none() {
         // Properties of the whole GPU, which the driver does not report for a slice.
         gpu.display = unknown.ok_or_note("display", has_display(device));
-        gpu.compute_mode = unknown
-            .ok_or_note("compute mode", device.compute_mode())
-            .map(|mode| match mode {
+        gpu.compute_mode =
+            unknown.ok_or_note("compute mode", device.compute_mode()).map(|mode| match mode {
                 NvmlMode::Default => ComputeMode::Default,
                 NvmlMode::Prohibited => ComputeMode::Prohibited,
                 NvmlMode::ExclusiveThread | NvmlMode::ExclusiveProcess => {
@@ -86,15 +81,12 @@ pub(crate) fn read_metrics(
         return;
     }
     if gpu.mig == Mig::Off {
-        gpu.utilization_percent = unknown
-            .ok_or_note("utilization", device.utilization_rates())
-            .map(|rates| rates.gpu);
+        gpu.utilization_percent =
+            unknown.ok_or_note("utilization", device.utilization_rates()).map(|rates| rates.gpu);
     }
     gpu.temperature_c =
         unknown.ok_or_note("temperature", device.temperature(TemperatureSensor::Gpu));
-    let power = device
-        .power_usage()
-        .and_then(|drawn| Ok((drawn, device.enforced_power_limit()?)));
+    let power = device.power_usage().and_then(|drawn| Ok((drawn, device.enforced_power_limit()?)));
     gpu.power_mw = unknown.ok_or_note("power", power);
 }
 
@@ -136,11 +128,7 @@ fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<GpuMemory, NvmlError> {
 
 fn memory_v1(nvml: &Nvml, device: &Device<'_>) -> Result<GpuMemory, NvmlError> {
     let query = nvml_sym(nvml.lib().nvmlDeviceGetMemoryInfo.as_ref())?;
-    let mut info = nvmlMemory_t {
-        total: 0,
-        free: 0,
-        used: 0,
-    };
+    let mut info = nvmlMemory_t { total: 0, free: 0, used: 0 };
     // SAFETY: the handle is that of an open session, and the struct is the function's own.
     nvml_try(unsafe { query(device.handle(), &mut info) })?;
     Ok(GpuMemory {

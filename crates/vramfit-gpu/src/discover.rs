@@ -68,10 +68,8 @@ impl GpuOverrides {
             (Some(selection), _) => return Ok(selection.clone()),
             (None, Some(name)) => (name, self.budgets(variable)?),
             (None, None) => {
-                let mut names: Vec<String> = visible_host_gpus(&variable)?
-                    .into_iter()
-                    .map(|gpu| gpu.name)
-                    .collect();
+                let mut names: Vec<String> =
+                    visible_host_gpus(&variable)?.into_iter().map(|gpu| gpu.name).collect();
                 names.sort();
                 names.dedup();
                 let [name] = &names[..] else {
@@ -150,10 +148,7 @@ fn no_visible_gpu(list: &str) -> Error {
 /// nobody uses them yet.
 fn shared_usage(variable: impl Fn(&str) -> Option<String>) -> SharedGpuUsage {
     let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let file = match (
-        non_empty("VRAMFIT_SHARED"),
-        non_empty("VRAMFIT_SHARED_FILE"),
-    ) {
+    let file = match (non_empty("VRAMFIT_SHARED"), non_empty("VRAMFIT_SHARED_FILE")) {
         (Some(name), _) => {
             let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
             // SAFETY: it only returns a number, and always succeeds.
@@ -220,9 +215,7 @@ fn is_sibling(process: u32, processes: Option<u32>) -> bool {
     // The environment of another user's process cannot be read, and then it is no sibling.
     let environment = std::fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
     let wanted = format!("{PROCESSES_VARIABLE}={processes}");
-    environment
-        .split(|byte| *byte == 0)
-        .any(|variable| variable == wanted.as_bytes())
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
 }
 
 #[cfg(test)]
@@ -242,10 +235,7 @@ mod tests {
         let t4 = gpu::find("t4").expect("known");
         let inside = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_OCCUPIED", "1073741824")];
         let found = budget(&GpuOverrides::default(), &inside);
-        assert_eq!(
-            (found.total_bytes, found.occupied_bytes),
-            (t4.total_memory_bytes, 1 << 30)
-        );
+        assert_eq!((found.total_bytes, found.occupied_bytes), (t4.total_memory_bytes, 1 << 30));
         let overrides = GpuOverrides {
             selection: Some("h100-80g".parse().expect("known")),
             occupied: Some(Bytes(7)),

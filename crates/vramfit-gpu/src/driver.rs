@@ -62,12 +62,8 @@ impl Driver {
     pub fn devices(&self) -> Result<Vec<CudaDevice>> {
         let mut count = 0;
         // SAFETY: `count` outlives the call.
-        self.cuda.check("cuDeviceGetCount", unsafe {
-            (self.cuda.cuDeviceGetCount)(&mut count)
-        })?;
-        (0..count.unsigned_abs())
-            .map(|index| self.device_properties(index))
-            .collect()
+        self.cuda.check("cuDeviceGetCount", unsafe { (self.cuda.cuDeviceGetCount)(&mut count) })?;
+        (0..count.unsigned_abs()).map(|index| self.device_properties(index)).collect()
     }
 
     fn device_properties(&self, index: u32) -> Result<CudaDevice> {
@@ -82,10 +78,8 @@ impl Driver {
                 "cuDeviceGetName",
                 (self.cuda.cuDeviceGetName)(name.as_mut_ptr(), length, device),
             )?;
-            self.cuda.check(
-                "cuDeviceGetUuid_v2",
-                (self.cuda.cuDeviceGetUuid_v2)(&mut uuid, device),
-            )?;
+            self.cuda
+                .check("cuDeviceGetUuid_v2", (self.cuda.cuDeviceGetUuid_v2)(&mut uuid, device))?;
             self.cuda.check(
                 "cuDeviceTotalMem_v2",
                 (self.cuda.cuDeviceTotalMem_v2)(&mut total, device),
@@ -124,15 +118,9 @@ impl Driver {
                 .cause(error)
                 .hint(hint)
         })?;
-        let memory = DeviceContext {
-            cuda: self.cuda.clone(),
-            device,
-            allocations: Vec::new(),
-        };
+        let memory = DeviceContext { cuda: self.cuda.clone(), device, allocations: Vec::new() };
         // SAFETY: the context was retained above.
-        self.cuda.check("cuCtxSetCurrent", unsafe {
-            (self.cuda.cuCtxSetCurrent)(context)
-        })?;
+        self.cuda.check("cuCtxSetCurrent", unsafe { (self.cuda.cuCtxSetCurrent)(context) })?;
         Ok(memory)
     }
 
@@ -140,9 +128,7 @@ impl Driver {
         let ordinal = i32::try_from(index).unwrap_or(i32::MAX);
         let mut device = 0;
         // SAFETY: `device` outlives the call.
-        self.cuda.check("cuDeviceGet", unsafe {
-            (self.cuda.cuDeviceGet)(&mut device, ordinal)
-        })?;
+        self.cuda.check("cuDeviceGet", unsafe { (self.cuda.cuDeviceGet)(&mut device, ordinal) })?;
         Ok(device)
     }
 }
@@ -180,10 +166,7 @@ impl DeviceContext {
         self.cuda.check("cuMemGetInfo_v2", unsafe {
             (self.cuda.cuMemGetInfo_v2)(&mut free, &mut total)
         })?;
-        Ok(MemoryInfo {
-            free_bytes: free as u64,
-            total_bytes: total as u64,
-        })
+        Ok(MemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
     }
 
     /// Allocates one more block. Returns false if the GPU is out of memory.
@@ -223,9 +206,7 @@ impl DeviceContext {
             })?;
         }
         // SAFETY: it takes no arguments, and the context is current.
-        self.cuda.check("cuCtxSynchronize", unsafe {
-            (self.cuda.cuCtxSynchronize)()
-        })?;
+        self.cuda.check("cuCtxSynchronize", unsafe { (self.cuda.cuCtxSynchronize)() })?;
         for block in &blocks {
             for address in block.samples() {
                 let mut word = 0u32;

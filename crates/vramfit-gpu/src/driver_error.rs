@@ -138,10 +138,7 @@ mod tests {
             (NvmlError::Unknown, "nvidia-smi"),
         ];
         for (nvml_error, expected) in cases {
-            let error = Error::from(DriverUnavailable::from_nvml(
-                &nvml_error,
-                "libnvidia-ml.so.1",
-            ));
+            let error = Error::from(DriverUnavailable::from_nvml(&nvml_error, "libnvidia-ml.so.1"));
             assert_eq!(error.kind(), ErrorKind::NoDriver);
             let hint = error.hint_text().expect("every case has a hint");
             assert!(hint.contains(expected), "{error}: {hint}");

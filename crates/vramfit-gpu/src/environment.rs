@@ -93,11 +93,7 @@ mod tests {
             ("0::/\n", "KUBERNETES_SERVICE_HOST", "kubernetes"),
             ("0::/\n", "APPTAINER_CONTAINER", "apptainer"),
             // The job is the better answer where both are known.
-            (
-                "1:memory:/slurm/uid_0/job_7\n",
-                "APPTAINER_CONTAINER",
-                "slurm job 7",
-            ),
+            ("1:memory:/slurm/uid_0/job_7\n", "APPTAINER_CONTAINER", "slurm job 7"),
         ] {
             assert_eq!(named(groups, set).as_deref(), Some(expected));
         }

@@ -49,10 +49,7 @@ use vramfit_core::host::{Host, Process};
 
 /// Returns command, user and container of a process; `None` if it does not exist in this PID namespace.
 pub fn process(pid: u32) -> Option<Process> {
-    let mut found = Process {
-        pid,
-        ..Process::default()
-    };
+    let mut found = Process { pid, ..Process::default() };
     process::fill_details(&mut found).then_some(found)
 }
 

@@ -72,11 +72,7 @@ impl UnavailableReadings {
 
     /// Notes that `what` is unavailable, and why.
     pub(crate) fn note(&mut self, what: &'static str, reason: String) {
-        match self
-            .by_reason
-            .iter_mut()
-            .find(|(known, _)| *known == reason)
-        {
+        match self.by_reason.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, names)) => names.push(what),
             None => self.by_reason.push((reason, vec![what])),
         }
@@ -99,18 +95,12 @@ mod tests {
     fn readings_are_grouped_by_reason() {
         let mut unknown = UnavailableReadings::default();
         assert_eq!(unknown.ok_or_note("name", Ok("T4")), Some("T4"));
-        assert_eq!(
-            unknown.ok_or_note::<u32>("memory", Err(NvmlError::GpuLost)),
-            None
-        );
+        assert_eq!(unknown.ok_or_note::<u32>("memory", Err(NvmlError::GpuLost)), None);
         unknown.ok_or_note::<u32>("display", Err(NvmlError::NotSupported));
         unknown.ok_or_note::<u32>("power", Err(NvmlError::GpuLost));
         assert_eq!(
             unknown.reasons(),
-            [
-                "memory, power: the GPU has fallen off the bus",
-                "display: not supported by this GPU"
-            ]
+            ["memory, power: the GPU has fallen off the bus", "display: not supported by this GPU"]
         );
     }
 }

@@ -70,15 +70,9 @@ mod tests {
 
     #[test]
     fn blocks_cover_all_allocations_with_different_words() {
-        let blocks = blocks(&[
-            (0x1000, BLOCK_BYTES + 10),
-            (0x9000_0000, 3),
-            (0xA000_0000, 8),
-        ]);
-        let spans: Vec<_> = blocks
-            .iter()
-            .map(|block| (block.address, block.offset, block.bytes))
-            .collect();
+        let blocks = blocks(&[(0x1000, BLOCK_BYTES + 10), (0x9000_0000, 3), (0xA000_0000, 8)]);
+        let spans: Vec<_> =
+            blocks.iter().map(|block| (block.address, block.offset, block.bytes)).collect();
         assert_eq!(
             spans,
             [
@@ -91,11 +85,7 @@ mod tests {
         assert_eq!(words, [0x9E37_79B1, 0x3C6E_F362, 0xDAA6_6D13]);
         assert_eq!(
             blocks[1].samples(),
-            [
-                0x1000 + BLOCK_BYTES,
-                0x1000 + BLOCK_BYTES,
-                0x1000 + BLOCK_BYTES + 4
-            ]
+            [0x1000 + BLOCK_BYTES, 0x1000 + BLOCK_BYTES, 0x1000 + BLOCK_BYTES + 4]
         );
     }
 }

@@ -45,9 +45,7 @@ fn join_arguments(arguments: &[u8]) -> Option<String> {
 
 /// Replaces control characters: a command line is untrusted, and could contain terminal escapes.
 pub fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -56,10 +54,7 @@ mod tests {
 
     #[test]
     fn this_process_is_described() {
-        let mut process = Process {
-            pid: std::process::id(),
-            ..Process::default()
-        };
+        let mut process = Process { pid: std::process::id(), ..Process::default() };
         assert!(fill_details(&mut process));
         let command = process.command.expect("we have a command line");
         assert!(command.contains("vramfit_gpu"), "{command}");
@@ -69,10 +64,7 @@ mod tests {
     #[test]
     fn an_unused_pid_is_no_error() {
         // One more than the largest `pid_max` of Linux.
-        let mut process = Process {
-            pid: 4_194_305,
-            ..Process::default()
-        };
+        let mut process = Process { pid: 4_194_305, ..Process::default() };
         assert!(!fill_details(&mut process));
         assert_eq!(process.command, None);
     }
@@ -80,10 +72,7 @@ mod tests {
     #[test]
     fn command_lines_cannot_steer_a_terminal() {
         let shown = join_arguments(b"python\0train.py\0--name=\x1b[2J\n\0");
-        assert_eq!(
-            shown.as_deref(),
-            Some("python train.py --name=\u{fffd}[2J\u{fffd}")
-        );
+        assert_eq!(shown.as_deref(), Some("python train.py --name=\u{fffd}[2J\u{fffd}"));
         assert_eq!(join_arguments(b""), None);
         let long = join_arguments(&vec![b'x'; 5000]).expect("a command");
         assert_eq!(long.chars().count(), MAX_COMMAND_CHARS + 1);

@@ -160,10 +160,7 @@ mod tests {
             vec![info(7, Some(100)), info(9, None)],
             vec![info(7, Some(100)), info(3, Some(500))],
         );
-        let told: Vec<_> = merged
-            .iter()
-            .map(|one| (one.pid, one.used_bytes, one.kind))
-            .collect();
+        let told: Vec<_> = merged.iter().map(|one| (one.pid, one.used_bytes, one.kind)).collect();
         assert_eq!(
             told,
             [

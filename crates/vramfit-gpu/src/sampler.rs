@@ -51,10 +51,7 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::open`].
     pub fn open_library(library: &OsStr) -> Result<Sampler, DriverUnavailable> {
-        Ok(Sampler {
-            nvml: nvml::open(library)?,
-            last_scan: None,
-        })
+        Ok(Sampler { nvml: nvml::open(library)?, last_scan: None })
     }
 
     /// Queries everything.
@@ -97,20 +94,12 @@ impl Sampler {
                         unknown: unknown.clone(),
                         ..HostGpu::default()
                     });
-                    devices.push(CachedDevice {
-                        index,
-                        slice: None,
-                        unknown,
-                    });
+                    devices.push(CachedDevice { index, slice: None, unknown });
                 }
             }
         }
         host.unknown = unknown.reasons();
-        self.last_scan = Some(CachedScan {
-            at: now,
-            host: host.clone(),
-            devices,
-        });
+        self.last_scan = Some(CachedScan { at: now, host: host.clone(), devices });
         host
     }
 
@@ -123,21 +112,15 @@ impl Sampler {
         devices: &mut Vec<CachedDevice>,
     ) {
         let parent = self.push(device, index, None, gpus, devices);
-        let (capability, total) = (
-            parent.compute_capability,
-            parent.memory.map(|memory| memory.total_bytes),
-        );
+        let (capability, total) =
+            (parent.compute_capability, parent.memory.map(|memory| memory.total_bytes));
         if parent.mig != Mig::Parent {
             return;
         }
         // The driver counts as many indices as the GPU could have slices; most are empty.
         for number in 0..device.mig_device_count().unwrap_or(0) {
             if let Ok(part) = device.mig_device_by_index(number) {
-                let slice = MigInstance {
-                    number,
-                    parent_total_bytes: total,
-                    capability,
-                };
+                let slice = MigInstance { number, parent_total_bytes: total, capability };
                 self.push(&part, index, Some(&slice), gpus, devices);
             }
         }
@@ -153,13 +136,8 @@ impl Sampler {
         devices: &mut Vec<CachedDevice>,
     ) -> &'gpus HostGpu {
         let mut unavailable_properties = UnavailableReadings::default();
-        let mut gpu = device::read_properties(
-            &self.nvml,
-            device,
-            index,
-            slice,
-            &mut unavailable_properties,
-        );
+        let mut gpu =
+            device::read_properties(&self.nvml, device, index, slice, &mut unavailable_properties);
         if gpu.is_usable() {
             gpu.processes =
                 processes::list_processes(&self.nvml, device, &mut unavailable_properties);
@@ -181,12 +159,10 @@ impl Sampler {
         let mut host = scan.host.clone();
         for (gpu, cached) in host.gpus.iter_mut().zip(&scan.devices) {
             let found =
-                self.nvml
-                    .device_by_index(cached.index)
-                    .and_then(|device| match cached.slice {
-                        Some(number) => device.mig_device_by_index(number),
-                        None => Ok(device),
-                    });
+                self.nvml.device_by_index(cached.index).and_then(|device| match cached.slice {
+                    Some(number) => device.mig_device_by_index(number),
+                    None => Ok(device),
+                });
             gpu.unknown.clone_from(&cached.unknown);
             match found {
                 Ok(device) => {

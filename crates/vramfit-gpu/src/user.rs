@@ -14,13 +14,7 @@ pub(crate) fn user_name(uid: u32) -> String {
     let mut found: *mut libc::passwd = std::ptr::null_mut();
     // SAFETY: all four pointers outlive the call, and the length is that of `text`.
     let code = unsafe {
-        libc::getpwuid_r(
-            uid,
-            entry.as_mut_ptr(),
-            text.as_mut_ptr(),
-            text.len(),
-            &mut found,
-        )
+        libc::getpwuid_r(uid, entry.as_mut_ptr(), text.as_mut_ptr(), text.len(), &mut found)
     };
     if code != 0 || found.is_null() {
         return uid.to_string();

@@ -8,19 +8,12 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
 fn gpu(index: u32, uuid: &str) -> HostGpu {
-    HostGpu {
-        index,
-        uuid: uuid.to_owned(),
-        ..t4(memory(16 * GIB, GIB / 2, 0))
-    }
+    HostGpu { index, uuid: uuid.to_owned(), ..t4(memory(16 * GIB, GIB / 2, 0)) }
 }
 
 fn describe_host(gpus: Vec<HostGpu>) -> Description {
     Description {
-        host: Host {
-            gpus,
-            ..Host::default()
-        },
+        host: Host { gpus, ..Host::default() },
         context_bytes: 100 * MIB,
         ..Description::default()
     }
@@ -51,11 +44,8 @@ fn gpus_are_those_that_a_program_can_be_given() {
     let mut parent = gpu(0, "GPU-00000000-0000-0000-0000-000000000000");
     parent.mig = Mig::Parent;
     let mut slice = gpu(0, "MIG-0a1b2c3d-1111-2222-3333-444455556666");
-    slice.mig = Mig::Instance {
-        number: 0,
-        gpu_instance: Some(1),
-        parent_total_bytes: Some(16 * GIB),
-    };
+    slice.mig =
+        Mig::Instance { number: 0, gpu_instance: Some(1), parent_total_bytes: Some(16 * GIB) };
     let (_folder, fake) = fake_driver_with(&describe_host(vec![parent, slice]));
     let gpus = open(&fake).devices().expect("devices");
     assert_eq!(gpus.len(), 1);
@@ -73,10 +63,7 @@ fn what_is_taken_is_gone_until_it_is_dropped() {
     let all = 16 * GIB - GIB / 2;
 
     let mut memory = driver.create_context(0).expect("a context");
-    let free = |free_bytes| MemoryInfo {
-        free_bytes,
-        total_bytes: all,
-    };
+    let free = |free_bytes| MemoryInfo { free_bytes, total_bytes: all };
     assert_eq!(memory.memory_info().expect("free"), free(all - 100 * MIB));
     assert!(memory.allocate(8 * GIB).expect("room"));
     assert!(memory.allocate(1).expect("room"));
@@ -96,12 +83,7 @@ fn what_is_taken_is_gone_until_it_is_dropped() {
     drop(memory);
     let gpu = &sampler.scan().gpus[0];
     assert_eq!(gpu.memory.map(|memory| memory.free_bytes), Some(all));
-    let sum: i64 = fake
-        .device_allocations()
-        .changes()
-        .iter()
-        .map(|change| change.2)
-        .sum();
+    let sum: i64 = fake.device_allocations().changes().iter().map(|change| change.2).sum();
     assert_eq!(sum, 0);
 }
 
@@ -117,14 +99,7 @@ fn memory_that_keeps_nothing_is_noticed() {
     description.reads_zeros = true;
     fake.describe(&description);
     let wrong = memory.verify().expect("an answer");
-    assert_eq!(
-        wrong,
-        Some(Mismatch {
-            offset_bytes: 0,
-            written: 0x9E37_79B1,
-            read: 0
-        })
-    );
+    assert_eq!(wrong, Some(Mismatch { offset_bytes: 0, written: 0x9E37_79B1, read: 0 }));
 }
 
 #[test]
@@ -159,19 +134,13 @@ fn a_full_gpu_has_no_room_for_a_context() {
     let (_folder, fake) = fake_driver_with(&description);
     let error = open(&fake).create_context(0).expect_err("it is full");
     let hint = error.hint_text().expect("a hint");
-    assert!(
-        hint.contains("not enough free memory for a CUDA context"),
-        "{hint}"
-    );
+    assert!(hint.contains("not enough free memory for a CUDA context"), "{hint}");
 }
 
 #[test]
 fn why_cuda_does_not_start_is_distinguished() {
     let missing = Driver::open_library("/nonexistent/libcuda.so.1".as_ref()).err();
-    assert!(matches!(
-        missing,
-        Some(DriverUnavailable::LibraryMissing { .. })
-    ));
+    assert!(matches!(missing, Some(DriverUnavailable::LibraryMissing { .. })));
     let start = |description: &Description| {
         let (_folder, fake) = fake_driver_with(description);
         Driver::open_library(fake.library().as_os_str()).err()

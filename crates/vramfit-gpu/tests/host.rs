@@ -24,11 +24,7 @@ fn gpu(index: u32) -> HostGpu {
 }
 
 fn own_process(used_bytes: Option<u64>) -> Process {
-    Process {
-        pid: std::process::id(),
-        used_bytes,
-        ..Process::default()
-    }
+    Process { pid: std::process::id(), used_bytes, ..Process::default() }
 }
 
 fn failing(mut description: Description, errors: &[(&str, u32)]) -> Description {
@@ -62,15 +58,8 @@ fn processes_are_merged_and_described() {
     let own = std::process::id();
     let mut described = Description::from(vec![gpu(0)]);
     described.host.gpus[0].processes = vec![
-        Process {
-            kind: ProcessKind::Both,
-            ..own_process(Some(2 * GIB))
-        },
-        Process {
-            pid: 4_194_305,
-            kind: ProcessKind::Graphics,
-            ..own_process(Some(GIB))
-        },
+        Process { kind: ProcessKind::Both, ..own_process(Some(2 * GIB)) },
+        Process { pid: 4_194_305, kind: ProcessKind::Graphics, ..own_process(Some(GIB)) },
     ];
     let read = read(&described);
     let [ours, stranger] = &read.gpus[0].processes[..] else {
@@ -86,10 +75,7 @@ fn processes_are_merged_and_described() {
     assert_eq!(stranger.command, None);
     let unknown = &read.gpus[0].unknown[..];
     assert_eq!(unknown.len(), 1);
-    assert!(
-        unknown[0].starts_with("commands: no process 4194305"),
-        "{unknown:?}"
-    );
+    assert!(unknown[0].starts_with("commands: no process 4194305"), "{unknown:?}");
 }
 
 #[test]
@@ -152,19 +138,12 @@ fn a_slice_without_a_capability_has_its_gpus() {
     parent.mig = Mig::Parent;
     let slice = HostGpu {
         index: 0,
-        mig: Mig::Instance {
-            number: 0,
-            gpu_instance: None,
-            parent_total_bytes: None,
-        },
+        mig: Mig::Instance { number: 0, gpu_instance: None, parent_total_bytes: None },
         ..HostGpu::default()
     };
     let read = read(&Description::from(vec![parent, slice]));
     assert_eq!(read.gpus[1].compute_capability, Some((8, 0)));
-    assert_eq!(
-        read.gpus[1].unknown,
-        ["GPU instance, memory: not supported by this GPU"]
-    );
+    assert_eq!(read.gpus[1].unknown, ["GPU instance, memory: not supported by this GPU"]);
 }
 
 #[test]
@@ -172,10 +151,7 @@ fn a_lost_gpu_is_listed_and_the_others_answer() {
     let mut described = Description::from(vec![gpu(0), gpu(1)]);
     described = failing(described, &[("@0", 15)]);
     let read = read(&described);
-    assert_eq!(
-        read.gpus[0].unknown,
-        ["everything: the GPU has fallen off the bus"]
-    );
+    assert_eq!(read.gpus[0].unknown, ["everything: the GPU has fallen off the bus"]);
     assert_eq!((read.gpus[0].index, read.gpus[0].memory), (0, None));
     assert_eq!(read.gpus[1], described.host.gpus[1]);
 }
@@ -188,10 +164,8 @@ fn every_figure_may_be_missing() {
     assert_eq!((gpu.memory, gpu.power_mw, gpu.display), (None, None, None));
     assert_eq!(
         gpu.unknown,
-        [
-            "compute capability, display, compute mode, memory, utilization, temperature, power: \
-          not supported by this GPU"
-        ]
+        ["compute capability, display, compute mode, memory, utilization, temperature, power: \
+          not supported by this GPU"]
     );
 }
 
@@ -241,10 +215,7 @@ fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
     let soon = sampler.sample(start + Duration::from_secs(4));
     assert_eq!(soon.gpus[0].memory, memory(80 * GIB, 9 * GIB));
     assert_eq!(soon.gpus[0].processes.len(), 0);
-    assert_eq!(
-        soon.gpus[0].unknown,
-        ["temperature: not supported by this GPU"]
-    );
+    assert_eq!(soon.gpus[0].unknown, ["temperature: not supported by this GPU"]);
     let later = sampler.sample(start + Duration::from_secs(5));
     assert_eq!(later.gpus[0].processes.len(), 1);
 
@@ -252,26 +223,17 @@ fn processes_are_asked_for_every_five_seconds_and_memory_each_time() {
     let lost = sampler.sample(start + Duration::from_secs(6));
     assert_eq!(lost.gpus[0].memory, None);
     assert_eq!(lost.gpus[0].name, "NVIDIA A100-SXM4-80GB");
-    assert_eq!(
-        lost.gpus[0].unknown,
-        ["everything: the GPU has fallen off the bus"]
-    );
+    assert_eq!(lost.gpus[0].unknown, ["everything: the GPU has fallen off the bus"]);
 }
 
 #[test]
 fn why_there_is_no_driver_is_distinguished() {
     let missing = Sampler::open_library("/nonexistent/libnvidia-ml.so.1".as_ref());
     let missing = missing.expect_err("there is no such file");
-    assert!(
-        matches!(missing, DriverUnavailable::LibraryMissing { .. }),
-        "{missing:?}"
-    );
+    assert!(matches!(missing, DriverUnavailable::LibraryMissing { .. }), "{missing:?}");
     let error = Error::from(missing);
     assert_eq!(error.kind(), ErrorKind::NoDriver);
-    assert_eq!(
-        error.message(),
-        "`/nonexistent/libnvidia-ml.so.1` cannot be opened"
-    );
+    assert_eq!(error.message(), "`/nonexistent/libnvidia-ml.so.1` cannot be opened");
 
     let folder = tempfile::tempdir().unwrap();
     let driver = FakeDriver::new(folder.path(), &Description::from(vec![]));
@@ -281,23 +243,14 @@ fn why_there_is_no_driver_is_distinguished() {
         (9, DriverUnavailable::NotLoaded),
         (15, DriverUnavailable::GpuLost),
         (18, DriverUnavailable::VersionMismatch),
-        (
-            999,
-            DriverUnavailable::Other("an internal driver error occurred".to_owned()),
-        ),
+        (999, DriverUnavailable::Other("an internal driver error occurred".to_owned())),
     ] {
-        driver.describe(&failing(
-            Description::from(vec![]),
-            &[("nvmlInit_v2", code)],
-        ));
+        driver.describe(&failing(Description::from(vec![]), &[("nvmlInit_v2", code)]));
         assert_eq!(open(&driver).err(), Some(expected));
     }
 
     // Some library, but not NVML.
     let folder = tempfile::tempdir().unwrap();
     let other = FakeDriver::without(folder.path(), &Description::from(vec![]), &["nvmlInit_v2"]);
-    assert!(matches!(
-        open(&other),
-        Err(DriverUnavailable::TooOld { .. })
-    ));
+    assert!(matches!(open(&other), Err(DriverUnavailable::TooOld { .. })));
 }

@@ -35,10 +35,7 @@ impl BatchMemory {
     }
 
     #[allow(unsafe_code, reason = "the buffer protocol is a C interface")]
-    #[allow(
-        clippy::needless_pass_by_value,
-        reason = "the signature that PyO3 expects"
-    )]
+    #[allow(clippy::needless_pass_by_value, reason = "the signature that PyO3 expects")]
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
         view: *mut ffi::Py_buffer,

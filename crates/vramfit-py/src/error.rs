@@ -15,7 +15,5 @@ fn exception(py: Python<'_>, error: &vramfit_core::Error) -> PyResult<PyErr> {
     let rest = PyDict::new(py);
     rest.set_item("cause", error.cause_text())?;
     rest.set_item("hint", error.hint_text())?;
-    Ok(PyErr::from_value(
-        class.call((error.message(),), Some(&rest))?,
-    ))
+    Ok(PyErr::from_value(class.call((error.message(),), Some(&rest))?))
 }

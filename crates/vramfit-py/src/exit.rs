@@ -50,10 +50,7 @@ pub(crate) fn call_python<T>(call: impl for<'py> FnOnce(Python<'py>) -> T) -> T 
 
 /// Queues the exception, to be raised in the main thread between two bytecodes.
 fn queue_exit() -> bool {
-    #[allow(
-        unsafe_code,
-        reason = "there is no safe way to ask the main thread to stop"
-    )]
+    #[allow(unsafe_code, reason = "there is no safe way to ask the main thread to stop")]
     // SAFETY: the callback has the type Python asks for, and needs no argument.
     let queued = unsafe { pyo3::ffi::Py_AddPendingCall(Some(raise_exit), ptr::null_mut()) };
     queued == 0

@@ -85,11 +85,7 @@ impl Gpu {
     }
 
     fn __repr__(&self) -> String {
-        format!(
-            "<Gpu {}: {}>",
-            self.0.name,
-            Bytes(self.0.total_memory_bytes)
-        )
+        format!("<Gpu {}: {}>", self.0.name, Bytes(self.0.total_memory_bytes))
     }
 }
 

@@ -67,11 +67,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             budget: Bytes::parse_memory(&options.memory)?,
             seed: options.seed,
             shuffle: options.shuffle,
-            remainder: if options.drop_last {
-                RemainderPolicy::Drop
-            } else {
-                RemainderPolicy::Pad
-            },
+            remainder: if options.drop_last { RemainderPolicy::Drop } else { RemainderPolicy::Pad },
             split: options.split.map(parse_split).transpose()?,
             shard: ShardOptions { index, count },
             threads: options.threads,
@@ -99,8 +95,7 @@ impl BatchLoader {
         py: Python<'_>,
         work: impl FnOnce(&mut Loader) -> Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| work(&mut self.lock()))
-            .map_err(|error| raise(py, &error))
+        py.detach(|| work(&mut self.lock())).map_err(|error| raise(py, &error))
     }
 }
 
@@ -119,9 +114,7 @@ impl BatchLoader {
     fn new(py: Python<'_>, options: PyLoaderOptions) -> PyResult<Self> {
         let open = || Loader::open(options.try_into()?);
         let loader = py.detach(open).map_err(|error| raise(py, &error))?;
-        Ok(BatchLoader {
-            loader: Mutex::new(loader),
-        })
+        Ok(BatchLoader { loader: Mutex::new(loader) })
     }
 
     /// The name, type and shape of a row of each column.
@@ -180,14 +173,7 @@ impl BatchLoader {
     fn stats(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, [f64; 4], u64, u64)> {
         let stats: Stats = self.with(py, |loader| loader.stats())?;
         let times = [stats.reading, stats.filling, stats.idle, stats.waiting];
-        let Stats {
-            batches,
-            rows,
-            bytes,
-            held_bytes,
-            buffer_bytes,
-            ..
-        } = stats;
+        let Stats { batches, rows, bytes, held_bytes, buffer_bytes, .. } = stats;
         let seconds = times.map(|time| time.as_secs_f64());
         Ok((batches, rows, bytes, seconds, held_bytes, buffer_bytes))
     }
@@ -203,10 +189,7 @@ impl BatchLoader {
         let mut starved_timeout = Duration::ZERO;
         loop {
             let wait = |loader: &mut Loader| {
-                Ok((
-                    loader.poll_batch(WAIT_SLICE, starved_timeout)?,
-                    loader.position(),
-                ))
+                Ok((loader.poll_batch(WAIT_SLICE, starved_timeout)?, loader.position()))
             };
             let (poll, position) = self.with(py, wait)?;
             match poll {
@@ -275,9 +258,7 @@ impl BatchLoader {
 
     /// Restores a state, and returns a note about the file if there is one.
     fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<Option<String>> {
-        self.with(py, |loader| {
-            loader.restore(&LoaderState::parse_json(state)?, force)
-        })
+        self.with(py, |loader| loader.restore(&LoaderState::parse_json(state)?, force))
     }
 }
 
@@ -311,18 +292,12 @@ pub(crate) fn column_infos(columns: &[Column]) -> Vec<ColumnInfo> {
 }
 
 pub(crate) fn parse_column((name, to): ColumnArgument) -> Result<ColumnOptions> {
-    Ok(ColumnOptions {
-        name,
-        to: to.as_deref().map(parse_scalar).transpose()?,
-    })
+    Ok(ColumnOptions { name, to: to.as_deref().map(parse_scalar).transpose()? })
 }
 
 pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {
     Scalar::from_name(name).ok_or_else(|| {
-        let names: Vec<_> = Scalar::ALL
-            .iter()
-            .map(|it| format!("`{}`", it.name()))
-            .collect();
+        let names: Vec<_> = Scalar::ALL.iter().map(|it| format!("`{}`", it.name())).collect();
         Error::invalid_argument(format!("unknown type `{name}`"))
             .hint(format!("supported types: {}", names.join(", ")))
     })

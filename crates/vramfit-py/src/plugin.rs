@@ -32,10 +32,7 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
 /// `library` is the real CUDA plugin; `cpu_eval` and `shutdown` are the modules `_cpu_eval` and `_shutdown`,
 /// whose functions the plugin calls while it runs.
 #[pyfunction]
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "arguments from Python come by value"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
 pub(crate) fn start_plugin(
     py: Python<'_>,
     library: PathBuf,
@@ -44,21 +41,14 @@ pub(crate) fn start_plugin(
 ) -> PyResult<()> {
     vramfit_vgpu::set_library(&library);
     let read = cpu_eval.getattr(py, "read")?;
-    vramfit_vgpu::set_hooks(Box::new(PythonHooks {
-        cpu_eval,
-        read,
-        shutdown,
-    }));
+    vramfit_vgpu::set_hooks(Box::new(PythonHooks { cpu_eval, read, shutdown }));
     Ok(())
 }
 
 /// Prepares to publish statistics of the real CUDA plugin `library` for JAX `jax`: the table that JAX
 /// then gets from this library is the real one, wrapped to publish the statistics of the pool.
 #[pyfunction]
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "arguments from Python come by value"
-)]
+#[allow(clippy::needless_pass_by_value, reason = "arguments from Python come by value")]
 pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
     vramfit_vgpu::set_library(&library);
     vramfit_vgpu::set_jax_version(jax);
@@ -97,14 +87,7 @@ pub(crate) fn note_cpu_program(
     products: bool,
     selected_by: String,
 ) {
-    let program = CpuProgram {
-        name,
-        site,
-        needed_bytes,
-        backward,
-        products,
-        selected_by,
-    };
+    let program = CpuProgram { name, site, needed_bytes, backward, products, selected_by };
     py.detach(|| vramfit_vgpu::note_cpu_program(program));
 }
 
@@ -121,11 +104,8 @@ pub(crate) fn settings_too_late(
         late: late_changes(late),
         ..LintInput::default()
     });
-    let late = findings
-        .iter()
-        .filter(|finding| finding.id == "set-too-late");
-    late.map(|finding| format!("{}; {}", finding.message, finding.fix))
-        .collect()
+    let late = findings.iter().filter(|finding| finding.id == "set-too-late");
+    late.map(|finding| format!("{}; {}", finding.message, finding.fix)).collect()
 }
 
 fn late_changes(changes: Vec<Change>) -> Vec<LateChange> {
@@ -152,11 +132,7 @@ fn late_changes(changes: Vec<Change>) -> Vec<LateChange> {
 #[pyfunction]
 #[pyo3(signature = (error=None))]
 pub(crate) fn finish_plugin(py: Python<'_>, error: Option<(String, String, String)>) {
-    let error = error.map(|(name, message, site)| UncaughtError {
-        name,
-        message,
-        site,
-    });
+    let error = error.map(|(name, message, site)| UncaughtError { name, message, site });
     py.detach(|| vramfit_vgpu::finish(error));
 }
 
@@ -169,9 +145,7 @@ struct PythonResult {
 
 impl fmt::Debug for PythonResult {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("PythonResult")
-            .finish_non_exhaustive()
+        formatter.debug_struct("PythonResult").finish_non_exhaustive()
     }
 }
 
@@ -207,9 +181,7 @@ impl Hooks for PythonHooks {
                 shardings,
             );
             // A program that is not described cannot be run, which is no error.
-            let _ = self
-                .cpu_eval
-                .call_method1(py, "register_program", description);
+            let _ = self.cpu_eval.call_method1(py, "register_program", description);
         });
     }
 
@@ -223,16 +195,12 @@ impl Hooks for PythonHooks {
                 }
             };
             let inputs: Vec<_> = inputs.iter().map(argument).collect::<Option<_>>()?;
-            let outcome = self
-                .cpu_eval
-                .call_method1(py, "evaluate", (program, inputs));
+            let outcome = self.cpu_eval.call_method1(py, "evaluate", (program, inputs));
             let outcome = outcome.ok()?.into_bound(py);
             if let Ok(results) = outcome.cast::<PyList>() {
                 let values = results.iter().map(|result| {
-                    Box::new(PythonResult {
-                        value: result.unbind(),
-                        read: self.read.clone_ref(py),
-                    }) as Box<dyn HostArray>
+                    Box::new(PythonResult { value: result.unbind(), read: self.read.clone_ref(py) })
+                        as Box<dyn HostArray>
                 });
                 return Some(Evaluation::Outputs(values.collect()));
             }
@@ -278,14 +246,12 @@ impl Hooks for PythonHooks {
         let slices: Option<Vec<Slice>> =
             call_python(|py| self.call(py, "slice_outputs", arguments));
         let slices = slices.unwrap_or_default().into_iter();
-        let slices = slices.map(
-            |(outputs, parameters, largest_array_bytes, code)| ProgramSlice {
-                outputs,
-                parameters,
-                largest_array_bytes,
-                code,
-            },
-        );
+        let slices = slices.map(|(outputs, parameters, largest_array_bytes, code)| ProgramSlice {
+            outputs,
+            parameters,
+            largest_array_bytes,
+            code,
+        });
         slices.collect()
     }
 
@@ -298,17 +264,15 @@ impl Hooks for PythonHooks {
         let called: Option<Vec<Called>> =
             call_python(|py| self.call(py, "run_callbacks", (program, code, devices)));
         let calls = called.unwrap_or_default().into_iter();
-        let calls = calls.map(
-            |(site, calls, errors, error, skipped, reason)| CallbackOutcome {
-                site,
-                calls,
-                errors,
-                error,
-                skipped: reason
-                    .and_then(|number| CallbackSkip::ALL.get(number).copied())
-                    .map(|reason| (skipped, reason)),
-            },
-        );
+        let calls = calls.map(|(site, calls, errors, error, skipped, reason)| CallbackOutcome {
+            site,
+            calls,
+            errors,
+            error,
+            skipped: reason
+                .and_then(|number| CallbackSkip::ALL.get(number).copied())
+                .map(|reason| (skipped, reason)),
+        });
         calls.collect()
     }
 
@@ -319,11 +283,7 @@ impl Hooks for PythonHooks {
     fn value_names(&self, code: &[u8]) -> Option<Names> {
         let names = call_python(|py| self.call(py, "names", (code,)));
         let (arguments, outputs, donated_in_vain) = names?;
-        Some(Names {
-            arguments,
-            outputs,
-            donated_in_vain,
-        })
+        Some(Names { arguments, outputs, donated_in_vain })
     }
 
     fn program_interface(&self, code: &[u8]) -> Result<ProgramInterface, String> {
@@ -342,18 +302,13 @@ impl Hooks for PythonHooks {
             answer.extract::<(Values, Values)>(py)
         };
         let (parameters, outputs) = call_python(|py| ask(py).map_err(|error| error.to_string()))?;
-        Ok(ProgramInterface {
-            parameters: declared(parameters),
-            outputs: declared(outputs),
-        })
+        Ok(ProgramInterface { parameters: declared(parameters), outputs: declared(outputs) })
     }
 
     fn on_compiled(&self, program: u32) {
         call_python(|py| {
             // A failure is no error: a program whose callbacks are not known is not run.
-            let _ = self
-                .cpu_eval
-                .call_method1(py, "record_compiled", (program,));
+            let _ = self.cpu_eval.call_method1(py, "record_compiled", (program,));
         });
     }
 
@@ -368,18 +323,9 @@ impl Hooks for PythonHooks {
     fn read_site(&self) -> Option<ReadSite> {
         let (line, number, expression): (String, usize, String) =
             call_python(|py| self.call(py, "read_site", ()))?;
-        let uses = [
-            ReadUse::Value,
-            ReadUse::Shape,
-            ReadUse::Decision,
-            ReadUse::Constant,
-        ];
+        let uses = [ReadUse::Value, ReadUse::Shape, ReadUse::Decision, ReadUse::Constant];
         let purpose = uses.get(number).copied().unwrap_or_default();
-        Some(ReadSite {
-            line,
-            purpose,
-            expression,
-        })
+        Some(ReadSite { line, purpose, expression })
     }
 
     fn request_exit(&self) {

@@ -91,10 +91,7 @@ fn load_estimate(trace: &Path, gpu: &str, limit: Option<&str>) -> Result<NativeR
     let limit = limit.map(str::parse).transpose()?;
     let settings = ReplayOverrides {
         gpu: Some(gpu::find(gpu)?),
-        options: Options {
-            limit,
-            ..Options::default()
-        },
+        options: Options { limit, ..Options::default() },
         occupied_bytes: None,
     };
     let summary = load_summary(trace)?;

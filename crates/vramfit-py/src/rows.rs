@@ -29,10 +29,7 @@ impl RowReader {
         floats: Option<&str>,
     ) -> PyResult<Self> {
         let open = || {
-            let columns = columns
-                .into_iter()
-                .map(parse_column)
-                .collect::<Result<_>>()?;
+            let columns = columns.into_iter().map(parse_column).collect::<Result<_>>()?;
             let floats = floats.map(parse_scalar).transpose()?;
             RandomAccessReader::open(path, columns, floats, cache.parse::<Bytes>()?)
         };

@@ -65,10 +65,7 @@ impl From<settings::ResolvedSettings> for ResolvedSettings {
     preallocate=None, require_gpu=None, remat=None, x64=None, jit=None, host_devices=None,
     detailed=true,
 ))]
-#[allow(
-    clippy::too_many_arguments,
-    reason = "arguments from Python come by name"
-)]
+#[allow(clippy::too_many_arguments, reason = "arguments from Python come by name")]
 pub(crate) fn resolve_settings(
     py: Python<'_>,
     environment: HashMap<String, String>,
@@ -150,9 +147,7 @@ pub(crate) fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {
 /// Parses an amount of memory such as `8GiB`.
 #[pyfunction]
 pub(crate) fn parse_bytes(py: Python<'_>, text: &str) -> PyResult<u64> {
-    Bytes::parse_memory(text)
-        .map(|bytes| bytes.0)
-        .map_err(|error| raise(py, &error))
+    Bytes::parse_memory(text).map(|bytes| bytes.0).map_err(|error| raise(py, &error))
 }
 
 /// Formats a size, such as `8.0 GiB`.

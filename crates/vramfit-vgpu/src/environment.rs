@@ -102,17 +102,12 @@ impl Environment {
             None => gpu,
         };
         let context_bytes = parse_bytes("VRAMFIT_CONTEXT")?.unwrap_or(gpu.context_bytes_estimate);
-        let sharing = match (
-            non_empty_var("VRAMFIT_SHARED"),
-            env::var_os("VRAMFIT_SHARED_FILE"),
-        ) {
+        let sharing = match (non_empty_var("VRAMFIT_SHARED"), env::var_os("VRAMFIT_SHARED_FILE")) {
             (Some(name), _) => SharingScope::Named(name),
             (None, Some(path)) if !path.is_empty() => SharingScope::Run(PathBuf::from(path)),
             (None, _) => SharingScope::Private,
         };
-        let machine_gpus = parse_number("VRAMFIT_GPU_COUNT")?
-            .unwrap_or(1)
-            .clamp(1, 4096) as u32;
+        let machine_gpus = parse_number("VRAMFIT_GPU_COUNT")?.unwrap_or(1).clamp(1, 4096) as u32;
         let list = env::var("CUDA_VISIBLE_DEVICES").ok();
         Ok(Environment {
             machine_gpus,
@@ -161,9 +156,7 @@ fn parse_number(name: &str) -> Result<Option<u64>> {
 }
 
 fn parse_bytes(name: &str) -> Result<Option<u64>> {
-    non_empty_var(name)
-        .map(|value| value.parse::<Bytes>().map(|bytes| bytes.0))
-        .transpose()
+    non_empty_var(name).map(|value| value.parse::<Bytes>().map(|bytes| bytes.0)).transpose()
 }
 
 fn parse_step_limit(value: Option<&str>) -> Result<Option<StepLimit>> {

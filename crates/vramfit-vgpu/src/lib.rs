@@ -21,10 +21,7 @@
 //! Safety: every handler relies on one guarantee, that of the API: pointers in an argument struct are
 //! valid for the call, and handles were returned by this plugin and are not destroyed yet.
 #![allow(unsafe_code, reason = "this crate calls C and is called by C")]
-#![allow(
-    unsafe_op_in_unsafe_fn,
-    reason = "every body relies on the one guarantee named above"
-)]
+#![allow(unsafe_op_in_unsafe_fn, reason = "every body relies on the one guarantee named above")]
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -13,12 +13,7 @@ use crate::status::Status;
 
 /// Know how much GPU memory your JAX program needs, before it runs out.
 #[derive(Debug, Parser)]
-#[command(
-    name = "vramfit",
-    version,
-    arg_required_else_help = true,
-    disable_help_subcommand = true
-)]
+#[command(name = "vramfit", version, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(max_term_width = 100)]
 #[command(after_help = "\
 Exit codes:
@@ -37,13 +32,7 @@ pub(crate) struct Cli {
 #[derive(clap::Args, Debug)]
 pub(crate) struct Global {
     /// Print only errors and results
-    #[arg(
-        long,
-        short,
-        global = true,
-        conflicts_with = "verbose",
-        help_heading = "Global options"
-    )]
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     pub(crate) quiet: bool,
     /// Print additional detail
     #[arg(long, short, global = true, help_heading = "Global options")]
@@ -53,12 +42,7 @@ pub(crate) struct Global {
     #[arg(help_heading = "Global options")]
     pub(crate) color: ColorChoice,
     /// Python interpreter to use, instead of the one that started vramfit
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) python: Option<PathBuf>,
 }
 
@@ -174,10 +158,7 @@ mod tests {
             ("vramfit gpus --color=never --wrong", ColorChoice::Never),
             ("vramfit --color", ColorChoice::Auto),
             ("vramfit --color sometimes", ColorChoice::Auto),
-            (
-                "vramfit dryrun -- train.py --color always",
-                ColorChoice::Auto,
-            ),
+            ("vramfit dryrun -- train.py --color always", ColorChoice::Auto),
             ("vramfit --colors always", ColorChoice::Auto),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
@@ -194,15 +175,9 @@ mod tests {
     fn every_command_has_examples_recorded_lines_and_a_page_with_its_options() {
         for command in Cli::command().get_subcommands() {
             let name = command.get_name();
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let example = format!("vramfit {name}");
-            assert!(
-                help.matches(&example).count() >= 3,
-                "`{name} --help` lacks three examples"
-            );
+            assert!(help.matches(&example).count() >= 3, "`{name} --help` lacks three examples");
             let recorded = read(&format!("tests/cli/{name}.trycmd"));
             assert!(
                 recorded.contains(&format!("$ {example}")),
@@ -215,10 +190,7 @@ mod tests {
                 .flat_map(clap::Command::get_arguments)
                 .filter_map(|argument| argument.get_long())
             {
-                assert!(
-                    page.contains(&format!("`--{option}")),
-                    "{name}.md lacks `--{option}`"
-                );
+                assert!(page.contains(&format!("`--{option}")), "{name}.md lacks `--{option}`");
             }
         }
     }

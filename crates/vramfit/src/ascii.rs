@@ -54,11 +54,8 @@ const SIGNS: [(char, &str); 39] = [
 /// those values say nothing beside a `LANG`.
 pub(crate) fn is_wanted(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
-    let is_pythons = |locale: &OsString| {
-        ["C.UTF-8", "C.utf8", "UTF-8"]
-            .iter()
-            .any(|own| locale == own)
-    };
+    let is_pythons =
+        |locale: &OsString| ["C.UTF-8", "C.utf8", "UTF-8"].iter().any(|own| locale == own);
     let of_type = set(&"LC_CTYPE").filter(|locale| !is_pythons(locale) || set(&"LANG").is_none());
     let locale = set(&"LC_ALL").or(of_type).or_else(|| set(&"LANG"));
     locale.is_some_and(|locale| {
@@ -132,10 +129,8 @@ mod tests {
     #[test]
     fn all_signs_of_our_sources_are_known() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut folders = vec![
-            root.join("src"),
-            root.join("../vramfit-core/src/report/render/text"),
-        ];
+        let mut folders =
+            vec![root.join("src"), root.join("../vramfit-core/src/report/render/text")];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
                 let path = entry.path();

@@ -73,9 +73,8 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
             not_found(format!("`{shown}` is a directory"))
                 .hint("name the program to run, such as `python train.py`")
         } else if path.exists() {
-            not_found(format!("`{shown}` is not executable")).hint(format!(
-                "start it with its interpreter, or run `chmod +x {shown}`"
-            ))
+            not_found(format!("`{shown}` is not executable"))
+                .hint(format!("start it with its interpreter, or run `chmod +x {shown}`"))
         } else {
             does_not_exist(&shown)
         });
@@ -85,9 +84,8 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
         .map(|folder| folder.join(program))
         .find(|file| is_executable(file))
         .ok_or_else(|| {
-            let error = not_found(format!(
-                "command `{shown}` is in none of the directories of `PATH`"
-            ));
+            let error =
+                not_found(format!("command `{shown}` is in none of the directories of `PATH`"));
             error.hint(match Path::new(program).exists() {
                 true => format!("to run the file of that name here, write `./{shown}`"),
                 false => "write the command as without vramfit, such as `python train.py`".into(),
@@ -97,11 +95,8 @@ pub(crate) fn resolve_command(program: &OsStr) -> Result<PathBuf> {
 
 /// The error for a program that is named by a path where there is none.
 pub(crate) fn does_not_exist(shown: &str) -> Error {
-    Error::new(
-        ErrorKind::CommandNotFound,
-        format!("`{shown}` does not exist"),
-    )
-    .hint("check the path; it is relative to the current directory")
+    Error::new(ErrorKind::CommandNotFound, format!("`{shown}` does not exist"))
+        .hint("check the path; it is relative to the current directory")
 }
 
 /// Starts the command with our own standard streams and waits until it ended, or kills it when its time is up.
@@ -154,9 +149,7 @@ pub(crate) fn run_with_signals(
     let mut command = Command::new(program);
     command.args(arguments);
     adjust(&mut command);
-    let mut child = command
-        .spawn()
-        .map_err(|error| cannot_start(program, &error))?;
+    let mut child = command.spawn().map_err(|error| cannot_start(program, &error))?;
 
     let pid = Pid::from_child(&child);
     let handle = signals.handle();
@@ -213,12 +206,9 @@ pub(crate) fn exec(
 
 fn cannot_start(program: &Path, error: &std::io::Error) -> Error {
     let shown = program.display();
-    Error::new(
-        ErrorKind::CommandNotFound,
-        format!("cannot start `{shown}`"),
-    )
-    .cause(error)
-    .hint("a script needs a first line such as `#!/usr/bin/env python3`")
+    Error::new(ErrorKind::CommandNotFound, format!("cannot start `{shown}`"))
+        .cause(error)
+        .hint("a script needs a first line such as `#!/usr/bin/env python3`")
 }
 
 fn exit_reason(status: ExitStatus) -> ExitReason {
@@ -247,9 +237,7 @@ fn is_executable(path: &Path) -> bool {
 pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask
-        .and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
-        .unwrap_or(0);
+    let mask = mask.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }
 
@@ -338,10 +326,6 @@ mod tests {
 
     #[test]
     fn a_command_on_the_path_is_found() {
-        assert!(
-            resolve_command(OsStr::new("sh"))
-                .expect("every system has sh")
-                .is_absolute()
-        );
+        assert!(resolve_command(OsStr::new("sh")).expect("every system has sh").is_absolute());
     }
 }

@@ -29,11 +29,7 @@ pub(crate) fn split_program(
     let is_script = Path::new(&first).extension() == Some(OsStr::new("py"));
     if !is_script {
         let has_folder = first.as_encoded_bytes().contains(&b'/');
-        let program = if has_folder {
-            located.as_os_str()
-        } else {
-            &first
-        };
+        let program = if has_folder { located.as_os_str() } else { &first };
         return Ok((child::resolve_command(program)?, words.collect()));
     }
     if !located.is_file() {

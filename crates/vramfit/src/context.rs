@@ -36,9 +36,6 @@ impl Context {
             .or_else(|| variable.map(PathBuf::from))
             .or_else(|| self.python.clone())
             .unwrap_or_else(|| "python3".into());
-        Context {
-            python: Some(python),
-            ..self.clone()
-        }
+        Context { python: Some(python), ..self.clone() }
     }
 }

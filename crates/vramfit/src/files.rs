@@ -20,19 +20,17 @@ pub(crate) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
     let absolute = std::path::absolute(path)
         .map_err(|error| Error::io(format!("cannot write `{shown}`")).cause(error))?;
     if absolute.is_dir() {
-        return Err(Error::io(format!(
-            "cannot write `{shown}`: it is a directory"
-        )));
+        return Err(Error::io(format!("cannot write `{shown}`: it is a directory")));
     }
     if absolute.exists() && !force && !is_special(&absolute) {
         return Err(Error::io(format!("`{shown}` already exists"))
             .hint("add `--force` to overwrite it, or name another file"));
     }
     match absolute.parent() {
-        Some(parent) if !parent.is_dir() => Err(Error::io(format!(
-            "cannot write `{shown}`: its directory does not exist"
-        ))
-        .hint(format!("create it first: `mkdir -p {}`", parent.display()))),
+        Some(parent) if !parent.is_dir() => {
+            Err(Error::io(format!("cannot write `{shown}`: its directory does not exist"))
+                .hint(format!("create it first: `mkdir -p {}`", parent.display())))
+        }
         _ => Ok(absolute),
     }
 }
@@ -50,11 +48,7 @@ pub(crate) fn is_special(path: &Path) -> bool {
 /// # Errors
 /// `io`.
 pub(crate) fn write(path: &Path, text: &str, force: bool) -> Result<()> {
-    let written = if is_special(path) {
-        write_to(path, text)
-    } else {
-        replace(path, text, force)
-    };
+    let written = if is_special(path) { write_to(path, text) } else { replace(path, text, force) };
     written.map_err(|error| cannot_write(path, error))
 }
 
@@ -168,10 +162,7 @@ mod tests {
         std::io::Read::read_to_string(&mut old, &mut text).expect("read");
         assert_eq!(text, "{}\n");
         assert_eq!(std::fs::read_to_string(&path).expect("read"), "[]\n");
-        let mode = std::fs::metadata(&path)
-            .expect("there")
-            .permissions()
-            .mode();
+        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         assert_eq!(names(folder.path()), ["answer.json"]);
     }
@@ -191,10 +182,7 @@ mod tests {
     fn a_full_device_is_an_error_with_its_reason() {
         let error = write(Path::new("/dev/full"), "{}", false).expect_err("it is full");
         assert_eq!(error.kind(), ErrorKind::Io);
-        assert!(
-            error.hint_text().is_some_and(|hint| hint.contains("full")),
-            "{error}"
-        );
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("full")), "{error}");
         write(Path::new("/dev/null"), "{}", false).expect("it takes everything");
     }
 }

@@ -56,10 +56,7 @@ impl Interruption {
                 end_descendants(&others);
             }
         });
-        Ok(Interruption {
-            handle,
-            thread: Some(thread),
-        })
+        Ok(Interruption { handle, thread: Some(thread) })
     }
 }
 

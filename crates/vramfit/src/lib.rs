@@ -76,10 +76,7 @@ fn run_parsed(args: &[OsString], context: &Context) -> u8 {
         Ok(cli) => cli,
         Err(error) => return usage::render_help_or_error(&error, args, color),
     };
-    let context = &Context {
-        arguments: args.iter().skip(1).cloned().collect(),
-        ..context.clone()
-    };
+    let context = &Context { arguments: args.iter().skip(1).cloned().collect(), ..context.clone() };
     let mut output = Output::new(cli.output_options());
     match cli.run(context, &mut output) {
         Ok(status) => status.code(),

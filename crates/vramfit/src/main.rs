@@ -3,8 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(vramfit::run(
-        std::env::args_os(),
-        &vramfit::Context::from_environment(),
-    ))
+    ExitCode::from(vramfit::run(std::env::args_os(), &vramfit::Context::from_environment()))
 }

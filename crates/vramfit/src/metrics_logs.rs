@@ -29,10 +29,8 @@ pub(crate) fn read(path: &Path) -> Result<MetricsLog> {
     // Something else may have written to it; unknown lines are skipped.
     let log = MetricsLog::read(&String::from_utf8_lossy(&bytes));
     if log.sessions == 0 {
-        return Err(
-            Error::invalid_file(format!("`{shown}` has no training run"))
-                .hint("`vramfit train` and `vramfit.train.fit` write such files"),
-        );
+        return Err(Error::invalid_file(format!("`{shown}` has no training run"))
+            .hint("`vramfit train` and `vramfit.train.fit` write such files"));
     }
     Ok(log)
 }

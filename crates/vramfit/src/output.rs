@@ -95,19 +95,12 @@ impl Output {
 
     /// Returns an output for errors in the options themselves.
     pub(crate) fn plain(color: ColorChoice) -> Self {
-        Output::new(OutputOptions {
-            color,
-            ..OutputOptions::default()
-        })
+        Output::new(OutputOptions { color, ..OutputOptions::default() })
     }
 
     /// Returns an output that prints only errors, for a command that another one runs.
     pub(crate) fn quiet(&self) -> Self {
-        Output {
-            quiet: true,
-            verbose: false,
-            ..*self
-        }
+        Output { quiet: true, verbose: false, ..*self }
     }
 
     /// Says whether what is drawn on the terminal at standard output may have colors.
@@ -122,20 +115,12 @@ impl Output {
 
     /// Writes text for people to standard output: in ASCII where the terminal shows no more.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
-        if self.ascii {
-            self.data(&ascii::in_ascii(text))
-        } else {
-            self.data(text)
-        }
+        if self.ascii { self.data(&ascii::in_ascii(text)) } else { self.data(text) }
     }
 
     /// Writes a table to standard output; its columns stay where they are.
     pub(crate) fn table(&mut self, text: &str) -> Result<()> {
-        if self.ascii {
-            self.data(&ascii::in_ascii_columns(text))
-        } else {
-            self.data(text)
-        }
+        if self.ascii { self.data(&ascii::in_ascii_columns(text)) } else { self.data(text) }
     }
 
     /// Writes one line of JSON after whatever a program has written to the same standard output.
@@ -229,10 +214,7 @@ impl Output {
         let head = self.paint(RED, &format!("error[{}]", error.kind().id()));
         let mut text = format!("{head}: {}", error.message());
         if let Some(cause) = error.cause_text() {
-            text.push_str(&format!(
-                "\n  cause: {}",
-                cause.trim_end().replace('\n', "\n         ")
-            ));
+            text.push_str(&format!("\n  cause: {}", cause.trim_end().replace('\n', "\n         ")));
         }
         if let Some(hint) = error.hint_text() {
             text.push_str(&format!("\n{}: {hint}", self.paint(CYAN, "hint")));
@@ -286,11 +268,7 @@ impl Output {
 }
 
 fn styled(color: bool, style: Style, text: &str) -> String {
-    if color {
-        format!("{style}{text}{style:#}")
-    } else {
-        text.to_owned()
-    }
+    if color { format!("{style}{text}{style:#}") } else { text.to_owned() }
 }
 
 /// Colors are for terminals; a non-empty `NO_COLOR` turns them off.

@@ -79,10 +79,7 @@ fn read_process(pid: Pid) -> Option<Entry> {
     // The third field is the state, the fourth the parent, the 22nd the time of the start.
     let fields: Vec<&str> = rest.split_whitespace().collect();
     Some(Entry {
-        process: Process {
-            pid,
-            started: fields.get(19)?.parse().ok()?,
-        },
+        process: Process { pid, started: fields.get(19)?.parse().ok()? },
         parent: fields.get(1)?.parse().ok()?,
         is_running: !matches!(*fields.first()?, "Z" | "X"),
     })
@@ -110,9 +107,8 @@ mod tests {
         let root = Pid::from_child(&child);
         let found = descendants(root, &HashSet::new());
         assert_eq!(found.len(), 2, "{found:?}");
-        let outer = read_processes()
-            .into_iter()
-            .find(|entry| entry.parent == root.as_raw_nonzero().get());
+        let outer =
+            read_processes().into_iter().find(|entry| entry.parent == root.as_raw_nonzero().get());
         let outer = HashSet::from([outer.expect("the inner shell").process]);
         assert_eq!(descendants(root, &outer), []);
         kill(root);

@@ -70,10 +70,7 @@ pub(crate) struct CudaPlugin {
 impl Interpreter {
     /// Returns an interpreter without options.
     pub(crate) fn bare(program: PathBuf) -> Self {
-        Interpreter {
-            program,
-            options: Vec::new(),
-        }
+        Interpreter { program, options: Vec::new() }
     }
 }
 
@@ -96,31 +93,18 @@ pub(crate) fn find_interpreter(program: &Path, arguments: &[OsString]) -> Option
         });
     }
     let mut start = Vec::new();
-    std::fs::File::open(program)
-        .ok()?
-        .take(512)
-        .read_to_end(&mut start)
-        .ok()?;
-    let line = start
-        .strip_prefix(b"#!")?
-        .split(|byte| *byte == b'\n')
-        .next()?;
+    std::fs::File::open(program).ok()?.take(512).read_to_end(&mut start).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.split_whitespace().map(OsStr::new).peekable();
     let mut named = PathBuf::from(words.next()?);
     if named.file_name() == Some(OsStr::new("env")) {
-        while words
-            .peek()
-            .is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"))
-        {
+        while words.peek().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-")) {
             words.next();
         }
         named = child::resolve_command(words.next()?).ok()?;
     }
-    is_python(&named).then(|| Interpreter {
-        program: named,
-        options: own_options(words),
-    })
+    is_python(&named).then(|| Interpreter { program: named, options: own_options(words) })
 }
 
 /// Queries what an interpreter has installed.
@@ -133,10 +117,7 @@ pub(crate) fn query(
 ) -> Option<Installed> {
     let mut command = Command::new(&interpreter.program);
     adjust(&mut command);
-    command
-        .args(&interpreter.options)
-        .args(["-c", PROBE])
-        .stderr(Stdio::null());
+    command.args(&interpreter.options).args(["-c", PROBE]).stderr(Stdio::null());
     let mut child = PythonChild::spawn(&mut command).ok()?;
     child.close_stdin();
     let installed = child.receive_message(Some(PROBE_TIMEOUT));
@@ -157,10 +138,7 @@ pub(crate) fn prepend_python_path(directory: PathBuf, users: Option<OsString>) -
 }
 
 fn is_python(program: &Path) -> bool {
-    let name = program
-        .file_name()
-        .and_then(OsStr::to_str)
-        .unwrap_or_default();
+    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.strip_prefix("python")
         .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
@@ -207,10 +185,7 @@ mod tests {
 
     #[test]
     fn options_end_where_the_script_begins() {
-        assert_eq!(
-            options_of("-u -X dev -Werror train.py -I"),
-            ["-u", "-X", "dev", "-Werror"]
-        );
+        assert_eq!(options_of("-u -X dev -Werror train.py -I"), ["-u", "-X", "dev", "-Werror"]);
         assert_eq!(options_of("-I -m train -u"), ["-I"]);
         assert_eq!(options_of("-um train -I"), ["-u"]);
         assert_eq!(options_of("-Wc -B train.py"), ["-Wc", "-B"]);

@@ -82,24 +82,12 @@ impl PythonChild {
     /// # Errors
     /// Those of the operating system.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (sender, events) = mpsc::channel();
-        forward_lines(
-            child.stderr.take(),
-            sender.clone(),
-            ChildEvent::Stderr,
-            false,
-        );
+        forward_lines(child.stderr.take(), sender.clone(), ChildEvent::Stderr, false);
         forward_lines(child.stdout.take(), sender, ChildEvent::Stdout, true);
         let stdin = child.stdin.take();
-        Ok(PythonChild {
-            child,
-            stdin,
-            events,
-        })
+        Ok(PythonChild { child, stdin, events })
     }
 
     /// Writes to standard input. A child that has exited is noticed when it does not answer.

@@ -44,10 +44,7 @@ impl TempDirectory {
         let lock = File::open(folder.path())?;
         // A file system without locks is one on which nothing is removed.
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        Ok(TempDirectory {
-            _lock: lock,
-            folder,
-        })
+        Ok(TempDirectory { _lock: lock, folder })
     }
 
     /// Returns where it is.
@@ -60,11 +57,7 @@ impl TempDirectory {
 fn remove_stale(parent: &Path, min_age: Duration) {
     let user = rustix::process::geteuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        if !entry
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(PREFIX.as_bytes())
-        {
+        if !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
             continue;
         }
         let path = entry.path();
@@ -80,10 +73,7 @@ fn is_stale(path: &Path, user: u32, min_age: Duration) -> bool {
     let Ok(metadata) = path.symlink_metadata() else {
         return false;
     };
-    let age = metadata
-        .modified()
-        .ok()
-        .and_then(|time| time.elapsed().ok());
+    let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
     metadata.is_dir()
         && metadata.uid() == user
         && age.is_some_and(|age| age >= min_age)
@@ -126,13 +116,6 @@ mod tests {
             .map(|entry| entry.expect("an entry").file_name())
             .collect();
         left.sort();
-        assert_eq!(
-            left,
-            [
-                "vramfit-command-file",
-                "vramfit-command-link",
-                "vramfit-other"
-            ]
-        );
+        assert_eq!(left, ["vramfit-command-file", "vramfit-command-link", "vramfit-other"]);
     }
 }

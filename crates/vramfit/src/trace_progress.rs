@@ -18,9 +18,7 @@ use crate::output::{Output, Progress};
 /// # Errors
 /// Those of [`load_summary_until`].
 pub(crate) fn load_until(trace: &Path, last: u64, output: &Output) -> Result<RunSummary> {
-    load_summary_until(trace, last, &|events| {
-        Box::new(ReadProgress::new(events, output))
-    })
+    load_summary_until(trace, last, &|events| Box::new(ReadProgress::new(events, output)))
 }
 
 /// Reads the trace of a process that vramfit has just run.
@@ -28,9 +26,8 @@ pub(crate) fn load_until(trace: &Path, last: u64, output: &Output) -> Result<Run
 /// # Errors
 /// `io` when it cannot be read, `internal` when it is not as vramfit writes it.
 pub(crate) fn load_own(path: &Path, output: &Output) -> Result<RunSummary> {
-    let summary = load_process(path, u64::MAX, &|events| {
-        Box::new(ReadProgress::new(events, output))
-    });
+    let summary =
+        load_process(path, u64::MAX, &|events| Box::new(ReadProgress::new(events, output)));
     summary.map_err(|error| match error.kind() {
         ErrorKind::InvalidFile => error
             .with_kind(ErrorKind::Internal)
@@ -55,22 +52,15 @@ pub(crate) struct ReadProgress<'a> {
 
 impl<'a> ReadProgress<'a> {
     pub(crate) fn new(inner: Box<dyn EventSource + 'a>, output: &'a Output) -> Self {
-        ReadProgress {
-            inner,
-            output,
-            start: Instant::now(),
-            progress: None,
-            events: 0,
-        }
+        ReadProgress { inner, output, start: Instant::now(), progress: None, events: 0 }
     }
 
     fn update(&mut self) {
         if self.start.elapsed() < PROGRESS_DELAY {
             return;
         }
-        let progress = self
-            .progress
-            .get_or_insert_with(|| self.output.count("events of the trace"));
+        let progress =
+            self.progress.get_or_insert_with(|| self.output.count("events of the trace"));
         progress.count(self.events);
     }
 }

@@ -66,14 +66,10 @@ pub(crate) fn check_program(line: &Command, matches: &ArgMatches) -> Result<(), 
     };
     let option = first.split('=').next().unwrap_or_default();
     let mut error = clap::Error::new(ClapErrorKind::UnknownArgument).with_cmd(command);
-    error.insert(
-        ContextKind::InvalidArg,
-        ContextValue::String(option.to_owned()),
-    );
+    error.insert(ContextKind::InvalidArg, ContextValue::String(option.to_owned()));
     let known = command.get_arguments().filter_map(Arg::get_long);
-    if let Some(name) = option
-        .strip_prefix("--")
-        .and_then(|name| nearest(name, known).first().copied())
+    if let Some(name) =
+        option.strip_prefix("--").and_then(|name| nearest(name, known).first().copied())
     {
         let meant = ContextValue::String(format!("--{name}"));
         error.insert(ContextKind::SuggestedArg, meant);
@@ -222,16 +218,10 @@ mod tests {
             find_command(&words).join(" ")
         };
         assert_eq!(command("vramfit run --processes 0 -- true"), "vramfit run");
-        assert_eq!(
-            command("vramfit -v --color never --python=/p run"),
-            "vramfit run"
-        );
+        assert_eq!(command("vramfit -v --color never --python=/p run"), "vramfit run");
         assert_eq!(command("vramfit dryrun -- vramfit run"), "vramfit dryrun");
         assert_eq!(command("vramfit --python run gpus"), "vramfit gpus");
-        assert_eq!(
-            command("vramfit data generate x.h5 --samples many"),
-            "vramfit data generate"
-        );
+        assert_eq!(command("vramfit data generate x.h5 --samples many"), "vramfit data generate");
         assert_eq!(command("vramfit"), "vramfit");
     }
 }

@@ -9,10 +9,7 @@ use vramfit_core::host::{HostGpu, Process};
 /// Sixty columns more or less, or a color, must not depend on who runs the tests.
 fn cases() -> trycmd::TestCases {
     let cases = trycmd::TestCases::new();
-    cases
-        .env("NO_COLOR", "1")
-        .env("COLUMNS", "100")
-        .env("LC_ALL", "C.UTF-8");
+    cases.env("NO_COLOR", "1").env("COLUMNS", "100").env("LC_ALL", "C.UTF-8");
     cases
 }
 
@@ -41,10 +38,7 @@ fn pages_about_real_gpus() {
         }],
         ..t4(memory(16_106_127_360, 450_297_856, used))
     };
-    let machine = Description {
-        context_bytes: 100 << 20,
-        ..vec![gpu].into()
-    };
+    let machine = Description { context_bytes: 100 << 20, ..vec![gpu].into() };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let driver = FakeDriver::new(folder.path(), &machine);
     let library = driver.library().to_str().expect("a plain path");

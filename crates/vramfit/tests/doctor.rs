@@ -55,10 +55,7 @@ fn doctor(description: &Description, options: &[&str]) -> Told {
     let out = String::from_utf8_lossy(&done.stdout);
     let record = serde_json::from_str(&out)
         .unwrap_or_else(|error| panic!("{error}: {out}{}", String::from_utf8_lossy(&done.stderr)));
-    Told {
-        code: done.status.code(),
-        record,
-    }
+    Told { code: done.status.code(), record }
 }
 
 #[test]
@@ -82,10 +79,7 @@ fn two_gpus_one_of_them_exclusive_and_held() {
     }
     assert_eq!(told.of("jax")[0], ("fail", "`/bare/python` has no `jax`"));
     assert_eq!(told.of("backend")[0].0, "skip");
-    assert_eq!(
-        told.record["host"]["gpus"].as_array().map(Vec::len),
-        Some(2)
-    );
+    assert_eq!(told.record["host"]["gpus"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
@@ -95,17 +89,11 @@ fn a_divided_gpu_is_reported_by_its_slices() {
     let mut slice = a100(0);
     slice.uuid = "MIG-0".to_owned();
     slice.memory = Some(memory(20 * GIB, 0, 0));
-    slice.mig = Mig::Instance {
-        number: 0,
-        gpu_instance: Some(2),
-        parent_total_bytes: Some(81 * GIB),
-    };
+    slice.mig =
+        Mig::Instance { number: 0, gpu_instance: Some(2), parent_total_bytes: Some(81 * GIB) };
     let told = doctor(&Description::from(vec![parent, slice]), &[]);
     let gpus = told.of("gpu");
-    assert!(
-        gpus[0].1.contains("partitioned into MIG slices"),
-        "{gpus:?}"
-    );
+    assert!(gpus[0].1.contains("partitioned into MIG slices"), "{gpus:?}");
     assert!(gpus[1].1.contains("20.0 GiB, a MIG slice"), "{gpus:?}");
 }
 
@@ -122,10 +110,7 @@ fn a_driver_that_was_updated_while_it_ran_fails_with_its_cure() {
 
 #[test]
 fn training_is_reported_in_five_checks() {
-    let told = doctor(
-        &Description::from(vec![a100(0)]),
-        &["--train", "--require", "gpu"],
-    );
+    let told = doctor(&Description::from(vec![a100(0)]), &["--train", "--require", "gpu"]);
     let checks = told.record["checks"].as_array().expect("a list");
     let names: Vec<_> = checks.iter().map(|check| check["id"].as_str()).collect();
     let expected = ["backend", "computation", "transfers", "jit", "readiness"];

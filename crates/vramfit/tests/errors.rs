@@ -5,9 +5,7 @@ use std::path::Path;
 use vramfit_core::ErrorKind;
 
 fn read(path: &str) -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(path);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
@@ -20,21 +18,11 @@ fn every_kind_has_a_section_with_an_example() {
             .split("\n## ")
             .find(|section| section.starts_with(&format!("{id}\n")))
             .unwrap_or_else(|| panic!("docs/reference/errors.md has no section `{id}`"));
-        assert!(
-            section.contains(&format!("error[{id}]: ")),
-            "section `{id}` shows no such error"
-        );
-        assert!(
-            page.contains(&format!("[`{id}`](#{id})")),
-            "`{id}` is not in the table"
-        );
+        assert!(section.contains(&format!("error[{id}]: ")), "section `{id}` shows no such error");
+        assert!(page.contains(&format!("[`{id}`](#{id})")), "`{id}` is not in the table");
     }
     let sections = page.matches("\n## ").count();
-    assert_eq!(
-        sections,
-        ErrorKind::ALL.len(),
-        "a section is about no kind of error"
-    );
+    assert_eq!(sections, ErrorKind::ALL.len(), "a section is about no kind of error");
 }
 
 #[test]
@@ -42,10 +30,7 @@ fn every_kind_has_a_python_class() {
     let classes = read("python/vramfit/errors.py");
     for kind in ErrorKind::ALL {
         let id = kind.id();
-        assert!(
-            classes.contains(&format!("\n    id = \"{id}\"\n")),
-            "errors.py has no `{id}`"
-        );
+        assert!(classes.contains(&format!("\n    id = \"{id}\"\n")), "errors.py has no `{id}`");
     }
 }
 
@@ -57,16 +42,10 @@ fn tests_in(folder: &Path, inside_tests: bool, text: &mut String) {
         if path.is_dir() {
             tests_in(&path, inside_tests || name == "tests", text);
         } else if name != "errors.rs"
-            && [".rs", ".py", ".trycmd"]
-                .iter()
-                .any(|end| name.ends_with(end))
+            && [".rs", ".py", ".trycmd"].iter().any(|end| name.ends_with(end))
         {
             let whole = std::fs::read_to_string(&path).unwrap_or_default();
-            let from = if inside_tests {
-                Some(0)
-            } else {
-                whole.find("#[cfg(test)]\nmod tests")
-            };
+            let from = if inside_tests { Some(0) } else { whole.find("#[cfg(test)]\nmod tests") };
             text.push_str(from.map_or("", |start| &whole[start..]));
         }
     }
@@ -81,9 +60,6 @@ fn every_kind_is_provoked_by_a_test() {
     for kind in ErrorKind::ALL {
         let (id, variant) = (kind.id(), format!("ErrorKind::{kind:?}"));
         let asserted = text.contains(&format!("[{id}]")) || text.contains(&format!("\"{id}\""));
-        assert!(
-            asserted || text.contains(&variant),
-            "no test provokes `{id}`"
-        );
+        assert!(asserted || text.contains(&variant), "no test provokes `{id}`");
     }
 }

@@ -11,10 +11,7 @@ use vramfit_core::host::Process;
 const GIB: u64 = 1 << 30;
 
 fn one_gpu() -> Description {
-    Description {
-        context_bytes: GIB,
-        ..vec![t4(memory(16 * GIB, GIB, 0))].into()
-    }
+    Description { context_bytes: GIB, ..vec![t4(memory(16 * GIB, GIB, 0))].into() }
 }
 
 /// A machine in a folder of its own.
@@ -27,10 +24,7 @@ impl Bench {
     fn new(description: &Description) -> Bench {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let driver = FakeDriver::new(folder.path(), description);
-        Bench {
-            _folder: folder,
-            driver,
-        }
+        Bench { _folder: folder, driver }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -78,10 +72,7 @@ fn exactly_so_much_is_held_in_steps_and_given_back() {
          \x20  4.0 GiB    10.0 GiB\n\
          \x20  5.0 GiB     9.0 GiB\n"
     );
-    assert_eq!(
-        text(&done.stderr),
-        "holding 5.0 GiB for 0s\nreleased 5.0 GiB (duration elapsed)\n"
-    );
+    assert_eq!(text(&done.stderr), "holding 5.0 GiB for 0s\nreleased 5.0 GiB (duration elapsed)\n");
     assert_eq!(done.status.code(), Some(0));
     // The context first and last, between them three pieces.
     assert_eq!(bench.held_gib(), [1, 2, 2, 1, -2, -2, -1, -1]);
@@ -96,15 +87,7 @@ fn a_part_is_one_of_all_that_programs_can_use() {
         .map(|line| serde_json::from_str(line).expect("a line of JSON"))
         .collect();
     let events: Vec<_> = lines.iter().map(|line| line["event"].as_str()).collect();
-    assert_eq!(
-        events,
-        [
-            Some("start"),
-            Some("step"),
-            Some("holding"),
-            Some("released")
-        ]
-    );
+    assert_eq!(events, [Some("start"), Some("step"), Some("holding"), Some("released")]);
     assert_eq!(lines[0]["requested_bytes"], 12 * GIB);
     assert_eq!(lines[1]["allocated_bytes"], 12 * GIB);
     assert_eq!(lines[1]["free_bytes"], 2 * GIB);
@@ -117,11 +100,8 @@ fn more_than_is_free_is_refused_with_who_holds_it() {
     let gpu = &mut description.host.gpus[0];
     let memory = gpu.memory.as_mut().expect("it has some");
     (memory.used_bytes, memory.free_bytes) = (6 * GIB, 9 * GIB);
-    gpu.processes = vec![Process {
-        pid: std::process::id(),
-        used_bytes: Some(6 * GIB),
-        ..Process::default()
-    }];
+    gpu.processes =
+        vec![Process { pid: std::process::id(), used_bytes: Some(6 * GIB), ..Process::default() }];
     let bench = Bench::new(&description);
     let done = bench.run(&["90%"]);
     let told = text(&done.stdout);
@@ -192,10 +172,7 @@ fn signals_give_the_memory_back() {
             .expect("vramfit starts");
         let mut lines = BufReader::new(running.stdout.take().expect("piped")).lines();
         let is_holding = |line: &String| line.contains("\"holding\"");
-        let holding = lines
-            .by_ref()
-            .map(|line| line.expect("text"))
-            .find(is_holding);
+        let holding = lines.by_ref().map(|line| line.expect("text")).find(is_holding);
         assert!(holding.is_some());
         assert_eq!(bench.held_gib(), [1, 3]);
 
@@ -227,10 +204,8 @@ fn an_error_on_the_way_gives_the_memory_back() {
 
 #[test]
 fn without_a_driver_the_way_without_a_gpu_is_named() {
-    let done = hold(Path::new("/nonexistent/libcuda.so.1"))
-        .arg("1GiB")
-        .output()
-        .expect("vramfit starts");
+    let done =
+        hold(Path::new("/nonexistent/libcuda.so.1")).arg("1GiB").output().expect("vramfit starts");
     let told = text(&done.stderr);
     assert!(
         told.starts_with("error[no-driver]: `/nonexistent/libcuda.so.1` cannot be opened\n"),

@@ -34,10 +34,7 @@ fn print(gpus: Vec<HostGpu>, options: &[&str], environment: &[(&str, &str)]) -> 
     let driver = FakeDriver::new(folder.path(), &gpus.into());
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramfit"));
     for (name, _) in std::env::vars() {
-        if ["XLA_", "JAX_", "VRAMFIT_", "CUDA_"]
-            .iter()
-            .any(|family| name.starts_with(family))
-        {
+        if ["XLA_", "JAX_", "VRAMFIT_", "CUDA_"].iter().any(|family| name.starts_with(family)) {
             command.env_remove(name);
         }
     }
@@ -68,11 +65,7 @@ fn gpu(index: u32, name: &str, used_bytes: u64) -> HostGpu {
         index,
         uuid: format!("GPU-0000000{index}-1111-2222-3333-444444444444"),
         name: gpu.description,
-        memory: Some(memory(
-            gpu.total_memory_bytes + reserved,
-            reserved,
-            used_bytes,
-        )),
+        memory: Some(memory(gpu.total_memory_bytes + reserved, reserved, used_bytes)),
         ..HostGpu::default()
     }
 }
@@ -93,30 +86,20 @@ fn assert_pool(printed: &Printed, gpu_bytes: u64, wanted: u64) {
 
 #[test]
 fn a7_what_a_display_holds_is_kept_out_of_the_share() {
-    let desktop = HostGpu {
-        display: Some(true),
-        ..gpu(0, "rtx-4090", 1200 << 20)
-    };
+    let desktop = HostGpu { display: Some(true), ..gpu(0, "rtx-4090", 1200 << 20) };
     let gpu = gpu::find("rtx-4090").expect("known");
     let outside = gpu.context_bytes_estimate + LIBRARIES_BYTES;
     let printed = print(vec![desktop], &["--processes", "2"], &[]);
     let wanted = (gpu.total_memory_bytes - (1200 << 20) - 2 * outside) / 2;
     assert_pool(&printed, gpu.total_memory_bytes, wanted);
-    assert!(
-        printed.said.contains("1.2 GiB used by other processes"),
-        "{}",
-        printed.said
-    );
+    assert!(printed.said.contains("1.2 GiB used by other processes"), "{}", printed.said);
     assert_eq!(printed.set["VRAMFIT_PROCESSES"], "2");
 }
 
 #[test]
 fn s7_a_limit_on_a_slice_is_a_part_of_the_slice() {
     let name = "a100-40g-mig-1g.5gb";
-    let parent = HostGpu {
-        mig: Mig::Parent,
-        ..gpu(0, "a100-40g", 0)
-    };
+    let parent = HostGpu { mig: Mig::Parent, ..gpu(0, "a100-40g", 0) };
     let slice = HostGpu {
         uuid: "MIG-5c7e1111-2222-3333-4444-555555555555".to_owned(),
         mig: Mig::Instance {
@@ -141,10 +124,7 @@ fn the_gpus_are_those_that_the_program_will_see() {
         [Some("0"), Some("1"), None].map(|visible| run(&["--keep-free", "1GiB"], visible));
     let pools = [&free, &held, &both].map(|printed| printed.pool_bytes(total("t4")));
     // With both, the fraction must not be too much on the fuller one; and NCCL needs room, too.
-    assert!(
-        pools[0] > 12 * GIB && pools[1] < 4 * GIB && pools[2] < pools[1],
-        "{pools:?}"
-    );
+    assert!(pools[0] > 12 * GIB && pools[1] < 4 * GIB && pools[2] < pools[1], "{pools:?}");
     let none = run(&["--limit", "1GiB"], Some(""));
     assert_eq!(none.code, Some(2), "{}", none.said);
     assert!(none.said.contains("hides every GPU"), "{}", none.said);
@@ -152,11 +132,7 @@ fn the_gpus_are_those_that_the_program_will_see() {
 
 #[test]
 fn a_limit_holds_on_the_largest_of_different_gpus() {
-    let printed = print(
-        vec![gpu(0, "t4", 0), gpu(1, "h100-80g", 0)],
-        &["--limit", "8GiB"],
-        &[],
-    );
+    let printed = print(vec![gpu(0, "t4", 0), gpu(1, "h100-80g", 0)], &["--limit", "8GiB"], &[]);
     assert_pool(&printed, total("h100-80g"), 8 * GIB);
 }
 
@@ -186,10 +162,7 @@ fn a5_a_process_of_the_same_division_is_no_stranger() {
             used_bytes: Some(used),
             ..Process::default()
         });
-        let gpu = HostGpu {
-            processes: processes.into_iter().collect(),
-            ..gpu(0, "t4", used)
-        };
+        let gpu = HostGpu { processes: processes.into_iter().collect(), ..gpu(0, "t4", used) };
         print(vec![gpu], &["--processes", "2"], &[]).pool_bytes(total("t4"))
     };
     let alone = with(None, 0);
@@ -201,9 +174,5 @@ fn a5_a_process_of_the_same_division_is_no_stranger() {
 fn too_little_room_is_refused_with_who_holds_it() {
     let printed = print(vec![gpu(0, "t4", 14 * GIB)], &["--processes", "2"], &[]);
     assert_eq!(printed.code, Some(2));
-    assert!(
-        printed.said.contains("14.0 GiB used by other processes"),
-        "{}",
-        printed.said
-    );
+    assert!(printed.said.contains("14.0 GiB used by other processes"), "{}", printed.said);
 }

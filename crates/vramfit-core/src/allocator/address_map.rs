@@ -64,11 +64,7 @@ impl AddressMap {
         debug_assert!(!self.contains(chunks, chunks[handle].address));
         if self.used * BUCKETS_PER_ENTRY >= self.buckets.len() {
             let mut larger = AddressMap::with_capacity(self.buckets.len() * 2);
-            for &handle in self
-                .buckets
-                .iter()
-                .filter(|&&handle| handle != ChunkHandle::NONE)
-            {
+            for &handle in self.buckets.iter().filter(|&&handle| handle != ChunkHandle::NONE) {
                 larger.insert(chunks, handle);
             }
             *self = larger;

@@ -33,10 +33,7 @@ impl Bfc {
     }
 
     pub(super) fn on_device(options: BfcOptions, device: SharedDeviceMemory) -> Self {
-        Bfc {
-            pool: BfcPool::new(device, options),
-            free: FreeSet::new(),
-        }
+        Bfc { pool: BfcPool::new(device, options), free: FreeSet::new() }
     }
 
     /// Says whether this pool has something allocated at the address.
@@ -115,29 +112,19 @@ impl Bfc {
         let chunks = &self.pool.chunks;
         let regions = &self.pool.regions;
         let free: Vec<usize> = (0..regions.list.len())
-            .filter(|&index| {
-                chunks
-                    .walk(regions.list[index].first)
-                    .all(|(_, slot)| !slot.in_use)
-            })
+            .filter(|&index| chunks.walk(regions.list[index].first).all(|(_, slot)| !slot.in_use))
             .collect();
         let free_bytes: u64 = free.iter().map(|&index| regions.list[index].bytes).sum();
-        let available = regions
-            .limit_bytes
-            .wrapping_sub(regions.pool_bytes)
-            .wrapping_add(free_bytes);
+        let available =
+            regions.limit_bytes.wrapping_sub(regions.pool_bytes).wrapping_add(free_bytes);
         if free_bytes == 0 || rounded > available {
             return false;
         }
         for (gone, index) in free.into_iter().enumerate() {
             let index = index - gone;
             let first = self.pool.regions.list[index].first;
-            let chunks: Vec<ChunkHandle> = self
-                .pool
-                .chunks
-                .walk(first)
-                .map(|(chunk, _)| chunk)
-                .collect();
+            let chunks: Vec<ChunkHandle> =
+                self.pool.chunks.walk(first).map(|(chunk, _)| chunk).collect();
             for chunk in chunks {
                 self.remove(chunk);
                 self.pool.chunks.discard(chunk);

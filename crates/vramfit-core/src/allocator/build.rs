@@ -36,10 +36,7 @@ pub fn build(options: &PoolOptions, memory: Box<dyn DeviceMemory>) -> Box<dyn Al
     let is_preallocated = options.collective_memory_bytes > Some(0);
     let limit_bytes = options.collective_limit_bytes();
     let pool = bfc_options(options, name, limit_bytes, !is_preallocated);
-    Box::new(SplitCollectivePool {
-        default,
-        collective: Bfc::on_device(pool, device),
-    })
+    Box::new(SplitCollectivePool { default, collective: Bfc::on_device(pool, device) })
 }
 
 fn bfc_options(options: &PoolOptions, name: String, limit_bytes: u64, grows: bool) -> BfcOptions {
@@ -60,11 +57,7 @@ fn bfc_options(options: &PoolOptions, name: String, limit_bytes: u64, grows: boo
 }
 
 fn spatial_policy(options: &PoolOptions) -> SpatialPolicy {
-    if options.jax_version < (0, 12, 0) {
-        SpatialPolicy::JAX_0_11
-    } else {
-        SpatialPolicy::JAX_0_12
-    }
+    if options.jax_version < (0, 12, 0) { SpatialPolicy::JAX_0_11 } else { SpatialPolicy::JAX_0_12 }
 }
 
 #[cfg(test)]
@@ -78,10 +71,7 @@ mod tests {
 
     /// A client of a GPU of 80 GiB.
     fn client() -> PoolOptions {
-        PoolOptions {
-            total_memory_bytes: 80 * GIB,
-            ..PoolOptions::default()
-        }
+        PoolOptions { total_memory_bytes: 80 * GIB, ..PoolOptions::default() }
     }
 
     fn on_gpu(options: &PoolOptions, free_bytes: u64) -> Box<dyn Allocator> {
@@ -109,16 +99,12 @@ mod tests {
 
     #[test]
     fn one_pool_serves_both_spaces_in_0_11() {
-        let options = PoolOptions {
-            jax_version: (0, 11, 0),
-            ..client()
-        };
+        let options = PoolOptions { jax_version: (0, 11, 0), ..client() };
         let place = |options: &PoolOptions| {
             let mut allocator = on_gpu(options, 79 * GIB);
             let default = take(&mut *allocator, 1);
-            let collective = allocator
-                .allocate(1, 64, PoolSpace::Collective)
-                .expect("there is room");
+            let collective =
+                allocator.allocate(1, 64, PoolSpace::Collective).expect("there is room");
             (default, collective, allocator.stats())
         };
         let (default, collective, stats) = place(&options);
@@ -141,11 +127,7 @@ mod tests {
     #[test]
     fn a_cap_lets_the_pool_grow_where_the_release_does_that() {
         let pool_after = |jax_version, memory_cap, requests: &[u64]| {
-            let options = PoolOptions {
-                memory_cap,
-                jax_version,
-                ..client()
-            };
+            let options = PoolOptions { memory_cap, jax_version, ..client() };
             let mut pool = on_gpu(&options, 79 * GIB);
             let failed = requests
                 .iter()
@@ -183,43 +165,26 @@ mod tests {
     #[test]
     fn what_was_not_compared_is_called_a_model() {
         let fidelity = |kind, jax_version| {
-            let options = PoolOptions {
-                kind,
-                jax_version,
-                ..PoolOptions::default()
-            };
+            let options = PoolOptions { kind, jax_version, ..PoolOptions::default() };
             on_gpu(&options, GIB).fidelity()
         };
         for version in [(0, 4, 38), (0, 10, 2), (0, 11, 0), (0, 12, 9)] {
-            assert_eq!(
-                fidelity(AllocatorKind::Bfc, version),
-                Fidelity::Exact,
-                "{version:?}"
-            );
+            assert_eq!(fidelity(AllocatorKind::Bfc, version), Fidelity::Exact, "{version:?}");
         }
-        assert!(matches!(
-            fidelity(AllocatorKind::Bfc, (0, 13, 0)),
-            Fidelity::Model(_)
-        ));
+        assert!(matches!(fidelity(AllocatorKind::Bfc, (0, 13, 0)), Fidelity::Model(_)));
         let growing = PoolOptions {
             memory_cap: Some(1.0),
             jax_version: (0, 12, 1),
             ..PoolOptions::default()
         };
-        assert!(matches!(
-            on_gpu(&growing, GIB).fidelity(),
-            Fidelity::Model(_)
-        ));
+        assert!(matches!(on_gpu(&growing, GIB).fidelity(), Fidelity::Model(_)));
         for kind in [
             AllocatorKind::Platform,
             AllocatorKind::Address,
             AllocatorKind::CudaAsync,
             AllocatorKind::Vmm,
         ] {
-            assert!(
-                matches!(fidelity(kind, (0, 10, 2)), Fidelity::Model(_)),
-                "{kind:?}"
-            );
+            assert!(matches!(fidelity(kind, (0, 10, 2)), Fidelity::Model(_)), "{kind:?}");
         }
     }
 
@@ -255,10 +220,6 @@ mod tests {
         let error = allocator.free(address).expect_err("it is gone");
         assert_eq!(error.kind(), ErrorKind::Internal);
         let beyond = options.collective_limit_bytes() + 1;
-        assert!(
-            allocator
-                .allocate(beyond, 64, PoolSpace::Collective)
-                .is_err()
-        );
+        assert!(allocator.allocate(beyond, 64, PoolSpace::Collective).is_err());
     }
 }

@@ -68,10 +68,7 @@ impl std::ops::IndexMut<ChunkHandle> for ChunkTable {
 impl ChunkTable {
     /// Creates an empty table.
     pub(super) fn new() -> Self {
-        ChunkTable {
-            slots: Vec::new(),
-            unused: ChunkHandle::NONE,
-        }
+        ChunkTable { slots: Vec::new(), unused: ChunkHandle::NONE }
     }
 
     /// Adds a free chunk between two others.
@@ -82,16 +79,8 @@ impl ChunkTable {
         prev: ChunkHandle,
         next: ChunkHandle,
     ) -> ChunkHandle {
-        let mut slot = ChunkSlot {
-            address,
-            size,
-            requested: 0,
-            prev,
-            next,
-            label: 0,
-            tag,
-            in_use: false,
-        };
+        let mut slot =
+            ChunkSlot { address, size, requested: 0, prev, next, label: 0, tag, in_use: false };
         if self.unused == ChunkHandle::NONE {
             let handle = ChunkHandle(self.slots.len() as u32);
             self.slots.push(slot);

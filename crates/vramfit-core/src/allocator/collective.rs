@@ -51,8 +51,7 @@ impl Allocator for SplitCollectivePool {
 
     fn obtainable_bytes(&self, gpu_bytes: u64) -> u64 {
         let collective = region_page_bytes(&self.collective.regions());
-        self.default
-            .obtainable_bytes(gpu_bytes.saturating_sub(collective))
+        self.default.obtainable_bytes(gpu_bytes.saturating_sub(collective))
     }
 
     fn chunks(&self) -> Vec<Chunk> {

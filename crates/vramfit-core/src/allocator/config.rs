@@ -169,20 +169,11 @@ mod tests {
         let nine_tenths = 80 * GIB / (1 << 24) * 15_099_494;
         assert_eq!(options(0.75).limit_bytes(), 60 * GIB);
         assert_eq!(options(0.9).limit_bytes(), nine_tenths);
-        assert_eq!(
-            options(0.9).collective_limit_bytes(),
-            80 * GIB - nine_tenths
-        );
+        assert_eq!(options(0.9).collective_limit_bytes(), 80 * GIB - nine_tenths);
         assert_eq!(options(-1.0).limit_bytes(), 0);
-        let unified = PoolOptions {
-            unified_memory: true,
-            ..options(0.75)
-        };
+        let unified = PoolOptions { unified_memory: true, ..options(0.75) };
         assert_eq!(unified.limit_bytes(), 80 * GIB);
-        let twice = PoolOptions {
-            memory_fraction: 2.0,
-            ..unified
-        };
+        let twice = PoolOptions { memory_fraction: 2.0, ..unified };
         assert_eq!(twice.limit_bytes(), 160 * GIB);
     }
 
@@ -208,10 +199,7 @@ mod tests {
         for change in changes {
             let mut fixed = growing.clone();
             change(&mut fixed);
-            let uncapped = PoolOptions {
-                memory_cap: None,
-                ..fixed.clone()
-            };
+            let uncapped = PoolOptions { memory_cap: None, ..fixed.clone() };
             assert_eq!(fixed.start_bytes(), None, "{fixed:?}");
             assert_eq!(fixed.limit_bytes(), uncapped.limit_bytes(), "{fixed:?}");
         }
@@ -231,14 +219,8 @@ mod tests {
         let product = total_memory_bytes / 4 * 3;
         assert_ne!(product % PAGE_BYTES, 0, "a multiple would show nothing");
         let page_above = (product / PAGE_BYTES + 1) * PAGE_BYTES;
-        assert_eq!(
-            options((0, 10, 1), AllocatorKind::Bfc).limit_bytes(),
-            product
-        );
-        assert_eq!(
-            options((0, 10, 2), AllocatorKind::Bfc).limit_bytes(),
-            page_above
-        );
+        assert_eq!(options((0, 10, 1), AllocatorKind::Bfc).limit_bytes(), product);
+        assert_eq!(options((0, 10, 2), AllocatorKind::Bfc).limit_bytes(), page_above);
         for kind in [AllocatorKind::CudaAsync, AllocatorKind::Vmm] {
             assert_eq!(options((0, 10, 2), kind).limit_bytes(), product);
         }

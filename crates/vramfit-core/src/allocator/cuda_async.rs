@@ -24,11 +24,7 @@ pub(super) fn build_cuda_async(
     device: SharedDeviceMemory,
 ) -> CountedHeap<PagePool> {
     // The threshold, and with it the limit that is reported, is 0 without preallocation.
-    let threshold = if options.preallocate {
-        options.limit_bytes()
-    } else {
-        0
-    };
+    let threshold = if options.preallocate { options.limit_bytes() } else { 0 };
     let mut pool = PagePool::new(device, threshold);
     let prealloc = if options.cuda_async_prealloc == -1 || options.preallocate {
         threshold
@@ -117,11 +113,7 @@ impl DeviceMemory for PagePool {
     }
 
     fn write_state(&self, state: &mut StateKey) {
-        state.add_all([
-            self.reserved_bytes,
-            self.used_bytes,
-            self.reserved.len() as u64,
-        ]);
+        state.add_all([self.reserved_bytes, self.used_bytes, self.reserved.len() as u64]);
         for region in &self.reserved {
             state.add_all([region.address, region.bytes]);
         }

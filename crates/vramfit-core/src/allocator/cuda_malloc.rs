@@ -25,11 +25,7 @@ pub(super) struct CudaMalloc<M> {
 
 impl<M: DeviceMemory> CudaMalloc<M> {
     pub(super) fn new(memory: M) -> Self {
-        CudaMalloc {
-            memory,
-            shared: BTreeMap::new(),
-            page_bytes: 0,
-        }
+        CudaMalloc { memory, shared: BTreeMap::new(), page_bytes: 0 }
     }
 
     /// Returns the address and the bytes it takes.
@@ -83,19 +79,13 @@ impl<M: DeviceMemory> CudaMalloc<M> {
         let page = address / PAGE_BYTES * PAGE_BYTES;
         let Some(free) = self.shared.get_mut(&page) else {
             self.page_bytes -= cost;
-            self.memory.free(Region {
-                address,
-                bytes: cost,
-            });
+            self.memory.free(Region { address, bytes: cost });
             return;
         };
         if insert_range(free, address, cost) == PAGE_BYTES {
             self.shared.remove(&page);
             self.page_bytes -= PAGE_BYTES;
-            self.memory.free(Region {
-                address: page,
-                bytes: PAGE_BYTES,
-            });
+            self.memory.free(Region { address: page, bytes: PAGE_BYTES });
         }
     }
 }
@@ -108,21 +98,14 @@ mod tests {
     #[test]
     fn small_requests_share_a_page_and_give_it_back() {
         let mut heap = CudaMalloc::new(SimulatedDeviceMemory::new(2 * PAGE_BYTES));
-        let pieces: Vec<_> = (0..8)
-            .map(|_| heap.allocate(300_000, 256).expect("there is room"))
-            .collect();
-        assert_eq!(
-            heap.memory.free_bytes(),
-            0,
-            "seven fit one page, the eighth needs another"
-        );
+        let pieces: Vec<_> =
+            (0..8).map(|_| heap.allocate(300_000, 256).expect("there is room")).collect();
+        assert_eq!(heap.memory.free_bytes(), 0, "seven fit one page, the eighth needs another");
         for (address, cost) in pieces {
             heap.free(address, cost);
         }
         assert_eq!(heap.memory.free_bytes(), 2 * PAGE_BYTES);
-        let (_, cost) = heap
-            .allocate(PAGE_BYTES + 1, 256)
-            .expect("both pages are free again");
+        let (_, cost) = heap.allocate(PAGE_BYTES + 1, 256).expect("both pages are free again");
         assert_eq!(cost, 2 * PAGE_BYTES);
     }
 }

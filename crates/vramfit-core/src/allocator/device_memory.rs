@@ -32,11 +32,7 @@ impl SimulatedDeviceMemory {
     /// Creates a GPU with `free_bytes` free: its total less the CUDA context and whatever else
     /// holds memory.
     pub fn new(free_bytes: u64) -> Self {
-        SimulatedDeviceMemory {
-            free_bytes,
-            next_address: FIRST_ADDRESS,
-            returned: BTreeMap::new(),
-        }
+        SimulatedDeviceMemory { free_bytes, next_address: FIRST_ADDRESS, returned: BTreeMap::new() }
     }
 
     /// Creates a space of addresses with no memory behind it, for allocators that map pages.
@@ -62,9 +58,7 @@ pub(super) fn free_page_bytes(gpu_bytes: u64, used_pages: u64) -> u64 {
 
 /// Returns the bytes of the pages that regions take.
 pub(super) fn region_page_bytes(regions: &[Region]) -> u64 {
-    let pages = regions
-        .iter()
-        .filter_map(|region| whole_pages(region.bytes));
+    let pages = regions.iter().filter_map(|region| whole_pages(region.bytes));
     pages.sum()
 }
 
@@ -103,8 +97,7 @@ impl DeviceMemory for SimulatedDeviceMemory {
                 self.returned.insert(begin, address - begin);
             }
             if address + width < begin + size {
-                self.returned
-                    .insert(address + width, begin + size - address - width);
+                self.returned.insert(address + width, begin + size - address - width);
             }
             address
         } else {
@@ -129,11 +122,7 @@ impl DeviceMemory for SimulatedDeviceMemory {
     }
 
     fn write_state(&self, state: &mut StateKey) {
-        state.add_all([
-            self.free_bytes,
-            self.next_address,
-            self.returned.len() as u64,
-        ]);
+        state.add_all([self.free_bytes, self.next_address, self.returned.len() as u64]);
         for (address, bytes) in &self.returned {
             state.add_all([*address, *bytes]);
         }
@@ -153,11 +142,7 @@ mod tests {
         assert_eq!(device.free_bytes(), 7 * PAGE_BYTES);
         assert!(second.address > first.address + 2 * PAGE_BYTES);
         assert_eq!(device.allocate(256, 7 * PAGE_BYTES + 1), None);
-        assert_eq!(
-            device.free_bytes(),
-            7 * PAGE_BYTES,
-            "a refusal changes nothing"
-        );
+        assert_eq!(device.free_bytes(), 7 * PAGE_BYTES, "a refusal changes nothing");
     }
 
     #[test]

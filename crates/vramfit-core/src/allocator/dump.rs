@@ -78,10 +78,7 @@ pub(super) fn dump(pool: &BfcPool, free: &FreeChunks, bytes: u64) -> Vec<LogReco
     records.extend(target_bin(pool, free, rounded));
     records.extend(regions(pool, style));
     let total = in_use_by_size(pool, &mut records);
-    records.push(info(format!(
-        "Sum Total of in-use chunks: {}",
-        human_readable_bytes(total)
-    )));
+    records.push(info(format!("Sum Total of in-use chunks: {}", human_readable_bytes(total))));
     records.extend(pool_lines(pool, free, rounded, style));
     records.push(statistics(pool, free, style));
     records.push(warning(map(pool)));
@@ -113,9 +110,7 @@ fn header(pool: &BfcPool, end: PoolEnd, bytes: u64, rounded: u64, style: LogStyl
 
 fn all_chunks(pool: &BfcPool) -> impl Iterator<Item = &ChunkSlot> {
     let regions = pool.regions.list.iter();
-    regions
-        .flat_map(|region| pool.chunks.walk(region.first))
-        .map(|(_, slot)| slot)
+    regions.flat_map(|region| pool.chunks.walk(region.first)).map(|(_, slot)| slot)
 }
 
 fn bins(pool: &BfcPool) -> Vec<LogRecord> {
@@ -208,11 +203,8 @@ fn regions(pool: &BfcPool, style: LogStyle) -> Vec<LogRecord> {
                 }
             }
             // XLA's slot numbers have 64 bits, and all ones mean none.
-            let next = if slot.next == ChunkHandle::NONE {
-                u64::MAX
-            } else {
-                u64::from(slot.next.0)
-            };
+            let next =
+                if slot.next == ChunkHandle::NONE { u64::MAX } else { u64::from(slot.next.0) };
             text += &format!(" next {next}");
             records.push(info(text));
         }
@@ -228,9 +220,7 @@ fn in_use_by_size(pool: &BfcPool, records: &mut Vec<LogRecord>) -> u64 {
     }
     for (size, count) in &counts {
         let total = human_readable_bytes(size * count);
-        records.push(info(format!(
-            "{count} Chunks of size {size} totalling {total}"
-        )));
+        records.push(info(format!("{count} Chunks of size {size} totalling {total}")));
     }
     counts.iter().map(|(size, count)| size * count).sum()
 }
@@ -299,10 +289,7 @@ fn largest(pool: &BfcPool, free: &FreeChunks) -> (u64, u64, u64) {
     };
     let slots = || free.binned.iter().map(|&handle| &pool.chunks[handle]);
     let any = slots().map(|slot| slot.size).max();
-    let own = slots()
-        .filter(|slot| slot.tag == own_tag)
-        .map(|slot| slot.size)
-        .max();
+    let own = slots().filter(|slot| slot.tag == own_tag).map(|slot| slot.size).max();
     let gap = free.gap.map_or(0, |gap| pool.chunks[gap].size);
     (any.unwrap_or(0), own.unwrap_or(0), gap)
 }
@@ -310,11 +297,7 @@ fn largest(pool: &BfcPool, free: &FreeChunks) -> (u64, u64, u64) {
 fn statistics(pool: &BfcPool, free: &FreeChunks, style: LogStyle) -> LogRecord {
     let (any, _, gap) = largest(pool, free);
     // The older versions do not fill this one in.
-    let largest_free = if style == LogStyle::PoolEnds {
-        any.max(gap)
-    } else {
-        0
-    };
+    let largest_free = if style == LogStyle::PoolEnds { any.max(gap) } else { 0 };
     let stats = pool.stats(largest_free);
     let show = |bytes: u64| match style {
         LogStyle::Integers => bytes.to_string(),
@@ -334,11 +317,7 @@ fn statistics(pool: &BfcPool, free: &FreeChunks, style: LogStyle) -> LogRecord {
     if style == LogStyle::PoolEnds {
         // Four columns to the right, and not filled in before 0.11.2.
         let filled = pool.options.jax_version >= (0, 11, 2);
-        line(
-            "PeakAllocated:",
-            22,
-            show(if filled { stats.peak_bytes_in_use } else { 0 }),
-        );
+        line("PeakAllocated:", 22, show(if filled { stats.peak_bytes_in_use } else { 0 }));
     }
     line("LargestFreeBlock:", 18, show(largest_free));
     info(text)
@@ -360,11 +339,7 @@ fn map(pool: &BfcPool) -> String {
     };
     let mut before = 0;
     for region in regions {
-        for (_, slot) in pool
-            .chunks
-            .walk(region.first)
-            .filter(|(_, slot)| slot.in_use)
-        {
+        for (_, slot) in pool.chunks.walk(region.first).filter(|(_, slot)| slot.in_use) {
             let begin = before + slot.address - region.address;
             if slot.size > slot.requested {
                 draw(begin + slot.requested, slot.size - slot.requested, b'x');

@@ -143,30 +143,21 @@ impl Class {
             let place = self.short[..count].iter().rposition(|&other| fits(other))?;
             return Some(self.take(place));
         }
-        let found = self
-            .long
-            .range(entry..)
-            .copied()
-            .find(|&other| fits(other))?;
+        let found = self.long.range(entry..).copied().find(|&other| fits(other))?;
         self.long.remove(&found);
         self.shorten();
         Some(found)
     }
 
     fn take(&mut self, place: usize) -> Entry {
-        let last = if place + 1 == self.short.len() {
-            self.short.pop()
-        } else {
-            None
-        };
+        let last = if place + 1 == self.short.len() { self.short.pop() } else { None };
         last.unwrap_or_else(|| self.short.remove(place))
     }
 
     /// Goes back to the array when the tree has become much shorter than what made it.
     fn shorten(&mut self) {
         if self.long.len() < SHORT_CAPACITY / 4 {
-            self.short
-                .extend(std::mem::take(&mut self.long).into_iter().rev());
+            self.short.extend(std::mem::take(&mut self.long).into_iter().rev());
         }
     }
 
@@ -176,20 +167,14 @@ impl Class {
     }
 
     fn largest(&self) -> Option<u64> {
-        self.short
-            .first()
-            .or_else(|| self.long.last())
-            .map(|entry| entry.size())
+        self.short.first().or_else(|| self.long.last()).map(|entry| entry.size())
     }
 }
 
 impl FreeSet {
     /// Creates an empty set.
     pub(super) fn new() -> Self {
-        FreeSet {
-            classes: vec![Class::default(); CLASSES],
-            occupied: [0; WORDS],
-        }
+        FreeSet { classes: vec![Class::default(); CLASSES], occupied: [0; WORDS] }
     }
 
     /// Adds a free chunk.
@@ -276,11 +261,7 @@ mod tests {
     fn classes_rise_with_size_and_fit_every_size() {
         let mut before = 0;
         for shift in 0..64 {
-            for size in [
-                (1u64 << shift) - 1,
-                1 << shift,
-                (1 << shift) + (1 << shift) / 3,
-            ] {
+            for size in [(1u64 << shift) - 1, 1 << shift, (1 << shift) + (1 << shift) / 3] {
                 let class = class_of(size);
                 assert!(class >= before || size + 1 == 1 << shift, "{size}");
                 assert!(class < CLASSES, "{size}");
@@ -331,18 +312,9 @@ mod tests {
         assert_eq!(sizes, [256, 4864, 5120, 1 << 30]);
         assert_eq!(set.largest(), Some(1 << 30));
         assert!(!set.remove(Entry::new(5120, 256, ChunkHandle(0))));
-        assert_eq!(
-            set.take_best_fit(5120).map(|entry| entry.size()),
-            Some(5120)
-        );
-        assert_eq!(
-            set.take_best_fit(4608).map(|entry| entry.size()),
-            Some(4864)
-        );
-        assert_eq!(
-            set.take_best_fit(5376).map(|entry| entry.size()),
-            Some(1 << 30)
-        );
+        assert_eq!(set.take_best_fit(5120).map(|entry| entry.size()), Some(5120));
+        assert_eq!(set.take_best_fit(4608).map(|entry| entry.size()), Some(4864));
+        assert_eq!(set.take_best_fit(5376).map(|entry| entry.size()), Some(1 << 30));
         assert_eq!(set.take_best_fit(512), None);
     }
 }

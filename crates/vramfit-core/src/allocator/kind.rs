@@ -56,14 +56,10 @@ impl FromStr for AllocatorKind {
         if word == "default" {
             return Ok(AllocatorKind::Bfc);
         }
-        AllocatorKind::ALL
-            .into_iter()
-            .find(|kind| kind.name() == word)
-            .ok_or_else(|| {
-                Error::invalid_argument(format!("`{text}` is not an allocator of JAX")).hint(
-                    "choose one of `default`, `bfc`, `platform`, `cuda_async`, `vmm`, `address`",
-                )
-            })
+        AllocatorKind::ALL.into_iter().find(|kind| kind.name() == word).ok_or_else(|| {
+            Error::invalid_argument(format!("`{text}` is not an allocator of JAX"))
+                .hint("choose one of `default`, `bfc`, `platform`, `cuda_async`, `vmm`, `address`")
+        })
     }
 }
 

@@ -43,33 +43,18 @@ impl LiveAllocations {
 
     /// Makes the statistics count what allocations take from the GPU instead of what was requested.
     pub(super) fn with_cost_in_stats(self) -> Self {
-        LiveAllocations {
-            stats_count_cost: true,
-            ..self
-        }
+        LiveAllocations { stats_count_cost: true, ..self }
     }
 
     /// Returns the bytes of an allocation in the statistics.
     fn bytes_in_stats(&self, requested: u64, cost: u64) -> u64 {
-        if self.stats_count_cost {
-            cost
-        } else {
-            requested
-        }
+        if self.stats_count_cost { cost } else { requested }
     }
 
     /// Adds an allocation: what was requested, and what it takes from the GPU.
     pub(super) fn insert(&mut self, address: u64, requested: u64, cost: u64) {
-        self.by_address.insert(
-            address,
-            Allocation {
-                requested,
-                cost,
-                label: self.label.clone(),
-            },
-        );
-        self.usage
-            .count_allocation(self.bytes_in_stats(requested, cost));
+        self.by_address.insert(address, Allocation { requested, cost, label: self.label.clone() });
+        self.usage.count_allocation(self.bytes_in_stats(requested, cost));
     }
 
     /// Removes an allocation and returns what it took from the GPU.
@@ -94,10 +79,7 @@ impl LiveAllocations {
 
     /// Returns the statistics.
     pub(super) fn stats(&self, bytes_limit: Option<u64>) -> Stats {
-        Stats {
-            bytes_limit,
-            ..self.usage
-        }
+        Stats { bytes_limit, ..self.usage }
     }
 }
 

@@ -19,15 +19,9 @@ pub struct LogRecord {
 }
 
 pub(super) fn info(text: String) -> LogRecord {
-    LogRecord {
-        severity: Severity::Info,
-        text,
-    }
+    LogRecord { severity: Severity::Info, text }
 }
 
 pub(super) fn warning(text: String) -> LogRecord {
-    LogRecord {
-        severity: Severity::Warning,
-        text,
-    }
+    LogRecord { severity: Severity::Warning, text }
 }

@@ -30,10 +30,7 @@ pub fn out_of_memory_text(bytes: u64, jax: JaxVersion) -> String {
     if jax < (0, 5, 0) {
         format!("Out of memory while trying to allocate {bytes} bytes.")
     } else {
-        format!(
-            "Out of memory while trying to allocate {}.",
-            human_readable_bytes(bytes)
-        )
+        format!("Out of memory while trying to allocate {}.", human_readable_bytes(bytes))
     }
 }
 

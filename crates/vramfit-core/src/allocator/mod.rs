@@ -200,11 +200,7 @@ impl Stats {
 
     /// Adds the counts that later answers depend on, which is all but the number of allocations.
     fn write_state(&self, state: &mut StateKey) {
-        state.add_all([
-            self.bytes_in_use,
-            self.peak_bytes_in_use,
-            self.largest_alloc_size,
-        ]);
+        state.add_all([self.bytes_in_use, self.peak_bytes_in_use, self.largest_alloc_size]);
     }
 }
 

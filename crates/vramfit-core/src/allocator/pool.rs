@@ -131,11 +131,9 @@ impl BfcPool {
         let free_bytes = free_page_bytes(gpu_bytes, region_page_bytes(&self.regions()));
         match self.options.start_bytes {
             // One region that is extended in place.
-            Some(_) => free_bytes.min(
-                self.regions
-                    .limit_bytes
-                    .saturating_sub(self.regions.pool_bytes),
-            ),
+            Some(_) => {
+                free_bytes.min(self.regions.limit_bytes.saturating_sub(self.regions.pool_bytes))
+            }
             None => self.regions.obtainable_bytes(free_bytes),
         }
     }
@@ -146,10 +144,8 @@ impl BfcPool {
         match self.regions.extendable(region) {
             Some(before) => {
                 before.bytes += region.bytes;
-                let last = chunks
-                    .walk(before.first)
-                    .last()
-                    .map_or(ChunkHandle::NONE, |(last, _)| last);
+                let last =
+                    chunks.walk(before.first).last().map_or(ChunkHandle::NONE, |(last, _)| last);
                 chunks.push(region.address, region.bytes, tag, last)
             }
             None => {
@@ -185,10 +181,7 @@ impl BfcPool {
         let Some(handle) = self.in_use.remove(&self.chunks, address) else {
             return Err(Error::new(
                 ErrorKind::Internal,
-                format!(
-                    "`{}` has no allocation at address {address:#x}",
-                    self.options.name
-                ),
+                format!("`{}` has no allocation at address {address:#x}", self.options.name),
             ));
         };
         let slot = &mut self.chunks[handle];
@@ -204,11 +197,7 @@ impl BfcPool {
 
     /// Returns the label of a chunk in use.
     pub(super) fn label_of(&self, slot: &ChunkSlot) -> Option<&Arc<str>> {
-        if slot.in_use {
-            self.labels.texts.get(slot.label.checked_sub(1)? as usize)
-        } else {
-            None
-        }
+        if slot.in_use { self.labels.texts.get(slot.label.checked_sub(1)? as usize) } else { None }
     }
 
     /// Returns the statistics; the caller knows the largest free chunk.
@@ -261,10 +250,7 @@ impl LiveSet for BfcPool {
     }
 
     fn regions(&self) -> Vec<Region> {
-        let region = |region: &PoolRegion| Region {
-            address: region.address,
-            bytes: region.bytes,
-        };
+        let region = |region: &PoolRegion| Region { address: region.address, bytes: region.bytes };
         self.regions.list.iter().map(region).collect()
     }
 

@@ -29,15 +29,8 @@ mod tests {
     use crate::gpu;
 
     /// Every release that `make matrix` runs, and the one in between that changed the limit.
-    const RELEASES: [(u32, u32, u32); 7] = [
-        (0, 6, 2),
-        (0, 8, 1),
-        (0, 9, 2),
-        (0, 10, 1),
-        (0, 10, 2),
-        (0, 11, 2),
-        (0, 12, 0),
-    ];
+    const RELEASES: [(u32, u32, u32); 7] =
+        [(0, 6, 2), (0, 8, 1), (0, 9, 2), (0, 10, 1), (0, 10, 2), (0, 11, 2), (0, 12, 0)];
     const GPUS: [&str; 5] = ["t4", "rtx-4090", "a100-40g", "h100-80g", "b200-180g"];
 
     /// Returns `bytes_limit` and `pool_bytes` after the first request on a GPU with so much free memory.
@@ -65,15 +58,9 @@ mod tests {
                     let at = format!("{name}, {jax_version:?}, {hundredths} %");
                     let (limit, pool) = figures(&options, gpu.total_memory_bytes);
                     unequal += u32::from(pool < limit);
-                    assert!(
-                        is_fully_preallocated(limit, pool),
-                        "{at}: {pool} of {limit}"
-                    );
+                    assert!(is_fully_preallocated(limit, pool), "{at}: {pool} of {limit}");
                     let (limit, pool) = figures(&options, limit / 100 * 99);
-                    assert!(
-                        !is_fully_preallocated(limit, pool),
-                        "{at}: {pool} of {limit}"
-                    );
+                    assert!(!is_fully_preallocated(limit, pool), "{at}: {pool} of {limit}");
                 }
             }
         }

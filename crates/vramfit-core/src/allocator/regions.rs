@@ -115,11 +115,7 @@ impl Regions {
     /// Prepares a pool that has nothing yet.
     pub(super) fn new(device: SharedDeviceMemory, options: &BfcOptions) -> Self {
         let limit_bytes = options.limit_bytes;
-        let first = if options.grows {
-            limit_bytes.min(FIRST_REGION_BYTES)
-        } else {
-            limit_bytes
-        };
+        let first = if options.grows { limit_bytes.min(FIRST_REGION_BYTES) } else { limit_bytes };
         let merges = device.lock().merges_regions();
         Regions {
             device,
@@ -239,27 +235,16 @@ impl Regions {
         if !self.merges {
             return None;
         }
-        let after = self
-            .list
-            .partition_point(|other| other.address <= region.address);
+        let after = self.list.partition_point(|other| other.address <= region.address);
         let before = self.list.get_mut(after.checked_sub(1)?)?;
         (before.address + before.bytes == region.address).then_some(before)
     }
 
     /// Enters a new region.
     pub(super) fn insert_region(&mut self, region: Region, first: ChunkHandle) {
-        let place = self
-            .list
-            .partition_point(|other| other.address <= region.address);
+        let place = self.list.partition_point(|other| other.address <= region.address);
         let Region { address, bytes } = region;
-        self.list.insert(
-            place,
-            PoolRegion {
-                address,
-                bytes,
-                first,
-            },
-        );
+        self.list.insert(place, PoolRegion { address, bytes, first });
     }
 
     /// Adds what later answers depend on: the regions, what it would ask for next, and the GPU.

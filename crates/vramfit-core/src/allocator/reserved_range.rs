@@ -43,10 +43,7 @@ impl DeviceMemory for ReservedRange {
         let address = self.begin? + self.mapped_bytes;
         self.mappings.push(self.device.allocate(PAGE_BYTES, whole)?);
         self.mapped_bytes += whole;
-        Some(Region {
-            address,
-            bytes: whole,
-        })
+        Some(Region { address, bytes: whole })
     }
 
     /// Gives back the last mappings: the pool frees its one region as a whole, however often it was extended.
@@ -86,21 +83,12 @@ mod tests {
         let device = SharedDeviceMemory::new(Box::new(SimulatedDeviceMemory::new(free)));
         let mut range = ReservedRange::new(device, 10 * PAGE_BYTES);
         let first = range.allocate(256, 4 * PAGE_BYTES).expect("there is room");
-        let second = range
-            .allocate(256, 2 * PAGE_BYTES + 1)
-            .expect("there is room");
+        let second = range.allocate(256, 2 * PAGE_BYTES + 1).expect("there is room");
         assert_eq!(second.address, first.address + first.bytes);
         assert_eq!(second.bytes, 3 * PAGE_BYTES);
         assert_eq!(range.free_bytes(), 9 * PAGE_BYTES);
-        assert_eq!(
-            range.allocate(256, 4 * PAGE_BYTES),
-            None,
-            "beyond the range"
-        );
-        range.free(Region {
-            address: first.address,
-            bytes: 7 * PAGE_BYTES,
-        });
+        assert_eq!(range.allocate(256, 4 * PAGE_BYTES), None, "beyond the range");
+        range.free(Region { address: first.address, bytes: 7 * PAGE_BYTES });
         assert_eq!(range.free_bytes(), free);
     }
 }

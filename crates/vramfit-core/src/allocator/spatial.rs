@@ -90,20 +90,14 @@ impl Spatial {
         let mut binned: Vec<(u64, ChunkTag, Entry)> = Vec::new();
         // 0.11 orders equal sizes by address alone, later versions by end and then address.
         let by_tag = self.policy != SpatialPolicy::JAX_0_11;
-        for (tag, set) in [
-            (ChunkTag::Lower, &self.lower),
-            (ChunkTag::Upper, &self.upper),
-        ] {
+        for (tag, set) in [(ChunkTag::Lower, &self.lower), (ChunkTag::Upper, &self.upper)] {
             let tag = if by_tag { tag } else { ChunkTag::Lower };
             binned.extend(set.iter().map(|entry| (entry.size(), tag, entry)));
         }
         binned.sort();
         let free = FreeChunks {
             end,
-            binned: binned
-                .into_iter()
-                .map(|(_, _, entry)| entry.handle())
-                .collect(),
+            binned: binned.into_iter().map(|(_, _, entry)| entry.handle()).collect(),
             gap: self.gap,
         };
         dump(&self.pool, &free, bytes)
@@ -171,8 +165,7 @@ impl Spatial {
             PoolEnd::Upper => &mut self.upper,
         };
         let hole = own.take_first_fit(rounded, |entry| fits(entry.handle()));
-        hole.map(Entry::handle)
-            .or_else(|| self.gap.take_if(|gap| fits(*gap)))
+        hole.map(Entry::handle).or_else(|| self.gap.take_if(|gap| fits(*gap)))
     }
 
     /// Gives a request its place in a free chunk that has room for it and is in no set any more.
@@ -218,16 +211,12 @@ impl Spatial {
         rounded: u64,
         alignment: u64,
     ) -> AllocResult<ChunkHandle> {
-        let ChunkSlot {
-            address, size, tag, ..
-        } = self.pool.chunks[handle];
+        let ChunkSlot { address, size, tag, .. } = self.pool.chunks[handle];
         let rule = self.policy.upper.rule_for(tag);
         let padding = padding(address, alignment);
         // What is not worth splitting is taken whole, from its first aligned address on.
         let taken_whole = rule == SplitRule::Heuristic
-            && size
-                .checked_sub(padding)
-                .is_some_and(|rest| !self.pool.should_split(rest, rounded));
+            && size.checked_sub(padding).is_some_and(|rest| !self.pool.should_split(rest, rounded));
         let start = if taken_whole {
             address + padding
         } else {
@@ -265,19 +254,9 @@ impl Spatial {
     }
 
     fn entry(&self, handle: ChunkHandle) -> Entry {
-        let ChunkSlot {
-            address, size, tag, ..
-        } = self.pool.chunks[handle];
-        let policy = if tag == ChunkTag::Upper {
-            self.policy.upper
-        } else {
-            self.policy.lower
-        };
-        let key = if policy.high_addresses_first {
-            !address
-        } else {
-            address
-        };
+        let ChunkSlot { address, size, tag, .. } = self.pool.chunks[handle];
+        let policy = if tag == ChunkTag::Upper { self.policy.upper } else { self.policy.lower };
+        let key = if policy.high_addresses_first { !address } else { address };
         Entry::new(size, key, handle)
     }
 
@@ -328,9 +307,7 @@ impl Spatial {
 
     /// A freed chunk at the border of its end becomes gap; others stay with their end.
     fn return_to_gap(&mut self, handle: ChunkHandle) {
-        let ChunkSlot {
-            tag, next, prev, ..
-        } = self.pool.chunks[handle];
+        let ChunkSlot { tag, next, prev, .. } = self.pool.chunks[handle];
         let inner = match tag {
             ChunkTag::Lower => next,
             _ => prev,
@@ -379,10 +356,7 @@ impl Allocator for Spatial {
             None => Ok(()),
             Some(text) => Err(Error::new(
                 ErrorKind::AllocatorAborts,
-                format!(
-                    "freeing a buffer of `{}` would abort the process",
-                    self.name()
-                ),
+                format!("freeing a buffer of `{}` would abort the process", self.name()),
             )
             .cause(text)
             .hint(

@@ -49,11 +49,7 @@ pub struct SpatialPolicy {
 impl EndPolicy {
     /// Returns the rule for a free chunk with this tag.
     pub(super) fn rule_for(&self, source: ChunkTag) -> SplitRule {
-        if source == ChunkTag::Gap {
-            self.gap
-        } else {
-            self.holes
-        }
+        if source == ChunkTag::Gap { self.gap } else { self.holes }
     }
 }
 

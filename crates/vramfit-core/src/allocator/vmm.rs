@@ -180,10 +180,7 @@ mod tests {
         for _ in 0..3 {
             take(&mut vmm, 1);
         }
-        assert_eq!(
-            vmm.allocate(1, 64, PoolSpace::Default),
-            Err(AllocError::OutOfMemory)
-        );
+        assert_eq!(vmm.allocate(1, 64, PoolSpace::Default), Err(AllocError::OutOfMemory));
         assert_eq!(
             vmm.out_of_memory_message(1),
             "Not enough PA budget for allocation: pa_allocated=6291456B, rounded_size=2097152B, \
@@ -203,10 +200,7 @@ mod tests {
         let mut vmm = vmm(3, 1);
         take(&mut vmm, 1);
         assert!(vmm.allocate(1, 64, PoolSpace::Default).is_err());
-        assert_eq!(
-            vmm.out_of_memory_message(1),
-            ": CUDA_ERROR_OUT_OF_MEMORY: out of memory"
-        );
+        assert_eq!(vmm.out_of_memory_message(1), ": CUDA_ERROR_OUT_OF_MEMORY: out of memory");
     }
 
     #[test]

@@ -75,16 +75,14 @@ pub(super) fn grouped<'a>(
         let whole = by_name.entry(key).or_default();
         whole.add(sum.count, sum.bytes, sum.allocated_bytes);
     }
-    let arrays = by_name
-        .into_iter()
-        .map(|((site, program, purpose), sum)| ArraySummary {
-            site,
-            program,
-            purpose,
-            count: sum.count,
-            bytes: sum.bytes,
-            allocated_bytes: sum.allocated_bytes,
-        });
+    let arrays = by_name.into_iter().map(|((site, program, purpose), sum)| ArraySummary {
+        site,
+        program,
+        purpose,
+        count: sum.count,
+        bytes: sum.bytes,
+        allocated_bytes: sum.allocated_bytes,
+    });
     let mut arrays: Vec<_> = arrays.collect();
     arrays.sort_by(|a, b| {
         let name = |of: &ArraySummary| (of.site.clone(), of.program.clone(), of.purpose as u8);

@@ -82,18 +82,14 @@ impl LaterReads {
         for note in notes {
             match note {
                 Note::ReadAfterPeak { allocations } => {
-                    told.get_or_insert_with(FxHashSet::default)
-                        .extend(allocations.iter().copied());
+                    told.get_or_insert_with(FxHashSet::default).extend(allocations.iter().copied());
                 }
                 Note::Stopped { .. } | Note::Error(_) => to_the_end = false,
                 Note::Exit(exit) => to_the_end &= exit.is_success(),
                 _ => {}
             }
         }
-        told.map(|allocations| LaterReads {
-            allocations,
-            to_the_end,
-        })
+        told.map(|allocations| LaterReads { allocations, to_the_end })
     }
 }
 
@@ -200,10 +196,7 @@ impl Attributor<'_> {
             program: self.context.entry,
             total_bytes: total,
             parts: parts.sorted(),
-            reads_are_known: self
-                .later_reads
-                .as_ref()
-                .is_some_and(|reads| reads.to_the_end),
+            reads_are_known: self.later_reads.as_ref().is_some_and(|reads| reads.to_the_end),
         }
     }
 
@@ -287,9 +280,7 @@ impl Attributor<'_> {
                 true => EntryKind::Arrays,
                 false => EntryKind::OtherArrays,
             },
-            path: known
-                .filter(|_| has_path)
-                .map_or(String::new(), |buffer| buffer.path.clone()),
+            path: known.filter(|_| has_path).map_or(String::new(), |buffer| buffer.path.clone()),
             site: text(origin.site),
             shape: known.map_or(String::new(), |buffer| buffer.shape.clone()),
             made_by: match origin.entry {
@@ -362,10 +353,7 @@ fn argument_part(places: &ArgumentSlots<'_>, parameter: u32, site: &str) -> Attr
     let buffer = places.arguments.get(&parameter);
     AttributionEntry {
         kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
-        path: buffer.map_or_else(
-            || format!("argument {parameter}"),
-            |buffer| buffer.path.clone(),
-        ),
+        path: buffer.map_or_else(|| format!("argument {parameter}"), |buffer| buffer.path.clone()),
         site: site.to_owned(),
         shape: buffer.map_or(String::new(), |buffer| buffer.shape.clone()),
         ..AttributionEntry::default()
@@ -377,10 +365,7 @@ pub(super) fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> Attributio
     AttributionEntry {
         kind: EntryKind::Program(buffer.owner),
         path: buffer.path.clone(),
-        site: memory
-            .user_site(buffer.frame)
-            .unwrap_or_default()
-            .to_owned(),
+        site: memory.user_site(buffer.frame).unwrap_or_default().to_owned(),
         shape: buffer.shape.clone(),
         made_by: match buffer.operation.is_empty() {
             true => buffer.instruction.clone(),
@@ -404,8 +389,5 @@ fn unattributed(purpose: Purpose) -> AttributionEntry {
 }
 
 fn of_kind(kind: EntryKind) -> AttributionEntry {
-    AttributionEntry {
-        kind,
-        ..AttributionEntry::default()
-    }
+    AttributionEntry { kind, ..AttributionEntry::default() }
 }

@@ -88,35 +88,17 @@ impl EntrySet {
     /// Returns the parts, the largest first.
     pub(super) fn sorted(self) -> Vec<AttributionEntry> {
         let parts = self.0.into_iter();
-        let mut parts: Vec<AttributionEntry> = parts
-            .map(|(part, (count, bytes))| AttributionEntry {
-                count,
-                bytes,
-                ..part
-            })
-            .collect();
+        let mut parts: Vec<AttributionEntry> =
+            parts.map(|(part, (count, bytes))| AttributionEntry { count, bytes, ..part }).collect();
         parts.sort_by(|a, b| {
             let marks = |part: &AttributionEntry| {
-                (
-                    part.kind,
-                    part.stacked,
-                    part.rematerialized,
-                    part.read_later,
-                )
+                (part.kind, part.stacked, part.rematerialized, part.read_later)
             };
             let name = |part| -> [&str; 4] {
-                let AttributionEntry {
-                    path,
-                    site,
-                    made_by,
-                    shape,
-                    ..
-                }: &AttributionEntry = part;
+                let AttributionEntry { path, site, made_by, shape, .. }: &AttributionEntry = part;
                 [path, site, made_by, shape]
             };
-            b.bytes
-                .cmp(&a.bytes)
-                .then_with(|| (marks(a), name(a)).cmp(&(marks(b), name(b))))
+            b.bytes.cmp(&a.bytes).then_with(|| (marks(a), name(a)).cmp(&(marks(b), name(b))))
         });
         parts
     }

@@ -119,11 +119,9 @@ impl CauseGroup {
                     size.shape.clone_from(&entry.shape);
                 }
             }
-            None => self.sizes.push(ValueSize {
-                bits,
-                shape: entry.shape.clone(),
-                count: entry.count,
-            }),
+            None => {
+                self.sizes.push(ValueSize { bits, shape: entry.shape.clone(), count: entry.count })
+            }
         }
     }
 }
@@ -139,11 +137,7 @@ impl Cause {
         let next_peak = memory
             .filter(|_| first.is_values())
             .and_then(|memory| NextPeak::without(&first.key, attribution, &memory.memory));
-        Some(Cause {
-            total_bytes: attribution.total_bytes,
-            groups,
-            next_peak,
-        })
+        Some(Cause { total_bytes: attribution.total_bytes, groups, next_peak })
     }
 }
 
@@ -178,17 +172,10 @@ impl NextPeak {
         let at_time = kept
             .into_iter()
             .filter(|(buffer, _)| (buffer.start..=buffer.end).contains(&time))
-            .map(|(buffer, entry)| AttributionEntry {
-                bytes: buffer.bytes,
-                count: 1,
-                ..entry
-            });
+            .map(|(buffer, entry)| AttributionEntry { bytes: buffer.bytes, count: 1, ..entry });
         let is_temporary = |kind| {
             use Owner::{Activations, Gradients, Padding, Temporaries};
-            matches!(
-                kind,
-                EntryKind::Program(Activations | Gradients | Padding | Temporaries)
-            )
+            matches!(kind, EntryKind::Program(Activations | Gradients | Padding | Temporaries))
         };
         let parts = attribution.parts.iter();
         let others = parts.filter(|part| !is_temporary(part.kind)).cloned();
@@ -295,10 +282,7 @@ mod tests {
         );
         let sizes: Vec<_> = groups.iter().map(|it| (it.bytes, it.count)).collect();
         assert_eq!(sizes, [(9600, 2), (6436, 2), (28, 1)]);
-        let lines = [
-            ("a.py:1 (f)".to_owned(), 6400),
-            ("a.py:2 (f)".to_owned(), 3200),
-        ];
+        let lines = [("a.py:1 (f)".to_owned(), 6400), ("a.py:2 (f)".to_owned(), 3200)];
         assert_eq!(groups[0].lines, lines);
         assert!(groups[0].is_values() && !groups[1].is_values());
         let sizes = groups[0].sizes.iter();
@@ -336,10 +320,7 @@ mod tests {
         let next = NextPeak::without(&GroupKey::Elements(100), &attribution, &memory);
         let next = next.expect("something is left");
         assert_eq!(next.total_bytes, 600);
-        assert_eq!(
-            (next.group.bytes, next.group.largest.shape.as_str()),
-            (300, "f32[75]")
-        );
+        assert_eq!((next.group.bytes, next.group.largest.shape.as_str()), (300, "f32[75]"));
         let all = NextPeak::without(&GroupKey::Elements(1), &attribution, &memory);
         assert_eq!(all.expect("all of it").total_bytes, 1000);
     }

@@ -195,10 +195,7 @@ impl Condition {
             | Condition::HostsDiffer(_)
             | Condition::LibraryScratch { .. }
             | Condition::OutsidePool { .. }
-            | Condition::PlaceholderDecides {
-                replaces_step: true,
-                ..
-            }
+            | Condition::PlaceholderDecides { replaces_step: true, .. }
             | Condition::RanOnCpu { decides: true, .. } => Bearing::Open,
             Condition::PlaceholderDecides { .. } | Condition::HostMemory { .. } => Bearing::Assumed,
             Condition::StoppedAtStep { .. }

@@ -45,9 +45,6 @@ impl RunSummary {
         let ((_, decides), program) = mentioned.max_by_key(|((_, decides), program)| {
             (*decides, program.backward, program.needed_bytes)
         })?;
-        Some(Condition::RanOnCpu {
-            program: program.clone(),
-            decides,
-        })
+        Some(Condition::RanOnCpu { program: program.clone(), decides })
     }
 }

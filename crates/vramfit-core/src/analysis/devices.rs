@@ -41,11 +41,7 @@ pub(super) struct DeviceAnalysis {
 
 impl DeviceAnalysis {
     pub(super) fn new(number: u32, devices: usize) -> DeviceAnalysis {
-        DeviceAnalysis {
-            number,
-            timeline: Timeline::new(devices),
-            ..DeviceAnalysis::default()
-        }
+        DeviceAnalysis { number, timeline: Timeline::new(devices), ..DeviceAnalysis::default() }
     }
 
     pub(super) fn in_use_bytes(&self) -> u64 {
@@ -161,18 +157,15 @@ impl DeviceAnalysis {
         };
         let at_peak = || self.live_at_peak.blocks(live.iter());
         let refused: Vec<TimelinePoint> = refused.collect();
-        let failure = refused
-            .first()
-            .filter(|_| self.live_at_refusal.is_captured());
+        let failure = refused.first().filter(|_| self.live_at_refusal.is_captured());
         DeviceSummary {
             device: self.number,
             peak_bytes: self.peak_bytes,
             at_peak: self.state_at_peak,
             layout_at_failure: match failure {
-                Some(point) => layout_at(
-                    Some(point.event),
-                    &mut self.live_at_refusal.blocks(live.iter()),
-                ),
+                Some(point) => {
+                    layout_at(Some(point.event), &mut self.live_at_refusal.blocks(live.iter()))
+                }
                 None => LayoutSummary::default(),
             },
             timeline: self.timeline.points(refused.into_iter()),
@@ -272,9 +265,7 @@ impl DeviceAnalysis {
             } else {
                 self.live_at_step == before.live_at_step
             }
-            && before
-                .running_minimum
-                .repeats(&self.running_minimum, period)
+            && before.running_minimum.repeats(&self.running_minimum, period)
             && self.non_pool_bytes == before.non_pool_bytes
             && self.regions.len() == before.regions
     }

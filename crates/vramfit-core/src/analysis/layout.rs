@@ -57,30 +57,25 @@ pub(super) fn layout<'a>(
         spans.iter_mut().for_each(|span| merge(span, smallest));
         smallest = smallest.saturating_mul(2);
     }
-    let regions = regions
-        .iter()
-        .zip(spans)
-        .map(|(region, span)| RegionSummary {
-            address: region.address,
-            bytes: region.bytes,
-            pieces: span
-                .iter()
-                .map(|stretch| {
-                    let maker = stretch.owner.map(|owner| makers.get(owner));
-                    PieceSummary {
-                        bytes: stretch.bytes,
-                        blocks: stretch.blocks,
-                        free_bytes: stretch.free_bytes,
-                        purpose: maker.map(|maker| maker.purpose),
-                        site: maker.map_or(String::new(), |maker| text(maker.site)),
-                        program: maker.and_then(|maker| program(maker.entry)),
-                    }
-                })
-                .collect(),
-        });
-    LayoutSummary {
-        regions: regions.collect(),
-    }
+    let regions = regions.iter().zip(spans).map(|(region, span)| RegionSummary {
+        address: region.address,
+        bytes: region.bytes,
+        pieces: span
+            .iter()
+            .map(|stretch| {
+                let maker = stretch.owner.map(|owner| makers.get(owner));
+                PieceSummary {
+                    bytes: stretch.bytes,
+                    blocks: stretch.blocks,
+                    free_bytes: stretch.free_bytes,
+                    purpose: maker.map(|maker| maker.purpose),
+                    site: maker.map_or(String::new(), |maker| text(maker.site)),
+                    program: maker.and_then(|maker| program(maker.entry)),
+                }
+            })
+            .collect(),
+    });
+    LayoutSummary { regions: regions.collect() }
 }
 
 fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
@@ -89,12 +84,7 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
     let mut at = region.address;
     let fill = |found: &mut Vec<Interval>, bytes: u64| {
         if bytes > 0 {
-            found.push(Interval {
-                bytes,
-                blocks: 0,
-                free_bytes: bytes,
-                owner: None,
-            });
+            found.push(Interval { bytes, blocks: 0, free_bytes: bytes, owner: None });
         }
     };
     for block in blocks {
@@ -107,12 +97,7 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
                 last.bytes += bytes;
                 last.blocks += 1;
             }
-            _ => found.push(Interval {
-                bytes,
-                blocks: 1,
-                free_bytes: 0,
-                owner: Some(block.owner),
-            }),
+            _ => found.push(Interval { bytes, blocks: 1, free_bytes: 0, owner: Some(block.owner) }),
         }
     }
     fill(&mut found, end.saturating_sub(at));

@@ -65,9 +65,7 @@ impl Leaks {
     #[inline]
     pub(super) fn on_allocated(&mut self, block: &Block) {
         let group = self.changed(block.owner);
-        group
-            .now
-            .add(1, block.requested_bytes, block.allocated_bytes);
+        group.now.add(1, block.requested_bytes, block.allocated_bytes);
     }
 
     /// Takes in that a block was freed.
@@ -174,19 +172,12 @@ impl Leaks {
             };
             let key = (site.device, site.site, site.entry, site.purpose);
             let whole = found.entry(key);
-            whole
-                .and_modify(|whole| whole.merge(&candidate))
-                .or_insert(candidate);
+            whole.and_modify(|whole| whole.merge(&candidate)).or_insert(candidate);
         }
         let mut found: Vec<_> = found.into_values().collect();
         found.sort_by_key(|candidate| {
             let a_step = candidate.bytes / candidate.steps.max(1);
-            let site = (
-                candidate.device,
-                candidate.site,
-                candidate.entry,
-                candidate.purpose as u8,
-            );
+            let site = (candidate.device, candidate.site, candidate.entry, candidate.purpose as u8);
             (std::cmp::Reverse(a_step), site)
         });
         found
@@ -194,12 +185,7 @@ impl Leaks {
 
     /// Says whether each further pass does the same, given what it was before this one.
     pub(super) fn repeats(&self, before: &Leaks) -> bool {
-        let Leaks {
-            step_program,
-            steps,
-            sites,
-            changed,
-        } = before;
+        let Leaks { step_program, steps, sites, changed } = before;
         let Some(added) = self.steps.checked_sub(*steps) else {
             return false;
         };
@@ -207,10 +193,7 @@ impl Leaks {
             && self.changed == *changed
             && self.sites.len() == sites.len()
             && sites.iter().zip(&self.sites).all(|(before, after)| {
-                let same = SiteGrowth {
-                    last: after.last,
-                    ..*before
-                };
+                let same = SiteGrowth { last: after.last, ..*before };
                 // Whatever changed in the pass has a later step.
                 same == *after && [before.last, before.last + added].contains(&after.last)
             })

@@ -16,15 +16,9 @@ pub type WrapEvents<'a> = &'a dyn Fn(Box<dyn EventSource + 'a>) -> Box<dyn Event
 /// Returns the trace files of a run: a second process writes next to the first, with its process number
 /// appended to the name.
 pub fn trace_files(path: &Path) -> Vec<PathBuf> {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // The parent of a bare name is the empty path, which cannot be opened.
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
     let is_trace = |file: &PathBuf| {
         let file = file.file_name().unwrap_or_default().to_string_lossy();
@@ -62,9 +56,7 @@ pub(super) fn find_most_critical<'s>(
     // A program that was only compiled counts with what its plan needs.
     let peak = |summary: &RunSummary| {
         let peaks = summary.devices.iter().map(|device| device.peak_bytes);
-        peaks
-            .chain(summary.plan().map(|plan| plan.needed_bytes))
-            .max()
+        peaks.chain(summary.plan().map(|plan| plan.needed_bytes)).max()
     };
     let spare = |summary: &RunSummary| {
         let devices = summary.devices.iter();
@@ -79,9 +71,7 @@ pub(super) fn find_most_critical<'s>(
         Some(true) => (0, Reverse(spare(summary)), peak(summary)),
     };
     let summaries = summaries.into_iter().enumerate();
-    summaries
-        .min_by_key(|(_, summary)| Reverse(rank(summary)))
-        .map(|(index, _)| index)
+    summaries.min_by_key(|(_, summary)| Reverse(rank(summary))).map(|(index, _)| index)
 }
 
 /// Reads the traces of a run and returns the summary of the process that decides.
@@ -158,9 +148,7 @@ pub fn add_process_exit(path: &Path, exit: ProcessExit) -> Result<()> {
     let end = reader.end();
     let bytes = end_with_note(end, &Note::Exit(exit), reader.footer()).map_err(cannot_write)?;
     let mut file = open(true).map_err(cannot_write)?;
-    file.seek(SeekFrom::Start(end.offset))
-        .map_err(cannot_write)?;
+    file.seek(SeekFrom::Start(end.offset)).map_err(cannot_write)?;
     file.write_all(&bytes).map_err(cannot_write)?;
-    file.set_len(end.offset + bytes.len() as u64)
-        .map_err(cannot_write)
+    file.set_len(end.offset + bytes.len() as u64).map_err(cannot_write)
 }

@@ -51,12 +51,7 @@ impl OtherProcesses {
     pub(super) fn on_note(&mut self, note: &Note) {
         match note {
             _ if self.devices.is_empty() => {}
-            Note::Others {
-                device,
-                used_bytes,
-                max_used_bytes,
-                processes,
-            } => {
+            Note::Others { device, used_bytes, max_used_bytes, processes } => {
                 if let Some(held) = self.device(*device) {
                     *held = DeviceUsage {
                         bytes: *used_bytes,
@@ -65,11 +60,7 @@ impl OtherProcesses {
                     };
                 }
             }
-            Note::NoContext {
-                device,
-                context_bytes,
-                free_bytes,
-            } => {
+            Note::NoContext { device, context_bytes, free_bytes } => {
                 let held = self.usage(*device);
                 let no_context = NoContextSummary {
                     device: *device,

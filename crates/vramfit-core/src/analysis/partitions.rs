@@ -49,12 +49,8 @@ pub(super) fn replicated_arguments(
     let Some(copies) = copies.map(|known| &known.copies) else {
         return Vec::new();
     };
-    let is_state = |owner| {
-        matches!(
-            owner,
-            Owner::Parameters | Owner::OptimizerState | Owner::OtherState
-        )
-    };
+    let is_state =
+        |owner| matches!(owner, Owner::Parameters | Owner::OptimizerState | Owner::OtherState);
     let mut found: Vec<_> = memory
         .buffers
         .iter()
@@ -77,9 +73,8 @@ pub(super) fn replicated_arguments(
 /// Returns in how many different ways the devices of all programs are grouped to exchange data: each device is in as
 /// many communicators of NCCL.
 pub(super) fn count_communicators(notes: &[Note]) -> u64 {
-    let groups: BTreeSet<u64> = partitioned(notes)
-        .flat_map(|program| program.communicators.iter().copied())
-        .collect();
+    let groups: BTreeSet<u64> =
+        partitioned(notes).flat_map(|program| program.communicators.iter().copied()).collect();
     groups.len() as u64
 }
 

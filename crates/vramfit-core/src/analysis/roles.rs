@@ -55,15 +55,8 @@ impl ArgumentRoles {
 
     /// Returns the entries of the programs that have taken an array, or others of its line.
     pub(super) fn entries(&self, block: &Block) -> impl Iterator<Item = usize> {
-        let roles = [
-            self.by_allocation.get(&block.number),
-            self.by_site.get(&block.owner),
-        ];
-        roles
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|role| role.entry as usize)
+        let roles = [self.by_allocation.get(&block.number), self.by_site.get(&block.owner)];
+        roles.into_iter().flatten().flatten().map(|role| role.entry as usize)
     }
 
     /// Returns what an array is to the programs that compute gradients; `None` if none has taken it, or as data.
@@ -140,31 +133,16 @@ mod tests {
     }
 
     fn output(phase: Phase) -> Buffer {
-        Buffer {
-            owner: Owner::Outputs,
-            phase,
-            shape: "f32[8]".to_owned(),
-            ..Buffer::default()
-        }
+        Buffer { owner: Owner::Outputs, phase, shape: "f32[8]".to_owned(), ..Buffer::default() }
     }
 
     fn block(number: u64, owner: u32) -> Block {
-        Block {
-            number,
-            device: 0,
-            owner,
-            address: 0,
-            requested_bytes: 32,
-            allocated_bytes: 256,
-        }
+        Block { number, device: 0, owner, address: 0, requested_bytes: 32, allocated_bytes: 256 }
     }
 
     /// Entry 0 takes gradients of its first argument, entry 1 is an operation of its own.
     fn memories() -> FxHashMap<u32, ProgramMemory> {
-        let of = |buffers| ProgramMemory {
-            buffers,
-            ..ProgramMemory::default()
-        };
+        let of = |buffers| ProgramMemory { buffers, ..ProgramMemory::default() };
         let grad = vec![
             buffer(Owner::Parameters, "params", 0),
             buffer(Owner::Batch, "x", 1),
@@ -182,9 +160,7 @@ mod tests {
         roles.on_argument(0, 1, &block(8, 4));
         roles.on_argument(1, 0, &block(9, 5));
         let kind = |number, owner| {
-            roles
-                .find(&block(number, owner), &memories)
-                .map(|it| (it.kind, it.path))
+            roles.find(&block(number, owner), &memories).map(|it| (it.kind, it.path))
         };
         let parameter = Some((EntryKind::Program(Owner::Parameters), "params"));
         assert_eq!(kind(7, 9), parameter);
@@ -211,10 +187,7 @@ mod tests {
             |entry: u32, output: &Buffer| gradient(&memories[&entry], output).is_some();
         assert!(is_gradient(0, &output(Phase::Backward)));
         assert!(!is_gradient(0, &output(Phase::Forward)));
-        let other = Buffer {
-            shape: "f32[9]".to_owned(),
-            ..output(Phase::Backward)
-        };
+        let other = Buffer { shape: "f32[9]".to_owned(), ..output(Phase::Backward) };
         assert!(!is_gradient(0, &other));
     }
 }

@@ -30,13 +30,9 @@ impl RunningMinimum {
     /// Says whether each further pass of a repeat does the same.
     pub(super) fn repeats(&self, after: &RunningMinimum, period: &Period) -> bool {
         self.stairs.len() == after.stairs.len()
-            && self
-                .stairs
-                .iter()
-                .zip(&after.stairs)
-                .all(|(before, after)| {
-                    before.1 == after.1 && period.repeats_time(before.0, after.0)
-                })
+            && self.stairs.iter().zip(&after.stairs).all(|(before, after)| {
+                before.1 == after.1 && period.repeats_time(before.0, after.0)
+            })
     }
 
     /// Lets so many more passes be over.
@@ -58,9 +54,7 @@ mod tests {
         let mut levels = Vec::new();
         let mut minimum = RunningMinimum::default();
         for time in 0..500u64 {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let level = state >> 56;
             levels.push(level);
             minimum.push(time, level);

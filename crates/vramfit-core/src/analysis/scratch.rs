@@ -97,10 +97,8 @@ impl ScratchLimits {
         let most = |phase| {
             let of_phase = (0..).zip(needs).filter(|(_, need)| need.phase == phase);
             let known = of_phase.filter(|(_, need)| need.source != EstimateSource::Unknown);
-            let limits = known.map(|(number, need)| ScratchLimit {
-                bytes: need.high_bytes,
-                need: number,
-            });
+            let limits =
+                known.map(|(number, need)| ScratchLimit { bytes: need.high_bytes, need: number });
             limits.max_by_key(|limit| limit.bytes).unwrap_or_default()
         };
         ScratchLimits {
@@ -169,12 +167,7 @@ impl ScratchDemand {
         replay: &mut Replay,
         gpu_bytes: u64,
     ) {
-        let mut check = Check {
-            demand: self,
-            programs,
-            replay,
-            gpu_bytes,
-        };
+        let mut check = Check { demand: self, programs, replay, gpu_bytes };
         if let Event::Begin { program, .. } = *event {
             return check.on_begin(program);
         }
@@ -187,19 +180,14 @@ impl ScratchDemand {
         }
         match *event {
             Event::AllocationFailure { .. } => checks.failed = true,
-            Event::Allocate {
-                device,
-                bytes,
-                purpose: Purpose::Temporary,
-                ..
-            } if limits.plan.bytes > 0 && insert_device(&mut checks.with_temporaries, device) => {
+            Event::Allocate { device, bytes, purpose: Purpose::Temporary, .. }
+                if limits.plan.bytes > 0 && insert_device(&mut checks.with_temporaries, device) =>
+            {
                 check.check(device, entry, limits.plan, bytes);
             }
-            Event::Allocate {
-                device,
-                purpose: Purpose::Scratch,
-                ..
-            } => check.on_complete(device, entry, limits, checks),
+            Event::Allocate { device, purpose: Purpose::Scratch, .. } => {
+                check.on_complete(device, entry, limits, checks)
+            }
             Event::Free { allocation } | Event::FreeAborts { allocation, .. } => {
                 if let Some(device) = check.replay.device_of(allocation) {
                     check.on_complete(device, entry, limits, checks);
@@ -262,10 +250,7 @@ impl Check<'_> {
         }
         let available = available.saturating_sub(others);
         let shortage = &mut self.demand.shortage;
-        if shortage
-            .as_ref()
-            .is_none_or(|known| available < known.available)
-        {
+        if shortage.as_ref().is_none_or(|known| available < known.available) {
             *shortage = Some(Shortage {
                 device,
                 entry,

@@ -46,10 +46,7 @@ impl LiveSnapshot {
         after.next == self.next + period.allocations
             && self.gone.len() == after.gone.len()
             && self.gone.iter().zip(&after.gone).all(|(before, after)| {
-                let same = Block {
-                    number: after.number,
-                    ..*before
-                };
+                let same = Block { number: after.number, ..*before };
                 // They were freed in the pass, so they are other ones in each.
                 same == *after && after.number == before.number + period.allocations
             })

@@ -102,12 +102,7 @@ impl StepNotes {
                     programs.has_step_search = true;
                     (self.steps, self.name) = (*steps, name.clone());
                 }
-                Note::Program {
-                    program,
-                    backward,
-                    named,
-                    returned_bytes,
-                } => {
+                Note::Program { program, backward, named, returned_bytes } => {
                     let evidence = match (named, returned_bytes, backward) {
                         (true, _, _) => Evidence::Named,
                         (_, 1.., _) => Evidence::StateReturned,
@@ -116,11 +111,7 @@ impl StepNotes {
                     };
                     programs.add_evidence(*program, evidence);
                 }
-                Note::Phase {
-                    program,
-                    step_calls,
-                    peak_bytes,
-                } => {
+                Note::Phase { program, step_calls, peak_bytes } => {
                     let entry = programs.entry_for(*program).ok();
                     self.phases.extend(entry.map(|entry| PhaseStart {
                         entry,
@@ -128,12 +119,7 @@ impl StepNotes {
                         peak_bytes: *peak_bytes,
                     }));
                 }
-                Note::Stopped {
-                    program,
-                    calls,
-                    previous_peak_bytes,
-                    peak_bytes,
-                } => {
+                Note::Stopped { program, calls, previous_peak_bytes, peak_bytes } => {
                     let entry = programs.entry_for(*program).ok();
                     let growth = (peak_bytes > previous_peak_bytes).then_some(PeakGrowth {
                         previous_peak_bytes: *previous_peak_bytes,

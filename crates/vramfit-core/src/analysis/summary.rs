@@ -211,9 +211,7 @@ impl AllocationFailure {
     /// memory was not what was missing: the free block was for the other end of a partitioned
     /// pool, or the allocator died.
     pub fn short_bytes(&self) -> u64 {
-        self.context
-            .requested_bytes
-            .saturating_sub(self.available_bytes())
+        self.context.requested_bytes.saturating_sub(self.available_bytes())
     }
 
     /// Returns what was free in all, `None` where nothing is pooled: in the pool, and by which
@@ -316,9 +314,7 @@ impl RunSummary {
         }
         let parts = attribution.parts.iter();
         let gradients = parts.filter(|part| part.kind == EntryKind::Program(Owner::Gradients));
-        let bytes = gradients
-            .map(|part| part.bytes)
-            .fold(0, u64::saturating_add);
+        let bytes = gradients.map(|part| part.bytes).fold(0, u64::saturating_add);
         (bytes > 0).then_some(bytes)
     }
 
@@ -338,13 +334,7 @@ impl RunSummary {
             return None;
         }
         let failed = self.verdict().conditions.into_iter().any(|condition| {
-            matches!(
-                condition,
-                Condition::ProcessFailed {
-                    placeholder_read: Some(_),
-                    ..
-                }
-            )
+            matches!(condition, Condition::ProcessFailed { placeholder_read: Some(_), .. })
         });
         self.last_unknown_read.as_deref().filter(|_| failed)
     }

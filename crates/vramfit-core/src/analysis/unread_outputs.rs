@@ -79,10 +79,7 @@ impl OutputUses {
             is_unread && buffer.parameter.is_none() && !buffer.path.is_empty()
         });
         let mut outputs: Vec<UnreadOutput> = outputs
-            .map(|buffer| UnreadOutput {
-                path: buffer.path.clone(),
-                bytes: buffer.bytes,
-            })
+            .map(|buffer| UnreadOutput { path: buffer.path.clone(), bytes: buffer.bytes })
             .collect();
         outputs.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.path.cmp(&b.path)));
         outputs
@@ -138,10 +135,7 @@ mod tests {
 
     #[test]
     fn an_output_is_unread_if_no_call_has_one_that_is_read() {
-        let expected = UnreadOutput {
-            path: "result[1]".to_owned(),
-            bytes: MIN_UNREAD_BYTES,
-        };
+        let expected = UnreadOutput { path: "result[1]".to_owned(), bytes: MIN_UNREAD_BYTES };
         assert_eq!(unread(&[false, false], MIN_UNREAD_BYTES), [expected]);
         assert_eq!(unread(&[false, true, false, false], MIN_UNREAD_BYTES), []);
         // The last call may be the only one whose output is read later.

@@ -23,15 +23,8 @@ impl Verdict {
     /// Returns why a run does not fit to which the pool has refused nothing; `None` if that is not so.
     pub fn outside_pool(&self) -> Option<&Condition> {
         let mut conditions = self.conditions.iter();
-        conditions.find(|condition| {
-            matches!(
-                condition,
-                Condition::OutsidePool {
-                    is_certain: true,
-                    ..
-                }
-            )
-        })
+        conditions
+            .find(|condition| matches!(condition, Condition::OutsidePool { is_certain: true, .. }))
     }
 }
 
@@ -59,9 +52,8 @@ impl RunSummary {
         conditions.extend(self.steps_wanted());
         conditions.extend(self.still_growing());
         let plan = self.plan();
-        let is_too_large = plan
-            .as_ref()
-            .is_some_and(|plan| plan.needed_bytes > plan.capacity_bytes);
+        let is_too_large =
+            plan.as_ref().is_some_and(|plan| plan.needed_bytes > plan.capacity_bytes);
         conditions.extend(plan.map(|plan| Condition::CompiledOnly {
             plan,
             anything_ran: self.devices.iter().any(|device| device.peak_bytes > 0),
@@ -72,24 +64,14 @@ impl RunSummary {
         conditions.extend(self.short_outside_pool());
         conditions.extend(self.in_host_memory());
         // One is enough: each has the same cause as a rule.
-        let mismatch = self
-            .hosts
-            .as_ref()
-            .and_then(|hosts| hosts.mismatches.first());
+        let mismatch = self.hosts.as_ref().and_then(|hosts| hosts.mismatches.first());
         conditions.extend(mismatch.cloned().map(Condition::HostsDiffer));
         // A stable sort: what leaves the answer open comes first.
         conditions.sort_by_key(Condition::bearing);
-        let mut verdict = Verdict {
-            fits: Some(!is_too_large),
-            conditions,
-        };
+        let mut verdict = Verdict { fits: Some(!is_too_large), conditions };
         if self.is_refused() || verdict.outside_pool().is_some() {
             verdict.fits = Some(false);
-        } else if verdict
-            .conditions
-            .first()
-            .is_some_and(Condition::leaves_open)
-        {
+        } else if verdict.conditions.first().is_some_and(Condition::leaves_open) {
             verdict.fits = None;
         }
         verdict
@@ -196,14 +178,8 @@ impl RunSummary {
         is_said.then(|| Condition::NoStepFound {
             steps,
             name: search.name.clone(),
-            found: found.map(|step| LastExecution {
-                program: step.name.clone(),
-                call: step.calls,
-            }),
-            programs: programs
-                .map(|one| one.name.clone())
-                .take(MAX_NAMES)
-                .collect(),
+            found: found.map(|step| LastExecution { program: step.name.clone(), call: step.calls }),
+            programs: programs.map(|one| one.name.clone()).take(MAX_NAMES).collect(),
         })
     }
 
@@ -230,10 +206,8 @@ impl RunSummary {
         let free_bytes = self.header.free_bytes();
         let highest = devices.max_by_key(|device| device.peak_bytes)?;
         let host_bytes = highest.peak_bytes.saturating_sub(free_bytes);
-        (host_bytes > 0).then_some(Condition::HostMemory {
-            peak_bytes: highest.peak_bytes,
-            host_bytes,
-        })
+        (host_bytes > 0)
+            .then_some(Condition::HostMemory { peak_bytes: highest.peak_bytes, host_bytes })
     }
 
     /// Whether constants of programs have no room beside the pool. Code alone is no reason: what is outside is known
@@ -290,15 +264,9 @@ impl RunSummary {
             exit,
             error: self.uncaught_error.clone(),
             after: after.clone(),
-            placeholder_read: self
-                .last_unknown_read
-                .clone()
-                .filter(|_| self.is_placeholder_cause),
+            placeholder_read: self.last_unknown_read.clone().filter(|_| self.is_placeholder_cause),
         };
-        let is_cut = self
-            .step_search
-            .as_ref()
-            .is_some_and(|search| search.stop.is_some());
+        let is_cut = self.step_search.as_ref().is_some_and(|search| search.stop.is_some());
         match self.process_exit {
             // It was not let finish, and how it takes that says nothing about its memory.
             _ if is_cut => None,

@@ -56,10 +56,8 @@ impl FromStr for Amount {
         };
         match number.trim().parse() {
             Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Amount::Percent(percent)),
-            _ => Err(
-                Error::invalid_argument(format!("`{text}` is not a percentage"))
-                    .hint("write a number from 0 to 100, such as `5%`"),
-            ),
+            _ => Err(Error::invalid_argument(format!("`{text}` is not a percentage"))
+                .hint("write a number from 0 to 100, such as `5%`")),
         }
     }
 }
@@ -80,15 +78,12 @@ impl Visitor<'_> for AmountVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Amount, E> {
-        text.parse()
-            .map_err(|error: Error| E::custom(error.message()))
+        text.parse().map_err(|error: Error| E::custom(error.message()))
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Amount, E> {
         let bytes = u64::try_from(number);
-        bytes
-            .map(Amount::Bytes)
-            .map_err(|_| E::custom("an amount of memory cannot be negative"))
+        bytes.map(Amount::Bytes).map_err(|_| E::custom("an amount of memory cannot be negative"))
     }
 }
 

@@ -129,8 +129,7 @@ pub fn find_table(file: &Path) -> &'static str {
 }
 
 fn is_pyproject(file: &Path) -> bool {
-    file.file_name()
-        .is_some_and(|name| name == "pyproject.toml")
+    file.file_name().is_some_and(|name| name == "pyproject.toml")
 }
 
 impl CheckConfig {
@@ -152,15 +151,10 @@ impl CheckConfig {
         let shown = file.display();
         if table.entry.is_empty() {
             let name = find_table(file);
-            return Err(
-                Error::invalid_argument(format!("`{shown}` has no entries")).hint(format!(
-                    "add `[[{name}.entry]]`, or run `vramfit check --init`"
-                )),
-            );
+            return Err(Error::invalid_argument(format!("`{shown}` has no entries"))
+                .hint(format!("add `[[{name}.entry]]`, or run `vramfit check --init`")));
         }
-        let mut config = CheckConfig {
-            entries: Vec::new(),
-        };
+        let mut config = CheckConfig { entries: Vec::new() };
         for entry in &table.entry {
             let name = entry.name.clone();
             let entry = read_entry(&table, entry)
@@ -198,17 +192,11 @@ fn read_entry(table: &CheckTable, entry: &EntryTable) -> Result<Entry> {
         Some(Amount::Bytes(bytes)) => Some(Bytes(bytes)),
         None => None,
     };
-    if entry
-        .fraction
-        .is_some_and(|fraction| !(fraction > 0.0 && fraction <= 1.0))
-    {
+    if entry.fraction.is_some_and(|fraction| !(fraction > 0.0 && fraction <= 1.0)) {
         return Err(Error::invalid_argument("`fraction` is out of range")
             .hint("write a number above 0 and up to 1, such as `0.9`"));
     }
-    if entry
-        .hosts
-        .is_some_and(|hosts| !(1..=MAX_HOSTS).contains(&hosts))
-    {
+    if entry.hosts.is_some_and(|hosts| !(1..=MAX_HOSTS).contains(&hosts)) {
         return Err(Error::invalid_argument("`hosts` is out of range")
             .hint(format!("write the number of hosts, from 1 to {MAX_HOSTS}")));
     }
@@ -260,27 +248,18 @@ fn read_program(table: &CheckTable, entry: &EntryTable) -> Result<Program> {
                     .hint("for example `function = \"model:train_step\"`"));
             }
             if entry.steps.is_some() || entry.step.is_some() {
-                return Err(
-                    Error::invalid_argument("`steps` and `step` go with `command`")
-                        .hint("a function is called once"),
-                );
+                return Err(Error::invalid_argument("`steps` and `step` go with `command`")
+                    .hint("a function is called once"));
             }
             Ok(Program::Function {
                 function: function.clone(),
-                arguments: entry
-                    .arguments
-                    .clone()
-                    .unwrap_or_else(|| serde_json::json!([])),
+                arguments: entry.arguments.clone().unwrap_or_else(|| serde_json::json!([])),
             })
         }
-        (Some(_), Some(_)) => Err(
-            Error::invalid_argument("both `command` and `function` are set")
-                .hint("keep one of them"),
-        ),
-        (None, None) => Err(
-            Error::invalid_argument("neither `command` nor `function` is set")
-                .hint("add `command = \"python train.py\"` or `function = \"model:train_step\"`"),
-        ),
+        (Some(_), Some(_)) => Err(Error::invalid_argument("both `command` and `function` are set")
+            .hint("keep one of them")),
+        (None, None) => Err(Error::invalid_argument("neither `command` nor `function` is set")
+            .hint("add `command = \"python train.py\"` or `function = \"model:train_step\"`")),
     }
 }
 
@@ -292,8 +271,7 @@ fn is_qualified(text: &str) -> bool {
             starts && word.chars().all(|c| c.is_alphanumeric() || c == '_')
         })
     };
-    text.split_once(':')
-        .is_some_and(|(module, name)| is_dotted(module) && is_dotted(name))
+    text.split_once(':').is_some_and(|(module, name)| is_dotted(module) && is_dotted(name))
 }
 
 /// Names the line of a mistake, and the key that was probably meant.

@@ -60,10 +60,7 @@ fn pyproject_has_its_own_table_and_others_are_left_alone() {
     let text = format!("[project]\nname = \"x\"\n[tool.ruff]\nline-length = 100\n{entry}");
     let config = CheckConfig::read(file, &text).expect("valid");
     assert_eq!(config.expect("has entries").entries.len(), 1);
-    assert_eq!(
-        CheckConfig::read(file, "[project]\nname = \"x\"\n").expect("valid"),
-        None
-    );
+    assert_eq!(CheckConfig::read(file, "[project]\nname = \"x\"\n").expect("valid"), None);
     assert_eq!(read("").expect("valid"), None);
 }
 
@@ -90,17 +87,11 @@ fn mistakes_name_the_line_or_the_entry() {
         (entry("function = \"a:b\"\nsteps = 3"), "`steps`"),
         (entry("command = \"a\"\nfunction = \"a:b\""), "both"),
         (entry("command = \"a\"\narguments = []"), "`arguments`"),
-        (
-            entry("command = \"a\"\nsteps = 0"),
-            "number of steps `0` is out of range",
-        ),
+        (entry("command = \"a\"\nsteps = 0"), "number of steps `0` is out of range"),
         (complete("max = \"5%\""), "`max`"),
         (complete("fraction = 2.0"), "`fraction`"),
         (complete("hosts = 0"), "`hosts`"),
-        (
-            "[[check.entry]]\nname = \"a b\"\ncommand = \"a\"".to_owned(),
-            "the name is not valid",
-        ),
+        ("[[check.entry]]\nname = \"a b\"\ncommand = \"a\"".to_owned(), "the name is not valid"),
         (complete("").repeat(2), "two entries called `a`"),
     ] {
         check(&text, ErrorKind::InvalidArgument, part);

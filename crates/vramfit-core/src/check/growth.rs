@@ -50,10 +50,7 @@ pub struct ChangedLine {
 impl ChangedLine {
     /// Returns file and line, if they are known.
     pub fn location(&self) -> Option<(&str, u32)> {
-        let place = self
-            .site
-            .split_once(" (")
-            .map_or(&*self.site, |(place, _)| place);
+        let place = self.site.split_once(" (").map_or(&*self.site, |(place, _)| place);
         let (file, line) = place.rsplit_once(':')?;
         Some((file, line.parse().ok()?))
     }
@@ -62,10 +59,8 @@ impl ChangedLine {
     pub fn name(&self) -> String {
         let line = self.location().map(|(file, line)| {
             let file = file.rsplit('/').next().unwrap_or(file);
-            let function = self
-                .site
-                .split_once(" (")
-                .map_or("", |(_, rest)| rest.trim_end_matches(')'));
+            let function =
+                self.site.split_once(" (").map_or("", |(_, rest)| rest.trim_end_matches(')'));
             match function {
                 "" | "<module>" => format!("{file}:{line}"),
                 function => format!("{file}:{line} ({function})"),
@@ -133,10 +128,7 @@ fn merge_moved(lines: &mut Vec<ChangedLine>) {
         };
         match merged.iter_mut().find(is_moved) {
             Some(other) if other.bytes.abs() < line.bytes.abs() => {
-                *other = ChangedLine {
-                    bytes: line.bytes + other.bytes,
-                    ..line
-                };
+                *other = ChangedLine { bytes: line.bytes + other.bytes, ..line };
             }
             Some(other) => other.bytes += line.bytes,
             None => merged.push(line),
@@ -160,14 +152,8 @@ fn changed_line(change: &EntryDelta) -> Option<ChangedLine> {
 fn between_steps(before: &RunSummary, after: &RunSummary) -> Vec<ChangedLine> {
     let mut lines: Vec<ChangedLine> = Vec::new();
     for (run, sign) in [(before, -1), (after, 1)] {
-        let fullest = run
-            .devices
-            .iter()
-            .max_by_key(|device| device.steady_state_bytes);
-        for array in fullest
-            .iter()
-            .flat_map(|device| &device.arrays_between_steps)
-        {
+        let fullest = run.devices.iter().max_by_key(|device| device.steady_state_bytes);
+        for array in fullest.iter().flat_map(|device| &device.arrays_between_steps) {
             let bytes = sign * i128::from(array.allocated_bytes);
             match lines.iter_mut().find(|line| line.site == array.site) {
                 Some(line) => line.bytes += bytes,

@@ -61,17 +61,13 @@ pub struct LockLine {
 
 /// Joins names and versions to one word, as `flax:0.12.0,optax:0.2.9`.
 fn join_versions(libraries: &BTreeMap<String, String>) -> String {
-    let words = libraries
-        .iter()
-        .map(|(name, version)| format!("{name}:{version}"));
+    let words = libraries.iter().map(|(name, version)| format!("{name}:{version}"));
     words.collect::<Vec<_>>().join(",")
 }
 
 fn split_versions(text: &str) -> Option<BTreeMap<String, String>> {
     let pairs = text.split(',').map(|word| word.split_once(':'));
-    pairs
-        .map(|pair| pair.map(|(name, version)| (name.to_owned(), version.to_owned())))
-        .collect()
+    pairs.map(|pair| pair.map(|(name, version)| (name.to_owned(), version.to_owned()))).collect()
 }
 
 /// The accepted figures of all entries.
@@ -81,18 +77,13 @@ pub struct Lock(BTreeMap<LockKey, LockLine>);
 impl LockLine {
     fn body(&self) -> String {
         let LockKey { entry, gpu, jax } = &self.key;
-        let Figures {
-            peak_bytes,
-            steady_state_bytes,
-            temp_bytes,
-        } = self.figures;
+        let Figures { peak_bytes, steady_state_bytes, temp_bytes } = self.figures;
         let libraries = match self.libraries.is_empty() {
             true => String::new(),
             false => format!(" libraries={}", join_versions(&self.libraries)),
         };
-        let whole_run = self
-            .whole_run
-            .map_or_else(String::new, |whole| format!(" whole_run={whole}"));
+        let whole_run =
+            self.whole_run.map_or_else(String::new, |whole| format!(" whole_run={whole}"));
         format!(
             "{entry} {gpu} jax={jax} plugin={} peak={peak_bytes} steady_state={steady_state_bytes} \
              temporaries={temp_bytes} programs={}{libraries}{whole_run}",
@@ -134,18 +125,12 @@ impl LockLine {
         let (entry, gpu) = (word()?, word()?);
         let mut field = |name: &str| {
             let value = words.next().and_then(|word| word.strip_prefix(name));
-            value
-                .and_then(|value| value.strip_prefix('='))
-                .ok_or(LineError::Damaged)
+            value.and_then(|value| value.strip_prefix('=')).ok_or(LineError::Damaged)
         };
         let (jax, plugin) = (field("jax")?, field("plugin")?);
         let bytes = |text: &str| text.parse().map_err(|_| LineError::Damaged);
         let mut parsed = LockLine {
-            key: LockKey {
-                entry: entry.to_owned(),
-                gpu: gpu.to_owned(),
-                jax: jax.to_owned(),
-            },
+            key: LockKey { entry: entry.to_owned(), gpu: gpu.to_owned(), jax: jax.to_owned() },
             plugin: plugin.to_owned(),
             figures: Figures {
                 peak_bytes: bytes(field("peak")?)?,
@@ -267,15 +252,9 @@ impl Lock {
 
     /// Returns the line of an entry on a GPU: of this release of JAX, else of the newest.
     pub fn find(&self, entry: &str, gpu: &str, jax: &str) -> Option<&LockLine> {
-        let lines = self
-            .0
-            .values()
-            .filter(|line| line.key.entry == entry && line.key.gpu == gpu);
+        let lines = self.0.values().filter(|line| line.key.entry == entry && line.key.gpu == gpu);
         let version = |line: &&LockLine| line.key.jax.parse::<Version>().ok();
-        lines
-            .clone()
-            .find(|line| line.key.jax == jax)
-            .or_else(|| lines.max_by_key(version))
+        lines.clone().find(|line| line.key.jax == jax).or_else(|| lines.max_by_key(version))
     }
 
     /// Accepts figures. A line whose figures and versions are the same stays as it is: what else changed
@@ -306,9 +285,8 @@ impl Lock {
 
     /// Removes the lines for which `keep` is false, and returns them.
     pub fn remove_unless(&mut self, keep: impl Fn(&LockLine) -> bool) -> Vec<LockLine> {
-        let (kept, removed): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.0)
-            .into_iter()
-            .partition(|(_, line)| keep(line));
+        let (kept, removed): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.0).into_iter().partition(|(_, line)| keep(line));
         self.0 = kept;
         removed.into_values().collect()
     }

@@ -2,16 +2,8 @@ use super::*;
 
 fn line(entry: &str, gpu: &str, jax: &str, peak_bytes: u64) -> LockLine {
     LockLine {
-        key: LockKey {
-            entry: entry.to_owned(),
-            gpu: gpu.to_owned(),
-            jax: jax.to_owned(),
-        },
-        figures: Figures {
-            peak_bytes,
-            steady_state_bytes: 10,
-            temp_bytes: 20,
-        },
+        key: LockKey { entry: entry.to_owned(), gpu: gpu.to_owned(), jax: jax.to_owned() },
+        figures: Figures { peak_bytes, steady_state_bytes: 10, temp_bytes: 20 },
         plugin: "cuda13-0.10.2".to_owned(),
         programs: "0123abcd".to_owned(),
         libraries: BTreeMap::new(),
@@ -43,10 +35,7 @@ fn a_lock_reads_what_it_writes_in_order() {
 
 #[test]
 fn what_is_known_of_a_whole_run_is_read_and_kept() {
-    let of = |whole_run| LockLine {
-        whole_run,
-        ..line("a", "t4", "0.10.2", 1)
-    };
+    let of = |whole_run| LockLine { whole_run, ..line("a", "t4", "0.10.2", 1) };
     let known = [
         Some(WholeRun::Peak(5)),
         Some(WholeRun::Steady(4)),
@@ -56,10 +45,7 @@ fn what_is_known_of_a_whole_run_is_read_and_kept() {
     ];
     for (index, before) in known.iter().enumerate() {
         let written = lock(&[of(*before)]);
-        assert_eq!(
-            Lock::parse(&written.to_text()).expect("its own text"),
-            written
-        );
+        assert_eq!(Lock::parse(&written.to_text()).expect("its own text"), written);
         for (other, after) in known.iter().enumerate() {
             let mut lock = written.clone();
             lock.accept(of(*after));
@@ -79,10 +65,7 @@ fn what_is_known_of_a_whole_run_is_read_and_kept() {
 #[test]
 fn the_line_of_the_release_is_found_or_else_the_newest() {
     let lock = lock(&[line("a", "t4", "0.9.2", 1), line("a", "t4", "0.10.2", 2)]);
-    let peak = |jax| {
-        lock.find("a", "t4", jax)
-            .map(|line| line.figures.peak_bytes)
-    };
+    let peak = |jax| lock.find("a", "t4", jax).map(|line| line.figures.peak_bytes);
     assert_eq!(peak("0.9.2"), Some(1));
     assert_eq!(peak("0.12.0"), Some(2));
     assert_eq!(lock.find("a", "l4", "0.9.2"), None);
@@ -92,10 +75,8 @@ fn the_line_of_the_release_is_found_or_else_the_newest() {
 fn a_line_changes_only_with_its_bytes_or_versions() {
     let mut lock = lock(&[line("a", "t4", "0.10.2", 1)]);
     let before = lock.to_text();
-    let other_program = LockLine {
-        programs: "ffffffff".to_owned(),
-        ..line("a", "t4", "0.10.2", 1)
-    };
+    let other_program =
+        LockLine { programs: "ffffffff".to_owned(), ..line("a", "t4", "0.10.2", 1) };
     lock.accept(other_program);
     assert_eq!(lock.to_text(), before);
     let replaced = lock.accept(line("a", "t4", "0.10.2", 3));
@@ -116,40 +97,18 @@ fn what_is_no_usable_lock_says_why() {
     for (text, part) in [
         (String::new(), "not a lock file"),
         ("version = 1\n[[package]]\n".to_owned(), "not a lock file"),
-        (
-            good.replace("vramfit.lock 1", "vramfit.lock 2"),
-            "newer vramfit",
-        ),
-        (
-            good.replace("vramfit.lock 1", "vramfit.lock 0"),
-            "not a lock file",
-        ),
-        (
-            good.replace("peak=2", "peak=3"),
-            "`vramfit.lock:7` was edited by hand",
-        ),
+        (good.replace("vramfit.lock 1", "vramfit.lock 2"), "newer vramfit"),
+        (good.replace("vramfit.lock 1", "vramfit.lock 0"), "not a lock file"),
+        (good.replace("peak=2", "peak=3"), "`vramfit.lock:7` was edited by hand"),
         (good.replace(" sum=", " total="), "damaged or truncated"),
-        (
-            good[..end - 4].to_owned(),
-            "`vramfit.lock:7` is damaged or truncated",
-        ),
+        (good[..end - 4].to_owned(), "`vramfit.lock:7` is damaged or truncated"),
         (good[..end - 30].to_owned(), "damaged or truncated"),
-        (
-            good.replace(&last, &format!("<<<<<<< HEAD\n{last}")),
-            "conflict marker",
-        ),
+        (good.replace(&last, &format!("<<<<<<< HEAD\n{last}")), "conflict marker"),
         (format!("<<<<<<< HEAD\n{good}"), "conflict marker"),
-        (
-            format!("{good}\n{other_line}\n"),
-            "two branches have accepted different bytes",
-        ),
+        (format!("{good}\n{other_line}\n"), "two branches have accepted different bytes"),
     ] {
         let error = Lock::parse(&text).expect_err(part);
-        assert!(
-            error.message().contains(part),
-            "{part}: {}",
-            error.message()
-        );
+        assert!(error.message().contains(part), "{part}: {}", error.message());
         assert!(error.hint_text().is_some(), "{part}");
     }
     // The same line twice, as a merge may leave it, is one.

@@ -94,11 +94,8 @@ pub fn determine_outcome(
     }
     let peak = figures.peak_bytes;
     if let Some(max) = limits.max.filter(|max| peak > max.0) {
-        let reason = format!(
-            "the peak of {} exceeds `max` by {}",
-            Bytes(peak),
-            Bytes(peak - max.0)
-        );
+        let reason =
+            format!("the peak of {} exceeds `max` by {}", Bytes(peak), Bytes(peak - max.0));
         return Outcome::OverLimit { reason };
     }
     let spare_bytes = limit_bytes.saturating_sub(peak);
@@ -136,11 +133,7 @@ pub fn determine_outcome(
 mod tests {
     use super::*;
 
-    const FIGURES: Figures = Figures {
-        peak_bytes: 1000,
-        steady_state_bytes: 100,
-        temp_bytes: 500,
-    };
+    const FIGURES: Figures = Figures { peak_bytes: 1000, steady_state_bytes: 100, temp_bytes: 500 };
 
     fn outcome(accepted: Figures, limits: &Limits) -> Outcome {
         determine_outcome(&FIGURES, true, 2000, Some(&accepted), limits)
@@ -151,69 +144,32 @@ mod tests {
         let none = Limits::default();
         assert_eq!(outcome(FIGURES, &none), Outcome::Unchanged);
         for accepted in [
-            Figures {
-                peak_bytes: 999,
-                ..FIGURES
-            },
-            Figures {
-                steady_state_bytes: 99,
-                ..FIGURES
-            },
-            Figures {
-                temp_bytes: 499,
-                peak_bytes: 5000,
-                ..FIGURES
-            },
+            Figures { peak_bytes: 999, ..FIGURES },
+            Figures { steady_state_bytes: 99, ..FIGURES },
+            Figures { temp_bytes: 499, peak_bytes: 5000, ..FIGURES },
         ] {
             assert_eq!(outcome(accepted, &none), Outcome::Larger);
         }
-        let more = Figures {
-            peak_bytes: 1001,
-            ..FIGURES
-        };
+        let more = Figures { peak_bytes: 1001, ..FIGURES };
         assert_eq!(outcome(more, &none), Outcome::Smaller);
     }
 
     #[test]
     fn a_tolerance_is_of_each_accepted_figure() {
-        let accepted = Figures {
-            peak_bytes: 990,
-            ..FIGURES
-        };
-        let with = |tolerance| Limits {
-            tolerance,
-            ..Limits::default()
-        };
-        assert_eq!(
-            outcome(accepted, &with(Amount::Bytes(10))),
-            Outcome::WithinTolerance
-        );
+        let accepted = Figures { peak_bytes: 990, ..FIGURES };
+        let with = |tolerance| Limits { tolerance, ..Limits::default() };
+        assert_eq!(outcome(accepted, &with(Amount::Bytes(10))), Outcome::WithinTolerance);
         assert_eq!(outcome(accepted, &with(Amount::Bytes(9))), Outcome::Larger);
-        assert_eq!(
-            outcome(accepted, &with(Amount::Percent(2.0))),
-            Outcome::WithinTolerance
-        );
-        assert_eq!(
-            outcome(accepted, &with(Amount::Percent(1.0))),
-            Outcome::Larger
-        );
+        assert_eq!(outcome(accepted, &with(Amount::Percent(2.0))), Outcome::WithinTolerance);
+        assert_eq!(outcome(accepted, &with(Amount::Percent(1.0))), Outcome::Larger);
     }
 
     #[test]
     fn limits_come_before_accepted_figures() {
-        let max = Limits {
-            max: Some(Bytes(999)),
-            ..Limits::default()
-        };
+        let max = Limits { max: Some(Bytes(999)), ..Limits::default() };
         assert!(matches!(outcome(FIGURES, &max), Outcome::OverLimit { .. }));
-        let spare = |amount| Limits {
-            spare: Some(amount),
-            ..Limits::default()
-        };
-        assert_eq!(
-            outcome(FIGURES, &spare(Amount::Percent(50.0))),
-            Outcome::Unchanged
-        );
+        let spare = |amount| Limits { spare: Some(amount), ..Limits::default() };
+        assert_eq!(outcome(FIGURES, &spare(Amount::Percent(50.0))), Outcome::Unchanged);
         let over = outcome(FIGURES, &spare(Amount::Bytes(1001)));
         assert!(matches!(over, Outcome::OverLimit { .. }));
         let refused = determine_outcome(&FIGURES, false, 2000, Some(&FIGURES), &max);

@@ -105,14 +105,10 @@ impl CheckReport {
     /// Returns the line that needs more, relative to the root; else the first of the configuration.
     fn location(&self, row: &Row) -> (String, u32) {
         let lines = row.growth.iter().flat_map(|growth| &growth.lines);
-        let places = lines
-            .filter(|line| line.bytes > 0)
-            .filter_map(|line| line.location());
+        let places = lines.filter(|line| line.bytes > 0).filter_map(|line| line.location());
         let mut inside =
             places.filter_map(|(file, line)| Some((self.relative_to_root(file)?, line)));
-        inside
-            .next()
-            .unwrap_or_else(|| (self.config_file.clone(), 1))
+        inside.next().unwrap_or_else(|| (self.config_file.clone(), 1))
     }
 
     /// Returns the path of a file of the program, which runs in the folder of the configuration; `None` for
@@ -122,10 +118,7 @@ impl CheckReport {
             let inside = file.strip_prefix(&*self.root)?;
             return (!self.root.is_empty()).then(|| inside.to_owned());
         }
-        let folder = self
-            .config_file
-            .rsplit_once('/')
-            .map_or("", |(folder, _)| folder);
+        let folder = self.config_file.rsplit_once('/').map_or("", |(folder, _)| folder);
         let file = file.strip_prefix("./").unwrap_or(file);
         Some(match folder {
             "" => file.to_owned(),
@@ -163,10 +156,7 @@ impl Row {
     /// Says what was found, in a sentence without its full stop.
     pub(super) fn summary(&self) -> String {
         let name = self.name();
-        let peak = self
-            .measured
-            .as_ref()
-            .map_or(0, |line| line.figures.peak_bytes);
+        let peak = self.measured.as_ref().map_or(0, |line| line.figures.peak_bytes);
         let shown = Bytes(peak);
         let rest = match &self.outcome {
             Outcome::Unchanged => match self.accepted_change() {
@@ -248,11 +238,7 @@ impl Row {
         let (Some(measured), Some(accepted)) = (&self.measured, &self.accepted) else {
             return Vec::new();
         };
-        let pairs = measured
-            .figures
-            .named()
-            .into_iter()
-            .zip(accepted.figures.named());
+        let pairs = measured.figures.named().into_iter().zip(accepted.figures.named());
         pairs
             .filter(|((_, now), (_, before))| now > before)
             .map(|((name, now), (_, before))| {
@@ -284,11 +270,8 @@ impl Row {
             ));
         }
         if self.history.len() > 1 {
-            let peaks: Vec<String> = self
-                .history
-                .iter()
-                .map(|peak| Bytes(*peak).to_string())
-                .collect();
+            let peaks: Vec<String> =
+                self.history.iter().map(|peak| Bytes(*peak).to_string()).collect();
             let (first, last) = (self.history[0], self.history[self.history.len() - 1]);
             let percent = (last as f64 / first.max(1) as f64 - 1.0) * 100.0;
             details.push(format!(
@@ -309,15 +292,12 @@ impl Row {
             let others = match (growth.toolchain_bytes, growth.library_bytes) {
                 (Some(toolchain), None | Some(0)) => format!("toolchain {}", signed(toolchain)),
                 (Some(0), Some(libraries)) => format!("libraries {}", signed(libraries)),
-                (Some(toolchain), Some(libraries)) => format!(
-                    "toolchain {}, libraries {}",
-                    signed(toolchain),
-                    signed(libraries)
-                ),
-                (None, _) => format!(
-                    "toolchain and libraries together {}",
-                    signed(growth.version_bytes?)
-                ),
+                (Some(toolchain), Some(libraries)) => {
+                    format!("toolchain {}, libraries {}", signed(toolchain), signed(libraries))
+                }
+                (None, _) => {
+                    format!("toolchain and libraries together {}", signed(growth.version_bytes?))
+                }
             };
             Some(format!("code {code}, {others}"))
         });
@@ -366,9 +346,8 @@ fn versions_changed(accepted: &LockLine, measured: &LockLine) -> Option<String> 
         ("compiler", &accepted.plugin, &measured.plugin),
     ];
     let changed = pairs.iter().filter(|(_, before, now)| before != now);
-    let mut texts: Vec<String> = changed
-        .map(|(name, before, now)| format!("{name} {before} -> {now}"))
-        .collect();
+    let mut texts: Vec<String> =
+        changed.map(|(name, before, now)| format!("{name} {before} -> {now}")).collect();
     texts.extend(measured.libraries_changed(accepted));
     (!texts.is_empty()).then(|| texts.join(", "))
 }

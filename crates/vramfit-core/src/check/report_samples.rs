@@ -10,16 +10,8 @@ const GIB: u64 = 1 << 30;
 
 fn line(entry: &str, jax: &str, peak_bytes: u64) -> LockLine {
     LockLine {
-        key: LockKey {
-            entry: entry.to_owned(),
-            gpu: "l4".to_owned(),
-            jax: jax.to_owned(),
-        },
-        figures: Figures {
-            peak_bytes,
-            steady_state_bytes: GIB,
-            temp_bytes: 5 * GIB,
-        },
+        key: LockKey { entry: entry.to_owned(), gpu: "l4".to_owned(), jax: jax.to_owned() },
+        figures: Figures { peak_bytes, steady_state_bytes: GIB, temp_bytes: 5 * GIB },
         plugin: format!("cuda13-{jax}"),
         programs: "0123abcd".to_owned(),
         libraries: BTreeMap::new(),
@@ -53,13 +45,7 @@ pub(in crate::check) fn grown() -> CheckReport {
             "bf16[8,12,1024,1024]",
             2 * GIB,
         ),
-        (
-            "parameters",
-            "/repo/train.py:9 (<module>)",
-            "params['w']",
-            "",
-            4096,
-        ),
+        ("parameters", "/repo/train.py:9 (<module>)", "params['w']", "", 4096),
     ];
     let lines = lines.map(|(owner, site, path, shape, bytes)| ChangedLine {
         owner,
@@ -101,18 +87,12 @@ pub(in crate::check) fn grown() -> CheckReport {
 /// A check with a row of every outcome, and names that every format has to escape.
 pub(in crate::check) fn of_every_kind() -> CheckReport {
     let reason = "a \"quote\" <b> & 100%,\na line: |x|".to_owned();
-    let none = |row: Row| Row {
-        accepted: None,
-        ..row
-    };
+    let none = |row: Row| Row { accepted: None, ..row };
     let rows = vec![
         row("same", Outcome::Unchanged, 8 * GIB),
         row("smaller", Outcome::Smaller, 7 * GIB),
         Row {
-            limits: Limits {
-                tolerance: Amount::Percent(2.0),
-                ..Limits::default()
-            },
+            limits: Limits { tolerance: Amount::Percent(2.0), ..Limits::default() },
             ..row("within", Outcome::WithinTolerance, 8 * GIB + 1)
         },
         none(row("new", Outcome::NotAccepted, GIB)),
@@ -127,15 +107,10 @@ pub(in crate::check) fn of_every_kind() -> CheckReport {
         row("refused", Outcome::DoesNotFit, 20 * GIB),
         row(
             "varies",
-            Outcome::NotReproducible {
-                reason: "peak 8.0 GiB, then 8.1 GiB".to_owned(),
-            },
+            Outcome::NotReproducible { reason: "peak 8.0 GiB, then 8.1 GiB".to_owned() },
             8 * GIB,
         ),
-        Row {
-            measured: None,
-            ..row("broken", Outcome::Failed { reason }, 0)
-        },
+        Row { measured: None, ..row("broken", Outcome::Failed { reason }, 0) },
         Row {
             base: Some(line("accepted", "0.10.2", 7 * GIB)),
             ..row("accepted", Outcome::Unchanged, 8 * GIB)

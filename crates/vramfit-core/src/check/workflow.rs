@@ -55,9 +55,7 @@ impl FromStr for Workflow {
     /// # Errors
     /// [`crate::ErrorKind::InvalidArgument`] for any other name.
     fn from_str(text: &str) -> Result<Self> {
-        let found = Workflow::ALL
-            .into_iter()
-            .find(|workflow| workflow.name() == text);
+        let found = Workflow::ALL.into_iter().find(|workflow| workflow.name() == text);
         found.ok_or_else(|| {
             let names = Workflow::ALL.map(|workflow| format!("`{}`", workflow.name()));
             Error::invalid_argument(format!("unknown workflow `{text}`"))

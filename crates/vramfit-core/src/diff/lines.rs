@@ -28,10 +28,7 @@ impl<'a> Lines<'a> {
     /// Finds out which lines are the same.
     pub(super) fn of(a: &'a [AttributionEntry], b: &'a [AttributionEntry]) -> Self {
         let files = |parts: &'a [AttributionEntry]| -> BTreeSet<&'a str> {
-            parts
-                .iter()
-                .map(|part| Site::read(&part.site).file)
-                .collect()
+            parts.iter().map(|part| Site::read(&part.site).file).collect()
         };
         let (files_a, files_b) = (files(a), files(b));
         let mut functions: BTreeMap<(&str, &str), [FunctionLines<'a>; 2]> = BTreeMap::new();
@@ -46,9 +43,7 @@ impl<'a> Lines<'a> {
                 };
                 let function = functions.entry((file, site.function)).or_default();
                 let line = &mut function[side];
-                let line = line
-                    .entry(site.line)
-                    .or_insert((&part.site, BTreeSet::new()));
+                let line = line.entry(site.line).or_insert((&part.site, BTreeSet::new()));
                 line.1.insert(match part.path.is_empty() {
                     true => operation(part),
                     false => &part.path,
@@ -83,25 +78,15 @@ struct Site<'a> {
 impl<'a> Site<'a> {
     /// Reads `file:line (function)`; a text of another form is a file.
     fn read(text: &'a str) -> Self {
-        let (place, function) = match text
-            .strip_suffix(')')
-            .and_then(|text| text.rsplit_once(" ("))
+        let (place, function) = match text.strip_suffix(')').and_then(|text| text.rsplit_once(" ("))
         {
             Some((place, function)) => (place, function),
             None => (text, ""),
         };
         let numbered = place.rsplit_once(':');
         match numbered.and_then(|(file, line)| Some((file, line.parse().ok()?))) {
-            Some((file, line)) => Site {
-                file,
-                line,
-                function,
-            },
-            None => Site {
-                file: text,
-                line: 0,
-                function: "",
-            },
+            Some((file, line)) => Site { file, line, function },
+            None => Site { file: text, line: 0, function: "" },
         }
     }
 }
@@ -117,9 +102,7 @@ fn aligned<'a>(a: &FunctionLines<'a>, b: &FunctionLines<'a>) -> Vec<LinePair<'a>
     // Of two ways that are as good the first is taken, so the order of the runs must not decide.
     let content = |function: &FunctionLines<'a>| -> Vec<_> {
         let lines = function.iter();
-        lines
-            .map(|(line, (_, made))| (*line, made.clone()))
-            .collect()
+        lines.map(|(line, (_, made))| (*line, made.clone())).collect()
     };
     if content(a) > content(b) {
         let swapped = by_content(b, a).into_iter();

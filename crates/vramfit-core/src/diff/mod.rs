@@ -162,23 +162,14 @@ fn change(a: u64, b: u64) -> i128 {
 
 /// Adds up what each kind of owner has.
 fn owners(a: &Attribution, b: &Attribution) -> Vec<OwnerDelta> {
-    let kinds: BTreeSet<EntryKind> = a
-        .parts
-        .iter()
-        .chain(&b.parts)
-        .map(|part| part.kind)
-        .collect();
+    let kinds: BTreeSet<EntryKind> = a.parts.iter().chain(&b.parts).map(|part| part.kind).collect();
     let of = |held: &Attribution, kind: EntryKind| {
         let parts = held.parts.iter().filter(|part| part.kind == kind);
         sum(parts.map(|part| part.bytes))
     };
     let mut owners: Vec<OwnerDelta> = kinds
         .into_iter()
-        .map(|kind| OwnerDelta {
-            kind,
-            a_bytes: of(a, kind),
-            b_bytes: of(b, kind),
-        })
+        .map(|kind| OwnerDelta { kind, a_bytes: of(a, kind), b_bytes: of(b, kind) })
         .collect();
     owners.sort_by_key(|owner| {
         let size = owner.bytes().unsigned_abs();

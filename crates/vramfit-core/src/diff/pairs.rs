@@ -11,13 +11,7 @@ use super::{EntryDelta, EntryGroup, sum};
 use crate::analysis::{AttributionEntry, EntryKind};
 
 /// What a rule compares; parts of which it is equal are the same thing.
-type Key<'a> = (
-    Option<EntryKind>,
-    Option<&'a str>,
-    Option<Line>,
-    Option<&'a str>,
-    Option<&'a str>,
-);
+type Key<'a> = (Option<EntryKind>, Option<&'a str>, Option<Line>, Option<&'a str>, Option<&'a str>);
 
 /// Returns what is compared of a part on a line; `None` when the rule says nothing about it.
 type Rule = for<'a> fn(&'a AttributionEntry, Option<Line>) -> Option<KeyBuilder<'a>>;
@@ -79,10 +73,8 @@ fn matched(a: &[&AttributionEntry], b: &[&AttributionEntry]) -> Vec<EntryDelta> 
     let (a, b) = (in_order(a), in_order(b));
     let mut pairs = a.iter().zip(&b);
     let plain = a.len() == b.len() && pairs.all(|(a, b)| shape_key(a) == shape_key(b));
-    let change = |a: &[&AttributionEntry], b: &[&AttributionEntry]| EntryDelta {
-        a: group(a),
-        b: group(b),
-    };
+    let change =
+        |a: &[&AttributionEntry], b: &[&AttributionEntry]| EntryDelta { a: group(a), b: group(b) };
     match plain {
         true => a.iter().zip(&b).map(|(a, b)| change(&[a], &[b])).collect(),
         false => vec![change(&a, &b)],
@@ -92,15 +84,7 @@ fn matched(a: &[&AttributionEntry], b: &[&AttributionEntry]) -> Vec<EntryDelta> 
 /// Sorts parts so that those come at one place that differ in the size of an axis only.
 fn in_order<'a>(parts: &[&'a AttributionEntry]) -> Vec<&'a AttributionEntry> {
     let mut parts = parts.to_vec();
-    parts.sort_by_key(|part| {
-        (
-            shape_key(part),
-            part.bytes,
-            &part.path,
-            &part.site,
-            &part.shape,
-        )
-    });
+    parts.sort_by_key(|part| (shape_key(part), part.bytes, &part.path, &part.site, &part.shape));
     parts
 }
 
@@ -143,18 +127,12 @@ struct KeyBuilder<'a> {
 
 /// Begins a key: its owner is compared.
 fn owned(part: &AttributionEntry) -> KeyBuilder<'_> {
-    KeyBuilder {
-        part,
-        key: (Some(part.kind), None, None, None, None),
-    }
+    KeyBuilder { part, key: (Some(part.kind), None, None, None, None) }
 }
 
 /// Begins a key that does not compare the owner.
 fn of_any_owner(part: &AttributionEntry) -> KeyBuilder<'_> {
-    KeyBuilder {
-        part,
-        key: Key::default(),
-    }
+    KeyBuilder { part, key: Key::default() }
 }
 
 impl<'a> KeyBuilder<'a> {

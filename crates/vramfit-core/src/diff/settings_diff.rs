@@ -66,9 +66,7 @@ impl RunInfo {
             total_bytes: sum(parts.iter().map(|part| part.bytes)),
             total_kind,
             program: program.map_or_else(String::new, |program| program.name.clone()),
-            limit_bytes: answer
-                .critical_device()
-                .and_then(|device| device.limit_bytes),
+            limit_bytes: answer.critical_device().and_then(|device| device.limit_bytes),
             fits: answer.fits(),
             executions: answer.executions,
         }
@@ -91,12 +89,8 @@ pub(super) fn other_differences(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
     compare("command", &|run| run.header.command.join(" "));
     compare("GPU", &|run| run.header.gpu.clone());
     compare("number of GPUs", &|run| run.header.devices.to_string());
-    compare("GPU memory", &|run| {
-        Bytes(run.header.total_memory_bytes).to_string()
-    });
-    compare("occupied memory", &|run| {
-        Bytes(run.header.occupied_bytes).to_string()
-    });
+    compare("GPU memory", &|run| Bytes(run.header.total_memory_bytes).to_string());
+    compare("occupied memory", &|run| Bytes(run.header.occupied_bytes).to_string());
     compare("pool limit", &|run| {
         let limit = run.limit_bytes.map(|limit| Bytes(limit).to_string());
         limit.unwrap_or_else(|| "none".to_owned())
@@ -113,9 +107,7 @@ pub(super) fn other_differences(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
         cap.map_or("none".to_owned(), |cap| format!("asked for, to {cap}"))
     });
     compare("preallocation", &|run| on(run.header.preallocate));
-    compare("partitioned pool", &|run| {
-        on(run.header.spatial_partitioning)
-    });
+    compare("partitioned pool", &|run| on(run.header.spatial_partitioning));
     compare("unified memory", &|run| on(run.header.unified_memory));
     compare("program at the peak", &|run| match run.program.as_str() {
         "" => "none".to_owned(),

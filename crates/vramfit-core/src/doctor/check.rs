@@ -45,13 +45,7 @@ pub struct Check {
 
 impl Check {
     fn new(id: &'static str, status: Status, message: impl Into<String>) -> Check {
-        Check {
-            id,
-            status,
-            message: message.into(),
-            evidence: Vec::new(),
-            fix: None,
-        }
+        Check { id, status, message: message.into(), evidence: Vec::new(), fix: None }
     }
 
     pub(super) fn pass(id: &'static str, message: impl Into<String>) -> Check {
@@ -68,10 +62,7 @@ impl Check {
         fix: impl Into<String>,
     ) -> Check {
         let check = Check::new(id, Status::Warn, message);
-        Check {
-            fix: Some(fix.into()),
-            ..check
-        }
+        Check { fix: Some(fix.into()), ..check }
     }
 
     pub(super) fn fail(
@@ -79,10 +70,7 @@ impl Check {
         message: impl Into<String>,
         fix: impl Into<String>,
     ) -> Check {
-        Check {
-            status: Status::Fail,
-            ..Check::warn(id, message, fix)
-        }
+        Check { status: Status::Fail, ..Check::warn(id, message, fix) }
     }
 
     /// Adds a line of evidence.

@@ -39,16 +39,12 @@ pub struct DoctorReport {
 impl DoctorReport {
     /// Checks host, environment and JAX.
     pub fn new(info: &SystemInfo) -> DoctorReport {
-        DoctorReport {
-            checks: checks::all(info),
-        }
+        DoctorReport { checks: checks::all(info) }
     }
 
     /// Runs the five training checks: backend, computation, transfers, jit, readiness.
     pub fn for_training(info: &SystemInfo) -> DoctorReport {
-        DoctorReport {
-            checks: checks::training(info),
-        }
+        DoctorReport { checks: checks::training(info) }
     }
 
     /// Returns how many checks have that status.

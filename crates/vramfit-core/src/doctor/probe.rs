@@ -364,10 +364,7 @@ mod tests {
     #[test]
     fn what_was_learnt_before_a_crash_counts() {
         let mut probe = JaxProbe::default();
-        assert_eq!(
-            probe.on_line(r#"{"step":"import","state":"begin"}"#),
-            Some(ProbeStep::Import)
-        );
+        assert_eq!(probe.on_line(r#"{"step":"import","state":"begin"}"#), Some(ProbeStep::Import));
         let result = r#"{"step":"import","state":"done","version":"0.10.2","seconds":0.5}"#;
         assert_eq!(probe.on_line(result), None);
         probe.on_line("not ours");
@@ -395,10 +392,8 @@ mod tests {
         };
         assert!(how.starts_with("hung while it compiled"), "{how}");
         probe.on_line(r#"{"step":"jit","state":"failed","error":"ValueError: no","logged":["a"]}"#);
-        let failure = StepFailure {
-            error: "ValueError: no".to_owned(),
-            logged: vec!["a".to_owned()],
-        };
+        let failure =
+            StepFailure { error: "ValueError: no".to_owned(), logged: vec!["a".to_owned()] };
         assert_eq!(probe.jit(), StepOutcome::Failed(failure));
     }
 }

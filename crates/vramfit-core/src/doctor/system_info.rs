@@ -65,9 +65,7 @@ pub enum Driver {
 
 impl Default for Driver {
     fn default() -> Self {
-        Driver::NotInstalled {
-            cause: String::new(),
-        }
+        Driver::NotInstalled { cause: String::new() }
     }
 }
 

@@ -35,11 +35,7 @@ pub fn lines(report: &DoctorReport, quiet: bool, detail: bool) -> Vec<Line> {
             let evidence = check.evidence.iter().flat_map(|entry| entry.lines());
             for line in evidence {
                 let wrapped = wrap(line.trim_end(), COLUMNS - INDENT - 2, 2);
-                all.extend(
-                    wrapped
-                        .into_iter()
-                        .map(|line| indented(format!("  {line}"))),
-                );
+                all.extend(wrapped.into_iter().map(|line| indented(format!("  {line}"))));
             }
         }
         // Commands are not wrapped, so that they can be copied.
@@ -50,10 +46,7 @@ pub fn lines(report: &DoctorReport, quiet: bool, detail: bool) -> Vec<Line> {
 }
 
 fn indented(text: impl AsRef<str>) -> Line {
-    Line {
-        status: None,
-        text: format!("{:INDENT$}{}", "", text.as_ref()),
-    }
+    Line { status: None, text: format!("{:INDENT$}{}", "", text.as_ref()) }
 }
 
 /// Returns the summary line, such as `1 check failed, 2 warnings, 13 passed`.
@@ -71,9 +64,5 @@ pub fn summary(report: &DoctorReport) -> String {
     ];
     let counts: Vec<String> = counts.into_iter().flatten().collect();
     let counts = counts.join(", ");
-    if report.passed() {
-        format!("no check failed: {counts}")
-    } else {
-        counts
-    }
+    if report.passed() { format!("no check failed: {counts}") } else { counts }
 }

@@ -4,11 +4,7 @@ use super::{Launch, notes, quote, variables};
 
 pub(super) fn write(launch: &Launch) -> String {
     let lines = variables(launch, "      # ", |variable| {
-        format!(
-            "      {}: {}",
-            variable.name,
-            quote::yaml_template(&variable.value)
-        )
+        format!("      {}: {}", variable.name, quote::yaml_template(&variable.value))
     });
     let environment = match launch.variables.is_empty() {
         true => "    environment: {}\n".to_owned(),

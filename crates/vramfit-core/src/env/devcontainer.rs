@@ -12,9 +12,7 @@ const HEADER: &str = "\
 
 pub(super) fn write(launch: &Launch) -> Result<Vec<GeneratedFile>> {
     reject_line_breaks(launch, "an env file")?;
-    let lines = variables(launch, "# ", |variable| {
-        format!("{}={}", variable.name, variable.value)
-    });
+    let lines = variables(launch, "# ", |variable| format!("{}={}", variable.name, variable.value));
     // No package index has vramfit: the wheel is a file in the workspace, or a URL.
     let install = format!(
         "pip install \"jax[{}]=={}\" \"${{VRAMFIT:?name its wheel in this variable of the host}}\"",
@@ -43,9 +41,6 @@ pub(super) fn write(launch: &Launch) -> Result<Vec<GeneratedFile>> {
             path: ".devcontainer/devcontainer.env",
             text: format!("{HEADER}{}\n{lines}", notes(launch, "# ")),
         },
-        GeneratedFile {
-            path: ".devcontainer/devcontainer.json",
-            text: container + "\n",
-        },
+        GeneratedFile { path: ".devcontainer/devcontainer.json", text: container + "\n" },
     ])
 }

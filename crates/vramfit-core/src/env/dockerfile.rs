@@ -5,18 +5,9 @@ use crate::error::Result;
 
 pub(super) fn write(launch: &Launch) -> Result<String> {
     reject_line_breaks(launch, "a Dockerfile")?;
-    let Launch {
-        image,
-        jax,
-        cuda_extra,
-        ..
-    } = launch;
+    let Launch { image, jax, cuda_extra, .. } = launch;
     let lines = variables(launch, "# ", |variable| {
-        format!(
-            "ENV {}={}",
-            variable.name,
-            quote::dockerfile(&variable.value)
-        )
+        format!("ENV {}={}", variable.name, quote::dockerfile(&variable.value))
     });
     let version = env!("CARGO_PKG_VERSION");
     let command = serde_json::Value::from(launch.command.clone());

@@ -18,14 +18,7 @@ pub(super) fn write(launch: &Launch) -> String {
         false => format!("          env:\n{lines}"),
     };
     let Launch { gpus, image, .. } = launch;
-    let Shape {
-        before,
-        job,
-        pod,
-        image_note,
-        memory,
-        shared_memory,
-    } = match launch.hosts {
+    let Shape { before, job, pod, image_note, memory, shared_memory } = match launch.hosts {
         None => Shape::of_one_host(),
         Some(hosts) => Shape::of_several_hosts(hosts, *gpus),
     };

@@ -73,9 +73,7 @@ impl FromStr for Format {
         let name = text.to_ascii_lowercase();
         let found = Format::ALL.into_iter().find(|format| format.name() == name);
         found.ok_or_else(|| {
-            let names: Vec<_> = Format::ALL
-                .map(|format| format!("`{}`", format.name()))
-                .into();
+            let names: Vec<_> = Format::ALL.map(|format| format!("`{}`", format.name())).into();
             Error::invalid_argument(format!("unknown format `{text}`"))
                 .hint(format!("choose one of {}", names.join(", ")))
         })
@@ -171,11 +169,9 @@ fn check_name(name: &str) -> Result<()> {
     if is_valid {
         return Ok(());
     }
-    Err(
-        Error::invalid_argument(format!("`{name}` is not a valid variable name")).hint(
-            "a name consists of letters, digits and underscores, and does not start with a digit",
-        ),
-    )
+    Err(Error::invalid_argument(format!("`{name}` is not a valid variable name")).hint(
+        "a name consists of letters, digits and underscores, and does not start with a digit",
+    ))
 }
 
 fn unrepresentable(name: &str, what: &str, format: &str) -> Error {
@@ -228,11 +224,7 @@ fn variables(launch: &Launch, prefix: &str, line: impl Fn(&Variable) -> String) 
 
 /// Returns the notes as comment lines.
 fn notes(launch: &Launch, prefix: &str) -> String {
-    launch
-        .notes
-        .iter()
-        .map(|note| comment_lines(prefix, &format!("Note: {note}.")))
-        .collect()
+    launch.notes.iter().map(|note| comment_lines(prefix, &format!("Note: {note}."))).collect()
 }
 
 #[cfg(test)]

@@ -9,11 +9,7 @@ pub(super) fn write(launch: &Launch) -> String {
         format!("export {}={}", variable.name, quote::shell(&variable.value))
     });
     let command = quote::command(&launch.command);
-    let Shape {
-        resources,
-        check,
-        step,
-    } = match launch.hosts {
+    let Shape { resources, check, step } = match launch.hosts {
         None => one_host(launch),
         Some(hosts) => several_hosts(launch, hosts),
     };

@@ -33,16 +33,8 @@ fn every_format_has_the_variables_their_reasons_and_the_notes() {
         let at = text.find("XLA_CLIENT_MEM_FRACTION").unwrap();
         let reason = text.find("# 8.0 GiB of the GPU's 79.1 GiB\n").unwrap();
         assert!(reason < at, "{}", format.name());
-        assert!(
-            text.contains("# Note: the GPU is unknown.\n"),
-            "{}",
-            format.name()
-        );
-        assert!(
-            text.ends_with('\n') && !text.ends_with("\n\n"),
-            "{}",
-            format.name()
-        );
+        assert!(text.contains("# Note: the GPU is unknown.\n"), "{}", format.name());
+        assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{}", format.name());
         assert_eq!(format.name().parse::<Format>().unwrap(), format);
     }
     assert!("bash".parse::<Format>().is_err());
@@ -88,41 +80,23 @@ fn files_without_variables_are_complete() {
 #[test]
 fn several_hosts_are_rejected_where_a_program_starts_on_one() {
     for format in Format::ALL {
-        let several = Launch {
-            hosts: Some(3),
-            ..launch(&[])
-        };
+        let several = Launch { hosts: Some(3), ..launch(&[]) };
         let starts_several = matches!(format, Format::Slurm | Format::Kubernetes);
-        assert_eq!(
-            write(format, &several).is_ok(),
-            starts_several,
-            "{}",
-            format.name()
-        );
+        assert_eq!(write(format, &several).is_ok(), starts_several, "{}", format.name());
     }
 }
 
 #[test]
 fn a_slurm_job_of_several_hosts_has_one_task_for_each_gpu() {
     let job = |gpus| {
-        let several = Launch {
-            hosts: Some(3),
-            gpus,
-            ..launch(&[])
-        };
+        let several = Launch { hosts: Some(3), gpus, ..launch(&[]) };
         write(Format::Slurm, &several).unwrap().remove(0).text
     };
     for (gpus, tasks) in [(1, 1), (8, 8)] {
         let job = job(gpus);
         assert!(job.contains("#SBATCH --nodes=3\n"), "{job}");
-        assert!(
-            job.contains(&format!("#SBATCH --ntasks-per-node={tasks}\n")),
-            "{job}"
-        );
-        assert!(
-            job.contains(&format!("#SBATCH --gpus-per-node={gpus}\n")),
-            "{job}"
-        );
+        assert!(job.contains(&format!("#SBATCH --ntasks-per-node={tasks}\n")), "{job}");
+        assert!(job.contains(&format!("#SBATCH --gpus-per-node={gpus}\n")), "{job}");
         // With one GPU there is no other way to divide a node.
         assert_eq!(job.contains("local_device_ids=range(8)"), gpus == 8);
     }

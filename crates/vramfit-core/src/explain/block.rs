@@ -145,17 +145,9 @@ impl Block {
     /// where both are digits, and that line is too short to have been wrapped.
     fn joins_figures(&self, from: usize, raw: &[u8]) -> bool {
         const MIN_WRAPPED_BYTES: usize = 40;
-        let is_short = self
-            .lines
-            .last()
-            .is_some_and(|line| from - line.raw < MIN_WRAPPED_BYTES);
+        let is_short = self.lines.last().is_some_and(|line| from - line.raw < MIN_WRAPPED_BYTES);
         let ends_in_digit = self.text.last().is_some_and(u8::is_ascii_digit);
-        is_short
-            && ends_in_digit
-            && raw
-                .trim_ascii_start()
-                .first()
-                .is_some_and(u8::is_ascii_digit)
+        is_short && ends_in_digit && raw.trim_ascii_start().first().is_some_and(u8::is_ascii_digit)
     }
 
     /// Returns where the last line begins of which at least `lookahead` bytes follow; in normalized text, and
@@ -172,9 +164,7 @@ impl Block {
     /// Returns where the line is in the normalized text that begins at a position of the log's own bytes.
     pub(super) fn text_position(&self, raw: usize) -> usize {
         let index = self.lines.partition_point(|line| line.raw < raw);
-        self.lines
-            .get(index)
-            .map_or(self.text.len(), |line| line.text)
+        self.lines.get(index).map_or(self.text.len(), |line| line.text)
     }
 
     /// Removes the bytes of the log before the line that `at`, a position in them, is in. Returns how many
@@ -205,9 +195,7 @@ impl Block {
         Place {
             line: line.number,
             writer: line.writer,
-            writer_name: line
-                .writer
-                .and_then(|_| line_prefix::writer_name(&self.raw[line.raw..])),
+            writer_name: line.writer.and_then(|_| line_prefix::writer_name(&self.raw[line.raw..])),
             text: printable(&raw[meaningful_start(&raw[..begin])..]),
         }
     }
@@ -284,9 +272,7 @@ mod tests {
 
     fn position(block: &Block, of: &str) -> usize {
         let text = block.text();
-        let found = text
-            .windows(of.len())
-            .position(|window| window == of.as_bytes());
+        let found = text.windows(of.len()).position(|window| window == of.as_bytes());
         found.unwrap_or_else(|| panic!("{of} is not in {}", String::from_utf8_lossy(text)))
     }
 

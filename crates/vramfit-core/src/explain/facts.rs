@@ -57,10 +57,7 @@ impl<'a> Facts<'a> {
 
     /// Says whether a request was refused before this event, by a pool or to a pool.
     pub(super) fn is_after_failure(&self, event: &Event) -> bool {
-        let requests = self
-            .requests
-            .iter()
-            .map(|request| &self.log.events[request.event]);
+        let requests = self.requests.iter().map(|request| &self.log.events[request.event]);
         let to_pools = self.log.driver_refusals().map(|(refused, _)| refused);
         requests
             .chain(to_pools)
@@ -92,9 +89,8 @@ impl<'a> Facts<'a> {
         let mut quotes: Vec<Evidence> = Vec::new();
         for event in events {
             let beginning = |text: &str| text.chars().take(48).collect::<String>();
-            let is_new = quotes
-                .iter()
-                .all(|quote| beginning(&quote.text) != beginning(&event.text));
+            let is_new =
+                quotes.iter().all(|quote| beginning(&quote.text) != beginning(&event.text));
             if is_new && quotes.len() < MAX_EVIDENCE {
                 quotes.push(self.quote(event));
             }
@@ -108,10 +104,7 @@ impl<'a> Facts<'a> {
         let mut quotes = Vec::from_iter(request);
         let dump = self.log.dump();
         quotes.extend(dump.and_then(|dump| {
-            Some(Evidence {
-                source: self.log.source(dump.source),
-                ..dump.figures_at.clone()?
-            })
+            Some(Evidence { source: self.log.source(dump.source), ..dump.figures_at.clone()? })
         }));
         quotes
     }
@@ -144,10 +137,7 @@ impl<'a> Facts<'a> {
             Message::Host { how, .. } => Some(*how),
             _ => None,
         });
-        let shared = [
-            HostFailure::SharedSegment,
-            HostFailure::SharedSegmentProbably,
-        ];
+        let shared = [HostFailure::SharedSegment, HostFailure::SharedSegmentProbably];
         first.is_some_and(|(_, how)| shared.contains(&how))
     }
 

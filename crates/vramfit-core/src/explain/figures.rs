@@ -147,10 +147,8 @@ impl Figures {
         figures.limit_bytes = figures.limit_bytes.or(by_outputs);
         if figures.free_bytes.is_none() {
             let in_use = figures.in_use_bytes;
-            figures.free_bytes = figures
-                .pool_bytes
-                .zip(in_use)
-                .and_then(|(pool, used)| pool.checked_sub(used));
+            figures.free_bytes =
+                figures.pool_bytes.zip(in_use).and_then(|(pool, used)| pool.checked_sub(used));
         }
         figures.need = log.program_need().map(|(_, need)| NeedFigures {
             argument_bytes: need.arguments.bytes,
@@ -202,9 +200,8 @@ impl Figures {
         self.pool_bytes = dump.pool_bytes().or(self.pool_bytes);
         self.in_use_bytes = dump.in_use_bytes().or(self.in_use_bytes);
         self.free_bytes = dump.free_bytes();
-        self.largest_free_block_bytes = dump
-            .largest_usable_bytes()
-            .or(self.largest_free_block_bytes);
+        self.largest_free_block_bytes =
+            dump.largest_usable_bytes().or(self.largest_free_block_bytes);
         let peak = dump.stats.and_then(|stats| stats.peak_in_use);
         self.peak_in_use_bytes = peak.map(bytes).or(self.peak_in_use_bytes);
         self.bins.clone_from(&dump.bins);
@@ -254,19 +251,17 @@ fn outputs_only(log: &Log, request: &Request) -> Option<OutputsOnly> {
     /// Tables of the addresses of outputs.
     const MAX_TABLES_BYTES: u64 = 64 << 10;
     let (_, (target, outputs)) = log.find(|message| match message {
-        Message::Rematerialization {
-            target,
-            reached,
-            before: Some(before),
-        } if *target < 0 && before == reached => Some((*target, *reached)),
+        Message::Rematerialization { target, reached, before: Some(before) }
+            if *target < 0 && before == reached =>
+        {
+            Some((*target, *reached))
+        }
         _ => None,
     })?;
     let limit = outputs.checked_sub(scale_budget(target).unsigned_abs())?;
     let rest = outputs.checked_sub(request.rounded.unwrap_or(request.size.bytes))?;
-    (limit > 0 && rest <= MAX_TABLES_BYTES).then_some(OutputsOnly {
-        output_bytes: outputs,
-        limit_bytes: limit,
-    })
+    (limit > 0 && rest <= MAX_TABLES_BYTES)
+        .then_some(OutputsOnly { output_bytes: outputs, limit_bytes: limit })
 }
 
 /// Returns the bytes of a request. What the pool rounded it to is at most 255 more, and so nearer than a size

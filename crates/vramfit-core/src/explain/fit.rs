@@ -91,11 +91,8 @@ fn place(
     // The driver hands out whole pages.
     let device_bytes = limit_bytes.checked_next_multiple_of(PAGE_BYTES)?;
     let memory = Box::new(SimulatedDeviceMemory::new(device_bytes));
-    let options = BfcOptions {
-        limit_bytes,
-        grows: pool == OtherPool::Growing,
-        ..BfcOptions::default()
-    };
+    let options =
+        BfcOptions { limit_bytes, grows: pool == OtherPool::Growing, ..BfcOptions::default() };
     let mut allocator: Box<dyn Allocator> = match pool {
         OtherPool::Partitioned => Box::new(Spatial::new(options, policy, memory)),
         OtherPool::Preallocated | OtherPool::Growing => Box::new(Bfc::new(options, memory)),

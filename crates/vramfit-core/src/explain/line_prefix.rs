@@ -39,9 +39,7 @@ pub(super) fn find(line: &[u8]) -> LinePrefix {
     let mut prefix = LinePrefix::default();
     for _ in 0..MAX_ELEMENTS {
         let spaces = line[prefix.bytes..].iter();
-        prefix.bytes += spaces
-            .take_while(|byte| matches!(byte, b' ' | b'\t'))
-            .count();
+        prefix.bytes += spaces.take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         let rest = &line[prefix.bytes..];
         let Some(element) = Element::find(rest) else {
             break;
@@ -73,16 +71,8 @@ struct Element {
 
 impl Element {
     fn find(rest: &[u8]) -> Option<Element> {
-        let record = |bytes| Element {
-            bytes,
-            begins_record: true,
-            is_writer: false,
-        };
-        let writer = |bytes| Element {
-            bytes,
-            begins_record: true,
-            is_writer: true,
-        };
+        let record = |bytes| Element { bytes, begins_record: true, is_writer: false };
+        let writer = |bytes| Element { bytes, begins_record: true, is_writer: true };
         match *rest.first()? {
             // Colors.
             0x1b => Some(Element {
@@ -91,21 +81,16 @@ impl Element {
                 is_writer: false,
             }),
             // A quotation mark of mail and Markdown stands before wrapped lines, too.
-            b'>' => Some(Element {
-                bytes: 1,
-                begins_record: false,
-                is_writer: false,
-            }),
+            b'>' => Some(Element { bytes: 1, begins_record: false, is_writer: false }),
             b'[' => bracket(rest)
                 .map(|(bytes, names)| if names { writer(bytes) } else { record(bytes) }),
             b'(' => ray_worker(rest).map(writer),
-            b'0'..=b'9' => date(rest)
-                .or_else(|| clock(rest))
-                .map(record)
-                .or_else(|| rank(rest).map(writer)),
-            b'W' | b'I' | b'E' | b'F' => severity(rest)
-                .map(record)
-                .or_else(|| name(rest).map(writer)),
+            b'0'..=b'9' => {
+                date(rest).or_else(|| clock(rest)).map(record).or_else(|| rank(rest).map(writer))
+            }
+            b'W' | b'I' | b'E' | b'F' => {
+                severity(rest).map(record).or_else(|| name(rest).map(writer))
+            }
             b'A'..=b'Z' => syslog(rest).map(record).or_else(|| name(rest).map(writer)),
             b'a'..=b'z' => stream(rest).map(record).or_else(|| name(rest).map(writer)),
             _ => None,
@@ -120,10 +105,7 @@ fn digits(text: &[u8]) -> usize {
 /// `[3]`, `[rank3]:`, `[1,0]<stderr>:`, `[default0]:`, `[2026-08-08 10:00:00]`; says whether it names a
 /// writer.
 fn bracket(rest: &[u8]) -> Option<(usize, bool)> {
-    let end = rest
-        .iter()
-        .take(MAX_NAME_BYTES)
-        .position(|byte| *byte == b']')?;
+    let end = rest.iter().take(MAX_NAME_BYTES).position(|byte| *byte == b']')?;
     let inside = &rest[1..end];
     let mut bytes = end + 1;
     if date(inside).or_else(|| clock(inside)).is_some() {
@@ -135,11 +117,7 @@ fn bracket(rest: &[u8]) -> Option<(usize, bool)> {
         return None;
     }
     for tag in [&b"<stderr>"[..], b"<stdout>"] {
-        bytes += if rest[bytes..].starts_with(tag) {
-            tag.len()
-        } else {
-            0
-        };
+        bytes += if rest[bytes..].starts_with(tag) { tag.len() } else { 0 };
     }
     bytes += usize::from(rest.get(bytes) == Some(&b':'));
     // `[0:1]` of an array, or a list, is text.
@@ -152,10 +130,7 @@ fn ray_worker(rest: &[u8]) -> Option<usize> {
     const MAX_BYTES: usize = 96;
     let end = rest.iter().take(MAX_BYTES).position(|byte| *byte == b')')?;
     let inside = &rest[1..end];
-    inside
-        .windows(4)
-        .any(|window| window == b"pid=")
-        .then_some(end + 1)
+    inside.windows(4).any(|window| window == b"pid=").then_some(end + 1)
 }
 
 /// `2026-08-08 10:00:00.123456:`, `2026-08-08T10:00:00Z`
@@ -188,9 +163,7 @@ fn clock(rest: &[u8]) -> Option<usize> {
         Some(b'+' | b'-') => {
             bytes += 1;
             let zone = rest[bytes..].iter();
-            bytes += zone
-                .take_while(|byte| byte.is_ascii_digit() || **byte == b':')
-                .count();
+            bytes += zone.take_while(|byte| byte.is_ascii_digit() || **byte == b':').count();
         }
         _ => {}
     }
@@ -233,10 +206,7 @@ fn begins_with_source_file(rest: &[u8]) -> bool {
     let is_path = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'.' | b'-' | b':')
     };
-    let path = rest
-        .iter()
-        .take(MAX_PATH_BYTES)
-        .take_while(|byte| is_path(byte));
+    let path = rest.iter().take(MAX_PATH_BYTES).take_while(|byte| is_path(byte));
     let path = path.count();
     let has_line = path > 1 && rest[path - 1].is_ascii_digit() && rest[..path].contains(&b':');
     has_line && (rest[path..].starts_with(b"] ") || rest[path..].starts_with(b" ["))
@@ -245,25 +215,16 @@ fn begins_with_source_file(rest: &[u8]) -> bool {
 /// `worker-0  | ` of Docker Compose.
 fn name(rest: &[u8]) -> Option<usize> {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let letters = rest
-        .iter()
-        .take(MAX_NAME_BYTES)
-        .take_while(|byte| is_name(byte));
+    let letters = rest.iter().take(MAX_NAME_BYTES).take_while(|byte| is_name(byte));
     let letters = letters.count();
-    let gap = rest[letters..]
-        .iter()
-        .take_while(|byte| **byte == b' ')
-        .count();
+    let gap = rest[letters..].iter().take_while(|byte| **byte == b' ').count();
     (gap > 0 && rest[letters + gap..].starts_with(b"| ")).then_some(letters + gap + 2)
 }
 
 /// `stderr F ` of a container runtime.
 fn stream(rest: &[u8]) -> Option<usize> {
     const STREAMS: [&[u8]; 4] = [b"stderr F ", b"stdout F ", b"stderr P ", b"stdout P "];
-    STREAMS
-        .iter()
-        .find(|stream| rest.starts_with(stream))
-        .map(|stream| stream.len())
+    STREAMS.iter().find(|stream| rest.starts_with(stream)).map(|stream| stream.len())
 }
 
 /// `Nov 24 07:50:51 host process[123]: `
@@ -277,10 +238,7 @@ fn syslog(rest: &[u8]) -> Option<usize> {
         && rest[6] == b' ';
     let time = is_date.then(|| clock(&rest[7..])).flatten()?;
     let after = &rest[7 + time..];
-    let host = after
-        .iter()
-        .take(MAX_BYTES)
-        .position(|byte| *byte == b':')?;
+    let host = after.iter().take(MAX_BYTES).position(|byte| *byte == b':')?;
     let words = after[..host].iter().filter(|byte| **byte == b' ').count();
     (words <= 2).then_some(7 + time + host + 1)
 }
@@ -302,50 +260,22 @@ mod tests {
                 "bfc_allocator.cc:501] Allo",
                 true,
             ),
-            (
-                "E0000 00:00:1747233742.522887 3766360 cuda_dnn.cc:5] x",
-                "cuda_dnn.cc:5] x",
-                true,
-            ),
-            (
-                "[1] 2019-05-29 23:55:55.555823: E a/b.cc:1] x",
-                "a/b.cc:1] x",
-                true,
-            ),
+            ("E0000 00:00:1747233742.522887 3766360 cuda_dnn.cc:5] x", "cuda_dnn.cc:5] x", true),
+            ("[1] 2019-05-29 23:55:55.555823: E a/b.cc:1] x", "a/b.cc:1] x", true),
             ("[1,3]<stderr>:Allocator", "Allocator", true),
             ("[rank7]: Traceback", "Traceback", true),
             ("12: Traceback", "Traceback", true),
             ("worker-0  | Traceback", "Traceback", true),
             ("> > Traceback", "Traceback", false),
-            (
-                "2026-01-01T00:00:00.123456789Z stderr F Allocator",
-                "Allocator",
-                true,
-            ),
+            ("2026-01-01T00:00:00.123456789Z stderr F Allocator", "Allocator", true),
             ("(train pid=71, ip=10.0.0.3) Allocator", "Allocator", true),
-            (
-                "Nov 24 07:50:51 node3 kernel: Out of memory",
-                "Out of memory",
-                true,
-            ),
+            ("Nov 24 07:50:51 node3 kernel: Out of memory", "Out of memory", true),
             ("[10:13:36 client.cc", "[10:13:36 client.cc", false),
-            (
-                "gpu-25:15647:15647 [0] NCCL WARN",
-                "gpu-25:15647:15647 [0] NCCL WARN",
-                true,
-            ),
+            ("gpu-25:15647:15647 [0] NCCL WARN", "gpu-25:15647:15647 [0] NCCL WARN", true),
             ("   Limit:      100", "Limit:      100", false),
             ("[...]", "[...]", false),
-            (
-                "Size: 1.0KiB | Requested Size: 4B",
-                "Size: 1.0KiB | Requested Size: 4B",
-                false,
-            ),
-            (
-                "InUse at 7f00 of size 256 next 1",
-                "InUse at 7f00 of size 256 next 1",
-                false,
-            ),
+            ("Size: 1.0KiB | Requested Size: 4B", "Size: 1.0KiB | Requested Size: 4B", false),
+            ("InUse at 7f00 of size 256 next 1", "InUse at 7f00 of size 256 next 1", false),
             (
                 "I0309 12:51:51.381056 140505975940928 run_docker.py:247] Size",
                 "run_docker.py:247] Size",
@@ -374,10 +304,7 @@ mod tests {
             ("2026-01-02 03:04:05 [1,3]<stderr>:Allocator", Some("1,3")),
             ("12: Traceback", Some("12")),
             ("worker-0  | Traceback", Some("worker-0")),
-            (
-                "(train pid=71, ip=10.0.0.3) text",
-                Some("train pid=71, ip=10.0.0.3"),
-            ),
+            ("(train pid=71, ip=10.0.0.3) text", Some("train pid=71, ip=10.0.0.3")),
             ("text", None),
         ] {
             assert_eq!(writer_name(line.as_bytes()).as_deref(), name, "{line}");

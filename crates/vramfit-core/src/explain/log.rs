@@ -89,10 +89,7 @@ pub struct Log {
 
 impl Log {
     pub(super) fn new(source: String) -> Self {
-        Log {
-            sources: vec![source],
-            ..Log::default()
-        }
+        Log { sources: vec![source], ..Log::default() }
     }
 
     /// Says whether a request for GPU memory failed in it.
@@ -115,10 +112,8 @@ impl Log {
             self.events.push(event);
         }
         self.next_order += other.next_order;
-        let dumps = other.dumps.into_iter().map(|dump| PoolDump {
-            source: dump.source + sources,
-            ..dump
-        });
+        let dumps =
+            other.dumps.into_iter().map(|dump| PoolDump { source: dump.source + sources, ..dump });
         self.dumps.extend(dumps);
         self.dumps.truncate(2 * MAX_DUMPS);
         self.first_buffer = self.first_buffer.take().or(other.first_buffer);
@@ -161,10 +156,7 @@ impl Log {
             Message::Dump(line) => return self.add_dump_line(line, block, at),
             _ => {}
         }
-        let kept = self
-            .kinds
-            .entry(std::mem::discriminant(&message))
-            .or_default();
+        let kept = self.kinds.entry(std::mem::discriminant(&message)).or_default();
         *kept += 1;
         if *kept > MAX_EVENTS_PER_KIND {
             return;
@@ -279,10 +271,7 @@ impl Log {
     }
 
     fn evidence(&self, place: &Place) -> Evidence {
-        Evidence {
-            source: self.source(0),
-            ..Evidence::from(place)
-        }
+        Evidence { source: self.source(0), ..Evidence::from(place) }
     }
 
     /// Returns the name of one of several logs.
@@ -312,9 +301,7 @@ impl Log {
 
     /// Returns the first event for which a function returns something.
     pub(super) fn find<T>(&self, of: impl Fn(&Message) -> Option<T>) -> Option<(&Event, T)> {
-        self.events
-            .iter()
-            .find_map(|event| Some((event, of(&event.message)?)))
+        self.events.iter().find_map(|event| Some((event, of(&event.message)?)))
     }
 
     /// Returns the first event of some kind.

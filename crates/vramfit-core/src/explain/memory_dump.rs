@@ -54,11 +54,7 @@ impl Log {
         chunks.sort_by_key(|chunk| chunk.address);
         let size = |chunk: &MemChunk| u64::try_from(chunk.size).ok();
         let mut log = Log::new(source.into());
-        log.push(
-            0,
-            format!("memory map of {}", dump.allocator_name),
-            Message::MemoryMap,
-        );
+        log.push(0, format!("memory map of {}", dump.allocator_name), Message::MemoryMap);
         let mut at = 0;
         while at < chunks.len() {
             // Chunks that follow each other are of one region.
@@ -117,11 +113,7 @@ mod tests {
 
     #[test]
     fn chunks_beyond_all_addresses_are_no_map() {
-        let huge = encoded(&[
-            (0, i64::MAX),
-            (i64::MAX as u64, i64::MAX),
-            (u64::MAX - 1, i64::MAX),
-        ]);
+        let huge = encoded(&[(0, i64::MAX), (i64::MAX as u64, i64::MAX), (u64::MAX - 1, i64::MAX)]);
         assert!(Log::from_memory_dump(&huge, "").is_none());
         assert!(Log::from_memory_dump(&encoded(&[(256, 512)]), "").is_some());
     }

@@ -9,11 +9,7 @@ use crate::allocator::PoolEnd;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
     /// A pool refused a request for good: `Allocator (GPU_0_bfc) ran out of memory trying to allocate …`.
-    PoolRefusal {
-        size: Size,
-        rounded: Option<u64>,
-        end: Option<PoolEnd>,
-    },
+    PoolRefusal { size: Size, rounded: Option<u64>, end: Option<PoolEnd> },
     /// A pool refused a request that its caller can do without.
     PoolWarning { size: Size },
     /// The status of a failed request: `Out of memory while trying to allocate …`.
@@ -72,18 +68,11 @@ pub(super) enum Message {
     /// One of the largest buffers of a program.
     PeakBuffer(ListedBuffer),
     /// `Can't reduce memory use below … by rematerialization`.
-    Rematerialization {
-        target: i64,
-        reached: u64,
-        before: Option<u64>,
-    },
+    Rematerialization { target: i64, reached: u64, before: Option<u64> },
     /// `The byte size of input/output arguments (…) exceeds the base limit (…)`.
     ArgumentsExceedLimit { arguments: u64, limit: Option<u64> },
     /// Memory of the host ran out.
-    Host {
-        how: HostFailure,
-        size: Option<Size>,
-    },
+    Host { how: HostFailure, size: Option<Size> },
     /// Addresses ran out.
     AddressSpace { limit_named: bool },
     /// JAX, XLA or the plugin rejected a setting.
@@ -180,13 +169,7 @@ impl AllocatorOwner {
 impl Message {
     /// Returns the refusal by another framework of which only the size is known.
     pub(super) fn other_allocator(owner: AllocatorOwner, size: Option<Size>) -> Message {
-        Message::OtherAllocator(OtherAllocator {
-            owner,
-            size,
-            held: None,
-            free: None,
-            total: None,
-        })
+        Message::OtherAllocator(OtherAllocator { owner, size, held: None, free: None, total: None })
     }
 }
 

@@ -193,12 +193,7 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
         "" => "python train.py",
         command => command,
     };
-    let facts = Facts {
-        log,
-        requests,
-        figures,
-        command,
-    };
+    let facts = Facts { log, requests, figures, command };
     let (causes, setting) = causes::find(&facts);
     let remedies = remedy::remedies(&facts, &causes);
     let regions = log.dump().map(|dump| dump.regions.clone());

@@ -59,9 +59,7 @@ fn each_kept(raw: &[u8], mut visit: impl FnMut(usize, u8) -> bool) {
 pub(super) fn escape_sequence(raw: &[u8]) -> usize {
     match raw.get(1) {
         Some(b'[') => {
-            let end = raw[2..]
-                .iter()
-                .position(|byte| (0x40..=0x7e).contains(byte));
+            let end = raw[2..].iter().position(|byte| (0x40..=0x7e).contains(byte));
             end.map_or(2, |end| end + 3)
         }
         Some(b']') => {
@@ -117,10 +115,7 @@ mod tests {
     #[test]
     fn positions_are_found_with_and_without_chunks() {
         let words = "some words, a\ttab and \x7f more; ".repeat(20);
-        for text in [
-            words.clone(),
-            format!("{words}\x1b[31mred\u{a0}text\x1b[0m {words}"),
-        ] {
+        for text in [words.clone(), format!("{words}\x1b[31mred\u{a0}text\x1b[0m {words}")] {
             let mut kept = Vec::new();
             each_kept(text.as_bytes(), |at, _| {
                 kept.push(at);

@@ -12,10 +12,7 @@ pub(super) struct Size {
 impl Size {
     /// Returns a size that is known to the byte.
     pub(super) fn exact(bytes: u64) -> Self {
-        Size {
-            bytes,
-            tolerance: 0,
-        }
+        Size { bytes, tolerance: 0 }
     }
 
     pub(super) fn is_exact(self) -> bool {
@@ -40,11 +37,7 @@ impl Size {
 
     /// Returns the one that is known better.
     pub(super) fn or_more_exact(self, other: Size) -> Size {
-        if other.tolerance < self.tolerance {
-            other
-        } else {
-            self
-        }
+        if other.tolerance < self.tolerance { other } else { self }
     }
 }
 
@@ -75,9 +68,7 @@ pub(super) fn integer(text: &[u8]) -> Option<(u64, &[u8])> {
     let value = digits.clone().try_fold(0_u64, |value, digit| {
         value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
     });
-    value
-        .filter(|_| digits.count() > 0)
-        .map(|value| (value, rest))
+    value.filter(|_| digits.count() > 0).map(|value| (value, rest))
 }
 
 /// Reads a whole number without separators: where a comma begins the next figure, as in `step 10, 250 samples`.
@@ -128,9 +119,7 @@ pub(super) fn size(text: &[u8]) -> Option<(Size, &[u8])> {
     let exact = integer(inside).and_then(|(bytes, after)| {
         let after = after.strip_prefix(b"bytes").or(after.strip_prefix(b"b"))?;
         let exact = Size::exact(bytes);
-        exact
-            .agrees_with(shown)
-            .then_some((exact, after.strip_prefix(b")")?))
+        exact.agrees_with(shown).then_some((exact, after.strip_prefix(b")")?))
     });
     Some(exact.unwrap_or((shown, rest)))
 }
@@ -139,10 +128,7 @@ fn shown_size(text: &[u8]) -> Option<(Size, &[u8])> {
     let (whole, rest) = integer(text)?;
     let (fraction, rest) = match rest.strip_prefix(b".") {
         Some(after) => {
-            let digits = after
-                .iter()
-                .take_while(|byte| byte.is_ascii_digit())
-                .count();
+            let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
             after.split_at(digits)
         }
         None => (&rest[..0], rest),
@@ -186,55 +172,32 @@ mod tests {
     fn sizes_are_read_in_every_form() {
         let read = |text: &str| {
             let (size, rest) = size(text.as_bytes()).expect("a size");
-            (
-                size.bytes,
-                size.is_exact(),
-                String::from_utf8_lossy(rest).into_owned(),
-            )
+            (size.bytes, size.is_exact(), String::from_utf8_lossy(rest).into_owned())
         };
         let rest = |text: &str| text.to_owned();
         assert_eq!(read("112b(0.00%)"), (112, true, rest("(0.00%)")));
         assert_eq!(read("2110783616bytes."), (2_110_783_616, true, rest(".")));
         assert_eq!(read("2.50gib."), (5 * GIB / 2, false, rest(".")));
-        assert_eq!(
-            read("528.00m(553648128bytes)from"),
-            (553_648_128, true, rest("from"))
-        );
-        assert_eq!(
-            read("6.27gib(6727663616b)on"),
-            (6_727_663_616, true, rest("on"))
-        );
+        assert_eq!(read("528.00m(553648128bytes)from"), (553_648_128, true, rest("from")));
+        assert_eq!(read("6.27gib(6727663616b)on"), (6_727_663_616, true, rest("on")));
         assert_eq!(read("16boperator:"), (16, true, rest("operator:")));
         assert_eq!(read("24.5kibmaybe"), (25_088, false, rest("maybe")));
         assert_eq!(read("4096next"), (4096, true, rest("next")));
         assert_eq!(read("0memory_limit_:"), (0, true, rest("memory_limit_:")));
         assert_eq!(read("2.50gatthe"), (5 * GIB / 2, false, rest("atthe")));
-        assert_eq!(
-            read("25,600,000bytes(allocated"),
-            (25_600_000, true, rest("(allocated"))
-        );
+        assert_eq!(read("25,600,000bytes(allocated"), (25_600_000, true, rest("(allocated")));
         assert_eq!(read("3'635'267'072b."), (3_635_267_072, true, rest(".")));
         assert_eq!(read("1,024.50mib").0, 1024 * 1024 * 1024 + 512 * 1024);
         assert_eq!(read("12,34bytes"), (12, true, rest(",34bytes")));
         assert_eq!(read("4096,128bytes"), (4096, true, rest(",128bytes")));
-        assert_eq!(
-            plain_integer(b"10,250samples"),
-            Some((10, &b",250samples"[..]))
-        );
+        assert_eq!(plain_integer(b"10,250samples"), Some((10, &b",250samples"[..])));
         // What is in brackets is another figure here.
         assert_eq!(read("2.00gib(100bytes)").0, 2 * GIB);
     }
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in [
-            "",
-            "gib",
-            ".5gib",
-            "99999999999999999999999",
-            "18000000000.0tib",
-            "1.5",
-        ] {
+        for text in ["", "gib", ".5gib", "99999999999999999999999", "18000000000.0tib", "1.5"] {
             assert_eq!(size(text.as_bytes()), None, "{text}");
         }
         assert_eq!(signed(b"-42)"), Some((-42, &b")"[..])));

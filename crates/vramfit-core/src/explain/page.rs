@@ -33,10 +33,7 @@ pub fn page_head(id: CauseId) -> String {
         page.push_str("\n## What to do\n\n");
     }
     for remedy in remedies {
-        page.push_str(&format!(
-            "- `{}`: {}. `{}`\n",
-            remedy.id, remedy.text, remedy.command
-        ));
+        page.push_str(&format!("- `{}`: {}. `{}`\n", remedy.id, remedy.text, remedy.command));
     }
     page
 }

@@ -93,8 +93,7 @@ impl PoolDump {
             return Some(free.map(|chunk| chunk.bytes).sum());
         }
         let told = self.figures.and_then(|figures| figures.free);
-        told.map(|size| size.bytes)
-            .or_else(|| self.pool_bytes()?.checked_sub(self.in_use_bytes()?))
+        told.map(|size| size.bytes).or_else(|| self.pool_bytes()?.checked_sub(self.in_use_bytes()?))
     }
 
     /// Returns the largest free chunk that the request may have: of its own end, or the gap.
@@ -112,9 +111,7 @@ impl PoolDump {
         let figures = self.figures.and_then(|figures| figures.largest_usable);
         let stats = self.stats.and_then(|stats| stats.largest_free_block);
         // Releases before 0.11 always show 0 here.
-        figures
-            .or(stats.filter(|size| size.bytes > 0))
-            .map(|size| size.bytes)
+        figures.or(stats.filter(|size| size.bytes > 0)).map(|size| size.bytes)
     }
 
     /// Returns whether the pool grows on demand, where the dump tells.
@@ -122,9 +119,7 @@ impl PoolDump {
         let figures = self.figures?;
         // Without preallocation the first region has 2 MiB, and each further one twice as much; with it
         // the first is to be the whole limit.
-        let by_region = figures
-            .next_region
-            .map(|next| next.max() < figures.limit.min());
+        let by_region = figures.next_region.map(|next| next.max() < figures.limit.min());
         figures.grows.or(by_region)
     }
 
@@ -193,10 +188,7 @@ impl DumpBuilder {
 
     fn add_region(&mut self, bytes: u64) {
         match self.regions.len() < MAX_REGIONS {
-            true => self.regions.push(LoggedRegion {
-                bytes,
-                chunks: Vec::new(),
-            }),
+            true => self.regions.push(LoggedRegion { bytes, chunks: Vec::new() }),
             false => self.broken = true,
         }
     }
@@ -220,10 +212,7 @@ impl DumpBuilder {
         if complete {
             self.dump.regions = self.regions;
             let sum = self.dump.in_use_bytes().unwrap_or(0);
-            let agrees = self
-                .dump
-                .in_use
-                .is_none_or(|told| told.agrees_with(Size::exact(sum)));
+            let agrees = self.dump.in_use.is_none_or(|told| told.agrees_with(Size::exact(sum)));
             if !agrees {
                 self.dump.regions.clear();
             }
@@ -248,22 +237,12 @@ mod tests {
         for line in lines {
             builder.add(line, None);
         }
-        builder.add(
-            DumpLine::InUse {
-                size: Size::exact(7),
-            },
-            None,
-        );
+        builder.add(DumpLine::InUse { size: Size::exact(7) }, None);
         builder.build().expect("it says what is in use")
     }
 
     fn region(address: u64, bytes: u64) -> [DumpLine; 2] {
-        let chunk = LoggedChunk {
-            address,
-            bytes,
-            in_use: false,
-            tag: ChunkTag::Lower,
-        };
+        let chunk = LoggedChunk { address, bytes, in_use: false, tag: ChunkTag::Lower };
         [DumpLine::Region { bytes }, DumpLine::Chunk(chunk)]
     }
 

@@ -35,25 +35,16 @@ impl Log {
         let mut log = Log::new(source.clone());
         let text = format!("`{source}` needs {} in all", Bytes(need.total.bytes));
         log.push(0, text, Message::DumpedProgram { need });
-        let mut largest: Vec<&Buffer> = memory
-            .buffers
-            .iter()
-            .filter(|buffer| buffer.peak_bytes > 0)
-            .collect();
+        let mut largest: Vec<&Buffer> =
+            memory.buffers.iter().filter(|buffer| buffer.peak_bytes > 0).collect();
         largest.sort_by_key(|buffer| std::cmp::Reverse(buffer.peak_bytes));
-        let listed = largest
-            .into_iter()
-            .take(MAX_BUFFERS)
-            .map(|buffer| ListedBuffer {
-                bytes: buffer.peak_bytes,
-                shape: buffer.shape.clone(),
-                operation: buffer.operation.clone(),
-                site: memory
-                    .user_site(buffer.frame)
-                    .unwrap_or_default()
-                    .to_owned(),
-                is_argument: buffer.parameter.is_some(),
-            });
+        let listed = largest.into_iter().take(MAX_BUFFERS).map(|buffer| ListedBuffer {
+            bytes: buffer.peak_bytes,
+            shape: buffer.shape.clone(),
+            operation: buffer.operation.clone(),
+            site: memory.user_site(buffer.frame).unwrap_or_default().to_owned(),
+            is_argument: buffer.parameter.is_some(),
+        });
         log.buffers.extend(listed);
         log.finish();
         Ok(log)

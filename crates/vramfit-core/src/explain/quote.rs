@@ -15,12 +15,7 @@ pub(super) fn meaningful_start(lead: &[u8]) -> usize {
     let is_space = |byte: &u8| byte.is_ascii_whitespace();
     match from {
         0 => 0,
-        _ => {
-            from + near
-                .iter()
-                .position(is_space)
-                .map_or(near.len(), |at| at + 1)
-        }
+        _ => from + near.iter().position(is_space).map_or(near.len(), |at| at + 1),
     }
 }
 

@@ -71,16 +71,8 @@ impl Remedy {
 
     fn with_log_bytes(self, bytes: Option<u64>) -> Self {
         let bytes = bytes.filter(|bytes| *bytes > 0);
-        let basis = if bytes.is_some() {
-            Basis::Log
-        } else {
-            Basis::None
-        };
-        Remedy {
-            bytes,
-            basis,
-            ..self
-        }
+        let basis = if bytes.is_some() { Basis::Log } else { Basis::None };
+        Remedy { bytes, basis, ..self }
     }
 }
 
@@ -90,9 +82,7 @@ const MAX_CAUSES: usize = 3;
 /// Returns the remedies, those about most bytes first.
 pub(super) fn remedies(facts: &Facts<'_>, causes: &[Cause]) -> Vec<Remedy> {
     let mut remedies: Vec<Remedy> = Vec::new();
-    let first = causes
-        .first()
-        .map_or(Confidence::Possible, |cause| cause.confidence);
+    let first = causes.first().map_or(Confidence::Possible, |cause| cause.confidence);
     let shown = causes
         .iter()
         .filter(|cause| cause.confidence == first || cause.confidence > Confidence::Possible);
@@ -179,10 +169,7 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
         CauseId::Leak => vec![Remedy::new(
             "find-leak",
             "find the arrays that stay allocated, with the lines that make them",
-            format!(
-                "vramfit dryrun --gpu {} --steps 20 --full -- {command}",
-                facts.gpu_name()
-            ),
+            format!("vramfit dryrun --gpu {} --steps 20 --full -- {command}", facts.gpu_name()),
         )],
         CauseId::Recompilation => {
             let mut remedies = vec![Remedy::new(
@@ -191,10 +178,7 @@ pub(super) fn of_cause(facts: &Facts<'_>, cause: CauseId) -> Vec<Remedy> {
                  arguments; the log then shows one compilation for each",
                 format!("JAX_LOG_COMPILES=1 {command}"),
             )];
-            if facts
-                .log
-                .has(|message| *message == Message::CompiledPrograms)
-            {
+            if facts.log.has(|message| *message == Message::CompiledPrograms) {
                 remedies.push(Remedy::new(
                     "clear-caches",
                     "make jitted functions once, outside of loops, and drop programs that are no longer needed",

@@ -94,15 +94,10 @@ impl Log {
     /// Returns the refusals of the driver to a pool: not those that an allocator without a pool has passed on,
     /// nor those of the autotuner.
     pub(super) fn driver_refusals(&self) -> impl Iterator<Item = (&Event, Size)> {
-        let refusals = self
-            .messages()
-            .filter_map(|(event, message)| match message {
-                Message::DriverRefusal {
-                    size,
-                    pinned_host: false,
-                } => Some((event, *size)),
-                _ => None,
-            });
+        let refusals = self.messages().filter_map(|(event, message)| match message {
+            Message::DriverRefusal { size, pinned_host: false } => Some((event, *size)),
+            _ => None,
+        });
         refusals.filter(|(event, size)| {
             !self.events.iter().any(|other| {
                 let passed_on = match &other.message {

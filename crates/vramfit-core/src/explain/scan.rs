@@ -75,9 +75,7 @@ impl LogScanner {
         if is_end {
             return;
         }
-        let (bytes, lines) = self
-            .block
-            .drop_before(raw_to.saturating_sub(LOOKBEHIND_BYTES));
+        let (bytes, lines) = self.block.drop_before(raw_to.saturating_sub(LOOKBEHIND_BYTES));
         self.searched = raw_to - bytes;
         self.first_line += lines;
     }

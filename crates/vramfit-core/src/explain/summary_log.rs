@@ -17,11 +17,7 @@ impl Log {
     pub fn from_summary(summary: &RunSummary, source: impl Into<String>) -> Log {
         let mut log = Log::new(source.into());
         let header = &summary.header;
-        let jax: Option<Vec<u32>> = header
-            .jax
-            .split('.')
-            .map(|part| part.parse().ok())
-            .collect();
+        let jax: Option<Vec<u32>> = header.jax.split('.').map(|part| part.parse().ok()).collect();
         if let Some([major, minor, patch]) = jax.as_deref() {
             let version = (*major, *minor, *patch);
             log.push(0, format!("jax {}", header.jax), Message::Jax { version });
@@ -35,9 +31,7 @@ impl Log {
             0,
             format!("GPU memory {}", Bytes(header.total_memory_bytes)),
             Message::GpuMemory {
-                free: header
-                    .total_memory_bytes
-                    .saturating_sub(header.occupied_bytes),
+                free: header.total_memory_bytes.saturating_sub(header.occupied_bytes),
                 total: header.total_memory_bytes,
             },
         );
@@ -67,10 +61,7 @@ impl Log {
             log.push(
                 0,
                 text,
-                Message::Leak {
-                    bytes_per_step: leak.bytes_per_step(),
-                    site: leak.site.clone(),
-                },
+                Message::Leak { bytes_per_step: leak.bytes_per_step(), site: leak.site.clone() },
             );
         }
         match summary.out_of_memory() {
@@ -94,9 +85,7 @@ impl Log {
         let context = &failure.context;
         let size = Size::exact(context.requested_bytes);
         let program = context.program.clone();
-        let by = program
-            .as_ref()
-            .map_or(String::new(), |name| format!(" in `{name}`"));
+        let by = program.as_ref().map_or(String::new(), |name| format!(" in `{name}`"));
         let text = format!(
             "{} ({} bytes) requested for {}{by} and refused",
             Bytes(context.requested_bytes),
@@ -145,14 +134,9 @@ impl Log {
 }
 
 fn verdict_text(summary: &RunSummary) -> String {
-    let peak = summary
-        .critical_device()
-        .map_or(0, |device| device.peak_bytes);
+    let peak = summary.critical_device().map_or(0, |device| device.peak_bytes);
     match summary.fits() {
         Some(true) => format!("the recorded run fits, with a peak of {}", Bytes(peak)),
-        _ => format!(
-            "no request was refused in the recorded run, with a peak of {}",
-            Bytes(peak)
-        ),
+        _ => format!("no request was refused in the recorded run, with a peak of {}", Bytes(peak)),
     }
 }

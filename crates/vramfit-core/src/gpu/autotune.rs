@@ -141,18 +141,13 @@ mod tests {
     #[test]
     fn results_of_the_same_kind_of_gpu_are_made_to_apply() {
         let gpu = find("h100-80g").expect("in the catalog");
-        let recorded = OURS
-            .replace("1.98", "1.755")
-            .replace("3352", "3350")
-            .replace("9.10.0", "9.19.0");
+        let recorded =
+            OURS.replace("1.98", "1.755").replace("3352", "3350").replace("9.10.0", "9.19.0");
         let fitted = fit_autotune_results(&results(&recorded), &gpu).expect("the same kind");
         assert_eq!(fitted, results(OURS));
         let older = "CUDA: 9.0, Cores: 132, GPU clock: 1.7 GHz";
         let fitted = fit_autotune_results(&results(older), &gpu).expect("the same kind");
-        assert_eq!(
-            fitted,
-            results("CUDA: 9.0, Cores: 132, GPU clock: 1.98 GHz")
-        );
+        assert_eq!(fitted, results("CUDA: 9.0, Cores: 132, GPU clock: 1.98 GHz"));
     }
 
     #[test]
@@ -166,10 +161,7 @@ mod tests {
             let error = fit_autotune_results(&results(&other), &gpu).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidFile);
             let both = results(&other) + &results(OURS);
-            assert_eq!(
-                fit_autotune_results(&both, &gpu).expect("one applies"),
-                both
-            );
+            assert_eq!(fit_autotune_results(&both, &gpu).expect("one applies"), both);
         }
     }
 
@@ -181,10 +173,7 @@ mod tests {
             "/../../fixtures/gpu/h100-80g-jax-0.11.2/autotune-results.txtpb"
         );
         let recorded = std::fs::read_to_string(path).expect("recorded");
-        assert_eq!(
-            fit_autotune_results(&recorded, &gpu).expect("kept"),
-            recorded
-        );
+        assert_eq!(fit_autotune_results(&recorded, &gpu).expect("kept"), recorded);
     }
 
     #[test]

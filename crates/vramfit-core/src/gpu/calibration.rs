@@ -73,10 +73,8 @@ impl Calibration {
             )));
         }
         if calibration.pretended {
-            return Err(
-                Error::invalid_file("the calibration was recorded on a virtual GPU")
-                    .hint("record it on a GPU, without `--pretend`"),
-            );
+            return Err(Error::invalid_file("the calibration was recorded on a virtual GPU")
+                .hint("record it on a GPU, without `--pretend`"));
         }
         if calibration.gpu != gpu.name {
             return Err(Error::invalid_file(format!(

@@ -115,44 +115,26 @@ pub(super) fn parse_gpu(text: &str) -> Result<Gpu> {
 fn parse(text: &str) -> Result<Parsed> {
     let file: Catalog = toml::from_str(text)
         .map_err(|e| Error::invalid_file("the catalog cannot be read").cause(e))?;
-    let Catalog {
-        context,
-        capability: capabilities,
-        gpu: entries,
-        mig,
-    } = file;
+    let Catalog { context, capability: capabilities, gpu: entries, mig } = file;
     let mut gpus = Vec::with_capacity(entries.len() + mig.len());
     for entry in entries {
         check(&entry)?;
         gpus.push(to_gpu(entry, &capabilities, &context)?);
     }
     for slice in mig {
-        let parent = gpus
-            .iter()
-            .find(|gpu| gpu.name == slice.parent)
-            .ok_or_else(|| {
-                Error::invalid_file(format!(
-                    "the parent `{}` of a slice is missing",
-                    slice.parent
-                ))
-            })?;
+        let parent = gpus.iter().find(|gpu| gpu.name == slice.parent).ok_or_else(|| {
+            Error::invalid_file(format!("the parent `{}` of a slice is missing", slice.parent))
+        })?;
         let derived = mig_slice_of(parent, slice, &context);
         gpus.push(derived);
     }
-    Ok(Parsed {
-        context,
-        capabilities,
-        gpus,
-    })
+    Ok(Parsed { context, capabilities, gpus })
 }
 
 /// Refuses figures with which XLA divides by zero, or that are off by a unit.
 fn check(entry: &GpuEntry) -> Result<()> {
     let implausible = |what: &str| {
-        Err(Error::invalid_file(format!(
-            "`{what}` of GPU `{}` is implausible",
-            entry.name
-        )))
+        Err(Error::invalid_file(format!("`{what}` of GPU `{}` is implausible", entry.name)))
     };
     if entry.name.trim().is_empty() || entry.name.contains(char::is_whitespace) {
         return implausible("name");
@@ -193,9 +175,7 @@ fn check_totals(entry: &GpuEntry) -> Result<()> {
             )));
         }
         (None, true) => {
-            return Err(Error::invalid_file(format!(
-                "`memory_bytes` of GPU `{name}` is missing"
-            )));
+            return Err(Error::invalid_file(format!("`memory_bytes` of GPU `{name}` is missing")));
         }
         (Some(_), false) => {
             let message = format!("GPU `{name}` has both `memory_bytes` and `totals`");
@@ -205,19 +185,13 @@ fn check_totals(entry: &GpuEntry) -> Result<()> {
         }
         (None, false) => {}
     }
-    let implausible = || {
-        Err(Error::invalid_file(format!(
-            "`totals` of GPU `{name}` are implausible"
-        )))
-    };
+    let implausible =
+        || Err(Error::invalid_file(format!("`totals` of GPU `{name}` are implausible")));
     let Some((lowest, highest)) = range(&entry.totals) else {
         return implausible();
     };
     let is_wide = highest - lowest > lowest / 100 * MAX_TOTAL_SPREAD_PERCENT;
-    let all_sourced = entry
-        .totals
-        .iter()
-        .all(|total| !total.source.trim().is_empty());
+    let all_sourced = entry.totals.iter().all(|total| !total.source.trim().is_empty());
     if is_wide || !all_sourced || !plausible.contains(&lowest) {
         return implausible();
     }
@@ -226,9 +200,7 @@ fn check_totals(entry: &GpuEntry) -> Result<()> {
 
 /// Returns the lowest and the highest total that was reported on Linux; `None` without any.
 fn range(totals: &[Total]) -> Option<(u64, u64)> {
-    let linux = totals
-        .iter()
-        .filter(|total| total.platform == Platform::Linux);
+    let linux = totals.iter().filter(|total| total.platform == Platform::Linux);
     let bytes = linux.map(|total| total.bytes);
     Some((bytes.clone().min()?, bytes.max()?))
 }
@@ -249,9 +221,8 @@ fn to_gpu(entry: GpuEntry, capabilities: &[Capability], context: &ContextModel) 
     };
     let (min_cuda_major, last) = capability.cuda_majors;
     let range = entry.memory_bytes.map(|bytes| (bytes, bytes));
-    let (total_memory_bytes, max_total_memory_bytes) = range
-        .or_else(|| self::range(&entry.totals))
-        .unwrap_or_default();
+    let (total_memory_bytes, max_total_memory_bytes) =
+        range.or_else(|| self::range(&entry.totals)).unwrap_or_default();
     Ok(Gpu {
         context_bytes_estimate: entry
             .context_bytes_estimate

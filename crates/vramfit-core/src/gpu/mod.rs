@@ -251,14 +251,9 @@ pub fn find(name: &str) -> Result<Gpu> {
     }
     let wanted = normalize(name);
     let names = |gpu: &'static Gpu| {
-        std::iter::once(&gpu.name)
-            .chain(&gpu.aliases)
-            .chain(std::iter::once(&gpu.description))
+        std::iter::once(&gpu.name).chain(&gpu.aliases).chain(std::iter::once(&gpu.description))
     };
-    if let Some(gpu) = all()
-        .iter()
-        .find(|gpu| names(gpu).any(|n| normalize(n) == wanted))
-    {
+    if let Some(gpu) = all().iter().find(|gpu| names(gpu).any(|n| normalize(n) == wanted)) {
         return Ok(gpu.clone());
     }
     let near = nearest::nearest(
@@ -269,10 +264,7 @@ pub fn find(name: &str) -> Result<Gpu> {
     );
     let hint = match near.as_slice() {
         [] => "`vramfit gpus` lists all GPUs; describe others in a `.toml` file".to_owned(),
-        near => format!(
-            "did you mean `{}`? `vramfit gpus` lists all GPUs",
-            near.join("` or `")
-        ),
+        near => format!("did you mean `{}`? `vramfit gpus` lists all GPUs", near.join("` or `")),
     };
     Err(Error::new(ErrorKind::UnknownGpu, format!("unknown GPU `{name}`")).hint(hint))
 }

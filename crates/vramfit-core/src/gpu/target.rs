@@ -25,14 +25,8 @@ pub fn target_config_text(gpu: &Gpu) -> String {
     };
     field("threads_per_block_limit", 1024);
     field("threads_per_warp", 32);
-    field(
-        "shared_memory_per_block",
-        gpu.shared_memory_per_block_bytes.into(),
-    );
-    field(
-        "shared_memory_per_core",
-        gpu.shared_memory_per_core_bytes.into(),
-    );
+    field("shared_memory_per_block", gpu.shared_memory_per_block_bytes.into());
+    field("shared_memory_per_core", gpu.shared_memory_per_core_bytes.into());
     field("threads_per_core_limit", gpu.max_threads_per_core.into());
     field("core_count", gpu.core_count.into());
     field("fpus_per_core", gpu.fp32_lanes_per_core.into());
@@ -42,10 +36,7 @@ pub fn target_config_text(gpu: &Gpu) -> String {
     field("memory_bandwidth", gpu.bandwidth_bytes_per_s);
     field("l2_cache_size", gpu.l2_bytes);
     field("device_memory_size", gpu.total_memory_bytes);
-    field(
-        "shared_memory_per_block_optin",
-        gpu.shared_memory_per_block_optin_bytes.into(),
-    );
+    field("shared_memory_per_block_optin", gpu.shared_memory_per_block_optin_bytes.into());
     field("registers_per_core_limit", gpu.registers_per_core.into());
     field("registers_per_block_limit", gpu.registers_per_core.into());
     let (major, minor) = gpu.compute_capability;

@@ -63,10 +63,7 @@ fn figures_are_plausible() {
         let name = &gpu.name;
         let gib = gpu.total_memory_bytes as f64 / (1u64 << 30) as f64;
         assert!((4.0..300.0).contains(&gib), "{name}: {gib} GiB");
-        assert!(
-            (40e9..9e12).contains(&(gpu.bandwidth_bytes_per_s as f64)),
-            "{name}"
-        );
+        assert!((40e9..9e12).contains(&(gpu.bandwidth_bytes_per_s as f64)), "{name}");
         assert!((8..200).contains(&gpu.core_count), "{name}");
         assert_eq!(gpu.host_link.is_none(), gpu.shares_host_memory, "{name}");
         let link = gpu.host_link.map_or(0, |link| link.bytes_per_s());
@@ -77,10 +74,7 @@ fn figures_are_plausible() {
         assert!((512 << 10..=256 << 20).contains(&gpu.l2_bytes), "{name}");
         assert!(gpu.shared_memory_per_block_bytes <= gpu.shared_memory_per_block_optin_bytes);
         assert!(gpu.shared_memory_per_block_optin_bytes <= gpu.shared_memory_per_core_bytes);
-        assert!(
-            gpu.context_bytes_estimate < gpu.total_memory_bytes / 8,
-            "{name}"
-        );
+        assert!(gpu.context_bytes_estimate < gpu.total_memory_bytes / 8, "{name}");
         assert!(!gpu.source.is_empty(), "{name}");
     }
 }
@@ -90,10 +84,7 @@ fn figures_are_plausible() {
 fn context_estimates_go_through_the_measured_gpus() {
     for (name, mib) in [("rtx-3090", 256), ("rtx-6000-ada", 426)] {
         let estimate = find(name).unwrap().context_bytes_estimate >> 20;
-        assert!(
-            (mib - 1..=mib).contains(&estimate),
-            "{name}: {estimate} MiB"
-        );
+        assert!((mib - 1..=mib).contains(&estimate), "{name}: {estimate} MiB");
     }
 }
 
@@ -107,11 +98,7 @@ fn fp32_rates_follow_from_lanes_and_clock() {
         let lanes = f64::from(gpu.core_count * gpu.fp32_lanes_per_core);
         let derived = 2.0 * lanes * gpu.clock_ghz / 1e3;
         // The A40's data sheet uses the boost clock, the driver reports another; 12 % covers all.
-        assert!(
-            (rate / derived - 1.0).abs() < 0.12,
-            "{}: {rate}, derived {derived}",
-            gpu.name
-        );
+        assert!((rate / derived - 1.0).abs() < 0.12, "{}: {rate}, derived {derived}", gpu.name);
     }
 }
 
@@ -119,11 +106,9 @@ fn fp32_rates_follow_from_lanes_and_clock() {
 fn narrower_types_are_not_slower() {
     for gpu in all() {
         let rates = gpu.peak_tflops;
-        for (narrow, wide) in [
-            (rates.fp16, rates.tf32),
-            (rates.fp8, rates.fp16),
-            (rates.bf16, rates.tf32),
-        ] {
+        for (narrow, wide) in
+            [(rates.fp16, rates.tf32), (rates.fp8, rates.fp16), (rates.bf16, rates.tf32)]
+        {
             if let (Some(narrow), Some(wide)) = (narrow, wide) {
                 assert!(narrow >= wide, "{}", gpu.name);
             }
@@ -143,10 +128,7 @@ fn mig_slices_are_parts_of_their_parent() {
         let whole = name.contains("-7g.");
         assert!(total <= parent.total_memory_bytes, "{name}");
         assert_eq!(total == parent.total_memory_bytes, whole, "{name}");
-        assert_eq!(
-            slice.bandwidth_bytes_per_s == parent.bandwidth_bytes_per_s,
-            whole
-        );
+        assert_eq!(slice.bandwidth_bytes_per_s == parent.bandwidth_bytes_per_s, whole);
         assert!(slice.core_count <= parent.core_count);
         assert!(slice.context_bytes_estimate <= parent.context_bytes_estimate);
         assert_eq!(slice.compute_capability, parent.compute_capability);
@@ -233,11 +215,7 @@ fn the_lowest_total_decides_and_the_others_are_kept_with_their_sources() {
 
 #[test]
 fn what_windows_reports_is_reported_and_decides_nothing() {
-    for (name, mib) in [
-        ("rtx-4090", 24_563),
-        ("rtx-5080", 16_302),
-        ("rtx-3080", 10_240),
-    ] {
+    for (name, mib) in [("rtx-4090", 24_563), ("rtx-5080", 16_302), ("rtx-3080", 10_240)] {
         let gpu = find(name).unwrap();
         let windows = gpu.windows_total_memory_bytes();
         assert_eq!(windows, Some(mib << 20), "{name}");
@@ -280,19 +258,10 @@ fn a_gpu_file_has_one_total_or_several() {
     assert!(!one.has_total_range());
     assert!(one.totals.is_empty());
     for (text, told) in [
-        (
-            several.replace(
-                "memory = \"rep",
-                "memory_bytes = 25000000000\nmemory = \"rep",
-            ),
-            "both",
-        ),
+        (several.replace("memory = \"rep", "memory_bytes = 25000000000\nmemory = \"rep"), "both"),
         (several.replace("25200000000", "45200000000"), "implausible"),
         (several.replace("new driver", ""), "implausible"),
-        (
-            GPU_FILE.replace("memory_bytes = 25000000000\n", ""),
-            "`memory_bytes` of GPU",
-        ),
+        (GPU_FILE.replace("memory_bytes = 25000000000\n", ""), "`memory_bytes` of GPU"),
     ] {
         let error = parse_gpu(&text).unwrap_err();
         assert!(error.to_string().contains(told), "{told}: {error}");
@@ -323,18 +292,13 @@ fn a_gpu_file_is_enough_to_add_a_gpu() {
     assert_eq!(gpu.shared_memory_per_block_optin_bytes, 101_376);
     assert!(gpu.context_bytes_estimate > 0);
     let text = target_config_text(&gpu);
-    assert!(
-        text.contains(r#"device_description_str: "My \"own\" GPU""#),
-        "{text}"
-    );
+    assert!(text.contains(r#"device_description_str: "My \"own\" GPU""#), "{text}");
 }
 
 #[test]
 fn the_gpu_file_of_the_page_is_the_gpu_of_the_catalog() {
     let page = include_str!("../../../../docs/commands/gpus.md");
-    let (_, rest) = page
-        .split_once("```toml\n")
-        .expect("the page shows a GPU file");
+    let (_, rest) = page.split_once("```toml\n").expect("the page shows a GPU file");
     let (text, _) = rest.split_once("```").expect("which ends");
     let shown = parse_gpu(text).unwrap();
     let ours = find("rtx-3060").unwrap();
@@ -348,11 +312,7 @@ fn a_gpu_file_with_a_mistake_is_refused() {
         ("cores = 100", "cores = 0", "cores"),
         ("cores = 100", "cores = 100\ncoers = 1", "coers"),
         ("8.9", "8.8", "8.8"),
-        (
-            "memory_bytes = 25000000000",
-            "memory_bytes = 24",
-            "memory_bytes",
-        ),
+        ("memory_bytes = 25000000000", "memory_bytes = 24", "memory_bytes"),
         ("clock_ghz = 2.0", "clock_ghz = 2000.0", "clock_ghz"),
         ("\"my-gpu\"", "\"my gpu\"", "name"),
     ] {

@@ -54,44 +54,31 @@ impl<'a> LintContext<'a> {
 
     /// Returns the fraction that the environment sets; the newer name if both are set, which JAX rejects.
     pub(super) fn fraction(&self) -> Option<Fraction<'a>> {
-        [self.fraction_name(), OLD_FRACTION]
-            .into_iter()
-            .find_map(|name| {
-                let text = self.non_empty_var(name)?;
-                Some(Fraction {
-                    name,
-                    text,
-                    value: python_float(text),
-                })
-            })
+        [self.fraction_name(), OLD_FRACTION].into_iter().find_map(|name| {
+            let text = self.non_empty_var(name)?;
+            Some(Fraction { name, text, value: python_float(text) })
+        })
     }
 
     /// Returns the fraction of JAX's pool, if it is a valid one.
     pub(super) fn fraction_value(&self) -> Option<f64> {
         match self.fraction() {
             None => Some(JAX_DEFAULT_FRACTION),
-            Some(fraction) => fraction
-                .value
-                .filter(|part| part.is_finite() && *part > 0.0),
+            Some(fraction) => fraction.value.filter(|part| part.is_finite() && *part > 0.0),
         }
     }
 
     /// Returns the allocator; `None` if JAX would reject the name.
     pub(super) fn allocator(&self) -> Option<AllocatorKind> {
-        self.var(ALLOCATOR)
-            .map_or(Some(AllocatorKind::Bfc), |word| {
-                word.parse()
-                    .ok()
-                    .filter(|kind| allocator_since(*kind) <= self.version())
-            })
+        self.var(ALLOCATOR).map_or(Some(AllocatorKind::Bfc), |word| {
+            word.parse().ok().filter(|kind| allocator_since(*kind) <= self.version())
+        })
     }
 
     /// Returns whether the pool is preallocated.
     pub(super) fn preallocates(&self) -> bool {
-        matches!(
-            self.allocator(),
-            Some(AllocatorKind::Bfc | AllocatorKind::CudaAsync)
-        ) && !self.var(PREALLOCATE).is_some_and(turns_preallocation_off)
+        matches!(self.allocator(), Some(AllocatorKind::Bfc | AllocatorKind::CudaAsync))
+            && !self.var(PREALLOCATE).is_some_and(turns_preallocation_off)
     }
 
     /// Returns whether the pool uses managed memory, which may lie in host RAM.
@@ -103,10 +90,8 @@ impl<'a> LintContext<'a> {
 
     /// Returns whether JAX may use a GPU at all.
     pub(super) fn may_use_gpu(&self) -> bool {
-        self.non_empty_var("JAX_PLATFORMS").is_none_or(|list| {
-            list.split(',')
-                .any(|name| matches!(name.trim(), "cuda" | "gpu"))
-        })
+        self.non_empty_var("JAX_PLATFORMS")
+            .is_none_or(|list| list.split(',').any(|name| matches!(name.trim(), "cuda" | "gpu")))
     }
 
     /// Returns the GPUs that programs can use, in the driver's order.
@@ -175,10 +160,8 @@ fn without_underscores(text: &str) -> Option<String> {
     let text = text.trim();
     let bytes = text.as_bytes();
     let misplaced = |at: usize| {
-        let digit = |at: Option<usize>| {
-            at.and_then(|at| bytes.get(at))
-                .is_some_and(u8::is_ascii_digit)
-        };
+        let digit =
+            |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
         !(digit(at.checked_sub(1)) && digit(Some(at + 1)))
     };
     let mut underscores = text.match_indices('_').map(|(at, _)| at);

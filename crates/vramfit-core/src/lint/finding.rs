@@ -38,17 +38,11 @@ pub struct Change {
 
 impl Change {
     pub(super) fn set(name: &str, value: impl Into<String>) -> Change {
-        Change {
-            name: name.to_owned(),
-            value: Some(value.into()),
-        }
+        Change { name: name.to_owned(), value: Some(value.into()) }
     }
 
     pub(super) fn unset(name: &str) -> Change {
-        Change {
-            name: name.to_owned(),
-            value: None,
-        }
+        Change { name: name.to_owned(), value: None }
     }
 }
 
@@ -96,10 +90,7 @@ impl RawFinding {
     }
 
     pub(super) fn with_cost(self, bytes: u64) -> RawFinding {
-        RawFinding {
-            cost_bytes: Some(bytes),
-            ..self
-        }
+        RawFinding { cost_bytes: Some(bytes), ..self }
     }
 
     pub(super) fn with_change(self, change: Change) -> RawFinding {

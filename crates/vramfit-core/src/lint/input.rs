@@ -94,9 +94,6 @@ impl Host {
             }),
             ..HostGpu::default()
         };
-        Host {
-            gpus: (0..count).map(gpu).collect(),
-            ..Host::default()
-        }
+        Host { gpus: (0..count).map(gpu).collect(), ..Host::default() }
     }
 }

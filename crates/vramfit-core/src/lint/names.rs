@@ -64,12 +64,7 @@ fn parse(line: &'static str) -> Option<JaxSetting> {
         None | Some("") => Some(None),
         Some(text) => text.parse().ok().map(Some),
     };
-    Some(JaxSetting {
-        name,
-        kind,
-        since: version()?,
-        until: version()?,
-    })
+    Some(JaxSetting { name, kind, since: version()?, until: version()? })
 }
 
 /// Returns names with the same prefixes that other programs read.
@@ -82,10 +77,7 @@ fn names_of_other_readers() -> impl Iterator<Item = &'static str> {
 /// Returns what is recorded of a name in that release, or else in the nearest one.
 pub(super) fn find_jax_name(name: &str, version: Version) -> Option<JaxSetting> {
     let all = || JAX.iter().filter(|known| known.name == name);
-    all()
-        .find(|known| known.is_in(version))
-        .or_else(|| all().next_back())
-        .copied()
+    all().find(|known| known.is_in(version)).or_else(|| all().next_back()).copied()
 }
 
 /// Returns whether a release has a name in any form; true for names that are not recorded.
@@ -119,14 +111,8 @@ pub(super) fn names_read_by_jax(version: Version) -> impl Iterator<Item = &'stat
 pub fn is_jax_related(name: &str) -> bool {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     let holds = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    starts(&[
-        "XLA_",
-        "JAX_",
-        "PJRT_",
-        "NCCL_",
-        "CUDA_VISIBLE",
-        "CUDA_MODULE",
-    ]) || (starts(&["TF_"]) && holds(&["GPU", "CUDA", "MEMORY", "BFC", "ALLOC"]))
+    starts(&["XLA_", "JAX_", "PJRT_", "NCCL_", "CUDA_VISIBLE", "CUDA_MODULE"])
+        || (starts(&["TF_"]) && holds(&["GPU", "CUDA", "MEMORY", "BFC", "ALLOC"]))
 }
 
 #[cfg(test)]
@@ -149,20 +135,13 @@ mod tests {
         for (name, kind) in [
             ("JAX_ENABLE_X64", ValueKind::Bool),
             ("JAX_COMPILATION_CACHE_MAX_SIZE", ValueKind::Int),
-            (
-                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
-                ValueKind::Float,
-            ),
+            ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", ValueKind::Float),
             ("JAX_PLATFORMS", ValueKind::Text),
             ("JAX_COORDINATOR_ADDRESS", ValueKind::Text),
             ("JAX_CUDA_VISIBLE_DEVICES", ValueKind::Option),
             ("PJRT_NAMES_AND_LIBRARY_PATHS", ValueKind::Text),
         ] {
-            assert_eq!(
-                find_jax_name(name, RELEASE).map(|known| known.kind),
-                Some(kind),
-                "{name}"
-            );
+            assert_eq!(find_jax_name(name, RELEASE).map(|known| known.kind), Some(kind), "{name}");
         }
     }
 
@@ -183,23 +162,11 @@ mod tests {
 
     #[test]
     fn unrelated_names_are_ignored() {
-        for name in [
-            "PATH",
-            "TF_CONFIG",
-            "CUDA_HOME",
-            "HOME",
-            "MY_XLA_FLAGS",
-            "TORCH_HOME",
-        ] {
+        for name in ["PATH", "TF_CONFIG", "CUDA_HOME", "HOME", "MY_XLA_FLAGS", "TORCH_HOME"] {
             assert!(!is_jax_related(name), "{name}");
         }
-        for name in [
-            "XLA_FLAG",
-            "JAX_X",
-            "TF_GPU_ALOCATOR",
-            "CUDA_VISIBLE_DIVICES",
-            "NCCL_BUFSIZE",
-        ] {
+        for name in ["XLA_FLAG", "JAX_X", "TF_GPU_ALOCATOR", "CUDA_VISIBLE_DIVICES", "NCCL_BUFSIZE"]
+        {
             assert!(is_jax_related(name), "{name}");
         }
     }

@@ -25,28 +25,17 @@ impl Donation {
                 arguments.push(name.to_owned());
             }
         }
-        (!arguments.is_empty()).then_some(Donation {
-            function,
-            arguments,
-        })
+        (!arguments.is_empty()).then_some(Donation { function, arguments })
     }
 
     /// Describes it in a few words.
     pub(super) fn describe(&self) -> String {
-        format!(
-            "donate {} to `{}`",
-            self.arguments.join(", "),
-            self.function
-        )
+        format!("donate {} to `{}`", self.arguments.join(", "), self.function)
     }
 
     /// Returns the arguments as the option of `jax.jit` takes them.
     pub fn option(&self) -> String {
-        let names: Vec<String> = self
-            .arguments
-            .iter()
-            .map(|name| format!("\"{name}\""))
-            .collect();
+        let names: Vec<String> = self.arguments.iter().map(|name| format!("\"{name}\"")).collect();
         format!("donate_argnames=[{}]", names.join(", "))
     }
 }

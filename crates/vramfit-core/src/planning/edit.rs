@@ -81,11 +81,7 @@ impl SitePlan {
         if self.kept_lines.is_empty() {
             return edit;
         }
-        let lines: Vec<&str> = self
-            .kept_lines
-            .iter()
-            .map(|line| short_name(line))
-            .collect();
+        let lines: Vec<&str> = self.kept_lines.iter().map(|line| short_name(line)).collect();
         format!(
             "{edit}, with names from `jax.ad_checkpoint.checkpoint_name` for the values at {}",
             lines.join(", ")

@@ -45,9 +45,8 @@ const SECOND_FACTOR: u64 = 4;
 /// A program that rejects more numbers than this has a rule that is not found.
 const MAX_REJECTED: usize = 24;
 /// What the first number that a program accepts is looked for among the multiples of.
-const DIVISORS: &[u64] = &[
-    2, 4, 8, 16, 32, 64, 128, 256, 3, 6, 12, 24, 48, 96, 5, 10, 20, 40, 80, 7, 14, 28,
-];
+const DIVISORS: &[u64] =
+    &[2, 4, 8, 16, 32, 64, 128, 256, 3, 6, 12, 24, 48, 96, 5, 10, 20, 40, 80, 7, 14, 28];
 
 /// A search, number by number: [`next_number`](LargestSearch::next_number) says which to measure, and
 /// [`add_measured`](LargestSearch::add_measured) takes what was measured.
@@ -78,11 +77,7 @@ pub struct LargestSearch {
 impl LargestSearch {
     /// Begins a search among these numbers.
     pub fn new(numbers: Progression) -> Self {
-        LargestSearch {
-            numbers,
-            measured: BTreeMap::new(),
-            rejected: BTreeMap::new(),
-        }
+        LargestSearch { numbers, measured: BTreeMap::new(), rejected: BTreeMap::new() }
     }
 
     /// Takes what the dry run with a number has measured.
@@ -197,28 +192,20 @@ impl LargestSearch {
     /// Returns a number between multiples of the divisor that would show a smaller one, unless a number like it was
     /// rejected.
     fn between_multiples(&self, divisor: u64, after: u64, before: u64) -> Option<u64> {
-        let smaller = prime_factors(divisor)
-            .into_iter()
-            .map(|prime| divisor / prime);
+        let smaller = prime_factors(divisor).into_iter().map(|prime| divisor / prime);
         let is_open = |smaller: &u64| {
             let mut rejected = self.rejected.keys();
             !rejected
                 .any(|number| number.is_multiple_of(*smaller) && !number.is_multiple_of(divisor))
         };
-        smaller
-            .filter(is_open)
-            .find_map(|smaller| self.nearest(after + 1, smaller, after, before))
+        smaller.filter(is_open).find_map(|smaller| self.nearest(after + 1, smaller, after, before))
     }
 
     /// Returns what all accepted numbers are multiples of, where some number was rejected.
     fn divisor(&self) -> u64 {
         match self.rejected.is_empty() {
             true => 1,
-            false => self
-                .measured
-                .keys()
-                .copied()
-                .fold(0, greatest_common_divisor),
+            false => self.measured.keys().copied().fold(0, greatest_common_divisor),
         }
     }
 
@@ -229,9 +216,7 @@ impl LargestSearch {
 
     fn smallest_too_large(&self, fits: u64) -> Option<(u64, u64)> {
         let mut above = self.measured.range(fits + 1..);
-        above
-            .next()
-            .map(|(number, measured)| (*number, measured.peak_bytes))
+        above.next().map(|(number, measured)| (*number, measured.peak_bytes))
     }
 
     /// Returns the largest number that should fit, going by the line through the two measured numbers whose peaks

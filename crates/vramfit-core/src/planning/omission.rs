@@ -24,10 +24,6 @@ impl Omission {
 
     /// Describes it in a few words.
     pub(super) fn describe(&self) -> String {
-        format!(
-            "leave {} out of what `{}` returns",
-            self.outputs.join(", "),
-            self.function
-        )
+        format!("leave {} out of what `{}` returns", self.outputs.join(", "), self.function)
     }
 }

@@ -23,10 +23,9 @@ const MAX_SELECTIONS: usize = 4;
 pub fn site_options(site: &Site) -> Vec<SiteOption> {
     let whole = vec![(0, site.equations.len())];
     let divisions = match site.kind {
-        SiteKind::Grad | SiteKind::ShardMap => divide(site, MAX_DIVISIONS)
-            .into_iter()
-            .map(|division| division.segments)
-            .collect(),
+        SiteKind::Grad | SiteKind::ShardMap => {
+            divide(site, MAX_DIVISIONS).into_iter().map(|division| division.segments).collect()
+        }
         // A body with a function that the program rematerializes has a site of its own for that.
         SiteKind::Scan if site.equations.iter().any(|equation| equation.barrier) => Vec::new(),
         SiteKind::Scan | SiteKind::Checkpoint if site.equations.is_empty() => Vec::new(),
@@ -35,10 +34,7 @@ pub fn site_options(site: &Site) -> Vec<SiteOption> {
     let mut options: Vec<SiteOption> = Vec::new();
     if matches!(site.kind, SiteKind::Grad | SiteKind::ShardMap) {
         // Without the boundaries of calls XLA keeps fewer values, and computes nothing twice.
-        options.push(SiteOption {
-            plan: SitePlan::new(site, &[], None),
-            recomputed_share: 0.0,
-        });
+        options.push(SiteOption { plan: SitePlan::new(site, &[], None), recomputed_share: 0.0 });
     }
     for (index, segments) in divisions.iter().enumerate() {
         let mut plans = vec![SitePlan::new(site, segments, Some("nothing"))];
@@ -58,10 +54,11 @@ pub fn site_options(site: &Site) -> Vec<SiteOption> {
         if site.kind == SiteKind::Checkpoint {
             plans.push(SitePlan::new(site, segments, Some("everything")));
         }
-        options.extend(plans.into_iter().map(|plan| SiteOption {
-            recomputed_share: recomputed_share(site, &plan),
-            plan,
-        }));
+        options.extend(
+            plans
+                .into_iter()
+                .map(|plan| SiteOption { recomputed_share: recomputed_share(site, &plan), plan }),
+        );
     }
     options
 }
@@ -93,10 +90,7 @@ pub(super) fn other_divisions(site: &Site, lowest: &SitePlan) -> Vec<SiteOption>
     );
     plans
         .into_iter()
-        .map(|plan| SiteOption {
-            recomputed_share: recomputed_share(site, &plan),
-            plan,
-        })
+        .map(|plan| SiteOption { recomputed_share: recomputed_share(site, &plan), plan })
         .collect()
 }
 
@@ -150,10 +144,7 @@ fn dots_without_batch_keeps(equation: &Equation) -> bool {
 
 /// Says whether `jax.checkpoint_policies.dots_saveable` keeps a value.
 fn dots_keeps(equation: &Equation) -> bool {
-    matches!(
-        equation.name.as_str(),
-        "dot_general" | "conv_general_dilated"
-    )
+    matches!(equation.name.as_str(), "dot_general" | "conv_general_dilated")
 }
 
 /// Returns the share of the site's operations that run twice under a plan, from 0 to 1.

@@ -26,10 +26,8 @@ pub(super) fn partial_variants(
         own.find(|option| row.plan.sites == [option.plan.clone()])
     };
     let front = pareto_front(rows);
-    let mut worth: Vec<&SiteOption> = front
-        .iter()
-        .filter_map(|&index| option_of(&rows[index]))
-        .collect();
+    let mut worth: Vec<&SiteOption> =
+        front.iter().filter_map(|&index| option_of(&rows[index])).collect();
     // By bytes, so the last is the fastest.
     if worth.len() > 2 {
         worth.drain(1..worth.len() - 1);
@@ -59,8 +57,5 @@ fn with_first_segments(site: &Site, option: &SiteOption, thirds: u64) -> Option<
     }
     let end = plan.segments.last()?.1;
     plan.saved.retain(|&index| index < end);
-    Some(SiteOption {
-        recomputed_share: recomputed_share(site, &plan),
-        plan,
-    })
+    Some(SiteOption { recomputed_share: recomputed_share(site, &plan), plan })
 }

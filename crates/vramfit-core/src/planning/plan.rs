@@ -117,9 +117,7 @@ impl SitePlan {
         let mut position = 0;
         for &(start, stop) in &self.segments {
             if start < position || start >= stop {
-                return Err(format!(
-                    "{name}: the segment [{start}, {stop}] is out of order"
-                ));
+                return Err(format!("{name}: the segment [{start}, {stop}] is out of order"));
             }
             position = stop;
         }
@@ -133,12 +131,7 @@ impl SitePlan {
             let mut segments = self.segments.iter();
             segments.any(|&(start, stop)| (start..stop).contains(index))
         };
-        match self
-            .saved
-            .iter()
-            .chain(&self.offloaded)
-            .find(|index| !is_inside(index))
-        {
+        match self.saved.iter().chain(&self.offloaded).find(|index| !is_inside(index)) {
             Some(index) => Err(format!("{name}: the equation {index} is in no segment")),
             None => Ok(()),
         }
@@ -196,9 +189,7 @@ impl SitePlan {
 /// Returns a place without the folder of its file.
 pub(super) fn short_name(place: &str) -> &str {
     let file_end = place.find(':').unwrap_or(place.len());
-    place[..file_end]
-        .rfind('/')
-        .map_or(place, |slash| &place[slash + 1..])
+    place[..file_end].rfind('/').map_or(place, |slash| &place[slash + 1..])
 }
 
 impl Plan {
@@ -222,11 +213,7 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::Internal`] for what TOML cannot express.
     pub fn to_toml(&self, source: &PlanSource) -> Result<String> {
-        let file = PlanFile {
-            schema: SCHEMA,
-            source: source.clone(),
-            plan: self.clone(),
-        };
+        let file = PlanFile { schema: SCHEMA, source: source.clone(), plan: self.clone() };
         let text = toml::to_string(&file).map_err(|error| {
             Error::new(ErrorKind::Internal, "the plan cannot be written as TOML").cause(error)
         })?;
@@ -244,9 +231,7 @@ impl Plan {
         let invalid = |message: String| Error::invalid_file(message);
         let hint = "make one with `vramfit plan --out FILE`";
         let table: toml::Table = toml::from_str(text).map_err(|error| {
-            invalid(format!("`{shown}` is not a plan"))
-                .cause(error.message())
-                .hint(hint)
+            invalid(format!("`{shown}` is not a plan")).cause(error.message()).hint(hint)
         })?;
         match table.get("schema").and_then(toml::Value::as_integer) {
             Some(schema) if schema == i64::from(SCHEMA) => {}
@@ -259,9 +244,7 @@ impl Plan {
             None => return Err(invalid(format!("`{shown}` is not a plan")).hint(hint)),
         }
         let file: PlanFile = table.try_into().map_err(|error: toml::de::Error| {
-            invalid(format!("the plan `{shown}` cannot be read"))
-                .cause(error.message())
-                .hint(hint)
+            invalid(format!("the plan `{shown}` cannot be read")).cause(error.message()).hint(hint)
         })?;
         for site in &file.plan.sites {
             site.check().map_err(|reason| {

@@ -35,9 +35,7 @@ impl FromStr for Progression {
             number.map_err(|_| invalid("has a part that is not a whole number"))
         };
         let (range, step) = text.split_once(':').unwrap_or((text, "1"));
-        let (first, last) = range
-            .split_once("..")
-            .ok_or_else(|| invalid("is not a range"))?;
+        let (first, last) = range.split_once("..").ok_or_else(|| invalid("is not a range"))?;
         let (first, last) = (number(first)?, number(last.trim_start_matches('='))?);
         if first == 0 || first > last {
             return Err(invalid("is an empty range; it must begin with at least 1"));
@@ -80,9 +78,7 @@ impl Progression {
         match self.step {
             Step::Multiply(_) => {
                 let numbers = self.iter().take_while(|number| *number <= limit);
-                numbers
-                    .filter(|number| number.is_multiple_of(divisor))
-                    .last()
+                numbers.filter(|number| number.is_multiple_of(divisor)).last()
             }
             Step::Add(step) => {
                 let (smallest, period) = self.smallest_multiple(step, divisor)?;
@@ -95,9 +91,9 @@ impl Progression {
     /// Returns the smallest number that is a multiple of a divisor and at least `limit`.
     pub(super) fn multiple_from(&self, limit: u64, divisor: u64) -> Option<u64> {
         let number = match self.step {
-            Step::Multiply(_) => self
-                .iter()
-                .find(|number| *number >= limit && number.is_multiple_of(divisor)),
+            Step::Multiply(_) => {
+                self.iter().find(|number| *number >= limit && number.is_multiple_of(divisor))
+            }
             Step::Add(step) => {
                 let (smallest, period) = self.smallest_multiple(step, divisor)?;
                 let below = u128::from(limit).saturating_sub(smallest);
@@ -164,11 +160,7 @@ mod tests {
                     let to = multiples().filter(|number| *number <= limit).max();
                     let from = multiples().filter(|number| *number >= limit).min();
                     assert_eq!(numbers.multiple_to(limit, divisor), to, "{text} {limit}");
-                    assert_eq!(
-                        numbers.multiple_from(limit, divisor),
-                        from,
-                        "{text} {limit}"
-                    );
+                    assert_eq!(numbers.multiple_from(limit, divisor), from, "{text} {limit}");
                 }
             }
         }

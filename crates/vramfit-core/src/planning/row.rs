@@ -45,15 +45,11 @@ pub fn pareto_front(rows: &[Row]) -> Vec<usize> {
     order.sort_by(|&a, &b| {
         let (a, b) = (&rows[a], &rows[b]);
         let by_peak = a.peak_bytes.cmp(&b.peak_bytes);
-        by_peak
-            .then(a.cost.total_cmp(&b.cost))
-            .then(a.changes().cmp(&b.changes()))
+        by_peak.then(a.cost.total_cmp(&b.cost)).then(a.changes().cmp(&b.changes()))
     });
     let mut front: Vec<usize> = Vec::new();
     for index in order {
-        let is_beaten = front
-            .last()
-            .is_some_and(|&last| rows[last].cost <= rows[index].cost);
+        let is_beaten = front.last().is_some_and(|&last| rows[last].cost <= rows[index].cost);
         if !is_beaten {
             front.push(index);
         }
@@ -65,13 +61,10 @@ pub fn pareto_front(rows: &[Row]) -> Vec<usize> {
 /// lowest peak. `meets` says whether a row meets it.
 pub fn recommend(rows: &[Row], meets: impl Fn(&Row) -> bool) -> Option<usize> {
     let all = 0..rows.len();
-    let cheapest = all
-        .clone()
-        .filter(|&index| meets(&rows[index]))
-        .min_by(|&a, &b| {
-            let (a, b) = (&rows[a], &rows[b]);
-            let key = |row: &Row| (row.changes(), row.peak_bytes);
-            a.cost.total_cmp(&b.cost).then(key(a).cmp(&key(b)))
-        });
+    let cheapest = all.clone().filter(|&index| meets(&rows[index])).min_by(|&a, &b| {
+        let (a, b) = (&rows[a], &rows[b]);
+        let key = |row: &Row| (row.changes(), row.peak_bytes);
+        a.cost.total_cmp(&b.cost).then(key(a).cmp(&key(b)))
+    });
     cheapest.or_else(|| all.min_by_key(|&index| rows[index].peak_bytes))
 }

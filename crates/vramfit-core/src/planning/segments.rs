@@ -55,14 +55,10 @@ pub(super) fn divide(site: &Site, count: usize) -> Vec<Division> {
     let mut parts = 2;
     while parts <= MAX_PARTS {
         let bound = total / u64::from(parts);
-        let segments: Vec<(usize, usize)> = runs
-            .iter()
-            .flat_map(|run| divide_run(site, &width, &spared, *run, bound))
-            .collect();
+        let segments: Vec<(usize, usize)> =
+            runs.iter().flat_map(|run| divide_run(site, &width, &spared, *run, bound)).collect();
         if let Some(division) = without_last(site, &width, segments)
-            && !found
-                .iter()
-                .any(|other| other.segments == division.segments)
+            && !found.iter().any(|other| other.segments == division.segments)
         {
             found.push(division);
         }
@@ -90,21 +86,14 @@ fn without_last(site: &Site, width: &[u64], mut segments: Vec<(usize, usize)>) -
     }
     let largest = segments.iter().map(made).max()?;
     let kept: u64 = segments.iter().map(|(_, stop)| width[*stop]).sum();
-    Some(Division {
-        estimated_bytes: kept + largest.max(left_out),
-        segments,
-    })
+    Some(Division { estimated_bytes: kept + largest.max(left_out), segments })
 }
 
 /// Returns for each position the bytes made before it that are used at or after it.
 fn alive_bytes(site: &Site) -> Vec<u64> {
     let count = site.equations.len();
     let values = site.input_bytes.len()
-        + site
-            .equations
-            .iter()
-            .map(|equation| equation.outputs.len())
-            .sum::<usize>();
+        + site.equations.iter().map(|equation| equation.outputs.len()).sum::<usize>();
     let mut last_use = vec![0; values.max(1)];
     for (index, equation) in site.equations.iter().enumerate() {
         for &input in &equation.inputs {
@@ -114,9 +103,7 @@ fn alive_bytes(site: &Site) -> Vec<u64> {
         }
     }
     for &output in &site.outputs {
-        if let Some(last) = usize::try_from(output)
-            .ok()
-            .and_then(|output| last_use.get_mut(output))
+        if let Some(last) = usize::try_from(output).ok().and_then(|output| last_use.get_mut(output))
         {
             *last = count;
         }
@@ -201,11 +188,7 @@ fn divide_run(
     let mut best: Vec<(u64, usize, Reverse<u64>, usize)> = vec![unreached; stop - start + 1];
     best[0] = (0, 0, Reverse(0), 0);
     for end in 1..best.len() {
-        let across = if end + start == stop {
-            0
-        } else {
-            width[end + start]
-        };
+        let across = if end + start == stop { 0 } else { width[end + start] };
         for begin in (0..end).rev() {
             let bytes = made[end] - made[begin];
             if bytes > bound && begin + 1 < end {

@@ -43,9 +43,7 @@ pub(super) fn expensive_groups(site: &Site, segments: &[(usize, usize)]) -> Vec<
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| {
         let density = |group: &Group| group.flops as f64 / group.bytes as f64;
-        density(b)
-            .total_cmp(&density(a))
-            .then(a.equations.cmp(&b.equations))
+        density(b).total_cmp(&density(a)).then(a.equations.cmp(&b.equations))
     });
     groups
 }

@@ -69,14 +69,10 @@ struct SiteOptions {
 impl SiteOptions {
     /// Adds options, and returns a plan with each.
     fn add_options(&mut self, options: Vec<SiteOption>) -> Vec<Plan> {
-        let new: Vec<SiteOption> = options
-            .into_iter()
-            .filter(|option| !self.options.contains(option))
-            .collect();
+        let new: Vec<SiteOption> =
+            options.into_iter().filter(|option| !self.options.contains(option)).collect();
         self.options.extend_from_slice(&new);
-        new.into_iter()
-            .map(|option| of_sites(vec![option.plan]))
-            .collect()
+        new.into_iter().map(|option| of_sites(vec![option.plan])).collect()
     }
 }
 
@@ -95,21 +91,14 @@ impl Strategy {
     pub fn new(sites: &[Site], moves: Moves) -> Self {
         let mut relevant: Vec<&Site> = sites.iter().filter(|_| moves.remat).collect();
         relevant.sort_by_key(|site| std::cmp::Reverse(site.made_bytes()));
-        let searched = relevant.into_iter().map(|site| SiteOptions {
-            site: site.clone(),
-            options: site_options(site),
-        });
-        let mut sites: Vec<SiteOptions> = searched
-            .filter(|searched| !searched.options.is_empty())
-            .collect();
+        let searched = relevant
+            .into_iter()
+            .map(|site| SiteOptions { site: site.clone(), options: site_options(site) });
+        let mut sites: Vec<SiteOptions> =
+            searched.filter(|searched| !searched.options.is_empty()).collect();
         let joint = joint_plans(&sites);
         sites.truncate(MAX_SITES);
-        Strategy {
-            sites,
-            joint,
-            moves,
-            round: 0,
-        }
+        Strategy { sites, joint, moves, round: 0 }
     }
 
     /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1. A
@@ -196,10 +185,7 @@ impl Strategy {
         let is_joint = |row: &&Row| self.joint.contains(&row.plan);
         let lowest = |rows: &mut dyn Iterator<Item = &Row>| rows.map(|row| row.peak_bytes).min();
         let others = lowest(&mut rows.iter().filter(|row| !is_joint(row)));
-        let best = rows
-            .iter()
-            .filter(is_joint)
-            .min_by_key(|row| row.peak_bytes);
+        let best = rows.iter().filter(is_joint).min_by_key(|row| row.peak_bytes);
         let Some(best) = best.filter(|best| Some(best.peak_bytes) < others) else {
             return Vec::new();
         };
@@ -213,9 +199,7 @@ impl Strategy {
             let mut without = best.plan.clone();
             without.sites.remove(at);
             plans.push(without);
-            let replacements = own
-                .into_iter()
-                .filter(|option| **option != best.plan.sites[at]);
+            let replacements = own.into_iter().filter(|option| **option != best.plan.sites[at]);
             plans.extend(replacements.take(MAX_REPLACED).map(|option| {
                 let mut plan = best.plan.clone();
                 plan.sites[at] = option.clone();
@@ -267,11 +251,7 @@ impl Strategy {
         if !self.moves.compiler {
             return Vec::new();
         }
-        variants(
-            rows,
-            |row| row.xla_remat,
-            |settings| settings.xla_remat = Some(false),
-        )
+        variants(rows, |row| row.xla_remat, |settings| settings.xla_remat = Some(false))
     }
 
     /// Turns off the scheduler that takes memory for speed, where nothing fits.
@@ -310,9 +290,7 @@ impl Strategy {
                     .take(MAX_COMBINED)
                     .map(|index| own[index].plan.clone())
                     .collect();
-                rows.iter()
-                    .filter(|row| chosen.contains(&row.plan))
-                    .collect()
+                rows.iter().filter(|row| chosen.contains(&row.plan)).collect()
             })
             .collect();
         let mut plans = Vec::new();
@@ -354,9 +332,7 @@ fn joint_plans(sites: &[SiteOptions]) -> Vec<Plan> {
     for policy in JOINT_POLICIES {
         let of_site = |one: &SiteOptions| {
             let mut options = one.options.iter().map(|option| &option.plan);
-            options
-                .find(|plan| plan.save.as_deref() == Some(policy))
-                .cloned()
+            options.find(|plan| plan.save.as_deref() == Some(policy)).cloned()
         };
         let plan = of_sites(chosen().filter_map(of_site).collect());
         if plan.sites.len() > 1 && !plans.contains(&plan) {
@@ -367,10 +343,7 @@ fn joint_plans(sites: &[SiteOptions]) -> Vec<Plan> {
 }
 
 fn of_sites(sites: Vec<SitePlan>) -> Plan {
-    Plan {
-        sites,
-        ..Plan::default()
-    }
+    Plan { sites, ..Plan::default() }
 }
 
 /// Says whether a plan fits that was measured.

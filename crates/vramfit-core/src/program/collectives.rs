@@ -24,9 +24,7 @@ impl Program {
     /// Returns the ids of the devices in each group of a collective.
     pub fn device_ids(&self, groups: &DeviceGroups) -> Vec<Vec<i64>> {
         let id = |number: &u32| self.options.devices.get(*number as usize).copied();
-        let ids = groups
-            .iter()
-            .map(|group| group.iter().filter_map(id).collect());
+        let ids = groups.iter().map(|group| group.iter().filter_map(id).collect());
         ids.collect()
     }
 }
@@ -51,9 +49,8 @@ pub(super) fn device_groups(module: &HloModuleProto, devices: usize) -> Vec<Devi
     let collectives = module.instructions().filter(|instruction| {
         is_collective_name(&instruction.opcode) && !instruction.opcode.ends_with("-done")
     });
-    let different: BTreeSet<DeviceGroups> = collectives
-        .map(|instruction| groups_of(instruction, devices))
-        .collect();
+    let different: BTreeSet<DeviceGroups> =
+        collectives.map(|instruction| groups_of(instruction, devices)).collect();
     different.into_iter().collect()
 }
 
@@ -83,20 +80,10 @@ fn groups_of(instruction: &HloInstructionProto, devices: usize) -> DeviceGroups 
 fn unfold(iota: &IotaReplicaGroupList) -> DeviceGroups {
     /// More devices than any program has.
     const MAX_DEVICES: usize = 1 << 20;
-    let sizes: Vec<usize> = iota
-        .reshape_dims
-        .iter()
-        .map(|size| (*size).max(0) as usize)
-        .collect();
-    let total = sizes
-        .iter()
-        .try_fold(1usize, |all, size| all.checked_mul(*size));
+    let sizes: Vec<usize> = iota.reshape_dims.iter().map(|size| (*size).max(0) as usize).collect();
+    let total = sizes.iter().try_fold(1usize, |all, size| all.checked_mul(*size));
     let per_group = iota.devices_per_group.max(0) as usize;
-    let order: Vec<usize> = iota
-        .transpose_perm
-        .iter()
-        .map(|axis| *axis as usize)
-        .collect();
+    let order: Vec<usize> = iota.transpose_perm.iter().map(|axis| *axis as usize).collect();
     let is_valid = order.len() == sizes.len() && order.iter().all(|axis| *axis < sizes.len());
     let Some(total) = total.filter(|total| *total <= MAX_DEVICES && is_valid && per_group > 0)
     else {
@@ -134,9 +121,7 @@ mod tests {
     }
 
     fn explicit(groups: &[&[i64]]) -> Option<CollectiveDeviceList> {
-        let groups = groups.iter().map(|ids| ReplicaGroup {
-            replica_ids: ids.to_vec(),
-        });
+        let groups = groups.iter().map(|ids| ReplicaGroup { replica_ids: ids.to_vec() });
         Some(CollectiveDeviceList {
             replica_groups: groups.collect(),
             iota_replica_group_list: None,
@@ -153,10 +138,7 @@ mod tests {
             collective("collective-permute", None),
         ]);
         let groups = device_groups(&module, 4);
-        assert_eq!(
-            groups,
-            [vec![vec![0, 1, 2, 3]], vec![vec![0, 2], vec![1, 3]]]
-        );
+        assert_eq!(groups, [vec![vec![0, 1, 2, 3]], vec![vec![0, 2], vec![1, 3]]]);
     }
 
     #[test]
@@ -178,14 +160,8 @@ mod tests {
             reshape_dims: vec![2, 2, 2],
             transpose_perm: vec![2, 1, 0],
         };
-        assert_eq!(
-            unfold(&iota),
-            [vec![0, 4], vec![2, 6], vec![1, 5], vec![3, 7]]
-        );
-        let damaged = IotaReplicaGroupList {
-            transpose_perm: vec![7],
-            ..iota
-        };
+        assert_eq!(unfold(&iota), [vec![0, 4], vec![2, 6], vec![1, 5], vec![3, 7]]);
+        let damaged = IotaReplicaGroupList { transpose_perm: vec![7], ..iota };
         assert!(unfold(&damaged).is_empty());
     }
 }

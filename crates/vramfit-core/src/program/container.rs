@@ -36,9 +36,7 @@ pub(super) fn is_executable_container(bytes: &[u8]) -> bool {
 /// [`crate::ErrorKind::InvalidFile`] when the container is not as described above.
 pub(super) fn message_bytes(bytes: &[u8], field: Option<u32>) -> Result<Vec<u8>> {
     let records = records(bytes)?;
-    let (first, rest) = records
-        .split_first()
-        .ok_or_else(|| damaged("holds no record"))?;
+    let (first, rest) = records.split_first().ok_or_else(|| damaged("holds no record"))?;
     let manifest = SplitProtoManifest::decode(first.as_slice())
         .map_err(|error| damaged("has no manifest").cause(error))?;
     if manifest.records.len() != rest.len() {
@@ -65,10 +63,8 @@ fn damaged(what: &str) -> Error {
 
 /// Returns all records in order.
 fn records(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let stream: Vec<u8> = bytes
-        .chunks(BLOCK)
-        .flat_map(|block| block.iter().skip(BLOCK_HEADER).copied())
-        .collect();
+    let stream: Vec<u8> =
+        bytes.chunks(BLOCK).flat_map(|block| block.iter().skip(BLOCK_HEADER).copied()).collect();
     let mut records = Vec::new();
     let mut rest = stream.as_slice();
     while rest.len() >= CHUNK_HEADER {
@@ -87,9 +83,7 @@ fn records(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
 /// Cuts so many bytes off the front.
 fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Result<&'a [u8]> {
     let count = usize::try_from(count).map_err(|_| damaged("is too large"))?;
-    let (taken, rest) = bytes
-        .split_at_checked(count)
-        .ok_or_else(|| damaged("is truncated"))?;
+    let (taken, rest) = bytes.split_at_checked(count).ok_or_else(|| damaged("is truncated"))?;
     *bytes = rest;
     Ok(taken)
 }

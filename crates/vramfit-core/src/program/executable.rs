@@ -125,10 +125,7 @@ impl Program {
         program.set_shardings(&module);
         program.device_groups = device_groups(&module, program.options.devices.len());
         program.set_aliases(&module, is_tuple);
-        let allocations = match (
-            &executable.buffer_allocations,
-            &executable.buffer_assignment,
-        ) {
+        let allocations = match (&executable.buffer_allocations, &executable.buffer_assignment) {
             (Some(list), _) => &list.values,
             (None, Some(assignment)) => &assignment.buffer_allocations,
             (None, None) => {
@@ -138,10 +135,7 @@ impl Program {
                 )));
             }
         };
-        program.allocations = allocations
-            .iter()
-            .map(BufferAllocation::from_proto)
-            .collect();
+        program.allocations = allocations.iter().map(BufferAllocation::from_proto).collect();
         program.output_allocations = vec![None; program.outputs.len()];
         if executable.output_info_map.is_empty() {
             if let Some(assignment) = &executable.buffer_assignment {
@@ -149,10 +143,7 @@ impl Program {
             }
         } else {
             for entry in &executable.output_info_map {
-                let index = entry
-                    .shape_index
-                    .as_ref()
-                    .map_or(&[][..], |index| &index.indexes);
+                let index = entry.shape_index.as_ref().map_or(&[][..], |index| &index.indexes);
                 let (Some(output), Some(info)) =
                     (program.output_of(index, is_tuple), &entry.output_info)
                 else {
@@ -164,11 +155,7 @@ impl Program {
         program.take_spaces_from_allocations();
         program.sizes = program.sum_sizes(allocations, false);
         program.sizes.code_bytes = executable.binary.len() as u64
-            + executable
-                .thunks
-                .iter()
-                .map(|thunk| code_bytes(thunk, 0))
-                .sum::<u64>();
+            + executable.thunks.iter().map(|thunk| code_bytes(thunk, 0)).sum::<u64>();
         program.host_sizes = program.sum_sizes(allocations, true);
         program.workspace_bytes = workspace::largest(&module);
         program.scratch = scratch::needs(&module);
@@ -201,8 +188,7 @@ impl Program {
     }
 
     fn set_shardings(&mut self, module: &HloModuleProto) {
-        self.parameter_shardings
-            .clone_from(&module.spmd_parameters_shardings);
+        self.parameter_shardings.clone_from(&module.spmd_parameters_shardings);
         let Some(output) = &module.spmd_output_sharding else {
             return;
         };
@@ -216,10 +202,7 @@ impl Program {
 
     fn set_aliases(&mut self, module: &HloModuleProto, is_tuple: bool) {
         const MUST_ALIAS: i32 = 2;
-        let entries = module
-            .input_output_alias
-            .iter()
-            .flat_map(|alias| &alias.entries);
+        let entries = module.input_output_alias.iter().flat_map(|alias| &alias.entries);
         self.aliases = entries
             .filter_map(|entry| {
                 Some(Alias {
@@ -269,9 +252,7 @@ impl Program {
     /// (JAX 0.6 and 0.8 lose it in the entry layout).
     fn take_spaces_from_allocations(&mut self) {
         for (output, allocation) in self.outputs.iter_mut().zip(&self.output_allocations) {
-            let space = allocation
-                .and_then(|index| self.allocations.get(index))
-                .map(|a| a.space);
+            let space = allocation.and_then(|index| self.allocations.get(index)).map(|a| a.space);
             if output.space == MemorySpace::Device && space == Some(MemorySpace::Host) {
                 output.space = MemorySpace::Host;
             }

@@ -33,10 +33,7 @@ impl CompileOptions {
         let build = options.executable_build_options.unwrap_or_default();
         let replicas = build.num_replicas.max(1) as usize;
         let partitions = build.num_partitions.max(1) as usize;
-        let assigned = build
-            .device_assignment
-            .unwrap_or_default()
-            .computation_devices;
+        let assigned = build.device_assignment.unwrap_or_default().computation_devices;
         let devices = (0..replicas)
             .flat_map(|replica| (0..partitions).map(move |partition| (replica, partition)))
             .map(|(replica, partition)| {
@@ -46,11 +43,7 @@ impl CompileOptions {
                     .unwrap_or((replica * partitions + partition) as i64)
             })
             .collect();
-        Ok(CompileOptions {
-            replicas,
-            partitions,
-            devices,
-        })
+        Ok(CompileOptions { replicas, partitions, devices })
     }
 
     /// Returns the device assignment as XLA serializes it.
@@ -79,9 +72,7 @@ pub fn with_flags(options: &[u8], flags: &[(&str, OptionValue)]) -> Vec<u8> {
             .iter()
             .map(|(key, value)| EnvOptionOverridesEntry {
                 key: (*key).to_owned(),
-                value: Some(OptionOverrideProto {
-                    value: Some(value.clone()),
-                }),
+                value: Some(OptionOverrideProto { value: Some(value.clone()) }),
             })
             .collect(),
     };
@@ -110,9 +101,7 @@ pub fn with_memory_spaces(options: &[u8], parameters: &[Shape], outputs: &[Shape
     };
     let added = EntryLayoutOptions {
         argument_layouts: parameters.iter().map(write).collect(),
-        executable_build_options: Some(ResultLayoutOption {
-            result_layout: Some(result),
-        }),
+        executable_build_options: Some(ResultLayoutOption { result_layout: Some(result) }),
     };
     [options, &added.encode_to_vec()].concat()
 }
@@ -174,22 +163,14 @@ fn map_key(entry: &[u8]) -> Option<Vec<u8>> {
 /// Returns the names of the XLA flags that the options set; none if they cannot be read.
 pub fn flag_names(options: &[u8]) -> Vec<String> {
     let overrides = EnvOptionOverride::decode(options).unwrap_or_default();
-    overrides
-        .entries
-        .into_iter()
-        .map(|entry| entry.key)
-        .collect()
+    overrides.entries.into_iter().map(|entry| entry.key).collect()
 }
 
 /// Returns the value that the options give an XLA flag, as the user wrote it: `jit` and `compile`
 /// take `compiler_options`. `None` when they leave it alone, or cannot be read.
 pub fn flag(options: &[u8], name: &str) -> Option<OptionValue> {
     let overrides = EnvOptionOverride::decode(options).ok()?;
-    let last = overrides
-        .entries
-        .into_iter()
-        .rev()
-        .find(|entry| entry.key == name)?;
+    let last = overrides.entries.into_iter().rev().find(|entry| entry.key == name)?;
     last.value?.value
 }
 
@@ -207,10 +188,7 @@ mod tests {
                     value: Some(OptionValue::Text(value.to_owned())),
                 }),
             };
-            EnvOptionOverride {
-                entries: vec![entry],
-            }
-            .encode_to_vec()
+            EnvOptionOverride { entries: vec![entry] }.encode_to_vec()
         };
         let number = [0x18, 7];
         let [a, b, c] = [entry("a", "1"), entry("b", "2"), entry("c", "3")];
@@ -232,10 +210,7 @@ mod tests {
             assert_ne!(with_sorted_maps(&one), with_sorted_maps(&different));
         }
         let list = |numbers: [u8; 2]| numbers.map(|number| [0x0a, 2, 0x08, number]).concat();
-        assert_ne!(
-            with_sorted_maps(&list([1, 2])),
-            with_sorted_maps(&list([2, 1]))
-        );
+        assert_ne!(with_sorted_maps(&list([1, 2])), with_sorted_maps(&list([2, 1])));
         let no_message = [0xff; 5];
         assert_eq!(with_sorted_maps(&no_message), no_message);
     }
@@ -246,12 +221,8 @@ mod tests {
             replica_count: 2,
             computation_count: 2,
             computation_devices: vec![
-                ComputationDevice {
-                    replica_device_ids: vec![7, 5],
-                },
-                ComputationDevice {
-                    replica_device_ids: vec![6, 4],
-                },
+                ComputationDevice { replica_device_ids: vec![7, 5] },
+                ComputationDevice { replica_device_ids: vec![6, 4] },
             ],
         };
         let bytes = CompileOptionsProto {
@@ -271,10 +242,7 @@ mod tests {
     #[test]
     fn only_shapes_in_host_memory_get_a_layout() {
         let device = Shape::dense(ElementType(11), &[2, 3]);
-        let host = Shape {
-            space: MemorySpace::Host,
-            ..device.clone()
-        };
+        let host = Shape { space: MemorySpace::Host, ..device.clone() };
         let build = CompileOptionsProto {
             executable_build_options: Some(ExecutableBuildOptionsProto {
                 num_partitions: 2,
@@ -284,10 +252,7 @@ mod tests {
         let parameters = [device.clone(), host.clone()];
         let outputs = [host.clone()];
         let options = with_memory_spaces(&build.encode_to_vec(), &parameters, &outputs);
-        assert_eq!(
-            CompileOptions::parse(&options).expect("valid").partitions,
-            2
-        );
+        assert_eq!(CompileOptions::parse(&options).expect("valid").partitions, 2);
         let read = EntryLayoutOptions::decode(options.as_slice()).expect("valid");
         assert_eq!(read.argument_layouts[0].layout, None);
         assert_eq!(read.argument_layouts[0].dimensions, [2, 3]);
@@ -317,9 +282,6 @@ mod tests {
     #[test]
     fn without_an_assignment_devices_count_from_zero() {
         let options = CompileOptions::parse(&[]).expect("empty options are valid");
-        assert_eq!(
-            (options.replicas, options.partitions, options.devices),
-            (1, 1, vec![0])
-        );
+        assert_eq!((options.replicas, options.partitions, options.devices), (1, 1, vec![0]));
     }
 }

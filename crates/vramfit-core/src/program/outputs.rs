@@ -30,11 +30,8 @@ pub(crate) struct OutputFinder<'a> {
 
 impl<'a> OutputFinder<'a> {
     pub(crate) fn new(module: &'a HloModuleProto, assignment: &'a BufferAssignmentProto) -> Self {
-        let computations: HashMap<i64, _> = module
-            .computations
-            .iter()
-            .map(|one| (one.id, one))
-            .collect();
+        let computations: HashMap<i64, _> =
+            module.computations.iter().map(|one| (one.id, one)).collect();
         let all = || {
             let each = module.computations.iter();
             each.flat_map(|one| one.instructions.iter().map(move |i| (one.id, i)))
@@ -58,9 +55,7 @@ impl<'a> OutputFinder<'a> {
                     parts.map(move |part| (part.logical_buffer_id, index))
                 })
                 .collect(),
-            root: computations
-                .get(&module.entry_computation_id)
-                .map(|entry| entry.root_id),
+            root: computations.get(&module.entry_computation_id).map(|entry| entry.root_id),
             computations,
         }
     }
@@ -192,10 +187,7 @@ mod tests {
         // The callee returns (what it makes, its second parameter).
         let callee = vec![
             instruction(11, "fusion", &[]),
-            HloInstructionProto {
-                parameter_number: 1,
-                ..instruction(12, "parameter", &[])
-            },
+            HloInstructionProto { parameter_number: 1, ..instruction(12, "parameter", &[]) },
             instruction(13, "tuple", &[11, 12]),
         ];
         let entry = vec![
@@ -205,10 +197,7 @@ mod tests {
                 called_computation_ids: vec![8],
                 ..instruction(3, "call", &[1, 2])
             },
-            HloInstructionProto {
-                tuple_index: 1,
-                ..instruction(4, "get-tuple-element", &[3])
-            },
+            HloInstructionProto { tuple_index: 1, ..instruction(4, "get-tuple-element", &[3]) },
             instruction(5, "get-tuple-element", &[3]),
             instruction(6, "tuple", &[4, 5]),
         ];

@@ -61,18 +61,12 @@ impl ElementType {
 
     /// Returns the type that has this number in the PJRT C API.
     pub fn from_pjrt(number: i32) -> Option<Self> {
-        TYPES
-            .iter()
-            .find(|row| row.1 == number)
-            .map(|row| ElementType(row.0))
+        TYPES.iter().find(|row| row.1 == number).map(|row| ElementType(row.0))
     }
 
     /// Returns the type that XLA calls so, such as `bf16`.
     pub fn from_name(name: &str) -> Option<Self> {
-        TYPES
-            .iter()
-            .find(|row| row.3 == name)
-            .map(|row| ElementType(row.0))
+        TYPES.iter().find(|row| row.3 == name).map(|row| ElementType(row.0))
     }
 
     /// Returns the bits of one element; 0 for tokens and unknown types.
@@ -152,11 +146,7 @@ impl Shape {
             element_type,
             dims: dims.to_vec(),
             minor_to_major: (0..dims.len() as i64).rev().collect(),
-            element_bits: if bits > 0 && bits < 8 {
-                i64::from(bits)
-            } else {
-                0
-            },
+            element_bits: if bits > 0 && bits < 8 { i64::from(bits) } else { 0 },
             space: MemorySpace::Device,
         }
     }

@@ -61,14 +61,8 @@ mod tests {
             (b"", 32),
             (b"\x08\x01", 1),
             (b"\x08\x04", 1),
-            (
-                b"\x08\x03\x1a\x03\x01\x04\x08\x30\x01\x4a\x01\x20\x52\x01\x00",
-                8,
-            ),
-            (
-                b"\x08\x03\x1a\x03\x01\x04\x08\x42\x01\x00\x4a\x01\x20\x52\x01\x00",
-                8,
-            ),
+            (b"\x08\x03\x1a\x03\x01\x04\x08\x30\x01\x4a\x01\x20\x52\x01\x00", 8),
+            (b"\x08\x03\x1a\x03\x01\x04\x08\x42\x01\x00\x4a\x01\x20\x52\x01\x00", 8),
         ];
         for (bytes, expected) in cases {
             assert_eq!(copies(bytes, 32), expected, "{bytes:?}");

@@ -72,10 +72,7 @@ mod tests {
             call("__cublas$gemm", &[product, bytes(1 << 20)]),
         ];
         assert_eq!(name_of(&calls[0], 1), Some("cuBLAS workspace"));
-        assert_eq!(
-            (name_of(&calls[0], 0), name_of(&calls[0], -1)),
-            (None, None)
-        );
+        assert_eq!((name_of(&calls[0], 0), name_of(&calls[0], -1)), (None, None));
         assert_eq!(largest(&HloModuleProto::of(calls)), 4 << 20);
     }
 
@@ -83,10 +80,8 @@ mod tests {
     fn results_that_are_no_workspace_do_not_count() {
         let product = ShapeProto::array(F32, &[4, 4]);
         let bytes = ShapeProto::array(S8, &[1 << 20]);
-        let calls = vec![
-            call("__cublas$gemm", &[bytes.clone(), product]),
-            call("my_own_kernel", &[bytes]),
-        ];
+        let calls =
+            vec![call("__cublas$gemm", &[bytes.clone(), product]), call("my_own_kernel", &[bytes])];
         assert_eq!(largest(&HloModuleProto::of(calls)), 0);
     }
 }

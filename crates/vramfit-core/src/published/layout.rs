@@ -46,11 +46,8 @@ impl Layout {
             Error::new(ErrorKind::Internal, "cannot write the header").cause(error)
         })?;
         let live_offset = (HEAD_BYTES + text.len()).next_multiple_of(64);
-        let layout = Layout {
-            live_offset,
-            devices: header.devices.len(),
-            record_words: RECORD_WORDS,
-        };
+        let layout =
+            Layout { live_offset, devices: header.devices.len(), record_words: RECORD_WORDS };
         if layout.devices > MAX_DEVICES || layout.total_bytes() > MAX_BYTES {
             return Err(Error::invalid_argument(format!(
                 "{} devices are too many for a statistics file",
@@ -84,11 +81,8 @@ impl Layout {
             let bytes = [head[at], head[at + 1], head[at + 2], head[at + 3]];
             u32::from_le_bytes(bytes) as usize
         };
-        let layout = Layout {
-            live_offset: number(12),
-            record_words: number(16),
-            devices: number(20),
-        };
+        let layout =
+            Layout { live_offset: number(12), record_words: number(16), devices: number(20) };
         let header_end = HEAD_BYTES + number(8);
         let sane = header_end <= layout.live_offset
             && layout.live_offset.is_multiple_of(64)
@@ -122,9 +116,7 @@ impl Layout {
         words.extend([0, live.heartbeat_ns, live.samples, live.sampling_ns]);
         for sample in &live.devices {
             let values = values(sample);
-            let mask = (0..)
-                .zip(values)
-                .map(|(bit, value)| u64::from(value.is_some()) << bit);
+            let mask = (0..).zip(values).map(|(bit, value)| u64::from(value.is_some()) << bit);
             words.extend([encode_status(sample.status), mask.sum()]);
             words.extend(values.map(Option::unwrap_or_default));
         }
@@ -228,16 +220,9 @@ mod tests {
             driver_bytes: Some(u64::MAX),
             ..DeviceSample::default()
         };
-        let second = DeviceSample {
-            status: StatsStatus::Failed(13),
-            ..DeviceSample::default()
-        };
-        let live = LiveStats {
-            heartbeat_ns: 7,
-            samples: 2,
-            sampling_ns: 9,
-            devices: vec![first, second],
-        };
+        let second = DeviceSample { status: StatsStatus::Failed(13), ..DeviceSample::default() };
+        let live =
+            LiveStats { heartbeat_ns: 7, samples: 2, sampling_ns: 9, devices: vec![first, second] };
         let mut words = Vec::new();
         layout.encode(&live, &mut words);
         assert_eq!(layout.decode(&bytes_of(&words)), live);
@@ -270,10 +255,7 @@ mod tests {
         let mut newer = file;
         newer[7] = 2;
         let error = Layout::parse(&newer).unwrap_err();
-        assert_eq!(
-            error.message(),
-            "not a statistics file: unsupported version 2"
-        );
+        assert_eq!(error.message(), "not a statistics file: unsupported version 2");
     }
 
     #[test]

@@ -79,10 +79,7 @@ mod tests {
             interval_ms: 100,
             ..StatsHeader::default()
         };
-        let live = LiveStats {
-            heartbeat_ns: 100 * SECOND,
-            ..LiveStats::default()
-        };
+        let live = LiveStats { heartbeat_ns: 100 * SECOND, ..LiveStats::default() };
         let mut observed = ReaderContext {
             boot_id: "this",
             monotonic_ns: 100 * SECOND,
@@ -96,10 +93,7 @@ mod tests {
     #[test]
     fn a_page_is_fresh_for_two_intervals() {
         assert_eq!(assessed(|_| {}), Liveness::Fresh);
-        assert_eq!(
-            assessed(|seen| seen.monotonic_ns += 200_000_000),
-            Liveness::Fresh
-        );
+        assert_eq!(assessed(|seen| seen.monotonic_ns += 200_000_000), Liveness::Fresh);
         assert_eq!(
             assessed(|seen| seen.monotonic_ns += 200_000_001),
             Liveness::Silent { for_ms: 200 }
@@ -109,10 +103,7 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_is_reported_at_once_also_when_its_number_is_used_again() {
         for started in [None, Some(71)] {
-            assert_eq!(
-                assessed(|seen| seen.started_ticks = started),
-                Liveness::Gone { for_ms: 0 }
-            );
+            assert_eq!(assessed(|seen| seen.started_ticks = started), Liveness::Gone { for_ms: 0 });
         }
     }
 

@@ -133,10 +133,7 @@ pub enum StatsStatus {
 impl StatsHeader {
     /// Returns the name of the file.
     pub fn file_name(&self) -> String {
-        format!(
-            "{}-{}-{}{FILE_SUFFIX}",
-            self.pid, self.started_ticks, self.client
-        )
+        format!("{}-{}-{}{FILE_SUFFIX}", self.pid, self.started_ticks, self.client)
     }
 
     /// Says whether this release of JAX fills the key `largest_free_block_bytes`. Earlier ones show 0
@@ -154,9 +151,7 @@ impl StatsHeader {
 ///
 /// Not `$TMPDIR`: batch systems set one for each job, where nobody else would look.
 pub fn stats_directories(runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
-    let runtime = runtime_dir
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute());
+    let runtime = runtime_dir.map(PathBuf::from).filter(|path| path.is_absolute());
     let runtime = runtime.map(|path| path.join("vramfit"));
     let shared = PathBuf::from(format!("/tmp/vramfit-{user}"));
     runtime.into_iter().chain([shared]).collect()

@@ -64,17 +64,9 @@ impl VariantReplay {
         }
         let mut event = *event;
         match &mut event {
-            Event::Program {
-                program,
-                sizes,
-                devices,
-                ..
-            } => {
-                let known = Program {
-                    temp_bytes: sizes.temp_bytes,
-                    devices: *devices,
-                    other_bytes: None,
-                };
+            Event::Program { program, sizes, devices, .. } => {
+                let known =
+                    Program { temp_bytes: sizes.temp_bytes, devices: *devices, other_bytes: None };
                 self.programs.insert(*program, known);
             }
             Event::Variant { program, sizes, .. } => {
@@ -86,18 +78,10 @@ impl VariantReplay {
                 program: self.programs.get(program).copied(),
                 ..Execution::default()
             }),
-            Event::Allocate {
-                device,
-                bytes,
-                purpose,
-                ..
-            } => *bytes = self.other_bytes(*device, *bytes, *purpose),
-            Event::AllocationFailure {
-                device,
-                bytes,
-                purpose,
-                ..
-            } => {
+            Event::Allocate { device, bytes, purpose, .. } => {
+                *bytes = self.other_bytes(*device, *bytes, *purpose)
+            }
+            Event::AllocationFailure { device, bytes, purpose, .. } => {
                 *bytes = self.other_bytes(*device, *bytes, *purpose);
                 if let Some(execution) = self.running.last_mut() {
                     execution.failed = true;
@@ -156,9 +140,8 @@ impl VariantReplay {
         let Some(execution) = self.running.pop() else {
             return Ok(());
         };
-        let Some((program, bytes)) = execution
-            .program
-            .and_then(|program| Some((program, program.other_bytes?)))
+        let Some((program, bytes)) =
+            execution.program.and_then(|program| Some((program, program.other_bytes?)))
         else {
             return Ok(());
         };

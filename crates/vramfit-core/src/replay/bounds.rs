@@ -25,21 +25,12 @@ pub(super) fn too_many_allocations(events: u64) -> Error {
 /// Says whether the numbers of an event can be those of a GPU. The allocators rely on it.
 pub(super) fn is_valid(event: &Event) -> bool {
     match *event {
-        Event::Allocate {
-            bytes, alignment, ..
-        }
-        | Event::AllocationFailure {
-            bytes, alignment, ..
-        } => {
+        Event::Allocate { bytes, alignment, .. }
+        | Event::AllocationFailure { bytes, alignment, .. } => {
             // Sizes are signed in XLA.
             bytes <= i64::MAX as u64 && alignment <= MAX_ADDRESS
         }
-        Event::Driver {
-            asked,
-            address,
-            granted,
-            ..
-        } => {
+        Event::Driver { asked, address, granted, .. } => {
             granted == 0
                 || (granted >= asked
                     && granted <= MAX_REGION_BYTES

@@ -86,10 +86,7 @@ impl Replay {
         }
         let options = pool_options(header)?;
         let pools = (0..header.devices).map(|ordinal| {
-            let options = PoolOptions {
-                ordinal,
-                ..options.clone()
-            };
+            let options = PoolOptions { ordinal, ..options.clone() };
             ReplayPool::new(options, device())
         });
         Ok(Replay {
@@ -194,13 +191,7 @@ impl Replay {
             return Err(corrupt_trace(self.events, what));
         }
         match *event {
-            Event::Allocate {
-                device,
-                bytes,
-                alignment,
-                space,
-                ..
-            } => {
+            Event::Allocate { device, bytes, alignment, space, .. } => {
                 let number = self.allocations;
                 self.allocations += 1;
                 self.allocate(device, bytes, alignment, space, (number, owner))
@@ -227,19 +218,10 @@ impl Replay {
                 Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
                 Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
             },
-            Event::AllocationFailure {
-                device,
-                bytes,
-                alignment,
-                space,
-                ..
-            } => self.refuse(device, bytes, alignment, space),
-            Event::Driver {
-                device,
-                asked,
-                address,
-                granted,
-            } => {
+            Event::AllocationFailure { device, bytes, alignment, space, .. } => {
+                self.refuse(device, bytes, alignment, space)
+            }
+            Event::Driver { device, asked, address, granted } => {
                 let pool = self.pool(device)?;
                 if let DeviceSource::Recorded(recorded) = &pool.device {
                     let bytes = granted;
@@ -282,10 +264,7 @@ impl Replay {
         alignment: u64,
     ) -> Result<StepEffect> {
         let pool = self.pool(device)?;
-        match pool
-            .allocator()
-            .allocate(bytes, alignment, PoolSpace::Default)
-        {
+        match pool.allocator().allocate(bytes, alignment, PoolSpace::Default) {
             Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
             Err(refusal) => {
                 self.divergence = Some(Divergence::Refused);
@@ -375,10 +354,7 @@ impl Replay {
             if self.mode == ReplayMode::IgnoreFailures && allocation < self.allocations {
                 return Ok(None);
             }
-            return Err(corrupt_trace(
-                at,
-                "an allocation that does not exist is freed",
-            ));
+            return Err(corrupt_trace(at, "an allocation that does not exist is freed"));
         };
         let pool = self.pool(block.device)?;
         let result = pool.allocator().free(block.address);

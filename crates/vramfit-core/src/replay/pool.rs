@@ -82,10 +82,7 @@ impl ReplayPool {
     /// Takes over how full it is.
     pub(super) fn update_level(&mut self) {
         let stats = self.allocator().stats();
-        self.level = PoolLevel {
-            in_use_bytes: stats.bytes_in_use,
-            pool_bytes: stats.pool_bytes,
-        };
+        self.level = PoolLevel { in_use_bytes: stats.bytes_in_use, pool_bytes: stats.pool_bytes };
     }
 
     /// Checks that a request asked the device exactly what it asked in the run.
@@ -110,10 +107,8 @@ impl ReplayPool {
 /// allocators were others. Who has just recorded it knows that it is neither.
 pub(crate) fn replay_mismatch(events: u64, what: &str) -> Error {
     let at = events.saturating_sub(1);
-    Error::invalid_file(format!(
-        "the trace contradicts itself at event {at}: {what}"
-    ))
-    .hint("record it again with `vramfit dryrun --trace`; its figures are not reliable")
+    Error::invalid_file(format!("the trace contradicts itself at event {at}: {what}"))
+        .hint("record it again with `vramfit dryrun --trace`; its figures are not reliable")
 }
 
 /// Says that an event of the trace cannot have happened.

@@ -7,10 +7,7 @@ use crate::trace::Header;
 /// Reads the allocators' options from a header.
 pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
     let kind: AllocatorKind = header.allocator.parse().map_err(|error: Error| {
-        let what = format!(
-            "the trace names the unknown allocator `{}`",
-            header.allocator
-        );
+        let what = format!("the trace names the unknown allocator `{}`", header.allocator);
         Error::invalid_file(what).cause(error)
     })?;
     Ok(PoolOptions {
@@ -31,10 +28,7 @@ pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
 /// Reads `0.10.2` or `0.10.2.dev20260601`; what is missing or no number is 0.
 fn jax_version(text: &str) -> JaxVersion {
     let mut parts = text.split('.').map(|part| {
-        let digits = part
-            .split(|c: char| !c.is_ascii_digit())
-            .next()
-            .unwrap_or_default();
+        let digits = part.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         digits.parse().unwrap_or(0)
     });
     let mut next = || parts.next().unwrap_or(0);

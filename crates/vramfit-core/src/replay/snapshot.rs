@@ -40,14 +40,7 @@ pub(crate) struct VariantSnapshot {
 impl Replay {
     /// Returns what later events depend on.
     pub(crate) fn snapshot(&self) -> ReplaySnapshot {
-        let Replay {
-            pools,
-            live,
-            allocations,
-            events,
-            mode: _,
-            divergence,
-        } = self;
+        let Replay { pools, live, allocations, events, mode: _, divergence } = self;
         let mut live: Vec<_> = live.values().copied().collect();
         live.sort_unstable_by_key(|block| block.number);
         ReplaySnapshot {
@@ -70,21 +63,14 @@ impl Replay {
             first_moving: first_named.min(before.allocations),
         };
         let repeats_block = |(before, after): (&Block, &Block)| {
-            let same = Block {
-                number: after.number,
-                ..*before
-            };
+            let same = Block { number: after.number, ..*before };
             same == *after && period.repeats_allocation(before.number, after.number)
         };
         let repeats = before.divergence == after.divergence
             && before.live.len() == after.live.len()
             && before.live.iter().zip(&after.live).all(repeats_block)
             && before.pools.len() == after.pools.len()
-            && before
-                .pools
-                .iter()
-                .zip(&after.pools)
-                .all(|(before, after)| before.repeats(after));
+            && before.pools.iter().zip(&after.pools).all(|(before, after)| before.repeats(after));
         repeats.then_some(period)
     }
 
@@ -116,20 +102,12 @@ fn written(write: impl FnOnce(&mut StateKey)) -> StateKey {
 
 impl ReplayPool {
     fn snapshot(&self) -> PoolSnapshot {
-        let ReplayPool {
-            allocator,
-            options: _,
-            device,
-            has_pending_results,
-            level,
-        } = self;
+        let ReplayPool { allocator, options: _, device, has_pending_results, level } = self;
         PoolSnapshot {
             state: allocator
                 .as_ref()
                 .map(|allocator| written(|state| allocator.write_state(state))),
-            num_allocs: allocator
-                .as_ref()
-                .map_or(0, |allocator| allocator.stats().num_allocs),
+            num_allocs: allocator.as_ref().map_or(0, |allocator| allocator.stats().num_allocs),
             level: *level,
             has_pending_results: *has_pending_results,
             device: match device {
@@ -165,12 +143,7 @@ impl PoolSnapshot {
 impl VariantReplay {
     /// Returns what later events depend on.
     pub(crate) fn snapshot(&self) -> VariantSnapshot {
-        let VariantReplay {
-            replay,
-            programs,
-            running,
-            refused,
-        } = self;
+        let VariantReplay { replay, programs, running, refused } = self;
         VariantSnapshot {
             replay: replay.snapshot(),
             programs: programs.clone(),

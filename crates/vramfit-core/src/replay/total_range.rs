@@ -48,13 +48,8 @@ pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalR
     if max_total_memory_bytes <= header.total_memory_bytes {
         return Ok(None);
     }
-    let header = Header {
-        total_memory_bytes: max_total_memory_bytes,
-        ..header.clone()
-    };
-    let DecisiveRequest {
-        mut replay, is_met, ..
-    } = DecisiveRequest::find(source, &header)?;
+    let header = Header { total_memory_bytes: max_total_memory_bytes, ..header.clone() };
+    let DecisiveRequest { mut replay, is_met, .. } = DecisiveRequest::find(source, &header)?;
     Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,
         limit_bytes: match replay.devices() {

@@ -65,20 +65,12 @@ fn stack(label: &str, difference: &RunDiff, bytes: impl Fn(&OwnerDelta) -> u64) 
     let mut parts: Vec<_> = parts.filter(|(_, _, bytes)| *bytes > 0).collect();
     // The same order in both.
     parts.sort_by_key(|(kind, _, _)| *kind);
-    Stack {
-        label: label.to_owned(),
-        parts,
-    }
+    Stack { label: label.to_owned(), parts }
 }
 
 fn by_owner(difference: &RunDiff) -> Table {
     let row = |name: &str, a: u64, b: u64, change: i128| {
-        vec![
-            Value::Text(name.to_owned()),
-            Value::Bytes(a),
-            Value::Bytes(b),
-            change_value(change),
-        ]
+        vec![Value::Text(name.to_owned()), Value::Bytes(a), Value::Bytes(b), change_value(change)]
     };
     let owners = difference.owners.iter();
     let mut rows: Vec<_> = owners

@@ -14,19 +14,12 @@ use crate::bytes::Bytes;
 
 pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     // Only the function ran, so that all of the run is its step.
-    let needed = &RunSummary {
-        step_time: needed.execution_time(),
-        ..needed.clone()
-    };
+    let needed = &RunSummary { step_time: needed.execution_time(), ..needed.clone() };
     let (after, fits) = (&comparison.after, comparison.fits());
     let caveats = caveats::of_dryrun(needed);
     let capacity_bytes = smallest_capacity(after);
     let peak_bytes = needed.critical_device().map_or(0, |it| it.peak_bytes);
-    let bar = Bar {
-        label: String::new(),
-        part_bytes: peak_bytes,
-        whole_bytes: capacity_bytes,
-    };
+    let bar = Bar { label: String::new(), part_bytes: peak_bytes, whole_bytes: capacity_bytes };
     let sections = [
         Some(Section::new("", Content::Bars(vec![bar]))),
         conditions::section(needed),
@@ -47,12 +40,7 @@ pub(super) fn report(needed: &RunSummary, comparison: &Comparison) -> Report {
     Report {
         title: "vramfit estimate".to_owned(),
         outcome: fits.into(),
-        headline: headline(
-            after,
-            fits,
-            (peak_bytes, capacity_bytes),
-            &needed.verdict().conditions,
-        ),
+        headline: headline(after, fits, (peak_bytes, capacity_bytes), &needed.verdict().conditions),
         cause: cause::sentences(needed),
         sections: sections.into_iter().flatten().collect(),
         metadata: overview::metadata(after)
@@ -100,18 +88,10 @@ fn metrics(needed: &RunSummary, after: &RunSummary, capacity_bytes: u64) -> Sect
     let share = capacity_bytes as f64 / header.total_memory_bytes.max(1) as f64;
     let (share, total) = (Value::Fraction(share), Bytes(header.total_memory_bytes));
     let limit = Value::Bytes(capacity_bytes);
-    let mut metrics = vec![Metric::new(
-        "limit",
-        limit,
-        format!("{share} of the GPU's {total}"),
-    )];
+    let mut metrics = vec![Metric::new("limit", limit, format!("{share} of the GPU's {total}"))];
     if let Some(device) = needed.critical_device() {
         let peak = Value::Bytes(device.peak_bytes);
-        metrics.push(Metric::new(
-            "peak in use",
-            peak,
-            "rounding of the allocator included",
-        ));
+        metrics.push(Metric::new("peak in use", peak, "rounding of the allocator included"));
         let arguments = Value::Bytes(device.steady_state_bytes);
         metrics.push(Metric::new("before the call", arguments, "arguments"));
         metrics.push(overview::outside_the_pool(&needed.header, device));

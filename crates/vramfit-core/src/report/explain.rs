@@ -53,23 +53,15 @@ pub(super) fn report(explanation: &Explanation) -> Report {
 }
 
 fn sentences(cause: &Cause) -> Vec<String> {
-    vec![
-        cause.summary.clone(),
-        format!("it is not the cause if {}", cause.falsified_by),
-    ]
+    vec![cause.summary.clone(), format!("it is not the cause if {}", cause.falsified_by)]
 }
 
 fn evidence(title: &str, evidence: &[Evidence]) -> Option<Section> {
     const MAX_QUOTE_CHARACTERS: usize = 140;
     let lines = evidence.iter().map(|line| {
-        let source = line
-            .source
-            .as_ref()
-            .map_or(String::new(), |source| format!("{source}:"));
-        let process = line
-            .process
-            .as_ref()
-            .map_or(String::new(), |process| format!(" [{process}]"));
+        let source = line.source.as_ref().map_or(String::new(), |source| format!("{source}:"));
+        let process =
+            line.process.as_ref().map_or(String::new(), |process| format!(" [{process}]"));
         let mut text: String = line.text.chars().take(MAX_QUOTE_CHARACTERS).collect();
         if text.len() < line.text.len() {
             text.push_str(" ...");
@@ -81,9 +73,7 @@ fn evidence(title: &str, evidence: &[Evidence]) -> Option<Section> {
 
 fn what_to_do(explanation: &Explanation, first: Option<&Cause>) -> Option<Section> {
     let actions = explanation.remedies.iter().map(|remedy| {
-        let bytes = remedy
-            .bytes
-            .map(|bytes| format!("{} ({})", Bytes(bytes), basis(remedy.basis)));
+        let bytes = remedy.bytes.map(|bytes| format!("{} ({})", Bytes(bytes), basis(remedy.basis)));
         let outcome = Some(remedy.outcome.clone()).filter(|outcome| !outcome.is_empty());
         let effect: Vec<String> = bytes.into_iter().chain(outcome).collect();
         let colon = if effect.is_empty() { "" } else { ": " };
@@ -108,12 +98,7 @@ fn basis(basis: Basis) -> &'static str {
 
 fn other_causes(others: &[Cause]) -> Option<Section> {
     let shown = others.iter().take(MAX_OTHER_CAUSES).map(|cause| {
-        format!(
-            "{} ({}): {}",
-            cause.id.title(),
-            cause.confidence.label(),
-            cause.summary
-        )
+        format!("{} ({}): {}", cause.id.title(), cause.confidence.label(), cause.summary)
     });
     // Beside a certain cause there is only what is certain, too.
     let title = match others.first().map(|cause| cause.confidence) {
@@ -129,32 +114,16 @@ fn figures(explanation: &Explanation) -> Option<Section> {
     let mut add = |label: &str, bytes: Option<u64>, note: &str| {
         metrics.extend(bytes.map(|bytes| Metric::new(label, Value::Bytes(bytes), note)));
     };
-    let exact = if figures.requested_is_exact {
-        ""
-    } else {
-        "as precise as the log"
-    };
+    let exact = if figures.requested_is_exact { "" } else { "as precise as the log" };
     add("requested", figures.requested_bytes, exact);
     add("in use", figures.in_use_bytes, "at the failure");
     add("peak in use", figures.peak_in_use_bytes, "");
     add("limit of the pool", figures.limit_bytes, "");
     add("pool", figures.pool_bytes, "obtained from the driver");
     add("free in the pool", figures.free_bytes, "in all");
-    add(
-        "largest free block",
-        figures.largest_free_block_bytes,
-        "that the request could have had",
-    );
-    add(
-        "GPU memory",
-        figures.gpu_total_bytes,
-        figures.gpu.unwrap_or("in all"),
-    );
-    add(
-        "GPU memory free",
-        figures.gpu_free_bytes,
-        "by the driver, at the failure",
-    );
+    add("largest free block", figures.largest_free_block_bytes, "that the request could have had");
+    add("GPU memory", figures.gpu_total_bytes, figures.gpu.unwrap_or("in all"));
+    add("GPU memory free", figures.gpu_free_bytes, "by the driver, at the failure");
     (!metrics.is_empty()).then(|| Section::new("figures", Content::Metrics(metrics)))
 }
 
@@ -164,36 +133,22 @@ fn largest_fit(explanation: &Explanation) -> Option<Section> {
     let raised = format!("fresh pool with {} of the GPU", FitFigures::RAISED_FRACTION);
     let rows = [
         ("the pool as it was", fits.now),
-        (
-            "by taking more from the driver",
-            fits.by_growing.filter(|bytes| *bytes > 0),
-        ),
+        ("by taking more from the driver", fits.by_growing.filter(|bytes| *bytes > 0)),
         ("all free memory in one piece", fits.without_fragmentation),
         ("fresh pool, preallocated", fits.preallocated),
         ("fresh pool, growing", fits.growing),
-        (
-            "fresh pool, partitioned (JAX 0.11 and later)",
-            fits.partitioned,
-        ),
+        ("fresh pool, partitioned (JAX 0.11 and later)", fits.partitioned),
         (raised.as_str(), fits.raised_fraction),
     ];
     let rows = rows.into_iter().filter_map(|(label, bytes)| {
         let bytes = bytes?;
-        Some(vec![
-            Value::Text(label.to_owned()),
-            Value::Bytes(bytes),
-            Value::Count(bytes),
-        ])
+        Some(vec![Value::Text(label.to_owned()), Value::Bytes(bytes), Value::Count(bytes)])
     });
     let note = match fits.is_exact {
         true => "fresh pools hold the same live blocks, placed in the order of their addresses",
         false => "as precise as the log, which does not list every block",
     };
-    let table = Table::new(
-        &["largest request that fits", "", "bytes"],
-        rows.collect(),
-        note,
-    );
+    let table = Table::new(&["largest request that fits", "", "bytes"], rows.collect(), note);
     Some(Section::detail("", Content::Table(table)))
 }
 
@@ -202,27 +157,17 @@ fn need(explanation: &Explanation) -> Option<Section> {
     let metric = |label, bytes, note| Metric::new(label, Value::Bytes(bytes), note);
     let metrics = vec![
         metric("arguments", need.argument_bytes, ""),
-        metric(
-            "outputs",
-            need.live_out_bytes,
-            "donated arguments are among them",
-        ),
+        metric("outputs", need.live_out_bytes, "donated arguments are among them"),
         metric("temporaries", need.temp_bytes, ""),
         metric("in all", need.total_bytes, ""),
     ];
-    Some(Section::detail(
-        "what the program needs, by XLA",
-        Content::Metrics(metrics),
-    ))
+    Some(Section::detail("what the program needs, by XLA", Content::Metrics(metrics)))
 }
 
 /// The largest buffers in a line each, where the program is too large for its pool.
 fn largest_buffers(explanation: &Explanation, first: &Cause) -> Option<Section> {
     const MAX_BUFFERS: usize = 3;
-    let is_of_program = matches!(
-        first.id,
-        CauseId::PoolTooSmall | CauseId::RequestLargerThanGpu
-    );
+    let is_of_program = matches!(first.id, CauseId::PoolTooSmall | CauseId::RequestLargerThanGpu);
     let mut buffers: Vec<&ListedBuffer> = explanation.buffers.iter().collect();
     buffers.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
     let lines = buffers.into_iter().take(MAX_BUFFERS).map(|buffer| {
@@ -300,13 +245,7 @@ fn bins(explanation: &Explanation) -> Option<Section> {
             ]
         })
         .collect();
-    let columns = [
-        "chunks from",
-        "in use",
-        "free",
-        "bytes in use",
-        "bytes free",
-    ];
+    let columns = ["chunks from", "in use", "free", "bytes in use", "bytes free"];
     let has_rows = !rows.is_empty();
     let table = Table::new(&columns, rows, "by size; rounded as in the log");
     has_rows.then(|| Section::detail("chunks of the pool", Content::Table(table)))
@@ -332,11 +271,7 @@ fn region(region: &LoggedRegion) -> Region {
             (false, ChunkTag::Upper) => ("free", "free for the upper end"),
             (false, ChunkTag::Lower) => ("free", "free"),
         };
-        Segment {
-            bytes: chunk.bytes,
-            kind,
-            label: label.to_owned(),
-        }
+        Segment { bytes: chunk.bytes, kind, label: label.to_owned() }
     });
     Region {
         address: region.chunks.first().map_or(0, |chunk| chunk.address),
@@ -352,11 +287,6 @@ fn metadata(explanation: &Explanation) -> Vec<Metric> {
         metadata.push(Metric::text("jax", format!("{major}.{minor}.{patch}")));
     }
     metadata.extend(figures.gpu.map(|gpu| Metric::text("gpu", gpu)));
-    metadata.extend(
-        figures
-            .program
-            .as_ref()
-            .map(|name| Metric::text("program", name.as_str())),
-    );
+    metadata.extend(figures.program.as_ref().map(|name| Metric::text("program", name.as_str())));
     metadata
 }

@@ -95,35 +95,21 @@ pub struct Section {
 impl Section {
     fn new(title: impl Into<String>, content: Content) -> Self {
         let title = title.into();
-        Section {
-            title,
-            content,
-            text: None,
-            detail: false,
-        }
+        Section { title, content, text: None, detail: false }
     }
 
     fn detail(title: impl Into<String>, content: Content) -> Self {
-        Section {
-            detail: true,
-            ..Section::new(title, content)
-        }
+        Section { detail: true, ..Section::new(title, content) }
     }
 
     /// Returns a section with a picture or a wide table, and what text shows instead.
     fn with_text(title: &str, content: Content, text: Content) -> Self {
-        Section {
-            text: Some(text),
-            ..Section::new(title, content)
-        }
+        Section { text: Some(text), ..Section::new(title, content) }
     }
 
     /// Returns the same section as one that only a full report shows.
     fn into_detail(self) -> Self {
-        Section {
-            detail: true,
-            ..self
-        }
+        Section { detail: true, ..self }
     }
 
     /// Returns a section with a bulleted list, unless the list is empty.
@@ -185,11 +171,7 @@ pub struct Metric {
 
 impl Metric {
     fn new(label: &str, value: Value, note: impl Into<String>) -> Self {
-        Metric {
-            label: label.to_owned(),
-            value,
-            note: note.into(),
-        }
+        Metric { label: label.to_owned(), value, note: note.into() }
     }
 
     fn text(label: &str, text: impl Into<String>) -> Self {

@@ -6,20 +6,12 @@ use crate::program::memory::Undonated;
 
 /// Returns a line of the program, or that it is unknown.
 pub(super) fn line_or_unknown(site: &str) -> &str {
-    if site.is_empty() {
-        "unknown line"
-    } else {
-        site
-    }
+    if site.is_empty() { "unknown line" } else { site }
 }
 
 /// Returns `, at LINE` without directories, or nothing where the line is unknown.
 pub(super) fn at_line(site: &str) -> String {
-    if site.is_empty() {
-        String::new()
-    } else {
-        format!(", at {}", file_name(site))
-    }
+    if site.is_empty() { String::new() } else { format!(", at {}", file_name(site)) }
 }
 
 /// Returns a line of the program without its directories.

@@ -80,10 +80,7 @@ impl PlanSummary {
         let max_bytes = choices().map(|row| row.peak_bytes).max().unwrap_or(0);
         let max_cost = choices().map(|row| self.cost(row)).fold(0.0, f64::max);
         let is_near = |row: &&PlanRow| row.peak_bytes <= max_bytes && self.cost(row) <= max_cost;
-        let shown = self
-            .rows
-            .iter()
-            .filter(|row| !is_dominated(row) || is_near(row));
+        let shown = self.rows.iter().filter(|row| !is_dominated(row) || is_near(row));
         let alternatives = shown.map(|row| Alternative {
             label: row.label(),
             bytes: row.peak_bytes,
@@ -110,45 +107,40 @@ impl PlanSummary {
     }
 
     fn table(&self, rows: &[&PlanRow], note: &str) -> Table {
-        let mut columns = vec![
-            "plan",
-            "peak",
-            "time of a step",
-            "samples/s",
-            "recomputed",
-            "host memory",
-        ];
+        let mut columns =
+            vec!["plan", "peak", "time of a step", "samples/s", "recomputed", "host memory"];
         let has_batch = rows.iter().any(|row| row.batch.is_some());
         columns.retain(|column| has_batch || *column != "samples/s");
         let on: Vec<String> = self.gpus.iter().map(|name| format!("on {name}")).collect();
         columns.extend(on.iter().map(String::as_str));
         columns.push("change");
-        let rows = rows.iter().map(|row| {
-            let time = row.time_us.map(|(low_us, model_us)| {
-                Value::Text(format!("{:.1} to {:.1} ms", low_us / 1e3, model_us / 1e3))
-            });
-            let mut cells = vec![
-                Value::Text(row.kind.label().to_owned()),
-                Value::Bytes(row.peak_bytes),
-                time.unwrap_or(Value::Missing("unknown")),
-            ];
-            if has_batch {
-                let rate = row.samples_per_second();
-                cells.push(rate.map_or(Value::Missing("unknown"), |rate| {
-                    Value::Text(format!("{rate:.0}"))
+        let rows =
+            rows.iter().map(|row| {
+                let time = row.time_us.map(|(low_us, model_us)| {
+                    Value::Text(format!("{:.1} to {:.1} ms", low_us / 1e3, model_us / 1e3))
+                });
+                let mut cells = vec![
+                    Value::Text(row.kind.label().to_owned()),
+                    Value::Bytes(row.peak_bytes),
+                    time.unwrap_or(Value::Missing("unknown")),
+                ];
+                if has_batch {
+                    let rate = row.samples_per_second();
+                    cells.push(rate.map_or(Value::Missing("unknown"), |rate| {
+                        Value::Text(format!("{rate:.0}"))
+                    }));
+                }
+                cells.extend([
+                    Value::Fraction(row.recomputed_share),
+                    Value::Bytes(row.host_memory_bytes),
+                ]);
+                cells.extend(row.spare_bytes.iter().map(|spare| match spare {
+                    Some(bytes) => Value::Change(*bytes),
+                    None => Value::Missing("not measured"),
                 }));
-            }
-            cells.extend([
-                Value::Fraction(row.recomputed_share),
-                Value::Bytes(row.host_memory_bytes),
-            ]);
-            cells.extend(row.spare_bytes.iter().map(|spare| match spare {
-                Some(bytes) => Value::Change(*bytes),
-                None => Value::Missing("not measured"),
-            }));
-            cells.push(Value::Text(row.label()));
-            cells
-        });
+                cells.push(Value::Text(row.label()));
+                cells
+            });
         Table::new(&columns, rows.collect(), note)
     }
 }
@@ -156,32 +148,22 @@ impl PlanSummary {
 pub(super) fn report(summary: PlanSummary) -> Report {
     let mut shown: Vec<&PlanRow> = summary.rows.iter().collect();
     shown.sort_by_key(|row| std::cmp::Reverse(row.peak_bytes));
-    let (front, beaten): (Vec<_>, Vec<_>) = shown
-        .into_iter()
-        .partition(|row| row.kind != AlternativeKind::Dominated);
+    let (front, beaten): (Vec<_>, Vec<_>) =
+        shown.into_iter().partition(|row| row.kind != AlternativeKind::Dominated);
     let note = "peak: of the fullest GPU, by a dry run with the change applied. Time of a step: from a \
                 bound that no run can beat to XLA's model, not measured. On a GPU: what its pool has \
                 left, or lacks";
     let mut sections = vec![
         Section::new("", Content::Tradeoff(summary.tradeoff())),
-        Section::new(
-            "plans worth choosing",
-            Content::Table(summary.table(&front, note)),
-        ),
+        Section::new("plans worth choosing", Content::Table(summary.table(&front, note))),
     ];
     sections.extend(Section::list("notes", summary.notes.clone()));
-    sections.extend(Section::list(
-        "nearest edit by hand, not measured",
-        summary.edits.clone(),
-    ));
+    sections.extend(Section::list("nearest edit by hand, not measured", summary.edits.clone()));
     if !summary.largest.is_empty() {
         let rows = summary.largest.iter();
         let rows = rows.map(|(name, bytes)| vec![Value::Text(name.clone()), Value::Bytes(*bytes)]);
         let table = Table::new(&["entry", "bytes"], rows.collect(), "");
-        sections.push(Section::new(
-            "largest entries of that peak",
-            Content::Table(table),
-        ));
+        sections.push(Section::new("largest entries of that peak", Content::Table(table)));
     }
     if !beaten.is_empty() {
         let note = "each has a higher peak and takes longer than a plan worth choosing, or as long";
@@ -195,9 +177,7 @@ pub(super) fn report(summary: PlanSummary) -> Report {
         title: "vramfit plan".to_owned(),
         outcome: summary.success.into(),
         sections,
-        metadata: metadata
-            .map(|(label, text)| Metric::text(label, text.clone()))
-            .collect(),
+        metadata: metadata.map(|(label, text)| Metric::text(label, text.clone())).collect(),
         headline: summary.headline,
         cause: Vec::new(),
         json: summary.json,

@@ -61,9 +61,7 @@ fn table(comparison: &Comparison) -> Table {
     };
     row("limit", &|it| bytes(it, DeviceSummary::limit));
     row("pool", &|it| bytes(it, |device| device.pool_bytes));
-    row("peak in use", &|it| {
-        bytes(it, |device| Some(device.peak_bytes))
-    });
+    row("peak in use", &|it| bytes(it, |device| Some(device.peak_bytes)));
     row("largest free block at peak", &|it| {
         bytes(it, |device| device.at_peak.largest_free_block_bytes)
     });
@@ -125,11 +123,7 @@ fn metadata(comparison: &Comparison) -> Vec<Metric> {
 }
 
 fn settings(header: &Header) -> String {
-    let how = if header.preallocate {
-        "preallocated"
-    } else {
-        "growing"
-    };
+    let how = if header.preallocate { "preallocated" } else { "growing" };
     let occupied = match header.occupied_bytes {
         0 => String::new(),
         bytes => format!(", {} used by others", Bytes(bytes)),

@@ -51,11 +51,7 @@ fn value_of(metrics: &[(String, f64)], name: &str) -> Option<f64> {
 fn metrics(log: &MetricsLog) -> Vec<Metric> {
     let epochs = log.epochs.len();
     let steps = Value::Count(log.step);
-    let mut metrics = vec![Metric::new(
-        "steps",
-        steps,
-        format!("{epochs} epochs completed"),
-    )];
+    let mut metrics = vec![Metric::new("steps", steps, format!("{epochs} epochs completed"))];
     let elapsed = log.ends.last().map(|end| end.elapsed);
     let elapsed = elapsed.or(log.epochs.last().map(|epoch| epoch.elapsed));
     if let Some(seconds) = elapsed {
@@ -108,10 +104,7 @@ fn curves(log: &MetricsLog) -> Vec<Section> {
         let curve = |label: &str, points: Vec<Point>| {
             let finite = points.into_iter().filter(|(_, value)| value.is_finite());
             let points = downsample(finite.collect());
-            (!points.is_empty()).then(|| Curve {
-                label: label.to_owned(),
-                points,
-            })
+            (!points.is_empty()).then(|| Curve { label: label.to_owned(), points })
         };
         let train = curve("train", train);
         let validation = curve("validation", validation.collect());
@@ -186,11 +179,7 @@ fn epochs(log: &MetricsLog) -> Table {
     }
     names.sort_by_key(|(name, _)| *name != "loss");
     let headings = names.iter().map(|(name, is_validation)| {
-        let split = if *is_validation {
-            "validation"
-        } else {
-            "train"
-        };
+        let split = if *is_validation { "validation" } else { "train" };
         format!("{split} {name}")
     });
     let mut columns = vec!["epoch".to_owned()];
@@ -198,32 +187,18 @@ fn epochs(log: &MetricsLog) -> Table {
     columns.extend(["time", "elapsed"].map(str::to_owned));
     let best = log.best().map(|epoch| epoch.number);
     let rows = log.epochs.iter().map(|epoch| {
-        let mark = if best == Some(epoch.number) {
-            " (best)"
-        } else {
-            ""
-        };
+        let mark = if best == Some(epoch.number) { " (best)" } else { "" };
         let mut row = vec![Value::Text(format!("{}{mark}", epoch.number))];
         row.extend(names.iter().map(|(name, is_validation)| {
-            let metrics = if *is_validation {
-                &epoch.validation
-            } else {
-                &epoch.train
-            };
+            let metrics = if *is_validation { &epoch.validation } else { &epoch.train };
             let value = value_of(metrics, name);
-            value.map_or(Value::Missing("unknown"), |value| {
-                Value::Text(format_metric(value))
-            })
+            value.map_or(Value::Missing("unknown"), |value| Value::Text(format_metric(value)))
         }));
         row.push(Value::Text(format_duration(epoch.seconds)));
         row.push(Value::Text(format_duration(epoch.elapsed)));
         row
     });
-    Table {
-        columns,
-        rows: rows.collect(),
-        note: String::new(),
-    }
+    Table { columns, rows: rows.collect(), note: String::new() }
 }
 
 fn metadata(log: &MetricsLog) -> Vec<Metric> {

@@ -70,9 +70,7 @@ impl GpuMemoryBudget {
             .map_or(UNKNOWN_CONTEXT_BYTES, |known| known.context_bytes_estimate);
         // CUDA reports the total without what the driver keeps for itself. Where an old driver does not
         // report that separately, the total is a little too large, and a fraction of it a little too small.
-        let total_bytes = memory
-            .total_bytes
-            .saturating_sub(memory.reserved_bytes.unwrap_or(0));
+        let total_bytes = memory.total_bytes.saturating_sub(memory.reserved_bytes.unwrap_or(0));
         Some(GpuMemoryBudget {
             total_bytes,
             occupied_bytes: total_bytes
@@ -95,9 +93,7 @@ impl GpuMemoryBudget {
     /// large because of them is another matter, see [`GpuMemoryBudget::remaining_bytes`].
     pub fn shortfall_outside(&self, pool_bytes: u64) -> Option<u64> {
         let left = self.total_bytes.saturating_sub(pool_bytes);
-        self.outside_bytes
-            .checked_sub(left)
-            .filter(|missing| *missing > 0)
+        self.outside_bytes.checked_sub(left).filter(|missing| *missing > 0)
     }
 
     /// Returns how large the pool of each of `processes` processes can be, in whole pages, so that all of
@@ -111,10 +107,8 @@ impl GpuMemoryBudget {
             return Err(no_processes());
         }
         let outside = self.outside_bytes.saturating_mul(count);
-        let unavailable = self
-            .occupied_bytes
-            .saturating_add(keep_free_bytes)
-            .saturating_add(outside);
+        let unavailable =
+            self.occupied_bytes.saturating_add(keep_free_bytes).saturating_add(outside);
         let each = self.total_bytes.saturating_sub(unavailable) / count;
         let pages = each / PAGE_BYTES * PAGE_BYTES;
         if pages > 0 {
@@ -130,10 +124,7 @@ impl GpuMemoryBudget {
             }
         )];
         if self.occupied_bytes > 0 {
-            uses.push(format!(
-                "{} used by other processes",
-                Bytes(self.occupied_bytes)
-            ));
+            uses.push(format!("{} used by other processes", Bytes(self.occupied_bytes)));
         }
         if keep_free_bytes > 0 {
             uses.push(format!("{} to keep free", Bytes(keep_free_bytes)));
@@ -187,26 +178,16 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn budget(occupied_bytes: u64) -> GpuMemoryBudget {
-        GpuMemoryBudget {
-            total_bytes: 24 * GIB,
-            occupied_bytes,
-            outside_bytes: GIB,
-        }
+        GpuMemoryBudget { total_bytes: 24 * GIB, occupied_bytes, outside_bytes: GIB }
     }
 
     #[test]
     fn what_is_not_the_pool_is_subtracted_first() {
         assert_eq!(budget(0).pool_bytes_each(1, 0).unwrap(), 23 * GIB);
         assert_eq!(budget(0).pool_bytes_each(2, 0).unwrap(), 11 * GIB);
-        assert_eq!(
-            budget(2 * GIB).pool_bytes_each(2, 4 * GIB).unwrap(),
-            8 * GIB
-        );
+        assert_eq!(budget(2 * GIB).pool_bytes_each(2, 4 * GIB).unwrap(), 8 * GIB);
         // A third of 21 GiB and a bit, down to a whole page.
-        let third = GpuMemoryBudget {
-            total_bytes: 24 * GIB + 10,
-            ..budget(0)
-        };
+        let third = GpuMemoryBudget { total_bytes: 24 * GIB + 10, ..budget(0) };
         assert_eq!(third.pool_bytes_each(3, 0).unwrap(), 7 * GIB);
     }
 
@@ -246,20 +227,11 @@ mod tests {
     fn a_gpu_without_memory_left_is_refused_with_the_sum() {
         let error = budget(20 * GIB).pool_bytes_each(3, 2 * GIB).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        for part in [
-            "24.0 GiB",
-            "3.0 GiB for",
-            "20.0 GiB used",
-            "2.0 GiB to keep",
-        ] {
+        for part in ["24.0 GiB", "3.0 GiB for", "20.0 GiB used", "2.0 GiB to keep"] {
             assert!(error.message().contains(part), "{error} lacks {part}");
         }
         assert!(budget(0).pool_bytes_each(0, 0).is_err());
-        assert!(
-            budget(u64::MAX)
-                .pool_bytes_each(u32::MAX, u64::MAX)
-                .is_err()
-        );
+        assert!(budget(u64::MAX).pool_bytes_each(u32::MAX, u64::MAX).is_err());
     }
 
     #[test]
@@ -275,27 +247,13 @@ mod tests {
             ..HostGpu::default()
         };
         let budget = GpuMemoryBudget::from_driver(&gpu, 20 * GIB, 1).unwrap();
-        assert_eq!(
-            (budget.total_bytes, budget.occupied_bytes),
-            (79 * GIB, 10 * GIB)
-        );
+        assert_eq!((budget.total_bytes, budget.occupied_bytes), (79 * GIB, 10 * GIB));
         let h100 = gpu::find("h100-80g").unwrap();
+        assert_eq!(budget.outside_bytes, h100.context_bytes_estimate + LIBRARIES_BYTES);
+        assert_eq!(GpuMemoryBudget::from_driver(&HostGpu::default(), 0, 1), None);
+        let unknown = HostGpu { name: "some prototype".to_owned(), ..gpu };
         assert_eq!(
-            budget.outside_bytes,
-            h100.context_bytes_estimate + LIBRARIES_BYTES
-        );
-        assert_eq!(
-            GpuMemoryBudget::from_driver(&HostGpu::default(), 0, 1),
-            None
-        );
-        let unknown = HostGpu {
-            name: "some prototype".to_owned(),
-            ..gpu
-        };
-        assert_eq!(
-            GpuMemoryBudget::from_driver(&unknown, 0, 2)
-                .unwrap()
-                .outside_bytes,
+            GpuMemoryBudget::from_driver(&unknown, 0, 2).unwrap().outside_bytes,
             UNKNOWN_CONTEXT_BYTES + LIBRARIES_BYTES + COLLECTIVES_BYTES
         );
     }

@@ -127,8 +127,7 @@ impl ClientOptions {
     /// Returns the part of the GPU's total memory that the pool begins with, and with which it ends unless it grows, as
     /// XLA has it: a number in 64 bits.
     pub fn fraction(&self) -> f64 {
-        self.fraction_policy
-            .map_or(f64::from(self.memory_fraction), |policy| policy.start)
+        self.fraction_policy.map_or(f64::from(self.memory_fraction), |policy| policy.start)
     }
 
     /// Reads the options as a plugin of that minor version of the PJRT C API would.
@@ -301,10 +300,8 @@ mod tests {
     const API_0_10_2: u32 = 112;
 
     fn read(named: &[(&str, Value)]) -> Result<ClientOptions, OptionError> {
-        let named: Vec<_> = named
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.clone()))
-            .collect();
+        let named: Vec<_> =
+            named.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         ClientOptions::from_named_values(&named, API_0_10_2)
     }
 

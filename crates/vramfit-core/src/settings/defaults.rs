@@ -48,14 +48,8 @@ fn default_fraction(
             })
         })
         .collect();
-    let kind = options
-        .allocator
-        .or_else(|| variable(ALLOCATOR)?.parse().ok());
-    if kept.is_empty()
-        && matches!(
-            kind,
-            None | Some(AllocatorKind::Bfc | AllocatorKind::CudaAsync)
-        )
+    let kind = options.allocator.or_else(|| variable(ALLOCATOR)?.parse().ok());
+    if kept.is_empty() && matches!(kind, None | Some(AllocatorKind::Bfc | AllocatorKind::CudaAsync))
     {
         options.fraction = Some(FRACTION_DEFAULT);
     }
@@ -73,11 +67,7 @@ fn default_platform(
     let kept = [PLATFORMS, PLATFORM_NAME].into_iter().find_map(|name| {
         let value = variable(name).filter(|value| !prefers_gpu(value))?;
         let reason = "it takes precedence over the default, which is to require a GPU".to_owned();
-        Some(Assignment {
-            name,
-            value,
-            reason,
-        })
+        Some(Assignment { name, value, reason })
     });
     if kept.is_none() {
         options.require_gpu = Some(true);
@@ -107,10 +97,7 @@ pub fn expected_pool_limits(
         return Ok(None);
     };
     // These change the meaning of the fraction, or take precedence over it.
-    if [CREATE_OPTIONS, UNIFIED_MEMORY]
-        .iter()
-        .any(|name| variable(name).is_some())
-    {
+    if [CREATE_OPTIONS, UNIFIED_MEMORY].iter().any(|name| variable(name).is_some()) {
         return Ok(None);
     }
     let GpuBudgets::Known(budgets) = gpu_budgets()? else {
@@ -172,11 +159,8 @@ mod tests {
         let done = decide(Options::default(), &environment);
         assert!(done.set.is_empty());
         assert_eq!(done.kept.len(), 2);
-        let options = Options {
-            fraction: Some(0.5),
-            require_gpu: Some(true),
-            ..Options::default()
-        };
+        let options =
+            Options { fraction: Some(0.5), require_gpu: Some(true), ..Options::default() };
         let done = decide(options, &environment);
         assert_eq!(done.value(FRACTION), Some("0.5"));
         assert_eq!(done.value(PLATFORMS), Some("cuda,cpu"));
@@ -185,16 +169,9 @@ mod tests {
 
     #[test]
     fn a_split_notes_which_processes_it_does_not_recognize() {
-        let options = Options {
-            processes: Some(2),
-            ..Options::default()
-        };
+        let options = Options { processes: Some(2), ..Options::default() };
         let done = decide(options, &[]);
-        assert!(
-            done.notes
-                .iter()
-                .any(|note| note.contains("run --processes"))
-        );
+        assert!(done.notes.iter().any(|note| note.contains("run --processes")));
     }
 
     #[test]
@@ -212,17 +189,10 @@ mod tests {
 
     #[test]
     fn one_size_at_a_time() {
-        let both = Options {
-            fraction: Some(0.5),
-            processes: Some(2),
-            ..Options::default()
-        };
+        let both = Options { fraction: Some(0.5), processes: Some(2), ..Options::default() };
         let error = try_resolve(both, &[]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        let none = Options {
-            processes: Some(0),
-            ..Options::default()
-        };
+        let none = Options { processes: Some(0), ..Options::default() };
         assert!(try_resolve(none, &[]).is_err());
     }
 

@@ -61,25 +61,16 @@ impl XlaFlags {
 /// added.
 pub(super) fn with_flag(text: &str, flag: &str) -> Option<String> {
     let tokens = tokens(text);
-    if tokens
-        .first()
-        .is_some_and(|token| !token.text.starts_with("--"))
-    {
+    if tokens.first().is_some_and(|token| !token.text.starts_with("--")) {
         return None;
     }
     // Behind a stray word nothing is read, and inside an open quote nothing is a flag.
     let unread = |token: &&FlagToken| !token.text.starts_with("--") || !token.closed;
-    let at = tokens
-        .iter()
-        .find(unread)
-        .map_or(text.len(), |token| token.start);
+    let at = tokens.iter().find(unread).map_or(text.len(), |token| token.start);
     let (read, rest) = text.split_at(at);
     let gap = |wanted: bool| if wanted { " " } else { "" };
     let before = gap(!read.is_empty() && !read.ends_with(char::is_whitespace));
-    Some(format!(
-        "{read}{before}{flag}{}{rest}",
-        gap(!rest.is_empty())
-    ))
+    Some(format!("{read}{before}{flag}{}{rest}", gap(!rest.is_empty())))
 }
 
 /// Splits at white space outside quotes, and takes the quotes off.
@@ -105,11 +96,7 @@ fn tokens(text: &str) -> Vec<FlagToken> {
             tokens.extend(token.take().filter(|token| !token.text.is_empty()));
             continue;
         }
-        let token = token.get_or_insert(FlagToken {
-            text: String::new(),
-            start,
-            closed: true,
-        });
+        let token = token.get_or_insert(FlagToken { text: String::new(), start, closed: true });
         match quote {
             Some(open) if c == open => quote = None,
             None if c == '"' || c == '\'' => quote = Some(c),

@@ -27,9 +27,7 @@ impl FractionPolicy {
         let number = |part: &str| {
             let value: f64 = part.trim_ascii().parse().unwrap_or(0.0);
             let is_fraction = value.is_finite() && value > 0.0;
-            is_fraction
-                .then_some(value)
-                .ok_or_else(|| refuse("fractions must be positive numbers"))
+            is_fraction.then_some(value).ok_or_else(|| refuse("fractions must be positive numbers"))
         };
         let spec = text.trim_ascii();
         let (start, cap) = if let Some(start) = spec.strip_suffix('+') {
@@ -41,22 +39,17 @@ impl FractionPolicy {
         };
         match cap {
             Some(cap) if cap < start => Err(refuse("the cap must be at least the start")),
-            Some(cap) if cap > 1.0 && cap > start => Err(refuse(
-                "a growth cap cannot exceed 1 (all of device memory)",
-            )),
-            _ => Ok(FractionPolicy {
-                start,
-                cap: cap.filter(|cap| *cap > start),
-            }),
+            Some(cap) if cap > 1.0 && cap > start => {
+                Err(refuse("a growth cap cannot exceed 1 (all of device memory)"))
+            }
+            _ => Ok(FractionPolicy { start, cap: cap.filter(|cap| *cap > start) }),
         }
     }
 }
 
 /// Returns where the cap begins: at a minus sign that is not an exponent's.
 fn separator(spec: &str) -> Option<usize> {
-    spec.match_indices('-')
-        .map(|(at, _)| at)
-        .find(|at| !spec[..*at].ends_with(['e', 'E']))
+    spec.match_indices('-').map(|(at, _)| at).find(|at| !spec[..*at].ends_with(['e', 'E']))
 }
 
 #[cfg(test)]
@@ -86,10 +79,7 @@ mod tests {
             "0.5-0.9+",
         ] {
             let told = FractionPolicy::parse(text).unwrap_err();
-            assert!(
-                told.contains("fractions must be positive numbers; "),
-                "{text}: {told}"
-            );
+            assert!(told.contains("fractions must be positive numbers; "), "{text}: {told}");
         }
         for (text, reason) in [
             ("0.9-0.5", "the cap must be at least the start"),

@@ -57,11 +57,7 @@ impl Options {
     /// [`crate::ErrorKind::InvalidArgument`].
     pub(super) fn check(&self) -> Result<()> {
         let reject = |message: &str, hint: &str| Err(Error::invalid_argument(message).hint(hint));
-        let sizes = [
-            self.fraction.is_some(),
-            self.limit.is_some(),
-            self.is_split(),
-        ];
+        let sizes = [self.fraction.is_some(), self.limit.is_some(), self.is_split()];
         if sizes.iter().filter(|is_set| **is_set).count() > 1 {
             return reject(
                 "the size of the pool is given in more than one way",

@@ -50,11 +50,7 @@ mod tests {
             ("rocm,cpu", false, false),
             ("CUDA", false, false),
         ] {
-            assert_eq!(
-                (prefers_gpu(list), allows_gpu(list)),
-                (prefers, allows),
-                "{list}"
-            );
+            assert_eq!((prefers_gpu(list), allows_gpu(list)), (prefers, allows), "{list}");
         }
         for (name, value) in GPU_REQUIRED {
             assert!(prefers_gpu(value), "{name}={value}");

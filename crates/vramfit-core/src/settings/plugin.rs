@@ -37,9 +37,7 @@ impl PluginSettings {
             None => false,
             Some(Some(value)) => value,
             Some(None) => {
-                ignored.push(format!(
-                    "`{name}` is neither true nor false and counts as false"
-                ));
+                ignored.push(format!("`{name}` is neither true nor false and counts as false"));
                 false
             }
         };
@@ -82,10 +80,7 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<PluginSettings, Abort> {
         PluginSettings::read(|name| {
-            variables
-                .iter()
-                .find(|(n, _)| *n == name)
-                .map(|(_, value)| (*value).to_owned())
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
@@ -133,9 +128,6 @@ mod tests {
     fn the_last_flag_counts() {
         let flag = "--xla_gpu_enable_allocator_spatial_partitioning";
         let flags = format!("{flag}=false --xla_dump_to=/tmp/x {flag}");
-        assert_eq!(
-            read(&[("XLA_FLAGS", &flags)]).unwrap().spatial_partitioning,
-            Some(true)
-        );
+        assert_eq!(read(&[("XLA_FLAGS", &flags)]).unwrap().spatial_partitioning, Some(true));
     }
 }

@@ -61,26 +61,17 @@ impl PoolSize {
                 reason: fraction_reason(fraction, budget),
                 note: None,
             }),
-            PoolSize::Limit {
-                limit_bytes,
-                total_bytes,
-            } => {
+            PoolSize::Limit { limit_bytes, total_bytes } => {
                 let fraction = limit(limit_bytes, total_bytes)?;
-                let options = PoolOptions {
-                    memory_fraction: f64::from(fraction),
-                    ..pool(total_bytes)
-                };
+                let options =
+                    PoolOptions { memory_fraction: f64::from(fraction), ..pool(total_bytes) };
                 Ok(FractionText {
                     text: shortest_text(fraction),
                     reason: format!("{} of the GPU's {}", Bytes(limit_bytes), Bytes(total_bytes)),
                     note: limit_note(limit_bytes, &options),
                 })
             }
-            PoolSize::Split {
-                processes,
-                keep_free_bytes,
-                budget: Some(budget),
-            } => {
+            PoolSize::Split { processes, keep_free_bytes, budget: Some(budget) } => {
                 let pool = budget.pool_bytes_each(processes, keep_free_bytes)?;
                 Ok(FractionText {
                     text: shortest_text(limit(pool, budget.total_bytes)?),
@@ -88,13 +79,13 @@ impl PoolSize {
                     note: None,
                 })
             }
-            PoolSize::Split {
-                keep_free_bytes, ..
-            } if keep_free_bytes > 0 => Err(Error::invalid_argument(format!(
-                "cannot keep {} of a GPU free whose size is unknown",
-                Bytes(keep_free_bytes)
-            ))
-            .hint(NAME_GPU_HINT)),
+            PoolSize::Split { keep_free_bytes, .. } if keep_free_bytes > 0 => {
+                Err(Error::invalid_argument(format!(
+                    "cannot keep {} of a GPU free whose size is unknown",
+                    Bytes(keep_free_bytes)
+                ))
+                .hint(NAME_GPU_HINT))
+            }
             PoolSize::Split { processes: 0, .. } => Err(no_processes()),
             PoolSize::Split { processes, .. } => {
                 let fraction = JAX_DEFAULT_FRACTION / f64::from(processes);
@@ -201,10 +192,7 @@ fn fraction_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
         .hint(hint))
     };
     if limit_bytes == 0 || limit_bytes > total_bytes {
-        return out_of_range(format!(
-            "give at most {}",
-            Bytes(total_bytes).rounded_down()
-        ));
+        return out_of_range(format!("give at most {}", Bytes(total_bytes).rounded_down()));
     }
     let step = options.limit_step_bytes();
     let whole = limit_bytes / step * step;
@@ -215,11 +203,7 @@ fn fraction_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
         ));
     }
     let pool = |fraction: f32| {
-        PoolOptions {
-            memory_fraction: f64::from(fraction),
-            ..options.clone()
-        }
-        .limit_bytes()
+        PoolOptions { memory_fraction: f64::from(fraction), ..options.clone() }.limit_bytes()
     };
     let mut fraction = (whole as f64 / total_bytes as f64) as f32;
     while pool(fraction) > limit_bytes {
@@ -235,10 +219,7 @@ fn fraction_for(limit_bytes: u64, options: &PoolOptions) -> Result<f32> {
 pub(super) fn shortest_text(fraction: f32) -> String {
     let short = fraction.to_string();
     // Python reads 64 bits first, and rounding twice is not rounding once.
-    if short
-        .parse::<f64>()
-        .is_ok_and(|read| read as f32 == fraction)
-    {
+    if short.parse::<f64>().is_ok_and(|read| read as f32 == fraction) {
         short
     } else {
         f64::from(fraction).to_string()
@@ -265,34 +246,14 @@ mod tests {
 
     #[test]
     fn a_limit_is_never_exceeded_and_hardly_missed() {
-        for total in [
-            10_468_982_784_u64,
-            25_414_860_800,
-            84_942_979_072,
-            191_514_411_008,
-        ] {
-            for limit in [
-                2 << 20,
-                1 << 30,
-                8 << 30,
-                8_589_934_593,
-                total / 3,
-                total - 1,
-                total,
-            ] {
-                for (jax, kind) in RELEASES
-                    .into_iter()
-                    .zip([AllocatorKind::Bfc, AllocatorKind::CudaAsync])
+        for total in [10_468_982_784_u64, 25_414_860_800, 84_942_979_072, 191_514_411_008] {
+            for limit in [2 << 20, 1 << 30, 8 << 30, 8_589_934_593, total / 3, total - 1, total] {
+                for (jax, kind) in
+                    RELEASES.into_iter().zip([AllocatorKind::Bfc, AllocatorKind::CudaAsync])
                 {
                     for kind in [AllocatorKind::Bfc, kind] {
-                        let size = PoolSize::Limit {
-                            limit_bytes: limit,
-                            total_bytes: total,
-                        };
-                        let text = size
-                            .fraction_text(Some(jax), kind, false, None)
-                            .unwrap()
-                            .text;
+                        let size = PoolSize::Limit { limit_bytes: limit, total_bytes: total };
+                        let text = size.fraction_text(Some(jax), kind, false, None).unwrap().text;
                         let had = pool(&text, total, jax, kind);
                         assert!(had <= limit, "{limit} of {total}: {had}");
                         let more = f64::from((text.parse::<f64>().unwrap() as f32).next_up());
@@ -307,13 +268,8 @@ mod tests {
     #[test]
     fn a_note_has_both_figures_of_a_limit_that_is_changed() {
         let note = |limit_bytes, jax, kind| {
-            let size = PoolSize::Limit {
-                limit_bytes,
-                total_bytes: 84_942_979_072,
-            };
-            size.fraction_text(Some(jax), kind, false, None)
-                .unwrap()
-                .note
+            let size = PoolSize::Limit { limit_bytes, total_bytes: 84_942_979_072 };
+            size.fraction_text(Some(jax), kind, false, None).unwrap().note
         };
         // 500 MiB are 250 pages; the nearest fraction of 32 bits is a few bytes below.
         let old = note(500 << 20, RELEASES[0], AllocatorKind::Bfc).unwrap();
@@ -329,37 +285,20 @@ mod tests {
 
     #[test]
     fn a_pool_of_less_than_a_page_is_refused_where_pools_are_whole_pages() {
-        let size = PoolSize::Limit {
-            limit_bytes: 1 << 20,
-            total_bytes: 1 << 34,
-        };
-        assert!(
-            size.fraction_text(Some(RELEASES[0]), AllocatorKind::Bfc, false, None)
-                .is_ok()
-        );
-        let error = size
-            .fraction_text(Some(RELEASES[1]), AllocatorKind::Bfc, false, None)
-            .unwrap_err();
+        let size = PoolSize::Limit { limit_bytes: 1 << 20, total_bytes: 1 << 34 };
+        assert!(size.fraction_text(Some(RELEASES[0]), AllocatorKind::Bfc, false, None).is_ok());
+        let error =
+            size.fraction_text(Some(RELEASES[1]), AllocatorKind::Bfc, false, None).unwrap_err();
         assert!(error.hint_text().unwrap().contains("2MiB"), "{error}");
     }
 
     #[test]
     fn fractions_of_an_unknown_gpu_never_add_up_to_more_than_the_default() {
         for processes in 1..=64 {
-            let size = PoolSize::Split {
-                processes,
-                keep_free_bytes: 0,
-                budget: None,
-            };
-            let text = size
-                .fraction_text(None, AllocatorKind::Bfc, false, None)
-                .unwrap()
-                .text;
+            let size = PoolSize::Split { processes, keep_free_bytes: 0, budget: None };
+            let text = size.fraction_text(None, AllocatorKind::Bfc, false, None).unwrap().text;
             let all = text.parse::<f64>().unwrap() * f64::from(processes);
-            assert!(
-                all <= JAX_DEFAULT_FRACTION && all > 0.74,
-                "{processes}: {all}"
-            );
+            assert!(all <= JAX_DEFAULT_FRACTION && all > 0.74, "{processes}: {all}");
         }
     }
 }

@@ -117,13 +117,7 @@ pub fn all() -> &'static [Setting] {
 pub fn find(name: &str) -> Option<&'static Setting> {
     let bare = name.trim_start_matches('-');
     let flag = bare.split_once('=').map_or(bare, |(flag, _)| flag);
-    all().iter().find(|s| {
-        if s.is_flag() {
-            s.name == flag
-        } else {
-            s.name == name
-        }
-    })
+    all().iter().find(|s| if s.is_flag() { s.name == flag } else { s.name == name })
 }
 
 /// Writes the table as the page `docs/reference/settings.md`.
@@ -145,11 +139,7 @@ struct Section {
 }
 
 const SECTIONS: &[Section] = &[
-    Section {
-        title: "Read by JAX",
-        text: READ_BY_JAX,
-        holds: |s| s.reader == Reader::Jax,
-    },
+    Section { title: "Read by JAX", text: READ_BY_JAX, holds: |s| s.reader == Reader::Jax },
     Section {
         title: "Read by XLA's GPU client",
         text: "",
@@ -160,11 +150,7 @@ const SECTIONS: &[Section] = &[
         text: "",
         holds: |s| matches!(s.reader, Reader::Driver | Reader::Nccl),
     },
-    Section {
-        title: "Flags inside XLA_FLAGS",
-        text: FLAGS,
-        holds: Setting::is_flag,
-    },
+    Section { title: "Flags inside XLA_FLAGS", text: FLAGS, holds: Setting::is_flag },
     Section {
         title: "Not read by JAX",
         text: "These names are in many recipes. Setting them has no effect in JAX.\n\n",
@@ -237,19 +223,11 @@ mod tests {
     fn names_are_unique_and_found() {
         let mut seen = HashSet::new();
         for setting in all() {
-            assert!(
-                seen.insert(&setting.name),
-                "{} is there twice",
-                setting.name
-            );
+            assert!(seen.insert(&setting.name), "{} is there twice", setting.name);
             assert_eq!(find(&setting.name), Some(setting));
         }
         assert!(find("--xla_gpu_autotune_level=0").is_some_and(Setting::is_flag));
-        assert_eq!(
-            find("xla_client_mem_fraction"),
-            None,
-            "variables have a case"
-        );
+        assert_eq!(find("xla_client_mem_fraction"), None, "variables have a case");
         assert_eq!(find("XLA_CLIENT_MEM_FRACTON"), None);
     }
 
@@ -258,11 +236,7 @@ mod tests {
         for setting in all() {
             let is_read = !matches!(setting.reader, Reader::Tensorflow | Reader::Unread);
             assert_eq!(setting.accepts.is_some(), is_read, "{}", setting.name);
-            assert!(
-                is_read || setting.effect.starts_with("Nothing"),
-                "{}",
-                setting.name
-            );
+            assert!(is_read || setting.effect.starts_with("Nothing"), "{}", setting.name);
         }
     }
 
@@ -272,20 +246,12 @@ mod tests {
             |name: &str, version: &str| find(name).unwrap().is_read_by(version.parse().unwrap());
         for (name, before, first) in [
             ("XLA_CLIENT_MEM_FRACTION", "0.4.31", "0.4.33"),
-            (
-                "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE",
-                "0.6.2",
-                "0.7.0",
-            ),
+            ("XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE", "0.6.2", "0.7.0"),
             ("XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT", "0.7.0", "0.7.1"),
             ("JAX_PJRT_CLIENT_CREATE_OPTIONS", "0.4.28", "0.4.29"),
             ("JAX_COMPILER_ENABLE_REMAT_PASS", "0.4.33", "0.4.34"),
             ("JAX_MEMORY_FITTING_LEVEL", "0.5.0", "0.5.1"),
-            (
-                "xla_gpu_enable_allocator_spatial_partitioning",
-                "0.10.2",
-                "0.11.0",
-            ),
+            ("xla_gpu_enable_allocator_spatial_partitioning", "0.10.2", "0.11.0"),
         ] {
             assert!(!read(name, before), "{name} {before}");
             assert!(read(name, first), "{name} {first}");
@@ -301,11 +267,8 @@ mod tests {
     fn every_setting_is_on_the_page_once() {
         let page = markdown();
         for setting in all() {
-            let heading = format!(
-                "### `{}{}`\n",
-                if setting.is_flag() { "--" } else { "" },
-                setting.name
-            );
+            let heading =
+                format!("### `{}{}`\n", if setting.is_flag() { "--" } else { "" }, setting.name);
             assert_eq!(page.matches(&heading).count(), 1, "{heading}");
         }
     }

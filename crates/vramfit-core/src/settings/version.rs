@@ -29,11 +29,7 @@ impl Version {
 
     /// Makes a version from its three numbers.
     pub const fn new(major: u32, minor: u32, patch: u32) -> Self {
-        Version {
-            major,
-            minor,
-            patch,
-        }
+        Version { major, minor, patch }
     }
 }
 
@@ -78,9 +74,7 @@ impl FromStr for Version {
         let mut numbers = [0; 3];
         let mut rest = text.trim();
         for (place, number) in numbers.iter_mut().enumerate() {
-            let digits = rest
-                .find(|c: char| !c.is_ascii_digit())
-                .unwrap_or(rest.len());
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
             let Ok(value) = rest[..digits].parse() else {
                 // `0.11` and `0.11.dev3` have no third number.
                 if place == 2 {
@@ -98,11 +92,7 @@ impl FromStr for Version {
             }
         }
         let [major, minor, patch] = numbers;
-        Ok(Version {
-            major,
-            minor,
-            patch,
-        })
+        Ok(Version { major, minor, patch })
     }
 }
 
@@ -123,15 +113,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Version>().expect(text), version);
         }
-        for text in [
-            "",
-            "0",
-            "v0.10.2",
-            "ten.two",
-            ".1.2",
-            "0..1",
-            "99999999999.1.0",
-        ] {
+        for text in ["", "0", "v0.10.2", "ten.two", ".1.2", "0..1", "99999999999.1.0"] {
             assert!(text.parse::<Version>().is_err(), "{text}");
         }
     }

@@ -54,11 +54,7 @@ mod tests {
     use super::*;
 
     fn gpu(uuid: &str, name: &str) -> HostGpu {
-        HostGpu {
-            uuid: uuid.to_owned(),
-            name: name.to_owned(),
-            ..HostGpu::default()
-        }
+        HostGpu { uuid: uuid.to_owned(), name: name.to_owned(), ..HostGpu::default() }
     }
 
     fn seen(gpus: &[HostGpu], list: Option<&str>, order: Option<&str>) -> Vec<String> {
@@ -94,17 +90,10 @@ mod tests {
     #[test]
     fn of_slices_one_is_seen_and_never_the_parent() {
         let slice = |uuid: &str| HostGpu {
-            mig: Mig::Instance {
-                number: 0,
-                gpu_instance: None,
-                parent_total_bytes: None,
-            },
+            mig: Mig::Instance { number: 0, gpu_instance: None, parent_total_bytes: None },
             ..gpu(uuid, "A100 MIG 1g.5gb")
         };
-        let parent = HostGpu {
-            mig: Mig::Parent,
-            ..gpu("GPU-p", "A100")
-        };
+        let parent = HostGpu { mig: Mig::Parent, ..gpu("GPU-p", "A100") };
         let gpus = [parent, slice("MIG-1"), slice("MIG-2")];
         assert_eq!(seen(&gpus, None, None), ["MIG-1"]);
         assert_eq!(seen(&gpus, Some("MIG-2,MIG-1"), None), ["MIG-2"]);

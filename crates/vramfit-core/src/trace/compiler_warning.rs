@@ -35,12 +35,7 @@ pub(super) fn add(list: &mut Vec<CompilerWarning>, body: &str) {
     if let Some(old) = list.iter_mut().find(same) {
         old.count += 1;
     } else if list.len() < MAX_KEPT {
-        list.push(CompilerWarning {
-            program,
-            source,
-            text,
-            count: 1,
-        });
+        list.push(CompilerWarning { program, source, text, count: 1 });
     }
 }
 
@@ -59,15 +54,10 @@ mod tests {
     fn equal_warnings_are_counted_and_others_kept_apart() {
         let mut warnings = Vec::new();
         for program in ["jit_step", "jit_step", "jit_\nother"] {
-            add(
-                &mut warnings,
-                &body(program, "a.cc", "Can't reduce\nmemory"),
-            );
+            add(&mut warnings, &body(program, "a.cc", "Can't reduce\nmemory"));
         }
-        let told: Vec<_> = warnings
-            .iter()
-            .map(|warning| (warning.program.as_str(), warning.count))
-            .collect();
+        let told: Vec<_> =
+            warnings.iter().map(|warning| (warning.program.as_str(), warning.count)).collect();
         assert_eq!(told, [("jit_step", 2), ("jit_ other", 1)]);
         assert_eq!(warnings[0].text, "Can't reduce\nmemory");
         add(&mut warnings, "");

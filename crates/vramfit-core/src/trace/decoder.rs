@@ -36,14 +36,7 @@ pub(super) struct Decoder<R> {
 
 impl<R: Read> Decoder<R> {
     pub(super) fn new(inner: R) -> Self {
-        Decoder {
-            inner,
-            buffer: Vec::new(),
-            next: 0,
-            summed: 0,
-            crc: Crc::new(),
-            offset: 0,
-        }
+        Decoder { inner, buffer: Vec::new(), next: 0, summed: 0, crc: Crc::new(), offset: 0 }
     }
 
     /// Returns how many bytes of the file were taken.
@@ -65,10 +58,7 @@ impl<R: Read> Decoder<R> {
 
     /// Returns the same as an error.
     pub(super) fn corruption(&self, what: &str) -> Error {
-        Error::invalid_file(format!(
-            "the trace is corrupt at byte {}: {what}",
-            self.offset()
-        ))
+        Error::invalid_file(format!("the trace is corrupt at byte {}: {what}", self.offset()))
     }
 
     fn fill_buffer(&mut self) -> ReadResult<()> {
@@ -80,11 +70,7 @@ impl<R: Read> Decoder<R> {
             match self.inner.read(&mut self.buffer) {
                 Ok(count) => {
                     self.buffer.truncate(count);
-                    return if count == 0 {
-                        Err(ReadStop::Truncated)
-                    } else {
-                        Ok(())
-                    };
+                    return if count == 0 { Err(ReadStop::Truncated) } else { Ok(()) };
                 }
                 Err(error) if error.kind() == IoKind::Interrupted => {}
                 Err(error) => {
@@ -142,9 +128,7 @@ impl<R: Read> Decoder<R> {
             self.fill_buffer()?;
         }
         let part = &self.buffer[self.next..];
-        let part = &part[..part
-            .len()
-            .min(usize::try_from(length).unwrap_or(usize::MAX))];
+        let part = &part[..part.len().min(usize::try_from(length).unwrap_or(usize::MAX))];
         self.next += part.len();
         Ok(part)
     }
@@ -251,13 +235,10 @@ impl<R: Read> Decoder<R> {
                 phase: self
                     .read_variant(&ScratchPhase::ALL, "an unknown phase of scratch memory")?,
             },
-            tag::UNLOAD => Event::Unload {
-                program: self.read_small_uint()?,
-            },
-            tag::BEGIN => Event::Begin {
-                program: self.read_small_uint()?,
-                site: self.read_text_id(texts)?,
-            },
+            tag::UNLOAD => Event::Unload { program: self.read_small_uint()? },
+            tag::BEGIN => {
+                Event::Begin { program: self.read_small_uint()?, site: self.read_text_id(texts)? }
+            }
             tag::ARGUMENT => Event::Argument {
                 parameter: self.read_small_uint()?,
                 allocation: self.read_uint()?,
@@ -272,12 +253,8 @@ impl<R: Read> Decoder<R> {
                 slot: self.read_small_uint()?,
                 site: self.read_text_id(texts)?,
             },
-            tag::FREE => Event::Free {
-                allocation: self.read_uint()?,
-            },
-            tag::UNREAD => Event::Unread {
-                allocation: self.read_uint()?,
-            },
+            tag::FREE => Event::Free { allocation: self.read_uint()? },
+            tag::UNREAD => Event::Unread { allocation: self.read_uint()? },
             tag::ALLOCATION_FAILURE => Event::AllocationFailure {
                 device: self.read_small_uint()?,
                 bytes: self.read_uint()?,
@@ -293,25 +270,20 @@ impl<R: Read> Decoder<R> {
                 address: self.read_uint()?,
                 granted: self.read_uint()?,
             },
-            tag::OUTSIDE_POOL => Event::OutsidePool {
-                device: self.read_small_uint()?,
-                bytes: self.read_uint()?,
-            },
+            tag::OUTSIDE_POOL => {
+                Event::OutsidePool { device: self.read_small_uint()?, bytes: self.read_uint()? }
+            }
             tag::FREE_ABORTS => Event::FreeAborts {
                 allocation: self.read_uint()?,
                 message: self.read_text_id(texts)?,
             },
-            tag::CLEAR_PEAK => Event::ClearPeak {
-                device: self.read_small_uint()?,
-            },
-            tag::UNKNOWN_READ => Event::UnknownRead {
-                site: self.read_text_id(texts)?,
-                bytes: self.read_uint()?,
-            },
-            tag::SHAPE_READ => Event::ShapeRead {
-                site: self.read_text_id(texts)?,
-                bytes: self.read_uint()?,
-            },
+            tag::CLEAR_PEAK => Event::ClearPeak { device: self.read_small_uint()? },
+            tag::UNKNOWN_READ => {
+                Event::UnknownRead { site: self.read_text_id(texts)?, bytes: self.read_uint()? }
+            }
+            tag::SHAPE_READ => {
+                Event::ShapeRead { site: self.read_text_id(texts)?, bytes: self.read_uint()? }
+            }
             tag::DECISIVE_READ => Event::DecisiveRead {
                 site: self.read_text_id(texts)?,
                 bytes: self.read_uint()?,
@@ -349,16 +321,10 @@ pub(super) fn read_header<R: Read>(decoder: &mut Decoder<R>) -> ReadResult<Heade
         stop => stop,
     })?;
     if version != VERSION {
-        let (theirs, ours) = (
-            String::from_utf8_lossy(&version),
-            String::from_utf8_lossy(VERSION),
-        );
-        let error = Error::invalid_file(format!(
-            "the trace has format version `{theirs}`, not `{ours}`"
-        ));
-        return Err(ReadStop::Failed(
-            error.hint("read it with the vramfit that wrote it"),
-        ));
+        let (theirs, ours) = (String::from_utf8_lossy(&version), String::from_utf8_lossy(VERSION));
+        let error =
+            Error::invalid_file(format!("the trace has format version `{theirs}`, not `{ours}`"));
+        return Err(ReadStop::Failed(error.hint("read it with the vramfit that wrote it")));
     }
     let header = decoder.read_line(MAX_JSON_BYTES)?;
     serde_json::from_slice(&header).map_err(|error| {
@@ -377,22 +343,16 @@ mod tests {
             for value in [(1u64 << shift) - 1, 1 << shift, u64::MAX >> shift] {
                 let mut out = Vec::new();
                 put(&mut out, value);
-                assert_eq!(
-                    Decoder::new(&out[..])
-                        .read_uint()
-                        .expect("it was just written"),
-                    value
-                );
+                assert_eq!(Decoder::new(&out[..]).read_uint().expect("it was just written"), value);
             }
         }
     }
 
     #[test]
     fn numbers_over_64_bits_are_refused() {
-        for bytes in [
-            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02][..],
-            &[0x80; 11][..],
-        ] {
+        for bytes in
+            [&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02][..], &[0x80; 11][..]]
+        {
             let stop = Decoder::new(bytes).read_uint().expect_err("too long");
             assert!(matches!(stop, ReadStop::Failed(_)), "{stop:?}");
         }

@@ -74,12 +74,8 @@ pub enum CallbackSkip {
 
 impl CallbackSkip {
     /// All of them, in the order of their numbers in a trace.
-    pub const ALL: [CallbackSkip; 4] = [
-        CallbackSkip::Results,
-        CallbackSkip::Request,
-        CallbackSkip::Branch,
-        CallbackSkip::Bound,
-    ];
+    pub const ALL: [CallbackSkip; 4] =
+        [CallbackSkip::Results, CallbackSkip::Request, CallbackSkip::Branch, CallbackSkip::Bound];
 }
 
 /// The sizes of one compiled program on one device, in XLA's terms.

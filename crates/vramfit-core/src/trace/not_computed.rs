@@ -29,12 +29,7 @@ pub(super) fn add(list: &mut Vec<NotComputed>, body: &str) {
         old.programs += 1;
         old.spent_ms = old.spent_ms.saturating_add(spent_ms);
     } else if list.len() < MAX_KEPT {
-        list.push(NotComputed {
-            program,
-            reason,
-            spent_ms,
-            programs: 1,
-        });
+        list.push(NotComputed { program, reason, spent_ms, programs: 1 });
     }
 }
 
@@ -52,17 +47,13 @@ mod tests {
     #[test]
     fn programs_of_one_name_are_reported_together() {
         let mut list = Vec::new();
-        for (program, reason) in [
-            ("jit_a", "run_budget"),
-            ("jit_b", "run_budget"),
-            ("jit_a", "run_budget"),
-        ] {
+        for (program, reason) in
+            [("jit_a", "run_budget"), ("jit_b", "run_budget"), ("jit_a", "run_budget")]
+        {
             add(&mut list, &body(program, reason, 1500));
         }
-        let told: Vec<_> = list
-            .iter()
-            .map(|row| (row.program.as_str(), row.programs, row.spent_ms))
-            .collect();
+        let told: Vec<_> =
+            list.iter().map(|row| (row.program.as_str(), row.programs, row.spent_ms)).collect();
         assert_eq!(told, [("jit_a", 2, 3000), ("jit_b", 1, 1500)]);
         add(&mut list, "");
         assert_eq!(list[2].reason, "");

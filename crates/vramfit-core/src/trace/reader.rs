@@ -60,10 +60,7 @@ pub struct TraceEnd {
 
 impl TraceEnd {
     fn at<R: Read>(decoder: &mut Decoder<R>) -> TraceEnd {
-        TraceEnd {
-            offset: decoder.offset(),
-            crc: decoder.crc(),
-        }
+        TraceEnd { offset: decoder.offset(), crc: decoder.crc() }
     }
 }
 
@@ -139,9 +136,7 @@ impl<R: Read> Reader<R> {
     /// Returns a text by the id that an event of this trace carries; empty for an unknown id.
     pub fn text(&self, id: TextId) -> &str {
         let index = (id.0 as usize).checked_sub(1);
-        index
-            .and_then(|index| self.texts.get(index))
-            .map_or("", |text| text)
+        index.and_then(|index| self.texts.get(index)).map_or("", |text| text)
     }
 
     /// Returns where the memory of a program goes, as far as the trace was read; `None` where it says
@@ -151,9 +146,7 @@ impl<R: Read> Reader<R> {
     /// [`crate::ErrorKind::InvalidFile`] when what it says is damaged.
     pub fn program_memory(&self, program: u32) -> Result<Option<ProgramMemory>> {
         let stored = self.memories.get(&program);
-        stored
-            .map(|stored| ProgramMemory::from_stored(stored))
-            .transpose()
+        stored.map(|stored| ProgramMemory::from_stored(stored)).transpose()
     }
 
     /// Returns how long an execution of a program takes, as far as the trace was read; `None` where it
@@ -239,9 +232,7 @@ impl<R: Read> Reader<R> {
         self.allocations += passes * allocations.count() as u64;
         if self.events > MAX_EXPANDED_EVENTS {
             self.ended = true;
-            return Err(self
-                .decoder
-                .corruption("the number of events is out of range"));
+            return Err(self.decoder.corruption("the number of events is out of range"));
         }
         Ok(())
     }
@@ -293,14 +284,10 @@ impl<R: Read> Reader<R> {
     fn start_repeat(&mut self) -> ReadResult<()> {
         let (distance, count) = (self.decoder.read_uint()?, self.decoder.read_uint()?);
         if distance == 0 || distance > WINDOW.min(self.history.len()) {
-            return Err(self
-                .decoder
-                .corrupt("the distance of a repeat is out of range"));
+            return Err(self.decoder.corrupt("the distance of a repeat is out of range"));
         }
         if count == 0 || count > MAX_EXPANDED_EVENTS {
-            return Err(self
-                .decoder
-                .corrupt("the number of events of a repeat is out of range"));
+            return Err(self.decoder.corrupt("the number of events of a repeat is out of range"));
         }
         self.repeat = Some(Repeat {
             distance,
@@ -322,10 +309,7 @@ impl<R: Read> Reader<R> {
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
         event
             .renumbered(|back| before.checked_sub(back).filter(|_| back > 0))
-            .ok_or_else(|| {
-                self.decoder
-                    .corrupt("an allocation that does not exist is freed")
-            })
+            .ok_or_else(|| self.decoder.corrupt("an allocation that does not exist is freed"))
     }
 
     /// Compares the checksum at this place with that of everything before it.

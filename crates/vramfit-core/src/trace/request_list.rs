@@ -56,18 +56,13 @@ impl<R: Read> RequestList<R> {
 
     /// Says whether a file that begins with these bytes is such a list.
     pub fn looks_like(beginning: &[u8]) -> bool {
-        let verb = beginning
-            .first()
-            .is_some_and(|byte| b"ALMDF".contains(byte));
+        let verb = beginning.first().is_some_and(|byte| b"ALMDF".contains(byte));
         verb && beginning.get(1) == Some(&b' ')
     }
 
     fn event(&mut self) -> Result<Event> {
         let wrong = |what: &str| {
-            Err(Error::invalid_file(format!(
-                "line {} of the list: {what}",
-                self.lines
-            )))
+            Err(Error::invalid_file(format!("line {} of the list: {what}", self.lines)))
         };
         let words: Vec<_> = self.line.split_ascii_whitespace().collect();
         let number = |word: &str| word.parse::<u64>().ok();

@@ -30,14 +30,9 @@ impl RunEnvironment {
     ) -> RunEnvironment {
         let environment = environment.into_iter();
         RunEnvironment {
-            variables: environment
-                .filter(|(name, _)| is_jax_related(name))
-                .collect(),
+            variables: environment.filter(|(name, _)| is_jax_related(name)).collect(),
             set_by_vramfit,
-            late: late
-                .into_iter()
-                .filter(|change| is_jax_related(&change.name))
-                .collect(),
+            late: late.into_iter().filter(|change| is_jax_related(&change.name)).collect(),
             libraries: BTreeMap::new(),
         }
     }

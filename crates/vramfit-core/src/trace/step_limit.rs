@@ -84,10 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        for (limit, json) in [
-            (StepLimit::Calls(3), "3"),
-            (StepLimit::Steady, "\"steady\""),
-        ] {
+        for (limit, json) in [(StepLimit::Calls(3), "3"), (StepLimit::Steady, "\"steady\"")] {
             assert_eq!(serde_json::to_string(&limit).expect("a value"), json);
             assert_eq!(serde_json::from_str::<StepLimit>(json).ok(), Some(limit));
             assert_eq!(limit.to_string().parse::<StepLimit>().ok(), Some(limit));

@@ -94,25 +94,13 @@ fn put_all(out: &mut Vec<u8>, fields: &[u64]) {
 /// Appends the record of one event in relative form: a freed allocation is how many back.
 pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
     match *event {
-        Event::Program {
-            program,
-            name,
-            sizes,
-            devices,
-            loaded,
-            compile_attempt,
-            site,
-        } => {
+        Event::Program { program, name, sizes, devices, loaded, compile_attempt, site } => {
             put_record(out, tag::PROGRAM, &[program.into(), name.0.into()]);
             put_all(out, &sizes.to_fields());
             let rest = [devices, loaded.into(), compile_attempt.0, site.0];
             put_all(out, &rest.map(u64::from));
         }
-        Event::Variant {
-            program,
-            name,
-            sizes,
-        } => {
+        Event::Variant { program, name, sizes } => {
             put_record(out, tag::VARIANT, &[program.into(), name.0.into()]);
             put_all(out, &sizes.to_fields());
         }
@@ -134,20 +122,11 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         Event::Begin { program, site } => {
             put_record(out, tag::BEGIN, &[program.into(), site.0.into()]);
         }
-        Event::Argument {
-            parameter,
-            allocation: back,
-        } => put_record(out, tag::ARGUMENT, &[parameter.into(), back]),
-        Event::End => put_record(out, tag::END, &[]),
-        Event::Allocate {
-            device,
-            bytes,
-            alignment,
-            space,
-            purpose,
-            slot,
-            site: text,
+        Event::Argument { parameter, allocation: back } => {
+            put_record(out, tag::ARGUMENT, &[parameter.into(), back])
         }
+        Event::End => put_record(out, tag::END, &[]),
+        Event::Allocate { device, bytes, alignment, space, purpose, slot, site: text }
         | Event::AllocationFailure {
             device,
             bytes,
@@ -167,16 +146,12 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         }
         Event::Free { allocation: back } => put_record(out, tag::FREE, &[back]),
         Event::Unread { allocation: back } => put_record(out, tag::UNREAD, &[back]),
-        Event::FreeAborts {
-            allocation: back,
-            message,
-        } => put_record(out, tag::FREE_ABORTS, &[back, message.0.into()]),
-        Event::Driver {
-            device,
-            asked,
-            address,
-            granted,
-        } => put_record(out, tag::DRIVER, &[device.into(), asked, address, granted]),
+        Event::FreeAborts { allocation: back, message } => {
+            put_record(out, tag::FREE_ABORTS, &[back, message.0.into()])
+        }
+        Event::Driver { device, asked, address, granted } => {
+            put_record(out, tag::DRIVER, &[device.into(), asked, address, granted])
+        }
         Event::OutsidePool { device, bytes } => {
             put_record(out, tag::OUTSIDE_POOL, &[device.into(), bytes]);
         }
@@ -187,29 +162,15 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         Event::ShapeRead { site, bytes } => {
             put_record(out, tag::SHAPE_READ, &[site.0.into(), bytes]);
         }
-        Event::DecisiveRead {
-            site,
-            bytes,
-            expression,
-            value,
-        } => {
+        Event::DecisiveRead { site, bytes, expression, value } => {
             let fields = [site.0.into(), bytes, expression.0.into(), value.0.into()];
             put_record(out, tag::DECISIVE_READ, &fields);
         }
-        Event::Callback {
-            site,
-            calls,
-            errors,
-            error,
-        } => {
+        Event::Callback { site, calls, errors, error } => {
             let fields = [site.0.into(), calls, errors, error.0.into()];
             put_record(out, tag::CALLBACK, &fields);
         }
-        Event::CallbackSkipped {
-            site,
-            calls,
-            reason,
-        } => {
+        Event::CallbackSkipped { site, calls, reason } => {
             let fields = [site.0.into(), calls, reason as u64];
             put_record(out, tag::CALLBACK_SKIPPED, &fields);
         }
@@ -241,11 +202,7 @@ const CRC_TABLE: [u32; 256] = {
         let mut value = byte as u32;
         let mut bit = 0;
         while bit < 8 {
-            value = if value & 1 == 1 {
-                (value >> 1) ^ 0xedb8_8320
-            } else {
-                value >> 1
-            };
+            value = if value & 1 == 1 { (value >> 1) ^ 0xedb8_8320 } else { value >> 1 };
             bit += 1;
         }
         table[byte] = value;

@@ -150,11 +150,7 @@ impl Writer {
             // The same source, unless the history was cut between it and here.
             if open.distance <= open.count.min(KEPT_OF_REPEAT) || open.count <= KEPT_OF_REPEAT {
                 let cursor = self.history.len() - open.distance;
-                self.open = Some(Match {
-                    count: 0,
-                    cursor,
-                    ..open
-                });
+                self.open = Some(Match { count: 0, cursor, ..open });
             }
         }
         while self.pending > 0 {
@@ -201,11 +197,7 @@ impl Writer {
             self.history.truncate_by(count);
             self.pending = 0;
             let cursor = self.history.copy_source(distance, count);
-            self.open = Some(Match {
-                distance,
-                count,
-                cursor,
-            });
+            self.open = Some(Match { distance, count, cursor });
         } else if self.pending == SEQUENCE_LENGTH as u64 {
             self.put_oldest_pending();
             if self.out.len() >= CHUNK {

@@ -44,11 +44,7 @@ pub fn largest_batch(
     max_trials: u32,
     mut run_trial: impl FnMut(u64) -> Result<Trial>,
 ) -> Result<BatchSearchResult> {
-    let mut search = BatchSearchResult {
-        largest: None,
-        too_large: None,
-        trials: 0,
-    };
+    let mut search = BatchSearchResult { largest: None, too_large: None, trials: 0 };
     let mut previous = None;
     let mut next = Some(wanted.clamp(1, max));
     while let Some(batch) = next.filter(|_| search.trials < max_trials) {
@@ -113,8 +109,7 @@ fn interpolate(one: Trial, other: Trial) -> u64 {
         // Nothing grows with the batch yet.
         return high.batch.saturating_mul(MAX_GROWTH);
     }
-    high.batch
-        .saturating_add((headroom / rise * rows * 0.995) as u64)
+    high.batch.saturating_add((headroom / rise * rows * 0.995) as u64)
 }
 
 /// Rounds down to a multiple, unless that is not above `low`.
@@ -156,10 +151,7 @@ mod tests {
 
     /// The result of trying every batch.
     fn exhaustive(max: u64, limit: u64, needs: impl Fn(u64) -> u64) -> u64 {
-        (1..=max)
-            .take_while(|batch| needs(*batch) <= limit)
-            .last()
-            .unwrap_or(0)
+        (1..=max).take_while(|batch| needs(*batch) <= limit).last().unwrap_or(0)
     }
 
     #[test]
@@ -169,10 +161,7 @@ mod tests {
             let (found, asked) = search(wanted, 1_000_000, 10_000_000, needs);
             let best = exhaustive(1_000_000, 10_000_000, needs);
             let batch = found.largest.expect("something fits").batch;
-            assert!(
-                batch <= best && batch >= best - best / RESOLUTION,
-                "{asked:?}"
-            );
+            assert!(batch <= best && batch >= best - best / RESOLUTION, "{asked:?}");
             assert!(asked.len() <= 6, "{asked:?}");
         }
     }
@@ -184,11 +173,7 @@ mod tests {
             |batch| 100 * batch + batch * batch / 8,
             |batch| 1_000_000 + 5_000 * batch.next_multiple_of(512),
             |batch| {
-                if batch > 700 {
-                    9_000_000 + batch
-                } else {
-                    1_000 * batch
-                }
+                if batch > 700 { 9_000_000 + batch } else { 1_000 * batch }
             },
             |batch| 20_000 * (batch as f64).sqrt() as u64,
         ];

@@ -85,17 +85,11 @@ impl Key {
     }
 
     pub(super) const fn in_template(self) -> Key {
-        Key {
-            in_template: true,
-            ..self
-        }
+        Key { in_template: true, ..self }
     }
 
     pub(super) const fn resumable(self) -> Key {
-        Key {
-            resumable: true,
-            ..self
-        }
+        Key { resumable: true, ..self }
     }
 
     /// Returns its full name, such as `data.batch_size`.
@@ -160,17 +154,14 @@ impl ValueType {
                 words.contains(&text).then(|| text.into())
             }
             ValueType::Bool => value.as_bool().map(Json::from),
-            ValueType::Integer(min) => unsigned(value)
-                .filter(|count| *count >= min)
-                .map(Json::from),
+            ValueType::Integer(min) => {
+                unsigned(value).filter(|count| *count >= min).map(Json::from)
+            }
             ValueType::Integers => {
                 let items = value.as_array()?.iter();
-                let counts: Option<Vec<u64>> = items
-                    .map(|item| unsigned(item.get_ref()).filter(|count| *count > 0))
-                    .collect();
-                counts
-                    .filter(|counts| !counts.is_empty())
-                    .map(|counts| json!(counts))
+                let counts: Option<Vec<u64>> =
+                    items.map(|item| unsigned(item.get_ref()).filter(|count| *count > 0)).collect();
+                counts.filter(|counts| !counts.is_empty()).map(|counts| json!(counts))
             }
             ValueType::Number(_, holds) => {
                 let number = number(value)?;

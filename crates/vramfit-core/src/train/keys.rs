@@ -13,33 +13,19 @@ pub struct Section {
 
 /// The tables, in the order of the template.
 pub const SECTIONS: &[Section] = &[
-    Section {
-        name: "data",
-        description: "Training data.",
-    },
+    Section { name: "data", description: "Training data." },
     Section {
         name: "model",
         description: "Model. The source of each is short: `python/vramfit/train/models/`.",
     },
-    Section {
-        name: "optimizer",
-        description: "Optimizer, from optax.",
-    },
-    Section {
-        name: "training",
-        description: "Training loop.",
-    },
-    Section {
-        name: "checkpoint",
-        description: "Checkpoints, from which a run resumes.",
-    },
+    Section { name: "optimizer", description: "Optimizer, from optax." },
+    Section { name: "training", description: "Training loop." },
+    Section { name: "checkpoint", description: "Checkpoints, from which a run resumes." },
 ];
 
 /// Returns all keys, in the order of the template.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    [DATA, MODEL, OPTIMIZER, TRAINING, CHECKPOINT]
-        .into_iter()
-        .flatten()
+    [DATA, MODEL, OPTIMIZER, TRAINING, CHECKPOINT].into_iter().flatten()
 }
 
 const DATA: &[Key] = &[
@@ -194,9 +180,7 @@ const MODEL: &[Key] = &[
     Key::new(
         "model",
         "dropout",
-        ValueType::Number("of at least 0 and below 1", |share| {
-            (0.0..1.0).contains(&share)
-        }),
+        ValueType::Number("of at least 0 and below 1", |share| (0.0..1.0).contains(&share)),
         DefaultValue::Value("0.0"),
         "Dropout probability.",
     ),

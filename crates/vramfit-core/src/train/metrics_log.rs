@@ -162,9 +162,7 @@ fn number(value: Option<&Json>) -> Option<f64> {
 
 fn numbers(value: Option<&Json>) -> Vec<(String, f64)> {
     let entries = value.and_then(Json::as_object).into_iter().flatten();
-    entries
-        .filter_map(|(name, value)| Some((name.clone(), number(Some(value))?)))
-        .collect()
+    entries.filter_map(|(name, value)| Some((name.clone(), number(Some(value))?))).collect()
 }
 
 fn count(value: Option<&Json>) -> Option<u64> {

@@ -19,9 +19,7 @@ pub(super) fn parse_override(text: &str) -> Result<(&'static Key, String)> {
     };
     let (name, value) = (name.trim(), value.trim());
     let Some(key) = keys().find(|key| key.dotted() == name) else {
-        return Err(location
-            .error(&format!("unknown key `{name}`"))
-            .hint(suggest_key(name)));
+        return Err(location.error(&format!("unknown key `{name}`")).hint(suggest_key(name)));
     };
     // A shell removes quotation marks, so a string may have none.
     let is_quoted = value.starts_with(['"', '\'']);

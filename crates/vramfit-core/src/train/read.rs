@@ -73,9 +73,7 @@ impl Config {
     pub fn checkpoint_config(&self) -> Map<String, Json> {
         let all = serde_json::to_value(self).unwrap_or_default();
         let fixed = keys().filter(|key| !key.resumable);
-        fixed
-            .map(|key| (key.dotted(), all[key.section][key.name].clone()))
-            .collect()
+        fixed.map(|key| (key.dotted(), all[key.section][key.name].clone())).collect()
     }
 }
 
@@ -123,9 +121,7 @@ fn read_key(
     let found = keys().find(|key| key.section == section && key.name == name.get_ref().as_ref());
     let Some(key) = found else {
         let what = format!("unknown key `{}` in `[{section}]`", name.get_ref());
-        return Err(location
-            .error(&what)
-            .hint(suggest_key(Some(section), name.get_ref())));
+        return Err(location.error(&what).hint(suggest_key(Some(section), name.get_ref())));
     };
     let shown = text.get(value.span()).unwrap_or_default();
     raw.insert(key, value.get_ref(), &truncated(shown), location)
@@ -138,12 +134,10 @@ fn unknown_section(name: &str, value: &DeValue<'_>, location: &SourceLocation) -
     }
     let what = format!("unknown table `[{name}]`");
     let names: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
-    location
-        .error(&what)
-        .hint(match nearest(name, names.iter().copied()).first() {
-            Some(near) => format!("did you mean `[{near}]`?"),
-            None => format!("the tables are `[{}]`", names.join("]`, `[")),
-        })
+    location.error(&what).hint(match nearest(name, names.iter().copied()).first() {
+        Some(near) => format!("did you mean `[{near}]`?"),
+        None => format!("the tables are `[{}]`", names.join("]`, `[")),
+    })
 }
 
 /// Returns a hint for a name that is not a key of a table, or is outside of any.
@@ -168,10 +162,8 @@ fn suggest_key(section: Option<&str>, name: &str) -> String {
     match (found, section) {
         (Some(key), _) => hint(key),
         (None, Some(section)) => {
-            let names: Vec<&str> = keys()
-                .filter(|key| key.section == section)
-                .map(|key| key.name)
-                .collect();
+            let names: Vec<&str> =
+                keys().filter(|key| key.section == section).map(|key| key.name).collect();
             format!("the keys are `{}`", names.join("`, `"))
         }
         (None, None) => "`vramfit train --init` lists all keys".to_owned(),
@@ -217,17 +209,11 @@ fn with_defaults(file: &Path, raw: &RawConfig) -> Result<Config> {
                     .hint(format!("add `{}`: {description}", key.line())));
             }
         };
-        let section = all
-            .entry(key.section)
-            .or_insert_with(|| Json::Object(Map::new()));
+        let section = all.entry(key.section).or_insert_with(|| Json::Object(Map::new()));
         section[key.name] = value;
     }
     let mut config: Config = serde_json::from_value(Json::Object(all)).map_err(|error| {
-        Error::new(
-            ErrorKind::Internal,
-            "the configuration does not match its keys",
-        )
-        .cause(error)
+        Error::new(ErrorKind::Internal, "the configuration does not match its keys").cause(error)
     })?;
     if config.training.directory.is_none() {
         let name = file.file_stem().unwrap_or(file.as_os_str());

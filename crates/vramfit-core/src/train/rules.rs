@@ -68,9 +68,7 @@ fn heads(config: &Config, raw: &RawConfig) -> Result<()> {
     if model.kind != "transformer" {
         return heads.map_or(Ok(()), |location| {
             let what = format!("`heads` has no effect on a model of kind `{}`", model.kind);
-            Err(location
-                .error(&what)
-                .hint("remove it, or set `kind = \"transformer\"`"))
+            Err(location.error(&what).hint("remove it, or set `kind = \"transformer\"`"))
         });
     }
     let width = model.hidden_sizes[0];
@@ -89,16 +87,9 @@ fn heads(config: &Config, raw: &RawConfig) -> Result<()> {
             )));
     }
     if !width.is_multiple_of(model.heads) {
-        let what = format!(
-            "a width of {width} is not divisible by {} heads",
-            model.heads
-        );
-        let fitting = (1..=model.heads)
-            .rev()
-            .find(|heads| width.is_multiple_of(*heads));
-        return Err(location
-            .error(&what)
-            .hint(format!("use `heads = {}`", fitting.unwrap_or(1))));
+        let what = format!("a width of {width} is not divisible by {} heads", model.heads);
+        let fitting = (1..=model.heads).rev().find(|heads| width.is_multiple_of(*heads));
+        return Err(location.error(&what).hint(format!("use `heads = {}`", fitting.unwrap_or(1))));
     }
     Ok(())
 }
@@ -116,19 +107,16 @@ fn schedule(config: &Config, raw: &RawConfig) -> Result<()> {
         ("warmup_cosine", ..) | (_, None, _) => Ok(()),
         (schedule, Some(location), _) => {
             let what = format!("`warmup_steps` has no effect on the schedule `{schedule}`");
-            Err(location
-                .error(&what)
-                .hint("remove it, or set `schedule = \"warmup_cosine\"`"))
+            Err(location.error(&what).hint("remove it, or set `schedule = \"warmup_cosine\"`"))
         }
     }
 }
 
 fn optimizer(config: &Config, raw: &RawConfig) -> Result<()> {
     let name = config.optimizer.name.as_str();
-    for (key, optimizers, instead) in [
-        ("weight_decay", &["adamw", "lion"][..], "adamw"),
-        ("momentum", &["sgd"][..], "sgd"),
-    ] {
+    for (key, optimizers, instead) in
+        [("weight_decay", &["adamw", "lion"][..], "adamw"), ("momentum", &["sgd"][..], "sgd")]
+    {
         let location = raw.location(&format!("optimizer.{key}"));
         if let (Some(location), false) = (location, optimizers.contains(&name)) {
             let what = format!("`{key}` has no effect on `{name}`");

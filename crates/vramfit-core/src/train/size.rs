@@ -30,12 +30,8 @@ pub fn parameter_count(
     let last = *widths.last()?;
     let body = match model.kind.as_str() {
         "mlp" => layers.map(|(from, to)| dense(from, to)).sum(),
-        "gru" => layers
-            .map(|(from, to)| dense(from, 3 * to) + 3 * to * to)
-            .sum(),
-        "lstm" => layers
-            .map(|(from, to)| 4 * from * to + dense(to, 4 * to))
-            .sum(),
+        "gru" => layers.map(|(from, to)| dense(from, 3 * to) + 3 * to * to).sum(),
+        "lstm" => layers.map(|(from, to)| 4 * from * to + dense(to, 4 * to)).sum(),
         "transformer" => {
             // Input layer and position embedding, blocks, and the final norm; a norm has two values per feature.
             let attention = 4 * dense(last, last);

@@ -113,37 +113,13 @@ fn unknown_keys_are_errors_with_line_and_suggestion() {
 #[test]
 fn invalid_values_are_errors_with_the_valid_ones() {
     for (key, value, message) in [
-        (
-            "batch_size",
-            "0",
-            "`0`, but must be an integer of at least 1",
-        ),
-        (
-            "batch_size",
-            "8.0",
-            "`8.0`, but must be an integer of at least 1",
-        ),
-        (
-            "batch_size",
-            "'many'",
-            "`'many'`, but must be an integer of at least 1",
-        ),
-        (
-            "validation_fraction",
-            "1",
-            "`1`, but must be a number of at least 0 and below 1",
-        ),
-        (
-            "validation_fraction",
-            "nan",
-            "`nan`, but must be a number of at least 0 and below 1",
-        ),
+        ("batch_size", "0", "`0`, but must be an integer of at least 1"),
+        ("batch_size", "8.0", "`8.0`, but must be an integer of at least 1"),
+        ("batch_size", "'many'", "`'many'`, but must be an integer of at least 1"),
+        ("validation_fraction", "1", "`1`, but must be a number of at least 0 and below 1"),
+        ("validation_fraction", "nan", "`nan`, but must be a number of at least 0 and below 1"),
         ("shuffle", "1", "`1`, but must be `true` or `false`"),
-        (
-            "memory",
-            "'lots'",
-            "`'lots'`, but must be a size, such as `\"256MiB\"`",
-        ),
+        ("memory", "'lots'", "`'lots'`, but must be a size, such as `\"256MiB\"`"),
         ("inputs", "''", "`''`, but must be the path of a dataset"),
     ] {
         let (found, _) = rejected(&format!("{MINIMAL_CONFIG}{key} = {value}\n"), &[]);
@@ -198,10 +174,7 @@ fn invalid_overrides_are_errors_with_a_hint() {
             "for example `hidden_sizes = [128]`",
         ),
     ] {
-        assert_eq!(
-            rejected(MINIMAL_CONFIG, &[option]),
-            (message.to_owned(), hint.to_owned())
-        );
+        assert_eq!(rejected(MINIMAL_CONFIG, &[option]), (message.to_owned(), hint.to_owned()));
     }
 }
 
@@ -220,10 +193,7 @@ fn keys_without_effect_are_errors() {
             &["model.hidden_sizes=[8, 8]", "model.layers=3"],
             "`layers` is 3, but `hidden_sizes` has 2 widths",
         ),
-        (
-            &["model.heads=2"],
-            "`heads` has no effect on a model of kind `gru`",
-        ),
+        (&["model.heads=2"], "`heads` has no effect on a model of kind `gru`"),
         (
             &["model.kind=transformer", "model.hidden_sizes=[8, 16]"],
             "a transformer has a single width, but `hidden_sizes` has several",
@@ -232,22 +202,13 @@ fn keys_without_effect_are_errors() {
             &["model.kind=transformer", "model.hidden_sizes=[30]"],
             "a width of 30 is not divisible by 4 heads",
         ),
-        (
-            &["optimizer.schedule=warmup_cosine"],
-            "`warmup_cosine` needs `warmup_steps`",
-        ),
-        (
-            &["optimizer.warmup_steps=5"],
-            "`warmup_steps` has no effect on the schedule `constant`",
-        ),
+        (&["optimizer.schedule=warmup_cosine"], "`warmup_cosine` needs `warmup_steps`"),
+        (&["optimizer.warmup_steps=5"], "`warmup_steps` has no effect on the schedule `constant`"),
         (
             &["optimizer.name=sgd", "optimizer.weight_decay=0.1"],
             "`weight_decay` has no effect on `sgd`",
         ),
-        (
-            &["optimizer.momentum=0.1"],
-            "`momentum` has no effect on `adamw`",
-        ),
+        (&["optimizer.momentum=0.1"], "`momentum` has no effect on `adamw`"),
     ] {
         let (found, _) = rejected(MINIMAL_CONFIG, options);
         assert!(found.ends_with(message), "{found}");
@@ -273,18 +234,12 @@ fn every_key_has_a_field_and_every_default_is_valid() {
         | DefaultValue::Value(text)
         | DefaultValue::Unset(_, text)) = key.default;
         let value = DeValue::parse(text).expect(text);
-        assert!(
-            key.value_type.parse(value.get_ref()).is_some(),
-            "{}",
-            key.dotted()
-        );
+        assert!(key.value_type.parse(value.get_ref()).is_some(), "{}", key.dotted());
         assert!(key.description.ends_with('.'), "{}", key.dotted());
         fields += 1;
     }
     let sections = all.as_object().expect("tables").values();
-    let known: usize = sections
-        .map(|s| s.as_object().expect("a table").len())
-        .sum();
+    let known: usize = sections.map(|s| s.as_object().expect("a table").len()).sum();
     assert_eq!(fields, known, "a field has no key");
 }
 
@@ -302,19 +257,12 @@ fn resumable_keys_are_not_saved_with_checkpoints() {
 fn the_template_can_be_read_and_its_comments_too() {
     let file = template(&[]);
     read(&file, &[]).expect("it is a file to begin with");
-    for line in file
-        .lines()
-        .filter(|line| line.starts_with('#') && !line.starts_with("# "))
-    {
+    for line in file.lines().filter(|line| line.starts_with('#') && !line.starts_with("# ")) {
         let value: toml::Table = line[1..].parse().expect(line);
         assert_eq!(value.len(), 1, "{line}");
     }
     for key in keys() {
-        assert!(
-            file.contains(&format!("{}\n", key.line())),
-            "{}",
-            key.dotted()
-        );
+        assert!(file.contains(&format!("{}\n", key.line())), "{}", key.dotted());
     }
 }
 
@@ -338,12 +286,7 @@ fn a_factor_is_a_number_or_a_fraction() {
         let config = read(MINIMAL_CONFIG, &[option]).expect(option);
         assert_eq!(config.data.scale, Some(scale), "{option}");
     }
-    for option in [
-        "data.scale=0",
-        "data.scale=1/0",
-        "data.scale=a",
-        "data.scale=1/",
-    ] {
+    for option in ["data.scale=0", "data.scale=1/0", "data.scale=a", "data.scale=1/"] {
         let (message, hint) = rejected(MINIMAL_CONFIG, &[option]);
         assert!(message.contains("must be a non-zero number, or a fraction"));
         assert_eq!(hint, "for example `scale = \"1/255\"`");

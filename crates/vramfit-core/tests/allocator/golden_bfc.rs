@@ -34,10 +34,7 @@ fn every_recorded_scenario_is_reproduced() {
     for scenario in recorded::scenarios(&folder, "scenarios.csv") {
         let name = &scenario.name;
         let hangs = &scenario.columns["hangs_at_next_op"];
-        assert_eq!(
-            hangs, "",
-            "{name}: this test knows no recording of a version that hangs"
-        );
+        assert_eq!(hangs, "", "{name}: this test knows no recording of a version that hangs");
         let ours = replay(&scenario, Backpedal::Up);
         let endings = ["result.txt", "stats.csv", "chunks.csv", "sub.txt"];
         ours.assert_recorded(name, &endings, &|ending| scenario.read(ending));

@@ -41,17 +41,11 @@ impl DeviceMemory for RecordingMemory {
 fn replayed(text: &str) -> String {
     let first = text.lines().next().unwrap();
     let [start, limit, free] = ["start=", "limit=", "free="].map(|key| {
-        let word = first
-            .split(' ')
-            .find_map(|word| word.strip_prefix(key))
-            .unwrap();
+        let word = first.split(' ').find_map(|word| word.strip_prefix(key)).unwrap();
         word.parse::<u64>().unwrap()
     });
     let asked = Arc::new(Mutex::new(String::new()));
-    let device = RecordingMemory {
-        device: SimulatedDeviceMemory::new(free),
-        asked: asked.clone(),
-    };
+    let device = RecordingMemory { device: SimulatedDeviceMemory::new(free), asked: asked.clone() };
     let mut pool = growing_pool(start, limit, device);
     let mut live: HashMap<&str, u64> = HashMap::new();
     let mut ours = format!("{first}\n");
@@ -167,19 +161,14 @@ fn addresses_continue_where_the_start_ends() {
 #[test]
 fn the_dump_says_that_the_pool_grows() {
     let mut pool = small_pool();
-    for (end, bytes) in [
-        (PoolEnd::Upper, 1000),
-        (PoolEnd::Lower, 3000),
-        (PoolEnd::Upper, 4_000_000),
-    ] {
+    for (end, bytes) in
+        [(PoolEnd::Upper, 1000), (PoolEnd::Lower, 3000), (PoolEnd::Upper, 4_000_000)]
+    {
         pool.allocate_at(end, bytes, 256).unwrap();
     }
     let log = pool.out_of_memory_log_at(PoolEnd::Upper, 60_000_000);
     let has = |text: &str| {
-        assert!(
-            log.iter().any(|record| record.text == text),
-            "{text}\n{log:#?}"
-        );
+        assert!(log.iter().any(|record| record.text == text), "{text}\n{log:#?}");
     };
     // Recorded from the same plugin in the same state.
     has(

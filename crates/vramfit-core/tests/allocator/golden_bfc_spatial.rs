@@ -107,10 +107,7 @@ fn every_recorded_scenario_is_reproduced_in_both_versions() {
     for version in [Version::Jax0_11, Version::Main] {
         for scenario in recorded::scenarios(&folder, "scenarios.csv") {
             let column = &scenario.columns["newest_crash_at"];
-            assert_eq!(
-                column, "",
-                "this test knows no recording that crashes within its trace"
-            );
+            assert_eq!(column, "", "this test knows no recording that crashes within its trace");
             let read = |ending: &str| {
                 let newest = format!("newest.{ending}");
                 let newest = (version == Version::Main && scenario.has(&newest)).then_some(newest);
@@ -151,11 +148,7 @@ fn jax_0_12_as_released_is_reproduced() {
         let pool = pool(&scenario, Version::Jax0_12);
         let ours = Replay::new(&scenario, pool, allocate, stats_line, true);
         let read = |ending: &str| scenario.read(&format!("jax0.12.{ending}"));
-        ours.assert_recorded(
-            &scenario.name,
-            &["result.txt", "stats.csv", "sub.txt"],
-            &read,
-        );
+        ours.assert_recorded(&scenario.name, &["result.txt", "stats.csv", "sub.txt"], &read);
     }
     assert!(compared > 0 || std::env::var_os("VRAMFIT_GOLDEN_BFC_SPATIAL").is_some());
 }
@@ -192,10 +185,7 @@ fn a_second_region_beside_the_gap_would_abort() {
         assert!(!next.contains("never returns"), "{next}");
         let text = outcome.expect_err("the real one aborts");
         assert!(text.contains("aborts the process"), "{text}");
-        assert!(
-            text.contains("spatial partitioning expects one central gap"),
-            "{text}"
-        );
+        assert!(text.contains("spatial partitioning expects one central gap"), "{text}");
     }
 }
 
@@ -214,11 +204,7 @@ fn jax_0_12_neither_aborts_nor_hangs() {
     // Seen on the released one: it never asks for a second region.
     for name in ["crash_second_region_small", "hang_small_request"] {
         let (_, outcome) = outcome_of_the_next_operation(name, Version::Jax0_12);
-        let expected = if name.starts_with("crash") {
-            "50176"
-        } else {
-            "503296"
-        };
+        let expected = if name.starts_with("crash") { "50176" } else { "503296" };
         assert_eq!(outcome.as_deref(), Ok(expected), "{name}");
     }
 }
@@ -228,9 +214,7 @@ fn only_requests_of_up_to_2304_bytes_hang() {
     // Seen on the released 0.11.0.
     let folder = recorded::folder("VRAMFIT_GOLDEN_BFC_SPATIAL", "bfc-spatial");
     let scenarios = recorded::scenarios(&folder, "scenarios.csv");
-    let scenario = scenarios
-        .iter()
-        .find(|one| one.name == "hang_small_request");
+    let scenario = scenarios.iter().find(|one| one.name == "hang_small_request");
     let scenario = scenario.expect("the scenario is in the set");
     for (bytes, hangs) in [(1, true), (2304, true), (2305, false), (2560, false)] {
         let mut pool = pool(scenario, Version::Jax0_11);
@@ -239,9 +223,7 @@ fn only_requests_of_up_to_2304_bytes_hang() {
             step(line, scenario, &mut pool, &mut Addresses::new())
                 .expect("it dies after its trace");
         }
-        let refusal = pool
-            .allocate_at(PoolEnd::Lower, bytes, 64)
-            .expect_err("there is no room");
+        let refusal = pool.allocate_at(PoolEnd::Lower, bytes, 64).expect_err("there is no room");
         assert_eq!(matches!(refusal, AllocError::Fatal(_)), hangs, "{bytes}");
     }
 }

@@ -88,12 +88,7 @@ fn dumps_of_partitioned_pools_are_written_again() {
     // The pools are those of these scenarios.
     for (name, like) in [("s1_rules", "rules_small"), ("s2_mixed", "mix_align_8g_cl")] {
         for (version, jax_version, policy, backpedal) in [
-            (
-                "0.11.0",
-                (0, 11, 0),
-                SpatialPolicy::JAX_0_11,
-                Backpedal::UpForEver,
-            ),
+            ("0.11.0", (0, 11, 0), SpatialPolicy::JAX_0_11, Backpedal::UpForEver),
             ("0.12", (0, 12, 0), SpatialPolicy::JAX_0_12, Backpedal::Down),
         ] {
             let scenario = recorded::scenarios(&folder, "scenarios.csv")
@@ -132,11 +127,7 @@ fn dumps_of_partitioned_pools_are_written_again() {
                 results += &format!("{result}\n");
             }
             let what = format!("{name}, jax {version}");
-            assert_eq!(
-                results,
-                read(format!("{name}.jax{version}.result.txt")),
-                "{what}"
-            );
+            assert_eq!(results, read(format!("{name}.jax{version}.result.txt")), "{what}");
             let theirs = parse_log(&read(format!("{name}.dump.jax{version}.txt")));
             assert_same_records(&what, &log, &theirs);
         }

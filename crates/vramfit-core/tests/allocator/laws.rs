@@ -25,42 +25,21 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let bytes = (0..28u32).prop_flat_map(|bits| (1u64 << bits)..(2u64 << bits));
     let alignment = prop_oneof![8 => Just(64u64), 1 => Just(512), 1 => Just(2 * MIB)];
     let space = prop_oneof![9 => Just(PoolSpace::Default), 1 => Just(PoolSpace::Collective)];
-    let allocate =
-        (bytes, alignment, space).prop_map(|(bytes, alignment, space)| Operation::Allocate {
-            bytes,
-            alignment,
-            space,
-        });
+    let allocate = (bytes, alignment, space)
+        .prop_map(|(bytes, alignment, space)| Operation::Allocate { bytes, alignment, space });
     let free = any::<usize>().prop_map(Operation::Free);
     prop::collection::vec(prop_oneof![3 => allocate, 2 => free], 1..200)
 }
 
 fn clients() -> impl Strategy<Value = PoolOptions> {
     let kind = prop::sample::select(AllocatorKind::ALL.to_vec());
-    let version = prop::sample::select(vec![
-        (0, 8, 1),
-        (0, 10, 2),
-        (0, 11, 0),
-        (0, 12, 0),
-        (0, 13, 0),
-    ]);
+    let version =
+        prop::sample::select(vec![(0, 8, 1), (0, 10, 2), (0, 11, 0), (0, 12, 0), (0, 13, 0)]);
     let fraction = prop::sample::select(vec![0.1, 0.5, 0.75, 0.9, 1.0]);
     let cap = prop::sample::select(vec![None, Some(0.8), Some(1.0)]);
-    (
-        kind,
-        any::<bool>(),
-        version,
-        (fraction, cap),
-        256 * MIB..2048 * MIB,
-    )
-        .prop_map(
-            |(
-                kind,
-                preallocate,
-                jax_version,
-                (memory_fraction, memory_cap),
-                total_memory_bytes,
-            )| PoolOptions {
+    (kind, any::<bool>(), version, (fraction, cap), 256 * MIB..2048 * MIB).prop_map(
+        |(kind, preallocate, jax_version, (memory_fraction, memory_cap), total_memory_bytes)| {
+            PoolOptions {
                 kind,
                 preallocate,
                 jax_version,
@@ -68,8 +47,9 @@ fn clients() -> impl Strategy<Value = PoolOptions> {
                 memory_cap,
                 total_memory_bytes,
                 ..PoolOptions::default()
-            },
-        )
+            }
+        },
+    )
 }
 
 /// A GPU that can be looked at while an allocator has it.
@@ -85,17 +65,11 @@ fn check(
 ) -> Result<(), TestCaseError> {
     let chunks = allocator.chunks();
     for pair in chunks.windows(2) {
-        prop_assert!(
-            pair[0].address + pair[0].bytes <= pair[1].address,
-            "overlap: {:?}",
-            pair
-        );
+        prop_assert!(pair[0].address + pair[0].bytes <= pair[1].address, "overlap: {:?}", pair);
     }
     let given: Vec<&Chunk> = chunks.iter().filter(|chunk| chunk.in_use).collect();
-    let mut places: Vec<(u64, u64)> = given
-        .iter()
-        .map(|chunk| (chunk.address, chunk.requested_bytes))
-        .collect();
+    let mut places: Vec<(u64, u64)> =
+        given.iter().map(|chunk| (chunk.address, chunk.requested_bytes)).collect();
     let mut expected = alive.to_vec();
     places.sort_unstable();
     expected.sort_unstable();
@@ -141,19 +115,17 @@ fn run(
     let mut end = Run::default();
     for operation in operations {
         match *operation {
-            Operation::Allocate {
-                bytes,
-                alignment,
-                space,
-            } => match allocator.allocate(bytes, alignment, space) {
-                Ok(address) => {
-                    prop_assert_eq!(address % alignment.min(256), 0);
-                    alive.push((address, bytes));
-                    end.answers.push(Some(address));
+            Operation::Allocate { bytes, alignment, space } => {
+                match allocator.allocate(bytes, alignment, space) {
+                    Ok(address) => {
+                        prop_assert_eq!(address % alignment.min(256), 0);
+                        alive.push((address, bytes));
+                        end.answers.push(Some(address));
+                    }
+                    Err(AllocError::OutOfMemory) => end.answers.push(None),
+                    Err(AllocError::Fatal(_)) => return Ok(end),
                 }
-                Err(AllocError::OutOfMemory) => end.answers.push(None),
-                Err(AllocError::Fatal(_)) => return Ok(end),
-            },
+            }
             Operation::Free(_) if alive.is_empty() => {}
             Operation::Free(index) => {
                 let (address, _) = alive.swap_remove(index % alive.len());
@@ -177,13 +149,7 @@ fn run(
 /// Says whether all chunks are those of one pool whose books are shown.
 fn is_pooled(options: &PoolOptions, operations: &[Operation]) -> bool {
     let collective = operations.iter().any(|operation| {
-        matches!(
-            operation,
-            Operation::Allocate {
-                space: PoolSpace::Collective,
-                ..
-            }
-        )
+        matches!(operation, Operation::Allocate { space: PoolSpace::Collective, .. })
     });
     options.kind == AllocatorKind::Bfc && (options.is_partitioned() || !collective)
 }
@@ -269,36 +235,29 @@ impl Naive {
         let rounded = bytes.next_multiple_of(256);
         let alignment = alignment.max(256);
         let padding = |address: u64| address.next_multiple_of(alignment) - address;
-        let fitting = self
-            .chunks
-            .iter()
-            .enumerate()
-            .filter(|(_, (address, size, in_use))| !in_use && *size >= rounded + padding(*address));
+        let fitting =
+            self.chunks.iter().enumerate().filter(|(_, (address, size, in_use))| {
+                !in_use && *size >= rounded + padding(*address)
+            });
         let (mut index, _) = fitting.min_by_key(|(_, (address, size, _))| (*size, *address))?;
         let padding = padding(self.chunks[index].0);
         if padding > 0 {
             let (address, size, _) = self.chunks[index];
             self.chunks[index].1 = padding;
             index += 1;
-            self.chunks
-                .insert(index, (address + padding, size - padding, false));
+            self.chunks.insert(index, (address + padding, size - padding, false));
         }
         let (address, size, _) = self.chunks[index];
         if size >= 2 * rounded || size - rounded >= 128 * MIB {
             self.chunks[index].1 = rounded;
-            self.chunks
-                .insert(index + 1, (address + rounded, size - rounded, false));
+            self.chunks.insert(index + 1, (address + rounded, size - rounded, false));
         }
         self.chunks[index].2 = true;
         Some(address)
     }
 
     fn free(&mut self, address: u64) {
-        let mut index = self
-            .chunks
-            .iter()
-            .position(|chunk| chunk.0 == address)
-            .expect("given out");
+        let mut index = self.chunks.iter().position(|chunk| chunk.0 == address).expect("given out");
         self.chunks[index].2 = false;
         if self.chunks.get(index + 1).is_some_and(|next| !next.2) {
             self.chunks[index].1 += self.chunks.remove(index + 1).1;

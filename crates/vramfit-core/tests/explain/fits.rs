@@ -31,14 +31,8 @@ enum Kind {
 }
 
 fn new_pool(kind: Kind, limit_bytes: u64) -> Box<dyn Allocator> {
-    let options = BfcOptions {
-        limit_bytes,
-        grows: kind == Kind::Growing,
-        ..BfcOptions::default()
-    };
-    let memory = Box::new(SimulatedDeviceMemory::new(
-        limit_bytes.next_multiple_of(PAGE_BYTES),
-    ));
+    let options = BfcOptions { limit_bytes, grows: kind == Kind::Growing, ..BfcOptions::default() };
+    let memory = Box::new(SimulatedDeviceMemory::new(limit_bytes.next_multiple_of(PAGE_BYTES)));
     match kind {
         Kind::Partitioned => Box::new(Spatial::new(options, SpatialPolicy::JAX_0_11, memory)),
         Kind::Preallocated | Kind::Growing => Box::new(Bfc::new(options, memory)),
@@ -86,11 +80,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {
-    prop_oneof![
-        Just(Kind::Preallocated),
-        Just(Kind::Growing),
-        Just(Kind::Partitioned)
-    ]
+    prop_oneof![Just(Kind::Preallocated), Just(Kind::Growing), Just(Kind::Partitioned)]
 }
 
 proptest! {
@@ -188,24 +178,15 @@ proptest! {
 /// The dumps of the real allocator, in three wordings.
 #[test]
 fn recorded_dumps_are_read_to_the_byte() {
-    let folder = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../fixtures/bfc/oom_dumps"
-    ));
-    let dumps = std::fs::read_dir(folder)
-        .expect("the fixtures")
-        .flatten()
-        .map(|entry| entry.path());
-    let dumps: Vec<PathBuf> = dumps
-        .filter(|path| path.to_string_lossy().contains(".dump"))
-        .collect();
+    let folder =
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bfc/oom_dumps"));
+    let dumps =
+        std::fs::read_dir(folder).expect("the fixtures").flatten().map(|entry| entry.path());
+    let dumps: Vec<PathBuf> =
+        dumps.filter(|path| path.to_string_lossy().contains(".dump")).collect();
     assert!(dumps.len() >= 15, "{dumps:?}");
     for path in dumps {
-        let name = path
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let mut scanner = LogScanner::new("");
         scanner.push(&std::fs::read(&path).expect("readable"));
         let explanation = explain(&scanner.finish(), &ExplainOptions::default());
@@ -222,21 +203,10 @@ fn recorded_dumps_are_read_to_the_byte() {
             continue;
         }
         let chunks = explanation.regions.iter().flat_map(|region| &region.chunks);
-        let free = chunks
-            .clone()
-            .filter(|chunk| !chunk.in_use)
-            .map(|chunk| chunk.bytes);
+        let free = chunks.clone().filter(|chunk| !chunk.in_use).map(|chunk| chunk.bytes);
         assert!(figures.fits.is_exact, "{name}");
-        assert_eq!(
-            figures.fits.now,
-            Some(free.clone().max().unwrap_or(0)),
-            "{name}"
-        );
-        assert_eq!(
-            figures.fits.without_fragmentation,
-            Some(free.sum()),
-            "{name}"
-        );
+        assert_eq!(figures.fits.now, Some(free.clone().max().unwrap_or(0)), "{name}");
+        assert_eq!(figures.fits.without_fragmentation, Some(free.sum()), "{name}");
         let rounded = figures.rounded_bytes.expect("each names it");
         assert!(figures.fits.now < Some(rounded), "{name}: it failed");
     }

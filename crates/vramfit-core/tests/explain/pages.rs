@@ -57,11 +57,7 @@ fn the_example_of_each_page_is_explained_as_shown() {
         assert_eq!(explanation.causes[0].id, id);
         let text = Report::from_explanation(&explanation).to_text();
         let shown = shown.split_once('\n').map_or("", |(_, output)| output);
-        assert!(
-            text.starts_with(shown.trim_end_matches("...\n")),
-            "{}:\n{text}",
-            id.id()
-        );
+        assert!(text.starts_with(shown.trim_end_matches("...\n")), "{}:\n{text}", id.id());
     }
 }
 

@@ -109,10 +109,7 @@ fn any_gpu() -> impl Strategy<Value = HostGpu> {
             },
             processes: processes
                 .into_iter()
-                .map(|used_bytes| Process {
-                    used_bytes,
-                    ..Process::default()
-                })
+                .map(|used_bytes| Process { used_bytes, ..Process::default() })
                 .collect(),
             ..HostGpu::default()
         })
@@ -134,10 +131,7 @@ fn any_surroundings() -> impl Strategy<Value = LintInput> {
         .prop_map(|(environment, jax, gpus, packages)| LintInput {
             environment,
             jax,
-            host: Host {
-                gpus,
-                ..Host::default()
-            },
+            host: Host { gpus, ..Host::default() },
             packages: packages.map(|(tensorflow, cuda_plugin)| Packages {
                 tensorflow: tensorflow.then(|| "2.19.0".to_owned()),
                 cuda_plugin,

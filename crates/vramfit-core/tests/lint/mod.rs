@@ -21,10 +21,7 @@ pub(crate) const ALLOCATOR: &str = "XLA_PYTHON_CLIENT_ALLOCATOR";
 pub(crate) const UNIFIED: &str = "TF_FORCE_UNIFIED_MEMORY";
 
 pub(crate) fn environment(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
-    variables
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect()
+    variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 pub(crate) fn with(variables: &[(&str, &str)]) -> LintInput {
@@ -36,13 +33,7 @@ pub(crate) fn with(variables: &[(&str, &str)]) -> LintInput {
 }
 
 pub(crate) fn on(gpu: HostGpu, variables: &[(&str, &str)]) -> LintInput {
-    LintInput {
-        host: Host {
-            gpus: vec![gpu],
-            ..Host::default()
-        },
-        ..with(variables)
-    }
+    LintInput { host: Host { gpus: vec![gpu], ..Host::default() }, ..with(variables) }
 }
 
 pub(crate) fn h100() -> HostGpu {
@@ -53,11 +44,7 @@ pub(crate) fn gpu(name: &str, total_bytes: u64) -> HostGpu {
     HostGpu {
         uuid: "GPU-5a1f".to_owned(),
         name: name.to_owned(),
-        memory: Some(GpuMemory {
-            total_bytes,
-            free_bytes: total_bytes,
-            ..GpuMemory::default()
-        }),
+        memory: Some(GpuMemory { total_bytes, free_bytes: total_bytes, ..GpuMemory::default() }),
         ..HostGpu::default()
     }
 }

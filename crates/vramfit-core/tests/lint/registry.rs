@@ -18,16 +18,8 @@ fn rules_have_lasting_names_and_every_one_is_on_the_page_and_finds_something_in_
         let kebab = rule.id.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
         assert!(kebab && seen.insert(rule.id), "{}", rule.id);
         assert!(page.contains(&format!("### {}\n", rule.id)), "{}", rule.id);
-        assert!(
-            source.contains(&format!("\"{}\"", rule.id)),
-            "{} is not tested",
-            rule.id
-        );
-        assert!(
-            rule.meaning.ends_with('.') && rule.fix.ends_with('.'),
-            "{}",
-            rule.id
-        );
+        assert!(source.contains(&format!("\"{}\"", rule.id)), "{} is not tested", rule.id);
+        assert!(rule.meaning.ends_with('.') && rule.fix.ends_with('.'), "{}", rule.id);
     }
 }
 

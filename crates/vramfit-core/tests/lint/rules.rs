@@ -39,39 +39,20 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
         ("JAX_DEBUG_NANS", "2", "not-a-boolean"),
         ("JAX_NUM_CPU_DEVICES", "two", "not-a-number"),
         ("JAX_COMPILATION_CACHE_MAX_SIZE", "10GiB", "not-a-number"),
-        (
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS",
-            "1s",
-            "not-a-number",
-        ),
-        (
-            "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB",
-            "512.0",
-            "not-a-number",
-        ),
-        (
-            "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE",
-            "true",
-            "not-a-number",
-        ),
+        ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "1s", "not-a-number"),
+        ("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB", "512.0", "not-a-number"),
+        ("XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE", "true", "not-a-number"),
         (UNIFIED, "yes", "xla-boolean-ignored"),
         ("JAX_PLATFORMS", "nvidia", "platform-unknown"),
         ("JAX_PLATFORMS", "CUDA,cpu", "platform-unknown"),
         ("JAX_PLATFORM_NAME", "gpu", "platform-name-deprecated"),
-        (
-            CREATE_OPTIONS,
-            "memory_fraction:0.5",
-            "create-options-malformed",
-        ),
+        (CREATE_OPTIONS, "memory_fraction:0.5", "create-options-malformed"),
         (CREATE_OPTIONS, "allocator", "create-options-malformed"),
     ] {
         assert_eq!(only(&with(&[(name, value)])).id, id, "{name}={value}");
     }
     let aborts = "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE";
-    assert_eq!(
-        fixed(&with(&[(aborts, "true")]), aborts).as_deref(),
-        Some("1")
-    );
+    assert_eq!(fixed(&with(&[(aborts, "true")]), aborts).as_deref(), Some("1"));
     let platform = with(&[("JAX_PLATFORM_NAME", "gpu")]);
     // Both together are what vramfit itself sets, so that a missing GPU is an error that says why.
     let both = [("JAX_PLATFORMS", "cuda,cpu"), ("JAX_PLATFORM_NAME", "gpu")];
@@ -80,15 +61,8 @@ fn switches_and_numbers_are_read_as_their_reader_reads_them() {
     let cpu = with(&[("JAX_PLATFORM_NAME", "cpu")]);
     assert_eq!(autofix(&cpu), environment(&[("JAX_PLATFORMS", "cpu")]));
     let contradiction = with(&[("JAX_PLATFORMS", "cpu"), ("JAX_PLATFORM_NAME", "cuda")]);
-    assert!(
-        only(&contradiction)
-            .message
-            .contains("first use of JAX fails")
-    );
-    assert_eq!(
-        autofix(&contradiction),
-        environment(&[("JAX_PLATFORMS", "cpu")])
-    );
+    assert!(only(&contradiction).message.contains("first use of JAX fails"));
+    assert_eq!(autofix(&contradiction), environment(&[("JAX_PLATFORMS", "cpu")]));
 }
 
 /// What `run`, `env` and `jax_memory_fix` set, whatever they are asked for, is nothing that `doctor`
@@ -124,11 +98,7 @@ fn what_vramfit_sets_itself_is_never_reported_as_removed() {
         for set in resolve(&options, &target).expect("no conflict").set {
             environment.insert(set.name.to_owned(), set.value);
         }
-        let input = LintInput {
-            environment,
-            jax: Some(jax),
-            ..on(h100(), &[])
-        };
+        let input = LintInput { environment, jax: Some(jax), ..on(h100(), &[]) };
         assert_eq!(lint(&input), [], "{version}, {preset:?}");
     }
 }
@@ -139,19 +109,10 @@ fn flags_that_xla_would_abort_at_are_reported() {
         ("--xla_gpu_autotune_levl=0", "flag-misspelled"),
         ("--xla_tpu_enable_x=true", "flag-of-another-program"),
         ("--tf_xla_auto_jit=2", "flag-of-another-program"),
-        (
-            "--xla_gpu_enable_allocator_spatial_partitioning=false",
-            "flag-not-in-this-release",
-        ),
-        (
-            "--xla_gpu_enable_triton_everything=true",
-            "flag-not-in-this-release",
-        ),
+        ("--xla_gpu_enable_allocator_spatial_partitioning=false", "flag-not-in-this-release"),
+        ("--xla_gpu_enable_triton_everything=true", "flag-not-in-this-release"),
         ("--xla_gpu_autotune_level=off", "flag-value"),
-        (
-            "--xla_gpu_enable_while_loop_double_buffering=no",
-            "flag-value",
-        ),
+        ("--xla_gpu_enable_while_loop_double_buffering=no", "flag-value"),
         ("--xla_force_host_platform_device_count=1", "flag-cpu-only"),
     ] {
         let input = with(&[("XLA_FLAGS", flags)]);
@@ -164,39 +125,21 @@ fn flags_that_xla_would_abort_at_are_reported() {
     assert_eq!(only(&trap).id, "remat-option-overrides-passes");
     assert_eq!(
         autofix(&trap),
-        environment(&[(
-            "XLA_FLAGS",
-            "--xla_disable_hlo_passes=dce,rematerialization"
-        )])
+        environment(&[("XLA_FLAGS", "--xla_disable_hlo_passes=dce,rematerialization")])
     );
 }
 
 #[test]
 fn settings_that_do_not_go_together() {
     for (variables, id) in [
+        (&[(UNIFIED, "1"), (NEW, "0.8")][..], "unified-fraction-below-one"),
+        (&[(ALLOCATOR, "vmm"), (PREALLOCATE, "true")], "ignored-by-allocator"),
         (
-            &[(UNIFIED, "1"), (NEW, "0.8")][..],
-            "unified-fraction-below-one",
-        ),
-        (
-            &[(ALLOCATOR, "vmm"), (PREALLOCATE, "true")],
+            &[(ALLOCATOR, "cuda_async"), ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "-1")],
             "ignored-by-allocator",
         ),
-        (
-            &[
-                (ALLOCATOR, "cuda_async"),
-                ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "-1"),
-            ],
-            "ignored-by-allocator",
-        ),
-        (
-            &[("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "-1")],
-            "ignored-by-allocator",
-        ),
-        (
-            &[(ALLOCATOR, "bfc"), (CREATE_OPTIONS, "allocator:platform")],
-            "create-options-override",
-        ),
+        (&[("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "-1")], "ignored-by-allocator"),
+        (&[(ALLOCATOR, "bfc"), (CREATE_OPTIONS, "allocator:platform")], "create-options-override"),
     ] {
         assert_eq!(only(&with(variables)).id, id, "{variables:?}");
     }
@@ -231,11 +174,7 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
     let input = on(busy, &[]);
     let finding = only(&input);
     assert_eq!(finding.id, "used-by-others");
-    for part in [
-        "10.0 GiB",
-        "`python serve.py` (42, 9.0 GiB)",
-        "`Xorg` (7, display, 1.0 GiB)",
-    ] {
+    for part in ["10.0 GiB", "`python serve.py` (42, 9.0 GiB)", "`Xorg` (7, display, 1.0 GiB)"] {
         assert!(finding.message.contains(part), "{}", finding.message);
     }
     let part: f64 = fixed(&input, NEW).unwrap().parse().unwrap();
@@ -254,15 +193,9 @@ fn who_holds_the_gpu_is_named_and_the_share_computed_from_what_is_free() {
 
 /// An H100, JAX with its plugin for CUDA, and another package.
 fn with_package(add: impl FnOnce(&mut Packages), variables: &[(&str, &str)]) -> LintInput {
-    let mut packages = Packages {
-        cuda_plugin: true,
-        ..Packages::default()
-    };
+    let mut packages = Packages { cuda_plugin: true, ..Packages::default() };
     add(&mut packages);
-    LintInput {
-        packages: Some(packages),
-        ..on(h100(), variables)
-    }
+    LintInput { packages: Some(packages), ..on(h100(), variables) }
 }
 
 #[test]
@@ -277,10 +210,7 @@ fn tensorflow_is_reported_unless_it_is_held_back() {
     assert!(second.fix.contains("set_visible_devices"), "{}", second.fix);
     let first = only(&installed("1.15.5", &[]));
     assert!(first.fix.contains("allow_growth=True"), "{}", first.fix);
-    for variable in [
-        ("TF_FORCE_GPU_ALLOW_GROWTH", "true"),
-        ("JAX_PLATFORMS", "cpu"),
-    ] {
+    for variable in [("TF_FORCE_GPU_ALLOW_GROWTH", "true"), ("JAX_PLATFORMS", "cpu")] {
         assert_eq!(ids(&installed("2.19.0", &[variable])), [""; 0]);
     }
     let tensorflow_cpu =
@@ -291,10 +221,7 @@ fn tensorflow_is_reported_unless_it_is_held_back() {
 
 #[test]
 fn the_rest_of_the_machine() {
-    let no_plugin = LintInput {
-        packages: Some(Packages::default()),
-        ..on(h100(), &[])
-    };
+    let no_plugin = LintInput { packages: Some(Packages::default()), ..on(h100(), &[]) };
     assert_eq!(only(&no_plugin).id, "no-cuda-plugin");
     let torch = |packages: &mut Packages| packages.torch = Some("2.8.0".to_owned());
     let torch = with_package(torch, &[("PYTORCH_CUDA_ALLOC_CONF", "x")]);
@@ -304,10 +231,7 @@ fn the_rest_of_the_machine() {
     assert!(finding.message.contains("`3`"), "{}", finding.message);
     let exclusive_mode = HostGpu {
         compute_mode: Some(ComputeMode::ExclusiveProcess),
-        processes: vec![Process {
-            pid: 9,
-            ..Process::default()
-        }],
+        processes: vec![Process { pid: 9, ..Process::default() }],
         ..h100()
     };
     assert_eq!(only(&on(exclusive_mode, &[])).id, "gpu-is-exclusive");
@@ -315,10 +239,7 @@ fn the_rest_of_the_machine() {
 
 #[test]
 fn other_releases_are_reported_only_where_the_release_is_known() {
-    let old = LintInput {
-        jax: Some(Version::new(0, 4, 31)),
-        ..with(&[(NEW, "0.9")])
-    };
+    let old = LintInput { jax: Some(Version::new(0, 4, 31)), ..with(&[(NEW, "0.9")]) };
     assert_eq!(only(&old).id, "not-in-this-release");
     assert_eq!(autofix(&old), environment(&[(OLD, "0.9")]));
     let gone = LintInput {

@@ -68,9 +68,8 @@ fn every_name_that_jax_has_is_known_to_the_lint() {
     for line in names.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split('\t').next().unwrap();
         let input = with(&[(name, "1")]);
-        let wrong = ids(&input)
-            .into_iter()
-            .any(|id| matches!(id, "unknown-name" | "misspelled-name"));
+        let wrong =
+            ids(&input).into_iter().any(|id| matches!(id, "unknown-name" | "misspelled-name"));
         assert!(!wrong, "{name}: {:#?}", lint(&input));
     }
 }

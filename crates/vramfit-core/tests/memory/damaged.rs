@@ -104,10 +104,7 @@ fn stacks() -> impl Strategy<Value = Option<StackFrameIndexProto>> {
         file_location_id: location as i32,
         parent_frame_id: parent as i32,
     });
-    let lists = (
-        prop::collection::vec(location, 0..6),
-        prop::collection::vec(frame, 0..9),
-    );
+    let lists = (prop::collection::vec(location, 0..6), prop::collection::vec(frame, 0..9));
     let table = lists.prop_map(|(file_locations, stack_frames)| StackFrameIndexProto {
         file_names: vec!["train.py".to_owned(), "<string>".to_owned()],
         function_names: vec!["step".to_owned()],
@@ -119,13 +116,8 @@ fn stacks() -> impl Strategy<Value = Option<StackFrameIndexProto>> {
 
 fn module() -> impl Strategy<Value = HloModuleProto> {
     let instructions = prop::collection::vec(instruction(), 0..8);
-    let computation = (instructions, number(), number()).prop_map(|(instructions, id, root_id)| {
-        HloComputationProto {
-            instructions,
-            id,
-            root_id,
-        }
-    });
+    let computation = (instructions, number(), number())
+        .prop_map(|(instructions, id, root_id)| HloComputationProto { instructions, id, root_id });
     let computations = prop::collection::vec(computation, 0..4);
     (computations, stacks()).prop_map(|(computations, stack_frame_index)| HloModuleProto {
         computations,
@@ -139,18 +131,11 @@ fn assignment() -> impl Strategy<Value = BufferAssignmentProto> {
         |(id, size, shape_index, instruction_id)| LogicalBufferProto {
             id,
             size,
-            defined_at: Some(LocationProto {
-                shape_index,
-                instruction_id,
-            }),
+            defined_at: Some(LocationProto { shape_index, instruction_id }),
         },
     );
     let assigned = (number(), number(), number()).prop_map(|(logical_buffer_id, offset, size)| {
-        AssignedProto {
-            logical_buffer_id,
-            offset,
-            size,
-        }
+        AssignedProto { logical_buffer_id, offset, size }
     });
     let assigned = prop::collection::vec(assigned, 0..8);
     let flags = (0u8..32, prop::sample::select(vec![0i64, 1, 2, 5, -1]));
@@ -182,13 +167,9 @@ fn assignment() -> impl Strategy<Value = BufferAssignmentProto> {
         prop::collection::vec(allocation, 0..6),
         prop::collection::vec(heap, 0..3),
     );
-    lists.prop_map(
-        |(logical_buffers, buffer_allocations, heap_simulator_traces)| BufferAssignmentProto {
-            logical_buffers,
-            buffer_allocations,
-            heap_simulator_traces,
-        },
-    )
+    lists.prop_map(|(logical_buffers, buffer_allocations, heap_simulator_traces)| {
+        BufferAssignmentProto { logical_buffers, buffer_allocations, heap_simulator_traces }
+    })
 }
 
 fn program() -> impl Strategy<Value = (Program, Names)> {
@@ -205,10 +186,8 @@ fn program() -> impl Strategy<Value = (Program, Names)> {
         prop::collection::vec("[a-z.\\[\\]']{0,6}", 0..6),
     );
     lists.prop_map(|(dims, output_allocations, aliases, names)| {
-        let shapes: Vec<Shape> = dims
-            .iter()
-            .map(|dims| Shape::dense(ElementType(11), dims))
-            .collect();
+        let shapes: Vec<Shape> =
+            dims.iter().map(|dims| Shape::dense(ElementType(11), dims)).collect();
         let program = Program {
             parameters: shapes.clone(),
             outputs: shapes,
@@ -216,11 +195,7 @@ fn program() -> impl Strategy<Value = (Program, Names)> {
             aliases,
             ..Program::default()
         };
-        let names = Names {
-            arguments: names.clone(),
-            outputs: names,
-            ..Names::default()
-        };
+        let names = Names { arguments: names.clone(), outputs: names, ..Names::default() };
         (program, names)
     })
 }
@@ -230,10 +205,7 @@ fn check(memory: &ProgramMemory) {
     let blocks = memory.buffers.iter();
     let inside = blocks.filter(|one| one.end != u32::MAX);
     let inside = inside.fold(0u64, |sum, one| sum.saturating_add(one.peak_bytes));
-    assert_eq!(
-        inside.saturating_add(memory.padding_bytes),
-        memory.temp_bytes
-    );
+    assert_eq!(inside.saturating_add(memory.padding_bytes), memory.temp_bytes);
     for buffer in &memory.buffers {
         assert!(buffer.peak_bytes <= buffer.bytes || buffer.bytes == 0);
         // Every stack ends.
@@ -244,11 +216,7 @@ fn check(memory: &ProgramMemory) {
 }
 
 fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {
@@ -312,11 +280,7 @@ fn shapes_that_are_nested_too_deep_are_refused() {
     }
     let nest = |number: u32, inside: &[u8]| {
         let mut outer = Vec::new();
-        prost::encoding::encode_key(
-            number,
-            prost::encoding::WireType::LengthDelimited,
-            &mut outer,
-        );
+        prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, &mut outer);
         prost::encoding::encode_varint(inside.len() as u64, &mut outer);
         outer.extend(inside);
         outer

@@ -17,11 +17,7 @@ const TUPLE: i32 = 13;
 const SIZE: i64 = 64;
 
 fn array() -> ShapeProto {
-    ShapeProto {
-        element_type: F32,
-        dimensions: vec![SIZE],
-        ..ShapeProto::default()
-    }
+    ShapeProto { element_type: F32, dimensions: vec![SIZE], ..ShapeProto::default() }
 }
 
 fn pair() -> ShapeProto {
@@ -67,10 +63,7 @@ fn parameter(number: i64) -> HloInstructionProto {
 /// | 7 | m, 6 | update | output, in the momentum's memory |
 /// | 8 | p, 7 | update | output with memory of its own |
 fn module() -> HloModuleProto {
-    let root = HloInstructionProto {
-        shape: Some(pair()),
-        ..instruction(9, "tuple", &[8, 7], "")
-    };
+    let root = HloInstructionProto { shape: Some(pair()), ..instruction(9, "tuple", &[8, 7], "") };
     let entry = HloComputationProto {
         instructions: vec![
             parameter(0),
@@ -109,26 +102,12 @@ fn module() -> HloModuleProto {
             ],
             function_names: vec!["update".to_owned(), "step".to_owned()],
             file_locations: vec![
-                FileLocation {
-                    file_name_id: 1,
-                    function_name_id: 1,
-                    line: 7,
-                },
-                FileLocation {
-                    file_name_id: 2,
-                    function_name_id: 2,
-                    line: 21,
-                },
+                FileLocation { file_name_id: 1, function_name_id: 1, line: 7 },
+                FileLocation { file_name_id: 2, function_name_id: 2, line: 21 },
             ],
             stack_frames: vec![
-                StackFrame {
-                    file_location_id: 1,
-                    parent_frame_id: 2,
-                },
-                StackFrame {
-                    file_location_id: 2,
-                    parent_frame_id: 0,
-                },
+                StackFrame { file_location_id: 1, parent_frame_id: 2 },
+                StackFrame { file_location_id: 2, parent_frame_id: 0 },
             ],
         }),
         ..HloModuleProto::default()
@@ -163,10 +142,7 @@ fn value(id: i64, instruction_id: i64, part: &[i64]) -> LogicalBufferProto {
     LogicalBufferProto {
         id,
         size: 256,
-        defined_at: Some(LocationProto {
-            shape_index: part.to_vec(),
-            instruction_id,
-        }),
+        defined_at: Some(LocationProto { shape_index: part.to_vec(), instruction_id }),
     }
 }
 
@@ -186,15 +162,9 @@ fn assignment() -> BufferAssignmentProto {
         logical_buffers: (1..=10).map(|id| value(id, id, &[])).collect(),
         buffer_allocations: vec![
             argument(0, &[(1, 0)]),
-            BufferAllocationProto {
-                maybe_live_out: true,
-                ..argument(1, &[(2, 0), (7, 0)])
-            },
+            BufferAllocationProto { maybe_live_out: true, ..argument(1, &[(2, 0), (7, 0)]) },
             argument(2, &[(3, 0)]),
-            BufferAllocationProto {
-                maybe_live_out: true,
-                ..allocation(256, &[(8, 0)])
-            },
+            BufferAllocationProto { maybe_live_out: true, ..allocation(256, &[(8, 0)]) },
             BufferAllocationProto {
                 maybe_live_out: true,
                 is_tuple: true,
@@ -387,10 +357,7 @@ fn what_goes_round_in_a_loop_is_one_tenant() {
         ],
         buffer_allocations: vec![
             argument(0, &[(1, 0)]),
-            BufferAllocationProto {
-                maybe_live_out: true,
-                ..allocation(256, &[(6, 0)])
-            },
+            BufferAllocationProto { maybe_live_out: true, ..allocation(256, &[(6, 0)]) },
             allocation(256, &[(2, 0), (3, 0), (4, 0), (5, 0)]),
         ],
         heap_simulator_traces: vec![HeapSimulatorTrace {
@@ -412,11 +379,7 @@ fn what_goes_round_in_a_loop_is_one_tenant() {
         &assignment,
         &Names::default(),
     );
-    let tenants: Vec<_> = memory
-        .buffers
-        .iter()
-        .filter(|buffer| buffer.allocation == 2)
-        .collect();
+    let tenants: Vec<_> = memory.buffers.iter().filter(|buffer| buffer.allocation == 2).collect();
     assert_eq!(tenants.len(), 1);
     assert_eq!(tenants[0].instruction, "dynamic-update-slice.24");
     assert_eq!(tenants[0].owner, Owner::Activations);

@@ -27,11 +27,7 @@ fn block(recorded: &Recorded) -> Option<&BufferAllocationProto> {
 
 /// Returns the record of the heap that a block is.
 fn heap<'a>(recorded: &'a Recorded, block: &BufferAllocationProto) -> &'a HeapSimulatorTrace {
-    let ids: BTreeSet<i64> = block
-        .assigned
-        .iter()
-        .map(|one| one.logical_buffer_id)
-        .collect();
+    let ids: BTreeSet<i64> = block.assigned.iter().map(|one| one.logical_buffer_id).collect();
     let traces = recorded.assignment.heap_simulator_traces.iter();
     let mut here = traces.filter(|trace| {
         let mut events = trace.events.iter();
@@ -44,9 +40,8 @@ fn heap<'a>(recorded: &'a Recorded, block: &BufferAllocationProto) -> &'a HeapSi
 
 /// Returns how many bytes are covered by at least one of the values.
 fn union<'a>(values: impl Iterator<Item = &'a AssignedProto>) -> u64 {
-    let mut places: Vec<(i64, i64)> = values
-        .map(|one| (one.offset, one.offset + one.size))
-        .collect();
+    let mut places: Vec<(i64, i64)> =
+        values.map(|one| (one.offset, one.offset + one.size)).collect();
     places.sort_unstable();
     let (mut covered, mut sum) = (0, 0);
     for (start, end) in places {
@@ -59,19 +54,12 @@ fn union<'a>(values: impl Iterator<Item = &'a AssignedProto>) -> u64 {
 /// Returns the live bytes just before each time something is freed or another instruction begins
 /// something, and at the end.
 fn levels(recorded: &Recorded, block: &BufferAllocationProto) -> Vec<u64> {
-    let places: BTreeMap<i64, &AssignedProto> = block
-        .assigned
-        .iter()
-        .map(|one| (one.logical_buffer_id, one))
-        .collect();
+    let places: BTreeMap<i64, &AssignedProto> =
+        block.assigned.iter().map(|one| (one.logical_buffer_id, one)).collect();
     let heap = heap(recorded, block);
     let told: BTreeSet<i64> = heap.events.iter().map(|event| event.buffer_id).collect();
     // What the record does not name is there all the time.
-    let mut live: BTreeSet<i64> = places
-        .keys()
-        .filter(|id| !told.contains(id))
-        .copied()
-        .collect();
+    let mut live: BTreeSet<i64> = places.keys().filter(|id| !told.contains(id)).copied().collect();
     let mut levels = Vec::new();
     let mut open: Option<&str> = None;
     for event in &heap.events {
@@ -107,12 +95,7 @@ fn live_bytes_are_those_of_the_heap_at_every_moment() {
         };
         let expected = levels(recorded, block);
         assert_eq!(memory.live_bytes, expected, "{}", recorded.name);
-        assert_eq!(
-            memory.instructions.len(),
-            expected.len(),
-            "{}",
-            recorded.name
-        );
+        assert_eq!(memory.instructions.len(), expected.len(), "{}", recorded.name);
         moments += expected.len();
     }
     assert!(moments > 400, "only {moments} moments were compared");
@@ -137,21 +120,13 @@ fn tenants_that_live_at_once_never_overlap() {
             .filter(|buffer| buffer.allocation == number && buffer.bytes > 0)
             .collect();
         for (at, one) in tenants.iter().enumerate() {
-            assert!(
-                one.offset + one.bytes <= memory.temp_bytes,
-                "{}",
-                recorded.name
-            );
+            assert!(one.offset + one.bytes <= memory.temp_bytes, "{}", recorded.name);
             assert_ne!(one.owner, Owner::Padding, "{}", recorded.name);
             for other in &tenants[at + 1..] {
                 let together = one.start <= other.end && other.start <= one.end;
                 let overlap = one.offset < other.offset + other.bytes
                     && other.offset < one.offset + one.bytes;
-                assert!(
-                    !(together && overlap),
-                    "{}: {one:?} and {other:?}",
-                    recorded.name
-                );
+                assert!(!(together && overlap), "{}: {one:?} and {other:?}", recorded.name);
             }
         }
     }

@@ -10,12 +10,7 @@ use super::recorded::{self, Recorded};
 /// Returns the recorded programs that train something, of all releases of JAX.
 fn training_steps() -> Vec<&'static Recorded> {
     let mut steps: Vec<&Recorded> = recorded::all().iter().collect();
-    steps.retain(|step| {
-        step.names
-            .arguments
-            .iter()
-            .any(|name| name.contains("params"))
-    });
+    steps.retain(|step| step.names.arguments.iter().any(|name| name.contains("params")));
     assert!(steps.len() >= 20, "only {}", steps.len());
     steps
 }
@@ -67,9 +62,7 @@ fn without_names_the_graph_tells_the_same() {
         assert!(named.values().any(|owner| *owner == Owner::Parameters));
         let same = match is_without_marks(step) {
             // Nothing is invented.
-            true => found
-                .values()
-                .all(|owner| matches!(owner, Owner::Batch | Owner::OtherState)),
+            true => found.values().all(|owner| matches!(owner, Owner::Batch | Owner::OtherState)),
             false => found == named,
         };
         if !same {
@@ -102,12 +95,7 @@ fn without_names_what_is_not_donated_is_reported_too() {
 #[test]
 fn what_trains_nothing_has_no_parameters_and_no_optimizer() {
     for program in recorded::all() {
-        if program
-            .names
-            .arguments
-            .iter()
-            .any(|name| name.contains("params"))
-        {
+        if program.names.arguments.iter().any(|name| name.contains("params")) {
             continue;
         }
         for (number, owner) in owners(&program.memory()) {

@@ -66,31 +66,18 @@ fn read(path: &Path) -> Recorded {
         let names = names.map(|name| name.as_str().expect("a text").to_owned());
         names.collect()
     };
-    let names = Names {
-        arguments: list("arguments"),
-        outputs: list("outputs"),
-        ..Names::default()
-    };
+    let names =
+        Names { arguments: list("arguments"), outputs: list("outputs"), ..Names::default() };
     let proto = HloProto::decode(dump.as_slice()).expect("a dump");
     let module = proto.hlo_module.expect("a module");
     let assignment = proto.buffer_assignment.expect("a buffer assignment");
-    Recorded {
-        program: program(&module, &assignment),
-        name,
-        dump,
-        assignment,
-        names,
-        figures,
-    }
+    Recorded { program: program(&module, &assignment), name, dump, assignment, names, figures }
 }
 
 /// Returns the program that belongs to a module: it is packed as older releases serialize it, so that
 /// it is read as any executable is.
 pub(crate) fn program(module: &HloModuleProto, assignment: &BufferAssignmentProto) -> Program {
-    let with_config = HloModuleProtoWithConfig {
-        hlo_module: Some(module.clone()),
-        config: None,
-    };
+    let with_config = HloModuleProtoWithConfig { hlo_module: Some(module.clone()), config: None };
     let executable = GpuExecutableProto {
         hlo_module_with_config: with_config.encode_to_vec(),
         buffer_assignment: Some(assignment.clone()),

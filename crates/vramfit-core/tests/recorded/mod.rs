@@ -20,11 +20,7 @@ pub const BASE: u64 = 1 << 40;
 /// Returns the folder of recordings: the one in `variable` if it is set, else that in `fixtures/`.
 pub fn folder(variable: &str, fixture: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(
-        || {
-            Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../../fixtures")
-                .join(fixture)
-        },
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture),
         PathBuf::from,
     )
 }
@@ -38,10 +34,7 @@ pub struct Table {
 impl Table {
     pub fn parse(text: &str) -> Table {
         let mut lines = text.lines().map(fields);
-        Table {
-            columns: lines.next().expect("a header"),
-            rows: lines.collect(),
-        }
+        Table { columns: lines.next().expect("a header"), rows: lines.collect() }
     }
 
     pub fn read(path: &Path) -> Table {
@@ -97,11 +90,7 @@ pub fn scenarios(folder: &Path, table: &str) -> Vec<Scenario> {
         .map(|row| {
             let text = |column: &str| table.get(row, column);
             let number = |column: &str| -> u64 {
-                if table.has(column) {
-                    text(column).parse().expect(column)
-                } else {
-                    0
-                }
+                if table.has(column) { text(column).parse().expect(column) } else { 0 }
             };
             Scenario {
                 folder: folder.to_owned(),
@@ -113,20 +102,13 @@ pub fn scenarios(folder: &Path, table: &str) -> Vec<Scenario> {
                 alignment: number("alignment"),
                 device: FakeDevice {
                     kind: text("sub_allocator").to_owned(),
-                    capacity: Some(number("capacity"))
-                        .filter(|&n| n > 0)
-                        .unwrap_or(1 << 44),
+                    capacity: Some(number("capacity")).filter(|&n| n > 0).unwrap_or(1 << 44),
                     max_region: number("max_region"),
                     granule: number("granule"),
                     base_shift: number("base_shift"),
                     ..FakeDevice::default()
                 },
-                columns: table
-                    .columns
-                    .iter()
-                    .cloned()
-                    .zip(row.iter().cloned())
-                    .collect(),
+                columns: table.columns.iter().cloned().zip(row.iter().cloned()).collect(),
             }
         })
         .collect();
@@ -137,18 +119,14 @@ pub fn scenarios(folder: &Path, table: &str) -> Vec<Scenario> {
 impl Scenario {
     /// Reads one of the scenario's files, compressed or not.
     pub fn read(&self, ending: &str) -> String {
-        let packed = self
-            .folder
-            .join(format!("traces/{}.{ending}.zst", self.name));
+        let packed = self.folder.join(format!("traces/{}.{ending}.zst", self.name));
         let bytes = std::fs::read(&packed).unwrap_or_else(|e| panic!("{packed:?}: {e}"));
         String::from_utf8(zstd::decode_all(&bytes[..]).expect("zstd")).expect("UTF-8")
     }
 
     /// Says whether the scenario has such a file.
     pub fn has(&self, ending: &str) -> bool {
-        self.folder
-            .join(format!("traces/{}.{ending}.zst", self.name))
-            .exists()
+        self.folder.join(format!("traces/{}.{ending}.zst", self.name)).exists()
     }
 }
 
@@ -211,9 +189,9 @@ impl FakeDevice {
             }
             "adj_up" | "adj_up_coal" => end.unwrap_or(self.base_shift),
             "adj_down_coal" => begin.unwrap_or(1 << 45) - got,
-            "gap_up" => end.map_or(self.base_shift, |end| {
-                end.next_multiple_of(GAP) + GAP + self.base_shift
-            }),
+            "gap_up" => {
+                end.map_or(self.base_shift, |end| end.next_multiple_of(GAP) + GAP + self.base_shift)
+            }
             "gap_down" => (begin.unwrap_or(1 << 45) - got) / GAP * GAP - GAP,
             other => panic!("unknown sub-allocator {other}"),
         })
@@ -232,10 +210,7 @@ impl DeviceMemory for FakeDevice {
         self.bytes_out += got;
         self.last = Some((offset, offset + got));
         self.out.insert(offset, got);
-        Some(Region {
-            address: BASE + offset,
-            bytes: got,
-        })
+        Some(Region { address: BASE + offset, bytes: got })
     }
 
     fn free(&mut self, region: Region) {
@@ -262,12 +237,7 @@ pub fn chunk_hash(chunks: &[Chunk], with_tag: bool) -> String {
         line.clear();
         let offset = chunk.address - BASE;
         let in_use = u8::from(chunk.in_use);
-        write!(
-            line,
-            "{offset},{},{in_use},{}",
-            chunk.bytes, chunk.requested_bytes
-        )
-        .unwrap();
+        write!(line, "{offset},{},{in_use},{}", chunk.bytes, chunk.requested_bytes).unwrap();
         if with_tag {
             write!(line, ",{}", chunk.tag).unwrap();
         }
@@ -296,11 +266,7 @@ pub fn assert_same_lines(what: &str, ours: &str, theirs: &str) {
     for (number, (our, their)) in ours.lines().zip(theirs.lines()).enumerate() {
         assert_eq!(our, their, "{what}, line {}", number + 1);
     }
-    assert_eq!(
-        ours.lines().count(),
-        theirs.lines().count(),
-        "{what}: number of lines"
-    );
+    assert_eq!(ours.lines().count(), theirs.lines().count(), "{what}: number of lines");
     assert_eq!(ours, theirs, "{what}");
 }
 

@@ -177,18 +177,9 @@ impl Recorder {
         let free = header.total_memory_bytes - elsewhere;
         let pools = (0..header.devices).map(|ordinal| {
             let calls = Calls::default();
-            let device = Noted {
-                device: SimulatedDeviceMemory::new(free),
-                calls: calls.clone(),
-            };
-            let options = PoolOptions {
-                ordinal,
-                ..options.clone()
-            };
-            Pool {
-                allocator: build(&options, Box::new(device)),
-                calls,
-            }
+            let device = Noted { device: SimulatedDeviceMemory::new(free), calls: calls.clone() };
+            let options = PoolOptions { ordinal, ..options.clone() };
+            Pool { allocator: build(&options, Box::new(device)), calls }
         });
         let file = File::default();
         Recorder {
@@ -269,22 +260,10 @@ impl Recorder {
             return None;
         };
         let site = self.writer.text("train.py:7 (main)");
-        self.event(Event::Allocate {
-            device,
-            bytes,
-            alignment,
-            space,
-            purpose,
-            slot,
-            site,
-        });
+        self.event(Event::Allocate { device, bytes, alignment, space, purpose, slot, site });
         let number = self.allocations;
         self.allocations += 1;
-        Some(Block {
-            device,
-            address,
-            number,
-        })
+        Some(Block { device, address, number })
     }
 
     pub(crate) fn allocate(&mut self, device: u32, bytes: u64, purpose: Purpose) -> Option<Block> {
@@ -295,24 +274,14 @@ impl Recorder {
         self.allocate(0, bytes, Purpose::Upload).unwrap()
     }
 
-    pub(crate) fn free(
-        &mut self,
-        Block {
-            device,
-            address,
-            number: allocation,
-        }: Block,
-    ) {
+    pub(crate) fn free(&mut self, Block { device, address, number: allocation }: Block) {
         let pool = &mut self.pools[device as usize];
         let result = pool.allocator.free(address);
         self.note_driver(device);
         if let Err(error) = result {
             assert_eq!(error.kind(), ErrorKind::AllocatorAborts);
             let message = self.writer.text(&error.to_string());
-            self.event(Event::FreeAborts {
-                allocation,
-                message,
-            });
+            self.event(Event::FreeAborts { allocation, message });
         } else {
             self.event(Event::Free { allocation });
         }

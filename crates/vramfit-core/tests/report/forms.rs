@@ -29,22 +29,14 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
 }
 
 fn data_of(page: &str) -> Value {
-    let block = between(
-        page,
-        "<script type=\"application/json\" id=\"data\">",
-        "</script>",
-    );
+    let block = between(page, "<script type=\"application/json\" id=\"data\">", "</script>");
     serde_json::from_str(block).unwrap()
 }
 
 fn only(content: Content) -> Report {
     let mut report = sample(20);
-    report.sections = vec![Section {
-        title: "the only one".into(),
-        content,
-        text: None,
-        detail: false,
-    }];
+    report.sections =
+        vec![Section { title: "the only one".into(), content, text: None, detail: false }];
     report
 }
 
@@ -69,10 +61,7 @@ fn hostile_names_keep_to_their_lines() {
     let text = hostile().to_text();
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
-        assert!(
-            !line.chars().any(|c| c.is_control() || c == '\u{202e}'),
-            "{line:?}"
-        );
+        assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
     }
 }
 
@@ -87,10 +76,7 @@ fn a_timeline_as_svg() {
 fn hostile_names_are_escaped_in_svg() {
     let svg = hostile().to_svg().unwrap();
     assert!(!svg.contains("<script") && !svg.contains("<img") && !svg.contains("<!--"));
-    assert!(
-        !svg.chars()
-            .any(|c| (c.is_control() && c != '\n') || c == '\u{202e}')
-    );
+    assert!(!svg.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'));
     assert!(svg.contains("&lt;/script&gt;"));
     // Each element is closed: what is opened and not closed in itself has an end.
     let opened = svg.matches('<').count() - 2 * svg.matches("</").count();
@@ -133,10 +119,7 @@ fn the_brief_text_fits_on_a_screen_and_names_the_way_to_the_rest() {
     let brief = sample(200).to_brief_text();
     assert!(brief.lines().count() <= 30, "{brief}");
     let last = brief.lines().last().unwrap();
-    assert!(
-        last.starts_with("`--full` shows ") && last.contains("more lines"),
-        "{last}"
-    );
+    assert!(last.starts_with("`--full` shows ") && last.contains("more lines"), "{last}");
     let short = dryrun().to_brief_text();
     assert!(short.starts_with("does not fit: short by "), "{short}");
     assert!(short.ends_with("more sections"), "{short}");
@@ -147,11 +130,7 @@ fn all_but_the_data_is_small_and_100_000_buffers_are_below_5_mb() {
     let page = sample(20).to_html();
     let [data, text] = [("id=\"data\">", "</script>"), ("<pre>", "</pre>")]
         .map(|(start, end)| between(&page, start, end).len());
-    assert!(
-        page.len() - data - text < 84_000,
-        "{}",
-        page.len() - data - text
-    );
+    assert!(page.len() - data - text < 84_000, "{}", page.len() - data - text);
     let large = sample(100_000).to_html();
     assert!(large.len() < 5_000_000, "{}", large.len());
     let lifetimes = &data_of(&large)["sections"][3];
@@ -201,10 +180,7 @@ fn csv_is_the_largest_table_with_exact_bytes() {
 #[test]
 fn charts_of_nothing_are_empty() {
     let report = nothing();
-    assert_eq!(
-        report.to_text().matches("nothing").count(),
-        report.sections.len()
-    );
+    assert_eq!(report.to_text().matches("nothing").count(), report.sections.len());
     assert!(report.to_html().contains("</html>"));
     assert!(report.to_svg().is_some());
     assert_eq!(
@@ -215,38 +191,20 @@ fn charts_of_nothing_are_empty() {
 
 #[test]
 fn amounts_at_the_end_of_the_range_are_drawn() {
-    let node = |parent, bytes| Node {
-        parent,
-        bytes,
-        label: "x".into(),
-        ..Node::default()
-    };
-    let tree = Tree {
-        nodes: vec![
-            node(None, u64::MAX),
-            node(Some(0), u64::MAX - 1),
-            node(Some(0), 1),
-        ],
-    };
+    let node = |parent, bytes| Node { parent, bytes, label: "x".into(), ..Node::default() };
+    let tree =
+        Tree { nodes: vec![node(None, u64::MAX), node(Some(0), u64::MAX - 1), node(Some(0), 1)] };
     let timeline = Timeline {
         unit: "events",
         positions: vec![0, u64::MAX],
-        series: vec![Series {
-            label: "in use".into(),
-            bytes: vec![0, u64::MAX],
-        }],
+        series: vec![Series { label: "in use".into(), bytes: vec![0, u64::MAX] }],
         markers: Vec::new(),
         limit_bytes: Some(u64::MAX),
         failed_request: None,
     };
     for content in [Content::Tree(tree), Content::Timeline(timeline)] {
         let report = only(content);
-        assert!(
-            report
-                .to_text()
-                .lines()
-                .all(|line| line.chars().count() <= 80)
-        );
+        assert!(report.to_text().lines().all(|line| line.chars().count() <= 80));
         report.to_html();
         report.to_svg();
     }

@@ -44,10 +44,7 @@ fn step_sizes() -> ProgramSizes {
 fn training(header: &Header) -> Recorder {
     let mut run = Recorder::new(header);
     let devices = 0..header.devices;
-    let init = ProgramSizes {
-        output_bytes: 300 * MIB,
-        ..ProgramSizes::default()
-    };
+    let init = ProgramSizes { output_bytes: 300 * MIB, ..ProgramSizes::default() };
     run.program(1, "jit_init", init);
     run.begin(1);
     for device in devices.clone() {
@@ -73,22 +70,15 @@ fn training(header: &Header) -> Recorder {
 
 #[test]
 fn a_run_that_fits() {
-    let header = Header {
-        context_bytes: 100 * MIB,
-        ..header()
-    };
+    let header = Header { context_bytes: 100 * MIB, ..header() };
     check("fits", &report::text(&answer(&training(&header).finish())));
 }
 
 /// A training step whose time is estimated; most of it is a matrix product.
 fn timed() -> Vec<u8> {
     let mut run = training(&header());
-    let note = Note::Program {
-        program: 2,
-        backward: true,
-        named: false,
-        returned_bytes: 300 * MIB,
-    };
+    let note =
+        Note::Program { program: 2, backward: true, named: false, returned_bytes: 300 * MIB };
     run.writer.add_note(&note).unwrap();
     let operation = |site: &str, operation: &str, model_us, known| OperationTime {
         site: site.to_owned(),
@@ -134,11 +124,8 @@ fn a_run_that_does_not_fit() {
 
 #[test]
 fn a_run_that_fails_for_fragmentation_and_continues() {
-    let mut run = Recorder::new(&Header {
-        preallocate: false,
-        occupied_bytes: 200 * MIB,
-        ..header()
-    });
+    let mut run =
+        Recorder::new(&Header { preallocate: false, occupied_bytes: 200 * MIB, ..header() });
     let first = run.upload(200 * MIB);
     let _wall = run.upload(120 * MIB);
     run.free(first);
@@ -153,14 +140,8 @@ fn a_run_that_fails_for_fragmentation_and_continues() {
 
 #[test]
 fn devices_that_are_alike_and_devices_that_are_not() {
-    let four = Header {
-        devices: 4,
-        ..header()
-    };
-    check(
-        "devices-alike",
-        &report::text(&answer(&training(&four).finish())),
-    );
+    let four = Header { devices: 4, ..header() };
+    check("devices-alike", &report::text(&answer(&training(&four).finish())));
     let mut run = training(&four);
     run.allocate(2, 400 * MIB, Purpose::Upload).unwrap();
     check("devices-differ", &report::text(&answer(&run.finish())));
@@ -168,26 +149,14 @@ fn devices_that_are_alike_and_devices_that_are_not() {
 
 #[test]
 fn a_run_without_a_pool() {
-    let header = Header {
-        allocator: "platform".into(),
-        ..header()
-    };
-    check(
-        "platform",
-        &report::text(&answer(&training(&header).finish())),
-    );
+    let header = Header { allocator: "platform".into(), ..header() };
+    check("platform", &report::text(&answer(&training(&header).finish())));
 }
 
 #[test]
 fn a_run_that_was_killed_and_read_placeholder_values() {
-    let mut run = training(&Header {
-        gpu: "h100-80g".into(),
-        ..header()
-    });
-    let (loss, other) = (
-        run.writer.text("train.py:88 (main)"),
-        run.writer.text("eval.py:3 (f)"),
-    );
+    let mut run = training(&Header { gpu: "h100-80g".into(), ..header() });
+    let (loss, other) = (run.writer.text("train.py:88 (main)"), run.writer.text("eval.py:3 (f)"));
     for site in [loss, loss, other, TextId(0)] {
         run.event(Event::UnknownRead { site, bytes: 4 });
     }
@@ -195,28 +164,19 @@ fn a_run_that_was_killed_and_read_placeholder_values() {
         let site = run.writer.text(&format!("metrics.py:{line} (log)"));
         run.event(Event::UnknownRead { site, bytes: 4 });
     }
-    let (name, compile_attempt) = (
-        run.writer.text("jit_attention"),
-        run.writer.text("no-triton-gemm"),
-    );
+    let (name, compile_attempt) =
+        (run.writer.text("jit_attention"), run.writer.text("no-triton-gemm"));
     run.event(Event::Program {
         program: 3,
         name,
-        sizes: ProgramSizes {
-            temp_bytes: MIB,
-            ..ProgramSizes::default()
-        },
+        sizes: ProgramSizes { temp_bytes: MIB, ..ProgramSizes::default() },
         devices: 1,
         loaded: true,
         compile_attempt,
         site: TextId(0),
     });
     for number in 4..20 {
-        run.program(
-            number,
-            &format!("jit_small_{number}"),
-            ProgramSizes::default(),
-        );
+        run.program(number, &format!("jit_small_{number}"), ProgramSizes::default());
         run.begin(number);
         run.end();
     }
@@ -225,44 +185,27 @@ fn a_run_that_was_killed_and_read_placeholder_values() {
 
 #[test]
 fn an_allocator_that_would_abort() {
-    check(
-        "aborts",
-        &report::text(&answer(&two_regions(&header(), false))),
-    );
+    check("aborts", &report::text(&answer(&two_regions(&header(), false))));
 }
 
 #[test]
 fn an_allocator_that_would_never_return() {
-    check(
-        "hangs",
-        &report::text(&answer(&two_regions(&header(), true))),
-    );
+    check("hangs", &report::text(&answer(&two_regions(&header(), true))));
 }
 
 #[test]
 fn a_run_that_allocated_nothing() {
-    check(
-        "nothing",
-        &report::text(&answer(&Recorder::new(&header()).finish())),
-    );
+    check("nothing", &report::text(&answer(&Recorder::new(&header()).finish())));
 }
 
 #[test]
 fn a_run_with_placeholder_shapes() {
     let mut run = training(&header());
-    let (mask, loss) = (
-        run.writer.text("data.py:7 (select)"),
-        run.writer.text("train.py:88 (main)"),
-    );
+    let (mask, loss) =
+        (run.writer.text("data.py:7 (select)"), run.writer.text("train.py:88 (main)"));
     for _ in 0..3 {
-        run.event(Event::UnknownRead {
-            site: loss,
-            bytes: 4,
-        });
-        run.event(Event::ShapeRead {
-            site: mask,
-            bytes: 4,
-        });
+        run.event(Event::UnknownRead { site: loss, bytes: 4 });
+        run.event(Event::ShapeRead { site: mask, bytes: 4 });
     }
     check("placeholder-shapes", &report::text(&answer(&run.finish())));
 }
@@ -270,11 +213,8 @@ fn a_run_with_placeholder_shapes() {
 #[test]
 fn names_can_do_nothing_to_the_terminal() {
     let hostile = "jit_\x1b]0;owned\x07\u{202e}\nsecond line\u{9b}31m".repeat(9);
-    let mut run = Recorder::new(&Header {
-        gpu: hostile.clone(),
-        command: vec![hostile.clone()],
-        ..header()
-    });
+    let mut run =
+        Recorder::new(&Header { gpu: hostile.clone(), command: vec![hostile.clone()], ..header() });
     run.program(1, &hostile, step_sizes());
     run.begin(1);
     run.allocate(0, MIB, Purpose::Output).unwrap();
@@ -286,10 +226,7 @@ fn names_can_do_nothing_to_the_terminal() {
     let text = report::text(&answer);
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
-        assert!(
-            !line.chars().any(|c| c.is_control() || c == '\u{202e}'),
-            "{line:?}"
-        );
+        assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
     }
     // JSON keeps the name and escapes it.
     let json = report::json(&answer);
@@ -312,19 +249,10 @@ fn amounts_of_any_size_keep_to_the_columns() {
         code_bytes: u64::MAX,
     };
     run.program(1, "jit_a_step_with_a_rather_long_name", sizes);
-    run.event(Event::OutsidePool {
-        device: 0,
-        bytes: u64::MAX,
-    });
-    run.event(Event::OutsidePool {
-        device: 0,
-        bytes: u64::MAX,
-    });
+    run.event(Event::OutsidePool { device: 0, bytes: u64::MAX });
+    run.event(Event::OutsidePool { device: 0, bytes: u64::MAX });
     let text = report::text(&answer(&run.finish()));
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
@@ -361,10 +289,7 @@ fn json_has_the_documented_values() {
     assert_eq!(failed["fits"], false);
     assert_eq!(failed["oom"]["requested_bytes"], 500 * MIB);
     assert_eq!(failed["oom"]["program"], "jit_train_step");
-    assert_eq!(
-        failed["oom"]["message"],
-        "Out of memory while trying to allocate 500.00MiB."
-    );
+    assert_eq!(failed["oom"]["message"], "Out of memory while trying to allocate 500.00MiB.");
     assert_eq!(failed["oom"]["short_bytes"], 92 * MIB);
     assert_eq!(failed["oom"]["fragmented"], false);
 }
@@ -385,19 +310,12 @@ fn keys(value: &Value, into: &mut Vec<String>) {
 
 #[test]
 fn every_key_of_the_json_is_documented() {
-    let page = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/dryrun-output.md"
-    );
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/dryrun-output.md");
     let page = std::fs::read_to_string(page).unwrap();
     let mut all = Vec::new();
     for trace in [
         training(&header()).finish(),
-        training(&Header {
-            autotune_range: true,
-            ..header()
-        })
-        .finish(),
+        training(&Header { autotune_range: true, ..header() }).finish(),
         timed(),
         too_large(),
         two_regions(&header(), false),

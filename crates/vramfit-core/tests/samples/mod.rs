@@ -30,11 +30,7 @@ pub(crate) fn sample(buffers: usize) -> Report {
     let sections = vec![
         section(
             "",
-            Content::Bars(vec![Bar {
-                label: String::new(),
-                part_bytes: peak,
-                whole_bytes: limit,
-            }]),
+            Content::Bars(vec![Bar { label: String::new(), part_bytes: peak, whole_bytes: limit }]),
         ),
         section("", Content::Metrics(metrics(peak, limit))),
         section("memory by owner", Content::Tree(tree)),
@@ -42,15 +38,9 @@ pub(crate) fn sample(buffers: usize) -> Report {
             "buffer lifetimes in `jit_train_step`",
             Content::BufferLifetimes(lifetimes.clone()),
         ),
-        section(
-            "memory over the run",
-            Content::Timeline(timeline(&lifetimes, peak, limit)),
-        ),
+        section("memory over the run", Content::Timeline(timeline(&lifetimes, peak, limit))),
         section("memory map", Content::AddressMap(map(&lifetimes, limit))),
-        section(
-            "largest buffers at the peak",
-            Content::Table(largest(&lifetimes)),
-        ),
+        section("largest buffers at the peak", Content::Table(largest(&lifetimes))),
         section("loss", Content::Curves(curves())),
         section("time breakdown", Content::Breakdown(shares())),
         section("alternatives", Content::Tradeoff(tradeoff())),
@@ -82,21 +72,9 @@ pub(crate) fn sample(buffers: usize) -> Report {
         cause: Vec::new(),
         sections,
         metadata: vec![
-            metric(
-                "command",
-                Value::Text("python train.py --batch 32".into()),
-                "",
-            ),
-            metric(
-                "GPU",
-                Value::Text("1 x h100-80g (NVIDIA H100 80GB HBM3)".into()),
-                "",
-            ),
-            metric(
-                "allocator",
-                Value::Text("bfc, fraction 0.75, preallocated".into()),
-                "",
-            ),
+            metric("command", Value::Text("python train.py --batch 32".into()), ""),
+            metric("GPU", Value::Text("1 x h100-80g (NVIDIA H100 80GB HBM3)".into()), ""),
+            metric("allocator", Value::Text("bfc, fraction 0.75, preallocated".into()), ""),
             metric("jax", Value::Text("0.10.2 (PJRT 0.112)".into()), ""),
         ],
         json: serde_json::json!({"schema": 1, "fits": true}),
@@ -105,11 +83,8 @@ pub(crate) fn sample(buffers: usize) -> Report {
 
 /// Returns a report whose pictures and tables have nothing in them.
 pub(crate) fn nothing() -> Report {
-    let table = Table {
-        columns: vec!["a".into(), "b".into()],
-        rows: Vec::new(),
-        note: String::new(),
-    };
+    let table =
+        Table { columns: vec!["a".into(), "b".into()], rows: Vec::new(), note: String::new() };
     let contents = [
         Content::Bars(Vec::new()),
         Content::Metrics(Vec::new()),
@@ -125,10 +100,7 @@ pub(crate) fn nothing() -> Report {
         Content::List(Vec::new()),
     ];
     let mut report = sample(20);
-    report.sections = contents
-        .into_iter()
-        .map(|content| section("nothing", content))
-        .collect();
+    report.sections = contents.into_iter().map(|content| section("nothing", content)).collect();
     report
 }
 
@@ -154,10 +126,9 @@ pub(crate) fn hostile() -> Report {
         section.title = HOSTILE.to_owned();
         match &mut section.content {
             Content::List(points) => points.push(HOSTILE.to_owned()),
-            Content::Actions(actions) => actions.push(Action {
-                text: HOSTILE.to_owned(),
-                command: HOSTILE.to_owned(),
-            }),
+            Content::Actions(actions) => {
+                actions.push(Action { text: HOSTILE.to_owned(), command: HOSTILE.to_owned() })
+            }
             Content::Metrics(metrics) => metrics[0].note = HOSTILE.to_owned(),
             Content::Table(table) => {
                 HOSTILE.clone_into(&mut table.note);
@@ -176,10 +147,7 @@ pub(crate) fn hostile() -> Report {
             }
             Content::BufferLifetimes(lifetimes) => {
                 HOSTILE.clone_into(&mut lifetimes.program);
-                lifetimes
-                    .instructions
-                    .iter_mut()
-                    .for_each(|name| HOSTILE.clone_into(name));
+                lifetimes.instructions.iter_mut().for_each(|name| HOSTILE.clone_into(name));
                 lifetimes.buffers.iter_mut().for_each(|buffer| {
                     HOSTILE.clone_into(&mut buffer.label);
                     HOSTILE.clone_into(&mut buffer.note);
@@ -207,10 +175,7 @@ pub(crate) fn hostile() -> Report {
 fn stacks() -> Vec<Stack> {
     let stack = |label: &str, bytes: u64| Stack {
         label: label.to_owned(),
-        parts: vec![
-            ("parameters", "parameters", GIB),
-            ("activations", "saved activations", bytes),
-        ],
+        parts: vec![("parameters", "parameters", GIB), ("activations", "saved activations", bytes)],
     };
     vec![stack("A", GIB), stack("B", 3 * GIB)]
 }
@@ -236,30 +201,17 @@ fn tradeoff() -> Tradeoff {
 }
 
 fn section(title: &str, content: Content) -> Section {
-    Section {
-        title: title.to_owned(),
-        content,
-        text: None,
-        detail: false,
-    }
+    Section { title: title.to_owned(), content, text: None, detail: false }
 }
 
 fn metric(label: &str, value: Value, note: &str) -> Metric {
-    Metric {
-        label: label.to_owned(),
-        value,
-        note: note.to_owned(),
-    }
+    Metric { label: label.to_owned(), value, note: note.to_owned() }
 }
 
 fn metrics(peak: u64, limit: u64) -> Vec<Metric> {
     vec![
         metric("limit", Value::Bytes(limit), "75.0 % of the GPU's 79.1 GiB"),
-        metric(
-            "pool",
-            Value::Bytes(limit),
-            "reserved at the first allocation",
-        ),
+        metric("pool", Value::Bytes(limit), "reserved at the first allocation"),
         metric(
             "peak in use",
             Value::Bytes(peak),
@@ -270,30 +222,20 @@ fn metrics(peak: u64, limit: u64) -> Vec<Metric> {
             Value::Bytes(limit - peak),
             "largest block 91.2 MiB, 0.0 % fragmented",
         ),
-        metric(
-            "collective memory",
-            Value::Missing("none"),
-            "one GPU needs none",
-        ),
+        metric("collective memory", Value::Missing("none"), "one GPU needs none"),
     ]
 }
 
 /// Divides what is live at the peak by kind, by the first part of the name, by the buffer.
 fn tree(lifetimes: &BufferLifetimes) -> Tree {
-    let mut nodes = vec![Node {
-        label: "in use at the peak".into(),
-        ..Node::default()
-    }];
+    let mut nodes = vec![Node { label: "in use at the peak".into(), ..Node::default() }];
     let mut known = HashMap::new();
     for buffer in at_peak(lifetimes) {
         let group = match buffer.label.split_once('/') {
             Some((_, rest)) => rest.split('/').next().unwrap_or(rest),
             None => buffer.note.split(", ").last().unwrap_or(""),
         };
-        let leaf = buffer
-            .label
-            .rsplit_once('/')
-            .map_or(&buffer.label[..], |(path, _)| path);
+        let leaf = buffer.label.rsplit_once('/').map_or(&buffer.label[..], |(path, _)| path);
         let mut parent = 0;
         nodes[0].bytes += buffer.bytes;
         for label in [buffer.kind, group, leaf] {
@@ -334,25 +276,13 @@ fn timeline(lifetimes: &BufferLifetimes, peak: u64, limit: u64) -> Timeline {
     }
     pool.resize(positions.len(), limit - limit / 16);
     let peak_position = used.iter().position(|bytes| *bytes == peak).unwrap_or(0) as u64;
-    markers.insert(
-        0,
-        Marker {
-            position: peak_position,
-            label: format!("peak {}", Bytes(peak)),
-        },
-    );
+    markers.insert(0, Marker { position: peak_position, label: format!("peak {}", Bytes(peak)) });
     Timeline {
         unit: "events",
         positions,
         series: vec![
-            Series {
-                label: "in use".into(),
-                bytes: used,
-            },
-            Series {
-                label: "pool".into(),
-                bytes: pool,
-            },
+            Series { label: "in use".into(), bytes: used },
+            Series { label: "pool".into(), bytes: pool },
         ],
         markers,
         limit_bytes: Some(limit),
@@ -374,36 +304,16 @@ fn map(lifetimes: &BufferLifetimes, limit: u64) -> AddressMap {
         segments[at].label.clear();
     }
     let used: u64 = segments.iter().map(|piece| piece.bytes).sum();
-    segments.push(Segment {
-        bytes: limit - used,
-        kind: "free",
-        label: String::new(),
-    });
+    segments.push(Segment { bytes: limit - used, kind: "free", label: String::new() });
     let second = vec![
-        Segment {
-            bytes: 96 * MIB,
-            kind: "inputs",
-            label: "batch".into(),
-        },
-        Segment {
-            bytes: 160 * MIB,
-            kind: "free",
-            label: String::new(),
-        },
+        Segment { bytes: 96 * MIB, kind: "inputs", label: "batch".into() },
+        Segment { bytes: 160 * MIB, kind: "free", label: String::new() },
     ];
     AddressMap {
         caption: "at the peak, in `jit_train_step`, call 1".into(),
         regions: vec![
-            Region {
-                address: 0x7f20_0000_0000,
-                bytes: limit,
-                segments,
-            },
-            Region {
-                address: 0x7f20_0000_0000 + 64 * GIB,
-                bytes: 256 * MIB,
-                segments: second,
-            },
+            Region { address: 0x7f20_0000_0000, bytes: limit, segments },
+            Region { address: 0x7f20_0000_0000 + 64 * GIB, bytes: 256 * MIB, segments: second },
         ],
         failed_request_bytes: Some(limit / 2),
     }
@@ -414,23 +324,13 @@ fn curves() -> Curves {
     let loss = |step: u64| 2.0 / (1.0 + step as f64 / 5.0).powi(2);
     let curve = |label: &str, every: usize| Curve {
         label: label.to_owned(),
-        points: (10..=1000)
-            .step_by(every)
-            .map(|step| (step, loss(step)))
-            .collect(),
+        points: (10..=1000).step_by(every).map(|step| (step, loss(step))).collect(),
     };
-    Curves {
-        unit: "step",
-        curves: vec![curve("train", 10), curve("validation", 90)],
-    }
+    Curves { unit: "step", curves: vec![curve("train", 10), curve("validation", 90)] }
 }
 
 fn shares() -> Vec<Share> {
-    let parts = [
-        ("steps", 0.75),
-        ("waiting for data", 0.2),
-        ("checkpoints", 0.05),
-    ];
+    let parts = [("steps", 0.75), ("waiting for data", 0.2), ("checkpoints", 0.05)];
     let share = |(label, fraction): (&str, f64)| Share {
         label: label.to_owned(),
         fraction,
@@ -444,14 +344,7 @@ fn largest(lifetimes: &BufferLifetimes) -> Table {
     rows.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
     let count = rows.len();
     rows.truncate(2000);
-    let columns = [
-        "buffer",
-        "kind",
-        "bytes",
-        "of the peak",
-        "instructions",
-        "details",
-    ];
+    let columns = ["buffer", "kind", "bytes", "of the peak", "instructions", "details"];
     let peak = lifetimes.live_bytes[lifetimes.peak_index as usize] as f64;
     let row = |buffer: &&BufferLifetime| {
         vec![

@@ -9,10 +9,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 }
@@ -30,11 +28,7 @@ pub(super) fn lifetimes(buffers: usize) -> BufferLifetimes {
     let mut all = Vec::with_capacity(buffers);
     let mut top = 0;
     for number in 0..state {
-        let kind = if number % 3 == 0 {
-            "parameters"
-        } else {
-            "optimizer state"
-        };
+        let kind = if number % 3 == 0 { "parameters" } else { "optimizer state" };
         let bytes = (1 + dice.below(24)) * MIB;
         let layer = number * LAYERS / state;
         let part = PARTS[number % 4];
@@ -87,14 +81,8 @@ pub(super) fn lifetimes(buffers: usize) -> BufferLifetimes {
     }
     let instructions: Vec<String> = (0..steps).map(|at| format!("loop_fusion.{at}")).collect();
     let live_bytes = live(&all, steps as usize);
-    let peak_index = (0..live_bytes.len())
-        .max_by_key(|at| live_bytes[*at])
-        .unwrap_or(0) as u32;
-    let height_bytes = all
-        .iter()
-        .map(|buffer| buffer.offset + buffer.bytes)
-        .max()
-        .unwrap_or(0);
+    let peak_index = (0..live_bytes.len()).max_by_key(|at| live_bytes[*at]).unwrap_or(0) as u32;
+    let height_bytes = all.iter().map(|buffer| buffer.offset + buffer.bytes).max().unwrap_or(0);
     BufferLifetimes {
         program: "jit_train_step".into(),
         height_bytes,
@@ -114,10 +102,7 @@ fn temporaries(
     number: usize,
 ) {
     let mut offset = above;
-    for (name, kind) in [
-        ("gemm_fusion_dot", "temporaries"),
-        ("custom-call", "workspace"),
-    ] {
+    for (name, kind) in [("gemm_fusion_dot", "temporaries"), ("custom-call", "workspace")] {
         let bytes = (16 + dice.below(3000)) * 1024;
         all.push(BufferLifetime {
             label: format!("{name}.{number}"),
@@ -126,11 +111,7 @@ fn temporaries(
             bytes,
             start,
             end,
-            note: format!(
-                "bf16[{},128], model.py:{} (block)",
-                bytes / 256,
-                40 + number % 7
-            ),
+            note: format!("bf16[{},128], model.py:{} (block)", bytes / 256, 40 + number % 7),
             stack: format!("model.py:{} (block) < train.py:88 (main)", 40 + number % 7),
         });
         offset += bytes;
@@ -153,8 +134,5 @@ fn live(all: &[BufferLifetime], instructions: usize) -> Vec<u64> {
 
 pub(super) fn at_peak(lifetimes: &BufferLifetimes) -> impl Iterator<Item = &BufferLifetime> {
     let peak = lifetimes.peak_index;
-    lifetimes
-        .buffers
-        .iter()
-        .filter(move |buffer| buffer.start <= peak && peak <= buffer.end)
+    lifetimes.buffers.iter().filter(move |buffer| buffer.start <= peak && peak <= buffer.end)
 }

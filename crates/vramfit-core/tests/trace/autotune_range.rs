@@ -9,10 +9,7 @@ use crate::recorder::{MIB, Recorder, answer, header};
 const VARIANT: &str = "without Triton GEMM";
 
 fn asked() -> Header {
-    Header {
-        autotune_range: true,
-        ..header()
-    }
+    Header { autotune_range: true, ..header() }
 }
 
 fn autotune_range(run: Recorder) -> AutotuneRange {
@@ -20,11 +17,7 @@ fn autotune_range(run: Recorder) -> AutotuneRange {
 }
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
-    ProgramSizes {
-        output_bytes: MIB,
-        temp_bytes,
-        ..ProgramSizes::default()
-    }
+    ProgramSizes { output_bytes: MIB, temp_bytes, ..ProgramSizes::default() }
 }
 
 fn program(run: &mut Recorder, number: u32, name: &str, temporaries: u64, other: Option<u64>) {
@@ -32,11 +25,7 @@ fn program(run: &mut Recorder, number: u32, name: &str, temporaries: u64, other:
     if let Some(other) = other {
         let name = run.writer.text(VARIANT);
         let (program, sizes) = (number, sizes(other));
-        run.event(Event::Variant {
-            program,
-            name,
-            sizes,
-        });
+        run.event(Event::Variant { program, name, sizes });
     }
 }
 
@@ -75,10 +64,7 @@ fn without_other_temporaries_it_is_the_same_run() {
     let plain = answer(training(&asked(), 200 * MIB, 50 * MIB, [None; 2]));
     let autotune_range = plain.autotune_range.clone().unwrap();
     assert_eq!(autotune_range.peak_bytes, [plain.devices[0].peak_bytes]);
-    assert_eq!(
-        (autotune_range.fits, autotune_range.measured),
-        (Some(true), 0)
-    );
+    assert_eq!((autotune_range.fits, autotune_range.measured), (Some(true), 0));
     // 1 % of 768 MiB is less than either needs, and neither was measured.
     assert_eq!(autotune_range.unmeasured, 2);
     assert_eq!(autotune_range.variant, "");
@@ -101,19 +87,9 @@ fn other_temporaries_come_to_what_a_run_with_them_comes_to() {
         let what_if = answer(training(&asked(), 200 * MIB, 60 * MIB, others));
         let real = answer(training(&header(), step, evaluation, [None; 2]));
         let autotune_range = what_if.autotune_range.unwrap();
-        assert_eq!(
-            autotune_range.peak_bytes,
-            [real.devices[0].peak_bytes],
-            "{step}"
-        );
-        assert_eq!(
-            (autotune_range.fits, autotune_range.measured),
-            (Some(true), 2)
-        );
-        assert_eq!(
-            (&autotune_range.variant[..], autotune_range.unmeasured),
-            (VARIANT, 0)
-        );
+        assert_eq!(autotune_range.peak_bytes, [real.devices[0].peak_bytes], "{step}");
+        assert_eq!((autotune_range.fits, autotune_range.measured), (Some(true), 2));
+        assert_eq!((&autotune_range.variant[..], autotune_range.unmeasured), (VARIANT, 0));
         assert_eq!(what_if.programs[0].variant_temp_bytes, Some(step));
     }
 }
@@ -128,10 +104,7 @@ fn the_first_of_several_temporary_blocks_takes_it_all() {
 
 #[test]
 fn a_program_without_temporaries_may_have_some_then() {
-    let two = Header {
-        devices: 2,
-        ..asked()
-    };
+    let two = Header { devices: 2, ..asked() };
     let mut run = Recorder::new(&two);
     program(&mut run, 1, "jit_step", 0, Some(32 * MIB));
     execute(&mut run, 1, &[]);
@@ -146,11 +119,7 @@ fn it_may_not_fit_then() {
     assert_eq!(answer.fits(), Some(true));
     let autotune_range = answer.autotune_range.as_ref().unwrap();
     assert_eq!(autotune_range.fits, Some(false));
-    assert_eq!(
-        autotune_range.peak_bytes,
-        [151 * MIB],
-        "up to the request refused"
-    );
+    assert_eq!(autotune_range.peak_bytes, [151 * MIB], "up to the request refused");
     let told = report::text(&answer);
     assert!(told.contains("does not fit without Triton GEMM"), "{told}");
 }
@@ -170,12 +139,7 @@ fn what_was_refused_may_be_met_then_and_what_follows_is_not_known() {
 
 #[test]
 fn the_bracket_is_reported_with_both_ends() {
-    let answer = answer(training(
-        &asked(),
-        200 * MIB,
-        4 * MIB,
-        [Some(300 * MIB), None],
-    ));
+    let answer = answer(training(&asked(), 200 * MIB, 4 * MIB, [Some(300 * MIB), None]));
     let told = report::text(&answer);
     assert!(told.contains("301.0 MiB to 401.0 MiB"), "{told}");
     assert!(told.contains("100.0 MiB more without"), "{told}");

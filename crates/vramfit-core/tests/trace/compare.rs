@@ -17,31 +17,19 @@ fn replay(trace: &[u8], settings: &ReplayOverrides) -> Comparison {
 }
 
 fn with(options: Options) -> ReplayOverrides {
-    ReplayOverrides {
-        options,
-        ..ReplayOverrides::default()
-    }
+    ReplayOverrides { options, ..ReplayOverrides::default() }
 }
 
 fn share(fraction: f64) -> ReplayOverrides {
-    with(Options {
-        fraction: Some(fraction),
-        ..Options::default()
-    })
+    with(Options { fraction: Some(fraction), ..Options::default() })
 }
 
 fn growing() -> ReplayOverrides {
-    with(Options {
-        preallocate: Some(false),
-        ..Options::default()
-    })
+    with(Options { preallocate: Some(false), ..Options::default() })
 }
 
 fn on_allocator(allocator: AllocatorKind) -> ReplayOverrides {
-    with(Options {
-        allocator: Some(allocator),
-        ..Options::default()
-    })
+    with(Options { allocator: Some(allocator), ..Options::default() })
 }
 
 /// 300 MiB of state, and three steps with 250 MiB of temporaries.
@@ -73,46 +61,22 @@ fn nothing_changed_is_the_same_run() {
     assert_eq!(same.fits(), Some(true));
     assert_eq!(same.before, Some(summary(&trace)));
     assert_eq!(same.after, summary(&trace));
-    assert_eq!(
-        (same.newly_granted, same.ends_at_refusal, same.notes.len()),
-        (None, false, 0)
-    );
+    assert_eq!((same.newly_granted, same.ends_at_refusal, same.notes.len()), (None, false, 0));
 }
 
 #[test]
 fn other_settings_come_to_what_a_run_with_them_comes_to() {
     let trace = training(&header()).finish();
     for (settings, changed) in [
+        (share(0.6875), Header { memory_fraction: 0.6875, ..header() }),
+        (growing(), Header { preallocate: false, ..header() }),
         (
-            share(0.6875),
-            Header {
-                memory_fraction: 0.6875,
-                ..header()
-            },
-        ),
-        (
-            growing(),
-            Header {
-                preallocate: false,
-                ..header()
-            },
-        ),
-        (
-            ReplayOverrides {
-                occupied_bytes: Some(200 * MIB),
-                ..ReplayOverrides::default()
-            },
-            Header {
-                occupied_bytes: 200 * MIB,
-                ..header()
-            },
+            ReplayOverrides { occupied_bytes: Some(200 * MIB), ..ReplayOverrides::default() },
+            Header { occupied_bytes: 200 * MIB, ..header() },
         ),
         (
             on_allocator(AllocatorKind::Platform),
-            Header {
-                allocator: "platform".into(),
-                ..header()
-            },
+            Header { allocator: "platform".into(), ..header() },
         ),
     ] {
         let real = answer(training(&changed));
@@ -136,14 +100,8 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
     assert_eq!((half.fits(), half.ends_at_refusal), (Some(false), true));
     let refusal = half.after.out_of_memory().unwrap();
     assert_eq!(refusal.context.program.as_deref(), Some("jit_train_step"));
-    assert_eq!(
-        (refusal.context.call, refusal.context.purpose),
-        (1, Purpose::Temporary)
-    );
-    assert_eq!(
-        (refusal.available_bytes(), refusal.short_bytes()),
-        (212 * MIB, 38 * MIB)
-    );
+    assert_eq!((refusal.context.call, refusal.context.purpose), (1, Purpose::Temporary));
+    assert_eq!((refusal.available_bytes(), refusal.short_bytes()), (212 * MIB, 38 * MIB));
     // One question to the GPU, two uploads, the program, Begin.
     assert_eq!(refusal.context.event, 5);
     assert_eq!((half.after.executions, half.after.events), (1, 6));
@@ -165,10 +123,7 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
     let trace = refused().finish();
     let whole = replay(&trace, &share(1.0));
     assert_eq!(whole.fits(), None);
-    assert_eq!(
-        whole.newly_granted.as_ref().unwrap().requested_bytes,
-        200 * MIB
-    );
+    assert_eq!(whole.newly_granted.as_ref().unwrap().requested_bytes, 200 * MIB);
     assert_eq!(whole.after.devices[0].peak_bytes, 600 * MIB);
     let report = Report::from_replay(&whole);
     assert!(
@@ -186,10 +141,7 @@ fn what_the_run_was_refused_may_be_met_and_what_follows_is_not_known() {
 
 #[test]
 fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
-    let alone = ReplayOverrides {
-        occupied_bytes: Some(0),
-        ..ReplayOverrides::default()
-    };
+    let alone = ReplayOverrides { occupied_bytes: Some(0), ..ReplayOverrides::default() };
     // The dry run went on after the abort, so its events are all there.
     let aborts = replay(&two_regions(&header(), false), &alone);
     assert_eq!((aborts.fits(), &aborts.after.abort), (Some(true), &None));
@@ -208,11 +160,8 @@ fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
 #[test]
 fn names_can_do_nothing_to_the_terminal() {
     let hostile = "jit_\x1b]0;owned\x07\u{202e}\nsecond line\u{9b}31m".repeat(9);
-    let mut run = Recorder::new(&Header {
-        gpu: hostile.clone(),
-        command: vec![hostile.clone()],
-        ..header()
-    });
+    let mut run =
+        Recorder::new(&Header { gpu: hostile.clone(), command: vec![hostile.clone()], ..header() });
     run.program(1, &hostile, ProgramSizes::default());
     for _ in 0..6 {
         run.begin_at(1, &hostile);
@@ -221,39 +170,25 @@ fn names_can_do_nothing_to_the_terminal() {
     }
     let there = replay(&run.finish(), &share(0.5));
     assert_eq!(there.fits(), Some(false));
-    for text in [
-        Report::from_replay(&there).to_text(),
-        Report::from_replay(&there).to_full_text(),
-    ] {
+    for text in [Report::from_replay(&there).to_text(), Report::from_replay(&there).to_full_text()]
+    {
         for line in text.lines() {
-            assert!(
-                !line.chars().any(|c| c.is_control() || c == '\u{202e}'),
-                "{line:?}"
-            );
+            assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
         }
     }
     let text = Report::from_replay(&there).to_full_text();
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
 fn a_gpu_of_the_catalog_brings_its_memory_and_its_context() {
     let gpu = gpu::find("t4").unwrap();
-    let settings = ReplayOverrides {
-        gpu: Some(gpu.clone()),
-        ..ReplayOverrides::default()
-    };
+    let settings = ReplayOverrides { gpu: Some(gpu.clone()), ..ReplayOverrides::default() };
     let after = replay(&training(&header()).finish(), &settings).after;
     assert_eq!(after.header.gpu, "t4");
     assert_eq!(after.header.context_bytes, gpu.context_bytes_estimate);
     let limit = after.devices[0].limit_bytes.unwrap();
-    assert_eq!(
-        limit,
-        (gpu.total_memory_bytes / 4 * 3).next_multiple_of(2 * MIB)
-    );
+    assert_eq!(limit, (gpu.total_memory_bytes / 4 * 3).next_multiple_of(2 * MIB));
 }
 
 #[test]
@@ -265,10 +200,7 @@ fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
     };
     refused(&share(1.5));
     let vmm = |jax: &str| {
-        let header = Header {
-            jax: jax.into(),
-            ..header()
-        };
+        let header = Header { jax: jax.into(), ..header() };
         let trace = training(&header).finish();
         let settings = on_allocator(AllocatorKind::Vmm);
         compare(&mut Reader::new(&trace[..]).unwrap(), &settings).is_ok()
@@ -278,11 +210,7 @@ fn settings_that_cannot_be_are_refused_as_in_a_dry_run() {
 
 #[test]
 fn a_pool_that_can_be_partitioned_is_and_that_is_reported() {
-    let header = Header {
-        jax: "0.11.0".into(),
-        preallocate: false,
-        ..header()
-    };
+    let header = Header { jax: "0.11.0".into(), preallocate: false, ..header() };
     let trace = training(&header).finish();
     let mut settings = growing();
     settings.options.preallocate = Some(true);
@@ -308,10 +236,7 @@ fn a_replay_is_reported_with_both_sides() {
     for line in expected {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    assert!(
-        text.lines().all(|line| line.chars().count() <= 80),
-        "{text}"
-    );
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let record: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     assert_eq!(record["before"]["fits"], true);
     assert_eq!(record["after"]["fits"], false);
@@ -322,10 +247,7 @@ fn a_replay_is_reported_with_both_sides() {
 /// The traces that the command line is tested with, so that they can be made again.
 #[test]
 fn the_traces_of_the_command_line_tests_are_these_runs() {
-    let folder = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../vramfit/tests/cli/replay.in"
-    );
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../vramfit/tests/cli/replay.in");
     for (name, run) in [("run", training(&header())), ("refused", refused())] {
         let path = format!("{folder}/{name}.trace");
         let trace = run.finish();
@@ -333,10 +255,7 @@ fn the_traces_of_the_command_line_tests_are_these_runs() {
             std::fs::create_dir_all(folder).unwrap();
             std::fs::write(&path, &trace).unwrap();
         }
-        assert!(
-            std::fs::read(&path).unwrap() == trace,
-            "{path} is another run"
-        );
+        assert!(std::fs::read(&path).unwrap() == trace, "{path} is another run");
     }
 }
 
@@ -362,27 +281,16 @@ fn recorded_lists_come_to_the_recorded_figures() {
             continue;
         };
         compared += 1;
-        let settings = ReplayOverrides {
-            gpu: Some(gpu),
-            ..share(1.0)
-        };
+        let settings = ReplayOverrides { gpu: Some(gpu), ..share(1.0) };
         let text = scenario.read("trace.txt");
         let ours = compare(&mut RequestList::new(text.as_bytes()), &settings).unwrap();
         assert!(ours.before.is_none() && ours.newly_granted.is_none() && !ours.ends_at_refusal);
         let name = &scenario.name;
-        assert_eq!(
-            ours.after.failure_count.to_string(),
-            column("failures"),
-            "{name}"
-        );
+        assert_eq!(ours.after.failure_count.to_string(), column("failures"), "{name}");
         let stats = scenario.read("stats.csv");
         let last: Vec<_> = stats.lines().last().unwrap().split(',').collect();
         let device = &ours.after.devices[0];
-        let figures = [
-            ours.after.events,
-            device.at_end.in_use_bytes,
-            device.peak_bytes,
-        ];
+        let figures = [ours.after.events, device.at_end.in_use_bytes, device.peak_bytes];
         let figures: Vec<_> = figures.iter().map(u64::to_string).collect();
         assert_eq!(figures[..], last[..3], "{name}");
         let largest = device.at_end.largest_free_block_bytes.unwrap();

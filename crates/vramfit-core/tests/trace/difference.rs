@@ -68,9 +68,7 @@ fn changed(a: &[AttributionEntry], b: &[AttributionEntry]) -> Vec<(String, Strin
     };
     let difference = diff_runs(&answer(a.to_vec()), &answer(b.to_vec()));
     let changes = difference.changes.iter();
-    changes
-        .map(|change| (side(&change.a), side(&change.b), change.bytes()))
-        .collect()
+    changes.map(|change| (side(&change.a), side(&change.b), change.bytes())).collect()
 }
 
 fn told(changes: &[(&str, &str, i128)]) -> Vec<(String, String, i128)> {
@@ -103,18 +101,11 @@ fn a_larger_batch_is_reported_line_by_line() {
     let difference = diff_runs(&a, &b);
     assert_eq!(difference.gap_bytes(), 8 * 260);
     assert_eq!(difference.explained_bytes(), (8 * 260, 8 * 260));
-    let owners: Vec<_> = difference
-        .owners
-        .iter()
-        .map(|owner| (owner.kind, owner.a_bytes, owner.b_bytes))
-        .collect();
+    let owners: Vec<_> =
+        difference.owners.iter().map(|owner| (owner.kind, owner.a_bytes, owner.b_bytes)).collect();
     assert_eq!(
         owners,
-        [
-            (ACTIVATIONS, 2048, 4096),
-            (TEMPORARIES, 32, 64),
-            (PARAMETERS, 16_384, 16_384),
-        ]
+        [(ACTIVATIONS, 2048, 4096), (TEMPORARIES, 32, 64), (PARAMETERS, 16_384, 16_384),]
     );
     let shapes: Vec<_> = difference
         .changes
@@ -203,10 +194,7 @@ fn what_has_no_partner_is_in_one_run_only() {
     ];
     assert_eq!(
         changed(&a, &b),
-        told(&[
-            ("nothing", "params['new']", 400),
-            ("params['gone']", "nothing", -36),
-        ])
+        told(&[("nothing", "params['new']", 400), ("params['gone']", "nothing", -36),])
     );
 }
 
@@ -227,21 +215,10 @@ fn paths_come_before_lines_and_new_names_are_found_by_line_and_shape() {
 fn several_of_one_line_are_reported_one_by_one_where_it_is_plain_which_is_which() {
     let made_by = "jit(step)/while/body/dynamic_update_slice";
     let one = |shape: &str, bytes| buffer(ACTIVATIONS, "t.py:9 (net)", made_by, shape, bytes);
-    let a = [
-        one("f32[2,8,512]", 32),
-        one("f32[2,8,128]", 8),
-        one("bf16[2,8]", 2),
-    ];
-    let b = [
-        one("f32[2,16,512]", 64),
-        one("f32[2,16,128]", 16),
-        one("bf16[2,16]", 4),
-    ];
+    let a = [one("f32[2,8,512]", 32), one("f32[2,8,128]", 8), one("bf16[2,8]", 2)];
+    let b = [one("f32[2,16,512]", 64), one("f32[2,16,128]", 16), one("bf16[2,16]", 4)];
     let place = "t.py:9 (net)";
-    assert_eq!(
-        changed(&a, &b),
-        told(&[(place, place, 32), (place, place, 8), (place, place, 2)])
-    );
+    assert_eq!(changed(&a, &b), told(&[(place, place, 32), (place, place, 8), (place, place, 2)]));
     // One more than before: which of them is new cannot be told.
     assert_eq!(
         changed(&a, &[&b[..], &[one("f32[2,16,9]", 1)]].concat()),
@@ -256,11 +233,8 @@ fn what_changed_hands_is_one_thing_with_two_owners() {
     let b = [buffer(TEMPORARIES, "t.py:9 (net)", made_by, "f32[8]", 32)];
     assert!(changed(&a, &b).is_empty());
     let difference = diff_runs(&answer(a.to_vec()), &answer(b.to_vec()));
-    let owners: Vec<_> = difference
-        .owners
-        .iter()
-        .map(|owner| (owner.kind, owner.bytes()))
-        .collect();
+    let owners: Vec<_> =
+        difference.owners.iter().map(|owner| (owner.kind, owner.bytes())).collect();
     assert_eq!(owners, [(ACTIVATIONS, -32), (TEMPORARIES, 32)]);
 }
 
@@ -269,13 +243,7 @@ fn bytes_without_path_and_line_do_not_count_as_explained() {
     let run = |padding: u64, activations: u64| {
         vec![
             buffer(PADDING, "", "", "", padding),
-            buffer(
-                ACTIVATIONS,
-                "t.py:9 (net)",
-                "jit(f)/mul",
-                "f32[8]",
-                activations,
-            ),
+            buffer(ACTIVATIONS, "t.py:9 (net)", "jit(f)/mul", "f32[8]", activations),
         ]
     };
     let difference = diff_runs(&answer(run(100, 1000)), &answer(run(40, 1300)));
@@ -292,10 +260,8 @@ fn what_else_differs_is_reported_and_nothing_else() {
     other.command = vec!["python".into(), "other.py".into()];
     let b = plain(&other);
     let other_differences = diff_runs(&a, &b).other_differences;
-    let told: Vec<_> = other_differences
-        .iter()
-        .map(|one| (one.what, one.a.as_str(), one.b.as_str()))
-        .collect();
+    let told: Vec<_> =
+        other_differences.iter().map(|one| (one.what, one.a.as_str(), one.b.as_str())).collect();
     assert_eq!(
         told,
         [
@@ -320,10 +286,7 @@ fn refused(held: u64) -> RunSummary {
 fn a_refused_request_counts_and_leaves_open_what_would_have_come_after_it() {
     let (fits, refused) = (plain(&header()), refused(MIB));
     let forth = diff_runs(&fits, &refused);
-    assert_eq!(
-        (forth.a.total_kind, forth.b.total_kind),
-        (TotalKind::Peak, TotalKind::Refused)
-    );
+    assert_eq!((forth.a.total_kind, forth.b.total_kind), (TotalKind::Peak, TotalKind::Refused));
     assert_eq!(forth.gap_bytes(), i128::from(1000 * MIB));
     // B needs that much more at least.
     assert_eq!(forth.grows_by_more_than(10 * MIB), Some(true));
@@ -341,49 +304,31 @@ fn the_totals_are_those_of_the_answers() {
     let answer = plain(&header());
     let held = answer.attribution.as_ref().unwrap().total_bytes;
     let run = diff_runs(&answer, &answer).a;
-    assert_eq!(
-        (run.total_bytes, answer.devices[0].peak_bytes),
-        (held, held)
-    );
+    assert_eq!((run.total_bytes, answer.devices[0].peak_bytes), (held, held));
 }
 
 /// Any parts at all: few names, so that many of them meet.
 fn parts() -> impl Strategy<Value = Vec<AttributionEntry>> {
-    let kinds = vec![
-        ACTIVATIONS,
-        PARAMETERS,
-        TEMPORARIES,
-        PADDING,
-        EntryKind::Rounding,
-    ];
+    let kinds = vec![ACTIVATIONS, PARAMETERS, TEMPORARIES, PADDING, EntryKind::Rounding];
     let texts = |texts: &'static [&'static str]| proptest::sample::select(texts);
     let part = (
         proptest::sample::select(kinds),
         texts(&["", "", "p['a']", "p['b']"]),
-        texts(&[
-            "",
-            "t.py:1 (f)",
-            "t.py:2 (f)",
-            "t.py:4 (f)",
-            "/u/t.py:3 (g)",
-            "no line",
-        ]),
+        texts(&["", "t.py:1 (f)", "t.py:2 (f)", "t.py:4 (f)", "/u/t.py:3 (g)", "no line"]),
         texts(&["", "f32[8]", "f32[8,4]", "bf16[16]"]),
         texts(&["", "jit(f)/mul", "jit(g)/mul", "fusion.1", "fusion.22"]),
         1..1000_u64,
     );
-    let part = part.prop_map(
-        |(kind, path, site, shape, made_by, bytes)| AttributionEntry {
-            kind,
-            path: path.into(),
-            site: site.into(),
-            shape: shape.into(),
-            made_by: made_by.into(),
-            count: 1,
-            bytes,
-            ..AttributionEntry::default()
-        },
-    );
+    let part = part.prop_map(|(kind, path, site, shape, made_by, bytes)| AttributionEntry {
+        kind,
+        path: path.into(),
+        site: site.into(),
+        shape: shape.into(),
+        made_by: made_by.into(),
+        count: 1,
+        bytes,
+        ..AttributionEntry::default()
+    });
     proptest::collection::vec(part, 0..24)
 }
 

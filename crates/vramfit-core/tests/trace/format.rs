@@ -31,11 +31,7 @@ fn header() -> Header {
 }
 
 fn footer() -> Footer {
-    Footer {
-        bytes_in_use: vec![1, u64::MAX],
-        executions: 7,
-        ..Footer::default()
-    }
+    Footer { bytes_in_use: vec![1, u64::MAX], executions: 7, ..Footer::default() }
 }
 
 fn writer() -> (Writer, File) {
@@ -49,11 +45,7 @@ fn allocate(bytes: u64, slot: u32, site: TextId) -> Event {
         bytes,
         alignment: 256,
         space: PoolSpace::Default,
-        purpose: if slot == 0 {
-            Purpose::Temporary
-        } else {
-            Purpose::Output
-        },
+        purpose: if slot == 0 { Purpose::Temporary } else { Purpose::Output },
         slot,
         site,
     }
@@ -71,13 +63,7 @@ struct Run {
 impl Run {
     fn new(keep: bool) -> Run {
         let (writer, file) = writer();
-        Run {
-            writer,
-            file,
-            written: Vec::new(),
-            keep,
-            allocations: 0,
-        }
+        Run { writer, file, written: Vec::new(), keep, allocations: 0 }
     }
 
     fn event(&mut self, event: Event) {
@@ -90,10 +76,7 @@ impl Run {
 
     /// One call of a program that makes `outputs` arrays and frees those of its last call.
     fn step(&mut self, program: u32, outputs: u32) {
-        self.event(Event::Begin {
-            program,
-            site: TextId(0),
-        });
+        self.event(Event::Begin { program, site: TextId(0) });
         let first = self.allocations;
         for slot in 0..=outputs {
             self.event(allocate(1000 * u64::from(slot + program), slot, TextId(0)));
@@ -101,9 +84,7 @@ impl Run {
         self.event(Event::Free { allocation: first });
         self.event(Event::End);
         for slot in 1..=outputs {
-            self.event(Event::Free {
-                allocation: first + u64::from(slot),
-            });
+            self.event(Event::Free { allocation: first + u64::from(slot) });
         }
     }
 
@@ -145,18 +126,9 @@ fn every_kind_of_event_comes_back() {
             compile_attempt: site,
             site,
         },
-        Event::Variant {
-            program: 9,
-            name: site,
-            sizes,
-        },
+        Event::Variant { program: 9, name: site, sizes },
         Event::Begin { program: 9, site },
-        Event::Driver {
-            device: 1,
-            asked: 1 << 40,
-            address: 0x7f00_0000_0000,
-            granted: 0,
-        },
+        Event::Driver { device: 1, asked: 1 << 40, address: 0x7f00_0000_0000, granted: 0 },
         Event::Allocate {
             device: 1,
             bytes: 12_345,
@@ -178,23 +150,11 @@ fn every_kind_of_event_comes_back() {
         Event::End,
         Event::Unread { allocation: 0 },
         Event::Free { allocation: 0 },
-        Event::OutsidePool {
-            device: 1,
-            bytes: 77,
-        },
+        Event::OutsidePool { device: 1, bytes: 77 },
         Event::UnknownRead { site, bytes: 4 },
         Event::ShapeRead { site, bytes: 8 },
-        Event::Callback {
-            site,
-            calls: 7,
-            errors: 2,
-            error: name,
-        },
-        Event::CallbackSkipped {
-            site,
-            calls: 1,
-            reason: CallbackSkip::Bound,
-        },
+        Event::Callback { site, calls: 7, errors: 2, error: name },
+        Event::CallbackSkipped { site, calls: 1, reason: CallbackSkip::Bound },
         Event::Scratch {
             program: 3,
             library: site,
@@ -206,20 +166,14 @@ fn every_kind_of_event_comes_back() {
             phase: ScratchPhase::OutsidePool,
         },
         Event::ClearPeak { device: 1 },
-        Event::FreeAborts {
-            allocation: 0,
-            message: site,
-        },
+        Event::FreeAborts { allocation: 0, message: site },
         Event::Unload { program: 9 },
     ];
     for event in &events {
         writer.event(event).unwrap();
     }
     writer.finish(&footer()).unwrap();
-    assert!(
-        writer.event(&Event::End).is_err(),
-        "nothing is added after the end"
-    );
+    assert!(writer.event(&Event::End).is_err(), "nothing is added after the end");
 
     let bytes = file.bytes();
     let mut reader = Reader::new(&bytes[..]).unwrap();
@@ -284,12 +238,7 @@ fn a_million_equal_steps_cost_one() {
         run.finish().0
     };
     let (three, million) = (size(3), size(1_000_000));
-    assert!(
-        million.len() <= three.len() + 8,
-        "{} against {}",
-        million.len(),
-        three.len()
-    );
+    assert!(million.len() <= three.len() + 8, "{} against {}", million.len(), three.len());
 
     let mut reader = Reader::new(&million[..]).unwrap();
     let mut frees = 0;
@@ -317,12 +266,7 @@ fn loops_inside_loops_cost_one() {
         run.finish().0
     };
     let (few, many) = (bytes(4), bytes(10_000));
-    assert!(
-        many.len() <= few.len() + 8,
-        "{} against {}",
-        many.len(),
-        few.len()
-    );
+    assert!(many.len() <= few.len() + 8, "{} against {}", many.len(), few.len());
 }
 
 #[test]
@@ -341,19 +285,13 @@ fn epochs_longer_than_the_window_cost_a_few_bytes_each() {
         run.finish().0.len()
     };
     let (few, many) = (bytes(5), bytes(25));
-    assert!(
-        (many - few) / 20 <= 64,
-        "{} bytes an epoch",
-        (many - few) / 20
-    );
+    assert!((many - few) / 20 <= 64, "{} bytes an epoch", (many - few) / 20);
 }
 
 #[test]
 fn steps_around_every_bound_come_back() {
     // Periods around the row, what is kept of a repeat (16 Ki) and the window (64 Ki).
-    for outputs in [
-        1, 2, 3, 8_190, 8_191, 8_192, 20_000, 32_765, 32_766, 32_767, 32_768, 40_000,
-    ] {
+    for outputs in [1, 2, 3, 8_190, 8_191, 8_192, 20_000, 32_765, 32_766, 32_767, 32_768, 40_000] {
         let mut run = Run::new(true);
         for repeat in 0..5 {
             run.step(1, outputs);
@@ -403,12 +341,7 @@ fn a_dropped_writer_has_flushed() {
     for _ in 0..100 {
         run.step(1, 2);
     }
-    let Run {
-        writer,
-        file,
-        written,
-        ..
-    } = run;
+    let Run { writer, file, written, .. } = run;
     drop(writer);
     assert_eq!(read(&file.bytes()), (written, None));
 }
@@ -427,10 +360,7 @@ fn a_full_disk_is_reported_and_nothing_piles_up() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self
-                .0
-                .checked_sub(bytes.len())
-                .ok_or(io::ErrorKind::StorageFull)?;
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
             Ok(bytes.len())
         }
         fn flush(&mut self) -> io::Result<()> {
@@ -457,10 +387,7 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
     run.event(Event::Program {
         program: 1,
         name,
-        sizes: ProgramSizes {
-            temp_bytes: 5_000,
-            ..ProgramSizes::default()
-        },
+        sizes: ProgramSizes { temp_bytes: 5_000, ..ProgramSizes::default() },
         devices: 1,
         loaded: false,
         compile_attempt: TextId(0),
@@ -470,10 +397,7 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
         run.step(1, 2);
     }
     run.writer.flush().unwrap();
-    run.event(Event::OutsidePool {
-        device: 0,
-        bytes: 3,
-    });
+    run.event(Event::OutsidePool { device: 0, bytes: 3 });
     run.step(1, 1);
     run.finish()
 }
@@ -481,22 +405,12 @@ fn sample() -> (Vec<u8>, Vec<Event>) {
 #[test]
 fn cut_off_anywhere_gives_the_complete_records() {
     let (bytes, written) = sample();
-    let header_end = bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, b)| **b == b'\n')
-        .nth(1)
-        .unwrap()
-        .0;
+    let header_end = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').nth(1).unwrap().0;
     let mut last = 0;
     for end in 0..bytes.len() {
         let reader = Reader::new(&bytes[..end]);
         if end <= header_end {
-            assert_eq!(
-                reader.unwrap_err().kind(),
-                ErrorKind::InvalidFile,
-                "cut at {end}"
-            );
+            assert_eq!(reader.unwrap_err().kind(), ErrorKind::InvalidFile, "cut at {end}");
             continue;
         }
         let mut reader = reader.unwrap();
@@ -523,10 +437,7 @@ fn a_changed_byte_is_noticed() {
             // Bounded, since a damaged repeat may be very long.
             let failed = reader.by_ref().take(100_000).any(|event| event.is_err());
             let ended = reader.next_event().is_ok_and(|event| event.is_none());
-            assert!(
-                failed || !ended || reader.footer().is_none(),
-                "byte {at} xor {flip}"
-            );
+            assert!(failed || !ended || reader.footer().is_none(), "byte {at} xor {flip}");
         }
     }
 }
@@ -563,10 +474,7 @@ fn each_kind_of_damage_has_its_sentence() {
         (&[7, 0], "does not exist is freed"),
         (&[4, 1, 1], "before it is defined"),
         (&[1, 2, 0xff, 0xff], "not UTF-8"),
-        (
-            &[1, 0xff, 0xff, 0xff, 0xff, 0x7f],
-            "exceeds the maximum length",
-        ),
+        (&[1, 0xff, 0xff, 0xff, 0xff, 0x7f], "exceeds the maximum length"),
         (&[3, 0xff, 0xff, 0xff, 0xff, 0x7f], "longer than 32 bits"),
         (&[13, 0, 0, 0, 0], "checksum does not match"),
         (&[14, 2, b'{', b'}', 5], "no checksum"),
@@ -587,10 +495,7 @@ fn each_kind_of_damage_has_its_sentence() {
 #[test]
 fn records_from_the_future_are_passed_over() {
     let bytes = records(&[&[200, 3, 1, 2, 3], &[5], &[255, 0]]);
-    let events: Vec<_> = Reader::new(&bytes[..])
-        .unwrap()
-        .map(Result::unwrap)
-        .collect();
+    let events: Vec<_> = Reader::new(&bytes[..]).unwrap().map(Result::unwrap).collect();
     assert_eq!(events, [Event::End]);
 }
 
@@ -600,11 +505,7 @@ fn a_huge_repeat_is_unfolded_as_it_is_read() {
     let bytes = records(&[&[5, 12, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20]]);
     let mut reader = Reader::new(&bytes[..]).unwrap();
     assert_eq!(
-        reader
-            .by_ref()
-            .take(100_000)
-            .filter(|e| *e.as_ref().unwrap() == Event::End)
-            .count(),
+        reader.by_ref().take(100_000).filter(|e| *e.as_ref().unwrap() == Event::End).count(),
         100_000
     );
 }
@@ -632,14 +533,8 @@ fn act() -> impl Strategy<Value = Act> {
 #[test]
 fn what_is_said_of_a_programs_memory_comes_back_and_does_not_disturb_repeats() {
     let mut run = Run::new(true);
-    let memory = ProgramMemory {
-        temp_bytes: 77,
-        ..ProgramMemory::default()
-    };
-    let time = ProgramTime {
-        model_us: 0.1,
-        ..ProgramTime::default()
-    };
+    let memory = ProgramMemory { temp_bytes: 77, ..ProgramMemory::default() };
+    let time = ProgramTime { model_us: 0.1, ..ProgramTime::default() };
     for round in 0..9 {
         if round == 4 {
             run.writer.program_memory(7, &memory.to_stored()).unwrap();
@@ -674,26 +569,14 @@ fn play(acts: &[Act]) -> Run {
                         let allocation = run.allocations.saturating_sub(value.into()).min(last);
                         let message = site;
                         match kind {
-                            7 => Event::FreeAborts {
-                                allocation,
-                                message,
-                            },
-                            8 => Event::Argument {
-                                parameter: value.into(),
-                                allocation,
-                            },
+                            7 => Event::FreeAborts { allocation, message },
+                            8 => Event::Argument { parameter: value.into(), allocation },
                             9 => Event::Unread { allocation },
                             _ => Event::Free { allocation },
                         }
                     }
-                    5 => Event::Begin {
-                        program: value.into(),
-                        site,
-                    },
-                    6 => Event::UnknownRead {
-                        site,
-                        bytes: value.into(),
-                    },
+                    5 => Event::Begin { program: value.into(), site },
+                    6 => Event::UnknownRead { site, bytes: value.into() },
                     _ => Event::End,
                 };
                 run.event(event);
@@ -706,25 +589,19 @@ fn play(acts: &[Act]) -> Run {
                     let index = run.written.len() - back;
                     let shift = || {
                         let before = run.written[..index].iter();
-                        let then = before
-                            .filter(|e| matches!(e, Event::Allocate { .. }))
-                            .count();
+                        let then = before.filter(|e| matches!(e, Event::Allocate { .. })).count();
                         run.allocations - then as u64
                     };
                     let event = match run.written[index] {
-                        Event::Free { allocation } => Event::Free {
-                            allocation: allocation + shift(),
-                        },
-                        Event::Unread { allocation } => Event::Unread {
-                            allocation: allocation + shift(),
-                        },
-                        Event::FreeAborts {
-                            allocation,
-                            message,
-                        } => Event::FreeAborts {
-                            allocation: allocation + shift(),
-                            message,
-                        },
+                        Event::Free { allocation } => {
+                            Event::Free { allocation: allocation + shift() }
+                        }
+                        Event::Unread { allocation } => {
+                            Event::Unread { allocation: allocation + shift() }
+                        }
+                        Event::FreeAborts { allocation, message } => {
+                            Event::FreeAborts { allocation: allocation + shift(), message }
+                        }
                         other => other,
                     };
                     run.event(event);
@@ -799,10 +676,7 @@ fn the_settings_that_were_written_last_count() {
         ..LateChange::default()
     };
     // What concerns nobody is no part of a trace.
-    let all = [
-        variable("JAX_ENABLE_X64"),
-        variable("AWS_SECRET_ACCESS_KEY"),
-    ];
+    let all = [variable("JAX_ENABLE_X64"), variable("AWS_SECRET_ACCESS_KEY")];
     let late = vec![change("JAX_DISABLE_JIT"), change("HOME")];
     let settings = RunEnvironment::of_process(all, vec!["JAX_PLATFORMS".to_owned()], late);
     writer.settings(&RunEnvironment::default()).unwrap();

@@ -38,9 +38,7 @@ fn others(held: u64, max_held: u64) -> Note {
 
 fn run(asked: u64) -> Vec<u8> {
     let mut run = Recorder::beside(&shared(), 600 * MIB);
-    run.writer
-        .add_note(&others(600, 600))
-        .expect("a file in memory");
+    run.writer.add_note(&others(600, 600)).expect("a file in memory");
     let _ = run.allocate(0, asked * MIB, Purpose::Upload);
     run.finish()
 }
@@ -103,10 +101,7 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
     let condition = &report.json["verdict"]["conditions"][0];
     assert_eq!(condition["kind"], "shared_gpu");
     let text = condition["text"].as_str().unwrap();
-    assert!(
-        text.contains("process 55 (`python3 serve.py`): 600.0 MiB"),
-        "{text}"
-    );
+    assert!(text.contains("process 55 (`python3 serve.py`): 600.0 MiB"), "{text}");
     assert!(text.contains("without them it succeeds"), "{text}");
 }
 
@@ -117,10 +112,7 @@ fn a_request_that_is_too_large_anyway_is_said_to_be() {
 
 #[test]
 fn what_others_held_later_counts_for_a_pool_that_can_grow() {
-    let growing = Header {
-        preallocate: false,
-        ..shared()
-    };
+    let growing = Header { preallocate: false, ..shared() };
     let mut run = Recorder::beside(&growing, 100 * MIB);
     run.writer.add_note(&others(100, 100)).unwrap();
     run.upload(50 * MIB);
@@ -134,11 +126,7 @@ fn what_others_held_later_counts_for_a_pool_that_can_grow() {
 fn a_context_without_room_is_no_fit() {
     let mut run = Recorder::new(&shared());
     run.writer.add_note(&others(1010, 1010)).unwrap();
-    let note = Note::NoContext {
-        device: 0,
-        context_bytes: 24 * MIB,
-        free_bytes: 14 * MIB,
-    };
+    let note = Note::NoContext { device: 0, context_bytes: 24 * MIB, free_bytes: 14 * MIB };
     run.writer.add_note(&note).unwrap();
     let answer = answer(&run.kill());
     assert_eq!(answer.fits(), Some(false));
@@ -148,10 +136,7 @@ fn a_context_without_room_is_no_fit() {
     let expected = "does not fit: the CUDA context needs about 24.0 MiB, but only 14.0 MiB are free on GPU 1 of \
          2 x toy-1g in process 77";
     assert!(report.headline.starts_with(expected), "{}", report.headline);
-    assert_eq!(
-        report.json["no_context"]["used_by_others_bytes"],
-        1010 * MIB
-    );
+    assert_eq!(report.json["no_context"]["used_by_others_bytes"], 1010 * MIB);
 }
 
 #[test]
@@ -182,10 +167,9 @@ fn notes_about_devices_that_are_not_there_are_passed_over() {
 
 #[test]
 fn an_exception_of_refused_memory_is_no_error_of_the_program() {
-    for (message, conditions) in [
-        ("RESOURCE_EXHAUSTED: Out of memory while trying", 0),
-        ("no data", 1),
-    ] {
+    for (message, conditions) in
+        [("RESOURCE_EXHAUSTED: Out of memory while trying", 0), ("no data", 1)]
+    {
         let mut run = Recorder::new(&header());
         assert!(run.allocate(0, 900 * MIB, Purpose::Upload).is_none());
         let error = UncaughtError {
@@ -193,9 +177,7 @@ fn an_exception_of_refused_memory_is_no_error_of_the_program() {
             message: message.into(),
             site: "train.py:7 (main)".into(),
         };
-        run.writer
-            .add_note(&Note::Error(error))
-            .expect("a file in memory");
+        run.writer.add_note(&Note::Error(error)).expect("a file in memory");
         let verdict = answer(&run.finish()).verdict();
         assert_eq!(verdict.fits, Some(false), "{message}");
         assert_eq!(verdict.conditions.len(), conditions, "{message}");

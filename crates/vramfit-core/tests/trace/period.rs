@@ -28,11 +28,7 @@ struct Counted<'a> {
 
 impl<'a> Counted<'a> {
     fn new(trace: &'a [u8], skips: bool) -> Counted<'a> {
-        Counted {
-            reader: Reader::new(trace).unwrap(),
-            skips,
-            taken: Rc::default(),
-        }
+        Counted { reader: Reader::new(trace).unwrap(), skips, taken: Rc::default() }
     }
 }
 
@@ -108,10 +104,7 @@ fn repeated(mut trace: Vec<u8>, distance: u64, count: u64) -> Vec<u8> {
 }
 
 fn sizes(bytes: u64) -> ProgramSizes {
-    ProgramSizes {
-        argument_bytes: bytes,
-        ..ProgramSizes::default()
-    }
+    ProgramSizes { argument_bytes: bytes, ..ProgramSizes::default() }
 }
 
 /// A run that took its pool for one upload, which stays.
@@ -155,17 +148,8 @@ fn calls_of_functions_are_counted_in_skipped_steps() {
     let site = run.writer.text("train.py:9 (main)");
     let error = run.writer.text("ValueError: made up");
     run.begin(1);
-    run.event(Event::Callback {
-        site,
-        calls: 2,
-        errors: 1,
-        error,
-    });
-    run.event(Event::CallbackSkipped {
-        site,
-        calls: 5,
-        reason: CallbackSkip::Bound,
-    });
+    run.event(Event::Callback { site, calls: 2, errors: 1, error });
+    run.event(Event::CallbackSkipped { site, calls: 5, reason: CallbackSkip::Bound });
     run.end();
     let steps = 1 << 36;
     let trace = repeated(run.kill(), 4, steps * 4);
@@ -180,10 +164,7 @@ fn calls_of_functions_are_counted_in_skipped_steps() {
 
 #[test]
 fn a_refusal_after_skipped_steps_is_replayed_at_the_highest_total_at_once() {
-    let mut run = Recorder::new(&Header {
-        max_total_memory_bytes: 1100 * MIB,
-        ..header()
-    });
+    let mut run = Recorder::new(&Header { max_total_memory_bytes: 1100 * MIB, ..header() });
     for _ in 0..20_000 {
         let block = run.upload(MIB);
         run.free(block);
@@ -231,22 +212,14 @@ fn what_only_grows_is_refused_before_it_takes_the_machine() {
     let mut nothing = begun();
     nothing.event(upload_event(0, 0, 64, PoolSpace::Default));
     let mut answers = begun();
-    answers.event(Event::Driver {
-        device: 0,
-        asked: 1 << 20,
-        address: 1 << 40,
-        granted: 1 << 20,
-    });
+    answers.event(Event::Driver { device: 0, asked: 1 << 20, address: 1 << 40, granted: 1 << 20 });
     let mut compiled = begun();
     compiled.program(1, "jit_step", sizes(1));
     let mut arguments = begun();
     arguments.program(1, "jit_step", sizes(1));
     arguments.begin(1);
     arguments.allocate(0, 2 * MIB, Purpose::Output);
-    arguments.event(Event::Argument {
-        parameter: 0,
-        allocation: 0,
-    });
+    arguments.event(Event::Argument { parameter: 0, allocation: 0 });
     for (run, words) in [
         (nothing, "alive at once"),
         (answers, "results that no request caused"),
@@ -270,43 +243,24 @@ fn more_events_than_any_run_has_are_refused_although_they_are_skipped() {
 /// What a made-up program does again and again.
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    Allocate {
-        device: u32,
-        bytes: u64,
-        collective: bool,
-    },
+    Allocate { device: u32, bytes: u64, collective: bool },
     FreeOldest,
     FreeNewest,
     Begin(u32),
     End,
-    Read {
-        line: u8,
-        is_shape: bool,
-    },
+    Read { line: u8, is_shape: bool },
     ClearPeak(u32),
     OutsidePool(u32, u64),
     Compile(u32),
     Argument,
-    Callback {
-        line: u8,
-        errors: u64,
-    },
+    Callback { line: u8, errors: u64 },
     CallbackSkipped(u8, CallbackSkip),
-    Scratch {
-        program: u32,
-        high_bytes: u64,
-        phase: ScratchPhase,
-        is_known: bool,
-    },
+    Scratch { program: u32, high_bytes: u64, phase: ScratchPhase, is_known: bool },
     AllocateScratch(u64),
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
-    let bytes = prop_oneof![
-        1u64..5000,
-        (0u32..28).prop_map(|shift| 1 << shift),
-        Just(300 * MIB)
-    ];
+    let bytes = prop_oneof![1u64..5000, (0u32..28).prop_map(|shift| 1 << shift), Just(300 * MIB)];
     prop_oneof![
         6 => (0u32..2, bytes, prop::bool::weighted(0.1)).prop_map(|(device, bytes, collective)| {
             Act::Allocate { device, bytes, collective }
@@ -352,23 +306,10 @@ impl Acting {
     fn act(&mut self, act: Act) {
         let run = &mut self.run;
         match act {
-            Act::Allocate {
-                device,
-                bytes,
-                collective,
-            } => {
-                let space = if collective {
-                    PoolSpace::Collective
-                } else {
-                    PoolSpace::Default
-                };
-                let purpose = if self.depth > 0 {
-                    Purpose::Temporary
-                } else {
-                    Purpose::Upload
-                };
-                self.live
-                    .extend(run.allocate_in(device, bytes, space, purpose));
+            Act::Allocate { device, bytes, collective } => {
+                let space = if collective { PoolSpace::Collective } else { PoolSpace::Default };
+                let purpose = if self.depth > 0 { Purpose::Temporary } else { Purpose::Upload };
+                self.live.extend(run.allocate_in(device, bytes, space, purpose));
             }
             Act::FreeOldest if !self.live.is_empty() => run.free(self.live.remove(0)),
             Act::FreeNewest => {
@@ -398,27 +339,13 @@ impl Acting {
                 let site = run.writer.text(&format!("train.py:{line} (main)"));
                 let error = run.writer.text("ValueError: made up");
                 let error = if errors > 0 { error } else { TextId(0) };
-                run.event(Event::Callback {
-                    site,
-                    calls: 2,
-                    errors,
-                    error,
-                });
+                run.event(Event::Callback { site, calls: 2, errors, error });
             }
             Act::CallbackSkipped(line, reason) => {
                 let site = run.writer.text(&format!("train.py:{line} (main)"));
-                run.event(Event::CallbackSkipped {
-                    site,
-                    calls: 3,
-                    reason,
-                });
+                run.event(Event::CallbackSkipped { site, calls: 3, reason });
             }
-            Act::Scratch {
-                program,
-                high_bytes,
-                phase,
-                is_known,
-            } => {
+            Act::Scratch { program, high_bytes, phase, is_known } => {
                 let library = run.writer.text("cuFFT");
                 run.event(Event::Scratch {
                     program,
@@ -439,10 +366,7 @@ impl Acting {
             }
             Act::Argument if self.depth > 0 && !self.live.is_empty() => {
                 let allocation = self.live[0].number();
-                run.event(Event::Argument {
-                    parameter: 0,
-                    allocation,
-                });
+                run.event(Event::Argument { parameter: 0, allocation });
             }
             _ => {}
         }
@@ -472,12 +396,7 @@ fn a_step_takes_as_long_as_the_programs_between_two_of_its_executions() {
     for program in 1..4 {
         compile_timed(&mut run, program, MIB);
     }
-    let note = Note::Program {
-        program: 2,
-        backward: true,
-        named: false,
-        returned_bytes: 1,
-    };
+    let note = Note::Program { program: 2, backward: true, named: false, returned_bytes: 1 };
     run.writer.add_note(&note).unwrap();
     // One program prepares, another runs twice in each step.
     for program in [3, 1, 2, 1, 1, 2, 1, 1, 2, 1] {
@@ -502,17 +421,10 @@ fn any_loops() -> impl Strategy<Value = Vec<Loop>> {
 }
 
 fn recorded(header: &Header, is_searched: bool, sizes_of: &[u64], loops: &[Loop]) -> Vec<u8> {
-    let mut acting = Acting {
-        run: Recorder::new(header),
-        live: Vec::new(),
-        depth: 0,
-        sizes: sizes_of.to_vec(),
-    };
+    let mut acting =
+        Acting { run: Recorder::new(header), live: Vec::new(), depth: 0, sizes: sizes_of.to_vec() };
     if is_searched {
-        let note = Note::Search {
-            steps: Some(StepLimit::Calls(3)),
-            name: None,
-        };
+        let note = Note::Search { steps: Some(StepLimit::Calls(3)), name: None };
         acting.run.writer.add_note(&note).unwrap();
     }
     for program in 1..4 {
@@ -591,12 +503,8 @@ fn random_runs_are_skipped_in_part() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut events, mut taken) = (0, 0);
     for _ in 0..512 {
-        let strategy = (
-            any_machine(),
-            any::<bool>(),
-            prop::collection::vec(1u64..6, 4),
-            any_loops(),
-        );
+        let strategy =
+            (any_machine(), any::<bool>(), prop::collection::vec(1u64..6, 4), any_loops());
         let (header, is_searched, sizes, loops) = strategy.new_tree(&mut runner).unwrap().current();
         let trace = recorded(&header, is_searched, &sizes, &loops);
         let (answer, of_it) = answer(&trace, true, u64::MAX);
@@ -604,8 +512,5 @@ fn random_runs_are_skipped_in_part() {
         taken += of_it;
     }
     // A body that grows with each pass is never skipped, and 3 of 5 events belong to such ones.
-    assert!(
-        events - taken > events / 4,
-        "{taken} of {events} events were replayed"
-    );
+    assert!(events - taken > events / 4, "{taken} of {events} events were replayed");
 }

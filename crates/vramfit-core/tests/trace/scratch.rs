@@ -100,22 +100,13 @@ fn the_least_is_in_the_peak_and_the_most_beside_it() {
     assert_eq!(moment.purpose, Purpose::Scratch);
     // The part is named by library and line.
     let attribution = answer.attribution.as_ref().unwrap();
-    let part = attribution
-        .parts
-        .iter()
-        .find(|part| part.kind == EntryKind::Scratch);
+    let part = attribution.parts.iter().find(|part| part.kind == EntryKind::Scratch);
     let part = part.unwrap();
     assert_eq!(part.bytes, 150 * MIB);
-    assert_eq!(
-        (&part.made_by[..], &part.site[..]),
-        ("cuFFT rfft f32[1024]", SITE)
-    );
+    assert_eq!((&part.made_by[..], &part.site[..]), ("cuFFT rfft f32[1024]", SITE));
     let told = told(&answer);
     assert!(told.contains("150.0 MiB to 300.0 MiB"), "{told}");
-    assert!(
-        told.contains("cuFFT rfft f32[1024], at fft.py:12 (main)"),
-        "{told}"
-    );
+    assert!(told.contains("cuFFT rfft f32[1024], at fft.py:12 (main)"), "{told}");
     assert!(told.contains("peak is 650.0 MiB"), "{told}");
 }
 
@@ -133,12 +124,7 @@ fn whether_a_run_fits_is_open_when_the_most_does_not_fit() {
     assert_eq!(scratch(&answer).peak_bytes, [850 * MIB]);
     let verdict = answer.verdict();
     assert_eq!(verdict.fits, None);
-    let [
-        Condition::LibraryScratch {
-            available_bytes, ..
-        },
-    ] = &verdict.conditions[..]
-    else {
+    let [Condition::LibraryScratch { available_bytes, .. }] = &verdict.conditions[..] else {
         panic!("{verdict:?}");
     };
     assert_eq!(*available_bytes, 418 * MIB);
@@ -162,12 +148,7 @@ fn the_least_that_cannot_be_had_does_not_fit() {
     assert_eq!(refusal.context.purpose, Purpose::Scratch);
     assert_eq!(refusal.short_bytes(), (150 - (768 - 650)) * MIB);
     let attribution = answer.attribution.as_ref().unwrap();
-    assert!(
-        attribution
-            .parts
-            .iter()
-            .any(|part| part.kind == EntryKind::Scratch)
-    );
+    assert!(attribution.parts.iter().any(|part| part.kind == EntryKind::Scratch));
 }
 
 #[test]
@@ -216,10 +197,7 @@ fn the_moment_that_leaves_least_decides() {
 
 #[test]
 fn a_growing_pool_has_what_it_may_grow_by() {
-    let growing = Header {
-        preallocate: false,
-        ..header()
-    };
+    let growing = Header { preallocate: false, ..header() };
     // Regions of 256 MiB for 200 and for 100 MiB leave 768 - 512 to grow by.
     for (most, fits) in [(256 * MIB, Some(true)), (257 * MIB, None)] {
         let answer = run_of(&growing, ScratchPhase::Execution, [MIB, most]);

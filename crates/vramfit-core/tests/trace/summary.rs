@@ -15,10 +15,7 @@ use crate::recorder::{
 };
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
-    ProgramSizes {
-        temp_bytes,
-        ..ProgramSizes::default()
-    }
+    ProgramSizes { temp_bytes, ..ProgramSizes::default() }
 }
 
 /// Parameters of 100 MiB, an optimizer's 200 MiB, one small program, three training steps.
@@ -26,36 +23,15 @@ fn training() -> Recorder {
     let mut run = Recorder::new(&header());
     let _parameters = run.upload(100 * MIB);
     let _moments = run.upload(200 * MIB);
-    run.program(
-        1,
-        "jit_init",
-        ProgramSizes {
-            output_bytes: 10 * MIB,
-            code_bytes: 7,
-            ..sizes(0)
-        },
-    );
+    run.program(1, "jit_init", ProgramSizes { output_bytes: 10 * MIB, code_bytes: 7, ..sizes(0) });
     run.begin(1);
     let small = run.allocate(0, 10 * MIB, Purpose::Output).unwrap();
     run.end();
     run.free(small);
     run.event(Event::Unload { program: 1 });
-    run.program(
-        2,
-        "jit_step",
-        ProgramSizes {
-            code_bytes: 9,
-            ..sizes(250 * MIB)
-        },
-    );
-    run.event(Event::OutsidePool {
-        device: 0,
-        bytes: 33,
-    });
-    run.event(Event::OutsidePool {
-        device: 0,
-        bytes: 11,
-    });
+    run.program(2, "jit_step", ProgramSizes { code_bytes: 9, ..sizes(250 * MIB) });
+    run.event(Event::OutsidePool { device: 0, bytes: 33 });
+    run.event(Event::OutsidePool { device: 0, bytes: 11 });
     for _ in 0..3 {
         let batch = run.upload(20 * MIB);
         run.begin(2);
@@ -74,19 +50,14 @@ fn a_training_run_comes_to_what_one_counts_by_hand() {
     let answer = answer(training());
     assert!(answer.fits() == Some(true) && answer.complete);
     assert_eq!(answer.executions, 4);
-    let [device] = &answer.devices[..] else {
-        panic!("one device")
-    };
+    let [device] = &answer.devices[..] else { panic!("one device") };
     assert_eq!(device.limit_bytes, Some(768 * MIB));
     assert_eq!(device.pool_bytes, Some(768 * MIB));
     // 100 + 200 state, 20 batch, 250 temporaries, 0.5 loss.
     assert_eq!(device.peak_bytes, 570 * MIB + MIB / 2);
     let peak = device.peak.as_ref().unwrap();
     assert_eq!((peak.program.as_deref(), peak.call), (Some("jit_step"), 1));
-    assert_eq!(
-        (peak.purpose, peak.requested_bytes),
-        (Purpose::Output, MIB / 2)
-    );
+    assert_eq!((peak.purpose, peak.requested_bytes), (Purpose::Output, MIB / 2));
     // One question to the GPU, two uploads, six events of jit_init; then Program, Outside,
     // Outside, batch, Begin, temporary, loss.
     assert_eq!(peak.event, 1 + 2 + 6 + 6);
@@ -102,11 +73,7 @@ fn a_training_run_comes_to_what_one_counts_by_hand() {
     assert_eq!(device.at_end.in_use_bytes, 300 * MIB);
     assert_eq!(device.steady_state_bytes, 300 * MIB);
     assert_eq!(device.outside_bytes, 33);
-    let rows: Vec<_> = answer
-        .programs
-        .iter()
-        .map(|p| (&p.name[..], p.calls))
-        .collect();
+    let rows: Vec<_> = answer.programs.iter().map(|p| (&p.name[..], p.calls)).collect();
     assert_eq!(rows, [("jit_step", 3), ("jit_init", 1)]);
     assert_eq!(answer.step().unwrap().name, "jit_step");
     assert_eq!(answer.critical_device().unwrap().device, 0);
@@ -171,28 +138,15 @@ fn a_refusal_in_pieces_is_fragmentation() {
     let refusal = answer.out_of_memory().unwrap();
     assert_eq!(refusal.pool.free_bytes, Some(468 * MIB));
     assert_eq!(refusal.pool.largest_free_block_bytes, Some(268 * MIB));
-    assert_eq!(
-        (refusal.growth_bytes, refusal.available_bytes()),
-        (Some(0), 268 * MIB)
-    );
-    assert_eq!(
-        (refusal.short_bytes(), refusal.fragmented()),
-        (32 * MIB, true)
-    );
+    assert_eq!((refusal.growth_bytes, refusal.available_bytes()), (Some(0), 268 * MIB));
+    assert_eq!((refusal.short_bytes(), refusal.fragmented()), (32 * MIB, true));
     assert_eq!(refusal.context.program.as_deref(), Some("jit_step"));
-    assert_eq!(
-        refusal.message,
-        "Out of memory while trying to allocate 300.00MiB."
-    );
+    assert_eq!(refusal.message, "Out of memory while trying to allocate 300.00MiB.");
     assert!(!refusal.recovered && refusal.fatal.is_none());
     let device = &answer.devices[0];
     assert_eq!(device.peak_bytes, 500 * MIB);
     assert_eq!(device.at_peak.largest_free_block_bytes, Some(268 * MIB));
-    assert_eq!(
-        device.at_peak.fragmentation(),
-        Some(0.0),
-        "nothing was freed by then"
-    );
+    assert_eq!(device.at_peak.fragmentation(), Some(0.0), "nothing was freed by then");
     assert!((device.at_end.fragmentation().unwrap() - 200.0 / 468.0).abs() < 1e-12);
 }
 
@@ -206,24 +160,15 @@ fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
     run.end();
     let answer = answer(run);
     let refusal = answer.out_of_memory().unwrap();
-    assert_eq!(
-        (refusal.short_bytes(), refusal.fragmented()),
-        (132 * MIB, false)
-    );
-    assert_eq!(
-        (refusal.context.program.as_deref(), refusal.context.call),
-        (None, 0)
-    );
+    assert_eq!((refusal.short_bytes(), refusal.fragmented()), (132 * MIB, false));
+    assert_eq!((refusal.context.program.as_deref(), refusal.context.call), (None, 0));
     assert!(refusal.recovered);
     assert_eq!(answer.critical_device().unwrap().failures, 1);
 }
 
 #[test]
 fn a_growing_pool_counts_what_it_could_still_take() {
-    let mut run = Recorder::new(&Header {
-        preallocate: false,
-        ..header()
-    });
+    let mut run = Recorder::new(&Header { preallocate: false, ..header() });
     // Regions: 512 MiB for the first (2 MiB doubled until it fits), then at most 256 MiB are left.
     let _state = run.upload(300 * MIB);
     assert_eq!(run.stats(0).pool_bytes, Some(512 * MIB));
@@ -231,19 +176,13 @@ fn a_growing_pool_counts_what_it_could_still_take() {
     let refusal = answer(run).failures.remove(0);
     assert_eq!(refusal.pool.largest_free_block_bytes, Some(212 * MIB));
     assert_eq!(refusal.growth_bytes, Some(256 * MIB));
-    assert_eq!(
-        (refusal.short_bytes(), refusal.fragmented()),
-        (4 * MIB, true)
-    );
+    assert_eq!((refusal.short_bytes(), refusal.fragmented()), (4 * MIB, true));
 }
 
 #[test]
 fn a_gpu_that_is_taken_leaves_less_room_to_grow() {
-    let mut run = Recorder::new(&Header {
-        preallocate: false,
-        occupied_bytes: 600 * MIB,
-        ..header()
-    });
+    let mut run =
+        Recorder::new(&Header { preallocate: false, occupied_bytes: 600 * MIB, ..header() });
     // A region of 16 MiB, handed out whole since it is less than twice the request; one more of
     // which 14 MiB are left. Of the GPU, 1024 - 600 - 32 = 392 MiB.
     let (_first, _second) = (run.upload(10 * MIB), run.upload(2 * MIB));
@@ -272,10 +211,7 @@ fn without_a_pool_the_gpu_itself_is_what_there_is() {
     assert_eq!(device.peak_bytes, 600 * MIB);
     let refusal = answer.out_of_memory().unwrap();
     assert_eq!(refusal.gpu_free_bytes, Some(400 * MIB));
-    assert_eq!(
-        (refusal.short_bytes(), refusal.fragmented()),
-        (100 * MIB, false)
-    );
+    assert_eq!((refusal.short_bytes(), refusal.fragmented()), (100 * MIB, false));
 }
 
 #[test]
@@ -302,10 +238,7 @@ fn whole_pages_are_missing_from_what_is_available() {
 #[test]
 fn a_pool_that_others_made_smaller_is_not_fragmented() {
     // The limit is 768 MiB. Of 1024 - 300 = 724 MiB XLA gets 0.9 x 768 MiB.
-    let mut run = Recorder::new(&Header {
-        occupied_bytes: 300 * MIB,
-        ..header()
-    });
+    let mut run = Recorder::new(&Header { occupied_bytes: 300 * MIB, ..header() });
     let first = run.upload(MIB);
     run.free(first);
     assert!(run.allocate(0, 692 * MIB, Purpose::Upload).is_none());
@@ -315,10 +248,7 @@ fn a_pool_that_others_made_smaller_is_not_fragmented() {
     assert_eq!(pool, 768 * MIB / 10 * 9 / 256 * 256);
     assert!(failure.growth_bytes.unwrap() <= 724 * MIB - pool);
     assert_eq!(failure.free_bytes(), Some(pool));
-    assert_eq!(
-        (failure.short_bytes(), failure.fragmented()),
-        (692 * MIB - pool, false)
-    );
+    assert_eq!((failure.short_bytes(), failure.fragmented()), (692 * MIB - pool, false));
 }
 
 #[test]
@@ -326,10 +256,7 @@ fn an_answer_holds_only_if_values_that_were_not_computed_are_as_assumed() {
     let told = |lines: &[&str], requested| {
         let mut run = Recorder::new(&header());
         let _state = run.upload(requested);
-        run.event(Event::UnknownRead {
-            site: TextId(0),
-            bytes: 4,
-        });
+        run.event(Event::UnknownRead { site: TextId(0), bytes: 4 });
         for line in lines {
             let event = Event::DecisiveRead {
                 site: run.writer.text(line),
@@ -348,28 +275,19 @@ fn an_answer_holds_only_if_values_that_were_not_computed_are_as_assumed() {
         "{headline}"
     );
     let headline = told(&["a.py:1 (f)", "b.py:2 (g)", "c.py:3 (h)"], MIB);
-    assert!(
-        headline.contains(" is 0 (and 2 more assumptions): "),
-        "{headline}"
-    );
+    assert!(headline.contains(" is 0 (and 2 more assumptions): "), "{headline}");
 }
 
 #[test]
 fn the_worst_device_decides() {
-    let mut run = Recorder::new(&Header {
-        devices: 3,
-        ..header()
-    });
+    let mut run = Recorder::new(&Header { devices: 3, ..header() });
     for (device, mib) in [(0, 100), (1, 300), (2, 300)] {
         run.allocate(device, mib * MIB, Purpose::Upload).unwrap();
     }
     let fitting = answer(run);
     assert_eq!(fitting.critical_device().unwrap().device, 1);
 
-    let mut run = Recorder::new(&Header {
-        devices: 2,
-        ..header()
-    });
+    let mut run = Recorder::new(&Header { devices: 2, ..header() });
     run.allocate(0, 300 * MIB, Purpose::Upload).unwrap();
     assert!(run.allocate(1, 800 * MIB, Purpose::Upload).is_none());
     let failing = answer(run);
@@ -406,20 +324,13 @@ fn reads_of_unknown_values_are_counted_by_line() {
     for site in [shape, loss, loss, TextId(0)] {
         run.event(Event::UnknownRead { site, bytes: 4 });
     }
-    run.event(Event::ShapeRead {
-        site: shape,
-        bytes: 8,
-    });
+    run.event(Event::ShapeRead { site: shape, bytes: 8 });
     let reads: Vec<_> = answer(run)
         .unknown_reads
         .into_iter()
         .map(|r| (r.site, r.reads, r.bytes, r.shapes))
         .collect();
-    let expected = [
-        ("b.py:2 (g)", 2, 12, 1),
-        ("a.py:1 (f)", 2, 8, 0),
-        ("", 1, 4, 0),
-    ];
+    let expected = [("b.py:2 (g)", 2, 12, 1), ("a.py:1 (f)", 2, 8, 0), ("", 1, 4, 0)];
     assert_eq!(
         reads,
         expected.map(|(site, reads, bytes, shapes)| (site.to_owned(), reads, bytes, shapes))
@@ -432,33 +343,16 @@ fn calls_of_python_functions_are_counted_by_line() {
     let (often, seldom) = (run.writer.text("a.py:1 (f)"), run.writer.text("b.py:2 (g)"));
     let error = run.writer.text("ValueError: 0");
     for (errors, error) in [(0, TextId(0)), (1, error), (0, TextId(0))] {
-        run.event(Event::Callback {
-            site: often,
-            calls: 2,
-            errors,
-            error,
-        });
+        run.event(Event::Callback { site: often, calls: 2, errors, error });
     }
-    run.event(Event::CallbackSkipped {
-        site: seldom,
-        calls: 1,
-        reason: CallbackSkip::Results,
-    });
-    run.writer
-        .not_computed("jit_search", "program_budget", 10_000)
-        .expect("it is kept in memory");
+    run.event(Event::CallbackSkipped { site: seldom, calls: 1, reason: CallbackSkip::Results });
+    run.writer.not_computed("jit_search", "program_budget", 10_000).expect("it is kept in memory");
     let told = answer(run);
     let [row, other] = &told.callbacks[..] else {
         panic!("{:?}", told.callbacks);
     };
-    assert_eq!(
-        (row.site.as_str(), row.calls, row.errors),
-        ("a.py:1 (f)", 6, 1)
-    );
-    assert_eq!(
-        (row.error.as_str(), row.skip_reason),
-        ("ValueError: 0", None)
-    );
+    assert_eq!((row.site.as_str(), row.calls, row.errors), ("a.py:1 (f)", 6, 1));
+    assert_eq!((row.error.as_str(), row.skip_reason), ("ValueError: 0", None));
     assert_eq!((other.calls, other.skipped), (0, 1));
     assert_eq!(other.skip_reason, Some(CallbackSkip::Results));
     assert_eq!(told.not_computed[0].spent_ms, 10_000);
@@ -473,10 +367,7 @@ fn a_failure_after_a_made_up_read_has_a_likely_cause() {
             run.event(Event::UnknownRead { site, bytes: 4 });
         }
         let mut told = answer(run);
-        told.process_exit = Some(ProcessExit {
-            code: Some(code),
-            signal: None,
-        });
+        told.process_exit = Some(ProcessExit { code: Some(code), signal: None });
         assert_eq!(told.likely_cause(), None, "not without proof");
         told.is_placeholder_cause = true;
         told.likely_cause().map(str::to_owned)
@@ -524,10 +415,7 @@ fn an_allocator_that_would_abort_is_no_fit() {
     let answer = summary(&two_regions(&header(), false));
     assert!(answer.fits() == Some(false) && answer.failure_count == 0);
     let abort = answer.abort.as_ref().unwrap();
-    assert_eq!(
-        (abort.program.as_deref(), abort.executions),
-        (Some("jit_step"), 1)
-    );
+    assert_eq!((abort.program.as_deref(), abort.executions), (Some("jit_step"), 1));
     assert!(abort.message.contains("would abort"), "{}", abort.message);
     assert_eq!(answer.critical_device().unwrap().device, 0);
 }
@@ -537,10 +425,7 @@ fn any_closing_figure_that_differs_refuses_the_answer() {
     type Change = fn(&mut vramfit_core::trace::Footer);
     let changes: [(Change, &str); 6] = [
         (|f| f.bytes_in_use[0] += 1, "bytes in use of device 0"),
-        (
-            |f| f.peak_bytes_in_use[0] -= 256,
-            "peak bytes in use of device 0",
-        ),
+        (|f| f.peak_bytes_in_use[0] -= 256, "peak bytes in use of device 0"),
         (|f| f.pool_bytes[0] = 0, "pool bytes of device 0"),
         (|f| f.num_allocs[0] += 1, "allocations of device 0"),
         (|f| f.executions += 1, "but 5 in the run"),
@@ -558,12 +443,7 @@ fn any_closing_figure_that_differs_refuses_the_answer() {
 #[test]
 fn events_that_cannot_have_happened_refuse_the_answer() {
     let allocate = |device, bytes| upload_event(device, bytes, 64, PoolSpace::Default);
-    let driver = |asked| Event::Driver {
-        device: 0,
-        asked,
-        address: 1 << 30,
-        granted: asked,
-    };
+    let driver = |asked| Event::Driver { device: 0, asked, address: 1 << 30, granted: asked };
     let refuse = Event::AllocationFailure {
         device: 0,
         bytes: 1,
@@ -574,29 +454,15 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         message: TextId(0),
     };
     let program = |program, temp| program_event(program, TextId(0), sizes(temp), 1);
-    let begin = Event::Begin {
-        program: 1,
-        site: TextId(0),
-    };
+    let begin = Event::Begin { program: 1, site: TextId(0) };
     let pool = 768 * MIB;
-    let beyond = Event::Driver {
-        device: 0,
-        asked: pool,
-        address: u64::MAX - 5,
-        granted: pool,
-    };
+    let beyond = Event::Driver { device: 0, asked: pool, address: u64::MAX - 5, granted: pool };
     let cases: [(&[Event], &str); 16] = [
-        (
-            &[upload_event(0, 1, u64::MAX, PoolSpace::Default)],
-            "exceeds 2^60",
-        ),
+        (&[upload_event(0, 1, u64::MAX, PoolSpace::Default)], "exceeds 2^60"),
         (&[allocate(0, u64::MAX)], "exceeds 2^60"),
         (&[beyond], "exceeds 2^60"),
         (&[allocate(1, 1)], "a device that does not exist"),
-        (
-            &[Event::ClearPeak { device: 1 }],
-            "a device that does not exist",
-        ),
+        (&[Event::ClearPeak { device: 1 }], "a device that does not exist"),
         (
             &[
                 driver(pool),
@@ -608,29 +474,14 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         ),
         (&[Event::End], "did not start"),
         (&[begin], "an unknown program is executed"),
-        (
-            &[program(1, 1), Event::Unload { program: 1 }, begin],
-            "an unknown program is executed",
-        ),
-        (
-            &[Event::Unload { program: 1 }],
-            "an unknown program is unloaded",
-        ),
+        (&[program(1, 1), Event::Unload { program: 1 }, begin], "an unknown program is executed"),
+        (&[Event::Unload { program: 1 }], "an unknown program is unloaded"),
         (&[program(1, 1), program(1, 2)], "the same number"),
         // The GPU was not asked in the run, or for something else, or once more.
-        (
-            &[allocate(0, 1)],
-            "succeeded in the run, but fails in the replay",
-        ),
+        (&[allocate(0, 1)], "succeeded in the run, but fails in the replay"),
         (&[driver(pool - 256), allocate(0, 1)], "fails in the replay"),
-        (
-            &[driver(pool), driver(pool), allocate(0, 1)],
-            "requests to the GPU differ",
-        ),
-        (
-            &[driver(pool), refuse],
-            "failed in the run, but succeeds in the replay",
-        ),
+        (&[driver(pool), driver(pool), allocate(0, 1)], "requests to the GPU differ"),
+        (&[driver(pool), refuse], "failed in the run, but succeeds in the replay"),
         (&[refuse], "requests to the GPU differ"),
     ];
     for (events, words) in cases {
@@ -641,9 +492,7 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
         let error = refusal(&run.finish_as_is());
         assert!(error.message().contains(words), "{error}");
     }
-    let nested = [program(1, 1)]
-        .into_iter()
-        .chain(std::iter::repeat_n(begin, 5_000));
+    let nested = [program(1, 1)].into_iter().chain(std::iter::repeat_n(begin, 5_000));
     let mut run = Recorder::new(&header());
     nested.for_each(|event| run.event(event));
     let error = refusal(&run.finish_as_is());
@@ -653,18 +502,9 @@ fn events_that_cannot_have_happened_refuse_the_answer() {
 #[test]
 fn headers_that_describe_no_machine_are_refused() {
     for header in [
-        Header {
-            allocator: "jemalloc".into(),
-            ..header()
-        },
-        Header {
-            devices: u32::MAX,
-            ..header()
-        },
-        Header {
-            total_memory_bytes: u64::MAX,
-            ..header()
-        },
+        Header { allocator: "jemalloc".into(), ..header() },
+        Header { devices: u32::MAX, ..header() },
+        Header { total_memory_bytes: u64::MAX, ..header() },
     ] {
         let file = recorder::File::default();
         drop(vramfit_core::trace::Writer::new(file.clone(), &header).unwrap());
@@ -677,28 +517,20 @@ fn any_header() -> impl Strategy<Value = Header> {
     let allocator = prop::sample::select(vec!["bfc", "platform", "cuda_async", "vmm", "address"]);
     let jax = prop::sample::select(vec!["0.6.2", "0.10.2", "0.11.0"]);
     let taken = prop_oneof![Just(0), (0u64..900).prop_map(|mib| mib * MIB)];
-    (
-        allocator,
-        jax,
-        any::<(bool, bool)>(),
-        taken,
-        1u32..4,
-        0.1f64..1.0,
+    (allocator, jax, any::<(bool, bool)>(), taken, 1u32..4, 0.1f64..1.0).prop_map(
+        |(allocator, jax, (preallocate, spatial), occupied_bytes, devices, memory_fraction)| {
+            Header {
+                allocator: allocator.into(),
+                jax: jax.into(),
+                preallocate,
+                spatial_partitioning: spatial && jax == "0.11.0",
+                occupied_bytes,
+                devices,
+                memory_fraction,
+                ..header()
+            }
+        },
     )
-        .prop_map(
-            |(allocator, jax, (preallocate, spatial), occupied_bytes, devices, memory_fraction)| {
-                Header {
-                    allocator: allocator.into(),
-                    jax: jax.into(),
-                    preallocate,
-                    spatial_partitioning: spatial && jax == "0.11.0",
-                    occupied_bytes,
-                    devices,
-                    memory_fraction,
-                    ..header()
-                }
-            },
-        )
 }
 
 proptest! {
@@ -771,12 +603,7 @@ proptest! {
 fn a_region_larger_than_a_chunk_can_be_is_not_believed() {
     let mut run = Recorder::new(&header());
     for event in [
-        Event::Driver {
-            device: 0,
-            asked: 768 * MIB,
-            address: 768 * MIB,
-            granted: 1 << 48,
-        },
+        Event::Driver { device: 0, asked: 768 * MIB, address: 768 * MIB, granted: 1 << 48 },
         upload_event(0, 768 * MIB, 0, PoolSpace::Default),
     ] {
         run.writer.event(&event).unwrap();

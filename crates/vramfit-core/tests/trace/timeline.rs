@@ -10,11 +10,7 @@ use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
 use crate::recorder::{Block, MIB, Recorder, answer, header, summary};
 
 fn sizes(argument_bytes: u64, temp_bytes: u64) -> ProgramSizes {
-    ProgramSizes {
-        argument_bytes,
-        temp_bytes,
-        ..ProgramSizes::default()
-    }
+    ProgramSizes { argument_bytes, temp_bytes, ..ProgramSizes::default() }
 }
 
 /// A step of 10 MiB of temporaries with a loss that is dropped; `kept` more outputs stay.
@@ -22,9 +18,7 @@ fn step(run: &mut Recorder, program: u32, kept: &[u64]) -> Vec<Block> {
     run.begin_at(program, "train.py:31 (main)");
     let temporary = run.allocate(0, 10 * MIB, Purpose::Temporary).unwrap();
     let loss = run.allocate(0, 4, Purpose::Output).unwrap();
-    let outputs = kept
-        .iter()
-        .map(|bytes| run.allocate(0, *bytes, Purpose::Output).unwrap());
+    let outputs = kept.iter().map(|bytes| run.allocate(0, *bytes, Purpose::Output).unwrap());
     let outputs = outputs.collect();
     run.end();
     run.free(temporary);
@@ -47,15 +41,10 @@ fn loop_of(steps: u32, kept: impl Fn(u32) -> Vec<u64>) -> Recorder {
 #[test]
 fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
     let answer = answer(loop_of(6, |_| vec![4 * MIB]));
-    let [leak] = &answer.leaks[..] else {
-        panic!("{:?}", answer.leaks)
-    };
+    let [leak] = &answer.leaks[..] else { panic!("{:?}", answer.leaks) };
     assert_eq!(leak.site, "train.py:31 (main)");
     assert_eq!(leak.program.as_deref(), Some("jit_step"));
-    assert_eq!(
-        (leak.purpose, &leak.step[..]),
-        (Purpose::Output, "jit_step")
-    );
+    assert_eq!((leak.purpose, &leak.step[..]), (Purpose::Output, "jit_step"));
     // Six calls have five steps between them.
     assert_eq!((leak.steps, leak.arrays), (5, 5));
     assert_eq!((leak.bytes_per_step(), leak.bytes), (4 * MIB, 20 * MIB));
@@ -66,10 +55,7 @@ fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
         "{told}"
     );
     // 768 less 100, 24 that stay, 10 of temporaries, and the last loss: 634 MiB less 256 bytes.
-    assert!(
-        told.contains("runs out after about 158 more steps"),
-        "{told}"
-    );
+    assert!(told.contains("runs out after about 158 more steps"), "{told}");
     let record: serde_json::Value = serde_json::from_str(&report::json(&answer)).unwrap();
     assert_eq!(record["leaks"][0]["bytes_per_step"], 4 * MIB);
     assert_eq!(record["leaks"][0]["site"], "train.py:31 (main)");
@@ -77,10 +63,7 @@ fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
 
 #[test]
 fn each_device_has_its_own_leaks_and_the_text_tells_of_the_first() {
-    let two = Header {
-        devices: 2,
-        ..header()
-    };
+    let two = Header { devices: 2, ..header() };
     let mut run = Recorder::new(&two);
     run.program(1, "jit_step", sizes(MIB, 0));
     for _ in 0..5 {
@@ -92,9 +75,8 @@ fn each_device_has_its_own_leaks_and_the_text_tells_of_the_first() {
     }
     let answer = answer(run);
     let found = answer.leaks.iter();
-    let found: Vec<_> = found
-        .map(|leak| (leak.device, leak.bytes_per_step(), leak.allocated_bytes))
-        .collect();
+    let found: Vec<_> =
+        found.map(|leak| (leak.device, leak.bytes_per_step(), leak.allocated_bytes)).collect();
     // 1000 bytes take 1024, and four steps lie between five calls.
     assert_eq!(found, [(0, 1000, 4096), (1, 1000, 4096)]);
     let told = report::text(&answer);
@@ -108,18 +90,9 @@ fn what_stops_to_grow_or_shrinks_or_is_too_short_is_no_leak() {
     none(loop_of(3, |_| vec![4 * MIB]));
     assert_eq!(answer(loop_of(4, |_| vec![4 * MIB])).leaks.len(), 1);
     // A cache that fills up in five steps, and then is full.
-    none(loop_of(
-        7,
-        |number| if number < 5 { vec![4 * MIB] } else { vec![] },
-    ));
+    none(loop_of(7, |number| if number < 5 { vec![4 * MIB] } else { vec![] }));
     // Kept every second step only.
-    none(loop_of(9, |number| {
-        if number % 2 == 0 {
-            vec![4 * MIB]
-        } else {
-            vec![]
-        }
-    }));
+    none(loop_of(9, |number| if number % 2 == 0 { vec![4 * MIB] } else { vec![] }));
     none(loop_of(6, |_| vec![]));
     // A history that is thrown away every three steps.
     let mut run = Recorder::new(&header());
@@ -155,20 +128,14 @@ fn outputs_that_are_replaced_do_not_hide_one_that_stays() {
     for number in 0..5 {
         let size = [30, 20, 10, 40, 5][number];
         run.begin_at(1, "train.py:31 (main)");
-        let new = run
-            .allocate_slot(0, size * MIB, Purpose::Output, 1)
-            .unwrap();
+        let new = run.allocate_slot(0, size * MIB, Purpose::Output, 1).unwrap();
         run.allocate_slot(0, MIB, Purpose::Output, 2).unwrap();
         run.end();
         let old = state.replace(new);
         old.into_iter().for_each(|block| run.free(block));
     }
     let answer = answer(run);
-    let found: Vec<_> = answer
-        .leaks
-        .iter()
-        .map(|leak| leak.bytes_per_step())
-        .collect();
+    let found: Vec<_> = answer.leaks.iter().map(|leak| leak.bytes_per_step()).collect();
     assert_eq!(found, [MIB]);
 }
 
@@ -201,11 +168,7 @@ fn an_array_that_is_replaced_by_a_longer_one_needs_more_steps_to_be_suspected() 
         }
         let leaks = answer(run).leaks;
         assert_eq!(leaks.len(), found, "{steps} calls: {leaks:?}");
-        assert!(
-            leaks
-                .iter()
-                .all(|leak| leak.arrays == 0 && leak.bytes_per_step() == MIB)
-        );
+        assert!(leaks.iter().all(|leak| leak.arrays == 0 && leak.bytes_per_step() == MIB));
     }
 }
 
@@ -225,18 +188,14 @@ fn growth_after_the_start_up_is_found_although_the_start_up_needed_more() {
     let answer = answer(run);
     assert_eq!(answer.step().unwrap().name, "jit_step");
     assert_eq!(answer.leaks.len(), 1);
-    assert_eq!(
-        (answer.leaks[0].steps, answer.leaks[0].bytes_per_step()),
-        (4, MIB)
-    );
+    assert_eq!((answer.leaks[0].steps, answer.leaks[0].bytes_per_step()), (4, MIB));
 }
 
 // --- arrays and layouts --------------------------------------------------------------------
 
 fn short(arrays: &[ArraySummary]) -> Vec<(&str, Purpose, u64, u64)> {
     let each = arrays.iter();
-    each.map(|array| (&array.site[..], array.purpose, array.count, array.bytes))
-        .collect()
+    each.map(|array| (&array.site[..], array.purpose, array.count, array.bytes)).collect()
 }
 
 #[test]
@@ -280,37 +239,22 @@ fn a_layout_shows_what_lies_between_what() {
     let answer = answer(run);
     let device = &answer.devices[0];
     let pieces = |layout: &LayoutSummary| -> Vec<_> {
-        let [region] = &layout.regions[..] else {
-            panic!("one region")
-        };
+        let [region] = &layout.regions[..] else { panic!("one region") };
         assert_eq!(region.bytes, 768 * MIB);
         let pieces = region.pieces.iter();
-        pieces
-            .map(|piece| (piece.bytes / MIB, piece.blocks, piece.purpose))
-            .collect()
+        pieces.map(|piece| (piece.bytes / MIB, piece.blocks, piece.purpose)).collect()
     };
     // Neighbors of the same line are one piece.
-    assert_eq!(
-        pieces(&device.layout_at_peak),
-        [(150, 2, Some(Purpose::Upload)), (618, 0, None)]
-    );
+    assert_eq!(pieces(&device.layout_at_peak), [(150, 2, Some(Purpose::Upload)), (618, 0, None)]);
     assert_eq!(
         pieces(&device.layout_at_end),
-        [
-            (100, 0, None),
-            (50, 1, Some(Purpose::Upload)),
-            (618, 0, None)
-        ]
+        [(100, 0, None), (50, 1, Some(Purpose::Upload)), (618, 0, None)]
     );
 }
 
 #[test]
 fn a_region_that_came_after_the_peak_is_not_in_the_layout_of_the_peak() {
-    let growing = Header {
-        preallocate: false,
-        total_memory_bytes: 8192 * MIB,
-        ..header()
-    };
+    let growing = Header { preallocate: false, total_memory_bytes: 8192 * MIB, ..header() };
     let mut run = Recorder::new(&growing);
     // All of a first region of 512 MiB: what would be left is too little to be split off.
     let all = run.upload(400 * MIB);
@@ -331,17 +275,11 @@ fn a_region_that_came_after_the_peak_is_not_in_the_layout_of_the_peak() {
 
 #[test]
 fn a_device_of_which_nothing_was_asked_has_an_empty_pool() {
-    let two = Header {
-        devices: 2,
-        ..header()
-    };
+    let two = Header { devices: 2, ..header() };
     let mut run = Recorder::new(&two);
     run.upload(MIB);
     let idle = &answer(run).devices[1];
-    assert_eq!(
-        (idle.pool_bytes, idle.at_end.free_bytes),
-        (Some(0), Some(0))
-    );
+    assert_eq!((idle.pool_bytes, idle.at_end.free_bytes), (Some(0), Some(0)));
     assert_eq!((idle.at_peak, &idle.peak), (PoolState::default(), &None));
     assert!(idle.layout_at_end.regions.is_empty() && idle.timeline.is_empty());
 }
@@ -349,9 +287,7 @@ fn a_device_of_which_nothing_was_asked_has_an_empty_pool() {
 #[test]
 fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
     let mut run = Recorder::new(&header());
-    let blocks: Vec<_> = (0..10_000)
-        .map(|number| run.upload(1000 + number))
-        .collect();
+    let blocks: Vec<_> = (0..10_000).map(|number| run.upload(1000 + number)).collect();
     run.upload(100 * MIB);
     for (number, block) in blocks.into_iter().enumerate() {
         if number % 2 == 1 {
@@ -360,9 +296,7 @@ fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
     }
     let answer = answer(run);
     let layout = &answer.devices[0].layout_at_end;
-    let [region] = &layout.regions[..] else {
-        panic!("one region")
-    };
+    let [region] = &layout.regions[..] else { panic!("one region") };
     assert!(region.pieces.len() <= 4096, "{}", region.pieces.len());
     assert_eq!(bytes_of(layout), 768 * MIB);
     let pieces = region.pieces.iter();
@@ -370,11 +304,7 @@ fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
     let free: u64 = pieces.clone().map(|piece| piece.free_bytes).sum();
     assert_eq!(Some(free), answer.devices[0].at_end.free_bytes);
     // What is large is told for itself.
-    assert!(
-        pieces
-            .clone()
-            .any(|piece| piece.bytes == 100 * MIB && piece.blocks == 1)
-    );
+    assert!(pieces.clone().any(|piece| piece.bytes == 100 * MIB && piece.blocks == 1));
 }
 
 #[test]
@@ -387,16 +317,13 @@ fn a_run_can_be_reported_up_to_any_of_its_events() {
     let trace = run.finish();
     let until = |last| summarize_until(Reader::new(&trace[..]).unwrap(), last).unwrap();
     // The GPU is asked first, so the requests are events 1 to 4.
-    let in_use: Vec<_> = (0..6)
-        .map(|last| until(last).devices[0].at_end.in_use_bytes / MIB)
-        .collect();
+    let in_use: Vec<_> =
+        (0..6).map(|last| until(last).devices[0].at_end.in_use_bytes / MIB).collect();
     assert_eq!(in_use, [0, 100, 150, 50, 60, 60]);
     let pieces = |last| {
         let layout = &until(last).devices[0].layout_at_end;
         let pieces = layout.regions[0].pieces.iter();
-        pieces
-            .map(|piece| (piece.bytes / MIB, piece.blocks))
-            .collect::<Vec<_>>()
+        pieces.map(|piece| (piece.bytes / MIB, piece.blocks)).collect::<Vec<_>>()
     };
     assert_eq!(pieces(2), [(150, 2), (618, 0)]);
     assert_eq!(pieces(3), [(100, 0), (50, 1), (618, 0)]);
@@ -425,13 +352,7 @@ fn a_function_that_is_compiled_for_many_sizes_is_reported_with_its_line() {
     let mut run = Recorder::new(&header());
     run.upload(MIB);
     for number in 0..12 {
-        compile(
-            &mut run,
-            number,
-            "jit_step",
-            (20 + u64::from(number)) * MIB,
-            "train.py:40 (fit)",
-        );
+        compile(&mut run, number, "jit_step", (20 + u64::from(number)) * MIB, "train.py:40 (fit)");
         run.begin(number);
         run.end();
     }
@@ -462,14 +383,7 @@ fn small_helpers_of_the_start_up_are_counted_and_not_reported() {
     let counted: Vec<_> = before
         .compilations
         .iter()
-        .map(|one| {
-            (
-                &one.name[..],
-                one.count,
-                one.argument_sizes,
-                one.after_first_step,
-            )
-        })
+        .map(|one| (&one.name[..], one.count, one.argument_sizes, one.after_first_step))
         .collect();
     assert_eq!(counted, [("jit_convert", 9, 9, 0), ("jit_late", 3, 1, 3)]);
     assert!(!report::text(&before).contains("repeated compilations"));
@@ -509,10 +423,7 @@ fn refusals_and_the_peak_are_points_of_the_timeline() {
 fn the_full_report_has_what_the_short_one_leaves_out() {
     let report = report::Report::from_dryrun(&answer(loop_of(5, |_| vec![MIB])));
     let titles = |detail| -> Vec<_> {
-        let sections = report
-            .sections
-            .iter()
-            .filter(move |section| section.detail == detail);
+        let sections = report.sections.iter().filter(move |section| section.detail == detail);
         sections.map(|section| &section.title[..]).collect()
     };
     assert_eq!(
@@ -564,19 +475,11 @@ fn random(run: &mut Recorder, alive: &mut Vec<Block>, choice: u64) {
 }
 
 fn check(device: &DeviceSummary, allocator: &str) -> Result<(), TestCaseError> {
-    let held = |arrays: &[ArraySummary]| {
-        arrays
-            .iter()
-            .map(|array| array.allocated_bytes)
-            .sum::<u64>()
-    };
+    let held =
+        |arrays: &[ArraySummary]| arrays.iter().map(|array| array.allocated_bytes).sum::<u64>();
     prop_assert_eq!(held(&device.arrays_at_peak), device.peak_bytes);
     prop_assert_eq!(held(&device.arrays_at_end), device.at_end.in_use_bytes);
-    let highest = device
-        .timeline
-        .iter()
-        .map(|point| point.state.in_use_bytes)
-        .max();
+    let highest = device.timeline.iter().map(|point| point.state.in_use_bytes).max();
     prop_assert_eq!(highest.unwrap_or(0), device.peak_bytes);
     prop_assert!(device.timeline.is_sorted_by_key(|point| point.event));
     if allocator == "bfc" {
@@ -586,10 +489,7 @@ fn check(device: &DeviceSummary, allocator: &str) -> Result<(), TestCaseError> {
         };
         prop_assert_eq!(Some(free(&device.layout_at_end)), device.at_end.free_bytes);
         if device.peak.is_some() {
-            prop_assert_eq!(
-                Some(free(&device.layout_at_peak)),
-                device.at_peak.free_bytes
-            );
+            prop_assert_eq!(Some(free(&device.layout_at_peak)), device.at_peak.free_bytes);
         }
     }
     Ok(())

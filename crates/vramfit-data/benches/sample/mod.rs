@@ -36,12 +36,7 @@ fn value(place: u64) -> f32 {
 
 pub(crate) fn make(path: &Path, storage: write::Storage) {
     let content = write::Content {
-        datasets: vec![write::Dataset::new(
-            "x",
-            write::Number::F32,
-            vec![ROWS, COLUMNS],
-            storage,
-        )],
+        datasets: vec![write::Dataset::new("x", write::Number::F32, vec![ROWS, COLUMNS], storage)],
         ..write::Content::default()
     };
     let task = write::WriteTask {
@@ -64,15 +59,9 @@ pub(crate) fn make(path: &Path, storage: write::Storage) {
 pub(crate) fn open(path: &Path, access: Access, threads: usize) -> RowReader {
     let source = Source::open(path, access).expect("the file was just made");
     let container = Container::open(Arc::new(source)).expect("it is sound");
-    let options = RowOptions {
-        threads,
-        ..RowOptions::default()
-    };
-    RowReader::new(
-        Dataset::open_in(&container, "x").expect("it is there"),
-        &options,
-    )
-    .expect("it has rows")
+    let options = RowOptions { threads, ..RowOptions::default() };
+    RowReader::new(Dataset::open_in(&container, "x").expect("it is there"), &options)
+        .expect("it has rows")
 }
 
 /// Measures decompressing and unshuffling the chunks of a file, which are in memory.
@@ -87,9 +76,7 @@ pub(crate) fn bare(group: &mut BenchmarkGroup<'_, WallTime>, path: &Path) {
         .map(|chunk| {
             let mut bytes = vec![0; chunk.size as usize];
             let source = rows.dataset().container().source();
-            source
-                .read_at(chunk.address, &mut bytes)
-                .expect("it is there");
+            source.read_at(chunk.address, &mut bytes).expect("it is there");
             bytes
         })
         .collect();
@@ -98,9 +85,7 @@ pub(crate) fn bare(group: &mut BenchmarkGroup<'_, WallTime>, path: &Path) {
     group.bench_function("bare libdeflate and unshuffle", |b| {
         b.iter(|| {
             for (bytes, out) in stored.iter().zip(out.chunks_exact_mut(CHUNK_BYTES)) {
-                inflater
-                    .zlib_decompress(bytes, &mut planes)
-                    .expect("it is sound");
+                inflater.zlib_decompress(bytes, &mut planes).expect("it is sound");
                 let count = CHUNK_BYTES / 4;
                 for (index, element) in out.chunks_exact_mut(4).enumerate() {
                     element[0] = planes[index];

@@ -63,9 +63,7 @@ pub(super) fn decode(
                 if codec == Codec::Lz4 {
                     lz4::raw(bytes, planes)?;
                 } else if unpacker.decode(bytes, planes)? != planes.len() {
-                    return Err(DecodeError::damaged(
-                        "a zstd block decodes to too few bytes",
-                    ));
+                    return Err(DecodeError::damaged("a zstd block decodes to too few bytes"));
                 }
                 unshuffle(planes, place, size);
             }

@@ -42,9 +42,7 @@ pub(super) fn decode(
         // Those of Blosc 2.
         3..=5 => return Err(DecodeError::unsupported(format!("blosc format {version}"))),
         _ => {
-            return Err(DecodeError::damaged(format!(
-                "blosc format {version} does not exist"
-            )));
+            return Err(DecodeError::damaged(format!("blosc format {version} does not exist")));
         }
     }
     frame.byte()?;
@@ -97,11 +95,7 @@ pub(super) fn decode(
             shuffle::decode(shuffled, place, size)?;
         } else {
             // A block that has no multiple of eight elements is left as it is.
-            let whole = if place.len() / size % 8 == 0 {
-                place.len() / size * size
-            } else {
-                0
-            };
+            let whole = if place.len() / size % 8 == 0 { place.len() / size * size } else { 0 };
             bitshuffle::unshuffle(&shuffled[..whole], &mut place[..whole], size);
             place[whole..].copy_from_slice(&shuffled[whole..]);
         }

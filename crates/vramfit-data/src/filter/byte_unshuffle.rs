@@ -30,10 +30,7 @@ pub(super) fn of_size(planes: &[u8], out: &mut [u8], size: usize) {
 /// second bytes, and so on.
 fn interleave<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
     let count = planes.len() / SIZE;
-    assemble::<SIZE>(
-        std::array::from_fn(|at| &planes[at * count..(at + 1) * count]),
-        out,
-    );
+    assemble::<SIZE>(std::array::from_fn(|at| &planes[at * count..(at + 1) * count]), out);
 }
 
 /// The same with planes that lie anywhere, all of one length.
@@ -53,10 +50,7 @@ fn by_bytes<const SIZE: usize>(plane: [&[u8]; SIZE], out: &mut [u8], first: usiz
 /// Does so for as many elements as fill vectors, and returns how many those are.
 #[cfg(target_arch = "x86_64")]
 fn by_vectors<const SIZE: usize>(plane: [&[u8]; SIZE], out: &mut [u8]) -> usize {
-    #[allow(
-        unsafe_code,
-        reason = "the compiler wants to be told what the processor has"
-    )]
+    #[allow(unsafe_code, reason = "the compiler wants to be told what the processor has")]
     // SAFETY: every processor of this architecture has SSE2.
     unsafe {
         sse2::interleave::<SIZE>(plane, out)

@@ -15,10 +15,9 @@ impl DeflateDecoder {
         deflate.zlib_decompress(input, out).map_err(|error| {
             DecodeError::damaged(match error {
                 DecompressionError::BadData => "its deflate stream is damaged".to_owned(),
-                DecompressionError::InsufficientSpace => format!(
-                    "its deflate stream decodes to more than {} bytes",
-                    out.len()
-                ),
+                DecompressionError::InsufficientSpace => {
+                    format!("its deflate stream decodes to more than {} bytes", out.len())
+                }
             })
         })
     }

@@ -69,11 +69,7 @@ impl Filter {
         out: &mut [u8],
         decoders: &mut Decoders,
     ) -> std::result::Result<usize, DecodeError> {
-        let Decoders {
-            deflate,
-            zstd,
-            block,
-        } = decoders;
+        let Decoders { deflate, zstd, block } = decoders;
         match self {
             Filter::Deflate => deflate.decode(input, out),
             Filter::Shuffle(size) => shuffle::decode(input, out, *size),

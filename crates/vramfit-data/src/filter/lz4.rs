@@ -33,8 +33,6 @@ pub(super) fn raw(bytes: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
         Ok(made) => Err(DecodeError::damaged(format!(
             "an lz4 block decodes to {made} bytes, expected {expected}"
         ))),
-        Err(error) => Err(DecodeError::damaged(format!(
-            "an lz4 block is damaged: {error}"
-        ))),
+        Err(error) => Err(DecodeError::damaged(format!("an lz4 block is damaged: {error}"))),
     }
 }

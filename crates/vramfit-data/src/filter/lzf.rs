@@ -66,13 +66,7 @@ mod tests {
     #[test]
     fn damaged_streams_are_refused() {
         let mut out = [0; 4];
-        for input in [
-            &[5, 1][..],
-            &[1 << 5, 0],
-            &[0, 1, 7 << 5],
-            &[0, 1, 7 << 5, 9, 0],
-            &[31],
-        ] {
+        for input in [&[5, 1][..], &[1 << 5, 0], &[0, 1, 7 << 5], &[0, 1, 7 << 5, 9, 0], &[31]] {
             assert!(decode(input, &mut out).is_err(), "{input:?}");
         }
     }

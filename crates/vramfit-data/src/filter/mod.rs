@@ -92,9 +92,7 @@ impl Pipeline {
     /// `unsupported-feature` when a filter cannot be decoded.
     pub(crate) fn new(steps: &[FilterStep], element: usize) -> Result<Pipeline> {
         let filters = steps.iter().map(|step| Filter::new(step, element));
-        Ok(Pipeline {
-            filters: filters.collect::<Result<_>>()?,
-        })
+        Ok(Pipeline { filters: filters.collect::<Result<_>>()? })
     }
 
     /// Whether chunks are stored without filters.
@@ -151,10 +149,7 @@ pub(crate) struct ScratchBuffers<'a> {
 impl Scratch {
     /// Splits off the stored and the decoded chunk, for decoding one into the other.
     pub(crate) fn parts(&mut self) -> (&mut Vec<u8>, &mut Vec<u8>, ScratchBuffers<'_>) {
-        let between = ScratchBuffers {
-            buffers: &mut self.between,
-            decoders: &mut self.decoders,
-        };
+        let between = ScratchBuffers { buffers: &mut self.between, decoders: &mut self.decoders };
         (&mut self.stored, &mut self.decoded, between)
     }
 }
@@ -178,11 +173,7 @@ impl ScratchBuffers<'_> {
         let mut length = 0;
         for (place, filter) in steps.iter().enumerate().rev() {
             let Some(filter) = filter else { continue };
-            let input: &[u8] = if place + 1 == steps.len() {
-                stored
-            } else {
-                &from[..length]
-            };
+            let input: &[u8] = if place + 1 == steps.len() { stored } else { &from[..length] };
             if place == 0 {
                 let made = filter.decode(input, out, self.decoders)?;
                 return exactly(made, out.len());
@@ -211,18 +202,16 @@ pub(crate) fn grow_to(buffer: &mut Vec<u8>, length: usize) -> &mut [u8] {
 fn frame_output(out: &mut [u8], length: usize) -> std::result::Result<&mut [u8], DecodeError> {
     let expected = out.len();
     out.get_mut(..length).ok_or_else(|| {
-        DecodeError::damaged(format!(
-            "its header gives {length} bytes, expected {expected}"
-        ))
+        DecodeError::damaged(format!("its header gives {length} bytes, expected {expected}"))
     })
 }
 
 fn exactly(made: usize, expected: usize) -> std::result::Result<(), DecodeError> {
     match made == expected {
         true => Ok(()),
-        false => Err(DecodeError::damaged(format!(
-            "it decodes to {made} bytes, expected {expected}"
-        ))),
+        false => {
+            Err(DecodeError::damaged(format!("it decodes to {made} bytes, expected {expected}")))
+        }
     }
 }
 
@@ -240,7 +229,6 @@ fn unsupported(step: &FilterStep, why: &str) -> Error {
         "" => "of no known name",
         name => name,
     });
-    Error::unsupported_feature(format!("filter {} ({name}) is not supported{why}", step.id)).hint(
-        format!("rewrite the file where the filter is installed: {REPACK}"),
-    )
+    Error::unsupported_feature(format!("filter {} ({name}) is not supported{why}", step.id))
+        .hint(format!("rewrite the file where the filter is installed: {REPACK}"))
 }

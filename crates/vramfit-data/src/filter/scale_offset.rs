@@ -35,12 +35,7 @@ impl ScaleOffset {
                 Some(low | high << 32)
             }
         };
-        Some(ScaleOffset {
-            count: count as usize,
-            size,
-            big_endian: order == 1,
-            fill,
-        })
+        Some(ScaleOffset { count: count as usize, size, big_endian: order == 1, fill })
     }
 
     /// Unpacks the numbers and returns how many bytes were made.
@@ -56,9 +51,7 @@ impl ScaleOffset {
         let bits = frame.le_u32()?;
         let width = usize::from(frame.byte()?);
         if width > 8 {
-            return Err(DecodeError::damaged(format!(
-                "its minimum has {width} bytes"
-            )));
+            return Err(DecodeError::damaged(format!("its minimum has {width} bytes")));
         }
         let smallest = frame.le_u64()?;
         let all = self.size as u32 * 8;
@@ -67,14 +60,10 @@ impl ScaleOffset {
                 "its values have {bits} bits, but the datatype has {all}"
             )));
         }
-        let packed = input
-            .get(HEADER..)
-            .ok_or_else(|| "it has no values".to_owned())?;
+        let packed = input.get(HEADER..).ok_or_else(|| "it has no values".to_owned())?;
         if bits == all {
             // Nothing could be saved: the elements as they are.
-            let whole = packed
-                .get(..out.len())
-                .ok_or_else(|| "it is truncated".to_owned())?;
+            let whole = packed.get(..out.len()).ok_or_else(|| "it is truncated".to_owned())?;
             out.copy_from_slice(whole);
             return Ok(out.len());
         }
@@ -108,11 +97,7 @@ struct Bits<'a> {
 
 impl<'a> Bits<'a> {
     fn new(bytes: &'a [u8]) -> Bits<'a> {
-        Bits {
-            bytes: bytes.iter(),
-            held: 0,
-            count: 0,
-        }
+        Bits { bytes: bytes.iter(), held: 0, count: 0 }
     }
 
     /// Returns the next number; there must be one.

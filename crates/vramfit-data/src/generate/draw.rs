@@ -19,10 +19,7 @@ pub(super) struct Draws {
 impl Draws {
     /// Returns the numbers of a row; `kind` keeps those of two kinds of data apart.
     pub(super) fn new(seed: u64, kind: u64, row: u64) -> Self {
-        Draws {
-            key: MixKey::new(&[seed, kind, row]),
-            counter: 0,
-        }
+        Draws { key: MixKey::new(&[seed, kind, row]), counter: 0 }
     }
 
     #[inline]
@@ -68,9 +65,7 @@ mod tests {
     #[test]
     fn numbers_have_mean_0_and_variance_1_and_hardly_a_bias() {
         let mut draws = Draws::new(1, 2, 3);
-        let numbers: Vec<f64> = (0..1_000_000)
-            .map(|_| draws.normal() as f64 / 1024.0)
-            .collect();
+        let numbers: Vec<f64> = (0..1_000_000).map(|_| draws.normal() as f64 / 1024.0).collect();
         let mean = numbers.iter().sum::<f64>() / 1e6;
         let variance = numbers.iter().map(|x| x * x).sum::<f64>() / 1e6;
         assert!(mean.abs() < 0.003, "{mean}");
@@ -81,12 +76,7 @@ mod tests {
     #[test]
     fn rows_seeds_and_kinds_draw_different_numbers() {
         let first = |seed, kind, row| Draws::new(seed, kind, row).next();
-        let all = [
-            first(0, 1, 0),
-            first(1, 1, 0),
-            first(0, 2, 0),
-            first(0, 1, 1),
-        ];
+        let all = [first(0, 1, 0), first(1, 1, 0), first(0, 2, 0), first(0, 1, 1)];
         for (at, number) in all.iter().enumerate() {
             assert!(!all[..at].contains(number));
         }

@@ -62,12 +62,7 @@ pub fn generate(
     };
     let bytes = write::write(task, &source, progress)?;
     let (loss, best_loss) = rows::best_loss(&options.kind);
-    Ok(GeneratedData {
-        bytes,
-        content,
-        loss,
-        best_loss,
-    })
+    Ok(GeneratedData { bytes, content, loss, best_loss })
 }
 
 thread_local! {
@@ -85,11 +80,7 @@ fn content(options: &GenerateOptions) -> Content {
     let number = options.number();
     let labels = dataset("labels", Number::I32, &[]);
     let datasets = match options.kind {
-        Kind::Sequences {
-            length,
-            features,
-            targets,
-        } => vec![
+        Kind::Sequences { length, features, targets } => vec![
             dataset("input_sequences", number, &[length, features]),
             dataset("targets", number, &[targets]),
         ],
@@ -108,16 +99,9 @@ fn content(options: &GenerateOptions) -> Content {
         ("best_loss".into(), Value::Real(best_loss)),
     ];
     if let Kind::Tokens { vocabulary, .. } = options.kind {
-        attributes.push((
-            "vocabulary".into(),
-            Value::Integer(vocabulary.cast_signed()),
-        ));
+        attributes.push(("vocabulary".into(), Value::Integer(vocabulary.cast_signed())));
     }
-    Content {
-        datasets,
-        attributes,
-        ..Content::default()
-    }
+    Content { datasets, attributes, ..Content::default() }
 }
 
 impl GeneratedData {

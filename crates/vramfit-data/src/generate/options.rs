@@ -91,15 +91,9 @@ impl Kind {
 
     fn sizes(&self) -> Vec<(&'static str, u64)> {
         match *self {
-            Kind::Sequences {
-                length,
-                features,
-                targets,
-            } => vec![
-                ("length", length),
-                ("features", features),
-                ("targets", targets),
-            ],
+            Kind::Sequences { length, features, targets } => {
+                vec![("length", length), ("features", features), ("targets", targets)]
+            }
             Kind::Tabular { features } => vec![("features", features)],
             Kind::Images { size } => vec![("image-size", size)],
             Kind::Tokens { length, vocabulary } => {
@@ -111,9 +105,7 @@ impl Kind {
     /// Returns the numbers of a row in its largest dataset.
     fn row_numbers(&self) -> u64 {
         match *self {
-            Kind::Sequences {
-                length, features, ..
-            } => length * features,
+            Kind::Sequences { length, features, .. } => length * features,
             Kind::Tabular { features } => features,
             Kind::Images { size } => size * size * 3,
             Kind::Tokens { length, .. } => length,
@@ -133,32 +125,20 @@ impl GenerateOptions {
             return Err(Error::invalid_argument("`--samples` must be at least 1"));
         }
         if samples > 1 << 40 {
-            return refuse(
-                format!("`--samples {samples}` is too large"),
-                "the maximum is 2^40",
-            );
+            return refuse(format!("`--samples {samples}` is too large"), "the maximum is 2^40");
         }
         if seed > i64::MAX as u64 {
-            return refuse(
-                format!("`--seed {seed}` is too large"),
-                "the maximum is 2^63 - 1",
-            );
+            return refuse(format!("`--seed {seed}` is too large"), "the maximum is 2^63 - 1");
         }
         for (option, size) in self.kind.sizes() {
             if !(1..=1 << 20).contains(&size) {
-                return refuse(
-                    format!("`--{option} {size}` is out of range"),
-                    "use 1 to 1048576",
-                );
+                return refuse(format!("`--{option} {size}` is out of range"), "use 1 to 1048576");
             }
         }
         if let Kind::Images { size } = self.kind
             && !(4..=8192).contains(&size)
         {
-            return refuse(
-                format!("`--image-size {size}` is out of range"),
-                "use 4 to 8192",
-            );
+            return refuse(format!("`--image-size {size}` is out of range"), "use 4 to 8192");
         }
         let number = self.number();
         let numbers = self.kind.numbers();

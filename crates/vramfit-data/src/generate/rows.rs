@@ -26,11 +26,7 @@ pub(super) fn append(
     let number = options.number();
     let [main, rest @ ..] = out else { return };
     match options.kind {
-        Kind::Sequences {
-            length,
-            features,
-            targets,
-        } => {
+        Kind::Sequences { length, features, targets } => {
             let mut draws = Draws::new(options.seed, 1, row);
             sequence(&mut draws, number, length, features, memory, main);
             let (last, sums) = memory.split_at(features as usize);
@@ -96,16 +92,14 @@ fn sequence(
     let (last, sums) = memory.split_at_mut(features as usize);
     let value = |number: i64| number as f64 / UNIT as f64;
     match number {
-        Number::F32 => steps(draws, length, last, sums, out, |number| {
-            (value(number) as f32).to_le_bytes()
-        }),
+        Number::F32 => {
+            steps(draws, length, last, sums, out, |number| (value(number) as f32).to_le_bytes())
+        }
         Number::F16 => steps(draws, length, last, sums, out, |number| {
             f16::from_f32(value(number) as f32).to_le_bytes()
         }),
         // Series come in `float64` and in no other type.
-        _ => steps(draws, length, last, sums, out, |number| {
-            value(number).to_le_bytes()
-        }),
+        _ => steps(draws, length, last, sums, out, |number| value(number).to_le_bytes()),
     }
 }
 
@@ -142,11 +136,8 @@ fn steps<const SIZE: usize>(
 fn expected(target: u64, last: &[i64], sums: &[i64], length: u64) -> i64 {
     let features = last.len() as u64;
     let scale = ((UNIT * UNIT) as u64 / features).isqrt() as i64;
-    let signed: i64 = last
-        .iter()
-        .enumerate()
-        .map(|(at, value)| walsh(target + 1, at as u64) * value)
-        .sum();
+    let signed: i64 =
+        last.iter().enumerate().map(|(at, value)| walsh(target + 1, at as u64) * value).sum();
     let mean = sums[(target % features) as usize] * UNIT / length as i64;
     signed * scale + mean.abs()
 }

@@ -50,9 +50,7 @@ fn each(header: &Header, mut work: impl FnMut(Result<Cursor<'_>>) -> Result<()>)
     for message in header.all(kind::ATTRIBUTE) {
         work(match message.is_shared() {
             false => Ok(header.cursor(message)),
-            true => Err(Error::unsupported_feature(
-                "it is stored in the shared message table",
-            )),
+            true => Err(Error::unsupported_feature("it is stored in the shared message table")),
         })?;
     }
     let Some(message) = header.find(kind::ATTRIBUTE_INFO) else {
@@ -99,12 +97,7 @@ fn read(mut cursor: Cursor<'_>) -> Result<Attribute> {
         };
         [part(lengths[0])?, part(lengths[1])?, part(lengths[2])?]
     };
-    let datatype = part(
-        datatype,
-        flags & 1 != 0,
-        kind::DATATYPE,
-        DatatypeMessage::read,
-    )?;
+    let datatype = part(datatype, flags & 1 != 0, kind::DATATYPE, DatatypeMessage::read)?;
     let space = part(space, flags & 2 != 0, kind::DATASPACE, Dataspace::read)?;
     let elements = match space.is_null {
         true => Some(0),
@@ -114,11 +107,7 @@ fn read(mut cursor: Cursor<'_>) -> Result<Attribute> {
         .and_then(|elements| elements.checked_mul(datatype.parsed.size() as u64))
         .and_then(|bytes| usize::try_from(bytes).ok())
         .ok_or_else(|| cursor.damaged("the size of an attribute is out of range"))?;
-    Ok(Attribute {
-        datatype,
-        space,
-        data: cursor.take(bytes)?.to_vec(),
-    })
+    Ok(Attribute { datatype, space, data: cursor.take(bytes)?.to_vec() })
 }
 
 /// Reads a part of an attribute, which may be kept in another object's header.

@@ -15,10 +15,7 @@ pub(crate) struct BoundedReader<'a> {
 
 impl<'a> BoundedReader<'a> {
     pub(crate) fn new(container: &'a Container) -> BoundedReader<'a> {
-        BoundedReader {
-            container,
-            left: container.source().length(),
-        }
+        BoundedReader { container, left: container.source().length() }
     }
 
     /// Reads one piece.
@@ -33,10 +30,8 @@ impl<'a> BoundedReader<'a> {
         match self.left.checked_sub(length.max(1)) {
             Some(left) => self.left = left,
             None => {
-                return Err(source.damaged(
-                    address,
-                    "a structure is longer than the file: it contains a cycle",
-                ));
+                return Err(source
+                    .damaged(address, "a structure is longer than the file: it contains a cycle"));
             }
         }
         let mut bytes = vec![0; length as usize];

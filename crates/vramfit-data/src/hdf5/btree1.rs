@@ -46,9 +46,9 @@ pub(crate) fn leaves(
         }
         let level = cursor.u8()?;
         if expected.is_some_and(|expected| expected != level) {
-            return Err(cursor.damaged(format_args!(
-                "a B-tree node has the unexpected level {level}"
-            )));
+            return Err(
+                cursor.damaged(format_args!("a B-tree node has the unexpected level {level}"))
+            );
         }
         let count = usize::from(cursor.u16()?);
         let length = count * (key_width + width) + key_width;

@@ -71,18 +71,10 @@ fn shape(cursor: &Cursor<'_>, kind: u8, node: u64, record: u64, depth: u16) -> R
     for level in 1..=usize::from(depth) {
         let pointer = address_width + count as u64 + totals[level - 1] as u64;
         let here = (node - NODE_OVERHEAD).saturating_sub(pointer) / (record + pointer);
-        below = (here.saturating_add(1))
-            .saturating_mul(below)
-            .saturating_add(here);
+        below = (here.saturating_add(1)).saturating_mul(below).saturating_add(here);
         totals.push(bytes_for(below));
     }
-    Ok(Shape {
-        kind,
-        node,
-        record,
-        totals,
-        count,
-    })
+    Ok(Shape { kind, node, record, totals, count })
 }
 
 fn read_node(
@@ -95,19 +87,15 @@ fn read_node(
     let container = blocks.container;
     let bytes = blocks.read(address, shape.node)?;
     let mut cursor = Cursor::new(container, &bytes, address);
-    cursor.structure(
-        if level == 0 { b"BTLF" } else { b"BTIN" },
-        0,
-        "a node of a B-tree",
-    )?;
+    cursor.structure(if level == 0 { b"BTLF" } else { b"BTIN" }, 0, "a node of a B-tree")?;
     if cursor.u8()? != shape.kind {
         return Err(cursor.damaged("a B-tree node has the wrong type"));
     }
     let mut records = cursor.clone();
     if count * shape.record > records.left() as u64 {
-        return Err(cursor.damaged(format_args!(
-            "a B-tree node has {count} records, more than fit"
-        )));
+        return Err(
+            cursor.damaged(format_args!("a B-tree node has {count} records, more than fit"))
+        );
     }
     cursor.skip((count * shape.record) as usize)?;
     let first = open.len();

@@ -51,9 +51,7 @@ impl CacheImage {
     pub(crate) fn overlay(&self, address: u64, bytes: &mut [u8]) {
         let end = address.saturating_add(bytes.len() as u64);
         let behind = |(start, held): &(u64, Vec<u8>)| start.saturating_add(held.len() as u64);
-        let first = self
-            .entries
-            .partition_point(|entry| behind(entry) <= address);
+        let first = self.entries.partition_point(|entry| behind(entry) <= address);
         for entry in &self.entries[first..] {
             let (start, held) = (entry.0.max(address), &entry.1);
             if start >= end {
@@ -89,9 +87,7 @@ mod tests {
 
     #[test]
     fn bytes_are_replaced_where_the_image_has_them() {
-        let image = CacheImage {
-            entries: vec![(10, vec![1; 4]), (20, vec![2; 2])],
-        };
+        let image = CacheImage { entries: vec![(10, vec![1; 4]), (20, vec![2; 2])] };
         let read = |address: u64, length: usize| {
             let mut bytes = vec![0; length];
             image.overlay(address, &mut bytes);

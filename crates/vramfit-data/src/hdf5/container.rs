@@ -46,23 +46,12 @@ impl Container {
     /// As [`Container::open`].
     pub(crate) fn open_own(source: Arc<Source>) -> Result<Container> {
         let base = find_superblock(&source)?;
-        let mut container = Container {
-            source,
-            base,
-            address_width: 8,
-            length_width: 8,
-            root: 0,
-            image: None,
-        };
+        let mut container =
+            Container { source, base, address_width: 8, length_width: 8, root: 0, image: None };
         let length = container.source.length().saturating_sub(base).min(160);
         let mut bytes = vec![0; length as usize];
         container.source.read_at(base, &mut bytes)?;
-        let Superblock {
-            root,
-            end,
-            extension,
-            flags,
-        } = match bytes.get(8) {
+        let Superblock { root, end, extension, flags } = match bytes.get(8) {
             Some(0 | 1) => container.read_old(&bytes)?,
             Some(2 | 3) => container.read_new(&bytes)?,
             Some(version) => {
@@ -157,12 +146,7 @@ impl Container {
         let (extension, end) = read_end(&mut cursor)?;
         let root = cursor.known_address("the root group")?;
         cursor.checksum()?;
-        Ok(Superblock {
-            root,
-            end,
-            extension,
-            flags,
-        })
+        Ok(Superblock { root, end, extension, flags })
     }
 }
 

@@ -20,12 +20,7 @@ pub(crate) struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// Begins at the first of `bytes`, which were read at `start` of the file.
     pub(crate) fn new(container: &'a Container, bytes: &'a [u8], start: u64) -> Cursor<'a> {
-        Cursor {
-            container,
-            bytes,
-            at: 0,
-            start,
-        }
+        Cursor { container, bytes, at: 0, start }
     }
 
     /// Returns the next `length` bytes.
@@ -36,10 +31,8 @@ impl<'a> Cursor<'a> {
                 self.at += length;
                 Ok(taken)
             }
-            None => Err(self.damaged(format_args!(
-                "{length} bytes are expected, but {} remain",
-                self.left()
-            ))),
+            None => Err(self
+                .damaged(format_args!("{length} bytes are expected, but {} remain", self.left()))),
         }
     }
 

@@ -50,11 +50,7 @@ impl Dataspace {
                 "a dimension has length {length}, which exceeds its maximum of {max}"
             )));
         }
-        Ok(Dataspace {
-            shape,
-            max_shape: max,
-            is_null,
-        })
+        Ok(Dataspace { shape, max_shape: max, is_null })
     }
 }
 
@@ -63,11 +59,7 @@ fn read_lengths(cursor: &mut Cursor<'_>, axes: usize) -> Result<Vec<u64>> {
     (0..axes)
         .map(|_| {
             let length = cursor.length()?;
-            Ok(if length == unlimited {
-                u64::MAX
-            } else {
-                length
-            })
+            Ok(if length == unlimited { u64::MAX } else { length })
         })
         .collect()
 }

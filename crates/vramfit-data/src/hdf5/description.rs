@@ -37,10 +37,8 @@ impl Description {
             .resolve(kind::FILTERS)?
             .resolve(kind::FILL)?;
         if header.find(kind::EXTERNAL_FILES).is_some() {
-            return Err(
-                Error::unsupported_feature("external raw data files are not supported")
-                    .hint("copy them into the HDF5 file: `h5repack old.h5 new.h5`"),
-            );
+            return Err(Error::unsupported_feature("external raw data files are not supported")
+                .hint("copy them into the HDF5 file: `h5repack old.h5 new.h5`"));
         }
         let message = |kind, what| header.find(kind).ok_or_else(|| header.without(what));
         let space = message(kind::DATASPACE, "dataspace")?;
@@ -52,10 +50,7 @@ impl Description {
         };
         let datatype = Datatype::read(&mut header.cursor(datatype))?;
         let fill = fill::read(&header)?;
-        if fill
-            .as_ref()
-            .is_some_and(|fill| fill.len() != datatype.size())
-        {
+        if fill.as_ref().is_some_and(|fill| fill.len() != datatype.size()) {
             // Fill values of variable length are longer in memory than in the file, and are not read.
             if !matches!(datatype, Datatype::Other { .. }) {
                 return Err(header.without("fill value of the size of its datatype"));

@@ -47,10 +47,6 @@ impl DatatypeMessage {
         let all = cursor.rest();
         let (parsed, storage) = Datatype::read_with_storage(cursor)?;
         let message = all[..all.len() - cursor.left()].to_vec();
-        Ok(DatatypeMessage {
-            message,
-            parsed,
-            storage,
-        })
+        Ok(DatatypeMessage { message, parsed, storage })
     }
 }

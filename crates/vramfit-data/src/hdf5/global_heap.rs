@@ -25,10 +25,7 @@ struct Collection {
 impl<'a> GlobalHeap<'a> {
     /// Begins with no collection read.
     pub(crate) fn new(container: &'a Container) -> Self {
-        GlobalHeap {
-            blocks: BoundedReader::new(container),
-            collections: HashMap::new(),
-        }
+        GlobalHeap { blocks: BoundedReader::new(container), collections: HashMap::new() }
     }
 
     /// Returns where in the file an object is, and its bytes.
@@ -77,9 +74,7 @@ impl<'a> GlobalHeap<'a> {
                 break;
             }
             let start = (cursor.offset() - address) as usize;
-            let length = cursor
-                .take(usize::try_from(length).unwrap_or(usize::MAX))?
-                .len();
+            let length = cursor.take(usize::try_from(length).unwrap_or(usize::MAX))?.len();
             objects.insert(number.into(), start..start + length);
             // The last object of a collection may end without padding.
             cursor.skip((length.next_multiple_of(8) - length).min(cursor.left()))?;

@@ -48,10 +48,8 @@ pub(crate) fn find_shared(mut cursor: Cursor<'_>, kind: u16) -> Result<(Message,
         cursor.length()?;
     }
     if version == 3 && place == 1 {
-        return Err(
-            Error::unsupported_feature("the shared message table is not supported")
-                .hint("rewrite the file without them: `h5repack old.h5 new.h5`"),
-        );
+        return Err(Error::unsupported_feature("the shared message table is not supported")
+            .hint("rewrite the file without them: `h5repack old.h5 new.h5`"));
     }
     let address = cursor.known_address("a shared message")?;
     let mut other = Header::read(container, address)?;
@@ -96,11 +94,7 @@ pub(crate) struct Header {
 
 impl Header {
     pub(crate) fn read(container: &Container, address: u64) -> Result<Header> {
-        let mut header = Header {
-            container: container.clone(),
-            address,
-            messages: Vec::new(),
-        };
+        let mut header = Header { container: container.clone(), address, messages: Vec::new() };
         let mut blocks = BoundedReader::new(container);
         let mut signature = [0; 4];
         container.read_structure(address, &mut signature)?;
@@ -119,9 +113,7 @@ impl Header {
 
     /// Returns all messages of a kind.
     pub(crate) fn all(&self, kind: u16) -> impl Iterator<Item = &Message> {
-        self.messages
-            .iter()
-            .filter(move |message| message.kind == kind)
+        self.messages.iter().filter(move |message| message.kind == kind)
     }
 
     /// Begins to read a message of this header.
@@ -148,8 +140,7 @@ impl Header {
 
     /// Returns an error that a message is missing.
     pub(crate) fn without(&self, what: &str) -> Error {
-        self.container
-            .damaged(self.address, format_args!("the object has no {what}"))
+        self.container.damaged(self.address, format_args!("the object has no {what}"))
     }
 
     fn read_old(&mut self, blocks: &mut BoundedReader<'_>) -> Result<()> {
@@ -247,12 +238,7 @@ impl Header {
         if self.messages.len() == MAX_MESSAGES {
             return Err(cursor.damaged("the object has too many messages"));
         }
-        self.messages.push(Message {
-            kind,
-            flags,
-            offset,
-            body: body.to_vec(),
-        });
+        self.messages.push(Message { kind, flags, offset, body: body.to_vec() });
         Ok(())
     }
 }

@@ -77,9 +77,9 @@ impl Layout {
                 collection: cursor.known_address("the mapping of a virtual dataset")?,
                 object: cursor.u32()?,
             }),
-            class => Err(Error::unsupported_feature(format!(
-                "layout class {class} is not supported"
-            ))),
+            class => {
+                Err(Error::unsupported_feature(format!("layout class {class} is not supported")))
+            }
         }
     }
 }
@@ -159,11 +159,5 @@ fn chunked(
         return Err(cursor.damaged("a chunk has no elements"));
     }
     let element = chunk.pop().unwrap_or_default();
-    Ok(Layout::Chunked(Chunked {
-        chunk,
-        element,
-        plain_edges,
-        index,
-        address,
-    }))
+    Ok(Layout::Chunked(Chunked { chunk, element, plain_edges, index, address }))
 }

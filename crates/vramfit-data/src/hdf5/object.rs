@@ -68,9 +68,7 @@ pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Head
 
 /// Splits a path into names, the first one last.
 fn names(path: &str) -> Vec<String> {
-    let names = path
-        .split('/')
-        .filter(|name| !name.is_empty() && *name != ".");
+    let names = path.split('/').filter(|name| !name.is_empty() && *name != ".");
     names.rev().map(str::to_owned).collect()
 }
 
@@ -91,9 +89,8 @@ fn nothing(container: &Container, path: &str, name: &str, links: &[group::Link])
 /// A path outside the directory is rejected: an untrusted file must not make us read others.
 pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Container> {
     let path = Path::new(name);
-    let stays = path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let stays =
+        path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if !stays {
         return Err(Error::unsupported_feature(format!(
             "a link refers to the file `{name}`, outside the directory of this file"

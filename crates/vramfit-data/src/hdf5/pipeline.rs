@@ -49,9 +49,5 @@ fn read_step(cursor: &mut Cursor<'_>, version: u8) -> Result<FilterStep> {
     if version == 1 && count % 2 == 1 {
         cursor.skip(4)?;
     }
-    Ok(FilterStep {
-        id,
-        name,
-        parameters,
-    })
+    Ok(FilterStep { id, name, parameters })
 }

@@ -79,11 +79,7 @@ pub struct DatasetSummary {
 /// `invalid-file` or `io` when not even the root can be read.
 pub fn tree(container: &Container) -> Result<Vec<Node>> {
     let root = Header::read(container, container.root)?;
-    let mut walk = Walk {
-        container,
-        nodes: Vec::new(),
-        seen: HashSet::from([container.root]),
-    };
+    let mut walk = Walk { container, nodes: Vec::new(), seen: HashSet::from([container.root]) };
     walk.group("/", &root, 0)?;
     Ok(walk.nodes)
 }
@@ -147,19 +143,12 @@ impl Walk<'_> {
     }
 
     fn push(&mut self, path: &str, attributes: Vec<String>, content: Content) {
-        self.nodes.push(Node {
-            path: path.to_owned(),
-            attributes,
-            content,
-        });
+        self.nodes.push(Node { path: path.to_owned(), attributes, content });
     }
 }
 
 fn unreadable(why: &str) -> Content {
-    Content::Unreadable {
-        why: why.to_owned(),
-        hint: None,
-    }
+    Content::Unreadable { why: why.to_owned(), hint: None }
 }
 
 fn summary(description: Description) -> DatasetSummary {

@@ -74,10 +74,9 @@ mod tests {
         }
         std::fs::write(folder.path().join("zarr.json"), "{}").unwrap();
         assert!(open(folder.path()).unwrap_err().message().contains("Zarr"));
-        for (start, kind) in [
-            (&b"a text\n"[..], ErrorKind::InvalidFile),
-            (b"", ErrorKind::InvalidFile),
-        ] {
+        for (start, kind) in
+            [(&b"a text\n"[..], ErrorKind::InvalidFile), (b"", ErrorKind::InvalidFile)]
+        {
             std::fs::write(&path, start).unwrap();
             assert_eq!(open(&path).unwrap_err().kind(), kind);
         }

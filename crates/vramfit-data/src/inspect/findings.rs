@@ -45,27 +45,13 @@ pub(super) fn command(file: &Path, id: &str) -> Option<String> {
 /// Quotes a path for a shell.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%".contains(c);
-    let path = if path.starts_with('-') {
-        format!("./{path}")
-    } else {
-        path.to_owned()
-    };
-    if path.chars().all(plain) {
-        path
-    } else {
-        format!("'{}'", path.replace('\'', "'\\''"))
-    }
+    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
 /// Applies the rules that need no rows.
 pub(super) fn find_all(entries: &[Entry], readable: &[OpenDataset]) -> Vec<Finding> {
-    let rules = [
-        large_band,
-        split_rows,
-        tiny_chunks,
-        ineffective_compression,
-        wide_numbers,
-    ];
+    let rules = [large_band, split_rows, tiny_chunks, ineffective_compression, wide_numbers];
     let mut findings = Vec::new();
     for open in readable {
         let entry = &entries[open.entry];
@@ -145,10 +131,8 @@ fn tiny_chunks(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
 fn ineffective_compression(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
     let info = entry.dataset.as_ref()?;
     let (memory, stored) = (open.rows.dataset().bytes(), info.stored_bytes?.0);
-    let compresses = info
-        .filters
-        .iter()
-        .any(|name| !matches!(name.as_str(), "shuffle" | "fletcher32"));
+    let compresses =
+        info.filters.iter().any(|name| !matches!(name.as_str(), "shuffle" | "fletcher32"));
     if !compresses
         || info.chunks_unwritten != Some(0)
         || memory < 1 << 20
@@ -199,10 +183,8 @@ fn mismatched_chunks(entries: &[Entry], readable: &[OpenDataset]) -> Option<Find
     let label =
         |(open, rows): &(&OpenDataset, u64)| format!("`{}` {rows}", entries[open.entry].path);
     let list: Vec<String> = chunked.iter().map(label).collect();
-    let paths: Vec<&str> = chunked
-        .iter()
-        .map(|(open, _)| entries[open.entry].path.as_str())
-        .collect();
+    let paths: Vec<&str> =
+        chunked.iter().map(|(open, _)| entries[open.entry].path.as_str()).collect();
     Some(Finding {
         id: "mismatched-chunks",
         dataset: paths.join(","),

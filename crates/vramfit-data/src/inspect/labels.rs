@@ -20,10 +20,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// As [`RowReader::gather`].
 pub(super) fn find_order(rows: &RowReader, path: &str) -> Result<Option<Finding>> {
     let is_label = !rows.scalar().is_float() && rows.row_bytes() == rows.scalar().size();
-    let cost = rows
-        .band_rows()
-        .min(rows.len())
-        .saturating_mul(rows.row_bytes() as u64);
+    let cost = rows.band_rows().min(rows.len()).saturating_mul(rows.row_bytes() as u64);
     let cost = cost.saturating_mul(PAIRS.min(rows.len().div_ceil(rows.band_rows())));
     if !is_label || rows.len() < 2 * PAIRS || cost > MAX_BYTES {
         return Ok(None);
@@ -81,9 +78,7 @@ fn classify(values: &[i128]) -> Option<(&'static str, String)> {
     }
     let pairs: Vec<&[i128]> = values.chunks_exact(2).collect();
     let equal = pairs.iter().filter(|pair| pair[0] == pair[1]).count();
-    let by_chance: f64 = (counts.values())
-        .map(|&rows| (rows as f64 / count as f64).powi(2))
-        .sum();
+    let by_chance: f64 = (counts.values()).map(|&rows| (rows as f64 / count as f64).powi(2)).sum();
     (equal * 10 >= pairs.len() * 9 && by_chance < 0.5).then(|| {
         (
             "labels-in-runs",

@@ -101,10 +101,7 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
     let mut entries = Vec::new();
     for node in nodes {
         let (entry, rows) = entry(&container, node);
-        readable.extend(rows.map(|rows| OpenDataset {
-            entry: entries.len(),
-            rows,
-        }));
+        readable.extend(rows.map(|rows| OpenDataset { entry: entries.len(), rows }));
         entries.push(entry);
     }
     let streaming = plan::plan(path, &entries, &readable, options.budget);
@@ -170,19 +167,12 @@ fn select(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
     if paths.is_empty() {
         return Ok(nodes);
     }
-    let wanted: Vec<String> = paths
-        .iter()
-        .map(|path| format!("/{}", path.trim_matches('/')))
-        .collect();
-    if let Some(missing) = wanted
-        .iter()
-        .find(|path| nodes.iter().all(|node| node.path != **path))
-    {
+    let wanted: Vec<String> =
+        paths.iter().map(|path| format!("/{}", path.trim_matches('/'))).collect();
+    if let Some(missing) = wanted.iter().find(|path| nodes.iter().all(|node| node.path != **path)) {
         let error =
             Error::invalid_argument(format!("`{}` contains no `{missing}`", file.display()));
-        let datasets = nodes
-            .iter()
-            .filter(|node| matches!(node.content, Content::Dataset(_)));
+        let datasets = nodes.iter().filter(|node| matches!(node.content, Content::Dataset(_)));
         return Err(hint_contents(error, datasets.map(|node| &*node.path)));
     }
     let is_selected = |node: &Node| {

@@ -38,9 +38,9 @@ pub(super) fn band_rows(dataset: &Dataset) -> Option<u64> {
     match dataset.storage() {
         Storage::Compact(_) | Storage::Contiguous(_) => None,
         Storage::Chunked { grid, .. } => grid.chunk.first().copied(),
-        Storage::Virtual(pieces) => (pieces.iter())
-            .filter_map(|piece| band_rows(&piece.dataset))
-            .max(),
+        Storage::Virtual(pieces) => {
+            (pieces.iter()).filter_map(|piece| band_rows(&piece.dataset)).max()
+        }
     }
 }
 
@@ -72,10 +72,7 @@ pub(super) fn plan(
     let group = groups.first()?;
     let rows = group.first()?.rows.len();
     let mut plan = StreamingPlan {
-        datasets: group
-            .iter()
-            .map(|open| entries[open.entry].path.clone())
-            .collect(),
+        datasets: group.iter().map(|open| entries[open.entry].path.clone()).collect(),
         rows,
         memory_bytes: Bytes(bytes(group.iter().copied())),
         budget_bytes: budget,

@@ -48,8 +48,5 @@ pub(super) fn preview(rows: &RowReader, count: u64) -> Result<Option<Preview>> {
         }
         next = end;
     }
-    Ok(Some(Preview {
-        row_values: (row_bytes / size) as u64,
-        rows: shown,
-    }))
+    Ok(Some(Preview { row_values: (row_bytes / size) as u64, rows: shown }))
 }

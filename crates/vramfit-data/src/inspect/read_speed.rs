@@ -72,9 +72,8 @@ pub(super) fn measure(group: &[&OpenDataset], block_rows: Option<u64>) -> Result
 
     let batch = fitting(BATCH_ROWS);
     let mut read_single = |step: u64| {
-        let chosen: Vec<u64> = (0..batch)
-            .map(|row| below(key.at(!(step * batch + row)), rows))
-            .collect();
+        let chosen: Vec<u64> =
+            (0..batch).map(|row| below(key.at(!(step * batch + row)), rows)).collect();
         for (open, buffer) in group.iter().zip(&mut gather_buffers) {
             buffer.resize(batch as usize * open.rows.row_bytes(), 0);
             open.rows.gather(&chosen, buffer)?;

@@ -140,9 +140,7 @@ impl Accumulator {
             mean: (self.finite > 0).then(|| self.sum / self.finite as f64),
             labels: labels.then(|| {
                 let counts = self.counts.into_iter();
-                counts
-                    .map(|(value, rows)| LabelCount { value, rows })
-                    .collect()
+                counts.map(|(value, rows)| LabelCount { value, rows }).collect()
             }),
             ..self.statistics
         }

@@ -25,11 +25,7 @@ pub struct BatchBuffer {
 
 impl BatchBuffer {
     pub(super) fn new(buffer: Buffer, column: usize, owner: &Arc<SharedState>) -> Self {
-        BatchBuffer {
-            buffer: Some(buffer),
-            column,
-            owner: Arc::clone(owner),
-        }
+        BatchBuffer { buffer: Some(buffer), column, owner: Arc::clone(owner) }
     }
 
     /// Returns the bytes.

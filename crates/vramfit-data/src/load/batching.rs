@@ -103,11 +103,6 @@ impl BatchPlan {
             positions.extend(slice.positions);
             positions.extend((0..slice.padding).map(|_| slice.repeated));
         }
-        Ok(BatchSpec {
-            sequence,
-            positions,
-            valid,
-            end: all.end,
-        })
+        Ok(BatchSpec { sequence, positions, valid, end: all.end })
     }
 }

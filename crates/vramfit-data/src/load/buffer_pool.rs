@@ -21,11 +21,7 @@ impl Buffer {
     fn new(length: usize) -> Self {
         let bytes = vec![0; length + ALIGNMENT];
         let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Buffer {
-            bytes,
-            start,
-            length,
-        }
+        Buffer { bytes, start, length }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -35,10 +35,7 @@ struct Entry {
 impl BlockCache {
     /// Makes a cache of `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Self {
-        BlockCache {
-            capacity,
-            entries: Mutex::default(),
-        }
+        BlockCache { capacity, entries: Mutex::default() }
     }
 
     /// Whether a block of `length` bytes can be kept.
@@ -91,11 +88,7 @@ impl Entries {
             self.bytes -= removed.map_or(0, |entry| entry.length);
         }
         let block = Arc::default();
-        let entry = Entry {
-            block: Arc::clone(&block),
-            length,
-            last_use: self.uses,
-        };
+        let entry = Entry { block: Arc::clone(&block), length, last_use: self.uses };
         self.blocks.insert(key, entry);
         self.by_use.insert(self.uses, key);
         self.bytes += length;

@@ -84,13 +84,8 @@ impl Columns {
             add_files(column.rows.dataset(), &mut files)?;
         }
         let fingerprint = fingerprint(&columns, &files);
-        let columns = Columns {
-            columns,
-            path: path.clone(),
-            files,
-            fingerprint,
-            contents: OnceLock::new(),
-        };
+        let columns =
+            Columns { columns, path: path.clone(), files, fingerprint, contents: OnceLock::new() };
         // The structure of a file that is being written is not consistent.
         columns.ensure_unchanged()?;
         Ok(columns)
@@ -111,9 +106,7 @@ impl Columns {
     pub(super) fn batch_lengths(&self, options: &LoaderOptions) -> Vec<usize> {
         let shard_size = options.batch_size / options.shard.count.max(1);
         let rows = shard_size * options.stacked_batches.unwrap_or(1);
-        (self.columns.iter())
-            .map(|column| rows as usize * column.rows.row_bytes())
-            .collect()
+        (self.columns.iter()).map(|column| rows as usize * column.rows.row_bytes()).collect()
     }
 
     /// Returns a hash of the content of the files; none when they cannot be read or have changed.
@@ -128,9 +121,7 @@ impl Columns {
 
     /// Returns whether [`contents`](Self::contents) leaves out parts of a file.
     pub(super) fn is_sampled(&self) -> bool {
-        self.files
-            .iter()
-            .any(|(_, file)| file.length > MAX_SAMPLED_BYTES)
+        self.files.iter().any(|(_, file)| file.length > MAX_SAMPLED_BYTES)
     }
 
     /// Checks that no file was written to, truncated or replaced.
@@ -171,15 +162,9 @@ fn open_column(
         Some(from) if options.narrow => Some(narrowed(from)),
         _ => None,
     });
-    let stored_as = from.map_or_else(
-        || dataset.datatype().describe(),
-        |scalar| scalar.name().to_owned(),
-    );
-    let options = RowOptions {
-        field,
-        to,
-        threads: 1,
-    };
+    let stored_as =
+        from.map_or_else(|| dataset.datatype().describe(), |scalar| scalar.name().to_owned());
+    let options = RowOptions { field, to, threads: 1 };
     let rows = RowReader::new(dataset, &options)?;
     let name = wanted.name.clone();
     let refuse = |what: String| {
@@ -192,11 +177,7 @@ fn open_column(
     if rows.row_bytes() == 0 {
         return refuse(format!("the rows of dataset `{name}` have no elements"));
     }
-    Ok(Column {
-        rows,
-        name,
-        stored_as,
-    })
+    Ok(Column { rows, name, stored_as })
 }
 
 /// Returns the type that JAX converts to when 64-bit types are disabled.
@@ -238,9 +219,7 @@ fn with_suggestion(container: &Container, path: &str, error: Error) -> Error {
         .collect();
     let wanted = path.trim_matches('/').to_lowercase();
     let similar = nearest(&wanted, paths.iter().map(|(lower, _)| lower.as_str()));
-    let suggestion = paths
-        .iter()
-        .find(|(lower, _)| similar.first() == Some(&lower.as_str()));
+    let suggestion = paths.iter().find(|(lower, _)| similar.first() == Some(&lower.as_str()));
     match suggestion {
         Some((_, path)) => error.hint(format!("did you mean `{path}`?")),
         None => error,

@@ -94,9 +94,8 @@ mod tests {
                 .map(|rows| (0..rows * length).map(|at| (at % 251) as u8).collect())
                 .collect();
             let blocks: Vec<&[u8]> = blocks.iter().map(Vec::as_slice).collect();
-            let locations: Vec<RowLocation> = (0..29)
-                .map(|at| (at % 2, (at * 5 % [7, 3][at % 2]) as u64))
-                .collect();
+            let locations: Vec<RowLocation> =
+                (0..29).map(|at| (at % 2, (at * 5 % [7, 3][at % 2]) as u64)).collect();
             let mut out = vec![0; locations.len() * length];
             copy_rows(&blocks, &locations, length, &mut out);
             for ((block, row), out) in locations.iter().zip(out.chunks(length)) {

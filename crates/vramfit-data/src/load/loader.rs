@@ -252,11 +252,7 @@ impl Loader {
                 self.shared.wake_readers(state);
                 is_starved = false;
             }
-            let limit = if is_starved {
-                timeout.min(starved_timeout)
-            } else {
-                timeout
-            };
+            let limit = if is_starved { timeout.min(starved_timeout) } else { timeout };
             let elapsed = start.elapsed();
             if elapsed >= limit {
                 state.stats.waiting += elapsed;

@@ -19,10 +19,7 @@ pub struct ColumnOptions {
 impl From<&str> for ColumnOptions {
     /// The dataset at a path, without conversion.
     fn from(name: &str) -> Self {
-        ColumnOptions {
-            name: name.to_owned(),
-            to: None,
-        }
+        ColumnOptions { name: name.to_owned(), to: None }
     }
 }
 

@@ -90,11 +90,8 @@ impl LoaderPlan {
 
         // One quarter for batches, one eighth for decoding on more than one thread, the rest for windows.
         let for_threads = budget / 8;
-        let for_batches = if uses_windows {
-            (budget / 4).max(2 * batch)
-        } else {
-            budget - for_threads - fixed
-        };
+        let for_batches =
+            if uses_windows { (budget / 4).max(2 * batch) } else { budget - for_threads - fixed };
         let window = (budget - for_threads - fixed - for_batches) / 2;
         let wanted = options.threads.unwrap_or_else(default_threads).max(1);
         let threads = 1 + (wanted - 1).min((for_threads / scratch.max(1)) as usize);
@@ -103,10 +100,7 @@ impl LoaderPlan {
         let buffers = (for_batches / own_batch).min(useful_buffers(threads, own_batch)) as usize;
 
         let (choice, sequential_windows) = match (options.shuffle, uses_windows) {
-            (false, false) => (
-                choice_of(Engine::Sequential, "rows are read in file order"),
-                None,
-            ),
+            (false, false) => (choice_of(Engine::Sequential, "rows are read in file order"), None),
             (false, true) => {
                 let blocks = (window / band).clamp(1, 2 * threads as u64);
                 let reason = "rows are read in file order, and chunks as a whole";
@@ -189,10 +183,7 @@ impl LoaderPlan {
                 Bytes(plan.window_bytes / 2),
                 self.budget
             ))
-            .hint(format!(
-                "increase it to at least {} ({required} bytes)",
-                Bytes(required)
-            )));
+            .hint(format!("increase it to at least {} ({required} bytes)", Bytes(required))));
         }
         plan.buffers = buffers.min(useful_buffers(plan.threads, batch)) as usize;
         plan.max_buffers = plan.count_max_buffers();
@@ -201,17 +192,9 @@ impl LoaderPlan {
 
     /// Describes the plan, line by line.
     pub fn to_text(&self) -> String {
-        let mut lines = vec![format!(
-            "engine: {}: {}",
-            self.choice.engine.name(),
-            self.choice.reason
-        )];
-        lines.extend(
-            self.choice
-                .warning
-                .iter()
-                .map(|it| format!("warning: {it}")),
-        );
+        let mut lines =
+            vec![format!("engine: {}: {}", self.choice.engine.name(), self.choice.reason)];
+        lines.extend(self.choice.warning.iter().map(|it| format!("warning: {it}")));
         lines.push(if self.conversions.is_empty() {
             "types: as in the file".into()
         } else {
@@ -259,8 +242,7 @@ fn window_bytes(
         (None, Some(windows)) => windows.rows(),
         (None, None) => 0,
     };
-    rows.min(columns.len())
-        .saturating_mul(2 * columns.row_bytes())
+    rows.min(columns.len()).saturating_mul(2 * columns.row_bytes())
 }
 
 /// Returns half of the processors: the other half is for the program.
@@ -290,11 +272,7 @@ fn held_batch_bytes(lengths: &[usize]) -> u64 {
 }
 
 fn choice_of(engine: Engine, reason: &str) -> EngineChoice {
-    EngineChoice {
-        engine,
-        reason: reason.into(),
-        warning: None,
-    }
+    EngineChoice { engine, reason: reason.into(), warning: None }
 }
 
 /// Returns the smallest budget for so many fixed bytes, a batch, and two windows of so many bytes.

@@ -28,11 +28,7 @@ impl RandomAccessReader {
         float_type: Option<Scalar>,
         cache: Bytes,
     ) -> Result<RandomAccessReader> {
-        let options = LoaderOptions {
-            columns,
-            float_type,
-            ..LoaderOptions::new(file, [])
-        };
+        let options = LoaderOptions { columns, float_type, ..LoaderOptions::new(file, []) };
         Ok(RandomAccessReader {
             columns: Columns::open(&options)?,
             cache: BlockCache::new(usize::try_from(cache.0).unwrap_or(usize::MAX)),
@@ -82,8 +78,7 @@ impl RandomAccessReader {
                     out.copy_from_slice(&block[start..start + out.len()]);
                 }
             };
-            self.cache
-                .with_block((column, block), length, decode, copy)?;
+            self.cache.with_block((column, block), length, decode, copy)?;
         }
         Ok(())
     }

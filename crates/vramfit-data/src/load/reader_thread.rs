@@ -60,13 +60,7 @@ impl TaskRunner {
     fn run<'a>(&'a self, mut task: Task, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         drop(state);
         let start = Instant::now();
-        let is_copy = matches!(
-            task,
-            Task::Fill {
-                window: Some(_),
-                ..
-            }
-        );
+        let is_copy = matches!(task, Task::Fill { window: Some(_), .. });
         // A thread that panicked silently would leave the consumer waiting forever.
         let result = catch_unwind(AssertUnwindSafe(|| self.execute(&mut task)));
         let result = result.unwrap_or_else(|_| {
@@ -100,28 +94,20 @@ impl TaskRunner {
 
     fn execute(&self, task: &mut Task) -> Result<()> {
         match task {
-            Task::Load {
-                window, task, slab, ..
-            } => {
+            Task::Load { window, task, slab, .. } => {
                 let Some(windows) = &self.windows else {
                     return Ok(());
                 };
                 let loaded = window.load(*task, windows, &self.columns, slab.take());
                 self.ensure_file_unchanged(loaded)
             }
-            Task::Fill {
-                batches,
-                window: Some((_, window)),
-            } => {
+            Task::Fill { batches, window: Some((_, window)) } => {
                 for batch in batches {
                     self.copy(batch, window);
                 }
                 Ok(())
             }
-            Task::Fill {
-                batches,
-                window: None,
-            } => {
+            Task::Fill { batches, window: None } => {
                 let read = batches.iter_mut().try_for_each(|batch| self.read(batch));
                 self.ensure_file_unchanged(read)
             }
@@ -146,8 +132,7 @@ impl TaskRunner {
     fn read(&self, batch: &mut PendingBatch) -> Result<()> {
         let mut rows = Vec::with_capacity(batch.spec.positions.len());
         for run in (batch.spec.positions).chunk_by(|one, next| one + 1 == *next) {
-            self.epoch
-                .append_rows(run[0]..run[0] + run.len() as u64, &mut rows);
+            self.epoch.append_rows(run[0]..run[0] + run.len() as u64, &mut rows);
         }
         for (column, buffer) in self.columns.columns.iter().zip(&mut batch.buffers) {
             read_rows(column.rows(), &rows, buffer.bytes_mut())?;
@@ -209,10 +194,7 @@ mod tests {
 
     /// Writes a file whose rows are their numbers.
     fn make(path: &Path) {
-        let chunks = Storage::Chunked {
-            rows: 10,
-            compression: Compression::Gzip(1),
-        };
+        let chunks = Storage::Chunked { rows: 10, compression: Compression::Gzip(1) };
         let task = WriteTask {
             path,
             content: Content {
@@ -239,10 +221,7 @@ mod tests {
             ..LoaderOptions::new(path, ["x"])
         };
         let columns = Columns::open(&options).unwrap();
-        let size = WindowSize {
-            block_rows: 10,
-            window_blocks: 4,
-        };
+        let size = WindowSize { block_rows: 10, window_blocks: 4 };
         let order = Order::new(ROWS, 1, Engine::ChunkWindows(size), RowSubset::All).unwrap();
         let epoch = order.epoch(0);
         let mut expected = Vec::new();

@@ -45,10 +45,7 @@ pub(super) enum Task {
         slab: Option<Slab>,
     },
     /// Fill batches from a window, or from the file where there are no windows. There are several only of small ones.
-    Fill {
-        batches: Vec<PendingBatch>,
-        window: Option<(usize, Arc<WindowBuffer>)>,
-    },
+    Fill { batches: Vec<PendingBatch>, window: Option<(usize, Arc<WindowBuffer>)> },
 }
 
 /// What a reader thread does next.
@@ -102,10 +99,9 @@ impl EpochScheduler {
     ) -> Self {
         let all = plan.positions();
         let (next_window, end_window) = match &windows {
-            Some(windows) if plan.count > 0 => (
-                windows.window_at(all.start),
-                windows.window_at(all.end - 1) + 1,
-            ),
+            Some(windows) if plan.count > 0 => {
+                (windows.window_at(all.start), windows.window_at(all.end - 1) + 1)
+            }
             _ => (0, 0),
         };
         EpochScheduler {
@@ -208,11 +204,7 @@ impl EpochScheduler {
         let filled_until = self.plan.batch_positions(self.next_batch).start;
         let buffers = pool.acquire()?;
         self.next_batch += 1;
-        Some(PendingBatch {
-            spec,
-            buffers,
-            filled_until,
-        })
+        Some(PendingBatch { spec, buffers, filled_until })
     }
 
     /// Starts the next batches of one task, while `is_included` agrees.
@@ -254,10 +246,7 @@ impl EpochScheduler {
     /// Finds batches to read from the file itself.
     fn next_read(&mut self, pool: &mut BufferPool) -> Option<Task> {
         let batches = self.start_batches(pool, |_, _| true);
-        (!batches.is_empty()).then_some(Task::Fill {
-            batches,
-            window: None,
-        })
+        (!batches.is_empty()).then_some(Task::Fill { batches, window: None })
     }
 
     /// Finds batches that a loaded window has rows for.

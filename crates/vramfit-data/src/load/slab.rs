@@ -44,10 +44,7 @@ impl Slab {
         };
         // One more page, so that huge pages can start with the first slab.
         let mut map = MmapMut::map_anon(all.saturating_add(HUGE_PAGE_BYTES)).map_err(failed)?;
-        let begin = map
-            .as_ptr()
-            .align_offset(HUGE_PAGE_BYTES)
-            .min(HUGE_PAGE_BYTES);
+        let begin = map.as_ptr().align_offset(HUGE_PAGE_BYTES).min(HUGE_PAGE_BYTES);
         let large = all / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         if large > 0 {
             // Without huge pages, small ones do.
@@ -60,11 +57,7 @@ impl Slab {
             // SAFETY: `begin` is at most `HUGE_PAGE_BYTES`, so all slabs lie in the mapping; they lie one behind the
             // other; and nobody reaches the mapping itself from here on but to drop it.
             let start = unsafe { NonNull::new_unchecked(first.add(begin + number * each)) };
-            Slab {
-                start,
-                length,
-                _mapping: Arc::clone(&mapping),
-            }
+            Slab { start, length, _mapping: Arc::clone(&mapping) }
         });
         Ok(slabs.collect())
     }

@@ -33,10 +33,7 @@ impl Stats {
     pub(super) fn record_batch(&mut self, batch: &PendingBatch, waited: Duration) {
         self.batches += 1;
         self.rows += batch.spec.valid.iter().sum::<u64>();
-        let lengths = batch
-            .buffers
-            .iter()
-            .map(|buffer| buffer.bytes().len() as u64);
+        let lengths = batch.buffers.iter().map(|buffer| buffer.bytes().len() as u64);
         self.bytes += lengths.sum::<u64>();
         self.waiting += waited;
     }

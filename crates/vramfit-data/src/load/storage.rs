@@ -21,9 +21,7 @@ pub(super) fn storage(columns: &Columns) -> Storage {
             _ => one.max(other),
         }
     });
-    common.map_or(Storage::Contiguous, |band_rows| Storage::Chunked {
-        band_rows,
-    })
+    common.map_or(Storage::Contiguous, |band_rows| Storage::Chunked { band_rows })
 }
 
 /// Returns how many rows of a dataset must be read together.
@@ -47,9 +45,7 @@ fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
 /// Returns the bytes that a thread needs to decode a row of all columns.
 pub(super) fn scratch_bytes(columns: &Columns, uses_windows: bool) -> u64 {
     let columns = columns.columns.iter();
-    columns
-        .map(|column| column_scratch_bytes(column, uses_windows))
-        .sum()
+    columns.map(|column| column_scratch_bytes(column, uses_windows)).sum()
 }
 
 /// Returns the bytes that a thread needs to decode a column, whose rows are read into blocks of windows or
@@ -71,9 +67,7 @@ fn column_scratch_bytes(column: &Column, uses_windows: bool) -> u64 {
             read::Storage::Virtual(pieces) => {
                 // Each piece has a reader of its own.
                 let pieces = pieces.iter();
-                pieces
-                    .map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place))
-                    .sum()
+                pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place)).sum()
             }
         }
     }

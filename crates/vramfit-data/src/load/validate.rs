@@ -18,10 +18,8 @@ pub(super) fn ensure_resumable(saved: Order, current: Order) -> Result<()> {
     }
     if saved.rows() != current.rows() {
         let (saved, current) = (saved.rows(), current.rows());
-        return Err(invalid(format!(
-            "the state is for {saved} rows, but the file has {current}"
-        ))
-        .hint("restore the original file, or start over"));
+        return Err(invalid(format!("the state is for {saved} rows, but the file has {current}"))
+            .hint("restore the original file, or start over"));
     }
     let in_file_order = |order: Order| order.engine() == Engine::Sequential;
     let same_subset =

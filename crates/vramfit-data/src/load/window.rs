@@ -49,9 +49,7 @@ impl WindowPlan {
     /// Plans the windows of a shuffled epoch.
     pub(super) fn shuffled(epoch: Epoch, size: WindowSize, row_bytes: u64) -> WindowPlan {
         let block_bytes = size.block_rows.saturating_mul(row_bytes).max(1);
-        let task_blocks = (TASK_BYTES / block_bytes)
-            .min(size.window_blocks / MIN_TASKS)
-            .max(1);
+        let task_blocks = (TASK_BYTES / block_bytes).min(size.window_blocks / MIN_TASKS).max(1);
         WindowPlan {
             epoch,
             max_tasks: size.window_blocks.div_ceil(task_blocks),
@@ -146,10 +144,7 @@ impl LoadedBlocks {
             start = range.end.next_multiple_of(CACHE_LINE);
             range
         });
-        LoadedBlocks {
-            columns: columns.collect(),
-            memory,
-        }
+        LoadedBlocks { columns: columns.collect(), memory }
     }
 
     fn column(&self, number: usize) -> &[u8] {
@@ -204,29 +199,22 @@ impl WindowBuffer {
 
     fn shuffled(window: Window, task_blocks: usize) -> WindowBuffer {
         let mut locations = vec![BlockLocation::default(); window.blocks().len()];
-        let needed: Vec<usize> = (0..locations.len())
-            .filter(|block| window.blocks()[*block].wanted > 0)
-            .collect();
+        let needed: Vec<usize> =
+            (0..locations.len()).filter(|block| window.blocks()[*block].wanted > 0).collect();
         let tasks: Vec<Vec<usize>> = needed.chunks(task_blocks).map(<[_]>::to_vec).collect();
         for (task, blocks) in tasks.iter().enumerate() {
             let mut rows_before = 0_u64;
             for block in blocks {
                 let rows = &window.blocks()[*block].rows;
-                locations[*block] = BlockLocation {
-                    task,
-                    offset: rows_before.wrapping_sub(rows.start),
-                };
+                locations[*block] =
+                    BlockLocation { task, offset: rows_before.wrapping_sub(rows.start) };
                 rows_before += rows.end - rows.start;
             }
         }
         WindowBuffer {
             positions: window.positions(),
             loaded: tasks.iter().map(|_| OnceLock::new()).collect(),
-            layout: Layout::Shuffled {
-                window: Box::new(window),
-                tasks,
-                locations,
-            },
+            layout: Layout::Shuffled { window: Box::new(window), tasks, locations },
         }
     }
 
@@ -295,17 +283,13 @@ impl WindowBuffer {
 
     /// Returns its memory, to be recycled.
     pub(super) fn into_slabs(self) -> impl Iterator<Item = Slab> {
-        (self.loaded.into_iter())
-            .filter_map(OnceLock::into_inner)
-            .map(|loaded| loaded.memory)
+        (self.loaded.into_iter()).filter_map(OnceLock::into_inner).map(|loaded| loaded.memory)
     }
 
     /// Returns the task that has loaded the row at each position, and the row's number in its memory.
     fn row_locations(&self, positions: &[u64]) -> Vec<RowLocation> {
         match &self.layout {
-            Layout::Shuffled {
-                window, locations, ..
-            } => {
+            Layout::Shuffled { window, locations, .. } => {
                 let mut rows = Vec::with_capacity(positions.len());
                 window.for_each(positions, |block, row| {
                     let location = locations[block];
@@ -354,8 +338,7 @@ pub(super) fn read_rows(reader: &RowReader, rows: &[u64], out: &mut [u8]) -> Res
 /// Whether each row follows the one before it. A row that is repeated to fill a batch does not: `[7, 9, 9]` is
 /// sorted and as long as the range from 7 to 9.
 fn are_consecutive(rows: &[u64]) -> bool {
-    rows.windows(2)
-        .all(|pair| pair[0].checked_add(1) == Some(pair[1]))
+    rows.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]))
 }
 
 #[cfg(test)]

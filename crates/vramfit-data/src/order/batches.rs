@@ -76,11 +76,7 @@ impl Batches {
             ))
             .hint(format!("use a batch size of at most {rows}")));
         }
-        Ok(Batches {
-            rows,
-            size,
-            remainder,
-        })
+        Ok(Batches { rows, size, remainder })
     }
 
     /// Returns how many batches an epoch has.
@@ -98,10 +94,7 @@ impl Batches {
             RemainderPolicy::Drop if left < self.size => 0,
             _ => left.min(self.size),
         };
-        (valid > 0).then(|| Batch {
-            positions: position..position + valid,
-            size: self.size,
-        })
+        (valid > 0).then(|| Batch { positions: position..position + valid, size: self.size })
     }
 
     /// Returns batch `index` of the epoch, from 0, or `None` when there are fewer.
@@ -128,19 +121,12 @@ impl Batch {
                 "a batch of {} rows cannot be divided equally among {count} processes",
                 self.size
             ))
-            .hint(format!(
-                "use a batch size of {}",
-                self.size.next_multiple_of(count)
-            )));
+            .hint(format!("use a batch size of {}", self.size.next_multiple_of(count))));
         }
         let shard_size = self.size / count;
         let Range { start, end } = self.positions;
         let from = (start + index * shard_size).min(end);
         let to = (from + shard_size).min(end);
-        Ok(ShardSlice {
-            positions: from..to,
-            padding: shard_size - (to - from),
-            repeated: end - 1,
-        })
+        Ok(ShardSlice { positions: from..to, padding: shard_size - (to - from), repeated: end - 1 })
     }
 }

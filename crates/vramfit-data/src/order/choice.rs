@@ -177,10 +177,8 @@ fn warning(
     let budget = |block_rows: u64| {
         let blocks = layout.rows.div_ceil(block_rows);
         let windows = ((blocks - 1) / (MIN_BLOCKS_PER_WINDOW - 1)).max(1);
-        let bytes = blocks
-            .div_ceil(windows)
-            .saturating_mul(block_rows)
-            .saturating_mul(layout.row_bytes);
+        let bytes =
+            blocks.div_ceil(windows).saturating_mul(block_rows).saturating_mul(layout.row_bytes);
         let budget = Bytes(budget_for(bytes));
         format!("a memory budget of {budget} ({} bytes)", budget.0)
     };

@@ -31,9 +31,9 @@ impl Epoch {
                 let key = MixKey::new(&[order.seed, epoch, Purpose::Rows as u64]);
                 RowOrder::Global(Permutation::new(key, selection.len()))
             }
-            Engine::BlockWindows(size) | Engine::ChunkWindows(size) => RowOrder::Windows(
-                WindowTable::new(size, order.rows, selection, order.seed, epoch),
-            ),
+            Engine::BlockWindows(size) | Engine::ChunkWindows(size) => {
+                RowOrder::Windows(WindowTable::new(size, order.rows, selection, order.seed, epoch))
+            }
         };
         Epoch { selection, walk }
     }

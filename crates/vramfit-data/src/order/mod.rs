@@ -102,21 +102,14 @@ impl Order {
         if rows > permutation::MAX_ELEMENTS {
             return invalid(format!("{rows} rows exceed the limit of 2^63"));
         }
-        if engine
-            .window_size()
-            .is_some_and(|size| size.block_rows == 0 || size.window_blocks == 0)
+        if engine.window_size().is_some_and(|size| size.block_rows == 0 || size.window_blocks == 0)
         {
             return invalid("the blocks and windows of a shuffle must not be empty".into());
         }
         if let RowSubset::Train(split) | RowSubset::Validation(split) = subset {
             split.ensure_matches(rows)?;
         }
-        Ok(Order {
-            rows,
-            seed,
-            engine,
-            subset,
-        })
+        Ok(Order { rows, seed, engine, subset })
     }
 
     /// Returns how the rows are ordered.

@@ -82,11 +82,7 @@ impl Permutation {
         debug_assert!(places.iter().all(|place| *place < self.len));
         match &self.form {
             Form::Table(table) => places.map(|place| u64::from(table[place as usize])),
-            Form::Network {
-                width,
-                height,
-                rounds,
-            } => {
+            Form::Network { width, height, rounds } => {
                 let mut cells = through(places, *width, *height, rounds);
                 for cell in &mut cells {
                     while *cell >= self.len {
@@ -95,12 +91,7 @@ impl Permutation {
                 }
                 cells
             }
-            Form::LookedUp {
-                width,
-                height,
-                inverse,
-                rounds,
-            } => {
+            Form::LookedUp { width, height, inverse, rounds } => {
                 let mut cells = look_through(places, *width, *height, *inverse, rounds);
                 for cell in &mut cells {
                     while *cell >= self.len {
@@ -122,11 +113,7 @@ fn grid(key: MixKey, len: u64) -> (u64, u64, [MixKey; ROUNDS]) {
 
 fn network(key: MixKey, len: u64) -> Form {
     let (width, height, rounds) = grid(key, len);
-    Form::Network {
-        width,
-        height,
-        rounds,
-    }
+    Form::Network { width, height, rounds }
 }
 
 /// Writes down what the rounds of a network of at most [`LOOKED_UP_ELEMENTS`] add.
@@ -235,19 +222,8 @@ mod tests {
 
     #[test]
     fn looking_rounds_up_changes_nothing() {
-        for len in [
-            257,
-            258,
-            1000,
-            65_536,
-            65_537,
-            LOOKED_UP_ELEMENTS - 1,
-            LOOKED_UP_ELEMENTS,
-        ] {
-            let plain = Permutation {
-                len,
-                form: network(MixKey::new(&[len]), len),
-            };
+        for len in [257, 258, 1000, 65_536, 65_537, LOOKED_UP_ELEMENTS - 1, LOOKED_UP_ELEMENTS] {
+            let plain = Permutation { len, form: network(MixKey::new(&[len]), len) };
             let quick = Permutation::new(MixKey::new(&[len]), len);
             assert!(matches!(quick.form, Form::LookedUp { .. }));
             for place in (0..len).step_by((len / 5000).max(1) as usize) {

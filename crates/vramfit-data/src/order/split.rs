@@ -48,11 +48,7 @@ impl Split {
             return Err(Error::invalid_argument(format!("a validation fraction of {fraction} of {rows} rows leaves one of the two sets empty"))
             .hint("choose a fraction that gives each set at least one row"));
         }
-        Ok(Split {
-            validation_rows,
-            mode,
-            seed,
-        })
+        Ok(Split { validation_rows, mode, seed })
     }
 
     /// Rejects a split that was made for another number of rows.
@@ -178,14 +174,8 @@ mod tests {
 
     #[test]
     fn impossible_fractions_are_errors() {
-        assert_eq!(
-            error_of(100, 10.0),
-            "a validation fraction of 10 is not between 0 and 1"
-        );
-        assert_eq!(
-            error_of(100, f64::NAN),
-            "a validation fraction of NaN is not between 0 and 1"
-        );
+        assert_eq!(error_of(100, 10.0), "a validation fraction of 10 is not between 0 and 1");
+        assert_eq!(error_of(100, f64::NAN), "a validation fraction of NaN is not between 0 and 1");
         assert_eq!(
             error_of(3, 0.01),
             "a validation fraction of 0.01 of 3 rows leaves one of the two sets empty"
@@ -232,9 +222,6 @@ mod tests {
             places[(set.select(rank) % 10) as usize] += 1;
         }
         // Ten thousand each are expected, with a standard deviation of 95.
-        assert!(
-            places.iter().all(|n| n.abs_diff(10_000) < 475),
-            "{places:?}"
-        );
+        assert!(places.iter().all(|n| n.abs_diff(10_000) < 475), "{places:?}");
     }
 }

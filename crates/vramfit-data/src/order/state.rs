@@ -45,13 +45,7 @@ pub struct LoaderState {
 impl LoaderState {
     /// Returns the state at a position of an epoch.
     pub fn new(order: Order, epoch: u64, position: u64, file: DataFingerprint) -> Self {
-        LoaderState {
-            schema: STATE_SCHEMA,
-            order,
-            epoch,
-            position,
-            file,
-        }
+        LoaderState { schema: STATE_SCHEMA, order, epoch, position, file }
     }
 
     /// Returns the state as JSON, in one line of less than 1 KB.
@@ -79,12 +73,7 @@ impl LoaderState {
         }
         let state: LoaderState = serde_json::from_value(value)
             .map_err(|error| invalid("a field is missing or invalid").cause(error))?;
-        let Order {
-            rows,
-            seed,
-            engine,
-            subset,
-        } = state.order;
+        let Order { rows, seed, engine, subset } = state.order;
         let order = Order::new(rows, seed, engine, subset)
             .map_err(|error| invalid("its order is not valid").cause(error))?;
         if state.position > order.len() {

@@ -78,10 +78,7 @@ impl Window {
     #[inline]
     fn row_at(&self, place: u64) -> (usize, u64) {
         let block = self.hint.block_of(place, &self.before);
-        (
-            block,
-            self.selection.select(place.wrapping_add(self.ranks[block])),
-        )
+        (block, self.selection.select(place.wrapping_add(self.ranks[block])))
     }
 }
 
@@ -106,10 +103,7 @@ impl SearchHint {
             }
             block as u32
         });
-        SearchHint {
-            blocks: entries.collect(),
-            shift,
-        }
+        SearchHint { blocks: entries.collect(), shift }
     }
 
     /// Returns the block of a row.
@@ -154,10 +148,7 @@ impl WindowTable {
         };
         let mut end = 0;
         for window in 0..count.div_ceil(size.window_blocks) {
-            end += table
-                .slots(window)
-                .map(|slot| table.block(slot).wanted)
-                .sum::<u64>();
+            end += table.slots(window).map(|slot| table.block(slot).wanted).sum::<u64>();
             table.starts.push(end);
         }
         table
@@ -174,10 +165,7 @@ impl WindowTable {
 
     pub(super) fn window(&self, window: usize) -> Window {
         let positions = self.starts[window]..self.starts[window + 1];
-        let blocks: Vec<Block> = self
-            .slots(window as u64)
-            .map(|slot| self.block(slot))
-            .collect();
+        let blocks: Vec<Block> = self.slots(window as u64).map(|slot| self.block(slot)).collect();
         let mut before = vec![0];
         let mut end = 0;
         for block in &blocks {
@@ -210,9 +198,6 @@ impl WindowTable {
     fn block(&self, slot: u64) -> Block {
         let start = self.blocks.get(slot) * self.size.block_rows;
         let end = start.saturating_add(self.size.block_rows).min(self.rows);
-        Block {
-            rows: start..end,
-            wanted: self.selection.rank(end) - self.selection.rank(start),
-        }
+        Block { rows: start..end, wanted: self.selection.rank(end) - self.selection.rank(start) }
     }
 }

@@ -99,8 +99,7 @@ impl RowReader {
         };
         match self.dataset.storage() {
             Storage::Compact(content) => rows.iter_mut().try_for_each(|(row, out)| {
-                self.convert
-                    .run(&content[(*row * row_bytes) as usize..], out)
+                self.convert.run(&content[(*row * row_bytes) as usize..], out)
             }),
             Storage::Contiguous(None) | Storage::Virtual(_) => {
                 rows.iter_mut().try_for_each(|(_, out)| self.fill(out))
@@ -178,15 +177,12 @@ impl RowReader {
                 self.source().read_at(address, out)?;
                 continue;
             }
-            let last_elements = here
-                .last()
-                .map_or(0, |(_, out)| out.len() / self.convert.width);
+            let last_elements = here.last().map_or(0, |(_, out)| out.len() / self.convert.width);
             let last_bytes = (last_elements * self.convert.stride) as u64;
             let length = (last - first) * row_bytes + last_bytes;
             let bytes = self.bytes(address, length, scratch.parts().0)?;
             for (row, out) in here {
-                self.convert
-                    .run(&bytes[((*row - first) * row_bytes) as usize..], out)?;
+                self.convert.run(&bytes[((*row - first) * row_bytes) as usize..], out)?;
             }
         }
         Ok(())
@@ -194,12 +190,7 @@ impl RowReader {
 
     /// Calls `each` with every chunk of a band.
     fn columns(&self, band: u64, mut each: impl FnMut(&Column<'_>) -> Result<()>) -> Result<()> {
-        let Storage::Chunked {
-            grid,
-            table,
-            plain_edges,
-        } = self.dataset.storage()
-        else {
+        let Storage::Chunked { grid, table, plain_edges } = self.dataset.storage() else {
             return Ok(());
         };
         let (shape, chunk) = (self.dataset.shape(), &grid.chunk);
@@ -258,10 +249,7 @@ impl RowReader {
         }
         let (stored, _, mut between) = scratch.parts();
         let stored = self.bytes(chunk.address, chunk.size, stored)?;
-        let decoded = self
-            .dataset
-            .filters()
-            .decode(stored, chunk.filter_mask, out, &mut between);
+        let decoded = self.dataset.filters().decode(stored, chunk.filter_mask, out, &mut between);
         decoded.map_err(|fault| self.bad_chunk(chunk, &fault))?;
         Ok(true)
     }
@@ -353,13 +341,10 @@ impl RowReader {
                 let what = format_args!("{place}: {what}");
                 self.source().damaged(chunk.address, what)
             }
-            DecodeError::Unsupported(what) => Error::unsupported_feature(format!(
-                "{place}: {what} is not supported"
-            ))
-            .hint(format!(
-                "rewrite it where the filter is installed: {}",
-                filter::REPACK
-            )),
+            DecodeError::Unsupported(what) => {
+                Error::unsupported_feature(format!("{place}: {what} is not supported"))
+                    .hint(format!("rewrite it where the filter is installed: {}", filter::REPACK))
+            }
         }
     }
 }

@@ -30,11 +30,7 @@ enum Placement {
     /// One number, so many bytes behind the start.
     Single(usize),
     /// Several: `run` of them side by side, repeated along further axes.
-    Runs {
-        offset: usize,
-        run: usize,
-        axes: Vec<Axis>,
-    },
+    Runs { offset: usize, run: usize, axes: Vec<Axis> },
 }
 
 /// Numbers that lie at equal distances.
@@ -81,22 +77,12 @@ impl Converter {
                 .hint("floats convert to floats, and integers to integers or floats")
             })?),
         };
-        Ok(Converter {
-            stride,
-            width: numbers.count() * to.size(),
-            placement,
-            from,
-            to,
-            kernel,
-        })
+        Ok(Converter { stride, width: numbers.count() * to.size(), placement, from, to, kernel })
     }
 
     /// Copies elements of so many bytes as they are, whatever they are.
     pub(crate) fn identity(size: usize) -> Converter {
-        let byte = Number {
-            scalar: Scalar::Uint8,
-            big_endian: false,
-        };
+        let byte = Number { scalar: Scalar::Uint8, big_endian: false };
         Converter {
             stride: size,
             width: size,
@@ -109,10 +95,7 @@ impl Converter {
 
     /// Whether elements are copied as they are.
     pub(crate) fn is_copy(&self) -> bool {
-        matches!(
-            (&self.kernel, &self.placement),
-            (Kernel::Copy, Placement::Dense)
-        )
+        matches!((&self.kernel, &self.placement), (Kernel::Copy, Placement::Dense))
     }
 
     /// Fills `out` from as many elements at the beginning of `input`.
@@ -175,11 +158,7 @@ impl Converter {
                 Ok(())
             }
             Kernel::Each(kernel) => {
-                let spacing = StridedElements {
-                    stride,
-                    offset,
-                    big_endian: self.from.big_endian,
-                };
+                let spacing = StridedElements { stride, offset, big_endian: self.from.big_endian };
                 kernel(spacing, input, out)?;
                 overflow::check_infinities(self.from, self.to, spacing, input, out)
             }
@@ -201,11 +180,7 @@ impl Placement {
         match (run, axes) {
             (run, []) if numbers.offset == 0 && run * size == stride => Placement::Dense,
             (1, []) => Placement::Single(numbers.offset),
-            (run, axes) => Placement::Runs {
-                offset: numbers.offset,
-                run,
-                axes: axes.to_vec(),
-            },
+            (run, axes) => Placement::Runs { offset: numbers.offset, run, axes: axes.to_vec() },
         }
     }
 }
@@ -324,9 +299,7 @@ fn each<F: Load + CastInto<T>, T: Store>(
     let numbers = out.chunks_exact_mut(size_of::<T>());
     for (element, number) in elements.zip(numbers) {
         let bytes = &element[spacing.offset..spacing.offset + size_of::<F>()];
-        F::load(bytes, spacing.big_endian)
-            .cast_into()?
-            .store(number);
+        F::load(bytes, spacing.big_endian).cast_into()?.store(number);
     }
     Ok(())
 }

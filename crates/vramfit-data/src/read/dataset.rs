@@ -100,24 +100,15 @@ impl Dataset {
     fn open_any(container: &Container, path: &str, is_source: bool) -> Result<Dataset> {
         let (found, header) = object::find(container, path)?;
         if !Description::is_present(&header) {
-            return Err(
-                Error::invalid_argument(format!("`{path}` is not a dataset"))
-                    .hint("name a dataset in it, such as `group/data`"),
-            );
+            return Err(Error::invalid_argument(format!("`{path}` is not a dataset"))
+                .hint("name a dataset in it, such as `group/data`"));
         }
         let open = || Dataset::from_description(Description::read(found, header)?, path, is_source);
         open().map_err(|error| of_dataset(path, &error))
     }
 
     fn from_description(description: Description, path: &str, is_source: bool) -> Result<Dataset> {
-        let Description {
-            container,
-            space,
-            datatype,
-            layout,
-            filters,
-            fill,
-        } = description;
+        let Description { container, space, datatype, layout, filters, fill } = description;
         if space.is_null {
             return Err(Error::invalid_argument("it has no values"));
         }
@@ -126,9 +117,7 @@ impl Dataset {
         let elements = checked_product(1, &shape);
         let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
         let Some(bytes) = bytes.filter(|&bytes| bytes <= i64::MAX as u64) else {
-            return Err(Error::unsupported_feature(
-                "more than 2^63 bytes are not supported",
-            ));
+            return Err(Error::unsupported_feature("more than 2^63 bytes are not supported"));
         };
         let (filters, storage) = match layout {
             Layout::Compact(content) => {
@@ -182,15 +171,7 @@ impl Dataset {
                 (Pipeline::default(), Storage::Virtual(pieces.into()))
             }
         };
-        Ok(Dataset {
-            container,
-            path: path.to_owned(),
-            shape,
-            fill,
-            datatype,
-            filters,
-            storage,
-        })
+        Ok(Dataset { container, path: path.to_owned(), shape, fill, datatype, filters, storage })
     }
 
     /// Returns the file that it is in, which an external link may have changed.
@@ -253,9 +234,7 @@ impl Dataset {
             }
             Storage::Contiguous(None) => {}
             Storage::Chunked { .. } | Storage::Virtual(_) => {
-                return Err(Error::unsupported_feature(
-                    "a chunked scalar is not supported",
-                ));
+                return Err(Error::unsupported_feature("a chunked scalar is not supported"));
             }
         }
         Ok(element)
@@ -266,10 +245,9 @@ impl Dataset {
         match &self.storage {
             Storage::Compact(content) => content.len() as u64,
             Storage::Contiguous(None) => 0,
-            Storage::Virtual(pieces) => pieces
-                .iter()
-                .map(|piece| piece.dataset.stored_bytes())
-                .sum(),
+            Storage::Virtual(pieces) => {
+                pieces.iter().map(|piece| piece.dataset.stored_bytes()).sum()
+            }
             Storage::Contiguous(Some(_)) => self.bytes(),
             Storage::Chunked { table, .. } => table.iter().map(|chunk| chunk.size).sum(),
         }

@@ -36,10 +36,10 @@ pub(crate) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
             let error = Error::invalid_argument(format!("its records have no field `{name}`"));
             Err(hint_fields(error, "available: ", fields))
         }
-        (Datatype::Other { what, .. }, _) => Err(Error::unsupported_feature(format!(
-            "{what} are not supported"
-        ))
-        .hint("write them as numbers; text becomes numbers with a tokenizer")),
+        (Datatype::Other { what, .. }, _) => {
+            Err(Error::unsupported_feature(format!("{what} are not supported"))
+                .hint("write them as numbers; text becomes numbers with a tokenizer"))
+        }
     }
 }
 

@@ -66,9 +66,7 @@ fn has_infinity(scalar: Scalar, bytes: &[u8]) -> bool {
         Scalar::Float32 => {
             let (numbers, _) = bytes.as_chunks::<4>();
             let numbers = numbers.iter().map(|number| u32::from_le_bytes(*number));
-            numbers.fold(false, |found, bits| {
-                found | (bits & 0x7fff_ffff == 0x7f80_0000)
-            })
+            numbers.fold(false, |found, bits| found | (bits & 0x7fff_ffff == 0x7f80_0000))
         }
         _ => false,
     }
@@ -103,11 +101,7 @@ pub(super) fn name_row(
     if let Some(first) = fails(part.clone()) {
         found = first;
     }
-    let message = format!(
-        "dataset `{path}`, row {}: {}",
-        row(part.start),
-        found.message()
-    );
+    let message = format!("dataset `{path}`, row {}: {}", row(part.start), found.message());
     let error = Error::new(found.kind(), message);
     match found.hint_text() {
         Some(hint) => error.hint(hint.replace("NAME", path)),

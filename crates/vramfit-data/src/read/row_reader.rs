@@ -105,12 +105,8 @@ impl RowReader {
             || Error::unsupported_feature("the size of a row exceeds the address space");
         let row_elements = elements.and_then(|elements| usize::try_from(elements).ok());
         let row_elements = row_elements.ok_or_else(too_large)?;
-        let row_bytes = row_elements
-            .checked_mul(convert.width)
-            .ok_or_else(too_large)?;
-        row_elements
-            .checked_mul(convert.stride)
-            .ok_or_else(too_large)?;
+        let row_bytes = row_elements.checked_mul(convert.width).ok_or_else(too_large)?;
+        row_elements.checked_mul(convert.stride).ok_or_else(too_large)?;
         let row_shape = [row_shape, inner].concat();
         if row_shape.len() > MAX_ROW_AXES {
             return Err(Error::unsupported_feature(format!(
@@ -122,11 +118,9 @@ impl RowReader {
             Storage::Compact(_) => dataset.shape()[0],
             Storage::Contiguous(_) => BLOCK_BYTES / (row_elements * convert.stride).max(1) as u64,
             Storage::Chunked { grid, .. } => grid.chunk[0],
-            Storage::Virtual(pieces) => pieces
-                .iter()
-                .map(|piece| piece.rows.end - piece.rows.start)
-                .max()
-                .unwrap_or(1),
+            Storage::Virtual(pieces) => {
+                pieces.iter().map(|piece| piece.rows.end - piece.rows.start).max().unwrap_or(1)
+            }
         };
         let pieces = match dataset.storage() {
             Storage::Virtual(pieces) => pieces.iter().map(of_piece).collect::<Result<_>>()?,
@@ -199,11 +193,7 @@ impl RowReader {
     pub fn rows_per_decode(&self) -> Option<u64> {
         match self.dataset.storage() {
             Storage::Chunked { .. } if !self.dataset.filters().is_empty() => Some(self.band_rows),
-            Storage::Virtual(_) => self
-                .pieces
-                .iter()
-                .filter_map(RowReader::rows_per_decode)
-                .max(),
+            Storage::Virtual(_) => self.pieces.iter().filter_map(RowReader::rows_per_decode).max(),
             _ => None,
         }
     }
@@ -246,9 +236,7 @@ impl RowReader {
             if start >= rows.end {
                 return None;
             }
-            let end = (start - start % self.band_rows)
-                .saturating_add(self.band_rows)
-                .min(rows.end);
+            let end = (start - start % self.band_rows).saturating_add(self.band_rows).min(rows.end);
             let bytes = (end - start) as usize * self.row_bytes;
             let (piece, behind) = std::mem::take(&mut rest).split_at_mut(bytes);
             rest = behind;
@@ -303,9 +291,7 @@ impl RowReader {
         let parallel = rows.len() * self.row_bytes >= SMALL;
         let bands =
             rows.chunk_by_mut(|(one, _), (next, _)| one / self.band_rows == next / self.band_rows);
-        self.work(bands, parallel, |rows, scratch| {
-            self.gather_chunk_rows(rows, scratch)
-        })
+        self.work(bands, parallel, |rows, scratch| self.gather_chunk_rows(rows, scratch))
     }
 
     /// Reads the first elements of each row of a range, one after another: `out` is divided evenly among the
@@ -378,9 +364,7 @@ impl RowReader {
     }
 
     fn check_length(&self, rows: u64, length: usize) -> Result<()> {
-        let expected = usize::try_from(rows)
-            .ok()
-            .and_then(|rows| rows.checked_mul(self.row_bytes));
+        let expected = usize::try_from(rows).ok().and_then(|rows| rows.checked_mul(self.row_bytes));
         if expected == Some(length) {
             return Ok(());
         }

@@ -46,11 +46,7 @@ pub(super) fn find_runs(shape: &[u64], chunk: &[u64], origin: &[u64], runs: &mut
         Some(&extent) => origin[split] * (to_unit / extent.max(1)),
         None => 0,
     };
-    runs.push(Run {
-        from: 0,
-        to: first_to as usize,
-        length: length as usize,
-    });
+    runs.push(Run { from: 0, to: first_to as usize, length: length as usize });
     for axis in (0..split).rev() {
         let extent = chunk[axis].min(shape[axis] - origin[axis]);
         let count = runs.len();
@@ -77,9 +73,7 @@ mod tests {
     fn runs(shape: &[u64], chunk: &[u64], origin: &[u64]) -> Vec<(usize, usize, usize)> {
         let mut runs = Vec::new();
         find_runs(shape, chunk, origin, &mut runs);
-        runs.into_iter()
-            .map(|run| (run.from, run.to, run.length))
-            .collect()
+        runs.into_iter().map(|run| (run.from, run.to, run.length)).collect()
     }
 
     #[test]

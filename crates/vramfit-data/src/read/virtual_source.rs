@@ -53,10 +53,7 @@ pub(super) fn open(
         });
     }
     pieces.sort_by_key(|piece| piece.rows.start);
-    if pieces
-        .windows(2)
-        .any(|pair| pair[0].rows.end > pair[1].rows.start)
-    {
+    if pieces.windows(2).any(|pair| pair[0].rows.end > pair[1].rows.start) {
         return Err(unsupported("two sources overlap"));
     }
     Ok(pieces)
@@ -75,9 +72,7 @@ fn whole_rows(block: Option<&[(u64, u64)]>, shape: &[u64]) -> Result<Range<u64>>
     match block.first() {
         Some(&(start, length)) if whole => match start.checked_add(length) {
             Some(end) if end <= rows => Ok(start..end),
-            _ => Err(unsupported(
-                "a source selection extends past the end of its dataset",
-            )),
+            _ => Err(unsupported("a source selection extends past the end of its dataset")),
         },
         _ => Err(unsupported("a source covers only a part of each row")),
     }

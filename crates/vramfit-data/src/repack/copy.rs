@@ -64,10 +64,7 @@ pub fn repack(
         let (Some(rows), Some(out)) = (sources.get(piece.datasets.start), out.first_mut()) else {
             return Ok(());
         };
-        out.resize(
-            (piece.rows.end - piece.rows.start) as usize * rows.row_bytes(),
-            0,
-        );
+        out.resize((piece.rows.end - piece.rows.start) as usize * rows.row_bytes(), 0);
         rows.read(piece.rows.clone(), out)?;
         (pieces.digest(piece)).store(digest(out), Ordering::Relaxed);
         Ok(())
@@ -128,10 +125,7 @@ impl Pieces {
             bytes += (rows.end - rows.start) * content.datasets[datasets.start].row_bytes();
             before.push(bytes);
         }
-        Pieces {
-            digests: (0..order.pieces).map(|_| AtomicU64::new(0)).collect(),
-            before,
-        }
+        Pieces { digests: (0..order.pieces).map(|_| AtomicU64::new(0)).collect(), before }
     }
 
     fn digest(&self, piece: &Piece) -> &AtomicU64 {
@@ -197,10 +191,8 @@ fn compare_structure(plan: &RepackPlan, new: &Container) -> Result<()> {
         return Err(differs(plan, &format!("`/{path}`: {error}")));
     }
     let streamed = found.streamed.into_iter();
-    let mut found = Content {
-        datasets: streamed.map(|streamed| streamed.dataset).collect(),
-        ..found.content
-    };
+    let mut found =
+        Content { datasets: streamed.map(|streamed| streamed.dataset).collect(), ..found.content };
     let mut wanted = plan.content.clone();
     for content in [&mut found, &mut wanted] {
         content.datasets.sort_by(|a, b| a.path.cmp(&b.path));

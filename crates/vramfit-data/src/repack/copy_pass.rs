@@ -50,18 +50,13 @@ pub(super) fn plan_memory(
     threads: usize,
     memory: Bytes,
 ) -> Result<MemoryPlan> {
-    let shapes: Vec<Shape> = pairs
-        .iter()
-        .map(|(open, dataset)| shape(open, dataset))
-        .collect();
+    let shapes: Vec<Shape> = pairs.iter().map(|(open, dataset)| shape(open, dataset)).collect();
     let scratch = shapes.iter().map(|shape| shape.scratch).max().unwrap_or(0);
     let bytes_per_thread =
         |threads: u64| memory.0.saturating_sub(threads * scratch) / pieces_in_memory(threads);
     let suits = |threads: &usize| {
         let bytes = bytes_per_thread(*threads as u64);
-        shapes
-            .iter()
-            .all(|shape| shape.unit() * shape.row_bytes <= bytes)
+        shapes.iter().all(|shape| shape.unit() * shape.row_bytes <= bytes)
     };
     let threads = (1..=threads.max(1)).rev().find(suits).unwrap_or(1);
     let most = bytes_per_thread(threads as u64);
@@ -75,10 +70,7 @@ pub(super) fn plan_memory(
                 dataset.path,
                 Bytes(least)
             ))
-            .hint(format!(
-                "use `--memory {}` or more",
-                whole_mebibytes(needed)
-            )));
+            .hint(format!("use `--memory {}` or more", whole_mebibytes(needed))));
         }
         passes.push(shape.pass(most));
     }
@@ -175,13 +167,7 @@ mod tests {
     use super::*;
 
     fn pass(row_bytes: u64, rows: u64, chunk_rows: u64, band_rows: u64, most: u64) -> (u64, u64) {
-        let shape = Shape {
-            row_bytes,
-            rows,
-            chunk_rows,
-            band_rows,
-            scratch: 0,
-        };
+        let shape = Shape { row_bytes, rows, chunk_rows, band_rows, scratch: 0 };
         let pass = shape.pass(most);
         assert!(pass.rows * row_bytes <= most);
         assert_eq!(pass.rows % chunk_rows, 0);
@@ -206,9 +192,6 @@ mod tests {
     #[test]
     fn a_band_larger_than_memory_is_decoded_several_times() {
         // All rows share their chunks: 1 GB, of which 64 MB fit.
-        assert_eq!(
-            pass(1000, 1_000_000, 256, 1_000_000, 64_000_000),
-            (64_000, 17)
-        );
+        assert_eq!(pass(1000, 1_000_000, 256, 1_000_000, 64_000_000), (64_000, 17));
     }
 }

@@ -37,9 +37,7 @@ pub(super) fn decide(
         let mut rows = None;
         for &at in group.iter() {
             let source = &sources[at];
-            let StreamedDataset {
-                dataset, filters, ..
-            } = &mut datasets[at];
+            let StreamedDataset { dataset, filters, .. } = &mut datasets[at];
             let compression = compression(options, source, filters);
             dataset.checksums = filters.iter().any(|step| step.id == id::FLETCHER32);
             dataset.shuffle = match options.shuffle {
@@ -67,11 +65,7 @@ pub(super) fn decide(
                 continue;
             }
             if compression == Compression::None && options.chunk == Chunk::Default {
-                let reason = if dataset.can_grow() {
-                    "it can grow"
-                } else {
-                    "it has checksums"
-                };
+                let reason = if dataset.can_grow() { "it can grow" } else { "it has checksums" };
                 notes[at] = Some(format!("chunked, because {reason}"));
             }
             if chunk_bytes > MAX_CHUNK_BYTES {
@@ -100,10 +94,7 @@ fn compression(
     }
     let usual = |step: &FilterStep| match step.id {
         id::DEFLATE => {
-            let level = step
-                .parameters
-                .first()
-                .map_or(4, |&level| level.clamp(1, 9));
+            let level = step.parameters.first().map_or(4, |&level| level.clamp(1, 9));
             Some(Compression::Gzip(level as u8))
         }
         id::LZ4 => Some(Compression::Lz4),
@@ -120,8 +111,7 @@ fn compression(
         Stored::Virtual(pieces) => (pieces.iter()).any(|piece| !piece.dataset.filters().is_empty()),
         _ => false,
     };
-    own.or(any_filtered.then_some(Compression::Gzip(4)))
-        .unwrap_or(Compression::None)
+    own.or(any_filtered.then_some(Compression::Gzip(4))).unwrap_or(Compression::None)
 }
 
 /// Filters by the numbers under which The HDF Group has registered them.
@@ -162,7 +152,5 @@ fn chunk_rows(
     // Few of its bands fit into memory: where new chunks end with them, none is read a second time.
     let fitting = (FITTING_BYTES.start().div_ceil(row_bytes)..=FITTING_BYTES.end() / row_bytes)
         .filter(|rows| band % rows == 0);
-    fitting
-        .min_by_key(|rows| rows.abs_diff(usual))
-        .unwrap_or(usual)
+    fitting.min_by_key(|rows| rows.abs_diff(usual)).unwrap_or(usual)
 }

@@ -68,9 +68,7 @@ impl FileManifest {
         let is_dataset = |object: &&InlineObject| matches!(object.what, InlineKind::Dataset(_));
         let inline = self.content.inline.iter().filter(is_dataset);
         let streamed = self.streamed.iter().map(|dataset| &dataset.dataset.path);
-        streamed
-            .chain(inline.map(|object| &object.path))
-            .map(String::as_str)
+        streamed.chain(inline.map(|object| &object.path)).map(String::as_str)
     }
 }
 
@@ -86,9 +84,8 @@ impl Walk<'_> {
     fn group(&mut self, path: &str, header: &Header, depth: usize) -> Result<()> {
         let links = group::links(header)?;
         let attributes = self.attributes(path, header);
-        let mut order: Vec<(u64, String)> = (links.iter())
-            .filter_map(|link| Some((link.order?, link.name.clone())))
-            .collect();
+        let mut order: Vec<(u64, String)> =
+            (links.iter()).filter_map(|link| Some((link.order?, link.name.clone()))).collect();
         order.sort();
         let names = order.into_iter().map(|(_, name)| name).collect();
         let is_ordered = !links.is_empty() && links.iter().all(|link| link.order.is_some());
@@ -150,9 +147,7 @@ impl Walk<'_> {
             return self.dataset(path, header);
         }
         let Some(message) = header.find(kind::DATATYPE) else {
-            return Err(Error::unsupported_feature(
-                "it is not a group, dataset or datatype",
-            ));
+            return Err(Error::unsupported_feature("it is not a group, dataset or datatype"));
         };
         let datatype = DatatypeMessage::read(&mut header.cursor(message))?;
         if datatype.storage == ElementStorage::FileAddress {
@@ -211,11 +206,7 @@ impl Walk<'_> {
             dataset: Dataset {
                 path: path.to_owned(),
                 datatype: encode_datatype(&datatype),
-                max_shape: if can_grow {
-                    space.max_shape
-                } else {
-                    Vec::new()
-                },
+                max_shape: if can_grow { space.max_shape } else { Vec::new() },
                 shape: space.shape,
                 storage: Storage::Contiguous,
                 shuffle: true,

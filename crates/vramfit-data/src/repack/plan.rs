@@ -107,11 +107,8 @@ pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
     let notes = layout::decide(options, &sources, &mut manifest.streamed, at_once)?;
     let datasets = manifest.streamed.iter().map(|streamed| &streamed.dataset);
     let pairs: Vec<_> = sources.iter().zip(datasets).collect();
-    let MemoryPlan {
-        threads,
-        passes,
-        memory,
-    } = copy_pass::plan_memory(&pairs, options.threads, options.memory)?;
+    let MemoryPlan { threads, passes, memory } =
+        copy_pass::plan_memory(&pairs, options.threads, options.memory)?;
     let mut steps = Vec::new();
     for ((streamed, source), (pass, note)) in
         (manifest.streamed.iter().zip(&sources)).zip(passes.iter().zip(notes))
@@ -131,15 +128,14 @@ pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
             note,
         });
     }
-    let sections = passes.iter().enumerate().map(|(at, pass)| Section {
-        datasets: at..at + 1,
-        piece_rows: pass.rows,
-    });
+    let sections = passes
+        .iter()
+        .enumerate()
+        .map(|(at, pass)| Section { datasets: at..at + 1, piece_rows: pass.rows });
     let content = manifest.content;
     let (front, of_chunk) = write::overhead(&content);
-    let (from, datasets): (Vec<String>, Vec<Dataset>) = (manifest.streamed.into_iter())
-        .map(|streamed| (streamed.from, streamed.dataset))
-        .unzip();
+    let (from, datasets): (Vec<String>, Vec<Dataset>) =
+        (manifest.streamed.into_iter()).map(|streamed| (streamed.from, streamed.dataset)).unzip();
     let chunks: u64 = datasets.iter().map(Dataset::chunks).sum();
     let rows = (steps.iter()).map(|step| step.new.bytes.0.next_multiple_of(4096));
     Ok(RepackPlan {
@@ -154,10 +150,7 @@ pub fn plan(path: &Path, options: &RepackOptions) -> Result<RepackPlan> {
         is_estimate: steps.iter().any(|step| step.new.is_estimate),
         memory,
         threads,
-        content: Content {
-            datasets,
-            ..content
-        },
+        content: Content { datasets, ..content },
         steps,
         container,
     })
@@ -179,10 +172,8 @@ fn must_be_copied(file: &Path, manifest: &FileManifest) -> Result<()> {
         message.push_str(&format!("; the same applies to {}", others.join(", ")));
     }
     let error = Error::new(first.kind(), message);
-    let copied: Vec<String> = manifest
-        .datasets()
-        .map(|path| format!("/{}", path.escape_debug()))
-        .collect();
+    let copied: Vec<String> =
+        manifest.datasets().map(|path| format!("/{}", path.escape_debug())).collect();
     let is_plain = |name: &String| {
         let mut letters = name.chars();
         letters.all(|c| c.is_alphanumeric() || "/_-.".contains(c))

@@ -32,25 +32,18 @@ pub(super) fn select(
     let on_the_way =
         |path: &str| kept(path) || wanted.iter().any(|wanted| is_descendant(wanted, path));
     keep_target(manifest, &kept);
-    manifest
-        .streamed
-        .retain(|streamed| kept(&streamed.dataset.path));
+    manifest.streamed.retain(|streamed| kept(&streamed.dataset.path));
     manifest.content.inline.retain(|object| kept(&object.path));
     manifest.content.links.retain(|link| kept(&link.path));
     manifest.refused.retain(|(path, _)| kept(path));
-    manifest
-        .content
-        .groups
-        .retain(|group| on_the_way(&group.path));
+    manifest.content.groups.retain(|group| on_the_way(&group.path));
     // The order of members is that of all of them.
     for group in &mut manifest.content.groups {
         if !kept(&group.path) {
             group.order = None;
         }
     }
-    manifest
-        .omissions
-        .retain(|omission| on_the_way(omission.path.trim_matches('/')));
+    manifest.omissions.retain(|omission| on_the_way(omission.path.trim_matches('/')));
     Ok(())
 }
 
@@ -78,10 +71,7 @@ fn ensure_exists(
     // What is there behind a link of a group has a name of its own.
     let exists = crate::hdf5::object::find(container, path).is_ok();
     let message = match exists {
-        true => format!(
-            "`/{path}` of `{}` is only reachable through a link",
-            file.display()
-        ),
+        true => format!("`/{path}` of `{}` is only reachable through a link", file.display()),
         false => format!("`{}` contains no `/{path}`", file.display()),
     };
     let error = Error::invalid_argument(message);
@@ -117,10 +107,10 @@ fn keep_target(manifest: &mut FileManifest, kept: &dyn Fn(&str) -> bool) {
         names.entry(to.clone()).or_insert_with(|| link.path.clone());
     }
     drop(groups);
-    manifest.content.links.retain(|link| {
-        lost.iter()
-            .all(|omission| omission.path != format!("/{}", link.path))
-    });
+    manifest
+        .content
+        .links
+        .retain(|link| lost.iter().all(|omission| omission.path != format!("/{}", link.path)));
     manifest.omissions.extend(lost);
     for StreamedDataset { dataset, .. } in &mut manifest.streamed {
         rename(&mut dataset.path, &names);

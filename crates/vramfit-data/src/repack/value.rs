@@ -21,11 +21,7 @@ pub(super) struct Values<'a> {
 
 impl<'a> Values<'a> {
     pub(super) fn new(container: &'a Container) -> Self {
-        Values {
-            container,
-            heap: GlobalHeap::new(container),
-            left: MAX_BYTES,
-        }
+        Values { container, heap: GlobalHeap::new(container), left: MAX_BYTES }
     }
 
     /// Reads the value of an attribute.
@@ -56,18 +52,12 @@ impl<'a> Values<'a> {
                 let size = datatype.parsed.size();
                 let pieces = elements.chunks_exact(size);
                 Data::VarLen(
-                    pieces
-                        .map(|element| self.varying(element, unit))
-                        .collect::<Result<_>>()?,
+                    pieces.map(|element| self.varying(element, unit)).collect::<Result<_>>()?,
                 )
             }
             ElementStorage::FileAddress => return Err(elsewhere(datatype)),
         };
-        Ok(RawValue {
-            datatype: encode_datatype(datatype),
-            shape,
-            data,
-        })
+        Ok(RawValue { datatype: encode_datatype(datatype), shape, data })
     }
 
     /// Follows a reference to a string or a sequence.
@@ -79,15 +69,11 @@ impl<'a> Values<'a> {
             return Ok(None);
         };
         let number = cursor.u32()?;
-        let length = usize::try_from(count)
-            .ok()
-            .and_then(|count| count.checked_mul(unit));
+        let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(unit));
         let (at, bytes) = self.heap.object(address, number)?;
         let bytes = length.and_then(|length| bytes.get(..length));
         let Some(bytes) = bytes.map(<[u8]>::to_vec) else {
-            return Err(self
-                .container
-                .damaged(at, "a string exceeds its heap object"));
+            return Err(self.container.damaged(at, "a string exceeds its heap object"));
         };
         self.take(bytes.len() as u64)?;
         Ok(Some(VarLenElement { count, bytes }))
@@ -117,11 +103,7 @@ pub(super) fn encode_datatype(datatype: &DatatypeMessage) -> EncodedDatatype {
         place.copy_from_slice(&REFERENCE.to_le_bytes());
         size = REFERENCE as usize;
     }
-    EncodedDatatype {
-        size,
-        name: datatype.parsed.describe(),
-        message,
-    }
+    EncodedDatatype { size, name: datatype.parsed.describe(), message }
 }
 
 /// Returns why elements of a type are not copied.

@@ -71,10 +71,7 @@ mod tests {
         assert_eq!(parse_holder(line, "fe:01:5457749"), None);
         let waits = "1: -> FLOCK  ADVISORY  WRITE 4712 fe:00:5457749 0 EOF";
         assert_eq!(parse_holder(waits, "fe:00:5457749"), None);
-        assert_eq!(
-            parse_holder(&line.replace("WRITE", "READ"), "fe:00:5457749"),
-            None
-        );
+        assert_eq!(parse_holder(&line.replace("WRITE", "READ"), "fe:00:5457749"), None);
     }
 
     #[test]

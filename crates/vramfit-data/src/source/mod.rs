@@ -81,11 +81,7 @@ impl Source {
                 Err(file) => Bytes::File(file),
             },
         };
-        Ok(Source {
-            path: path.to_owned(),
-            length,
-            bytes,
-        })
+        Ok(Source { path: path.to_owned(), length, bytes })
     }
 
     /// Reads bytes in memory as if they were a file of that name.
@@ -155,9 +151,7 @@ impl Source {
     /// `invalid-file` when the file ends before.
     pub fn view(&self, offset: u64, length: u64) -> Result<Option<&[u8]>> {
         self.check(offset, length)?;
-        Ok(usize::try_from(length)
-            .ok()
-            .and_then(|length| self.slice(offset, length)))
+        Ok(usize::try_from(length).ok().and_then(|length| self.slice(offset, length)))
     }
 
     /// Returns what is wrong with the file's content at `offset`, as an error.

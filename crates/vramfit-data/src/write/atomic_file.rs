@@ -153,9 +153,10 @@ impl AtomicFile {
         })?;
         self.is_placed = true;
         // The name is on the disk when its directory is synced.
-        let synced = self.target.parent().map_or(Ok(()), |parent| {
-            File::open(parent).and_then(|folder| folder.sync_all())
-        });
+        let synced = self
+            .target
+            .parent()
+            .map_or(Ok(()), |parent| File::open(parent).and_then(|folder| folder.sync_all()));
         let removed = match self.options.once {
             true => Ok(()),
             false => std::fs::remove_file(&self.journal),
@@ -218,9 +219,7 @@ fn link_name(file: &File, name: &Path) -> rustix::io::Result<()> {
 fn create_hidden(path: &Path, name: &Path) -> Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    let file = options
-        .open(name)
-        .map_err(|error| cannot_write(path, &error))?;
+    let file = options.open(name).map_err(|error| cannot_write(path, &error))?;
     let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     // A process that finished in between has moved the file that was opened here.
     let moved = || {
@@ -229,10 +228,7 @@ fn create_hidden(path: &Path, name: &Path) -> Result<File> {
         is.is_none() || is != std::fs::metadata(name).map(identity).ok()
     };
     if locked.is_err() || moved() {
-        return Err(Error::io(format!(
-            "another process is writing `{}`",
-            path.display()
-        )));
+        return Err(Error::io(format!("another process is writing `{}`", path.display())));
     }
     Ok(file)
 }
@@ -252,14 +248,11 @@ fn folder(target: &Path) -> Result<&Path> {
     if target.file_name().is_none() || target.is_dir() {
         return Err(refuse("it is a directory"));
     }
-    target
-        .parent()
-        .filter(|folder| folder.is_dir())
-        .ok_or_else(|| {
-            let parent = target.parent().unwrap_or(target);
-            refuse("its directory does not exist")
-                .hint(format!("create it first: `mkdir -p {}`", parent.display()))
-        })
+    target.parent().filter(|folder| folder.is_dir()).ok_or_else(|| {
+        let parent = target.parent().unwrap_or(target);
+        refuse("its directory does not exist")
+            .hint(format!("create it first: `mkdir -p {}`", parent.display()))
+    })
 }
 
 /// Returns a hidden name in the directory of the target.
@@ -280,11 +273,7 @@ mod tests {
     use super::*;
 
     fn once(force: bool) -> WriteOptions {
-        WriteOptions {
-            force,
-            once: true,
-            ..WriteOptions::default()
-        }
+        WriteOptions { force, once: true, ..WriteOptions::default() }
     }
 
     /// An unfinished file where files without a name are not supported.
@@ -303,9 +292,8 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).unwrap().flatten();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }

@@ -164,8 +164,7 @@ impl Dataset {
 
     /// Returns how many chunks there are; none in contiguous storage.
     pub fn chunks(&self) -> u64 {
-        self.chunk_rows()
-            .map_or(0, |rows| self.rows().div_ceil(rows))
+        self.chunk_rows().map_or(0, |rows| self.rows().div_ceil(rows))
     }
 
     /// Rejects what HDF5 or this writer cannot store.

@@ -42,9 +42,7 @@ impl<'a> Groups<'a> {
         Groups {
             members,
             told: told.map(|group| (group.path.as_str(), group)).collect(),
-            links: links
-                .map(|link| (link.path.as_str(), &link.target))
-                .collect(),
+            links: links.map(|link| (link.path.as_str(), &link.target)).collect(),
             further,
         }
     }

@@ -24,12 +24,7 @@ const HEADER: usize = 16;
 impl Heap {
     /// Returns an empty heap that will be at `address`.
     pub(super) fn new(address: u64) -> Self {
-        Heap {
-            address,
-            closed: Vec::new(),
-            objects: Vec::new(),
-            count: 0,
-        }
+        Heap { address, closed: Vec::new(), objects: Vec::new(), count: 0 }
     }
 
     /// Stores a string or sequence and returns the reference to it.
@@ -40,8 +35,7 @@ impl Heap {
         self.count += 1;
         self.object(self.count, 1, varying.bytes.len() as u64);
         self.objects.extend(&varying.bytes);
-        self.objects
-            .resize(self.objects.len().next_multiple_of(8), 0);
+        self.objects.resize(self.objects.len().next_multiple_of(8), 0);
         let mut reference = [0; REFERENCE_BYTES];
         reference[..4].copy_from_slice(&varying.count.to_le_bytes());
         reference[4..12].copy_from_slice(&self.address.to_le_bytes());

@@ -44,14 +44,8 @@ pub(super) fn tree(dataset: &Dataset, chunks: &[Chunk], address: u64) -> (Vec<u8
         for (at, node) in children.chunks(NODE_CHILDREN).enumerate() {
             let here = address + bytes.len() as u64;
             let left = if at == 0 { u64::MAX } else { here - node_bytes };
-            let right = if at + 1 == nodes {
-                u64::MAX
-            } else {
-                here + node_bytes
-            };
-            let next = children
-                .get((at + 1) * NODE_CHILDREN)
-                .map_or(&end, |(key, _)| key);
+            let right = if at + 1 == nodes { u64::MAX } else { here + node_bytes };
+            let next = children.get((at + 1) * NODE_CHILDREN).map_or(&end, |(key, _)| key);
             let start = bytes.len();
             // Type 1: of chunks.
             bytes.extend(b"TREE\x01");

@@ -46,10 +46,7 @@ impl Journal {
     /// # Errors
     /// `io`.
     pub(super) fn create(path: &Path, purpose: &str) -> Result<Self> {
-        let heading = JournalHeader {
-            schema: SCHEMA,
-            purpose: purpose.to_owned(),
-        };
+        let heading = JournalHeader { schema: SCHEMA, purpose: purpose.to_owned() };
         let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
         let mut journal = Journal { file };
         let written = journal.add(&heading);
@@ -69,12 +66,10 @@ impl Journal {
             Err(error) => return Err(cannot_write(path, &error)),
         };
         let mut text = Vec::new();
-        file.read_to_end(&mut text)
-            .map_err(|error| cannot_write(path, &error))?;
+        file.read_to_end(&mut text).map_err(|error| cannot_write(path, &error))?;
         let mut lines = text.split_inclusive(|&byte| byte == b'\n');
-        let heading = lines
-            .next()
-            .and_then(|line| serde_json::from_slice::<JournalHeader>(line).ok());
+        let heading =
+            lines.next().and_then(|line| serde_json::from_slice::<JournalHeader>(line).ok());
         if !heading.is_some_and(|is| is.schema == SCHEMA && is.purpose == purpose) {
             return Ok(None);
         }
@@ -113,11 +108,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let mut journal = Journal::create(&path, "test").unwrap();
-        let entry = |pieces, end, chunks: &[u32]| Entry {
-            pieces,
-            end,
-            chunks: chunks.to_vec(),
-        };
+        let entry = |pieces, end, chunks: &[u32]| Entry { pieces, end, chunks: chunks.to_vec() };
         journal.add(&entry(2, 100, &[40, 60])).unwrap();
         journal.add(&entry(3, 130, &[30])).unwrap();
         let whole = std::fs::read(&path).unwrap();
@@ -139,10 +130,6 @@ mod tests {
             assert_eq!(found.unwrap().1, expected, "{len} bytes");
         }
         assert!(Journal::open(&path, "something else").unwrap().is_none());
-        assert!(
-            Journal::open(&folder.path().join("no"), "test")
-                .unwrap()
-                .is_none()
-        );
+        assert!(Journal::open(&folder.path().join("no"), "test").unwrap().is_none());
     }
 }

@@ -113,10 +113,7 @@ impl Header {
 
     /// Adds what a dataset is; `address` is that of its bytes, or of the index of its chunks.
     pub(super) fn dataset(&mut self, dataset: &Dataset, address: u64) {
-        self.add(
-            DATASPACE,
-            &dataspace(Some(&dataset.shape), &dataset.max_shape),
-        );
+        self.add(DATASPACE, &dataspace(Some(&dataset.shape), &dataset.max_shape));
         self.add(DATATYPE, &dataset.datatype.message);
         let chunked = matches!(dataset.storage, Storage::Chunked { .. });
         self.add(FILL_VALUE, &fill_value(dataset.fill.as_deref(), chunked));
@@ -155,10 +152,8 @@ impl Header {
         };
         let (datatype, space, data) = match value {
             Value::Text(text) => {
-                let varying = VarLenElement {
-                    count: text.len() as u32,
-                    bytes: text.clone().into_bytes(),
-                };
+                let varying =
+                    VarLenElement { count: text.len() as u32, bytes: text.clone().into_bytes() };
                 single(text_datatype(), &heap.add(&varying))
             }
             Value::Integer(number) => single(Number::I64.datatype(), &number.to_le_bytes()),

@@ -45,10 +45,7 @@ pub(super) fn places(content: &Content) -> Offsets {
             })
         })
         .collect();
-    Offsets {
-        contiguous,
-        chunks: at,
-    }
+    Offsets { contiguous, chunks: at }
 }
 
 /// Returns the metadata block; `addresses` are those of the data of each dataset or of its chunk index.

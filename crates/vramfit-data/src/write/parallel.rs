@@ -79,10 +79,7 @@ pub fn write(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Bytes> {
     let (rows, piece_rows) = pieces(&task.content)?;
-    let section = Section {
-        datasets: 0..task.content.datasets.len(),
-        piece_rows,
-    };
+    let section = Section { datasets: 0..task.content.datasets.len(), piece_rows };
     let mut sections = SectionWrite {
         sections: &[section],
         ahead: task.threads.max(1) * 2 + 1,
@@ -118,14 +115,8 @@ pub fn write_sections(
     for dataset in &datasets {
         Pipeline::new(dataset)?;
     }
-    let mut writer = Writer::open(
-        task.path,
-        task.content,
-        &order,
-        task.purpose,
-        task.options,
-        task.expected,
-    )?;
+    let mut writer =
+        Writer::open(task.path, task.content, &order, task.purpose, task.options, task.expected)?;
     if let Some(other) = &sections.like {
         writer.copy_ownership(other)?;
     }
@@ -175,10 +166,8 @@ pub fn write_sections(
 
 /// Returns the bytes of a file besides its rows, and the maximum bytes of index per chunk.
 pub fn overhead(content: &Content) -> (Bytes, Bytes) {
-    let places = super::metadata_block::places(&Content {
-        datasets: Vec::new(),
-        ..content.clone()
-    });
+    let places =
+        super::metadata_block::places(&Content { datasets: Vec::new(), ..content.clone() });
     // What describes a dataset takes less than two pages, unless its attributes do.
     let described = content.datasets.len() as u64 * 8192;
     (Bytes(places.chunks + described), Bytes(INDEX_BYTES))
@@ -206,11 +195,8 @@ pub fn estimate_file_size(content: &Content, source: &Source<'_>) -> Result<Byte
     let (rows, piece_rows) = pieces(content)?;
     let mut pipelines = all(&content.datasets)?;
     let (mut raw, mut stored) = (Vec::new(), Vec::new());
-    let piece = Piece {
-        number: 0,
-        datasets: 0..content.datasets.len(),
-        rows: 0..piece_rows.min(rows),
-    };
+    let piece =
+        Piece { number: 0, datasets: 0..content.datasets.len(), rows: 0..piece_rows.min(rows) };
     fill(
         &piece,
         &|piece, out| source(piece.rows.clone(), out),

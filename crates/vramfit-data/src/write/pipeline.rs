@@ -130,12 +130,12 @@ impl Pipeline {
                 room.copy_from_slice(chunk);
                 chunk.len()
             }
-            Encoder::Gzip(coder) => coder
-                .zlib_compress(chunk, room)
-                .map_err(|error| failed(&error))?,
-            Encoder::Zstd(coder) => coder
-                .compress_to_buffer(chunk, room)
-                .map_err(|error| failed(&error))?,
+            Encoder::Gzip(coder) => {
+                coder.zlib_compress(chunk, room).map_err(|error| failed(&error))?
+            }
+            Encoder::Zstd(coder) => {
+                coder.compress_to_buffer(chunk, room).map_err(|error| failed(&error))?
+            }
             Encoder::Lz4 => lz4(chunk, room).map_err(|error| failed(&error))?,
         };
         stored.bytes.truncate(start + bytes);
@@ -179,11 +179,7 @@ fn shuffle(raw: &[u8], size: usize, shuffled: &mut Vec<u8>) {
     }
     let count = raw.len() / size;
     // One pass for each byte: the reads stride, the writes do not, and compilers make vectors of it.
-    for (byte, plane) in shuffled
-        .chunks_exact_mut(count.max(1))
-        .take(size)
-        .enumerate()
-    {
+    for (byte, plane) in shuffled.chunks_exact_mut(count.max(1)).take(size).enumerate() {
         for (to, number) in plane.iter_mut().zip(raw.chunks_exact(size)) {
             *to = number[byte];
         }
@@ -208,19 +204,10 @@ mod tests {
     fn levels_that_are_none_are_refused() {
         for (compression, message) in [
             (Compression::Gzip(0), "0 is not a compression level of gzip"),
-            (
-                Compression::Gzip(13),
-                "13 is not a compression level of gzip",
-            ),
-            (
-                Compression::Zstd(23),
-                "23 is not a compression level of zstd",
-            ),
+            (Compression::Gzip(13), "13 is not a compression level of gzip"),
+            (Compression::Zstd(23), "23 is not a compression level of zstd"),
         ] {
-            let storage = Storage::Chunked {
-                rows: 2,
-                compression,
-            };
+            let storage = Storage::Chunked { rows: 2, compression };
             let dataset = Dataset::new("x", Number::F32, vec![4], storage);
             let error = Pipeline::new(&dataset).err().expect("refused");
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);

@@ -47,9 +47,7 @@ impl Queue {
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a free slot, and returns the next piece to produce, with buffers; `None` when there is no more.

@@ -69,17 +69,12 @@ impl PieceOrder {
             // Where there is nothing to write there is no piece.
             pieces += rows.div_ceil(section.piece_rows.max(1)) * u64::from(bytes > 0);
         }
-        Ok(PieceOrder {
-            sections: numbered,
-            pieces,
-        })
+        Ok(PieceOrder { sections: numbered, pieces })
     }
 
     /// Returns a piece; past the last one an empty piece of the last section.
     pub(crate) fn piece(&self, number: u64) -> Piece {
-        let at = self
-            .sections
-            .partition_point(|(_, _, first)| *first <= number);
+        let at = self.sections.partition_point(|(_, _, first)| *first <= number);
         // Sections without pieces begin where the next one does, which is taken.
         let (section, rows, first) = &self.sections[at.saturating_sub(1)];
         let start = ((number - first) * section.piece_rows).min(*rows);
@@ -104,10 +99,7 @@ mod tests {
             datasets: vec![dataset("a", 5), dataset("b", 0), dataset("c", 2)],
             ..Content::default()
         };
-        let section = |at, piece_rows| Section {
-            datasets: at..at + 1,
-            piece_rows,
-        };
+        let section = |at, piece_rows| Section { datasets: at..at + 1, piece_rows };
         let order = PieceOrder::new(&content, &[section(0, 2), section(1, 4), section(2, 9)]);
         let order = order.unwrap();
         let seen: Vec<_> = (0..order.pieces)

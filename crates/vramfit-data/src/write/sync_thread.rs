@@ -27,10 +27,7 @@ impl SyncThread {
         let thread = std::thread::Builder::new()
             .name("vramfit-keep".into())
             .spawn(move || run(&file, journal, &received))?;
-        Ok(SyncThread {
-            entries: Some(entries),
-            thread: Some(thread),
-        })
+        Ok(SyncThread { entries: Some(entries), thread: Some(thread) })
     }
 
     /// Has made safe what an entry speaks of, all of which was written. Returns at once, or when the one before
@@ -55,9 +52,7 @@ impl SyncThread {
         match self.thread.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(result)) => result,
-            Some(Err(_)) => Err(Error::other(
-                "the thread that syncs the file to disk panicked",
-            )),
+            Some(Err(_)) => Err(Error::other("the thread that syncs the file to disk panicked")),
         }
     }
 }
@@ -91,11 +86,7 @@ mod tests {
         let journal = Journal::create(&path, "test").unwrap();
         let mut sync_thread = SyncThread::start(&file, Some(journal)).unwrap();
         for pieces in 1..=20 {
-            let entry = Entry {
-                pieces,
-                end: pieces * 10,
-                chunks: vec![10],
-            };
+            let entry = Entry { pieces, end: pieces * 10, chunks: vec![10] };
             sync_thread.submit(entry).unwrap();
         }
         drop(sync_thread);
@@ -109,9 +100,7 @@ mod tests {
         let file = File::options().write(true).open("/dev/null").unwrap();
         let mut sync_thread = SyncThread::start(&file, None).unwrap();
         sync_thread.submit(Entry::default()).unwrap();
-        let told = sync_thread
-            .submit(Entry::default())
-            .and(sync_thread.finish());
+        let told = sync_thread.submit(Entry::default()).and(sync_thread.finish());
         assert!(told.is_err());
         assert!(sync_thread.finish().is_ok());
     }

@@ -35,12 +35,7 @@ pub struct WriteOptions {
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        WriteOptions {
-            force: false,
-            resume: false,
-            sync_every: Bytes(64 << 20),
-            once: false,
-        }
+        WriteOptions { force: false, resume: false, sync_every: Bytes(64 << 20), once: false }
     }
 }
 

@@ -63,19 +63,11 @@ fn read(case: &Case, bytes: Vec<u8>) -> Result<()> {
     listed?;
     let largest = LARGEST_ALLOCATION.get();
     let name = &case.name;
-    assert!(
-        largest <= MAX_BYTES,
-        "{name}: {largest} bytes for its structure"
-    );
-    let options = RowOptions {
-        field: case.field.clone(),
-        ..RowOptions::default()
-    };
+    assert!(largest <= MAX_BYTES, "{name}: {largest} bytes for its structure");
+    let options = RowOptions { field: case.field.clone(), ..RowOptions::default() };
     let rows = RowReader::new(dataset, &options)?;
     // A damaged shape may say anything; what is read of it is up to the caller.
-    let count = rows
-        .len()
-        .min((MAX_BYTES / 2 / rows.row_bytes().max(1)) as u64);
+    let count = rows.len().min((MAX_BYTES / 2 / rows.row_bytes().max(1)) as u64);
     let mut out = vec![0; count as usize * rows.row_bytes()];
     rows.read(0..count, &mut out)?;
     let last = rows.len().saturating_sub(1);
@@ -99,10 +91,7 @@ fn check(case: &Case, what: &str, bytes: Vec<u8>) {
         assert!(known.contains(&error.kind()), "{name} {what}: {error}");
     }
     let largest = LARGEST_ALLOCATION.get();
-    assert!(
-        largest <= MAX_DECODED,
-        "{name} {what}: {largest} bytes at once"
-    );
+    assert!(largest <= MAX_DECODED, "{name} {what}: {largest} bytes at once");
 }
 
 #[test]

@@ -12,11 +12,7 @@ use crate::recorded::{Case, cases, folder};
 fn open(case: &Case, access: Access, threads: usize) -> vramfit_core::Result<RowReader> {
     let source = Source::open(&case.path("h5"), access)?;
     let dataset = Dataset::open_in(&Container::open(Arc::new(source))?, &case.dataset)?;
-    let options = RowOptions {
-        field: case.field.clone(),
-        threads,
-        ..RowOptions::default()
-    };
+    let options = RowOptions { field: case.field.clone(), threads, ..RowOptions::default() };
     RowReader::new(dataset, &options)
 }
 
@@ -139,8 +135,6 @@ fn the_tree_lists_every_dataset_that_is_read() {
 fn attributes_are_listed_also_where_there_are_many() {
     let nodes = list(&folder().join("many_attributes.h5")).unwrap();
     let x = nodes.iter().find(|node| node.path == "/x").unwrap();
-    let expected: Vec<_> = (0..40)
-        .map(|number| format!("attribute_{number:02}"))
-        .collect();
+    let expected: Vec<_> = (0..40).map(|number| format!("attribute_{number:02}")).collect();
     assert_eq!(x.attributes, expected);
 }

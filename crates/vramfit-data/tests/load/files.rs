@@ -15,10 +15,7 @@ pub(crate) const WIDTH: u64 = 6;
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) fn gzip(rows: u64) -> Storage {
-    Storage::Chunked {
-        rows,
-        compression: Compression::Gzip(1),
-    }
+    Storage::Chunked { rows, compression: Compression::Gzip(1) }
 }
 
 /// Writes a file in which the numbers of row `r` of `x` are `r` times 10 and what follows, and `y` is `r`.
@@ -125,10 +122,7 @@ pub(crate) fn epoch(request: LoaderOptions, epoch: u64) -> Vec<Vec<u64>> {
 
 /// Returns the least budget that a request is not refused with.
 pub(crate) fn least(request: &LoaderOptions) -> Bytes {
-    let request = LoaderOptions {
-        budget: Bytes(0),
-        ..request.clone()
-    };
+    let request = LoaderOptions { budget: Bytes(0), ..request.clone() };
     let error = Loader::open(request).expect_err("nothing is read in no memory");
     let hint = error.hint_text().expect("it says what would do");
     let (_, bytes) = hint.split_once('(').expect("in bytes, too");

@@ -12,12 +12,7 @@ fn t2_a_budget_that_is_too_small_is_refused_with_the_one_that_does() {
     let directory = tempfile::tempdir().unwrap();
     for (x, y) in storages() {
         let path = file(directory.path(), x, y);
-        let with = |budget| {
-            Loader::open(LoaderOptions {
-                budget: Bytes(budget),
-                ..request(&path)
-            })
-        };
+        let with = |budget| Loader::open(LoaderOptions { budget: Bytes(budget), ..request(&path) });
         let error = with(5_000).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let enough = least(&request(&path)).0;
@@ -46,12 +41,9 @@ fn t1_memory_is_not_used_again_before_it_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
     // More batches than there is memory for.
-    let mut loader = Loader::open(LoaderOptions {
-        batch_size: 8,
-        budget: Bytes(150_000),
-        ..request(&path)
-    })
-    .unwrap();
+    let mut loader =
+        Loader::open(LoaderOptions { batch_size: 8, budget: Bytes(150_000), ..request(&path) })
+            .unwrap();
     loader.start(0, 0).unwrap();
     let mut held = Vec::new();
     loop {

@@ -13,10 +13,7 @@ fn t1_every_row_comes_once_an_epoch_whatever_the_layout() {
     for (x, y) in storages() {
         let path = file(directory.path(), x, y);
         for shuffle in [true, false] {
-            let wanted = LoaderOptions {
-                shuffle,
-                ..request(&path)
-            };
+            let wanted = LoaderOptions { shuffle, ..request(&path) };
             let (first, second) = (epoch(wanted.clone(), 0), epoch(wanted, 1));
             assert_eq!(sorted(&first), every_row(), "{x:?} {y:?} {shuffle}");
             assert_eq!(sorted(&second), every_row());
@@ -32,11 +29,7 @@ fn the_order_is_the_same_where_the_consumer_helps() {
     for (x, y) in storages() {
         let path = file(directory.path(), x, y);
         for shuffle in [true, false] {
-            let with = |threads| LoaderOptions {
-                threads,
-                shuffle,
-                ..request(&path)
-            };
+            let with = |threads| LoaderOptions { threads, shuffle, ..request(&path) };
             let helped = Loader::open(with(None)).unwrap().plan().reads_inline;
             let alone = Loader::open(with(Some(1))).unwrap().plan().reads_inline;
             assert!(helped && !alone, "{x:?} {y:?}");
@@ -62,12 +55,8 @@ fn t1_every_row_comes_once_in_batches_of_every_size() {
     for path in &engines {
         for shuffle in [true, false] {
             for batch_size in 1..=ROWS + 3 {
-                let mut alone = LoaderOptions {
-                    batch_size,
-                    shuffle,
-                    threads: Some(1),
-                    ..request(path)
-                };
+                let mut alone =
+                    LoaderOptions { batch_size, shuffle, threads: Some(1), ..request(path) };
                 alone.budget = least(&alone);
                 let loader = Loader::open(alone.clone()).unwrap();
                 seen.push(loader.plan().choice.engine.name());
@@ -80,12 +69,7 @@ fn t1_every_row_comes_once_in_batches_of_every_size() {
             }
         }
     }
-    for engine in [
-        "global shuffle",
-        "block windows",
-        "chunk windows",
-        "sequential",
-    ] {
+    for engine in ["global shuffle", "block windows", "chunk windows", "sequential"] {
         assert!(seen.contains(&engine), "{engine} was not tried");
     }
 }
@@ -217,12 +201,8 @@ fn the_two_sets_of_a_split_are_the_whole() {
         let mut rows = Vec::new();
         for set in [SplitSet::Train, SplitSet::Validation] {
             let mut wanted = request(&path);
-            wanted.split = Some(SplitOptions {
-                set,
-                fraction: 0.1,
-                mode: SplitMode::Spread,
-                seed: 1,
-            });
+            wanted.split =
+                Some(SplitOptions { set, fraction: 0.1, mode: SplitMode::Spread, seed: 1 });
             rows.extend(epoch(wanted, 0));
         }
         assert_eq!(sorted(&rows), every_row());
@@ -234,11 +214,8 @@ fn the_order_is_the_same_on_machines_with_other_processors() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), gzip(10), gzip(10));
     let with = |threads| {
-        let wanted = LoaderOptions {
-            threads: Some(threads),
-            budget: Bytes(60_000),
-            ..request(&path)
-        };
+        let wanted =
+            LoaderOptions { threads: Some(threads), budget: Bytes(60_000), ..request(&path) };
         epoch(wanted, 0)
     };
     assert_eq!(with(1), with(16));

@@ -54,9 +54,7 @@ fn what_cannot_be_is_refused_in_words() {
         change(&mut wanted);
         let error = Loader::open(wanted).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        let text = error
-            .to_string()
-            .replace(&path.display().to_string(), "FILE");
+        let text = error.to_string().replace(&path.display().to_string(), "FILE");
         (text, error.hint_text().unwrap_or_default().to_owned())
     };
     let (text, hint) = refused(|it| it.columns = vec!["group/z".into()]);
@@ -80,10 +78,7 @@ fn what_cannot_be_is_refused_in_words() {
         it.budget = Bytes(4 << 20);
         it.remainder = RemainderPolicy::Drop;
     });
-    assert!(
-        text.starts_with("a stack of 40 batches of 32 rows"),
-        "{text}"
-    );
+    assert!(text.starts_with("a stack of 40 batches of 32 rows"), "{text}");
 }
 
 #[test]

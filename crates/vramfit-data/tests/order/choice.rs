@@ -10,21 +10,11 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 fn contiguous(rows: u64, row_bytes: u64) -> Layout {
-    Layout {
-        rows,
-        row_bytes,
-        stored_bytes: rows * row_bytes,
-        storage: Storage::Contiguous,
-    }
+    Layout { rows, row_bytes, stored_bytes: rows * row_bytes, storage: Storage::Contiguous }
 }
 
 fn chunked(rows: u64, row_bytes: u64, band_rows: u64, stored_bytes: u64) -> Layout {
-    Layout {
-        rows,
-        row_bytes,
-        stored_bytes,
-        storage: Storage::Chunked { band_rows },
-    }
+    Layout { rows, row_bytes, stored_bytes, storage: Storage::Chunked { band_rows } }
 }
 
 /// Chooses for windows of so many bytes, of which a budget has two and as much again.

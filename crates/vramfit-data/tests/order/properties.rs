@@ -16,10 +16,8 @@ const FILE: DataFingerprint = DataFingerprint {
 };
 
 fn engines() -> impl Strategy<Value = Engine> {
-    let windows = (1_u64..50, 1_u64..20).prop_map(|(block_rows, window_blocks)| WindowSize {
-        block_rows,
-        window_blocks,
-    });
+    let windows = (1_u64..50, 1_u64..20)
+        .prop_map(|(block_rows, window_blocks)| WindowSize { block_rows, window_blocks });
     prop_oneof![
         Just(Engine::Sequential),
         Just(Engine::GlobalShuffle),
@@ -33,11 +31,7 @@ fn orders() -> impl Strategy<Value = Order> {
     let part = (0_u8..3, 0.05_f64..0.95, any::<bool>(), any::<u64>());
     (1_u64..600, any::<u64>(), engines(), part).prop_map(
         |(rows, seed, engine, (side, share, tail, split_seed))| {
-            let mode = if tail {
-                SplitMode::Tail
-            } else {
-                SplitMode::Spread
-            };
+            let mode = if tail { SplitMode::Tail } else { SplitMode::Spread };
             let split = Split::new(rows, share, mode, split_seed);
             let part = match (side, split) {
                 (1, Ok(split)) => RowSubset::Train(split),
@@ -191,17 +185,9 @@ proptest! {
 #[test]
 fn the_largest_state_is_below_a_kilobyte() {
     let split = Split::new(u64::MAX >> 1, 0.5, SplitMode::Spread, u64::MAX).unwrap();
-    let windows = Engine::ChunkWindows(WindowSize {
-        block_rows: u64::MAX >> 1,
-        window_blocks: u64::MAX,
-    });
-    let order = Order::new(
-        u64::MAX >> 1,
-        u64::MAX,
-        windows,
-        RowSubset::Validation(split),
-    )
-    .unwrap();
+    let windows =
+        Engine::ChunkWindows(WindowSize { block_rows: u64::MAX >> 1, window_blocks: u64::MAX });
+    let order = Order::new(u64::MAX >> 1, u64::MAX, windows, RowSubset::Validation(split)).unwrap();
     let file = DataFingerprint {
         bytes: u64::MAX,
         modified_ns: i64::MIN,
@@ -219,27 +205,16 @@ fn a_changed_file_is_refused_with_what_differs() {
     let order = Order::new(100, 0, Engine::GlobalShuffle, RowSubset::All).unwrap();
     let state = LoaderState::new(order, 2, 30, FILE);
     state.ensure_matches("train.h5", &FILE, || None).unwrap();
-    let copy = DataFingerprint {
-        modified_ns: 0,
-        ..FILE
-    };
-    state
-        .ensure_matches("train.h5", &copy, || FILE.contents)
-        .unwrap();
+    let copy = DataFingerprint { modified_ns: 0, ..FILE };
+    state.ensure_matches("train.h5", &copy, || FILE.contents).unwrap();
     type Change = fn(&mut DataFingerprint);
     let changed: [(Change, &str); 4] = [
         (
             |file| file.bytes += 1,
             "its size was 1.0 GiB (1073741824 bytes) and is now 1.0 GiB (1073741825 bytes)",
         ),
-        (
-            |file| file.chunks += 1,
-            "it had 4096 chunks and now has 4097",
-        ),
-        (
-            |file| file.index_hash = 0,
-            "its chunks are at other offsets",
-        ),
+        (|file| file.chunks += 1, "it had 4096 chunks and now has 4097"),
+        (|file| file.index_hash = 0, "its chunks are at other offsets"),
         (
             |file| file.modified_ns += 1,
             "its values differ, although its size and chunks are the same",
@@ -248,9 +223,7 @@ fn a_changed_file_is_refused_with_what_differs() {
     for (change, difference) in changed {
         let mut file = FILE;
         change(&mut file);
-        let error = state
-            .ensure_matches("train.h5", &file, || Some(6))
-            .unwrap_err();
+        let error = state.ensure_matches("train.h5", &file, || Some(6)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileChanged);
         assert_eq!(
             error.message(),
@@ -283,10 +256,7 @@ fn a_text_that_is_no_state_is_refused() {
         refused(&good.replace("\"position\":30", "\"position\":101")),
         "its position 101 is beyond the 100 rows of the epoch"
     );
-    assert_eq!(
-        refused(&good.replace("\"rows\":100", "\"rows\":0")),
-        "its order is not valid"
-    );
+    assert_eq!(refused(&good.replace("\"rows\":100", "\"rows\":0")), "its order is not valid");
 }
 
 #[test]
@@ -301,10 +271,7 @@ fn orders_and_batches_that_cannot_be_are_refused() {
         refused(order(0, Engine::GlobalShuffle, RowSubset::All)),
         "there are no rows to order"
     );
-    let nothing = Engine::BlockWindows(WindowSize {
-        block_rows: 0,
-        window_blocks: 4,
-    });
+    let nothing = Engine::BlockWindows(WindowSize { block_rows: 0, window_blocks: 4 });
     assert_eq!(
         refused(order(9, nothing, RowSubset::All)),
         "the blocks and windows of a shuffle must not be empty"
@@ -315,27 +282,18 @@ fn orders_and_batches_that_cannot_be_are_refused() {
         "50 validation rows out of 9 leave one of the two sets empty"
     );
     let batches = |rows, size, last| Batches::new(rows, size, last).map(|_| ());
-    assert_eq!(
-        refused(batches(9, 0, RemainderPolicy::Pad)),
-        "the batch size is 0"
-    );
+    assert_eq!(refused(batches(9, 0, RemainderPolicy::Pad)), "the batch size is 0");
     assert_eq!(
         refused(batches(9, 10, RemainderPolicy::Drop)),
         "a batch size of 10 exceeds the 9 rows available, and incomplete batches are dropped"
     );
     let shard = |index, count| {
-        let batch = Batches::new(100, 10, RemainderPolicy::Pad)
-            .unwrap()
-            .get(0)
-            .unwrap();
+        let batch = Batches::new(100, 10, RemainderPolicy::Pad).unwrap().get(0).unwrap();
         batch.shard(ShardOptions { index, count }).map(|_| ())
     };
     assert_eq!(
         refused(shard(0, 4)),
         "a batch of 10 rows cannot be divided equally among 4 processes"
     );
-    assert_eq!(
-        refused(shard(2, 2)),
-        "process number 2 is out of range for 2 processes"
-    );
+    assert_eq!(refused(shard(2, 2)), "process number 2 is out of range for 2 processes");
 }

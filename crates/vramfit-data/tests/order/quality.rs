@@ -12,32 +12,24 @@ fn epoch(rows: u64, seed: u64, engine: Engine, epoch: u64) -> Vec<u64> {
 }
 
 fn block_windows(block_rows: u64, window_blocks: u64) -> Engine {
-    Engine::BlockWindows(WindowSize {
-        block_rows,
-        window_blocks,
-    })
+    Engine::BlockWindows(WindowSize { block_rows, window_blocks })
 }
 
 /// Returns the chi-square of counts that should all be equal, in standard deviations from its mean.
 fn deviation(counts: &[u64]) -> f64 {
     let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
-    let square: f64 = counts
-        .iter()
-        .map(|&count| (count as f64 - expected).powi(2) / expected)
-        .sum();
+    let square: f64 =
+        counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum();
     let freedom = counts.len() as f64 - 1.0;
     (square - freedom) / (2.0 * freedom).sqrt()
 }
 
 /// Returns a permutation's number in the list of all permutations of its length.
 fn number(permutation: &[u64]) -> usize {
-    permutation
-        .iter()
-        .enumerate()
-        .fold(0, |number, (at, value)| {
-            let smaller = permutation[at + 1..].iter().filter(|v| *v < value).count();
-            number * (permutation.len() - at) + smaller
-        })
+    permutation.iter().enumerate().fold(0, |number, (at, value)| {
+        let smaller = permutation[at + 1..].iter().filter(|v| *v < value).count();
+        number * (permutation.len() - at) + smaller
+    })
 }
 
 #[test]
@@ -93,9 +85,7 @@ fn no_epoch_is_like_another_and_no_seed_is_an_epoch_of_another() {
     }
     // Rows at the same place in two epochs: one in a random pair of permutations. Over 39 pairs the
     // mean has a standard deviation of 0.16.
-    let epochs: Vec<Vec<u64>> = (0..40)
-        .map(|n| epoch(rows, 0, Engine::GlobalShuffle, n))
-        .collect();
+    let epochs: Vec<Vec<u64>> = (0..40).map(|n| epoch(rows, 0, Engine::GlobalShuffle, n)).collect();
     let fixed: usize = epochs
         .windows(2)
         .map(|pair| pair[0].iter().zip(&pair[1]).filter(|(a, b)| a == b).count())
@@ -156,10 +146,8 @@ fn batches_of_a_sorted_file_are_even_when_a_pool_has_enough_blocks() {
         ("250 blocks of 20", window(20, 250)),
         ("gather", label_entropy(Engine::GlobalShuffle)),
     ];
-    let shown: Vec<String> = table
-        .iter()
-        .map(|(name, entropy)| format!("{name}: {entropy:.2}"))
-        .collect();
+    let shown: Vec<String> =
+        table.iter().map(|(name, entropy)| format!("{name}: {entropy:.2}")).collect();
     // The best that can be had is 2.26: a fair draw of a hundred labels is never quite even.
     assert_eq!(
         shown,

@@ -12,20 +12,10 @@ fn first(rows: u64, seed: u64, engine: Engine, part: RowSubset, epoch: u64) -> V
 
 #[test]
 fn rows_come_as_in_the_first_release() {
-    let size = WindowSize {
-        block_rows: 7,
-        window_blocks: 5,
-    };
-    let large = WindowSize {
-        block_rows: 1024,
-        window_blocks: 64,
-    };
+    let size = WindowSize { block_rows: 7, window_blocks: 5 };
+    let large = WindowSize { block_rows: 1024, window_blocks: 64 };
     let split = Split::new(1000, 0.1, SplitMode::Spread, 42).unwrap();
-    let (shuffle, all, train) = (
-        Engine::GlobalShuffle,
-        RowSubset::All,
-        RowSubset::Train(split),
-    );
+    let (shuffle, all, train) = (Engine::GlobalShuffle, RowSubset::All, RowSubset::Train(split));
     let (blocks, chunks) = (Engine::BlockWindows(size), Engine::ChunkWindows(large));
     let cases = [
         first(10, 0, shuffle, all, 0),

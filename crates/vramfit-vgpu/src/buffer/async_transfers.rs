@@ -72,10 +72,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateBuffersForAsyncHostToDeviceAr
         let shape = read_shape(spec.element_type, dims, layout, memory.kind.space())?;
         transfers.push(Transfer {
             block: allocate(memory, shape.bytes(), Purpose::Upload)?,
-            state: Mutex::new(TransferState {
-                bytes: Vec::new(),
-                error: None,
-            }),
+            state: Mutex::new(TransferState { bytes: Vec::new(), error: None }),
             shape: Arc::new(shape),
         });
     }
@@ -121,16 +118,8 @@ pub(crate) unsafe fn retrieve(
     } else {
         let bytes = std::mem::take(&mut state.bytes);
         let whole = bytes.len() as u64 == shape.host_bytes();
-        let value = if whole {
-            Value::Known(HostData::from_upload(bytes))
-        } else {
-            Value::Unknown
-        };
-        Buffer::new(
-            shape,
-            manager.memory,
-            Storage::new(transfer.block.clone(), value),
-        )
+        let value = if whole { Value::Known(HostData::from_upload(bytes)) } else { Value::Unknown };
+        Buffer::new(shape, manager.memory, Storage::new(transfer.block.clone(), value))
     };
     args.buffer_out = buffer.into_raw();
     Ok(())

@@ -64,12 +64,7 @@ impl Storage {
         value: Value,
         origin: Origin,
     ) -> Arc<Self> {
-        Arc::new(Storage {
-            block,
-            value,
-            origin,
-            host: OnceLock::new(),
-        })
+        Arc::new(Storage { block, value, origin, host: OnceLock::new() })
     }
 
     /// Returns the same memory with another value: a donated argument as a result.
@@ -116,9 +111,9 @@ impl Buffer {
         match &*lock(&self.content) {
             BufferContent::Live(storage) => Ok(Arc::clone(storage)),
             BufferContent::Error(error) => Err(error.clone()),
-            BufferContent::Deleted => Err(Status::invalid_argument(
-                "Buffer has been deleted or donated.",
-            )),
+            BufferContent::Deleted => {
+                Err(Status::invalid_argument("Buffer has been deleted or donated."))
+            }
         }
     }
 
@@ -226,9 +221,7 @@ unsafe fn pointer(buffer: *mut abi::Buffer) -> PjrtResult<*mut c_void> {
     // The holder of the pointer reads without further calls, so this counts as the one read. Not inside
     // `get_or_init`: reading may call Python, and a thread that holds the GIL could be waiting for it.
     let bytes = read_value(&buffer.shape, &storage.value)?;
-    let bytes = storage
-        .host
-        .get_or_init(|| bytes.to_vec().into_boxed_slice());
+    let bytes = storage.host.get_or_init(|| bytes.to_vec().into_boxed_slice());
     Ok(bytes.as_ptr().cast_mut().cast())
 }
 
@@ -247,9 +240,7 @@ pub(crate) unsafe fn opaque_pointer(
 pub(crate) unsafe fn increase_references(
     args: &mut BufferIncreaseExternalReferenceCountArgs,
 ) -> PjrtResult {
-    from_raw(args.buffer)?
-        .external_references
-        .fetch_add(1, Ordering::Relaxed);
+    from_raw(args.buffer)?.external_references.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 

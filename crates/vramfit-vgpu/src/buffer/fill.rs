@@ -84,9 +84,7 @@ fn random(element: &str, bytes: &mut [u8]) {
         // Half precision and the 8-bit floats have no type in Rust; their exponent bits are kept
         // below one by taking small integers' patterns.
         "pred" => bytes.iter_mut().for_each(|byte| *byte = (next() & 1) as u8),
-        _ => bytes
-            .iter_mut()
-            .for_each(|byte| *byte = (next() & 0x3f) as u8),
+        _ => bytes.iter_mut().for_each(|byte| *byte = (next() & 0x3f) as u8),
     }
 }
 
@@ -108,10 +106,8 @@ mod tests {
         write_fill(Fill::Random, "f32", &mut a);
         write_fill(Fill::Random, "f32", &mut b);
         assert_eq!(a, b, "the same in every run");
-        let values: Vec<f32> = a
-            .chunks_exact(4)
-            .map(|c| f32::from_ne_bytes([c[0], c[1], c[2], c[3]]))
-            .collect();
+        let values: Vec<f32> =
+            a.chunks_exact(4).map(|c| f32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect();
         assert!(values.iter().all(|value| (0.0..1.0).contains(value)));
         assert!(values[0] != values[1]);
     }

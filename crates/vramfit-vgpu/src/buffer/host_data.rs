@@ -48,10 +48,7 @@ impl HostData {
 
     /// Makes a value that does not count against the cap.
     pub(crate) fn untracked(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(HostData {
-            _retained: None,
-            bytes: bytes.into_boxed_slice(),
-        })
+        Arc::new(HostData { _retained: None, bytes: bytes.into_boxed_slice() })
     }
 
     /// Returns the bytes of uploads and large results that are retained now.

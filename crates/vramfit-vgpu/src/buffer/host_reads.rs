@@ -103,10 +103,7 @@ fn describe(shape: &Shape, data: &[u8]) -> String {
     };
     if shape.elements() == 1 {
         number
-    } else if data
-        .chunks_exact(first.len().max(1))
-        .all(|element| element == first)
-    {
+    } else if data.chunks_exact(first.len().max(1)).all(|element| element == first) {
         format!("{number} everywhere")
     } else {
         "filled as `--fill` says".to_owned()

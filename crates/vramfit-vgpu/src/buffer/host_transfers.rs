@@ -100,14 +100,7 @@ pub(crate) unsafe fn from_host(args: &mut ClientBufferFromHostBufferArgs) -> Pjr
         };
         let mut bytes = vec![0; shape.host_bytes() as usize];
         let to = row_major_strides(dims, element);
-        copy_strided(
-            args.data.cast(),
-            &from,
-            bytes.as_mut_ptr(),
-            &to,
-            dims,
-            element,
-        );
+        copy_strided(args.data.cast(), &from, bytes.as_mut_ptr(), &to, dims, element);
         Value::Known(HostData::from_upload(bytes))
     } else {
         Value::Unknown
@@ -166,14 +159,7 @@ pub(crate) unsafe fn to_host(args: &mut BufferToHostBufferArgs) -> PjrtResult {
             element,
         ),
     };
-    copy_strided(
-        bytes.as_ptr(),
-        &from,
-        args.dst.cast(),
-        &to,
-        &source.shape.dims,
-        element,
-    );
+    copy_strided(bytes.as_ptr(), &from, args.dst.cast(), &to, &source.shape.dims, element);
     args.event = event::ready(Ok(()));
     Ok(())
 }

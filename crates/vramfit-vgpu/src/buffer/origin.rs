@@ -18,27 +18,16 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 impl Origin {
     /// Returns the origin of an upload.
     pub(crate) fn from_upload() -> Self {
-        Origin {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            producer: None,
-            lineage: 0,
-        }
+        Origin { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), producer: None, lineage: 0 }
     }
 
     /// Returns the origin of a program's output.
     pub(crate) fn from_program(program: u32, lineage: u64) -> Self {
-        Origin {
-            producer: Some(program),
-            lineage,
-            ..Origin::from_upload()
-        }
+        Origin { producer: Some(program), lineage, ..Origin::from_upload() }
     }
 
     /// Returns the origin of a copy.
     pub(crate) fn of_copy(self) -> Self {
-        Origin {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            ..self
-        }
+        Origin { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), ..self }
     }
 }

@@ -47,9 +47,7 @@ pub(crate) fn outputs_per_device(
         sliced_outputs(program, &inputs.concat(), rows)
     };
     let places = places.into_iter();
-    Ok(places
-        .map(|place| outputs[place * count..(place + 1) * count].to_vec())
-        .collect())
+    Ok(places.map(|place| outputs[place * count..(place + 1) * count].to_vec()).collect())
 }
 
 /// Returns the values of the outputs, lazy if all inputs are known, else those of slices; both lists
@@ -83,9 +81,7 @@ fn flat_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> PjrtResul
             }
         }
     }
-    Ok((0..count)
-        .map(|output| Value::Lazy(Arc::clone(&lazy_call), output))
-        .collect())
+    Ok((0..count).map(|output| Value::Lazy(Arc::clone(&lazy_call), output)).collect())
 }
 
 /// Returns the depth of a call with those inputs.
@@ -107,11 +103,7 @@ pub(super) fn sliced_outputs(
     }
     let parameters = program.program.parameters.len();
     // Partitions have the same values of what is not sharded.
-    let evaluated = if program.program.options.replicas == 1 {
-        1
-    } else {
-        devices
-    };
+    let evaluated = if program.program.options.replicas == 1 { 1 } else { devices };
     for slice in program.slices() {
         for device in 0..evaluated {
             let places = slice.parameters.iter().map(|at| device * parameters + at);
@@ -144,11 +136,7 @@ fn slice_values(program: &Arc<HostProgram>, inputs: Vec<Value>) -> Option<Vec<Va
         return None;
     }
     let outputs = 0..program.outputs.len();
-    Some(
-        outputs
-            .map(|at| Value::Lazy(Arc::clone(&lazy_call), at))
-            .collect(),
-    )
+    Some(outputs.map(|at| Value::Lazy(Arc::clone(&lazy_call), at)).collect())
 }
 
 /// Returns the values of a call with unknown arguments: unknown, except for predicates, slices, and what follows from
@@ -170,10 +158,7 @@ fn placeholder_outputs(program: &Arc<CompiledProgram>, inputs: Vec<Value>) -> Ve
     if depth >= MAX_DEPTH {
         return vec![Value::Unknown; host_program.devices * host_program.outputs.len()];
     }
-    make_placeholders(
-        &LazyCall::new(Arc::clone(host_program), inputs, depth),
-        host_program,
-    )
+    make_placeholders(&LazyCall::new(Arc::clone(host_program), inputs, depth), host_program)
 }
 
 /// Returns the values of a call with arguments that are taken to be those numbers; `assumption` as for
@@ -194,9 +179,7 @@ fn assumed_outputs(
 /// Returns the outputs of a call of a program as placeholders.
 fn make_placeholders(lazy_call: &Arc<LazyCall>, program: &HostProgram) -> Vec<Value> {
     let count = program.devices * program.outputs.len();
-    (0..count)
-        .map(|output| Value::Placeholder(Arc::clone(lazy_call), output))
-        .collect()
+    (0..count).map(|output| Value::Placeholder(Arc::clone(lazy_call), output)).collect()
 }
 
 /// Calls the Python callbacks of a program in an execution whose values are not computed, for so many devices: a
@@ -222,11 +205,7 @@ fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
             });
         }
         if let Some((calls, reason)) = call.skipped {
-            session.record(&Event::CallbackSkipped {
-                site,
-                calls,
-                reason,
-            });
+            session.record(&Event::CallbackSkipped { site, calls, reason });
         }
     }
 }

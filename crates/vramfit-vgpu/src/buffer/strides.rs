@@ -17,10 +17,7 @@ pub(crate) fn minor_to_major_strides(
     let mut strides = vec![0; dims.len()];
     let mut stride = element_bytes as i64;
     for &dim in minor_to_major {
-        if let Some(slot) = usize::try_from(dim)
-            .ok()
-            .and_then(|dim| strides.get_mut(dim))
-        {
+        if let Some(slot) = usize::try_from(dim).ok().and_then(|dim| strides.get_mut(dim)) {
             *slot = stride;
             stride *= dims[dim as usize].max(1);
         }
@@ -99,11 +96,7 @@ pub(crate) unsafe fn copy_strided(
     let mut index = vec![0_i64; outer];
     loop {
         let offset = |strides: &[i64]| -> isize {
-            index
-                .iter()
-                .zip(strides)
-                .map(|(i, stride)| i * stride)
-                .sum::<i64>() as isize
+            index.iter().zip(strides).map(|(i, stride)| i * stride).sum::<i64>() as isize
         };
         // SAFETY: the offsets are those of elements, promised by the caller.
         unsafe {

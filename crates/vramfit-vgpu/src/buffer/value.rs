@@ -174,15 +174,8 @@ pub(crate) fn is_predicate(program: &Program, code: &[u8], devices: usize) -> bo
     const PRED: &str = "pred";
     !code.is_empty()
         && code.len() <= MAX_PREDICATE_CODE_BYTES
-        && program
-            .outputs
-            .iter()
-            .all(|shape| shape.element_type.name() == PRED)
-        && program
-            .parameters
-            .iter()
-            .map(Shape::host_bytes)
-            .sum::<u64>()
+        && program.outputs.iter().all(|shape| shape.element_type.name() == PRED)
+        && program.parameters.iter().map(Shape::host_bytes).sum::<u64>()
             <= MAX_PREDICATE_INPUT_BYTES / devices as u64
 }
 

@@ -117,9 +117,5 @@ fn environment() -> String {
         format!("{name}={value}\n")
     });
     let read = |line: &String| READ_BY_COMPILER.iter().any(|start| line.starts_with(start));
-    variables
-        .filter(read)
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect()
+    variables.filter(read).collect::<BTreeSet<_>>().into_iter().collect()
 }

@@ -210,37 +210,29 @@ impl CompiledProgram {
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack
-        .windows(needle.len())
-        .any(|window| window == needle)
+    haystack.windows(needle.len()).any(|window| window == needle)
 }
 
 fn allocation_steps(program: &Program) -> Vec<AllocationStep> {
-    let allocated = program
-        .allocations
-        .iter()
-        .enumerate()
-        .filter_map(|(slot, allocation)| {
-            let purpose = match allocation.class {
-                BufferClass::ThreadLocal | BufferClass::Parameter(_) | BufferClass::Constant => {
-                    None
-                }
-                BufferClass::Tuple => Some(Purpose::Tuple),
-                BufferClass::Output => Some(Purpose::Output),
-                BufferClass::Temporary => Some(Purpose::Temporary),
-            }?;
-            let space = match allocation.space {
-                MemorySpace::Device => PoolSpace::Default,
-                MemorySpace::Collective => PoolSpace::Collective,
-                MemorySpace::Host => return None,
-            };
-            (allocation.bytes > 0).then_some(AllocationStep {
-                slot: slot as u32,
-                bytes: allocation.bytes,
-                purpose,
-                space,
-            })
-        });
+    let allocated = program.allocations.iter().enumerate().filter_map(|(slot, allocation)| {
+        let purpose = match allocation.class {
+            BufferClass::ThreadLocal | BufferClass::Parameter(_) | BufferClass::Constant => None,
+            BufferClass::Tuple => Some(Purpose::Tuple),
+            BufferClass::Output => Some(Purpose::Output),
+            BufferClass::Temporary => Some(Purpose::Temporary),
+        }?;
+        let space = match allocation.space {
+            MemorySpace::Device => PoolSpace::Default,
+            MemorySpace::Collective => PoolSpace::Collective,
+            MemorySpace::Host => return None,
+        };
+        (allocation.bytes > 0).then_some(AllocationStep {
+            slot: slot as u32,
+            bytes: allocation.bytes,
+            purpose,
+            space,
+        })
+    });
     allocated.collect()
 }
 
@@ -256,10 +248,7 @@ fn scratch_steps(program: &Program) -> Vec<ScratchStep> {
             return None;
         }
         largest = bytes;
-        Some(ScratchStep {
-            need: number,
-            bytes,
-        })
+        Some(ScratchStep { need: number, bytes })
     });
     steps.collect()
 }
@@ -276,23 +265,12 @@ impl ExecutableInfo {
     fn new(program: &Program) -> Self {
         let kinds = |shapes: &[Shape]| {
             CachedStrings::new(
-                shapes
-                    .iter()
-                    .map(|s| memory_kind_of(s).name().as_bytes().to_vec())
-                    .collect(),
+                shapes.iter().map(|s| memory_kind_of(s).name().as_bytes().to_vec()).collect(),
             )
         };
         ExecutableInfo {
-            output_types: program
-                .outputs
-                .iter()
-                .map(|s| s.element_type.pjrt())
-                .collect(),
-            output_dims: program
-                .outputs
-                .iter()
-                .flat_map(|s| s.dims.iter().copied())
-                .collect(),
+            output_types: program.outputs.iter().map(|s| s.element_type.pjrt()).collect(),
+            output_dims: program.outputs.iter().flat_map(|s| s.dims.iter().copied()).collect(),
             output_dim_counts: program.outputs.iter().map(|s| s.dims.len()).collect(),
             output_kinds: kinds(&program.outputs),
             parameter_kinds: kinds(&program.parameters),

@@ -70,23 +70,15 @@ impl CompileAttempt {
     }
 }
 
-const WITHOUT_TRITON: CompileAttempt = CompileAttempt {
-    name: "without Triton GEMM",
-    flags: &[("xla_gpu_enable_triton_gemm", 0)],
-};
+const WITHOUT_TRITON: CompileAttempt =
+    CompileAttempt { name: "without Triton GEMM", flags: &[("xla_gpu_enable_triton_gemm", 0)] };
 
 const ATTEMPTS: &[CompileAttempt] = &[
-    CompileAttempt {
-        name: "",
-        flags: &[],
-    },
+    CompileAttempt { name: "", flags: &[] },
     WITHOUT_TRITON,
     CompileAttempt {
         name: "without Triton GEMM and cuDNN fusion",
-        flags: &[
-            ("xla_gpu_enable_triton_gemm", 0),
-            ("xla_gpu_cudnn_gemm_fusion_level", 0),
-        ],
+        flags: &[("xla_gpu_enable_triton_gemm", 0), ("xla_gpu_cudnn_gemm_fusion_level", 0)],
     },
 ];
 
@@ -124,9 +116,7 @@ pub(crate) unsafe fn compile(
 ) -> PjrtResult<Arc<CompiledProgram>> {
     let mut first_error = None;
     let user_flags = UserFlags::read(options);
-    let attempts = ATTEMPTS
-        .iter()
-        .filter(|attempt| attempt.is_compatible_with(&user_flags));
+    let attempts = ATTEMPTS.iter().filter(|attempt| attempt.is_compatible_with(&user_flags));
     let needs_dump = needs_attribution();
     // XLA dumps to one place only, which then is the user's.
     let dumps_apart = needs_dump && user_flags.writes_dump();
@@ -169,9 +159,7 @@ pub(crate) unsafe fn compile(
             }
         };
         match result {
-            Ok(CompilerOutput {
-                serialized, dump, ..
-            }) => {
+            Ok(CompilerOutput { serialized, dump, .. }) => {
                 let mut program = Program::parse(&serialized, options)?;
                 let memory = dump.as_ref();
                 let mut memory = memory.and_then(|it| dump::memory(&program, it, &source.code));
@@ -193,11 +181,7 @@ pub(crate) unsafe fn compile(
                         *site = name;
                     }
                 }
-                let code = if source.format == b"mlir" {
-                    source.code.clone()
-                } else {
-                    Vec::new()
-                };
+                let code = if source.format == b"mlir" { source.code.clone() } else { Vec::new() };
                 let attempt = attempt.name.to_owned();
                 return Ok(CompiledProgram::new(
                     program,
@@ -253,10 +237,8 @@ pub(crate) unsafe fn measure_variant(
         if WITHOUT_TRITON.is_requested_by(&UserFlags::read(&compiled.host_program.options)) {
             return None;
         }
-        let source = ProgramSource {
-            code: compiled.host_program.code.clone(),
-            format: b"mlir".to_vec(),
-        };
+        let source =
+            ProgramSource { code: compiled.host_program.code.clone(), format: b"mlir".to_vec() };
         let options = &compiled.host_program.options;
         let compile = || compile_once(topology, &source, options, &WITHOUT_TRITON, None);
         let measured = stderr_capture::hide_log(compiler_log(), compile)
@@ -266,17 +248,12 @@ pub(crate) unsafe fn measure_variant(
             Err(error) => {
                 let (name, attempt) = (&compiled.program.name, WITHOUT_TRITON.name);
                 let first_line = error.message().lines().next().unwrap_or_default();
-                log::print_line(&format!(
-                    "`{name}` could not be measured {attempt}: {first_line}"
-                ));
+                log::print_line(&format!("`{name}` could not be measured {attempt}: {first_line}"));
                 None
             }
         }
     });
-    Some(MeasuredVariant {
-        name: WITHOUT_TRITON.name,
-        sizes: sizes?,
-    })
+    Some(MeasuredVariant { name: WITHOUT_TRITON.name, sizes: sizes? })
 }
 
 /// Returns the compilation cache for a compile; `None` if there is none, or if the compiler reads or writes other files.
@@ -298,10 +275,8 @@ fn cache_entry(
 ) -> Option<CacheEntry> {
     let is_captured = compiler_log().is_some();
     let has_no_cost_model = HAS_NO_COST_MODEL.load(Ordering::Relaxed);
-    let settings = format!(
-        "{topology}\n{}\n{needs_dump} {is_captured} {has_no_cost_model}",
-        attempt.name
-    );
+    let settings =
+        format!("{topology}\n{}\n{needs_dump} {is_captured} {has_no_cost_model}", attempt.name);
     let options = with_sorted_maps(options);
     let parts = [settings.as_bytes(), &source.format, &source.code, &options];
     CacheEntry::new(folder, &parts)
@@ -318,10 +293,7 @@ fn not_attributed(dump: Option<&[u8]>) -> Warning {
         Some(_) => "XLA's dump of it does not describe its memory",
         None => "XLA's dump of it could not be written or read",
     };
-    Warning {
-        source: CompilerWarning::NOT_ATTRIBUTED.to_owned(),
-        text: why.to_owned(),
-    }
+    Warning { source: CompilerWarning::NOT_ATTRIBUTED.to_owned(), text: why.to_owned() }
 }
 
 /// Returns the folder for the compiler's log, if there is one. A forked process does not capture: a thread of
@@ -342,14 +314,9 @@ fn is_retryable(error: &Status) -> bool {
     ]
     .iter()
     .any(|code| *code as i32 == error.code())
-        && ![
-            "libdevice",
-            "ptxas",
-            "compile option",
-            "While setting option",
-        ]
-        .iter()
-        .any(|part| error.message().contains(part))
+        && !["libdevice", "ptxas", "compile option", "While setting option"]
+            .iter()
+            .any(|part| error.message().contains(part))
 }
 
 /// Compiles a program so that its module says how long it takes, or else without that.
@@ -399,10 +366,7 @@ unsafe fn compile_once(
     }
     let results = machine::get().and_then(|machine| machine.environment.autotune_results.as_ref());
     if let Some(path) = results {
-        flags.push((
-            "xla_gpu_load_autotune_results_from",
-            OptionValue::Text(path.clone()),
-        ));
+        flags.push(("xla_gpu_load_autotune_results_from", OptionValue::Text(path.clone())));
     }
     let options = memory_kinds::add_memory_kinds(options, &source.code, plugin.minor_version())?;
     let options = with_flags(&options, &flags);

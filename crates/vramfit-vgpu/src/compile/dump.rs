@@ -31,10 +31,7 @@ const DEFAULTS: &[(&str, OptionValue)] = &[
     ("xla_dump_hlo_as_html", OptionValue::Bool(false)),
     ("xla_dump_hlo_as_url", OptionValue::Bool(false)),
     ("xla_dump_hlo_snapshots", OptionValue::Bool(false)),
-    (
-        "xla_dump_hlo_unoptimized_snapshots",
-        OptionValue::Bool(false),
-    ),
+    ("xla_dump_hlo_unoptimized_snapshots", OptionValue::Bool(false)),
     ("xla_dump_hlo_to_subfolder", OptionValue::Bool(false)),
     ("xla_dump_compress_protos", OptionValue::Bool(false)),
     ("xla_dump_disable_metadata", OptionValue::Bool(false)),
@@ -64,12 +61,8 @@ impl Dump {
     /// has set for another dump is taken back for this one.
     pub(crate) fn flags(&self, user_flags: &UserFlags<'_>) -> Vec<(&'static str, OptionValue)> {
         let users: Vec<String> = user_flags.dump_flags().collect();
-        let defaults = DEFAULTS
-            .iter()
-            .filter(|flag| users.iter().any(|name| name == flag.0));
-        let mut flags: Vec<_> = defaults
-            .map(|(name, value)| (*name, value.clone()))
-            .collect();
+        let defaults = DEFAULTS.iter().filter(|flag| users.iter().any(|name| name == flag.0));
+        let mut flags: Vec<_> = defaults.map(|(name, value)| (*name, value.clone())).collect();
         let folder = self.folder.path().display().to_string();
         flags.extend([
             (FLAG, OptionValue::Text(folder)),
@@ -90,8 +83,6 @@ impl Dump {
 
 /// Returns the memory of a program by its dump. `None` if that contains another one.
 pub(crate) fn memory(program: &Program, dump: &[u8], code: &[u8]) -> Option<ProgramMemory> {
-    let names = hooks::get()
-        .and_then(|hooks| hooks.value_names(code))
-        .unwrap_or_default();
+    let names = hooks::get().and_then(|hooks| hooks.value_names(code)).unwrap_or_default();
     ProgramMemory::from_dump(program, dump, &names).ok()
 }

@@ -39,10 +39,7 @@ pub(crate) unsafe fn from_raw<'a>(raw: *mut abi::Executable) -> PjrtResult<&'a E
 
 /// Makes a handle; the caller destroys it.
 pub(crate) fn new_handle(compiled: Arc<CompiledProgram>) -> *mut abi::Executable {
-    pointers::into_handle(Executable {
-        compiled,
-        layouts: layouts::LayoutLists::default(),
-    })
+    pointers::into_handle(Executable { compiled, layouts: layouts::LayoutLists::default() })
 }
 
 pub(crate) unsafe fn destroy(args: &mut ExecutableDestroyArgs) -> PjrtResult {
@@ -61,11 +58,7 @@ pub(crate) unsafe fn num_replicas(args: &mut ExecutableNumReplicasArgs) -> PjrtR
 }
 
 pub(crate) unsafe fn num_partitions(args: &mut ExecutableNumPartitionsArgs) -> PjrtResult {
-    args.num_partitions = from_raw(args.executable)?
-        .compiled
-        .program
-        .options
-        .partitions;
+    args.num_partitions = from_raw(args.executable)?.compiled.program.options.partitions;
     Ok(())
 }
 
@@ -124,17 +117,13 @@ const OPTIMIZED_FORMAT: &str = "hlo_with_config";
 /// JAX calls this twice: for the size, then for the bytes.
 pub(crate) unsafe fn optimized_program(args: &mut ExecutableOptimizedProgramArgs) -> PjrtResult {
     let module = &from_raw(args.executable)?.compiled.program.module;
-    let program: &mut RawProgram = args
-        .program
-        .as_mut()
-        .ok_or_else(|| Status::internal("no program to fill"))?;
+    let program: &mut RawProgram =
+        args.program.as_mut().ok_or_else(|| Status::internal("no program to fill"))?;
     (program.format, program.format_size) = text_parts(OPTIMIZED_FORMAT);
     if program.code.is_null() {
         program.code_size = module.len();
     } else if program.code_size < module.len() {
-        return Err(Status::invalid_argument(
-            "the buffer for the program is too small",
-        ));
+        return Err(Status::invalid_argument("the buffer for the program is too small"));
     } else {
         ptr::copy_nonoverlapping(module.as_ptr(), program.code.cast(), module.len());
         program.code_size = module.len();
@@ -157,37 +146,22 @@ pub(crate) fn leak_bytes(bytes: Vec<u8>) -> (*const c_char, usize, *mut c_void) 
 pub(crate) unsafe fn serialize(args: &mut ExecutableSerializeArgs) -> PjrtResult {
     let compiled = &from_raw(args.executable.cast_mut())?.compiled;
     let serialized = SerializedProgram::from_compiled(compiled).encode_to_vec();
-    (
-        args.serialized_bytes,
-        args.serialized_bytes_size,
-        args.serialized_executable,
-    ) = leak_bytes(serialized);
+    (args.serialized_bytes, args.serialized_bytes_size, args.serialized_executable) =
+        leak_bytes(serialized);
     args.serialized_executable_deleter = Some(drop_bytes);
     Ok(())
 }
 
 pub(crate) unsafe fn compile_options(args: &mut ExecutableGetCompileOptionsArgs) -> PjrtResult {
-    (
-        args.serialized_bytes,
-        args.serialized_bytes_size,
-        args.serialized_compile_options,
-    ) = leak_bytes(
-        from_raw(args.executable)?
-            .compiled
-            .host_program
-            .options
-            .clone(),
-    );
+    (args.serialized_bytes, args.serialized_bytes_size, args.serialized_compile_options) =
+        leak_bytes(from_raw(args.executable)?.compiled.host_program.options.clone());
     args.serialized_compile_options_deleter = Some(drop_bytes);
     Ok(())
 }
 
 pub(crate) unsafe fn fingerprint(args: &mut ExecutableFingerprintArgs) -> PjrtResult {
     let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
-    (
-        args.executable_fingerprint,
-        args.executable_fingerprint_size,
-    ) = text_parts(fingerprint);
+    (args.executable_fingerprint, args.executable_fingerprint_size) = text_parts(fingerprint);
     Ok(())
 }
 

@@ -79,10 +79,7 @@ impl HostProgram {
             outputs: program.outputs.clone(),
             output_shardings: program.output_shardings.clone(),
             // The smallest product may be given a workspace of megabytes.
-            temp_bytes: program
-                .sizes
-                .temp_bytes
-                .saturating_sub(program.workspace_bytes),
+            temp_bytes: program.sizes.temp_bytes.saturating_sub(program.workspace_bytes),
             is_predicate: value::is_predicate(program, &code, devices),
             evaluation: EvaluationState::default(),
             code,
@@ -99,11 +96,7 @@ impl HostProgram {
         };
         let found = hooks.slice_outputs(
             &self.code,
-            &local(
-                program,
-                program.parameters.len(),
-                &program.parameter_shardings,
-            ),
+            &local(program, program.parameters.len(), &program.parameter_shardings),
             &local(program, program.outputs.len(), &program.output_shardings),
         );
         let select = |shapes: &[Shape], places: &[usize]| -> Option<Vec<Shape>> {
@@ -134,9 +127,7 @@ impl HostProgram {
 
     fn enable_evaluation(self, computes_values: bool) -> Arc<Self> {
         let is_enabled = computes_values && !self.code.is_empty() && value::is_small(&self);
-        self.evaluation
-            .is_possible
-            .store(is_enabled, Ordering::Relaxed);
+        self.evaluation.is_possible.store(is_enabled, Ordering::Relaxed);
         Arc::new(self)
     }
 
@@ -200,9 +191,7 @@ impl HostProgram {
 
 /// Returns the element type names and dimensions of arrays.
 fn named_shapes(shapes: &[Shape]) -> Vec<(&'static str, &[i64])> {
-    let named = shapes
-        .iter()
-        .map(|shape| (shape.element_type.name(), shape.dims.as_slice()));
+    let named = shapes.iter().map(|shape| (shape.element_type.name(), shape.dims.as_slice()));
     named.collect()
 }
 
@@ -229,9 +218,7 @@ fn local(program: &Program, count: usize, shardings: &[Vec<u8>]) -> Vec<bool> {
         return vec![true; count];
     }
     let is_known = shardings.len() == count;
-    (0..count)
-        .map(|at| is_known && is_replicated(&shardings[at]))
-        .collect()
+    (0..count).map(|at| is_known && is_replicated(&shardings[at])).collect()
 }
 
 /// A serialized `OpSharding` of type REPLICATED, the zero value, has no fields.

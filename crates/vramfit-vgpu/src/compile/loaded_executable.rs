@@ -65,9 +65,7 @@ impl LoadedExecutable {
                 });
             }
         }
-        let site = hooks::get()
-            .and_then(hooks::Hooks::call_site)
-            .unwrap_or_default();
+        let site = hooks::get().and_then(hooks::Hooks::call_site).unwrap_or_default();
         if let Some(hooks) = hooks::get() {
             hooks.on_compiled(compiled.number);
         }
@@ -92,16 +90,10 @@ impl LoadedExecutable {
         };
         session.record(&event);
         if options.devices.len() > 1 {
-            session.note(&Note::PartitionedProgram(describe_partitions(
-                client, &compiled,
-            )));
+            session.note(&Note::PartitionedProgram(describe_partitions(client, &compiled)));
         }
-        let CompileDiagnostics {
-            memory,
-            replaced_arguments: _,
-            time,
-            warnings,
-        } = &compiled.diagnostics;
+        let CompileDiagnostics { memory, replaced_arguments: _, time, warnings } =
+            &compiled.diagnostics;
         if !memory.is_empty() {
             session.write(|trace| trace.program_memory(compiled.number, memory));
         }
@@ -159,9 +151,7 @@ impl LoadedExecutable {
                 session.add_non_pool_bytes(ordinal, -(constants as i64));
             }
         }
-        session.record(&LogEvent::Unload {
-            program: self.compiled.number,
-        });
+        session.record(&LogEvent::Unload { program: self.compiled.number });
     }
 
     pub(crate) fn is_deleted(&self) -> bool {
@@ -284,11 +274,7 @@ pub(crate) unsafe fn logical_ids(
 pub(crate) unsafe fn device_assignment(
     args: &mut LoadedExecutableGetDeviceAssignmentArgs,
 ) -> PjrtResult {
-    let bytes = from_raw(args.executable)?
-        .compiled
-        .program
-        .options
-        .device_assignment();
+    let bytes = from_raw(args.executable)?.compiled.program.options.device_assignment();
     let (pointer, size, owner) = leak_bytes(bytes);
     args.serialized_bytes = pointer;
     args.serialized_bytes_size = size;
@@ -309,9 +295,6 @@ pub(crate) unsafe fn is_deleted(args: &mut LoadedExecutableIsDeletedArgs) -> Pjr
 
 pub(crate) unsafe fn fingerprint(args: &mut LoadedExecutableFingerprintArgs) -> PjrtResult {
     let fingerprint = &from_raw(args.executable)?.compiled.info.fingerprint;
-    (
-        args.executable_fingerprint,
-        args.executable_fingerprint_size,
-    ) = text_parts(fingerprint);
+    (args.executable_fingerprint, args.executable_fingerprint_size) = text_parts(fingerprint);
     Ok(())
 }

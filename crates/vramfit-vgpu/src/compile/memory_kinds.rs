@@ -27,19 +27,14 @@ pub(crate) fn add_memory_kinds<'a>(
     plugin_minor_version: i32,
 ) -> PjrtResult<Cow<'a, [u8]>> {
     // The module contains strings verbatim, so most programs need not be parsed.
-    let mentions_host_memory = || {
-        code.windows(HOST_KIND.len())
-            .any(|window| window == HOST_KIND)
-    };
+    let mentions_host_memory = || code.windows(HOST_KIND.len()).any(|window| window == HOST_KIND);
     if plugin_minor_version >= MIN_MINOR_VERSION || !mentions_host_memory() {
         return Ok(Cow::Borrowed(options));
     }
     let Some(hooks) = hooks::get() else {
         return Ok(Cow::Borrowed(options));
     };
-    let interface = hooks
-        .program_interface(code)
-        .map_err(|why| unsupported(&why))?;
+    let interface = hooks.program_interface(code).map_err(|why| unsupported(&why))?;
     let parameters = shapes(&interface.parameters)?;
     let outputs = shapes(&interface.outputs)?;
     let is_host = |shape: &Shape| shape.space == MemorySpace::Host;
@@ -47,11 +42,7 @@ pub(crate) fn add_memory_kinds<'a>(
         // Host memory is used inside the program only, which the compiler handles itself.
         return Ok(Cow::Borrowed(options));
     }
-    Ok(Cow::Owned(with_memory_spaces(
-        options,
-        &parameters,
-        &outputs,
-    )))
+    Ok(Cow::Owned(with_memory_spaces(options, &parameters, &outputs)))
 }
 
 fn shapes(values: &[DeclaredValue]) -> PjrtResult<Vec<Shape>> {
@@ -67,10 +58,7 @@ fn shape(value: &DeclaredValue) -> PjrtResult<Shape> {
         "pinned_host" | "unpinned_host" => MemorySpace::Host,
         other => return Err(unsupported(&format!("unknown memory kind `{other}`"))),
     };
-    Ok(Shape {
-        space,
-        ..Shape::dense(element_type, &value.dims)
-    })
+    Ok(Shape { space, ..Shape::dense(element_type, &value.dims) })
 }
 
 fn unsupported(why: &str) -> Status {
@@ -104,10 +92,9 @@ mod tests {
 
     #[test]
     fn options_are_unchanged_without_host_memory_and_for_newer_plugins() {
-        for (code, version) in [
-            (&b"device"[..], MIN_MINOR_VERSION - 1),
-            (b"pinned_host", MIN_MINOR_VERSION),
-        ] {
+        for (code, version) in
+            [(&b"device"[..], MIN_MINOR_VERSION - 1), (b"pinned_host", MIN_MINOR_VERSION)]
+        {
             let options = add_memory_kinds(b"options", code, version);
             assert_eq!(options.ok().as_deref(), Some(&b"options"[..]));
         }

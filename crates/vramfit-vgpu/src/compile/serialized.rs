@@ -53,11 +53,7 @@ impl SerializedProgram {
             memory: diagnostics.memory.clone(),
             replaced_arguments: diagnostics.replaced_arguments.clone(),
             warnings: diagnostics.warnings.clone(),
-            time: diagnostics
-                .time
-                .as_ref()
-                .map(ProgramTime::to_stored)
-                .unwrap_or_default(),
+            time: diagnostics.time.as_ref().map(ProgramTime::to_stored).unwrap_or_default(),
         }
     }
 

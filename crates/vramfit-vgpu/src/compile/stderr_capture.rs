@@ -31,10 +31,8 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_LINE_BYTES: usize = 16 << 10;
 /// Parts of lines that XLA writes because no GPU is there when it compiles, which is so in every dry run. What they
 /// say of a program is in the report: the scratch memory of CUB's sort.
-const LINES_OF_A_DRY_RUN: &[&str] = &[
-    "Missing deviceless CUB scratch size data",
-    "compile with a GPU present",
-];
+const LINES_OF_A_DRY_RUN: &[&str] =
+    &["Missing deviceless CUB scratch size data", "compile with a GPU present"];
 /// The files of XLA whose warnings are about memory.
 const MEMORY_SOURCES: &[&str] = &[
     "hlo_rematerialization.cc",
@@ -149,10 +147,7 @@ pub(crate) fn write_log(text: &[u8]) {
 
 impl CompilerLog {
     fn empty() -> Self {
-        CompilerLog {
-            warnings: Vec::new(),
-            text: Some(Vec::new()),
-        }
+        CompilerLog { warnings: Vec::new(), text: Some(Vec::new()) }
     }
 
     fn add_text(&mut self, text: &[u8]) {
@@ -178,11 +173,7 @@ impl CaptureScope {
         }
         let number = capture.next_scope;
         capture.next_scope += 1;
-        capture.scopes.push(Scope {
-            number,
-            log: CompilerLog::empty(),
-            hidden,
-        });
+        capture.scopes.push(Scope { number, log: CompilerLog::empty(), hidden });
         Some(CaptureScope(number))
     }
 
@@ -223,12 +214,7 @@ impl StderrCapture {
         let open = |ending: &str| {
             let path = folder.join(format!("compiler-{process}.{ending}"));
             let mut options = OpenOptions::new();
-            options
-                .read(true)
-                .append(ending == "log")
-                .write(true)
-                .create(true)
-                .truncate(false);
+            options.read(true).append(ending == "log").write(true).create(true).truncate(false);
             options.open(path).ok()
         };
         let log = open("log")?;
@@ -254,9 +240,8 @@ impl StderrCapture {
             (copy >= 0).then(|| File::from(OwnedFd::from_raw_fd(copy)))?
         };
         let (tick, ticks) = channel();
-        let started = thread::Builder::new()
-            .name("vramfit-compiler-log".to_owned())
-            .spawn(move || {
+        let started =
+            thread::Builder::new().name("vramfit-compiler-log".to_owned()).spawn(move || {
                 while ticks.recv_timeout(FORWARD_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                     if let Some(capture) = lock(&CAPTURE).as_mut() {
                         capture.forward();
@@ -387,10 +372,7 @@ fn parse_warning(line: &str) -> Option<Warning> {
         _ => head.starts_with(['W', 'E']),
     };
     let is_warning = is_warning && MEMORY_SOURCES.contains(&source);
-    is_warning.then(|| Warning {
-        source: source.to_owned(),
-        text: text.to_owned(),
-    })
+    is_warning.then(|| Warning { source: source.to_owned(), text: text.to_owned() })
 }
 
 #[cfg(test)]

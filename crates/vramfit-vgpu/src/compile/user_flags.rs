@@ -56,11 +56,7 @@ impl<'a> UserFlags<'a> {
             true => std::fs::read_to_string(text.trim()).unwrap_or_default(),
             false => text.to_owned(),
         };
-        UserFlags {
-            env_flags: XlaFlags::parse(&text),
-            options,
-            is_file,
-        }
+        UserFlags { env_flags: XlaFlags::parse(&text), options, is_file }
     }
 
     /// Returns whether the user has set a flag.
@@ -77,8 +73,7 @@ impl<'a> UserFlags<'a> {
 
     /// Returns `true` if XLA writes a dump for the user, to a folder or to standard output.
     pub(crate) fn writes_dump(&self) -> bool {
-        self.dump_flags()
-            .any(|name| !DUMP_DETAILS.contains(&name.as_str()) && self.is_on(&name))
+        self.dump_flags().any(|name| !DUMP_DETAILS.contains(&name.as_str()) && self.is_on(&name))
     }
 
     /// Returns `true` if a flag has a value other than "no" and the empty text.
@@ -116,10 +111,7 @@ impl<'a> UserFlags<'a> {
             None if self.env_flags.value(name).is_none() => false,
             None => {
                 let boolean = self.env_flags.bool(name).map(i64::from);
-                let number = self
-                    .env_flags
-                    .value(name)
-                    .and_then(|text| text.parse().ok());
+                let number = self.env_flags.value(name).and_then(|text| text.parse().ok());
                 number.or(boolean) != Some(value)
             }
         }
@@ -134,11 +126,7 @@ mod tests {
     const FUSION: &str = "xla_gpu_cudnn_gemm_fusion_level";
 
     fn flags_of<'a>(flags: &str, options: &'a [u8]) -> UserFlags<'a> {
-        UserFlags {
-            env_flags: XlaFlags::parse(flags),
-            options,
-            is_file: false,
-        }
+        UserFlags { env_flags: XlaFlags::parse(flags), options, is_file: false }
     }
 
     #[test]

@@ -77,9 +77,8 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     let addressable = || devices.iter().filter(|device| device.ordinal.is_some());
     let device_pointers = devices.iter().map(|device| device.raw()).collect();
     let addressable_pointers = addressable().map(|device| device.raw()).collect();
-    let memory_pointers = addressable()
-        .flat_map(|device| device.memories())
-        .map(|memory| Memory::raw(memory));
+    let memory_pointers =
+        addressable().flat_map(|device| device.memories()).map(|memory| Memory::raw(memory));
     let memory_pointers = memory_pointers.collect();
     let client = Client {
         machine,
@@ -143,10 +142,8 @@ unsafe fn pool_options(
         collective_memory_bytes: client.collective_memory_bytes,
         jax_version: (version.major, version.minor, version.patch),
     };
-    let process = ProcessInfo {
-        index: client.node_id.max(0) as u32,
-        count: client.num_nodes.max(1) as u32,
-    };
+    let process =
+        ProcessInfo { index: client.node_id.max(0) as u32, count: client.num_nodes.max(1) as u32 };
     Ok((options, visible, process))
 }
 
@@ -176,9 +173,7 @@ fn header(environment: &Environment, options: &PoolOptions, process: ProcessInfo
     let head = cuda_plugin::get().map(|plugin| plugin.header());
     Header {
         jax: format!("{major}.{minor}.{patch}"),
-        plugin: head.map_or(String::new(), |head| {
-            format!("{}.{}", head.major, head.minor)
-        }),
+        plugin: head.map_or(String::new(), |head| format!("{}.{}", head.major, head.minor)),
         gpu: environment.gpu.name.clone(),
         gpu_description: environment.gpu.description.clone(),
         total_memory_bytes: options.total_memory_bytes,
@@ -227,9 +222,7 @@ unsafe fn create_devices(
         .iter()
         .enumerate()
         .map(|(id, &description)| {
-            let ordinal = (id as u32)
-                .checked_sub(first)
-                .filter(|ordinal| *ordinal < own);
+            let ordinal = (id as u32).checked_sub(first).filter(|ordinal| *ordinal < own);
             Device::new(id, ordinal, description, &machine.environment.gpu)
         })
         .collect()
@@ -297,13 +290,9 @@ impl Client {
 
     /// Returns the device of a global id.
     pub(crate) fn device(&self, id: i64) -> PjrtResult<&'static Device> {
-        usize::try_from(id)
-            .ok()
-            .and_then(|id| self.devices.get(id))
-            .copied()
-            .ok_or_else(|| {
-                Status::invalid_argument(format!("No matching device found for device_id {id}"))
-            })
+        usize::try_from(id).ok().and_then(|id| self.devices.get(id)).copied().ok_or_else(|| {
+            Status::invalid_argument(format!("No matching device found for device_id {id}"))
+        })
     }
 }
 
@@ -317,10 +306,7 @@ pub(crate) unsafe fn lookup_addressable_device(
 ) -> PjrtResult {
     let client = from_raw(args.client)?;
     let ordinal = u32::try_from(args.local_hardware_id).ok();
-    let found = client
-        .devices
-        .iter()
-        .find(|device| device.ordinal == ordinal && ordinal.is_some());
+    let found = client.devices.iter().find(|device| device.ordinal == ordinal && ordinal.is_some());
     args.addressable_device = found.map(|device| device.raw()).ok_or_else(|| {
         Status::invalid_argument(format!(
             "No matching device found for local_hardware_id {}",

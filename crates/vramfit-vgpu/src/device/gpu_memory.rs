@@ -41,17 +41,11 @@ pub(crate) fn open_gpu_memory(
     };
     let gpu = environment.visible_gpus.get(device as usize).copied();
     let mut state = SharedGpuState::new(file, device, gpu.unwrap_or(device), free);
-    state
-        .register(&describe_gpus(environment))
-        .map_err(GpuMemoryError::Failed)?;
+    state.register(&describe_gpus(environment)).map_err(GpuMemoryError::Failed)?;
     if !state.reserve(context) {
         let left = free.saturating_sub(state.others_bytes());
         let mut notes = vec![state.others_note()];
-        notes.push(Note::NoContext {
-            device,
-            context_bytes: context,
-            free_bytes: left,
-        });
+        notes.push(Note::NoContext { device, context_bytes: context, free_bytes: left });
         let text = format!(
             "vramfit: no room for the CUDA context, some {context} bytes: other processes use {} of \
              the {free} bytes of GPU {}; on a real machine JAX would continue without this GPU, or find \
@@ -59,23 +53,14 @@ pub(crate) fn open_gpu_memory(
             state.others_bytes(),
             state.gpu
         );
-        return Err(GpuMemoryError::NoContext(
-            notes,
-            Status::failed_precondition(text),
-        ));
+        return Err(GpuMemoryError::NoContext(notes, Status::failed_precondition(text)));
     }
     let shared = SharedGpu::new(state);
-    Ok(GpuMemory {
-        memory: Box::new(shared.clone()),
-        shared: Some(shared),
-    })
+    Ok(GpuMemory { memory: Box::new(shared.clone()), shared: Some(shared) })
 }
 
 /// Returns a description of the machine's GPUs, which must be the same for all processes that share them.
 fn describe_gpus(environment: &Environment) -> String {
     let gpu = &environment.gpu;
-    format!(
-        "{} {} {}",
-        gpu.name, environment.machine_gpus, gpu.total_memory_bytes
-    )
+    format!("{} {} {}", gpu.name, environment.machine_gpus, gpu.total_memory_bytes)
 }

@@ -103,9 +103,7 @@ pub(crate) fn get_or_create(
         let machine = Machine::new(environment.clone(), options.clone(), header)?;
         let _ = MACHINE.set(machine);
     }
-    let machine = MACHINE
-        .get()
-        .ok_or_else(|| Status::internal("no machine was created"))?;
+    let machine = MACHINE.get().ok_or_else(|| Status::internal("no machine was created"))?;
     if machine.options != *options {
         return Err(Status::failed_precondition(
             "vramfit: a second client requests other memory settings than the first; \
@@ -137,10 +135,7 @@ impl Machine {
                 let reason = format!("`{}` cannot be written: {error}", path.display());
                 trace_failure::report(environment.compiler_log.as_deref(), &reason);
             };
-            create_trace(path)
-                .and_then(start)
-                .map_err(report_failure)
-                .ok()
+            create_trace(path).and_then(start).map_err(report_failure).ok()
         });
         // As XLA, which does not see what is set later.
         user_flags::read_environment();
@@ -170,9 +165,7 @@ impl Machine {
             read_again: FxHashSet::default(),
         });
         Ok(Machine {
-            first_after_peak: (0..environment.devices())
-                .map(|_| AtomicU64::new(0))
-                .collect(),
+            first_after_peak: (0..environment.devices()).map(|_| AtomicU64::new(0)).collect(),
             reported_limit_bytes: environment
                 .unlimited
                 .then(|| limit_on_gpu(&environment, &options))
@@ -187,9 +180,7 @@ impl Machine {
     pub(crate) fn limit_bytes(&'static self) -> u64 {
         // `cuda_async` without preallocation reports a limit of 0 and has none.
         let limit = self.reported_limit_bytes.or(self.session().limit_bytes());
-        limit
-            .filter(|limit| *limit > 0)
-            .unwrap_or(self.environment.gpu.total_memory_bytes)
+        limit.filter(|limit| *limit > 0).unwrap_or(self.environment.gpu.total_memory_bytes)
     }
 
     /// Locks the machine.
@@ -201,14 +192,9 @@ impl Machine {
 /// Returns the limit that a pool would have on the GPU.
 fn limit_on_gpu(environment: &Environment, options: &PoolOptions) -> Option<u64> {
     let gpu = &environment.gpu;
-    let options = PoolOptions {
-        total_memory_bytes: gpu.total_memory_bytes,
-        ..options.clone()
-    };
+    let options = PoolOptions { total_memory_bytes: gpu.total_memory_bytes, ..options.clone() };
     let memory = SimulatedDeviceMemory::new(gpu.total_memory_bytes);
-    allocator::build(&options, Box::new(memory))
-        .stats()
-        .bytes_limit
+    allocator::build(&options, Box::new(memory)).stats().bytes_limit
 }
 
 /// Creates the trace. If the file exists, it belongs to another process of the same run (a worker
@@ -238,10 +224,7 @@ impl DevicePool {
             calls: Arc::clone(&driver_calls),
             driver_bytes: Arc::clone(&driver_bytes),
         };
-        let options = PoolOptions {
-            ordinal,
-            ..options.clone()
-        };
+        let options = PoolOptions { ordinal, ..options.clone() };
         let allocator = allocator::build(&options, Box::new(memory));
         Ok(DevicePool {
             allocator,
@@ -270,10 +253,7 @@ impl DeviceMemory for RecordedMemory {
             let pages = region.bytes.next_multiple_of(PAGE_BYTES);
             self.driver_bytes.fetch_add(pages, Ordering::Relaxed);
         }
-        lock(&self.calls).push(DriverCall {
-            requested_bytes: bytes,
-            granted,
-        });
+        lock(&self.calls).push(DriverCall { requested_bytes: bytes, granted });
         granted
     }
 

@@ -135,9 +135,7 @@ unsafe extern "C" fn get_user_data(raw: *mut abi::Memory, key: *const c_void) ->
     let Ok(memory) = require_memory(raw) else {
         return ptr::null_mut();
     };
-    lock(&memory.user_data)
-        .get(&(key as usize))
-        .map_or(ptr::null_mut(), |entry| entry.data)
+    lock(&memory.user_data).get(&(key as usize)).map_or(ptr::null_mut(), |entry| entry.data)
 }
 
 unsafe extern "C" fn set_user_data(
@@ -150,11 +148,7 @@ unsafe extern "C" fn set_user_data(
         return;
     };
     let before = lock(&memory.user_data).insert(key as usize, UserData { data, destroy });
-    if let Some(UserData {
-        data,
-        destroy: Some(destroy),
-    }) = before
-    {
+    if let Some(UserData { data, destroy: Some(destroy) }) = before {
         destroy(data);
     }
 }

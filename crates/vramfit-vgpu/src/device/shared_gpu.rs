@@ -123,10 +123,7 @@ impl SharedGpuState {
         let result = |usage: &SharedGpuUsage| {
             let others = usage.used_by_others(process, gpu);
             let own = usage.of(process, gpu).map_or(0, |holding| holding.bytes);
-            (
-                others,
-                new_bytes(own, self.free_bytes.saturating_sub(others)),
-            )
+            (others, new_bytes(own, self.free_bytes.saturating_sub(others)))
         };
         let (mut others, mut bytes) = result(&usage_file.usage);
         // Processes that have ended are looked for only where it makes a difference: it costs much more.
@@ -138,9 +135,7 @@ impl SharedGpuState {
         if let Some(bytes) = bytes {
             let start =
                 start_ticks(process).filter(|_| usage_file.usage.of(process, gpu).is_none());
-            usage_file
-                .usage
-                .set(process, start.unwrap_or(0), gpu, bytes);
+            usage_file.usage.set(process, start.unwrap_or(0), gpu, bytes);
         }
         let own = usage_file.usage.of(process, gpu);
         let max_bytes = own.map_or(others, |own| own.max_others_bytes).max(others);
@@ -153,9 +148,7 @@ impl SharedGpuState {
             self.is_note_written = false;
         }
         if let Err(error) = usage_file.write() {
-            log::print_line(&format!(
-                "the GPU memory of this process cannot be recorded: {error}"
-            ));
+            log::print_line(&format!("the GPU memory of this process cannot be recorded: {error}"));
         }
         is_granted
     }
@@ -281,10 +274,7 @@ mod tests {
         own.release(2 * PAGE_BYTES);
         set_usage(&mut own, other, PAGE_BYTES);
         own.refresh();
-        assert_eq!(
-            (own.others.bytes, own.others.max_bytes),
-            (PAGE_BYTES, 4 * PAGE_BYTES)
-        );
+        assert_eq!((own.others.bytes, own.others.max_bytes), (PAGE_BYTES, 4 * PAGE_BYTES));
         assert!(matches!(
             own.others_note(),
             Note::Others { used_bytes, .. } if used_bytes == PAGE_BYTES

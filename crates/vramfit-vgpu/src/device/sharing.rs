@@ -66,9 +66,7 @@ pub(crate) fn visible_gpus(
         usage_file.usage.uuids.clear();
     }
     let visible = usage_file.usage.visible_gpus(count, list);
-    usage_file
-        .write()
-        .map_err(|error| usage_file_error(&error))?;
+    usage_file.write().map_err(|error| usage_file_error(&error))?;
     Ok(visible)
 }
 

@@ -30,10 +30,7 @@ pub(crate) unsafe fn create_for_gpu(
     process: ProcessInfo,
 ) -> PjrtResult<*mut TopologyDescription> {
     let (config, shape) = gpu_options(environment, process);
-    let options = [
-        string_option("target_config", &config),
-        string_option("topology", &shape),
-    ];
+    let options = [string_option("target_config", &config), string_option("topology", &shape)];
     let mut args: TopologyDescriptionCreateArgs = zeroed_struct();
     (args.create_options, args.num_options) = list_parts(&options);
     cuda_plugin::get()?.call("PJRT_TopologyDescription_Create", &mut args)?;
@@ -43,9 +40,7 @@ pub(crate) unsafe fn create_for_gpu(
 fn string_option(name: &'static str, value: &str) -> NamedValue {
     let mut option: NamedValue = zeroed_struct();
     (option.name, option.name_size) = text_parts(name);
-    option.value = NamedUnion {
-        string: value.as_ptr().cast(),
-    };
+    option.value = NamedUnion { string: value.as_ptr().cast() };
     option.value_size = value.len();
     option
 }

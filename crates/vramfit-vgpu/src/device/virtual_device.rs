@@ -135,9 +135,7 @@ unsafe fn attributes(
             value.value_size = text.len();
             // Attributes live as long as the process.
             let text: &'static str = Box::leak(text.clone().into_boxed_str());
-            value.value = NamedUnion {
-                string: text.as_ptr().cast(),
-            };
+            value.value = NamedUnion { string: text.as_ptr().cast() };
         }
     };
     let number = |number: i64| {
@@ -220,17 +218,13 @@ pub(crate) unsafe fn is_addressable(args: &mut DeviceIsAddressableArgs) -> PjrtR
 
 pub(crate) unsafe fn local_hardware_id(args: &mut DeviceLocalHardwareIdArgs) -> PjrtResult {
     // XLA returns -1 for a device of another process; an error here would end the process.
-    args.local_hardware_id = require_device(args.device)?
-        .ordinal
-        .map_or(-1, |ordinal| ordinal as c_int);
+    args.local_hardware_id =
+        require_device(args.device)?.ordinal.map_or(-1, |ordinal| ordinal as c_int);
     Ok(())
 }
 
 pub(crate) unsafe fn addressable_memories(args: &mut DeviceAddressableMemoriesArgs) -> PjrtResult {
-    let pointers = require_device(args.device)?
-        .memory_pointers
-        .get()
-        .map_or(&[][..], |all| all);
+    let pointers = require_device(args.device)?.memory_pointers.get().map_or(&[][..], |all| all);
     (args.memories, args.num_memories) = list_parts(pointers);
     Ok(())
 }
@@ -262,14 +256,10 @@ pub(crate) unsafe fn memory_stats(args: &mut DeviceMemoryStatsArgs) -> PjrtResul
     (args.bytes_reserved, args.bytes_reserved_is_set) = reported(Some(stats.bytes_reserved));
     (args.peak_bytes_reserved, args.peak_bytes_reserved_is_set) =
         reported(Some(stats.peak_bytes_reserved));
-    (
-        args.bytes_reservable_limit,
-        args.bytes_reservable_limit_is_set,
-    ) = reported(stats.bytes_reservable_limit);
-    (
-        args.largest_free_block_bytes,
-        args.largest_free_block_bytes_is_set,
-    ) = reported(Some(stats.largest_free_block_bytes));
+    (args.bytes_reservable_limit, args.bytes_reservable_limit_is_set) =
+        reported(stats.bytes_reservable_limit);
+    (args.largest_free_block_bytes, args.largest_free_block_bytes_is_set) =
+        reported(Some(stats.largest_free_block_bytes));
     (args.pool_bytes, args.pool_bytes_is_set) = reported(stats.pool_bytes);
     (args.peak_pool_bytes, args.peak_pool_bytes_is_set) = reported(stats.peak_pool_bytes);
     Ok(())

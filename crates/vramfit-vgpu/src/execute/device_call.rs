@@ -70,15 +70,10 @@ impl<'a> DeviceCall<'a> {
                 program.parameters.len()
             )));
         }
-        let arguments: Vec<&Buffer> = raw
-            .iter()
-            .map(|&buffer| device_buffer::from_raw(buffer))
-            .collect::<PjrtResult<_>>()?;
+        let arguments: Vec<&Buffer> =
+            raw.iter().map(|&buffer| device_buffer::from_raw(buffer)).collect::<PjrtResult<_>>()?;
         check_argument_sizes(program, &arguments)?;
-        let storages = arguments
-            .iter()
-            .map(|b| b.storage())
-            .collect::<PjrtResult<Vec<_>>>()?;
+        let storages = arguments.iter().map(|b| b.storage()).collect::<PjrtResult<Vec<_>>>()?;
         let mut donors = vec![None; program.outputs.len()];
         let mut copied_outputs = Vec::new();
         for alias in &program.aliases {
@@ -209,16 +204,12 @@ impl<'a> DeviceCall<'a> {
             return Err(self.with_program_context(error));
         }
         // The temporary block is freed at the end of the launch, the table of pointers after it.
-        let (tables, temporaries): (Vec<_>, Vec<_>) = transient_blocks
-            .into_iter()
-            .partition(|(purpose, _)| *purpose == Purpose::Tuple);
+        let (tables, temporaries): (Vec<_>, Vec<_>) =
+            transient_blocks.into_iter().partition(|(purpose, _)| *purpose == Purpose::Tuple);
         for (_, block) in temporaries.into_iter().chain(tables) {
             session.release(block);
         }
-        Ok(AllocatedBlocks {
-            slots,
-            copied_outputs,
-        })
+        Ok(AllocatedBlocks { slots, copied_outputs })
     }
 
     /// Allocates and frees the scratch memory of each library routine, as the routines do, one after the
@@ -323,19 +314,12 @@ impl<'a> DeviceCall<'a> {
         (value, origin): (Value, Origin),
     ) -> Arc<Storage> {
         let slot = program.output_allocations[output];
-        let block = slot.and_then(|slot| {
-            blocks
-                .slots
-                .iter()
-                .find(|(number, _)| *number as usize == slot)
-        });
+        let block =
+            slot.and_then(|slot| blocks.slots.iter().find(|(number, _)| *number as usize == slot));
         if let Some((_, block)) = block {
             return Storage::with_origin(Some(Arc::clone(block)), value, origin);
         }
-        match slot
-            .and_then(|slot| program.allocations.get(slot))
-            .map(|a| a.class)
-        {
+        match slot.and_then(|slot| program.allocations.get(slot)).map(|a| a.class) {
             Some(BufferClass::Parameter(number)) if number < self.storages.len() => {
                 let argument = &self.storages[number];
                 argument.with_value(value, argument.origin)
@@ -367,10 +351,7 @@ fn scratch_error(need: &ScratchNeed, error: &Status) -> Status {
     );
     if need.library == "cuFFT" {
         let check = "RET_CHECK failure (xla/backends/gpu/runtime/fft_thunk.cc) fft_plan != nullptr";
-        return Status::new(
-            StatusCode::Internal,
-            format!("{check} {CUFFT_PLAN_ERROR}\n{what}"),
-        );
+        return Status::new(StatusCode::Internal, format!("{check} {CUFFT_PLAN_ERROR}\n{what}"));
     }
     let name = need.routine.split(' ').next().unwrap_or_default();
     let message = format!("Unable to allocate workspace for {name}\n{what}");

@@ -43,14 +43,9 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
 
     let machine = machine::get().ok_or_else(|| Status::internal("no machine was created"))?;
     let environment = &machine.environment;
-    let step_options = StepOptions {
-        limit: environment.steps,
-        name: environment.step_name.as_deref(),
-    };
-    let arguments = calls
-        .first()
-        .map(DeviceCall::step_arguments)
-        .unwrap_or_default();
+    let step_options =
+        StepOptions { limit: environment.steps, name: environment.step_name.as_deref() };
+    let arguments = calls.first().map(DeviceCall::step_arguments).unwrap_or_default();
     let ordinal = calls.first().map_or(0, DeviceCall::ordinal);
     let mut session = machine.session();
     let execution = step_detector::Execution {
@@ -60,10 +55,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         backward: loaded.compiled.has_backward,
         arguments: &arguments,
     };
-    let memory = SessionMemory {
-        session: &session,
-        ordinal,
-    };
+    let memory = SessionMemory { session: &session, ordinal };
     let decision = step_detector::on_execution(&execution, &step_options, &memory);
     for note in &decision.notes {
         session.note(note);
@@ -96,9 +88,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
             list.add(number).write(output.into_raw());
         }
         if !args.device_complete_events.is_null() {
-            args.device_complete_events
-                .add(row)
-                .write(event::ready(Ok(())));
+            args.device_complete_events.add(row).write(event::ready(Ok(())));
         }
     }
     step_detector::after_execution(decision.run_progress);
@@ -150,9 +140,7 @@ unsafe fn selected_devices(
     if let Some(one) = crate::device::virtual_device::from_raw(args.execute_device) {
         let found: Vec<_> = all.filter(|(_, device)| device.id == one.id).collect();
         return if found.is_empty() {
-            Err(Status::invalid_argument(
-                "the program does not run on that device",
-            ))
+            Err(Status::invalid_argument("the program does not run on that device"))
         } else {
             Ok(found)
         };
@@ -172,7 +160,5 @@ unsafe fn user_line(session: &mut Session, options: &ExecuteOptions) -> TextId {
     if options.call_location.is_null() {
         return TextId(0);
     }
-    call_site::from_stack(CStr::from_ptr(options.call_location), |text| {
-        session.intern(text)
-    })
+    call_site::from_stack(CStr::from_ptr(options.call_location), |text| session.intern(text))
 }

@@ -117,10 +117,7 @@ impl StateFlow {
         in_use_bytes: u64,
     ) -> bool {
         let allocated_bytes = |bytes: u64| bytes.next_multiple_of(256);
-        let argument_bytes = execution
-            .arguments
-            .iter()
-            .map(|one| allocated_bytes(one.bytes));
+        let argument_bytes = execution.arguments.iter().map(|one| allocated_bytes(one.bytes));
         let residual_bytes = in_use_bytes.saturating_sub(argument_bytes.sum());
         let allowed = MAX_RESIDUAL_BYTES + RESIDUAL_BYTES_PER_CALL * calls;
         self.unchanged_bytes <= MAX_RESIDUAL_BYTES && residual_bytes <= allowed

@@ -132,10 +132,8 @@ impl StepDetector {
     ) -> StepDecision {
         let mut notes = Vec::new();
         if !std::mem::replace(&mut self.is_search_noted, true) {
-            notes.push(Note::Search {
-                steps: options.limit,
-                name: options.name.map(str::to_owned),
-            });
+            notes
+                .push(Note::Search { steps: options.limit, name: options.name.map(str::to_owned) });
         }
         let known_before = self.programs.len();
         let history = match self.programs.entry(execution.program) {
@@ -152,9 +150,7 @@ impl StepDetector {
         };
         let lineages = execution.arguments.iter().map(|one| one.origin.lineage);
         let lineage = lineages.fold(history.lineage_bit, |all, one| all | one);
-        let named = options
-            .name
-            .map(|name| is_program_named(execution.name, name));
+        let named = options.name.map(|name| is_program_named(execution.name, name));
         let is_first = history.calls == 0;
         let is_steady = !is_first && history.known_programs == known_before;
         history.calls += 1;
@@ -248,12 +244,7 @@ impl StepDetector {
             }
             None => RunProgress::Continue,
         };
-        StepDecision {
-            lineage,
-            run_progress,
-            notes,
-            is_beyond,
-        }
+        StepDecision { lineage, run_progress, notes, is_beyond }
     }
 }
 
@@ -281,12 +272,7 @@ impl FinishedStep {
         let most = grown.max_by_key(|(before, after)| *after - *before);
         let (previous_peak_bytes, peak_bytes) =
             most.map_or((0, 0), |(before, after)| (*before, *after));
-        Note::Stopped {
-            program: self.program,
-            calls: self.calls,
-            previous_peak_bytes,
-            peak_bytes,
-        }
+        Note::Stopped { program: self.program, calls: self.calls, previous_peak_bytes, peak_bytes }
     }
 }
 
@@ -298,9 +284,7 @@ pub(crate) fn on_execution(
     options: &StepOptions<'_>,
     memory: &impl RunMemory,
 ) -> StepDecision {
-    lock(&DETECTOR)
-        .get_or_insert_default()
-        .on_execution(execution, options, memory)
+    lock(&DETECTOR).get_or_insert_default().on_execution(execution, options, memory)
 }
 
 /// Retracts that the run is finished: the last step ran out of memory, and the program may continue.

@@ -19,10 +19,7 @@ struct Script {
 impl Script {
     /// Makes a script that has uploaded arrays.
     fn new(steps: u64, uploads: &[(&'static str, u64)]) -> Script {
-        let mut script = Script {
-            steps: Some(StepLimit::Calls(steps)),
-            ..Script::default()
-        };
+        let mut script = Script { steps: Some(StepLimit::Calls(steps)), ..Script::default() };
         for (name, bytes) in uploads {
             script.upload(name, *bytes);
         }
@@ -41,11 +38,7 @@ impl Script {
     ) -> bool {
         let argument = |name: &&'static str| {
             let (origin, bytes) = self.arrays[*name];
-            StepArgument {
-                origin,
-                bytes,
-                float: !name.starts_with("key"),
-            }
+            StepArgument { origin, bytes, float: !name.starts_with("key") }
         };
         let arguments: Vec<StepArgument> = takes.iter().map(argument).collect();
         let in_use: u64 = self.arrays.values().map(|(_, bytes)| bytes).sum();
@@ -60,13 +53,8 @@ impl Script {
             backward,
             arguments: &arguments,
         };
-        let options = StepOptions {
-            limit: self.steps,
-            name: self.name,
-        };
-        let decision = self
-            .detector
-            .on_execution(&execution, &options, &InUse(in_use));
+        let options = StepOptions { limit: self.steps, name: self.name };
+        let decision = self.detector.on_execution(&execution, &options, &InUse(in_use));
         for (name, bytes) in returns {
             let origin = Origin::from_program(program, decision.lineage);
             self.arrays.insert(name, (origin, *bytes));
@@ -118,11 +106,7 @@ fn a_validation_before_training_is_not_the_step() {
         }
         let train = |script: &mut Script| {
             script.upload("batch", MIB);
-            script.run(
-                TRAIN,
-                &["params", "batch"],
-                &[("params", 100 * MIB), ("loss", 4)],
-            )
+            script.run(TRAIN, &["params", "batch"], &[("params", 100 * MIB), ("loss", 4)])
         };
         let finished = (1..99).find(|_| train(&mut script));
         assert_eq!(finished, Some(steps));
@@ -136,10 +120,7 @@ fn a_rollout_before_its_update_is_not_the_step() {
     for _ in 0..3 {
         for _ in 0..1000 {
             let finished = script.run(ROLLOUT, &["params", "state"], &[("state", 300 * MIB)]);
-            assert!(
-                !finished,
-                "the environment's state comes back, and no training goes on"
-            );
+            assert!(!finished, "the environment's state comes back, and no training goes on");
         }
         if script.run(TRAIN, &["params", "state"], &[("params", 4 * MIB)]) {
             break;
@@ -154,10 +135,7 @@ fn an_environment_in_a_program_without_its_policy_is_not_the_step() {
     for _ in 0..1000 {
         script.run((5, false, MIB), &["params", "state"], &[("action", 4096)]);
         let finished = script.run(ROLLOUT, &["state", "action"], &[("state", 300 * MIB)]);
-        assert!(
-            !finished,
-            "the policy's parameters are alive and do not come back"
-        );
+        assert!(!finished, "the policy's parameters are alive and do not come back");
     }
 }
 
@@ -165,11 +143,8 @@ fn an_environment_in_a_program_without_its_policy_is_not_the_step() {
 fn a_recurrent_evaluation_and_a_sampler_are_not_the_step() {
     let mut script = Script::new(3, &[("params", 4 * MIB), ("cache", 100 * MIB)]);
     for _ in 0..1000 {
-        let finished = script.run(
-            ROLLOUT,
-            &["params", "cache"],
-            &[("cache", 100 * MIB), ("token", 4)],
-        );
+        let finished =
+            script.run(ROLLOUT, &["params", "cache"], &[("cache", 100 * MIB), ("token", 4)]);
         assert!(!finished);
     }
 }
@@ -180,11 +155,7 @@ fn gradients_and_update_in_two_programs_count_as_a_step() {
     let round = |script: &mut Script| {
         let finished = script.run(TRAIN, &["params"], &[("grads", 100 * MIB)]);
         let arguments = ["params", "moments", "grads"];
-        script.run(
-            UPDATE,
-            &arguments,
-            &[("params", 100 * MIB), ("moments", 200 * MIB)],
-        );
+        script.run(UPDATE, &arguments, &[("params", 100 * MIB), ("moments", 200 * MIB)]);
         finished
     };
     assert_eq!((1..99).find(|_| round(&mut script)), Some(3));
@@ -212,12 +183,7 @@ fn accumulated_gradients_do_not_end_the_run_before_their_update() {
 #[test]
 fn training_adapters_of_a_frozen_model_counts_as_a_step() {
     let mut script = Script::new(3, &[("base", 1000 * MIB), ("adapters", MIB)]);
-    let call = finishing_call(
-        &mut script,
-        TRAIN,
-        &["base", "adapters"],
-        &[("adapters", MIB)],
-    );
+    let call = finishing_call(&mut script, TRAIN, &["base", "adapters"], &[("adapters", MIB)]);
     assert_eq!(call, Some(3));
 }
 
@@ -225,12 +191,7 @@ fn training_adapters_of_a_frozen_model_counts_as_a_step() {
 fn repeated_updates_from_the_same_batch_count_as_steps() {
     // As PPO: several updates from one rollout, which is far larger than the parameters.
     let mut script = Script::new(3, &[("params", MIB), ("rollout", 500 * MIB)]);
-    let call = finishing_call(
-        &mut script,
-        TRAIN,
-        &["params", "rollout"],
-        &[("params", MIB)],
-    );
+    let call = finishing_call(&mut script, TRAIN, &["params", "rollout"], &[("params", MIB)]);
     assert_eq!(call, Some(3));
 }
 
@@ -238,12 +199,7 @@ fn repeated_updates_from_the_same_batch_count_as_steps() {
 fn gradients_accumulated_in_one_program_need_more_calls() {
     // The sum returns while parameters of the same sizes wait for their update.
     let mut script = Script::new(3, &[("params", 100 * MIB), ("sum", 100 * MIB)]);
-    let call = finishing_call(
-        &mut script,
-        TRAIN,
-        &["params", "sum"],
-        &[("sum", 100 * MIB)],
-    );
+    let call = finishing_call(&mut script, TRAIN, &["params", "sum"], &[("sum", 100 * MIB)]);
     assert_eq!(call, Some(90));
 }
 
@@ -288,11 +244,7 @@ fn the_run_is_not_finished_while_new_programs_are_executed_between_steps() {
 
 #[test]
 fn a_run_is_steady_when_many_steps_in_a_row_execute_nothing_new() {
-    let phase = |program, step_calls| Note::Phase {
-        program,
-        step_calls,
-        peak_bytes: 101 * MIB,
-    };
+    let phase = |program, step_calls| Note::Phase { program, step_calls, peak_bytes: 101 * MIB };
     for name in [None, Some("train")] {
         let mut script = Script::new(0, &[("params", 100 * MIB), ("batch", MIB)]);
         (script.steps, script.name) = (Some(StepLimit::Steady), name);
@@ -385,16 +337,9 @@ fn evidence_for_the_step_is_noted_once() {
     for _ in 0..5 {
         script.run(TRAIN, &["params"], &[("params", 100 * MIB)]);
     }
-    let program = |returned_bytes| Note::Program {
-        program: 2,
-        backward: true,
-        named: false,
-        returned_bytes,
-    };
-    let search = Note::Search {
-        steps: Some(StepLimit::Calls(9)),
-        name: None,
-    };
+    let program =
+        |returned_bytes| Note::Program { program: 2, backward: true, named: false, returned_bytes };
+    let search = Note::Search { steps: Some(StepLimit::Calls(9)), name: None };
     assert_eq!(script.notes, [search, program(0), program(100 * MIB)]);
 }
 

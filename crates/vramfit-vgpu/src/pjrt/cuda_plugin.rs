@@ -57,18 +57,12 @@ fn load() -> Result<CudaPlugin, Status> {
     let header = unsafe {
         let entry: libloading::Symbol<'_, unsafe extern "C" fn() -> *const ApiHeader> =
             library.get(b"GetPjrtApi\0").map_err(|error| {
-                unavailable(format!(
-                    "`{}` is not a PJRT plugin: {error}",
-                    path.display()
-                ))
+                unavailable(format!("`{}` is not a PJRT plugin: {error}", path.display()))
             })?;
         entry()
     };
     if header.is_null() {
-        return Err(unavailable(format!(
-            "`{}` has no table of functions",
-            path.display()
-        )));
+        return Err(unavailable(format!("`{}` has no table of functions", path.display())));
     }
     // Never unloaded: its objects and thread-locals live as long as the process.
     std::mem::forget(library);
@@ -87,11 +81,8 @@ impl CudaPlugin {
             let first = header.add(1).cast::<Option<Function>>();
             slice::from_raw_parts(first, bytes / size_of::<Function>())
         };
-        let functions = NAMES
-            .iter()
-            .zip(functions)
-            .filter_map(|(name, f)| Some((*name, (*f)?)))
-            .collect();
+        let functions =
+            NAMES.iter().zip(functions).filter_map(|(name, f)| Some((*name, (*f)?))).collect();
         CudaPlugin { header, functions }
     }
 
@@ -128,11 +119,7 @@ impl CudaPlugin {
             .function(name)
             .ok_or_else(|| Status::unimplemented(&format!("{name} (not in the CUDA plugin)")))?;
         let error = function(ptr::from_mut(args).cast::<c_void>());
-        if error.is_null() {
-            Ok(())
-        } else {
-            Err(self.take_error(error))
-        }
+        if error.is_null() { Ok(()) } else { Err(self.take_error(error)) }
     }
 
     /// Converts an error of the CUDA plugin and frees it.

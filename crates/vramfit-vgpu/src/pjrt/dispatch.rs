@@ -36,9 +36,7 @@ macro_rules! entry_point {
         unsafe extern "C" fn entry(args: *mut std::ffi::c_void) -> *mut crate::pjrt::abi::Error {
             // SAFETY: JAX passes the argument struct that belongs to this entry.
             let result = unsafe { crate::pjrt::table::with_args(args, |args| $handler(args)) };
-            result
-                .err()
-                .map_or(std::ptr::null_mut(), crate::pjrt::error::into_raw)
+            result.err().map_or(std::ptr::null_mut(), crate::pjrt::error::into_raw)
         }
         entry as crate::pjrt::abi::Function
     }};

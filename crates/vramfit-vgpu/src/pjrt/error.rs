@@ -36,10 +36,7 @@ unsafe impl Sync for ErrorFunctions {}
 
 /// Makes an error object, to be freed by `PJRT_Error_Destroy`.
 pub(crate) fn into_raw(status: Status) -> *mut Error {
-    pointers::into_handle(ErrorObject {
-        functions: &raw const FUNCTIONS,
-        status,
-    })
+    pointers::into_handle(ErrorObject { functions: &raw const FUNCTIONS, status })
 }
 
 /// Converts an error of either kind and frees it.
@@ -89,11 +86,7 @@ pub(crate) unsafe fn destroy(args: &mut ErrorDestroyArgs) -> PjrtResult {
 
 pub(crate) unsafe fn message(args: &mut ErrorMessageArgs) -> PjrtResult {
     if is_own(args.error) {
-        own_message(
-            args.error,
-            &raw mut args.message,
-            &raw mut args.message_size,
-        );
+        own_message(args.error, &raw mut args.message, &raw mut args.message_size);
         Ok(())
     } else {
         cuda_plugin::get()?.call("PJRT_Error_Message", args)

@@ -41,10 +41,7 @@ unsafe fn object<'a>(event: *mut Event) -> &'a EventObject {
 
 impl EventObject {
     fn new_handle(state: EventState) -> *mut Event {
-        pointers::into_handle(EventObject {
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        })
+        pointers::into_handle(EventObject { state: Mutex::new(state), changed: Condvar::new() })
     }
 
     fn result(&self) -> Option<PjrtResult> {
@@ -79,17 +76,12 @@ pub(crate) unsafe fn wait(args: &mut EventAwaitArgs) -> PjrtResult {
         if let EventState::Ready(result) = &*state {
             return result.clone();
         }
-        state = event
-            .changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner);
+        state = event.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
 pub(crate) unsafe fn on_ready(args: &mut EventOnReadyArgs) -> PjrtResult {
-    let callback = args
-        .callback
-        .ok_or_else(|| Status::internal("no callback was provided"))?;
+    let callback = args.callback.ok_or_else(|| Status::internal("no callback was provided"))?;
     let mut state = lock(&object(args.event).state);
     let result = match &mut *state {
         EventState::Ready(result) => result.clone(),

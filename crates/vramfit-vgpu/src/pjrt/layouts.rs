@@ -62,10 +62,7 @@ impl Drop for LayoutList {
 }
 
 fn from_shape(shape: &Shape) -> *mut MemoryLayout {
-    pointers::into_handle(Layout {
-        tag: &raw const OWN_TAG,
-        serialized: shape.layout_text(),
-    })
+    pointers::into_handle(Layout { tag: &raw const OWN_TAG, serialized: shape.layout_text() })
 }
 
 unsafe fn is_own(layout: *mut MemoryLayout) -> bool {
@@ -131,9 +128,7 @@ pub(crate) unsafe fn destroy(args: &mut LayoutDestroyArgs) -> PjrtResult {
         drop(Box::from_raw(args.layout.cast::<Layout>()));
         return Ok(());
     }
-    error::into_result((original_extension()?.layout_destroy)(
-        ptr::from_mut(args).cast(),
-    ))
+    error::into_result((original_extension()?.layout_destroy)(ptr::from_mut(args).cast()))
 }
 
 unsafe extern "C" fn no_op_deleter(_: *mut c_void) {}

@@ -32,20 +32,12 @@ fn set_shardings(args: &mut ExecutableShardingsArgs, count: usize, shardings: &C
 
 pub(crate) unsafe fn parameters(args: &mut ExecutableShardingsArgs) -> PjrtResult {
     let compiled = &executable::from_raw(args.executable)?.compiled;
-    set_shardings(
-        args,
-        compiled.program.parameters.len(),
-        &compiled.info.parameter_shardings,
-    );
+    set_shardings(args, compiled.program.parameters.len(), &compiled.info.parameter_shardings);
     Ok(())
 }
 
 pub(crate) unsafe fn outputs(args: &mut ExecutableShardingsArgs) -> PjrtResult {
     let compiled = &executable::from_raw(args.executable)?.compiled;
-    set_shardings(
-        args,
-        compiled.program.outputs.len(),
-        &compiled.info.output_shardings,
-    );
+    set_shardings(args, compiled.program.outputs.len(), &compiled.info.output_shardings);
     Ok(())
 }

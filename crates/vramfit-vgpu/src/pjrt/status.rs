@@ -30,18 +30,12 @@ pub(crate) struct Status {
 impl Status {
     /// Makes a failure of a known code.
     pub(crate) fn new(code: StatusCode, message: impl Into<String>) -> Self {
-        Status {
-            code: code as c_int,
-            message: message.into(),
-        }
+        Status { code: code as c_int, message: message.into() }
     }
 
     /// Makes a failure of any code.
     pub(crate) fn with_code(code: c_int, message: impl Into<String>) -> Self {
-        Status {
-            code,
-            message: message.into(),
-        }
+        Status { code, message: message.into() }
     }
 
     /// Makes a failure for a call with an invalid argument.

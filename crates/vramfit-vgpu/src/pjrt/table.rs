@@ -54,10 +54,7 @@ pub(crate) fn api() -> *const ApiHeader {
         head.struct_size = size_of::<ApiHeader>() + entries * size_of::<Function>();
         // SAFETY: the chain belongs to the loaded plugin.
         head.extension_start = unsafe { extensions::copy_chain(head.extension_start) };
-        Table {
-            head,
-            functions: TRAMPOLINES,
-        }
+        Table { head, functions: TRAMPOLINES }
     });
     ptr::from_ref(table).cast()
 }
@@ -98,9 +95,9 @@ unsafe extern "C" fn trampoline<const SLOT: usize>(args: *mut c_void) -> *mut Er
             })
         }
         Some(Dispatch::Accept) => Ok(()),
-        Some(Dispatch::Missing) | None => Err(Status::unimplemented(
-            NAMES.get(SLOT).unwrap_or(&"a function newer than 0.112"),
-        )),
+        Some(Dispatch::Missing) | None => {
+            Err(Status::unimplemented(NAMES.get(SLOT).unwrap_or(&"a function newer than 0.112")))
+        }
     };
     match result {
         Ok(()) => ptr::null_mut(),
@@ -186,16 +183,8 @@ mod tests {
 
     #[test]
     fn fields_beyond_the_callers_size_read_zero_and_are_not_written() {
-        let mut memory = [
-            Short {
-                size: size_of::<Short>(),
-                first: 1,
-            },
-            Short {
-                size: 77,
-                first: 88,
-            },
-        ];
+        let mut memory =
+            [Short { size: size_of::<Short>(), first: 1 }, Short { size: 77, first: 88 }];
         // SAFETY: the struct begins with its size.
         let result = unsafe {
             with_args((&raw mut memory[0]).cast(), |long: &mut Long| {
@@ -206,9 +195,6 @@ mod tests {
             })
         };
         assert_eq!(result, Ok(()));
-        assert_eq!(
-            (memory[0].first, memory[1].size, memory[1].first),
-            (2, 77, 88)
-        );
+        assert_eq!((memory[0].first, memory[1].size, memory[1].first), (2, 77, 88));
     }
 }

@@ -61,10 +61,7 @@ pub(crate) unsafe fn wrap(
         // SAFETY: promised by the caller.
         let wrapper = unsafe { ApiWrapper::new(inner, config.clone(), virtual_gpu) };
         if wrapper.is_none() {
-            super::log_verbose(
-                &config,
-                "not publishing: this plugin has no functions for clients",
-            );
+            super::log_verbose(&config, "not publishing: this plugin has no functions for clients");
         }
         wrapper
     });
@@ -91,14 +88,7 @@ impl ApiWrapper {
         let mut table: Box<[usize]> = slice::from_raw_parts(inner.cast::<usize>(), words).into();
         *table.get_mut(slot_of(CREATE)?)? = create_and_publish as *const () as usize;
         *table.get_mut(slot_of(DESTROY)?)? = stop_and_destroy as *const () as usize;
-        Some(ApiWrapper {
-            table,
-            plugin,
-            create,
-            destroy,
-            config,
-            virtual_gpu,
-        })
+        Some(ApiWrapper { table, plugin, create, destroy, config, virtual_gpu })
     }
 }
 
@@ -130,10 +120,8 @@ unsafe fn publish(wrapper: &'static ApiWrapper, args: *mut c_void) {
     if args.client.is_null() {
         return;
     }
-    let client_info = ClientInfo {
-        settings: read_settings(&args),
-        virtual_gpu: (wrapper.virtual_gpu)(),
-    };
+    let client_info =
+        ClientInfo { settings: read_settings(&args), virtual_gpu: (wrapper.virtual_gpu)() };
     start(&wrapper.plugin, args.client, client_info, &wrapper.config);
 }
 

@@ -61,19 +61,16 @@ fn remove_stale(folder: &Path) {
     };
     let here = pid_namespace();
     for path in entries.flatten().map(|entry| entry.path()) {
-        let is_stats_file = path
-            .as_os_str()
-            .as_bytes()
-            .ends_with(FILE_SUFFIX.as_bytes());
+        let is_stats_file = path.as_os_str().as_bytes().ends_with(FILE_SUFFIX.as_bytes());
         // Statistics files are small; a large file is another one.
         let small = fs::metadata(&path)
             .is_ok_and(|metadata| metadata.is_file() && metadata.len() < 1 << 20);
         if !is_stats_file || !small {
             continue;
         }
-        let Ok((header, _)) = fs::read(&path).map_or(Err(()), |stats_file| {
-            published::Layout::parse(&stats_file).map_err(|_| ())
-        }) else {
+        let Ok((header, _)) = fs::read(&path)
+            .map_or(Err(()), |stats_file| published::Layout::parse(&stats_file).map_err(|_| ()))
+        else {
             continue;
         };
         let gone = header.boot_id != boot_id()

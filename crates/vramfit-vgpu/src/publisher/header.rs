@@ -45,9 +45,7 @@ pub(super) unsafe fn header(
     config: &PublishConfig,
 ) -> StatsHeader {
     let pid = std::process::id();
-    let total = client_info
-        .virtual_gpu
-        .map(|virtual_gpu| virtual_gpu.total_bytes);
+    let total = client_info.virtual_gpu.map(|virtual_gpu| virtual_gpu.total_bytes);
     let head = plugin.header();
     let mut settings = client_info.settings;
     settings.policy.clone_from(&config.policy);
@@ -63,13 +61,8 @@ pub(super) unsafe fn header(
         plugin_api: format!("{}.{}", head.major, head.minor),
         interval_ms: config.interval.as_millis() as u32,
         client_settings: settings,
-        virtual_gpu: client_info
-            .virtual_gpu
-            .map(|virtual_gpu| virtual_gpu.gpu.clone()),
-        devices: devices
-            .iter()
-            .map(|&device| describe(plugin, device, total))
-            .collect(),
+        virtual_gpu: client_info.virtual_gpu.map(|virtual_gpu| virtual_gpu.gpu.clone()),
+        devices: devices.iter().map(|&device| describe(plugin, device, total)).collect(),
     }
 }
 
@@ -90,10 +83,7 @@ unsafe fn describe(
     };
     let mut description: DeviceGetDescriptionArgs = zeroed_struct();
     description.device = device;
-    if plugin
-        .call("PJRT_Device_GetDescription", &mut description)
-        .is_err()
-    {
+    if plugin.call("PJRT_Device_GetDescription", &mut description).is_err() {
         return found;
     }
     let mut id: DeviceDescriptionIdArgs = zeroed_struct();
@@ -103,10 +93,7 @@ unsafe fn describe(
     }
     let mut kind: DeviceDescriptionKindArgs = zeroed_struct();
     kind.device_description = description.device_description;
-    if plugin
-        .call("PJRT_DeviceDescription_Kind", &mut kind)
-        .is_ok()
-    {
+    if plugin.call("PJRT_DeviceDescription_Kind", &mut kind).is_ok() {
         found.kind = pointers::text(kind.device_kind, kind.device_kind_size);
     }
     found
@@ -118,9 +105,7 @@ fn command() -> String {
     let text = String::from_utf8_lossy(&bytes);
     let mut text = text.trim_end_matches('\0').replace('\0', " ");
     if text.len() > COMMAND_BYTES {
-        let end = (0..=COMMAND_BYTES)
-            .rev()
-            .find(|&at| text.is_char_boundary(at));
+        let end = (0..=COMMAND_BYTES).rev().find(|&at| text.is_char_boundary(at));
         text.truncate(end.unwrap_or(0));
         text.push('…');
     }

@@ -89,10 +89,7 @@ unsafe fn start(
     match Sampler::start(plugin, client, client_info, number, config) {
         Ok((sampler, path)) => {
             log_verbose(config, &format!("publishing to `{}`", path.display()));
-            let published = PublishedClient {
-                client: client as usize,
-                sampler,
-            };
+            let published = PublishedClient { client: client as usize, sampler };
             match CLIENTS.try_lock() {
                 Ok(mut clients) => clients.push(published),
                 Err(TryLockError::Poisoned(clients)) => clients.into_inner().push(published),
@@ -126,7 +123,5 @@ pub(crate) fn finish() {
 }
 
 fn take_published(predicate: impl Fn(&PublishedClient) -> bool) -> Vec<PublishedClient> {
-    lock(&CLIENTS)
-        .extract_if(.., |published| predicate(published))
-        .collect()
+    lock(&CLIENTS).extract_if(.., |published| predicate(published)).collect()
 }

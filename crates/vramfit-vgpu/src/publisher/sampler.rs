@@ -44,28 +44,17 @@ impl Sampler {
         let fills_largest_free = header.reports_largest_free();
         let stats_file = StatsFile::create(&folder::prepare_folder()?, &header)?;
         let path = stats_file.path().to_owned();
-        let poller = Poller {
-            plugin,
-            devices,
-            virtual_gpu,
-            fills_largest_free,
-        };
+        let poller = Poller { plugin, devices, virtual_gpu, fills_largest_free };
         let (stop, stopped) = channel();
         let (running, ended) = channel();
         let interval = config.interval;
         let thread = with_signals_blocked(|| {
-            thread::Builder::new()
-                .name("vramfit-publish".to_owned())
-                .spawn(move || {
-                    run(&poller, stats_file, &stopped, interval);
-                    drop(running);
-                })
+            thread::Builder::new().name("vramfit-publish".to_owned()).spawn(move || {
+                run(&poller, stats_file, &stopped, interval);
+                drop(running);
+            })
         })?;
-        let sampler = Sampler {
-            stop,
-            ended,
-            thread,
-        };
+        let sampler = Sampler { stop, ended, thread };
         Ok((sampler, path))
     }
 
@@ -123,9 +112,7 @@ impl Poller {
         for (ordinal, &device) in self.devices.iter().enumerate() {
             // SAFETY: the devices are live, see above.
             let mut sample = unsafe { self.sample(device) };
-            let extra_stats = self
-                .virtual_gpu
-                .and_then(|gpu| (gpu.extra_stats)(ordinal as u32));
+            let extra_stats = self.virtual_gpu.and_then(|gpu| (gpu.extra_stats)(ordinal as u32));
             if let Some((used, largest_free)) = extra_stats {
                 sample.driver_bytes = Some(used);
                 sample.largest_free_block_bytes = largest_free;
@@ -142,10 +129,7 @@ impl Poller {
                 code if code == StatusCode::Unimplemented as i32 => StatsStatus::Unsupported,
                 code => StatsStatus::Failed(code.unsigned_abs()),
             };
-            return DeviceSample {
-                status: stats_status,
-                ..DeviceSample::default()
-            };
+            return DeviceSample { status: stats_status, ..DeviceSample::default() };
         }
         let reported = |value: i64, is_set: bool| is_set.then_some(value.max(0) as u64);
         DeviceSample {
@@ -167,10 +151,7 @@ impl Poller {
 
 /// Returns the clock that all processes share.
 fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid; this clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

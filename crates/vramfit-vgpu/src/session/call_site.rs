@@ -39,11 +39,7 @@ pub(crate) fn from_stack(stack: &CStr, mut intern: impl FnMut(&str) -> TextId) -
 
 /// Returns the innermost line outside libraries.
 fn user_line(stack: &str) -> Option<&str> {
-    stack
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .find(|line| !is_library(line))
+    stack.lines().map(str::trim).filter(|line| !line.is_empty()).find(|line| !is_library(line))
 }
 
 /// Returns a line of a notebook, `file:line (function)`, with the number of its cell as the file.

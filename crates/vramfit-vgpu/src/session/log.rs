@@ -25,9 +25,7 @@ const SUMMARY_FOLLOWS: &str = "Current allocation summary follows.";
 /// Prints records as the real plugin would log them, at the level that the user has set; but no advice that is
 /// false, no announcement of what is not printed, and no map without its legend.
 pub(crate) fn print_as_xla(records: &[LogRecord]) {
-    let min_level = std::env::var("TF_CPP_MIN_LOG_LEVEL")
-        .ok()
-        .and_then(|text| text.parse().ok());
+    let min_level = std::env::var("TF_CPP_MIN_LOG_LEVEL").ok().and_then(|text| text.parse().ok());
     // JAX sets 1 unless the user has set something.
     let min_level: u32 = min_level.unwrap_or(1);
     let mut lines = String::new();
@@ -59,9 +57,7 @@ fn shown_text(text: &str, has_summary: bool) -> Option<String> {
 
 /// The prefix of the absl log: severity, date, time, thread, and the file the text is from.
 fn absl_prefix(severity: char) -> String {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = now.as_secs() as libc::time_t;
     let mut local = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are valid; `localtime_r` fills the whole struct, or leaves zeros.
@@ -94,10 +90,8 @@ mod tests {
                       Current allocation summary follows.\nCurrent allocation summary follows.";
         let request = header.lines().next().expect("has lines").trim_end();
         assert_eq!(shown_text(header, false).as_deref(), Some(request));
-        let with_summary = format!(
-            "{}\n{SUMMARY_FOLLOWS}",
-            header.lines().next().expect("has lines")
-        );
+        let with_summary =
+            format!("{}\n{SUMMARY_FOLLOWS}", header.lines().next().expect("has lines"));
         assert_eq!(shown_text(header, true), Some(with_summary));
         let map = "***xx___***";
         assert_eq!(shown_text(map, false), None);

@@ -38,13 +38,7 @@ pub(crate) struct AllocationRequest {
 impl AllocationRequest {
     /// Returns a request for a block of the default pool that belongs to no slot of a program.
     pub(crate) fn new(device: u32, bytes: u64, purpose: Purpose) -> Self {
-        AllocationRequest {
-            device,
-            bytes,
-            space: PoolSpace::Default,
-            purpose,
-            slot: 0,
-        }
+        AllocationRequest { device, bytes, space: PoolSpace::Default, purpose, slot: 0 }
     }
 }
 
@@ -95,8 +89,7 @@ impl Block {
 
     /// Notes that an output of a call that has ended replaces the array, which the call could have taken.
     pub(crate) fn mark_replaced(&self, program: u32, parameter: u32) {
-        self.replaced_in
-            .store(encode_argument(program, parameter), Ordering::Relaxed);
+        self.replaced_in.store(encode_argument(program, parameter), Ordering::Relaxed);
     }
 }
 
@@ -131,11 +124,7 @@ impl Drop for Session {
 
 impl Session {
     pub(crate) fn new(machine: &'static Machine, state: MutexGuard<'static, MachineState>) -> Self {
-        Session {
-            machine,
-            state,
-            flush_at_end: false,
-        }
+        Session { machine, state, flush_at_end: false }
     }
 
     /// Allocates device memory.
@@ -145,9 +134,7 @@ impl Session {
     /// process would abort or never return.
     pub(crate) fn allocate(&mut self, request: &AllocationRequest) -> PjrtResult<Block> {
         let pool = &mut self.state.pools[request.device as usize];
-        let result = pool
-            .allocator
-            .allocate(request.bytes, ALIGNMENT, request.space);
+        let result = pool.allocator.allocate(request.bytes, ALIGNMENT, request.space);
         // The program may clear the allocator's own peak.
         let is_peak = pool.allocator.peak_bytes() > pool.peak_bytes;
         pool.peak_bytes = pool.peak_bytes.max(pool.allocator.peak_bytes());
@@ -222,12 +209,7 @@ impl Session {
     }
 
     fn free(&mut self, block: &Block) {
-        let &Block {
-            device,
-            address,
-            number,
-            ..
-        } = block;
+        let &Block { device, address, number, .. } = block;
         if block.is_unread.load(Ordering::Relaxed) {
             self.record(&Event::Unread { allocation: number });
         }
@@ -237,14 +219,9 @@ impl Session {
             Ok(()) => self.record(&Event::Free { allocation: number }),
             Err(error) if error.kind() == ErrorKind::AllocatorAborts => {
                 let text = error.to_string();
-                log::print_line(&format!(
-                    "on a real GPU this process would abort here: {text}"
-                ));
+                log::print_line(&format!("on a real GPU this process would abort here: {text}"));
                 let message = self.intern(&text);
-                self.record(&Event::FreeAborts {
-                    allocation: number,
-                    message,
-                });
+                self.record(&Event::FreeAborts { allocation: number, message });
                 self.flush();
             }
             Err(error) => log::print_line(&format!("allocation {number}: {error}")),
@@ -272,10 +249,7 @@ impl Session {
         let pool = &self.state.pools[device as usize];
         let calls = std::mem::take(&mut *lock(&pool.driver_calls));
         for call in calls {
-            let region = call.granted.unwrap_or(Region {
-                address: 0,
-                bytes: 0,
-            });
+            let region = call.granted.unwrap_or(Region { address: 0, bytes: 0 });
             self.record(&Event::Driver {
                 device,
                 asked: call.requested_bytes,
@@ -286,10 +260,7 @@ impl Session {
     }
 
     pub(crate) fn bytes_in_use(&self, device: u32) -> u64 {
-        self.state.pools[device as usize]
-            .allocator
-            .stats()
-            .bytes_in_use
+        self.state.pools[device as usize].allocator.stats().bytes_in_use
     }
 
     /// Returns the peak of the bytes in use on a device.
@@ -305,10 +276,7 @@ impl Session {
 
     /// Records which allocation an argument of the running execution is in.
     pub(crate) fn record_argument(&mut self, parameter: usize, block: &Block) {
-        self.record(&Event::Argument {
-            parameter: parameter as u32,
-            allocation: block.number,
-        });
+        self.record(&Event::Argument { parameter: parameter as u32, allocation: block.number });
     }
 
     /// Notes once that a replaced argument was read again.
@@ -327,16 +295,12 @@ impl Session {
     /// Writes which arrays were read after the peak of their device.
     fn write_reads_after_peak(&mut self) {
         let pools = self.state.pools.iter_mut();
-        let mut numbers: Vec<u64> = pools
-            .flat_map(|pool| pool.read_after_peak.drain())
-            .collect();
+        let mut numbers: Vec<u64> = pools.flat_map(|pool| pool.read_after_peak.drain()).collect();
         numbers.sort_unstable();
         let mut parts = numbers.chunks(MAX_NOTED_ALLOCATIONS);
         let first = parts.next().unwrap_or_default();
         for part in std::iter::once(first).chain(parts) {
-            self.note(&Note::ReadAfterPeak {
-                allocations: part.to_vec(),
-            });
+            self.note(&Note::ReadAfterPeak { allocations: part.to_vec() });
         }
     }
 
@@ -383,10 +347,7 @@ impl Session {
 
     /// Interns a text in the trace.
     pub(crate) fn intern(&mut self, text: &str) -> TextId {
-        self.state
-            .recorder
-            .as_mut()
-            .map_or(TextId(0), |recorder| recorder.text(text))
+        self.state.recorder.as_mut().map_or(TextId(0), |recorder| recorder.text(text))
     }
 
     pub(crate) fn record(&mut self, event: &Event) {
@@ -450,12 +411,8 @@ impl Session {
             }
         }
         self.write_reads_after_peak();
-        let stats: Vec<Stats> = self
-            .state
-            .pools
-            .iter()
-            .map(|pool| pool.allocator.stats())
-            .collect();
+        let stats: Vec<Stats> =
+            self.state.pools.iter().map(|pool| pool.allocator.stats()).collect();
         let footer = Footer {
             bytes_in_use: stats.iter().map(|s| s.bytes_in_use).collect(),
             peak_bytes_in_use: stats.iter().map(|s| s.peak_bytes_in_use).collect(),
@@ -477,7 +434,5 @@ impl Session {
 /// Returns how many allocations there were on each device, those before its statistics were cleared included.
 fn all_allocations(pools: &[DevicePool], stats: &[Stats]) -> Vec<u64> {
     let counted = pools.iter().zip(stats);
-    counted
-        .map(|(pool, stats)| pool.cleared_allocations + stats.num_allocs)
-        .collect()
+    counted.map(|(pool, stats)| pool.cleared_allocations + stats.num_allocs).collect()
 }

@@ -74,9 +74,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         write(&path, &text, args.force)?;
         output.info(&format!("written to {}", path.display()));
     }
-    Ok(args
-        .fail_above
-        .map_or(Status::Yes, |most| verdict(&difference, most, output)))
+    Ok(args.fail_above.map_or(Status::Yes, |most| verdict(&difference, most, output)))
 }
 
 /// Holds the gap against what is allowed.
@@ -85,9 +83,7 @@ fn verdict(difference: &RunDiff, most: Bytes, output: &mut Output) -> Status {
         Some(false) => Status::Yes,
         Some(true) => {
             let gap = Bytes(u64::try_from(difference.gap_bytes()).unwrap_or(u64::MAX));
-            output.info(&format!(
-                "B needs {gap} more than A; `--fail-above` allows {most}"
-            ));
+            output.info(&format!("B needs {gap} more than A; `--fail-above` allows {most}"));
             Status::No
         }
         None => {

@@ -87,11 +87,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let mut variables: Vec<Variable> = settings
         .set
         .into_iter()
-        .map(|set| Variable {
-            name: set.name.to_owned(),
-            value: set.value,
-            reason: set.reason,
-        })
+        .map(|set| Variable { name: set.name.to_owned(), value: set.value, reason: set.reason })
         .collect();
     let mut notes = settings.notes;
     let custom = parse_variables(&args.set)?;
@@ -144,21 +140,14 @@ fn parse_variables(set: &[String]) -> Result<BTreeMap<String, String>> {
 /// Returns the extra of JAX with the latest CUDA that both the release and the GPU support.
 fn cuda_extra(gpus: Option<&GpuSelection>, jax: Version) -> &'static str {
     let is_supported = gpus.is_none_or(|gpus| gpus.gpu.supports_cuda(13));
-    if is_supported && jax >= MIN_JAX_FOR_CUDA_13 {
-        "cuda13"
-    } else {
-        "cuda12"
-    }
+    if is_supported && jax >= MIN_JAX_FOR_CUDA_13 { "cuda13" } else { "cuda12" }
 }
 
 /// Returns the text to print: one file as it is, several with their names between them.
 fn concatenate(files: &[GeneratedFile]) -> String {
     match files {
         [file] => file.text.clone(),
-        _ => files
-            .iter()
-            .map(|file| format!("# ---- {} ----\n{}", file.path, file.text))
-            .collect(),
+        _ => files.iter().map(|file| format!("# ---- {} ----\n{}", file.path, file.text)).collect(),
     }
 }
 
@@ -173,11 +162,8 @@ fn write_files(
         let path = directory.join(file.path);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| {
-                Error::io(format!(
-                    "cannot create the directory `{}`",
-                    folder.display()
-                ))
-                .cause(error)
+                Error::io(format!("cannot create the directory `{}`", folder.display()))
+                    .cause(error)
             })?;
         }
         files::writable(&path, force)?;
@@ -199,9 +185,7 @@ fn report_findings(
 ) {
     let all = launch.variables.iter();
     let surroundings = LintInput {
-        environment: all
-            .map(|variable| (variable.name.clone(), variable.value.clone()))
-            .collect(),
+        environment: all.map(|variable| (variable.name.clone(), variable.value.clone())).collect(),
         jax: Some(jax),
         ..LintInput::default()
     };

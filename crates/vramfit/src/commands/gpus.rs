@@ -80,17 +80,11 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 /// Returns a table with one line per GPU.
 fn render_table(gpus: &[Gpu]) -> String {
     let width = gpus.iter().map(|gpu| gpu.name.len()).max().unwrap_or(0);
-    let mut text = format!(
-        "{:width$}  {:>10}  {:>4}  {:>5}  description\n",
-        "name", "memory", "cc", "cores"
-    );
+    let mut text =
+        format!("{:width$}  {:>10}  {:>4}  {:>5}  description\n", "name", "memory", "cc", "cores");
     for gpu in gpus {
         let (major, minor) = gpu.compute_capability;
-        let mark = if gpu.memory_certainty == Certainty::Estimated {
-            "~"
-        } else {
-            ""
-        };
+        let mark = if gpu.memory_certainty == Certainty::Estimated { "~" } else { "" };
         text.push_str(&format!(
             "{:width$}  {:>10}  {:>4}  {:>5}  {}\n",
             gpu.name,
@@ -121,20 +115,14 @@ fn render_details(gpu: &Gpu) -> String {
         ),
         None => format!("CUDA {} or newer", gpu.min_cuda_major),
     };
-    let rates: Vec<String> = gpu
-        .peak_tflops
-        .known()
-        .map(|(dtype, rate)| format!("{dtype} {rate}"))
-        .collect();
+    let rates: Vec<String> =
+        gpu.peak_tflops.known().map(|(dtype, rate)| format!("{dtype} {rate}")).collect();
     let kib = |bytes: u32| Bytes(bytes.into()).to_string();
     let total = gpu.total_memory_bytes;
 
     let mut lines = vec![
         ("driver name", gpu.description.clone()),
-        (
-            "memory",
-            format!("{} ({total} bytes, {certainty})", Bytes(total)),
-        ),
+        ("memory", format!("{} ({total} bytes, {certainty})", Bytes(total))),
     ];
     if gpu.has_total_range() {
         let max = gpu.max_total_memory_bytes;
@@ -153,10 +141,7 @@ fn render_details(gpu: &Gpu) -> String {
             Platform::Windows => " on Windows and WSL2",
         };
         let megabytes = seen.bytes as f64 / f64::from(1 << 20);
-        lines.push((
-            "  reported total",
-            format!("{megabytes:.2} MiB{on}: {}", seen.source),
-        ));
+        lines.push(("  reported total", format!("{megabytes:.2} MiB{on}: {}", seen.source)));
     }
     if gpu.shares_host_memory {
         lines.push((
@@ -165,10 +150,7 @@ fn render_details(gpu: &Gpu) -> String {
         ));
     }
     lines.extend([
-        (
-            "default pool",
-            format!("{} (75 %, the default of JAX)", Bytes(total / 4 * 3)),
-        ),
+        ("default pool", format!("{} (75 %, the default of JAX)", Bytes(total / 4 * 3))),
         (
             "CUDA context",
             format!(
@@ -176,16 +158,10 @@ fn render_details(gpu: &Gpu) -> String {
                 Bytes(gpu.context_bytes_estimate)
             ),
         ),
-        (
-            "compute capability",
-            format!("{major}.{minor}, supported by {cuda}"),
-        ),
+        ("compute capability", format!("{major}.{minor}, supported by {cuda}")),
         (
             "multiprocessors",
-            format!(
-                "{} with {} FP32 lanes each",
-                gpu.core_count, gpu.fp32_lanes_per_core
-            ),
+            format!("{} with {} FP32 lanes each", gpu.core_count, gpu.fp32_lanes_per_core),
         ),
         (
             "shared memory",
@@ -196,21 +172,12 @@ fn render_details(gpu: &Gpu) -> String {
             ),
         ),
         ("level 2 cache", Bytes(gpu.l2_bytes).to_string()),
-        (
-            "bandwidth",
-            format!("{} GB/s", gpu.bandwidth_bytes_per_s / 1_000_000_000),
-        ),
+        ("bandwidth", format!("{} GB/s", gpu.bandwidth_bytes_per_s / 1_000_000_000)),
         (
             "link to the host",
             gpu.host_link.map_or_else(
                 || "none, or not known".to_owned(),
-                |link| {
-                    format!(
-                        "{}, {} GB/s",
-                        link.label(),
-                        link.bytes_per_s() / 1_000_000_000
-                    )
-                },
+                |link| format!("{}, {} GB/s", link.label(), link.bytes_per_s() / 1_000_000_000),
             ),
         ),
         ("clock", format!("{} GHz", gpu.clock_ghz)),

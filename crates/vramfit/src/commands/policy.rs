@@ -12,12 +12,7 @@ use vramfit_gpu::GpuOverrides;
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub(crate) struct PoolArgs {
     /// Fraction of GPU memory that JAX's pool may use
-    #[arg(
-        long,
-        value_name = "F",
-        conflicts_with = "limit",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "F", conflicts_with = "limit", allow_negative_numbers = true)]
     fraction: Option<f64>,
     /// Bytes that JAX's pool may use
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
@@ -135,8 +130,7 @@ impl PolicyArgs {
         let pool = &self.pool;
         let allocator = pool.allocator.map(|kind| kind.name());
         let words = [
-            pool.fraction
-                .map(|fraction| format!("--fraction {fraction}")),
+            pool.fraction.map(|fraction| format!("--fraction {fraction}")),
             pool.limit.map(|limit| format!("--limit {limit}")),
             self.processes.map(|count| format!("--processes {count}")),
             self.keep_free.map(|bytes| format!("--keep-free {bytes}")),

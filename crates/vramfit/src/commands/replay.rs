@@ -83,11 +83,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.preallocate {
         options.preallocate = Some(true);
     }
-    let settings = ReplayOverrides {
-        gpu,
-        options,
-        occupied_bytes: args.occupied.map(|occupied| occupied.0),
-    };
+    let settings =
+        ReplayOverrides { gpu, options, occupied_bytes: args.occupied.map(|occupied| occupied.0) };
     let comparison = analysis::compare(&mut ReadProgress::new(source, output), &settings)
         .map_err(|error| error.in_file(&args.trace))?;
     let report = Report::from_replay(&comparison);

@@ -59,8 +59,7 @@ impl TraceAnalyzer {
             return self.invalid_event("an execution ends that did not start");
         };
         let levels = self.devices.iter().map(DeviceAnalysis::in_use_bytes);
-        self.programs
-            .on_end(execution.entry, self.replay.events(), levels);
+        self.programs.on_end(execution.entry, self.replay.events(), levels);
         Ok(())
     }
 
@@ -74,8 +73,7 @@ impl TraceAnalyzer {
             return self.invalid_event("an argument refers to no allocation");
         };
         let device = block.device;
-        self.roles
-            .on_argument(execution.entry as u32, parameter, block);
+        self.roles.on_argument(execution.entry as u32, parameter, block);
         let is_active = |context: &EventContext| {
             context.entry == Some(execution.entry)
                 && context.first_allocation == execution.first_allocation

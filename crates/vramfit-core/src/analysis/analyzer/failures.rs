@@ -27,23 +27,11 @@ impl TraceAnalyzer {
     /// Takes in a request that was refused: in the run, or only under these settings.
     pub(super) fn on_refused(&mut self, device: u32, error: AllocError, event: &Event) {
         let (context, slot, message) = match *event {
-            Event::AllocationFailure {
-                bytes,
-                purpose,
-                slot,
-                message,
-                ..
-            } => {
+            Event::AllocationFailure { bytes, purpose, slot, message, .. } => {
                 let context = self.context(purpose, bytes, TextId(0));
                 (context, slot, OomMessage::Recorded(message))
             }
-            Event::Allocate {
-                bytes,
-                purpose,
-                slot,
-                site,
-                ..
-            } => {
+            Event::Allocate { bytes, purpose, slot, site, .. } => {
                 let message = self.replay.allocator(device).out_of_memory_message(bytes);
                 let context = self.context(purpose, bytes, site);
                 (context, slot, OomMessage::Computed(message))

@@ -76,8 +76,7 @@ impl EventConsumer for Vec<&mut TraceAnalyzer> {
     }
 
     fn on_notes(&mut self, notes: &[Note]) {
-        self.iter_mut()
-            .for_each(|analyzer| analyzer.on_notes(notes));
+        self.iter_mut().for_each(|analyzer| analyzer.on_notes(notes));
     }
 
     fn on_event(&mut self, event: &Event) -> Result<bool> {
@@ -88,17 +87,12 @@ impl EventConsumer for Vec<&mut TraceAnalyzer> {
     }
 
     fn start_pass(&mut self) -> Vec<AnalyzerSnapshot> {
-        self.iter_mut()
-            .map(|analyzer| analyzer.start_pass())
-            .collect()
+        self.iter_mut().map(|analyzer| analyzer.start_pass()).collect()
     }
 
     /// Skips as many passes as are the same in all analyzers.
     fn skip_passes(&mut self, before: Vec<AnalyzerSnapshot>, max_passes: u64) -> u64 {
-        let records: Vec<_> = self
-            .iter_mut()
-            .map(|analyzer| analyzer.end_pass())
-            .collect();
+        let records: Vec<_> = self.iter_mut().map(|analyzer| analyzer.end_pass()).collect();
         let mut passes = max_passes;
         let mut periods = Vec::with_capacity(self.len());
         for ((analyzer, before), record) in self.iter().zip(&before).zip(&records) {
@@ -214,11 +208,7 @@ impl TraceAnalyzer {
             && devices.all(|(after, before)| after.repeats(before, &period, runs_step))
             && self.programs.repeats(&before.programs, &period)
             && self.active.len() == before.active.len()
-            && before
-                .active
-                .iter()
-                .zip(&self.active)
-                .all(repeats_execution)
+            && before.active.iter().zip(&self.active).all(repeats_execution)
             && self.last_entry == before.last_entry
             && self.refusals.len() == before.refusals
             && self.arguments_at_denial == before.arguments_at_denial
@@ -232,13 +222,8 @@ impl TraceAnalyzer {
             && self.step_notes.count() == before.notes
             && self.scratch == before.scratch
             && !record.calls.iter().any(|call| call.changes_step_program);
-        let passes = || {
-            self.programs
-                .passes_until_change(&before.programs, &record.calls)
-        };
-        repeats
-            .then(|| (period, passes()))
-            .filter(|(_, passes)| *passes > 0)
+        let passes = || self.programs.passes_until_change(&before.programs, &record.calls);
+        repeats.then(|| (period, passes())).filter(|(_, passes)| *passes > 0)
     }
 
     /// Lets so many more passes be over.
@@ -270,8 +255,7 @@ impl TraceAnalyzer {
         }
         self.executions += passes * (self.executions - before.executions);
         self.denial_count += passes * (self.denial_count - before.denial_count);
-        self.unknown_reads
-            .skip_passes(&before.unknown_reads, passes);
+        self.unknown_reads.skip_passes(&before.unknown_reads, passes);
         self.callbacks.skip_passes(&before.callbacks, passes);
         self.leaks.skip_passes(&before.leaks, passes);
     }

@@ -85,10 +85,7 @@ impl TraceAnalyzer {
     /// Prepares for a run as it was.
     pub(super) fn new(header: &Header) -> Result<TraceAnalyzer> {
         let replay = Replay::new(header)?;
-        let variant = header
-            .autotune_range
-            .then(|| VariantReplay::new(header))
-            .transpose()?;
+        let variant = header.autotune_range.then(|| VariantReplay::new(header)).transpose()?;
         Ok(TraceAnalyzer {
             variant,
             others: OtherProcesses::new(replay.devices() as usize),
@@ -102,9 +99,7 @@ impl TraceAnalyzer {
         TraceAnalyzer {
             variant: None,
             gpu_bytes: allocatable_bytes(header).unwrap_or_else(|_| header.free_bytes()),
-            devices: (0..count)
-                .map(|number| DeviceAnalysis::new(number, count as usize))
-                .collect(),
+            devices: (0..count).map(|number| DeviceAnalysis::new(number, count as usize)).collect(),
             replay,
             programs: Programs::default(),
             active: Vec::new(),
@@ -141,8 +136,7 @@ impl TraceAnalyzer {
 
     /// Takes in the notes that were read since the last time. They stand before the events that they are about.
     fn on_notes(&mut self, notes: &[Note]) {
-        self.step_notes
-            .on_notes(notes, &mut self.programs, &mut self.others);
+        self.step_notes.on_notes(notes, &mut self.programs, &mut self.others);
     }
 
     /// Replays one event and adds it up.
@@ -153,13 +147,7 @@ impl TraceAnalyzer {
         let owner = self.allocation_site(event);
         let active = self.active.last_mut();
         let active = active.map(|execution| (execution.entry, &mut execution.checks));
-        self.scratch.on_event(
-            event,
-            active,
-            &self.programs,
-            &mut self.replay,
-            self.gpu_bytes,
-        );
+        self.scratch.on_event(event, active, &self.programs, &mut self.replay, self.gpu_bytes);
         let effect = self.replay.apply(event, owner)?;
         if self.replay.divergence().is_some() && effect == StepEffect::None {
             self.on_divergence(event);
@@ -183,10 +171,9 @@ impl TraceAnalyzer {
         match *event {
             Event::Begin { program, site } => return self.on_begin(program, site),
             Event::End => return self.on_end(),
-            Event::Argument {
-                parameter,
-                allocation,
-            } => return self.on_argument(parameter, allocation),
+            Event::Argument { parameter, allocation } => {
+                return self.on_argument(parameter, allocation);
+            }
             Event::OutsidePool { device, bytes } => {
                 self.devices[device as usize].on_non_pool_memory(bytes);
             }
@@ -194,25 +181,15 @@ impl TraceAnalyzer {
             Event::ClearPeak { device } => self.devices[device as usize].on_clear_peak(),
             Event::UnknownRead { site, bytes } => self.unknown_reads.on_read(site, bytes),
             Event::ShapeRead { site, bytes } => self.unknown_reads.on_shape(site, bytes),
-            Event::DecisiveRead {
-                site,
-                bytes,
-                expression,
-                value,
-            } => self
-                .unknown_reads
-                .on_decision(site, bytes, Decision { expression, value }),
-            Event::Callback {
-                site,
-                calls,
-                errors,
-                error,
-            } => self.callbacks.on_called(site, calls, errors, error),
-            Event::CallbackSkipped {
-                site,
-                calls,
-                reason,
-            } => self.callbacks.on_skipped(site, calls, reason),
+            Event::DecisiveRead { site, bytes, expression, value } => {
+                self.unknown_reads.on_decision(site, bytes, Decision { expression, value })
+            }
+            Event::Callback { site, calls, errors, error } => {
+                self.callbacks.on_called(site, calls, errors, error)
+            }
+            Event::CallbackSkipped { site, calls, reason } => {
+                self.callbacks.on_skipped(site, calls, reason)
+            }
             _ => {
                 let added = self.on_program_event(event);
                 return self.check_consistent(added);
@@ -224,15 +201,7 @@ impl TraceAnalyzer {
     /// Takes in an event about a program.
     fn on_program_event(&mut self, event: &Event) -> Result<(), ErrorText> {
         match *event {
-            Event::Program {
-                program,
-                name,
-                sizes,
-                devices,
-                loaded,
-                compile_attempt,
-                site,
-            } => {
+            Event::Program { program, name, sizes, devices, loaded, compile_attempt, site } => {
                 let compilation = Compilation {
                     name,
                     site,
@@ -242,16 +211,11 @@ impl TraceAnalyzer {
                     times: 1,
                     every: 0,
                 };
-                self.programs
-                    .on_compiled(program, compilation, devices, compile_attempt)
+                self.programs.on_compiled(program, compilation, devices, compile_attempt)
             }
-            Event::Variant {
-                program,
-                name,
-                sizes,
-            } => self
-                .programs
-                .register_variant(program, name, sizes.temp_bytes),
+            Event::Variant { program, name, sizes } => {
+                self.programs.register_variant(program, name, sizes.temp_bytes)
+            }
             Event::Scratch {
                 program,
                 library,
@@ -262,15 +226,8 @@ impl TraceAnalyzer {
                 source,
                 phase,
             } => {
-                let need = ScratchNeed {
-                    library,
-                    routine,
-                    site,
-                    low_bytes,
-                    high_bytes,
-                    source,
-                    phase,
-                };
+                let need =
+                    ScratchNeed { library, routine, site, low_bytes, high_bytes, source, phase };
                 self.programs.add_scratch(program, need)
             }
             Event::Unload { program } => self.programs.on_unloaded(program),
@@ -282,12 +239,7 @@ impl TraceAnalyzer {
         self.leaks.on_allocated(block);
         let device = &mut self.devices[block.device as usize];
         if device.on_allocated(&mut self.replay)
-            && let Event::Allocate {
-                bytes,
-                purpose,
-                site,
-                ..
-            } = *event
+            && let Event::Allocate { bytes, purpose, site, .. } = *event
         {
             let context = self.context(purpose, bytes, site);
             self.devices[block.device as usize].peak_context = Some(context);
@@ -319,27 +271,14 @@ impl TraceAnalyzer {
     /// Returns the number of the site that allocates in this event; 0 where nothing is allocated.
     #[inline]
     fn allocation_site(&mut self, event: &Event) -> u32 {
-        let Event::Allocate {
-            device,
-            purpose,
-            slot,
-            site,
-            ..
-        } = *event
-        else {
+        let Event::Allocate { device, purpose, slot, site, .. } = *event else {
             return 0;
         };
         let (entry, site) = match self.active.last() {
             Some(execution) => (execution.entry as u32, execution.site),
             None => (NO_PROGRAM, site),
         };
-        self.sites.number(AllocationKey {
-            device,
-            purpose,
-            site,
-            entry,
-            slot,
-        })
+        self.sites.number(AllocationKey { device, purpose, site, entry, slot })
     }
 
     fn invalid_event(&self, what: ErrorText) -> Result<()> {

@@ -233,10 +233,7 @@ impl TraceAnalyzer {
 
     /// Returns the point that decides; `tightest` is the device where nothing failed.
     fn critical_point(&self, tightest: usize) -> CriticalPoint<'_> {
-        let refused = self
-            .refusals
-            .first()
-            .filter(|refused| refused.fatal.is_none());
+        let refused = self.refusals.first().filter(|refused| refused.fatal.is_none());
         let device = match (refused, &self.abort) {
             (Some(refused), _) => refused.device as usize,
             (None, Some(abort)) => abort.device as usize,
@@ -319,10 +316,7 @@ impl TraceAnalyzer {
         let refusals = self.refusals.iter();
         let refused = refusals
             .filter(|refused| refused.device == device)
-            .map(|refused| TimelinePoint {
-                event: refused.context.event,
-                state: refused.pool,
-            });
+            .map(|refused| TimelinePoint { event: refused.context.event, state: refused.pool });
         let program = |entry: u32| {
             let entry = self.programs.entries.get(entry as usize)?;
             Some(text(entry.key.name))
@@ -389,9 +383,7 @@ impl TraceAnalyzer {
             .map(|entry| entry.key.sizes)
             .partition(|sizes| sizes.is_large(limit));
         Some(AutotuneRange {
-            variant: measured
-                .first()
-                .map_or(String::new(), |(name, _)| text(*name)),
+            variant: measured.first().map_or(String::new(), |(name, _)| text(*name)),
             peak_bytes: variant.peak_bytes(),
             fits: variant.fits(),
             measured: measured.len() as u64,

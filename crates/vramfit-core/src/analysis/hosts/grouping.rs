@@ -12,9 +12,7 @@ pub fn next_host(runs: &[HostRun], count: u32) -> Option<u32> {
     let groups = Groups::of(runs, count);
     let ends = [0, count.saturating_sub(1)];
     let hosts = ends.into_iter().chain(0..count);
-    hosts
-        .into_iter()
-        .find(|host| groups.representative(*host).is_none())
+    hosts.into_iter().find(|host| groups.representative(*host).is_none())
 }
 
 /// The hosts by the programs that they are known to take part in.

@@ -56,12 +56,7 @@ impl HostRun {
 /// # Errors
 /// [`crate::ErrorKind::Io`] and [`crate::ErrorKind::InvalidFile`] for a trace that cannot be read.
 pub fn read_host_run(host: u32, summary: RunSummary, trace: &Path) -> Result<HostRun> {
-    let mut run = HostRun {
-        host,
-        summary,
-        programs: Vec::new(),
-        executions: Vec::new(),
-    };
+    let mut run = HostRun { host, summary, programs: Vec::new(), executions: Vec::new() };
     for path in trace_files(trace) {
         run.add_executions(&mut Reader::open(&path)?)?;
     }

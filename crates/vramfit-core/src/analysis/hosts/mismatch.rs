@@ -78,40 +78,24 @@ mod tests {
     use super::*;
 
     fn mismatch(one: &[(&str, u64)], other: &[(&str, u64)]) -> Option<ProgramMismatch> {
-        let both = [
-            ("init", vec![0, 1]),
-            ("step", vec![0, 1]),
-            ("eval", vec![0, 1]),
-        ];
+        let both = [("init", vec![0, 1]), ("step", vec![0, 1]), ("eval", vec![0, 1])];
         find_mismatch(&run(0, &both, one), &run(1, &both, other))
     }
 
     #[test]
     fn equal_executions_are_no_mismatch_however_they_are_counted() {
-        assert_eq!(
-            mismatch(&[("init", 1), ("step", 3)], &[("init", 1), ("step", 3)]),
-            None
-        );
+        assert_eq!(mismatch(&[("init", 1), ("step", 3)], &[("init", 1), ("step", 3)]), None);
         assert_eq!(mismatch(&[("step", 3)], &[("step", 1), ("step", 2)]), None);
     }
 
     #[test]
     fn the_first_difference_is_found() {
-        let found = mismatch(
-            &[("init", 1), ("step", 2), ("eval", 1)],
-            &[("init", 1), ("step", 4)],
-        );
+        let found = mismatch(&[("init", 1), ("step", 2), ("eval", 1)], &[("init", 1), ("step", 4)]);
         let found = found.expect("they differ");
         assert_eq!(found.execution, 4);
-        assert_eq!(
-            found.programs,
-            (Some("eval".to_owned()), Some("step".to_owned()))
-        );
+        assert_eq!(found.programs, (Some("eval".to_owned()), Some("step".to_owned())));
         let found = mismatch(&[("step", 2)], &[("step", 3)]).expect("one is longer");
-        assert_eq!(
-            (found.execution, found.programs),
-            (3, (None, Some("step".to_owned())))
-        );
+        assert_eq!((found.execution, found.programs), (3, (None, Some("step".to_owned()))));
     }
 
     #[test]
@@ -137,10 +121,7 @@ mod tests {
         let both = [("step", vec![0, 1])];
         let mut one = run(0, &both, &[("step", 1)]);
         let other = run(1, &both, &[("step", 5)]);
-        one.summary.process_exit = Some(crate::trace::ProcessExit {
-            code: Some(1),
-            signal: None,
-        });
+        one.summary.process_exit = Some(crate::trace::ProcessExit { code: Some(1), signal: None });
         assert_eq!(find_mismatch(&one, &other), None);
     }
 }

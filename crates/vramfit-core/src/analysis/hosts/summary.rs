@@ -105,10 +105,7 @@ pub fn summarize_hosts(runs: &[HostRun], count: u32, gpus_per_host: u32) -> Opti
         not_run,
         mismatches: find_mismatches(runs),
     };
-    Some(RunSummary {
-        hosts: Some(hosts),
-        ..critical.summary.clone()
-    })
+    Some(RunSummary { hosts: Some(hosts), ..critical.summary.clone() })
 }
 
 /// Compares each run with the first one that takes part in some of its programs.
@@ -132,9 +129,8 @@ fn compare_owners(run: &RunSummary, usual: &RunSummary) -> Vec<OwnerDifference> 
     sum(run, 1, &mut sums);
     sum(usual, -1, &mut sums);
     let differences = sums.into_iter().filter(|(_, bytes)| *bytes != 0);
-    let mut differences: Vec<_> = differences
-        .map(|(owner, bytes)| OwnerDifference { owner, bytes })
-        .collect();
+    let mut differences: Vec<_> =
+        differences.map(|(owner, bytes)| OwnerDifference { owner, bytes }).collect();
     differences.sort_by_key(|difference| std::cmp::Reverse(difference.bytes.abs()));
     differences
 }
@@ -227,10 +223,7 @@ pub(super) mod tests {
     fn hosts_are_run_or_represented_or_neither() {
         let all: Vec<u32> = (0..4).collect();
         let programs = [("step", all)];
-        let runs = [
-            run(0, &programs, &[("step", 2)]),
-            run(1, &programs, &[("step", 2)]),
-        ];
+        let runs = [run(0, &programs, &[("step", 2)]), run(1, &programs, &[("step", 2)])];
         let summary = summarize_hosts(&runs, 4, 8).expect("two runs");
         let hosts = summary.hosts.expect("put in");
         assert!(hosts.runs[0].represents.is_empty());
@@ -243,10 +236,8 @@ pub(super) mod tests {
     #[test]
     fn a_mismatch_leaves_the_answer_open() {
         let programs = [("step", vec![0, 1]), ("eval", vec![0, 1])];
-        let runs = [
-            run(0, &programs, &[("step", 2), ("eval", 1)]),
-            run(1, &programs, &[("step", 2)]),
-        ];
+        let runs =
+            [run(0, &programs, &[("step", 2), ("eval", 1)]), run(1, &programs, &[("step", 2)])];
         let summary = summarize_hosts(&runs, 2, 8).expect("two runs");
         assert_eq!(summary.hosts.as_ref().expect("put in").mismatches.len(), 1);
         assert_eq!(summary.fits(), None);

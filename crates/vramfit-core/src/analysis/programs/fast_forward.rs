@@ -58,14 +58,7 @@ type Rank = (Evidence, u128);
 impl Programs {
     /// Returns what later events depend on.
     pub(in crate::analysis) fn snapshot(&self) -> ProgramsSnapshot {
-        let Programs {
-            entries,
-            compilations,
-            has_step_search,
-            step,
-            by_key: _,
-            loaded,
-        } = self;
+        let Programs { entries, compilations, has_step_search, step, by_key: _, loaded } = self;
         ProgramsSnapshot {
             entries: entries.iter().map(ProgramEntry::snapshot).collect(),
             compilations: compilations.len(),
@@ -83,14 +76,10 @@ impl Programs {
             && self.has_step_search == before.has_step_search
             && self.loaded == before.loaded
             && self.entries.len() == before.entries.len()
-            && before
-                .entries
-                .iter()
-                .zip(&self.entries)
-                .all(|(before, after)| {
-                    let is_reset = !has_step || before.calls_since_step == after.calls_since_step;
-                    is_reset && before.repeats(after, period)
-                })
+            && before.entries.iter().zip(&self.entries).all(|(before, after)| {
+                let is_reset = !has_step || before.calls_since_step == after.calls_since_step;
+                is_reset && before.repeats(after, period)
+            })
     }
 
     /// Returns for how many more passes all calls compare as they did in this one.
@@ -107,9 +96,8 @@ impl Programs {
         for call in calls {
             let (evidence, needed) = call.rank;
             // Of programs with other evidence always the same one is_step.
-            if let Some((step, (_, step_needed))) = call
-                .step
-                .filter(|(step, rank)| *step != call.entry && rank.0 == evidence)
+            if let Some((step, (_, step_needed))) =
+                call.step.filter(|(step, rank)| *step != call.entry && rank.0 == evidence)
             {
                 // It is_step from a difference of 0 on if it was compiled first, else from 1 on.
                 let threshold = i128::from(step < call.entry);
@@ -117,9 +105,8 @@ impl Programs {
                 let rate = growth(call.entry) - growth(step);
                 passes = passes.min(passes_on_one_side(difference, rate, threshold));
             }
-            if let Some((step_program, (_, step_program_needed))) = call
-                .step_program
-                .filter(|(step_program, _)| *step_program != call.entry)
+            if let Some((step_program, (_, step_program_needed))) =
+                call.step_program.filter(|(step_program, _)| *step_program != call.entry)
                 && call.is_step
             {
                 let difference = needed as i128 - 2 * step_program_needed as i128;
@@ -234,15 +221,9 @@ mod tests {
             for rate in -7..7 {
                 for threshold in [0, 1] {
                     let side = |passes: i128| difference + passes * rate >= threshold;
-                    let counted = (1..100)
-                        .take_while(|passes| side(*passes) == side(0))
-                        .count();
+                    let counted = (1..100).take_while(|passes| side(*passes) == side(0)).count();
                     let computed = passes_on_one_side(difference, rate, threshold);
-                    assert_eq!(
-                        computed.min(99),
-                        counted as u64,
-                        "{difference} {rate} {threshold}"
-                    );
+                    assert_eq!(computed.min(99), counted as u64, "{difference} {rate} {threshold}");
                 }
             }
         }

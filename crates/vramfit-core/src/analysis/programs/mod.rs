@@ -202,25 +202,16 @@ impl Programs {
 
     /// Takes over what stayed allocated on each device since the last execution of a program, at the next one.
     pub(super) fn set_steady_state(&mut self, entry: usize, devices: &[DeviceAnalysis]) {
-        let ProgramEntry {
-            ended,
-            steady_state,
-            ..
-        } = &mut self.entries[entry];
+        let ProgramEntry { ended, steady_state, .. } = &mut self.entries[entry];
         steady_state.clear();
-        steady_state.extend(
-            devices
-                .iter()
-                .enumerate()
-                .map(|(index, device)| match ended {
-                    // Where nothing was recorded since, nothing changed since.
-                    Some((time, levels)) => {
-                        let lowest = device.lowest_since(*time).unwrap_or(u64::MAX);
-                        lowest.min(levels[index])
-                    }
-                    None => device.in_use_bytes(),
-                }),
-        );
+        steady_state.extend(devices.iter().enumerate().map(|(index, device)| match ended {
+            // Where nothing was recorded since, nothing changed since.
+            Some((time, levels)) => {
+                let lowest = device.lowest_since(*time).unwrap_or(u64::MAX);
+                lowest.min(levels[index])
+            }
+            None => device.in_use_bytes(),
+        }));
     }
 
     /// Takes in why a program that is loaded may be the step.
@@ -276,12 +267,7 @@ impl Programs {
         let next = self.entries.len();
         let entry = *self.by_key.entry(key).or_insert(next);
         if entry == next {
-            self.entries.push(ProgramEntry {
-                key,
-                program,
-                site,
-                ..ProgramEntry::default()
-            });
+            self.entries.push(ProgramEntry { key, program, site, ..ProgramEntry::default() });
         }
         entry
     }

@@ -76,11 +76,7 @@ impl Timeline {
             self.downsample();
         }
         let number = point.event >> self.shift;
-        let interval = Interval {
-            number,
-            low: point,
-            high: point,
-        };
+        let interval = Interval { number, low: point, high: point };
         match self.intervals.last_mut() {
             Some(last) if last.number == number => *last = last.merge(&interval),
             _ => self.intervals.push(interval),
@@ -136,19 +132,14 @@ mod tests {
     use super::*;
 
     fn state(in_use_bytes: u64) -> PoolState {
-        PoolState {
-            in_use_bytes,
-            ..PoolState::default()
-        }
+        PoolState { in_use_bytes, ..PoolState::default() }
     }
 
     /// A level that goes up and down: any sequence does, and a fixed one can be debugged.
     fn levels(count: u64) -> impl Iterator<Item = u64> {
         let mut seed = 1u64;
         (0..count).map(move |_| {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             seed >> 44
         })
     }
@@ -164,10 +155,7 @@ mod tests {
     #[test]
     fn a_short_run_is_kept_whole() {
         let points = timeline(1000).points(std::iter::empty());
-        let kept: Vec<_> = points
-            .iter()
-            .map(|point| point.state.in_use_bytes)
-            .collect();
+        let kept: Vec<_> = points.iter().map(|point| point.state.in_use_bytes).collect();
         assert_eq!(kept, levels(1000).collect::<Vec<_>>());
     }
 
@@ -182,10 +170,7 @@ mod tests {
             for interval in all.chunks(1 << timeline.shift) {
                 for end in [interval.iter().min(), interval.iter().max()] {
                     let end = end.copied().expect("no interval is empty");
-                    assert!(
-                        points.iter().any(|point| point.state == state(end)),
-                        "{end}"
-                    );
+                    assert!(points.iter().any(|point| point.state == state(end)), "{end}");
                 }
             }
             for point in points {

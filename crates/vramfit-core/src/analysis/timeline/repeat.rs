@@ -21,11 +21,7 @@ impl Timeline {
         while next < end {
             let point = at(next);
             let number = point.event >> self.shift;
-            let Some(last) = self
-                .intervals
-                .last_mut()
-                .filter(|last| last.number == number)
-            else {
+            let Some(last) = self.intervals.last_mut().filter(|last| last.number == number) else {
                 self.push(point);
                 next += 1;
                 continue;
@@ -109,10 +105,7 @@ impl Extremes {
             false => pass + this.1 as u64,
         };
         // At the first place nothing is before, and what stands there is equal to the first point.
-        [
-            pick(low, next_low, next_low.0 < low.0),
-            pick(high, next_high, next_high.0 > high.0),
-        ]
+        [pick(low, next_low, next_low.0 < low.0), pick(high, next_high, next_high.0 > high.0)]
     }
 }
 
@@ -123,10 +116,7 @@ mod tests {
     use crate::replay::PoolState;
 
     fn point(event: u64, in_use_bytes: u64) -> TimelinePoint {
-        let state = PoolState {
-            in_use_bytes,
-            ..PoolState::default()
-        };
+        let state = PoolState { in_use_bytes, ..PoolState::default() };
         TimelinePoint { event, state }
     }
 
@@ -135,9 +125,7 @@ mod tests {
         // A linear congruential generator: any sequence does, and a fixed one can be debugged.
         let mut seed = 1u64;
         let mut random = move |below: u64| {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (seed >> 33) % below
         };
         for round in 0..400 {

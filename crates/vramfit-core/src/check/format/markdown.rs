@@ -17,10 +17,7 @@ impl CheckReport {
             "" => "merge base",
             base => base,
         };
-        lines.push(format!(
-            "| entry | GPU | peak | to accepted | to {} | result |",
-            cell(base)
-        ));
+        lines.push(format!("| entry | GPU | peak | to accepted | to {} | result |", cell(base)));
         lines.push("| --- | --- | ---: | ---: | ---: | --- |".to_owned());
         lines.extend(self.rows.iter().map(table_line));
         for problem in self.problems() {
@@ -35,11 +32,7 @@ impl CheckReport {
             }
         }
         let problems = self.problems();
-        let is_listed = |row: &Row| {
-            problems
-                .iter()
-                .any(|problem| std::ptr::eq(problem.row, row))
-        };
+        let is_listed = |row: &Row| problems.iter().any(|problem| std::ptr::eq(problem.row, row));
         let others = self.rows.iter().filter(|row| !is_listed(row));
         for summary in others.filter_map(Row::qualified_summary) {
             lines.push(String::new());
@@ -72,8 +65,7 @@ fn table_line(row: &Row) -> String {
         "| {} | {} | {} | {} | {} | {result} |",
         cell(&row.entry),
         cell(&row.gpu),
-        measured.map_or_else(String::new, |line| Bytes(line.figures.peak_bytes)
-            .to_string()),
+        measured.map_or_else(String::new, |line| Bytes(line.figures.peak_bytes).to_string()),
         to(&row.accepted),
         to(&row.base),
     )

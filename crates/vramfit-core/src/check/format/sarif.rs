@@ -7,28 +7,13 @@ use crate::check::report::{Level, Problem, Row};
 
 /// The rules that results refer to, with what each says.
 const RULES: [(&str, &str); 7] = [
-    (
-        "larger",
-        "A program needs more GPU memory than was accepted.",
-    ),
-    (
-        "over_limit",
-        "The peak of a program exceeds a limit of its entry.",
-    ),
+    ("larger", "A program needs more GPU memory than was accepted."),
+    ("over_limit", "The peak of a program exceeds a limit of its entry."),
     ("does_not_fit", "A program runs out of memory on a GPU."),
-    (
-        "not_accepted",
-        "The lock file has no figures for a program.",
-    ),
-    (
-        "not_reproducible",
-        "A program needs another amount of memory each time.",
-    ),
+    ("not_accepted", "The lock file has no figures for a program."),
+    ("not_reproducible", "A program needs another amount of memory each time."),
     ("failed", "The memory of a program could not be measured."),
-    (
-        "accepted",
-        "A branch has accepted that a program needs more GPU memory.",
-    ),
+    ("accepted", "A branch has accepted that a program needs more GPU memory."),
 ];
 
 impl CheckReport {

@@ -66,9 +66,7 @@ fn every_format_says_what_a_check_that_passes_depends_on() {
 fn an_answer_is_no_before_it_is_unknown() {
     let mut report = of_every_kind();
     assert_eq!(report.passes(), Some(false));
-    report
-        .rows
-        .retain(|row| row.outcome.passes() != Some(false));
+    report.rows.retain(|row| row.outcome.passes() != Some(false));
     assert_eq!(report.passes(), None);
     report.rows.retain(|row| row.outcome.passes() == Some(true));
     assert_eq!(report.passes(), Some(true));
@@ -114,16 +112,9 @@ fn sarif_names_rule_level_and_place() {
         .map(|rule| &rule["id"])
         .collect();
     let all = of_every_kind().to_sarif();
-    let results = all["runs"][0]["results"]
-        .as_array()
-        .expect("results")
-        .clone();
+    let results = all["runs"][0]["results"].as_array().expect("results").clone();
     assert_eq!(results.len(), 7);
-    assert!(
-        results
-            .iter()
-            .all(|result| rules.contains(&&result["ruleId"]))
-    );
+    assert!(results.iter().all(|result| rules.contains(&&result["ruleId"])));
 }
 
 #[test]
@@ -131,9 +122,7 @@ fn code_quality_fingerprints_stay_and_are_unique() {
     let prints = |report: &CheckReport| -> Vec<String> {
         let issues = report.to_code_quality();
         let issues = issues.as_array().expect("a list").iter();
-        issues
-            .map(|issue| issue["fingerprint"].to_string())
-            .collect()
+        issues.map(|issue| issue["fingerprint"].to_string()).collect()
     };
     let first = prints(&of_every_kind());
     assert_eq!(first, prints(&of_every_kind()));
@@ -148,11 +137,7 @@ fn markdown_is_a_table_and_the_problems() {
     assert!(text.contains("| train | l4 | 10.0 GiB | +2.0 GiB | +2.0 GiB | **fails** |"));
     assert!(text.contains("| eval | l4 | 8.0 GiB | 0 B | 0 B | ok |"));
     assert!(text.contains("`vramfit check --update train`"));
-    assert!(
-        of_every_kind()
-            .to_markdown()
-            .contains("\\<b> & 100%, a line: \\|x\\|")
-    );
+    assert!(of_every_kind().to_markdown().contains("\\<b> & 100%, a line: \\|x\\|"));
 }
 
 #[test]
@@ -182,11 +167,7 @@ fn files_are_relative_to_the_root() {
         let growth = report.rows[0].growth.as_mut().expect("it grew");
         growth.lines.truncate(1);
         growth.lines[0].site = site.to_owned();
-        assert_eq!(
-            place(&report),
-            (expected.0.to_owned(), expected.1),
-            "{site}"
-        );
+        assert_eq!(place(&report), (expected.0.to_owned(), expected.1), "{site}");
     }
 }
 
@@ -201,11 +182,7 @@ fn code_that_needs_more_fails_although_the_toolchain_needs_less() {
     assert!(row.is_of_other_versions());
     row.fail_for_code();
     assert_eq!(row.outcome, Outcome::Larger);
-    assert!(
-        report
-            .to_text()
-            .starts_with("train on l4: peak 7.0 GiB, but the code needs more")
-    );
+    assert!(report.to_text().starts_with("train on l4: peak 7.0 GiB, but the code needs more"));
 
     let row = &mut report.rows[1];
     row.fail_for_code();

@@ -26,10 +26,7 @@ pub(super) fn check(info: &SystemInfo) -> Check {
 }
 
 fn evaluate(info: &SystemInfo, result: &BackendResult) -> Check {
-    let version = info
-        .inventory
-        .version("jax")
-        .unwrap_or("of unknown version");
+    let version = info.inventory.version("jax").unwrap_or("of unknown version");
     match result.platform.as_str() {
         "gpu" | "cuda" => {
             let kinds: Vec<&str> = result.devices.iter().map(|one| one.kind.as_str()).collect();
@@ -42,10 +39,8 @@ fn evaluate(info: &SystemInfo, result: &BackendResult) -> Check {
                 (count, true) => format!("{count} virtual GPUs ({of})"),
                 (count, false) => format!("{count} GPUs ({of})"),
             };
-            let devices = result
-                .devices
-                .iter()
-                .map(|device| format!("{}: {}", device.name, device.kind));
+            let devices =
+                result.devices.iter().map(|device| format!("{}: {}", device.name, device.kind));
             Check::pass(ID, format!("JAX {version} has {name}"))
                 .evidence_lines(devices)
                 .evidence_line(format!(
@@ -61,10 +56,7 @@ fn evaluate(info: &SystemInfo, result: &BackendResult) -> Check {
              vramfit",
             "set `JAX_PLATFORMS=cpu`, or use a machine with an NVIDIA GPU",
         ),
-        other => Check::skip(
-            ID,
-            format!("JAX uses `{other}`; vramfit only supports NVIDIA GPUs"),
-        ),
+        other => Check::skip(ID, format!("JAX uses `{other}`; vramfit only supports NVIDIA GPUs")),
     }
 }
 
@@ -110,10 +102,7 @@ fn check_cpu_backend(info: &SystemInfo, result: &BackendResult) -> Check {
             format!("unset {name}"),
         );
     }
-    let hidden = info
-        .environment
-        .get("CUDA_VISIBLE_DEVICES")
-        .map(String::as_str);
+    let hidden = info.environment.get("CUDA_VISIBLE_DEVICES").map(String::as_str);
     if let Some(list @ ("" | "-1" | "none" | "void" | "NoDevFiles")) = hidden {
         return Check::warn(
             ID,
@@ -126,10 +115,7 @@ fn check_cpu_backend(info: &SystemInfo, result: &BackendResult) -> Check {
         return Check::fail(
             ID,
             "there is a GPU, but JAX uses the CPU: it has no CUDA plugin",
-            format!(
-                "`{} -m pip install \"jax[cuda13]\"`",
-                info.inventory.executable
-            ),
+            format!("`{} -m pip install \"jax[cuda13]\"`", info.inventory.executable),
         );
     }
     let why = reason(&result.logged);
@@ -154,17 +140,10 @@ fn failed(info: &SystemInfo, failure: &StepFailure) -> Check {
         });
         let (names, said): (Vec<_>, Vec<_>) = demands.unzip();
         if !names.is_empty() {
-            let demand = if names.len() == 1 {
-                "demands"
-            } else {
-                "demand"
-            };
+            let demand = if names.len() == 1 { "demands" } else { "demand" };
             return Check::fail(
                 ID,
-                format!(
-                    "{} {demand} a GPU, but there is none: {why}",
-                    said.join(" and ")
-                ),
+                format!("{} {demand} a GPU, but there is none: {why}", said.join(" and ")),
                 format!("unset {} to use the CPU", names.join(" and ")),
             )
             .evidence_lines(failure.logged.iter());
@@ -177,10 +156,7 @@ fn failed(info: &SystemInfo, failure: &StepFailure) -> Check {
 /// Returns the reason in what JAX logged: the last exception, else the last line. Behind an exception
 /// JAX may log a guess that leads astray, such as that no CUDA is installed.
 fn reason(logged: &[String]) -> Option<String> {
-    let exception = logged
-        .iter()
-        .rev()
-        .find(|entry| entry.trim().contains('\n'));
+    let exception = logged.iter().rev().find(|entry| entry.trim().contains('\n'));
     let line = exception.or(logged.last())?.trim().lines().next_back()?;
     Some(line.trim().to_owned())
 }
@@ -195,10 +171,8 @@ fn fix_for(info: &SystemInfo, why: &str) -> String {
         return fix;
     }
     let cuda = info.inventory.cuda_plugins().first().copied().unwrap_or(13);
-    let install = format!(
-        "`{} -m pip install --upgrade \"jax[cuda{cuda}]\"`",
-        info.inventory.executable
-    );
+    let install =
+        format!("`{} -m pip install --upgrade \"jax[cuda{cuda}]\"`", info.inventory.executable);
     let tells = |words: &[&str]| words.iter().any(|word| why.contains(word));
     if tells(&["Unable to load", "Outdated", "CUDA components", "cuDNN"]) {
         install
@@ -219,9 +193,7 @@ fn fix_for(info: &SystemInfo, why: &str) -> String {
 /// first line counts.
 fn tail(log: &[String]) -> impl Iterator<Item = String> + '_ {
     const LINES: usize = 8;
-    let report = log
-        .iter()
-        .position(|line| line.starts_with("Fatal Python error"));
+    let report = log.iter().position(|line| line.starts_with("Fatal Python error"));
     let end = report.map_or(log.len(), |first| first + 1);
     log[end.saturating_sub(LINES)..end].iter().cloned()
 }

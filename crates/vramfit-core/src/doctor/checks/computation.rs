@@ -14,11 +14,8 @@ pub(super) fn check(info: &SystemInfo) -> Check {
     };
     let place = result.devices.join(", ");
     if is_virtual(info) {
-        return Check::skip(
-            ID,
-            "a virtual GPU does not compute, so there is no result to compare",
-        )
-        .evidence_line(format!("the programs were compiled and placed on {place}"));
+        return Check::skip(ID, "a virtual GPU does not compute, so there is no result to compare")
+            .evidence_line(format!("the programs were compiled and placed on {place}"));
     }
     if cpu_fallback(info) {
         return Check::skip(ID, "JAX does not use the GPU; see `backend`");
@@ -27,10 +24,7 @@ pub(super) fn check(info: &SystemInfo) -> Check {
     if !result.right {
         Check::fail(
             ID,
-            format!(
-                "{place} computes wrong results: some of {} numbers differ",
-                result.compared
-            ),
+            format!("{place} computes wrong results: some of {} numbers differ", result.compared),
             "run `nvidia-smi -q -d ECC,ROW_REMAPPER`, and do not trust this GPU until it reports \
              no errors",
         )
@@ -43,10 +37,7 @@ pub(super) fn check(info: &SystemInfo) -> Check {
     } else {
         Check::pass(
             ID,
-            format!(
-                "{place} computes correctly ({} numbers compared)",
-                result.compared
-            ),
+            format!("{place} computes correctly ({} numbers compared)", result.compared),
         )
     }
 }

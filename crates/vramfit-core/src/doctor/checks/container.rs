@@ -19,16 +19,12 @@ pub(super) fn check(info: &SystemInfo) -> Check {
         false => format!("in /dev: {}", around.device_files.join(", ")),
     };
     let answers = matches!(info.driver, Driver::Available(_));
-    let controlled = around
-        .device_files
-        .iter()
-        .any(|name| name == "nvidiactl" || name == "dxg");
+    let controlled = around.device_files.iter().any(|name| name == "nvidiactl" || name == "dxg");
     let hidden = around.nvidia_visible_devices.as_deref();
     let check = match hidden {
-        _ if info.virtual_gpu.is_some() => Check::pass(
-            ID,
-            format!("in a container ({container}); the GPU is virtual"),
-        ),
+        _ if info.virtual_gpu.is_some() => {
+            Check::pass(ID, format!("in a container ({container}); the GPU is virtual"))
+        }
         Some(list @ ("none" | "void")) if answers || controlled => Check::warn(
             ID,
             format!(
@@ -45,10 +41,9 @@ pub(super) fn check(info: &SystemInfo) -> Check {
             "start the container with `--gpus all`, which adds `/dev/nvidiactl`; JAX requires \
              these files",
         ),
-        _ if !answers && !controlled => Check::skip(
-            ID,
-            format!("in a container ({container}) without GPU access"),
-        ),
+        _ if !answers && !controlled => {
+            Check::skip(ID, format!("in a container ({container}) without GPU access"))
+        }
         _ => Check::pass(ID, format!("in a container ({container}) with GPU access")),
     };
     check.evidence_line(files)

@@ -31,15 +31,12 @@ pub(super) fn check(info: &SystemInfo) -> Check {
             .evidence_lines(evidence)
         }
         Driver::NotInstalled { cause } => not_installed(info, cause),
-        Driver::Broken { message, .. } if info.virtual_gpu.is_some() => Check::skip(
-            ID,
-            format!("a virtual GPU needs no driver; on this machine: {message}"),
-        ),
-        Driver::Broken {
-            message,
-            cause,
-            fix,
-        } => Check::fail(ID, message, fix).evidence_lines(cause.clone()),
+        Driver::Broken { message, .. } if info.virtual_gpu.is_some() => {
+            Check::skip(ID, format!("a virtual GPU needs no driver; on this machine: {message}"))
+        }
+        Driver::Broken { message, cause, fix } => {
+            Check::fail(ID, message, fix).evidence_lines(cause.clone())
+        }
         Driver::TimedOut(seconds) => Check::fail(
             ID,
             format!("the NVIDIA driver did not respond within {seconds} s"),

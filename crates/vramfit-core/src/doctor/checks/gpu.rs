@@ -35,11 +35,8 @@ fn check_gpu(gpu: &HostGpu) -> Check {
     let name = display_name(gpu);
     let unknown = gpu.unknown.iter().map(|one| format!("unknown: {one}"));
     let holders = gpu.processes.iter().map(describe_process);
-    let with_evidence = |check: Check| {
-        check
-            .evidence_lines(holders.clone())
-            .evidence_lines(unknown.clone())
-    };
+    let with_evidence =
+        |check: Check| check.evidence_lines(holders.clone()).evidence_lines(unknown.clone());
     let Some(memory) = gpu.memory else {
         let lost = gpu.unknown.iter().any(|one| one.contains("fallen off"));
         return with_evidence(match (lost, &gpu.mig) {
@@ -60,9 +57,7 @@ fn check_gpu(gpu: &HostGpu) -> Check {
     let mut message = format!("{name}: {}", Bytes(usable));
     match &gpu.mig {
         Mig::Parent => return with_evidence(parent(&name)),
-        Mig::Instance {
-            parent_total_bytes, ..
-        } => {
+        Mig::Instance { parent_total_bytes, .. } => {
             message += ", a MIG slice";
             if let Some(parent) = parent_total_bytes {
                 message += &format!(" (whole GPU: {})", Bytes(*parent));
@@ -99,20 +94,16 @@ fn check_gpu(gpu: &HostGpu) -> Check {
                 gpu.index
             ),
         ),
-        (Some(ComputeMode::ExclusiveProcess), _) => Check::pass(
-            ID,
-            format!("{message}; its compute mode allows one process"),
-        ),
+        (Some(ComputeMode::ExclusiveProcess), _) => {
+            Check::pass(ID, format!("{message}; its compute mode allows one process"))
+        }
         _ => Check::pass(ID, message),
     })
 }
 
 /// A GPU that is divided is used by its slices, which are GPUs of their own here.
 fn parent(name: &str) -> Check {
-    Check::pass(
-        ID,
-        format!("{name} is partitioned into MIG slices, which are used instead"),
-    )
+    Check::pass(ID, format!("{name} is partitioned into MIG slices, which are used instead"))
 }
 
 fn display_name(gpu: &HostGpu) -> String {
@@ -137,10 +128,9 @@ fn process_count(processes: usize) -> String {
 fn describe_process(process: &Process) -> String {
     let command = process.command.as_deref().unwrap_or("(unknown command)");
     let command: String = command.chars().take(80).collect();
-    let held = process.used_bytes.map_or_else(
-        || "an unknown amount".to_owned(),
-        |used| Bytes(used).to_string(),
-    );
+    let held = process
+        .used_bytes
+        .map_or_else(|| "an unknown amount".to_owned(), |used| Bytes(used).to_string());
     let kind = match process.kind {
         ProcessKind::Compute => "",
         ProcessKind::Graphics | ProcessKind::Both => ", graphics",

@@ -23,24 +23,16 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
     if let Some(shared) = tight {
         checks.push(Check::warn(
             ID,
-            format!(
-                "/dev/shm has only {}, too little for NCCL with {gpus} GPUs",
-                Bytes(shared)
-            ),
+            format!("/dev/shm has only {}, too little for NCCL with {gpus} GPUs", Bytes(shared)),
             "start the container with `--shm-size=1g`, or `--ipc=host`",
         ));
     }
     checks.push(match limit {
         None => Check::pass(ID, "host memory is not limited").evidence_lines(shared_told),
         Some(limit) => {
-            let used = limit
-                .used_bytes
-                .map(|used| format!("{} used now, including caches", Bytes(used)));
-            let evidence = [
-                Some(format!("read from {}", limit.source)),
-                used,
-                shared_told,
-            ];
+            let used =
+                limit.used_bytes.map(|used| format!("{} used now, including caches", Bytes(used)));
+            let evidence = [Some(format!("read from {}", limit.source)), used, shared_told];
             let limit_text = Bytes(limit.limit_bytes);
             match pinned {
                 // The plugin takes pinned memory as it needs it, up to its own limit; what the group

@@ -98,12 +98,8 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
 /// JAX takes a plugin only when its numbers are those of jaxlib.
 fn plugin(info: &SystemInfo, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check> {
     let inventory = &info.inventory;
-    let pip = |name: &str| {
-        format!(
-            "`{} -m pip install \"{name}=={jaxlib}\"`",
-            inventory.executable
-        )
-    };
+    let pip =
+        |name: &str| format!("`{} -m pip install \"{name}=={jaxlib}\"`", inventory.executable);
     let [plugin, pjrt] = ["plugin", "pjrt"].map(|part| format!("jax-cuda{cuda}-{part}"));
     for name in [&plugin, &pjrt] {
         let Some(version) = inventory.version(name) else {
@@ -123,9 +119,7 @@ fn plugin(info: &SystemInfo, cuda: u32, jax: &str, jaxlib: &str) -> Option<Check
                     ),
                     pip(name),
                 )
-                .evidence_line(format!(
-                    "jax {jax}; the plugin must have the version of jaxlib"
-                )),
+                .evidence_line(format!("jax {jax}; the plugin must have the version of jaxlib")),
             );
         }
     }

@@ -27,10 +27,9 @@ pub(super) fn check(info: &SystemInfo) -> Check {
             .evidence_lines(files.iter().take(MAX_LISTED))
             .evidence_lines(rest)
         }
-        (count, false) => Check::pass(
-            ID,
-            format!("{count} CUDA libraries come from `LD_LIBRARY_PATH`"),
-        )
-        .evidence_lines(files.iter().take(MAX_LISTED)),
+        (count, false) => {
+            Check::pass(ID, format!("{count} CUDA libraries come from `LD_LIBRARY_PATH`"))
+                .evidence_lines(files.iter().take(MAX_LISTED))
+        }
     }
 }

@@ -75,15 +75,8 @@ const NEED_JAX: [&str; 10] = [
 ];
 
 /// Those whose failure may be why JAX has no device.
-const CAUSES_OF_NO_DEVICE: [&str; 7] = [
-    "driver",
-    "gpu",
-    "container",
-    "jax",
-    "cuda",
-    "cuda-packages",
-    "settings",
-];
+const CAUSES_OF_NO_DEVICE: [&str; 7] =
+    ["driver", "gpu", "container", "jax", "cuda", "cuda-packages", "settings"];
 
 /// Examines everything.
 pub(super) fn all(info: &SystemInfo) -> Vec<Check> {
@@ -107,10 +100,7 @@ pub(super) fn all(info: &SystemInfo) -> Vec<Check> {
 
 /// Examines what training needs: five checks, the last of which judges the others.
 pub(super) fn training(info: &SystemInfo) -> Vec<Check> {
-    let mut checks: Vec<Check> = TRAINING_CHECKS
-        .iter()
-        .flat_map(|examine| examine(info))
-        .collect();
+    let mut checks: Vec<Check> = TRAINING_CHECKS.iter().flat_map(|examine| examine(info)).collect();
     let required = required_gpu::check(info, &checks);
     let lacking = required.filter(|check| check.status == Status::Fail);
     // There are five checks, whatever is required: what lacks is told in the last.

@@ -53,10 +53,7 @@ pub(super) fn check(info: &SystemInfo) -> Check {
     let outside = used.saturating_sub(pool);
     Check::pass(
         ID,
-        format!(
-            "{} outside the pool: CUDA context and loaded libraries",
-            Bytes(outside)
-        ),
+        format!("{} outside the pool: CUDA context and loaded libraries", Bytes(outside)),
     )
     .evidence_line(format!(
         "the driver reports {} for the probe, of which {} is its pool",

@@ -35,10 +35,7 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         return vec![Check::skip(ID, "JAX does not use a GPU, so it has no pool")];
     }
     let options = pools.options.unwrap_or_default();
-    let checks = pools
-        .pools
-        .iter()
-        .map(|pool| evaluate(info, &options, pool));
+    let checks = pools.pools.iter().map(|pool| evaluate(info, &options, pool));
     checks.collect()
 }
 
@@ -62,9 +59,7 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
         _ => String::new(),
     };
     // The client's options are merged into these by JAX itself, where we do not see it.
-    let known = !info
-        .environment
-        .contains_key("JAX_PJRT_CLIENT_CREATE_OPTIONS")
+    let known = !info.environment.contains_key("JAX_PJRT_CLIENT_CREATE_OPTIONS")
         && !matches!(allocator, "platform" | "vmm" | "address");
     let policy = options.memory_fraction_policy.as_deref();
     let policy = policy.and_then(|text| FractionPolicy::parse(text).ok());
@@ -107,11 +102,7 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
         }
         Some(had) => Check::pass(
             ID,
-            format!(
-                "{device}: grows up to {}{of_gpu}; {} so far",
-                Bytes(limit),
-                Bytes(had)
-            ),
+            format!("{device}: grows up to {}{of_gpu}; {} so far", Bytes(limit), Bytes(had)),
         ),
         None => Check::pass(
             ID,
@@ -139,20 +130,9 @@ fn fix(info: &SystemInfo, total: Option<u64>, had: u64) -> String {
 /// Returns the lines in which the allocator says that it could not have what it wanted.
 fn allocation_errors(info: &SystemInfo) -> Vec<String> {
     let speaks = |line: &&String| {
-        [
-            "OUT_OF_MEMORY",
-            "out of memory",
-            "failed to allocate",
-            "Failed to allocate",
-        ]
-        .iter()
-        .any(|words| line.contains(words))
+        ["OUT_OF_MEMORY", "out of memory", "failed to allocate", "Failed to allocate"]
+            .iter()
+            .any(|words| line.contains(words))
     };
-    info.probe
-        .log
-        .iter()
-        .filter(speaks)
-        .take(3)
-        .cloned()
-        .collect()
+    info.probe.log.iter().filter(speaks).take(3).cloned().collect()
 }

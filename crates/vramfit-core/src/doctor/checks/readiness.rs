@@ -41,10 +41,7 @@ pub(super) fn check(info: &SystemInfo, others: &[Check]) -> Check {
             "unset XLA_FLAGS and retry; then check the GPU: `nvidia-smi -q -d ECC`",
         );
     };
-    let losses = format!(
-        "loss {first:.4} before, {last:.4} after {} steps",
-        result.steps
-    );
+    let losses = format!("loss {first:.4} before, {last:.4} after {} steps", result.steps);
     if last >= first {
         return Check::fail(
             ID,

@@ -11,9 +11,8 @@ pub(super) fn check(info: &SystemInfo, others: &[Check]) -> Option<Check> {
     if !info.require_gpu {
         return None;
     }
-    let computes = others
-        .iter()
-        .any(|check| check.id == computation::ID && check.status == Status::Pass);
+    let computes =
+        others.iter().any(|check| check.id == computation::ID && check.status == Status::Pass);
     Some(if info.skips_jax {
         check_reported(info, others)
     } else if is_virtual(info) {

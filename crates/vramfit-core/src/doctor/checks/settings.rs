@@ -8,23 +8,18 @@ const ID: &str = "settings";
 
 pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
     let findings = findings(info);
-    let (notes, wrong): (Vec<_>, Vec<_>) = findings
-        .into_iter()
-        .partition(|finding| finding.severity == Severity::Note);
+    let (notes, wrong): (Vec<_>, Vec<_>) =
+        findings.into_iter().partition(|finding| finding.severity == Severity::Note);
     // Nothing is wrong, but who set it believes something else; so it is said without `--verbose`.
     let note = |note: &Finding| {
-        let Finding {
-            subject, message, ..
-        } = note;
+        let Finding { subject, message, .. } = note;
         Check::pass(ID, format!("note: `{subject}`: {message}; {}", note.fix))
             .evidence_line(rule(note))
     };
     let notes = notes.iter().map(note);
     if wrong.is_empty() {
         let message = "no problems found in the environment variables";
-        return std::iter::once(Check::pass(ID, message))
-            .chain(notes)
-            .collect();
+        return std::iter::once(Check::pass(ID, message)).chain(notes).collect();
     }
     let check = |finding: &Finding| {
         let (subject, message) = (&finding.subject, &finding.message);

@@ -12,9 +12,7 @@ pub(super) fn check(info: &SystemInfo) -> Check {
     let Some(cuda) = inventory.cuda_plugins().first().copied() else {
         return Check::skip(ID, "JAX has no CUDA plugin");
     };
-    let asked = inventory
-        .requirements
-        .get(&format!("jax-cuda{cuda}-plugin"));
+    let asked = inventory.requirements.get(&format!("jax-cuda{cuda}-plugin"));
     let wanted: Vec<Requirement> = asked
         .into_iter()
         .flatten()
@@ -22,10 +20,7 @@ pub(super) fn check(info: &SystemInfo) -> Check {
         .filter_map(|text| Requirement::parse(text))
         .collect();
     if wanted.is_empty() {
-        return Check::skip(
-            ID,
-            "the plugin does not declare which NVIDIA packages it requires",
-        );
+        return Check::skip(ID, "the plugin does not declare which NVIDIA packages it requires");
     }
     let mut wrong = Vec::new();
     let mut missing = Vec::new();
@@ -42,25 +37,17 @@ pub(super) fn check(info: &SystemInfo) -> Check {
     let on_gpu = matches!(info.probe.backend(), StepOutcome::Done(ref result)
         if result.platform == "gpu" && !result.is_virtual);
     let has_gpu = info.virtual_gpu.is_none() && !info.gpus().is_empty();
-    let install = format!(
-        "`{} -m pip install --upgrade \"jax[cuda{cuda}]\"`",
-        inventory.executable
-    );
+    let install =
+        format!("`{} -m pip install --upgrade \"jax[cuda{cuda}]\"`", inventory.executable);
     let (count, all) = (missing.len(), wanted.len());
     let check = if !wrong.is_empty() {
-        let message = format!(
-            "{} NVIDIA packages are incompatible with the plugin",
-            wrong.len()
-        );
+        let message = format!("{} NVIDIA packages are incompatible with the plugin", wrong.len());
         match has_gpu {
             true => Check::fail(ID, message, install),
             false => Check::warn(ID, message, install),
         }
     } else if missing.is_empty() {
-        Check::pass(
-            ID,
-            format!("all {all} NVIDIA packages are compatible with the plugin"),
-        )
+        Check::pass(ID, format!("all {all} NVIDIA packages are compatible with the plugin"))
     } else if on_gpu {
         Check::pass(
             ID,

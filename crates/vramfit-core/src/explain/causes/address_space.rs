@@ -14,10 +14,9 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let first = facts.log.first(is_failure)?;
     let named = matches!(first.message, Message::AddressSpace { .. });
     let (confidence, why) = match (named, limited) {
-        (true, Some(_)) => (
-            Confidence::Sure,
-            "reserving addresses failed under a limit (`ulimit -v`)",
-        ),
+        (true, Some(_)) => {
+            (Confidence::Sure, "reserving addresses failed under a limit (`ulimit -v`)")
+        }
         (true, None) => (Confidence::Likely, "reserving addresses failed"),
         (false, _) => (
             Confidence::Likely,

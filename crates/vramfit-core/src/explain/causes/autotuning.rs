@@ -12,19 +12,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     if facts.requests.is_empty() && facts.goes_on_after(tried().last()?) {
         return None;
     }
-    let is_memory = |event: &&Event| {
-        event.message
-            == Message::Autotuning {
-                out_of_memory: true,
-            }
-    };
+    let is_memory = |event: &&Event| event.message == Message::Autotuning { out_of_memory: true };
     let for_memory = tried().filter(is_memory).count();
     let other = tried().count() - for_memory;
     // A request that failed beside it may be the reason by itself, unless the figures of the pool tell of that.
-    let is_other_known = facts
-        .log
-        .dump()
-        .is_some_and(|dump| dump.in_use_bytes().is_some());
+    let is_other_known = facts.log.dump().is_some_and(|dump| dump.in_use_bytes().is_some());
     let is_alone = facts.requests.is_empty() || is_other_known;
     // An engine that fails for another reason may be why none was found.
     let confidence = match (for_memory, other) {
@@ -47,9 +39,5 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
         }
     };
     let memory_first = tried().filter(is_memory).chain(tried());
-    Some(Judgement::new(
-        confidence,
-        summary,
-        facts.quote_all(memory_first),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_all(memory_first)))
 }

@@ -24,11 +24,7 @@ fn by_dump(facts: &Facts<'_>) -> Option<Judgement> {
     // Figures that the log rounds leave a doubt where they are close.
     let told = dump.figures.map_or(0, |figures| figures.pool.tolerance);
     let is_exact = dump.is_complete() || free - rounded > 4 * told.max(1);
-    let confidence = if is_exact {
-        Confidence::Sure
-    } else {
-        Confidence::Likely
-    };
+    let confidence = if is_exact { Confidence::Sure } else { Confidence::Likely };
     let block = match largest {
         Some(largest) => format!("the largest free block has {}", Bytes(largest)),
         None => "no free block is large enough".to_owned(),
@@ -73,10 +69,7 @@ fn by_statistics(facts: &Facts<'_>) -> Option<Judgement> {
         Bytes(rounded)
     );
     let stats = |message: &Message| matches!(message, Message::MemoryStat { .. });
-    let lines = facts
-        .request_event()
-        .into_iter()
-        .chain(facts.log.all(stats));
+    let lines = facts.request_event().into_iter().chain(facts.log.all(stats));
     Some(Judgement::likely(summary, facts.quote_all(lines)))
 }
 
@@ -109,10 +102,7 @@ fn by_map(facts: &Facts<'_>) -> Option<Judgement> {
             if !fits_in_all || fits_in_one {
                 return None;
             }
-            (
-                Confidence::Likely,
-                format!(", about {} of {}", Bytes(free * cell), Bytes(pool)),
-            )
+            (Confidence::Likely, format!(", about {} of {}", Bytes(free * cell), Bytes(pool)))
         }
         // Without the pool's size only the picture speaks: a part that may suffice is free, in pieces.
         None if percent(free) >= MIN_FREE_PERCENT && pieces > 1 && longest * 4 <= free * 3 => {
@@ -130,15 +120,7 @@ fn by_map(facts: &Facts<'_>) -> Option<Judgement> {
 
 /// A dry run has measured it.
 fn by_dryrun(facts: &Facts<'_>) -> Option<Judgement> {
-    let is = |message: &Message| {
-        matches!(
-            message,
-            Message::Dryrun {
-                fragmented: true,
-                ..
-            }
-        )
-    };
+    let is = |message: &Message| matches!(message, Message::Dryrun { fragmented: true, .. });
     Some(Judgement::likely(
         "a dry run has measured that free memory suffices, and that no free block does",
         vec![facts.quote(facts.log.first(is)?)],

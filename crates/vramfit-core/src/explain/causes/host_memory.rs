@@ -70,9 +70,5 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
         | HostFailure::PinnedPool
         | HostFailure::SharedSegment => Confidence::Sure,
     };
-    Some(Judgement::new(
-        confidence,
-        summary,
-        facts.quote_all(facts.log.all(is_host)),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_all(facts.log.all(is_host))))
 }

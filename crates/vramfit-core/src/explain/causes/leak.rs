@@ -17,24 +17,16 @@ const MIN_EQUAL_CHUNKS: u64 = 400;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     facts.request()?;
-    leak(facts)
-        .or_else(|| rising_statistics(facts))
-        .or_else(|| after_many_steps(facts))
+    leak(facts).or_else(|| rising_statistics(facts)).or_else(|| after_many_steps(facts))
 }
 
 /// A recorded run shows what stays allocated after each step.
 fn leak(facts: &Facts<'_>) -> Option<Judgement> {
     let (event, (bytes, site)) = facts.log.find(|message| match message {
-        Message::Leak {
-            bytes_per_step,
-            site,
-        } => Some((*bytes_per_step, site.clone())),
+        Message::Leak { bytes_per_step, site } => Some((*bytes_per_step, site.clone())),
         _ => None,
     })?;
-    let summary = format!(
-        "{} more stay allocated after each step, made at {site}",
-        Bytes(bytes)
-    );
+    let summary = format!("{} more stay allocated after each step, made at {site}", Bytes(bytes));
     Some(Judgement::likely(summary, facts.quote_with_request(event)))
 }
 
@@ -66,11 +58,7 @@ fn after_many_steps(facts: &Facts<'_>) -> Option<Judgement> {
     }
     // A checkpoint or an evaluation runs other programs, which may need more than the step.
     let is_late = steps >= MANY_STEPS && !event.in_other_phase;
-    let confidence = if is_late {
-        Confidence::Likely
-    } else {
-        Confidence::Possible
-    };
+    let confidence = if is_late { Confidence::Likely } else { Confidence::Possible };
     let when = (steps > 0).then(|| {
         format!(
             "the request failed after some {steps} steps: a step of fixed shapes reaches its peak the first \
@@ -82,11 +70,7 @@ fn after_many_steps(facts: &Facts<'_>) -> Option<Judgement> {
     let summary: Vec<String> = when.into_iter().chain(what).collect();
     let first = facts.log.steps.first.iter().cloned();
     let evidence = first.chain(facts.quote_request().into_iter().take(1));
-    Some(Judgement::new(
-        confidence,
-        summary.join("; "),
-        evidence.collect(),
-    ))
+    Some(Judgement::new(confidence, summary.join("; "), evidence.collect()))
 }
 
 /// Returns how many blocks of one size make up most of what is in use, and that size: kept copies of one array.
@@ -96,9 +80,8 @@ fn equal_chunks(facts: &Facts<'_>) -> Option<(u64, u64)> {
     for chunk in dump.chunks().filter(|chunk| chunk.in_use) {
         *counts.entry(chunk.bytes).or_default() += 1;
     }
-    let (bytes, count) = counts
-        .into_iter()
-        .max_by_key(|(bytes, count)| bytes.saturating_mul(*count))?;
+    let (bytes, count) =
+        counts.into_iter().max_by_key(|(bytes, count)| bytes.saturating_mul(*count))?;
     let most = dump.in_use_bytes()? / 2;
     // The layers of a model have equal arrays too, but not by the hundreds.
     (count >= MIN_EQUAL_CHUNKS && bytes.saturating_mul(count) >= most).then_some((count, bytes))

@@ -5,9 +5,7 @@ use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
-    refused_growth(facts)
-        .or_else(|| refused_region(facts))
-        .or_else(|| async_below_total(facts))
+    refused_growth(facts).or_else(|| refused_region(facts)).or_else(|| async_below_total(facts))
 }
 
 /// The pool may grow by enough, and yet the request failed: the driver had less.
@@ -43,11 +41,7 @@ fn refused_region(facts: &Facts<'_>) -> Option<Judgement> {
         return None;
     }
     // A pool that reached its own limit does not ask the driver.
-    let confidence = if grows {
-        Confidence::Likely
-    } else {
-        Confidence::Possible
-    };
+    let confidence = if grows { Confidence::Likely } else { Confidence::Possible };
     let summary = format!(
         "the driver refused {} to a pool that was in use before: others took the memory after the program \
          had started, or the GPU is full",
@@ -66,10 +60,7 @@ fn async_below_total(facts: &Facts<'_>) -> Option<Judgement> {
     let in_use = facts.log.pool_stats()?.in_use?.bytes;
     // Context and libraries of the process itself take some, too.
     const OWN_OVERHEAD_BYTES: u64 = 2 << 30;
-    let others = total
-        .checked_sub(free)?
-        .checked_sub(in_use)?
-        .checked_sub(OWN_OVERHEAD_BYTES)?;
+    let others = total.checked_sub(free)?.checked_sub(in_use)?.checked_sub(OWN_OVERHEAD_BYTES)?;
     let rounded = facts.rounded_bytes()?;
     (rounded <= free.saturating_add(others)).then(|| {
         let summary = format!(

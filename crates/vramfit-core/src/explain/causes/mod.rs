@@ -33,11 +33,7 @@ pub(super) struct Judgement {
 
 impl Judgement {
     fn new(confidence: Confidence, summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Judgement {
-            confidence,
-            summary: summary.into(),
-            evidence,
-        }
+        Judgement { confidence, summary: summary.into(), evidence }
     }
 
     fn sure(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
@@ -89,18 +85,13 @@ pub(super) fn find(facts: &Facts<'_>) -> (Vec<Cause>, Option<String>) {
         return (causes, None);
     }
     let (certain, others): (Vec<_>, Vec<_>) = causes.into_iter().partition(is_sure);
-    let setting = others
-        .into_iter()
-        .find(|cause| cause.id == CauseId::WrongSetting);
+    let setting = others.into_iter().find(|cause| cause.id == CauseId::WrongSetting);
     (certain, setting.map(|cause| cause.summary))
 }
 
 /// Says whether a cause is a lack of memory that may have been filled step by step.
 fn is_filled(cause: CauseId) -> bool {
-    matches!(
-        cause,
-        CauseId::PoolTooSmall | CauseId::OutsidePool | CauseId::HostMemory
-    )
+    matches!(cause, CauseId::PoolTooSmall | CauseId::OutsidePool | CauseId::HostMemory)
 }
 
 /// Says whether a message reports that GPU memory, of whatever kind, could not be had.

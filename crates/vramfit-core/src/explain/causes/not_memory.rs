@@ -21,9 +21,7 @@ pub(super) fn find(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     if failed || elsewhere || (!facts.log.buffers.is_empty() && !only_dumped) {
         return None;
     }
-    free_memory(facts)
-        .or_else(|| other_error(facts, others))
-        .or_else(|| only_warnings(facts))
+    free_memory(facts).or_else(|| other_error(facts, others)).or_else(|| only_warnings(facts))
 }
 
 fn is_library(message: &Message) -> bool {
@@ -33,9 +31,7 @@ fn is_library(message: &Message) -> bool {
 /// A library failed beside plenty of free memory.
 fn free_memory(facts: &Facts<'_>) -> Option<Judgement> {
     let library = facts.log.first(is_library)?;
-    let mismatch = facts
-        .log
-        .first(|message| *message == Message::VersionMismatch);
+    let mismatch = facts.log.first(|message| *message == Message::VersionMismatch);
     if let Some(mismatch) = mismatch {
         let summary = "the library is of another release than the one it was compiled for";
         let lines = facts.quote_all([mismatch, library].into_iter());
@@ -140,17 +136,11 @@ fn other_error(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
         .any(|cause| cause.id != CauseId::WrongSetting || cause.confidence > Confidence::Possible);
     let is_named = |message: &Message| matches!(message, Message::MemoryNamed);
     let doubt = doubt || (confidence == Confidence::Likely && facts.log.has(is_named));
-    let confidence = if doubt {
-        Confidence::Possible
-    } else {
-        confidence
-    };
+    let confidence = if doubt { Confidence::Possible } else { confidence };
     // What JAX says of the library is in several lines.
     let is_installation = |message: &Message| matches!(message, Message::Installation);
-    let others = facts
-        .log
-        .all(is_installation)
-        .filter(|_| event.message == Message::VersionMismatch);
+    let others =
+        facts.log.all(is_installation).filter(|_| event.message == Message::VersionMismatch);
     let evidence = facts.quote_all(others.chain([event]));
     Some(Judgement::new(confidence, summary, evidence))
 }
@@ -210,10 +200,7 @@ pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
                 | Message::Installation
                 | Message::SettingRejected
                 | Message::CpuFallback
-                | Message::Exception {
-                    subject: Subject::Installation,
-                    ..
-                }
+                | Message::Exception { subject: Subject::Installation, .. }
         )
     };
     match decisive_error(facts).map(|event| &event.message) {

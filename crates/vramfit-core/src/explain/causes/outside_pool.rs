@@ -19,12 +19,12 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     }
     let (what, names_memory) = match &event.message {
         Message::Library { library, reason } => (library.label(), *reason == Reason::Memory),
-        Message::DriverOutOfMemory {
-            call: DriverCall::Module,
-        } => ("loading compiled kernels", true),
-        Message::DriverOutOfMemory {
-            call: DriverCall::Graph,
-        } => ("instantiating a CUDA graph", true),
+        Message::DriverOutOfMemory { call: DriverCall::Module } => {
+            ("loading compiled kernels", true)
+        }
+        Message::DriverOutOfMemory { call: DriverCall::Graph } => {
+            ("instantiating a CUDA graph", true)
+        }
         _ => ("the driver", true),
     };
     let is_unnamed = is_driver_call(&event.message, &[DriverCall::Unknown]);
@@ -51,11 +51,7 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     };
     let summary =
         format!("{subject}{left}: the pool leaves too little of the GPU to what is outside of it");
-    Some(Judgement::new(
-        confidence,
-        summary,
-        facts.quote_all(facts.log.all(is_outside)),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_all(facts.log.all(is_outside))))
 }
 
 /// Another framework in the process found no memory beside JAX's pool.
@@ -74,10 +70,7 @@ fn other_framework(
         .and_then(|((total, free), held)| total.checked_sub(free)?.checked_sub(held));
     let is_of_others = others.zip(total).map(|(others, total)| others >= total / 2);
     let is_of_jax = |message: &Message| {
-        matches!(
-            message,
-            Message::JaxNamed | Message::Jax { .. } | Message::Setting { .. }
-        )
+        matches!(message, Message::JaxNamed | Message::Jax { .. } | Message::Setting { .. })
     };
     let is_jax_named = facts.log.has(is_of_jax);
     // PyTorch runs out of memory without JAX often enough.
@@ -122,9 +115,9 @@ fn other_framework(
 /// Says whether the log shows a fraction that leaves half of the GPU outside the pool.
 pub(super) fn leaves_half(facts: &Facts<'_>) -> bool {
     facts.log.has(|message| match message {
-        Message::Setting { name, value } if name.ends_with("MEM_FRACTION") => value
-            .parse()
-            .is_ok_and(|fraction: f64| fraction > 0.0 && fraction <= LOW_FRACTION),
+        Message::Setting { name, value } if name.ends_with("MEM_FRACTION") => {
+            value.parse().is_ok_and(|fraction: f64| fraction > 0.0 && fraction <= LOW_FRACTION)
+        }
         _ => false,
     })
 }
@@ -170,22 +163,16 @@ pub(super) fn fails_otherwise(facts: &Facts<'_>, event: &Event) -> bool {
         let named = Message::Library { library, reason };
         facts.log.has(|message| *message == named)
     };
-    let is_other_release = facts
-        .log
-        .has(|message| *message == Message::VersionMismatch);
+    let is_other_release = facts.log.has(|message| *message == Message::VersionMismatch);
     (names(Reason::Other) || is_other_release) && !names(Reason::Memory)
 }
 
 /// Returns the GPU's free memory when a library failed, where the log tells.
 pub(super) fn free_at_failure(facts: &Facts<'_>) -> Option<u64> {
-    let told = facts
-        .log
-        .events
-        .iter()
-        .filter_map(|event| match event.message {
-            Message::GpuMemory { free, .. } => Some(free),
-            _ => None,
-        });
+    let told = facts.log.events.iter().filter_map(|event| match event.message {
+        Message::GpuMemory { free, .. } => Some(free),
+        _ => None,
+    });
     // What was free after the program had ended says nothing.
     told.min()
 }

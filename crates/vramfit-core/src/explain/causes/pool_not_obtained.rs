@@ -27,21 +27,14 @@ fn short_pool(facts: &Facts<'_>) -> Option<Judgement> {
     let (limit, pool) = (dump.limit()?, dump.pool_bytes()?);
     let in_use = dump.in_use_bytes()?;
     let is_preallocated = !dump.grows()?;
-    let missing = limit
-        .min()
-        .checked_sub(pool)
-        .filter(|bytes| *bytes > limit.tolerance)?;
+    let missing = limit.min().checked_sub(pool).filter(|bytes| *bytes > limit.tolerance)?;
     // A pool that has nothing at all has refused its first request by itself, as larger than the limit.
     if !is_preallocated || pool == 0 {
         return None;
     }
     let rounded = facts.rounded_bytes()?;
     let would_fit = rounded <= limit.min().saturating_sub(in_use);
-    let confidence = if would_fit {
-        Confidence::Sure
-    } else {
-        Confidence::Possible
-    };
+    let confidence = if would_fit { Confidence::Sure } else { Confidence::Possible };
     let rest = match would_fit {
         true => "with the whole limit the request would have fitted",
         false => "but the request would not have fitted into the whole limit either",
@@ -64,17 +57,12 @@ fn refused_pool(facts: &Facts<'_>) -> Option<Judgement> {
         return None;
     }
     let planned = facts.log.find(|message| match message {
-        Message::PoolPlanned {
-            bytes,
-            preallocated: true,
-        } => Some(*bytes),
+        Message::PoolPlanned { bytes, preallocated: true } => Some(*bytes),
         _ => None,
     });
     let is_planned = planned.is_some_and(|(_, bytes)| size.agrees_with(Size::exact(bytes)));
-    let is_limit = facts
-        .figures
-        .limit_bytes
-        .is_some_and(|limit| size.agrees_with(Size::exact(limit)));
+    let is_limit =
+        facts.figures.limit_bytes.is_some_and(|limit| size.agrees_with(Size::exact(limit)));
     let is_series = refusals.windows(2).any(|pair| {
         let ratio = pair[1].1.bytes as f64 / pair[0].1.bytes as f64;
         (ratio - BACKPEDAL_FACTOR).abs() <= BACKPEDAL_TOLERANCE
@@ -125,12 +113,7 @@ fn empty_pool(facts: &Facts<'_>) -> Option<Judgement> {
     const LARGE_BYTES: u64 = 16 << 30;
     let is_empty = facts.log.map()?.bytes().all(|cell| cell == b'_');
     let rounded = facts.rounded_bytes()?;
-    if !is_empty
-        || facts
-            .log
-            .dump()
-            .is_some_and(|dump| dump.pool_bytes().is_some())
-    {
+    if !is_empty || facts.log.dump().is_some_and(|dump| dump.pool_bytes().is_some()) {
         return None;
     }
     let most = facts.figures.limit_bytes.or(facts.most_of_budget());

@@ -33,10 +33,7 @@ fn by_dump(facts: &Facts<'_>) -> Option<Judgement> {
     // What rounded figures leave open.
     let in_use_tolerance = match dump.is_complete() {
         true => 0,
-        false => dump
-            .stats
-            .and_then(|stats| stats.in_use)
-            .map_or(0, |size| size.tolerance),
+        false => dump.stats.and_then(|stats| stats.in_use).map_or(0, |size| size.tolerance),
     };
     let is_certain = rounded > free_of_limit.saturating_add(in_use_tolerance);
     let confidence = match is_certain {
@@ -96,11 +93,7 @@ fn nothing_left(facts: &Facts<'_>) -> Option<Judgement> {
         // Whether the program was executed, the log does not show.
         None => Confidence::Likely,
     };
-    Some(Judgement::new(
-        confidence,
-        summary,
-        facts.quote_with_request(event),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_with_request(event)))
 }
 
 /// XLA could not rematerialize the program into its budget, and the block it needs is larger than all of that.
@@ -110,9 +103,7 @@ fn nothing_left(facts: &Facts<'_>) -> Option<Judgement> {
 fn beyond_the_budget(facts: &Facts<'_>) -> Option<Judgement> {
     let rounded = facts.rounded_bytes()?;
     let (event, (target, reached)) = facts.log.find(|message| match message {
-        Message::Rematerialization {
-            target, reached, ..
-        } => Some((*target, *reached)),
+        Message::Rematerialization { target, reached, .. } => Some((*target, *reached)),
         _ => None,
     })?;
     let most = facts.most_of_budget()?;
@@ -129,11 +120,7 @@ fn beyond_the_budget(facts: &Facts<'_>) -> Option<Judgement> {
         Bytes(target.max(0).unsigned_abs()),
         Bytes(rounded),
     );
-    Some(Judgement::new(
-        confidence,
-        summary,
-        facts.quote_with_request(event),
-    ))
+    Some(Judgement::new(confidence, summary, facts.quote_with_request(event)))
 }
 
 /// A routine of jaxlib found no room for its workspace, which is in the pool.
@@ -151,12 +138,9 @@ fn by_workspace(facts: &Facts<'_>) -> Option<Judgement> {
 /// A dry run has measured it.
 fn by_dryrun(facts: &Facts<'_>) -> Option<Judgement> {
     let (event, (short, program)) = facts.log.find(|message| match message {
-        Message::Dryrun {
-            fits: false,
-            short,
-            program,
-            fragmented: false,
-        } => Some((*short, program.clone())),
+        Message::Dryrun { fits: false, short, program, fragmented: false } => {
+            Some((*short, program.clone()))
+        }
         _ => None,
     })?;
     let short = short.map_or(String::new(), |size| format!(" by {}", Bytes(size.bytes)));
@@ -186,9 +170,7 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
     let of_pool = |request: &&Request| request.kind == RequestKind::Pool;
     let of_pool = facts.requests.iter().find(of_pool);
     // Without a pool none is too small.
-    let is_explained = others
-        .iter()
-        .any(|cause| cause.confidence > Confidence::Possible);
+    let is_explained = others.iter().any(|cause| cause.confidence > Confidence::Possible);
     let request = of_pool.or(facts.request().filter(|_| !is_explained))?;
     let explained = others.iter().any(|cause| {
         cause.confidence > Confidence::Possible
@@ -203,31 +185,20 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
             )
     });
     // What follows from the pool's own figures leaves nothing to add.
-    let of_the_pool = [
-        CauseId::PoolNotObtained,
-        CauseId::MemoryTakenLater,
-        CauseId::Fragmentation,
-    ];
+    let of_the_pool = [CauseId::PoolNotObtained, CauseId::MemoryTakenLater, CauseId::Fragmentation];
     let is_certain =
         |cause: &Cause| cause.confidence == Confidence::Sure && of_the_pool.contains(&cause.id);
     if others.iter().any(is_certain) {
         return None;
     }
-    let confidence = if explained {
-        Confidence::Possible
-    } else {
-        Confidence::Likely
-    };
+    let confidence = if explained { Confidence::Possible } else { Confidence::Likely };
     let by = match &request.program {
         Some(program) => format!(" by `{program}`"),
         None => String::new(),
     };
     let map = facts.log.map().map_or(String::new(), |map| {
         let free = map.bytes().filter(|cell| *cell == b'_').count();
-        format!(
-            "; the map of the pool shows {} % free",
-            free * 100 / map.len()
-        )
+        format!("; the map of the pool shows {} % free", free * 100 / map.len())
     });
     let need = facts.log.program_need();
     let parts = need.map_or(String::new(), |(_, need)| {
@@ -239,10 +210,8 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
             Bytes(need.temporaries.bytes),
         )
     });
-    let summary = format!(
-        "{} were requested{by} and not available{map}{parts}",
-        Bytes(request.size.bytes)
-    );
+    let summary =
+        format!("{} were requested{by} and not available{map}{parts}", Bytes(request.size.bytes));
     let mut evidence = facts.quote_request();
     evidence.extend(need.map(|(event, _)| facts.quote(event)));
     Some(Judgement::new(confidence, summary, evidence))
@@ -250,11 +219,7 @@ fn by_request(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
 
 /// Only the list of the largest buffers is there, which XLA prints when a program finds no memory.
 fn by_buffers(facts: &Facts<'_>, others: &[Cause]) -> Option<Judgement> {
-    let largest = facts
-        .log
-        .buffers
-        .iter()
-        .min_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
+    let largest = facts.log.buffers.iter().min_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
     let need = facts.log.program_need();
     let is_dump = |message: &Message| matches!(message, Message::DumpedProgram { .. });
     let only_dumped = facts.log.has(is_dump);

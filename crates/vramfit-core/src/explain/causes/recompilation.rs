@@ -17,19 +17,13 @@ fn of_compiler(facts: &Facts<'_>) -> Option<Judgement> {
     facts.log.first(is)?;
     let summary = "the compiler found no memory, or no mapping (`vm.max_map_count`), for one more program: compiled \
                    programs stay in the process, so functions that are compiled again and again pile up";
-    Some(Judgement::likely(
-        summary,
-        facts.quote_all(facts.log.all(is)),
-    ))
+    Some(Judgement::likely(summary, facts.quote_all(facts.log.all(is))))
 }
 
 /// The log shows the compilations.
 fn counted(facts: &Facts<'_>) -> Option<Judgement> {
-    let (program, counter) = facts
-        .log
-        .compilations
-        .iter()
-        .max_by_key(|(_, counter)| counter.count)?;
+    let (program, counter) =
+        facts.log.compilations.iter().max_by_key(|(_, counter)| counter.count)?;
     let is_failure = |message: &Message| {
         is_gpu_memory_failure(message) || matches!(message, Message::Host { .. })
     };

@@ -12,10 +12,7 @@ const CATALOGUE_MARGIN: f64 = 1.5;
 const RARE_GPU_BYTES: u64 = 140 << 30;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
-    let largest = facts
-        .requests
-        .iter()
-        .max_by_key(|request| request.size.bytes)?;
+    let largest = facts.requests.iter().max_by_key(|request| request.size.bytes)?;
     let (confidence, comparison) = judge(facts, largest)?;
     let event = &facts.log.events[largest.event];
     let what = Bytes(largest.size.bytes);
@@ -23,19 +20,11 @@ pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
     let unified = facts.log.has(|message| {
         matches!(message, Message::Setting { name, .. } if name == "TF_FORCE_UNIFIED_MEMORY")
     });
-    let confidence = if unified {
-        confidence.min(Confidence::Likely)
-    } else {
-        confidence
-    };
+    let confidence = if unified { confidence.min(Confidence::Likely) } else { confidence };
     let summary = format!(
         "one request of {what} is larger than {comparison}, so no setting of the pool helps"
     );
-    Some(Judgement::new(
-        confidence,
-        summary,
-        vec![facts.quote(event)],
-    ))
+    Some(Judgement::new(confidence, summary, vec![facts.quote(event)]))
 }
 
 fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
@@ -48,15 +37,9 @@ fn judge(facts: &Facts<'_>, request: &Request) -> Option<(Confidence, String)> {
     let known = gpu::all().iter().map(|gpu| gpu.max_total_memory_bytes);
     let largest = known.max().unwrap_or(u64::MAX);
     if bytes as f64 > largest as f64 * CATALOGUE_MARGIN {
-        return Some((
-            Confidence::Sure,
-            format!("any GPU (at most {})", Bytes(largest)),
-        ));
+        return Some((Confidence::Sure, format!("any GPU (at most {})", Bytes(largest))));
     }
-    let shown = format!(
-        "nearly every GPU (few have more than {})",
-        Bytes(RARE_GPU_BYTES)
-    );
+    let shown = format!("nearly every GPU (few have more than {})", Bytes(RARE_GPU_BYTES));
     let is_rare = bytes > RARE_GPU_BYTES;
     // A pool that logged its limit would be evidence of a large GPU.
     let limit = facts.figures.limit_bytes.unwrap_or(0);

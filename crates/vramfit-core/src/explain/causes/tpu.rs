@@ -3,14 +3,7 @@ use crate::explain::facts::Facts;
 use crate::explain::message::Message;
 
 pub(super) fn find(facts: &Facts<'_>) -> Option<Judgement> {
-    let is_failure = |message: &Message| {
-        matches!(
-            message,
-            Message::Tpu {
-                out_of_memory: true
-            }
-        )
-    };
+    let is_failure = |message: &Message| matches!(message, Message::Tpu { out_of_memory: true });
     let event = facts.log.first(is_failure)?;
     Some(Judgement::sure(
         "a TPU's memory (HBM) is too small for the program; vramfit models NVIDIA GPUs only, but a dry run \

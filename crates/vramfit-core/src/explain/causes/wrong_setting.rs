@@ -43,30 +43,19 @@ fn misread(facts: &Facts<'_>) -> Option<Judgement> {
     if set.is_empty() {
         return None;
     }
-    let environment: BTreeMap<String, String> = set
-        .iter()
-        .map(|(_, name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let environment: BTreeMap<String, String> =
+        set.iter().map(|(_, name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let input = LintInput {
-        jax: facts
-            .figures
-            .jax
-            .map(|(major, minor, patch)| Version::new(major, minor, patch)),
+        jax: facts.figures.jax.map(|(major, minor, patch)| Version::new(major, minor, patch)),
         environment,
         ..LintInput::default()
     };
     let findings = lint(&input);
-    let of_the_log = |finding: &&Finding| {
-        set.iter()
-            .any(|(_, name, _)| finding.subject.contains(name))
-    };
-    let finding = findings
-        .iter()
-        .filter(of_the_log)
-        .find(|finding| finding.severity != Severity::Note)?;
-    let lines = set
-        .iter()
-        .filter(|(_, name, _)| finding.subject.contains(name));
+    let of_the_log =
+        |finding: &&Finding| set.iter().any(|(_, name, _)| finding.subject.contains(name));
+    let finding =
+        findings.iter().filter(of_the_log).find(|finding| finding.severity != Severity::Note)?;
+    let lines = set.iter().filter(|(_, name, _)| finding.subject.contains(name));
     let evidence = facts.quote_all(lines.map(|(event, _, _)| *event));
     if evidence.is_empty() {
         return None;

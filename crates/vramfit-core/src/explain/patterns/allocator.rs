@@ -13,10 +13,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("notenoughpabudget", budget_refusal),
     Pattern::new("xlabackendallocating", |at| planned(at, true)),
     Pattern::new("xlabackendwilluseupto", |at| planned(at, false)),
-    Pattern::fixed(
-        "'tf_gpu_allocator=cuda_malloc_async'",
-        Message::AllocatorHint,
-    ),
+    Pattern::fixed("'tf_gpu_allocator=cuda_malloc_async'", Message::AllocatorHint),
     Pattern::new("reportedbycuda:freememory/totalmemory:", cuda_memory),
     Pattern::new("memoryusage:", gpu_memory),
     Pattern::new("mib/", nvidia_smi_memory),
@@ -37,11 +34,7 @@ fn pool_refusal(at: &Match<'_>) -> Option<Message> {
     } else {
         None
     };
-    Some(Message::PoolRefusal {
-        size,
-        rounded: rounded.map(|(bytes, _)| bytes),
-        end,
-    })
+    Some(Message::PoolRefusal { size, rounded: rounded.map(|(bytes, _)| bytes), end })
 }
 
 /// `Out of memory while trying to allocate 73.30GiB. [executable_name='jit_step']`
@@ -50,10 +43,7 @@ fn out_of_memory(at: &Match<'_>) -> Option<Message> {
     let (size, rest) = size(at.record())?;
     let rest = head(rest, MAX_SUFFIX_BYTES);
     let name = after_label(rest, "executable_name='").map(|name| until(name, b"'"));
-    Some(Message::OutOfMemory {
-        size,
-        program: name.map(|name| at.original(name)),
-    })
+    Some(Message::OutOfMemory { size, program: name.map(|name| at.original(name)) })
 }
 
 /// `Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 0`
@@ -74,20 +64,13 @@ fn budget_refusal(at: &Match<'_>) -> Option<Message> {
     let wanted = after_label(text, "rounded_size=").or(after_label(text, "allocation_size="))?;
     let (wanted, _) = integer(wanted)?;
     let (budget, _) = integer(after_label(text, "pa_budget=")?)?;
-    Some(Message::BudgetRefusal {
-        size: Size::exact(wanted),
-        budget,
-    })
+    Some(Message::BudgetRefusal { size: Size::exact(wanted), budget })
 }
 
 /// `XLA backend allocating 63707234304 bytes on device 0 for BFCAllocator.`
 fn planned(at: &Match<'_>, preallocated: bool) -> Option<Message> {
     let (bytes, rest) = integer(at.record())?;
-    rest.starts_with(b"bytesondevice")
-        .then_some(Message::PoolPlanned {
-            bytes,
-            preallocated,
-        })
+    rest.starts_with(b"bytesondevice").then_some(Message::PoolPlanned { bytes, preallocated })
 }
 
 /// `Reported by CUDA: Free memory/Total memory: 1048576/84942979072`
@@ -101,8 +84,7 @@ fn cuda_memory(at: &Match<'_>) -> Option<Message> {
 fn gpu_memory(at: &Match<'_>) -> Option<Message> {
     let (free, rest) = integer(at.record())?;
     let (total, rest) = integer(rest.strip_prefix(b"bytesfree,")?)?;
-    rest.starts_with(b"bytestotal")
-        .then_some(Message::GpuMemory { free, total })
+    rest.starts_with(b"bytestotal").then_some(Message::GpuMemory { free, total })
 }
 
 /// `76000MiB / 81920MiB` in the table of `nvidia-smi`: used and total.
@@ -114,11 +96,7 @@ fn nvidia_smi_memory(at: &Match<'_>) -> Option<Message> {
     let bytes = |mib: u64| mib.checked_mul(1 << 20);
     let plausible = rest.starts_with(b"mib") && used <= total;
     let free = bytes(total.checked_sub(used)?)?;
-    Some(Message::GpuMemory {
-        free,
-        total: bytes(total)?,
-    })
-    .filter(|_| plausible)
+    Some(Message::GpuMemory { free, total: bytes(total)? }).filter(|_| plausible)
 }
 
 /// Reads the statistics below `Stats:`, which the dump of BFC and of CUDA's pool have in common.

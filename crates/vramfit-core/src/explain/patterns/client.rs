@@ -43,10 +43,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     }),
     Pattern::fixed("fatalpythonerror:", Message::Abort),
     Pattern::new("checkfailed:", |_| {
-        Some(Message::Exception {
-            class: "Check failed".to_owned(),
-            subject: Subject::Unknown,
-        })
+        Some(Message::Exception { class: "Check failed".to_owned(), subject: Subject::Unknown })
     }),
     Pattern::fixed("non-ok-status:", Message::Abort),
     Pattern::fixed("sigsegvreceived", Message::Abort),
@@ -67,15 +64,11 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("s/it", progress_bar),
     Pattern::new("jax", jax_version),
     Pattern::new("bytes_in_use", |at| memory_stat(at, StatName::BytesInUse)),
-    Pattern::new("peak_bytes_in_use", |at| {
-        memory_stat(at, StatName::PeakBytesInUse)
-    }),
+    Pattern::new("peak_bytes_in_use", |at| memory_stat(at, StatName::PeakBytesInUse)),
     Pattern::new("bytes_limit", |at| memory_stat(at, StatName::BytesLimit)),
     Pattern::new("pool_bytes", |at| memory_stat(at, StatName::PoolBytes)),
     Pattern::new("peak_pool_bytes", |_| None),
-    Pattern::new("largest_free_block_bytes", |at| {
-        memory_stat(at, StatName::LargestFreeBlock)
-    }),
+    Pattern::new("largest_free_block_bytes", |at| memory_stat(at, StatName::LargestFreeBlock)),
     Pattern::new("doesnotfit:shortby", |at| dryrun(at, false)),
     Pattern::new("fits:peak", |at| dryrun(at, true)),
 ];
@@ -96,11 +89,8 @@ fn plugin(at: &Match<'_>) -> Option<Message> {
 /// `ValueError: could not convert string to float: '75%'` of JAX's plugin, as its traceback shows.
 fn not_a_number(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 3000;
-    let of_the_plugin = [
-        "generate_pjrt_gpu_plugin_options",
-        "jaxpluginconfigurationerror",
-        "mem_fraction",
-    ];
+    let of_the_plugin =
+        ["generate_pjrt_gpu_plugin_options", "jaxpluginconfigurationerror", "mem_fraction"];
     contains_any(at.before_in_log(MAX_DISTANCE), &of_the_plugin).then_some(Message::SettingRejected)
 }
 
@@ -112,10 +102,7 @@ fn setting(at: &Match<'_>) -> Option<Message> {
         return None;
     }
     let after = at.record();
-    let quotes = after
-        .iter()
-        .take_while(|byte| matches!(byte, b'"' | b'\'' | b']' | b','))
-        .count();
+    let quotes = after.iter().take_while(|byte| matches!(byte, b'"' | b'\'' | b']' | b',')).count();
     let rest = &after[quotes..];
     let assigned = rest.strip_prefix(b"=").or(rest.strip_prefix(b":"));
     let value = match assigned {
@@ -177,16 +164,8 @@ fn subject(class: &str, text: &[u8]) -> Subject {
     const MAX_TEXT_BYTES: usize = 240;
     let text = head(text, MAX_TEXT_BYTES);
     // What follows the error is no part of it.
-    let ends = [
-        "traceback(most",
-        "duringhandlingof",
-        "theaboveexception",
-        "file\"",
-    ];
-    let end = ends
-        .iter()
-        .filter_map(|end| memchr::memmem::find(text, end.as_bytes()))
-        .min();
+    let ends = ["traceback(most", "duringhandlingof", "theaboveexception", "file\""];
+    let end = ends.iter().filter_map(|end| memchr::memmem::find(text, end.as_bytes())).min();
     let text = head(text, end.unwrap_or(text.len()));
     let has = |words: &[&str]| contains_any(text, words);
     if class.ends_with("MemoryError") || has(&["outofmemory", "out_of_memory", "failedtoallocate"])
@@ -265,14 +244,7 @@ fn is_program_class(class: &str) -> bool {
 fn fragmentation(at: &Match<'_>) -> Option<Message> {
     let before = at.before(48);
     let after = at.record();
-    let of_xla = [
-        "causeismemory",
-        "causedbymemory",
-        "total",
-        "temp",
-        "%",
-        "utilization",
-    ];
+    let of_xla = ["causeismemory", "causedbymemory", "total", "temp", "%", "utilization"];
     let quoted = contains_any(&before[before.len().saturating_sub(20)..], &of_xla);
     (!quoted && !after.starts_with(b":") && !after.starts_with(b"("))
         .then_some(Message::FragmentationNamed)
@@ -287,31 +259,23 @@ fn compilation(at: &Match<'_>) -> Option<Message> {
         Some(close) => &text[..=close],
         None => &text[..end],
     };
-    Some(Message::Compilation {
-        program: at.original(name),
-    })
+    Some(Message::Compilation { program: at.original(name) })
 }
 
 /// `TRACING CACHE MISS at train.py:118:15 (main) because:`
 fn cache_miss(at: &Match<'_>) -> Option<Message> {
     let end = memchr::memmem::find(at.record(), b"because")?;
-    Some(Message::Compilation {
-        program: at.original(&at.record()[..end]),
-    })
+    Some(Message::Compilation { program: at.original(&at.record()[..end]) })
 }
 
 /// `step: 29`, `Epoch 3/10`, `iteration=500`
 fn step(at: &Match<'_>) -> Option<Message> {
     let text = at.record();
-    let signs = text
-        .iter()
-        .take(3)
-        .take_while(|byte| matches!(byte, b':' | b'=' | b'#' | b'[' | b'|'));
+    let signs =
+        text.iter().take(3).take_while(|byte| matches!(byte, b':' | b'=' | b'#' | b'[' | b'|'));
     let (number, rest) = plain_integer(&text[signs.count()..])?;
     // `step_size1e-3` and `step2_model` are names.
-    let is_name = rest
-        .first()
-        .is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    let is_name = rest.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
     let is_name = is_name || rest.starts_with(b".py");
     (!is_name || rest.starts_with(b"loss")).then_some(Message::Step { number })
 }
@@ -332,23 +296,11 @@ fn jax_version(at: &Match<'_>) -> Option<Message> {
     let mut text = at.record();
     text = text.strip_prefix(b"lib").unwrap_or(text);
     if let Some(extra) = text.strip_prefix(b"[") {
-        text = extra
-            .get(until(extra, b"]").len() + 1..)
-            .unwrap_or_default();
+        text = extra.get(until(extra, b"]").len() + 1..).unwrap_or_default();
     }
-    for word in [
-        &b"version"[..],
-        b".__version__",
-        b"'",
-        b"\"",
-        b"==",
-        b"=",
-        b":",
-        b"|",
-        b"(",
-        b"'",
-        b"v",
-    ] {
+    for word in
+        [&b"version"[..], b".__version__", b"'", b"\"", b"==", b"=", b":", b"|", b"(", b"'", b"v"]
+    {
         text = text.strip_prefix(word).unwrap_or(text);
     }
     let version = version(text).filter(|(_, minor, patch)| *minor < 100 && *patch < 200);
@@ -371,16 +323,11 @@ fn version(text: &[u8]) -> Option<(u32, u32, u32)> {
 /// `'bytes_in_use': 48000000000`, `bytes_in_use=44.7GiB`
 fn memory_stat(at: &Match<'_>, name: StatName) -> Option<Message> {
     let text = at.record();
-    let marks = text
-        .iter()
-        .take(4)
-        .take_while(|byte| matches!(byte, b'"' | b'\'' | b':' | b'=' | b']'));
+    let marks =
+        text.iter().take(4).take_while(|byte| matches!(byte, b'"' | b'\'' | b':' | b'=' | b']'));
     let marks = marks.count();
     let (size, _) = size(&text[marks..])?;
-    Some(Message::MemoryStat {
-        name,
-        bytes: size.bytes,
-    })
+    Some(Message::MemoryStat { name, bytes: size.bytes })
 }
 
 /// `does not fit: short by 1.8 GiB in `jit_gradient` on t4`, the headline of a dry run.

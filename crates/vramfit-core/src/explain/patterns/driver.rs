@@ -11,35 +11,15 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("failedtoloadin-memorycubin", module),
     Pattern::new("failedtoloadptxtextasamodule", module),
     Pattern::new("failedtoloadin-memorymodule", module),
-    Pattern::fixed(
-        "ranoutofmemorytryingtoinstantiatecommandbuffer",
-        call(DriverCall::Graph),
-    ),
-    Pattern::fixed(
-        "ranoutofmemorytryingtoinstantiatecudagraph",
-        call(DriverCall::Graph),
-    ),
-    Pattern::new("failedtoinstantiatecudagraph", |at| {
-        if_memory(at, DriverCall::Graph)
-    }),
-    Pattern::new("failedtoinstantiategpugraph", |at| {
-        if_memory(at, DriverCall::Graph)
-    }),
-    Pattern::new("failedcalltocudeviceprimaryctxretain", |at| {
-        if_memory(at, DriverCall::Context)
-    }),
-    Pattern::new("couldnotretaincudadevicecontext", |at| {
-        if_memory(at, DriverCall::Context)
-    }),
-    Pattern::new("failedcalltocuctxcreate", |at| {
-        if_memory(at, DriverCall::Context)
-    }),
-    Pattern::new("failedcalltocuinit", |at| {
-        if_memory(at, DriverCall::Context)
-    }),
-    Pattern::new("cudadriverinitfailed", |at| {
-        if_memory(at, DriverCall::Context)
-    }),
+    Pattern::fixed("ranoutofmemorytryingtoinstantiatecommandbuffer", call(DriverCall::Graph)),
+    Pattern::fixed("ranoutofmemorytryingtoinstantiatecudagraph", call(DriverCall::Graph)),
+    Pattern::new("failedtoinstantiatecudagraph", |at| if_memory(at, DriverCall::Graph)),
+    Pattern::new("failedtoinstantiategpugraph", |at| if_memory(at, DriverCall::Graph)),
+    Pattern::new("failedcalltocudeviceprimaryctxretain", |at| if_memory(at, DriverCall::Context)),
+    Pattern::new("couldnotretaincudadevicecontext", |at| if_memory(at, DriverCall::Context)),
+    Pattern::new("failedcalltocuctxcreate", |at| if_memory(at, DriverCall::Context)),
+    Pattern::new("failedcalltocuinit", |at| if_memory(at, DriverCall::Context)),
+    Pattern::new("cudadriverinitfailed", |at| if_memory(at, DriverCall::Context)),
     Pattern::new("cuda_error_out_of_memory", unnamed_call),
     Pattern::new("cuda_error_", driver_error),
     Pattern::fixed("ptxwascompiledwithanunsupportedtoolchain", installation()),
@@ -54,15 +34,9 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("instatictlsblock", installation()),
     // The kernels themselves, of Triton, Pallas, Mosaic and ptxas.
     Pattern::fixed("sharedmemorysizelimitexceeded", Message::KernelResources),
-    Pattern::fixed(
-        "sharedmemoryrequestedexceedsdeviceresources",
-        Message::KernelResources,
-    ),
+    Pattern::fixed("sharedmemoryrequestedexceedsdeviceresources", Message::KernelResources),
     Pattern::fixed("outofresource:", Message::KernelResources),
-    Pattern::fixed(
-        "toomanyresourcesrequestedforlaunch",
-        Message::KernelResources,
-    ),
+    Pattern::fixed("toomanyresourcesrequestedforlaunch", Message::KernelResources),
     Pattern::fixed("usestoomuchshareddata", Message::KernelResources),
     Pattern::fixed("exceedsavailablesharedmemory", Message::KernelResources),
     Pattern::fixed("exceedsthesharedmemory", Message::KernelResources),
@@ -110,10 +84,7 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
     let rest = head(rest, MAX_REASON_BYTES);
     // `Failed to allocate 1409286144 bytes for new constant`: of a program that is loaded.
     if rest.starts_with(b"fornewconstant") {
-        return Some(Message::OutOfMemory {
-            size,
-            program: None,
-        });
+        return Some(Message::OutOfMemory { size, program: None });
     }
     // `Failed to allocate 104857600 bytes on device 'cuda:0'`, of Warp.
     if rest.starts_with(b"ondevice'cuda") {
@@ -128,10 +99,7 @@ fn driver_refusal(at: &Match<'_>) -> Option<Message> {
         names_memory(rest) || contains(rest, "error_out") || contains(rest, "resource_exhausted");
     let host = contains(head(rest, 60), "onhost") || contains(rest, "pinnedhostmemory");
     Some(match refused || host {
-        true => Message::DriverRefusal {
-            size,
-            pinned_host: host,
-        },
+        true => Message::DriverRefusal { size, pinned_host: host },
         false => Message::MemoryNamed,
     })
 }

@@ -29,15 +29,8 @@ pub(super) const PATTERNS: &[Pattern] = &[
 ];
 
 /// What a map has where it is found; short runs are those of a pool in pieces.
-const RUNS: [&str; 7] = [
-    "**********",
-    "__________",
-    "xxxxxxxxxx",
-    "*____",
-    "____*",
-    "x____",
-    "____x",
-];
+const RUNS: [&str; 7] =
+    ["**********", "__________", "xxxxxxxxxx", "*____", "____*", "x____", "____x"];
 
 fn dump(line: DumpLine) -> Option<Message> {
     Some(Message::Dump(line))
@@ -68,10 +61,7 @@ fn region(at: &Match<'_>) -> Option<Message> {
 fn chunk(at: &Match<'_>, in_use: bool) -> Option<Message> {
     let text = at.record();
     let text = text.strip_prefix(b"0x").unwrap_or(text);
-    let digits = text
-        .iter()
-        .take_while(|byte| byte.is_ascii_hexdigit())
-        .count();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let address = std::str::from_utf8(&text[..digits]).ok()?;
     let address = u64::from_str_radix(address, 16).ok()?;
     let (bytes, rest) = integer(text[digits..].strip_prefix(b"ofsize")?)?;
@@ -135,10 +125,7 @@ fn pool_summary(at: &Match<'_>) -> Option<Message> {
 
 fn stats(at: &Match<'_>) -> Option<Message> {
     const MAX_STATS_BYTES: usize = 1200;
-    dump(DumpLine::Stats(pool_stats(head(
-        at.after(),
-        MAX_STATS_BYTES,
-    ))?))
+    dump(DumpLine::Stats(pool_stats(head(at.after(), MAX_STATS_BYTES))?))
 }
 
 /// The row of `*`, `x` and `_` that shows what is in use: of 100 characters, and of others where the text in front of
@@ -149,29 +136,18 @@ fn map(at: &Match<'_>) -> Option<Message> {
     const MIN_CELLS: usize = 20;
     const MAX_DISTANCE: usize = 400;
     let is_cell = |byte: &&u8| matches!(**byte, b'*' | b'_' | b'x');
-    let before = at
-        .before(MAX_CELLS)
-        .iter()
-        .rev()
-        .take_while(is_cell)
-        .count();
+    let before = at.before(MAX_CELLS).iter().rev().take_while(is_cell).count();
     let after = at.record().iter().take_while(is_cell).count();
     let whole = before + (at.to - at.from) + after;
     // Found where it begins; what begins later in it is the same map again.
     let text = &at.block.text()[at.from - before..at.to + after];
-    let first = RUNS
-        .iter()
-        .filter_map(|run| memchr::memmem::find(text, run.as_bytes()))
-        .min();
+    let first = RUNS.iter().filter_map(|run| memchr::memmem::find(text, run.as_bytes())).min();
     let lead = at.before_in_log(before + MAX_DISTANCE);
     let lead = &lead[..lead.len() - before];
     let is_of_allocator =
         whole == CELLS || ((MIN_CELLS..=MAX_CELLS).contains(&whole) && is_lead_of_map(lead));
-    (is_of_allocator && first == Some(before)).then(|| {
-        Message::Dump(DumpLine::Map {
-            cells: lossy(until(text, b"\n")),
-        })
-    })
+    (is_of_allocator && first == Some(before))
+        .then(|| Message::Dump(DumpLine::Map { cells: lossy(until(text, b"\n")) }))
 }
 
 /// Says whether a map follows: behind the name of the allocator's source file, or of its last words before it.

@@ -75,15 +75,10 @@ fn cuda_error(at: &Match<'_>) -> Option<Message> {
 fn tensorflow(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 240;
     let text = head(at.record(), MAX_TEXT_BYTES);
-    Some(
-        match contains_any(text, &["device:cpu", "allocatorcpu", "mklcpu"]) {
-            true => Message::Host {
-                how: HostFailure::Cpp,
-                size: None,
-            },
-            false => Message::other_allocator(AllocatorOwner::TensorFlow, None),
-        },
-    )
+    Some(match contains_any(text, &["device:cpu", "allocatorcpu", "mklcpu"]) {
+        true => Message::Host { how: HostFailure::Cpp, size: None },
+        false => Message::other_allocator(AllocatorOwner::TensorFlow, None),
+    })
 }
 
 /// `CUDA runtime implicit initialization on GPU:0 failed. Status: out of memory`, of TensorFlow.
@@ -119,10 +114,8 @@ fn allocating(at: &Match<'_>) -> Option<Message> {
         return cupy(at);
     }
     // Without the status of XLA it may be another library of the host.
-    let of_jax = contains_any(
-        at.before(MAX_STATUS_BYTES),
-        &["resource_exhausted:", "resourceexhausted:"],
-    );
+    let of_jax =
+        contains_any(at.before(MAX_STATUS_BYTES), &["resource_exhausted:", "resourceexhausted:"]);
     let how = match of_jax {
         true => HostFailure::CpuBackend,
         false => HostFailure::Cpp,
@@ -161,13 +154,7 @@ fn named(at: &Match<'_>) -> Option<Message> {
     // The end of a name in code, or a message that is read from its beginning.
     let is_known = contains_any(
         before,
-        &[
-            "cuda_error_out_of_memory",
-            "cudaerrormemory",
-            "cudafailure",
-            "failedtoalloc",
-            "autotun",
-        ],
+        &["cuda_error_out_of_memory", "cudaerrormemory", "cudafailure", "failedtoalloc", "autotun"],
     );
     if is_known || after.starts_with(b"error") {
         return Some(Message::MemoryNamed);

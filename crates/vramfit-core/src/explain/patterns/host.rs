@@ -19,39 +19,18 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("outofmemory:killedprocess", host(HostFailure::Killed)),
     Pattern::fixed("memorycgroupoutofmemory", host(HostFailure::Killed)),
     Pattern::fixed("(outofmemory)killed", host(HostFailure::Killed)),
-    Pattern::fixed(
-        "outofhostmemorywhiletryingtoallocate",
-        host(HostFailure::PinnedPool),
-    ),
-    Pattern::fixed(
-        "xla_pjrt_gpu_host_memory_limit_gbtoallocate",
-        host(HostFailure::PinnedPool),
-    ),
-    Pattern::fixed(
-        "allocator(xla_gpu_host_bfc)ranoutofmemory",
-        host(HostFailure::PinnedPool),
-    ),
-    Pattern::fixed(
-        "couldnotallocatepinnedhostofsize",
-        host(HostFailure::PinnedRefused),
-    ),
+    Pattern::fixed("outofhostmemorywhiletryingtoallocate", host(HostFailure::PinnedPool)),
+    Pattern::fixed("xla_pjrt_gpu_host_memory_limit_gbtoallocate", host(HostFailure::PinnedPool)),
+    Pattern::fixed("allocator(xla_gpu_host_bfc)ranoutofmemory", host(HostFailure::PinnedPool)),
+    Pattern::fixed("couldnotallocatepinnedhostofsize", host(HostFailure::PinnedRefused)),
     Pattern::new("cannotallocatememory", cannot_allocate),
-    Pattern::fixed(
-        "llvmcompilationerror:cannotallocatememory",
-        Message::CompiledPrograms,
-    ),
+    Pattern::fixed("llvmcompilationerror:cannotallocatememory", Message::CompiledPrograms),
     Pattern::fixed("releasemappedmemoryfailed", Message::CompiledPrograms),
     Pattern::fixed("failedtomaterializesymbols", Message::CompiledPrograms),
     Pattern::fixed("unabletoallocatesectionmemory", Message::CompiledPrograms),
-    Pattern::fixed(
-        "jitsessionerror:cannotallocatememory",
-        Message::CompiledPrograms,
-    ),
+    Pattern::fixed("jitsessionerror:cannotallocatememory", Message::CompiledPrograms),
     Pattern::new("nospaceleftondevice", no_space),
-    Pattern::fixed(
-        "posix_fallocatefailed:nospaceleftondevice",
-        host(HostFailure::SharedSegment),
-    ),
+    Pattern::fixed("posix_fallocatefailed:nospaceleftondevice", host(HostFailure::SharedSegment)),
     Pattern::new("errorwhilecreatingsharedmemorysegment", shared_segment),
     Pattern::new("failedtoextend/dev/shm", shared_segment),
     Pattern::new("unabletoopensharedmemoryobject", shared_segment),
@@ -60,26 +39,11 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::new("unabletommap", shared_segment),
     Pattern::new("spacefor/dev/shm", shared_segment),
     Pattern::new("spacein/dev/shm", shared_segment),
-    Pattern::fixed(
-        "outofsharedmemory",
-        host(HostFailure::SharedSegmentProbably),
-    ),
-    Pattern::fixed(
-        "insufficientsharedmemory",
-        host(HostFailure::SharedSegmentProbably),
-    ),
-    Pattern::fixed(
-        "killedbysignal:buserror",
-        host(HostFailure::SharedSegmentProbably),
-    ),
-    Pattern::fixed(
-        "buserror(coredumped)",
-        host(HostFailure::SharedSegmentProbably),
-    ),
-    Pattern::fixed(
-        "fatalpythonerror:buserror",
-        host(HostFailure::SharedSegmentProbably),
-    ),
+    Pattern::fixed("outofsharedmemory", host(HostFailure::SharedSegmentProbably)),
+    Pattern::fixed("insufficientsharedmemory", host(HostFailure::SharedSegmentProbably)),
+    Pattern::fixed("killedbysignal:buserror", host(HostFailure::SharedSegmentProbably)),
+    Pattern::fixed("buserror(coredumped)", host(HostFailure::SharedSegmentProbably)),
+    Pattern::fixed("fatalpythonerror:buserror", host(HostFailure::SharedSegmentProbably)),
     Pattern::fixed("enable_pinned_host_transfer=true", Message::PinnedTransfers),
     Pattern::new("killed", killed),
     Pattern::fixed("signals.sigkill", host(HostFailure::KilledSilently)),
@@ -95,10 +59,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("rlimit_as", address_space(true)),
     Pattern::fixed("heartbeattimeout", Message::PeerFailure),
     Pattern::new("coordinationservice", peer),
-    Pattern::fixed(
-        "jaxdistributedservicedetectedfatalerror",
-        Message::PeerFailure,
-    ),
+    Pattern::fixed("jaxdistributedservicedetectedfatalerror", Message::PeerFailure),
     Pattern::fixed("barriertimedout", Message::PeerFailure),
     Pattern::fixed("connectionresetbypeer", Message::PeerFailure),
     Pattern::fixed("ranoutofmemoryinmemoryspacehbm", tpu(true)),
@@ -109,9 +70,7 @@ pub(super) const PATTERNS: &[Pattern] = &[
     Pattern::fixed("compiletimehbmoom", tpu(true)),
     Pattern::fixed("tensorcorehbmusage", tpu(true)),
     Pattern::new("xla:tpucompilepermanenterror", tpu_compile),
-    Pattern::new("intohbm", |at| {
-        contains(at.record(), "notpossible").then_some(tpu(true))
-    }),
+    Pattern::new("intohbm", |at| contains(at.record(), "notpossible").then_some(tpu(true))),
     Pattern::new("attemptingtoallocate", attempting),
     Pattern::new("attemptingtoreserve", attempting),
     Pattern::new("couldnotallocate", could_not),
@@ -135,10 +94,9 @@ const fn tpu(out_of_memory: bool) -> Message {
 /// `Unable to allocate 5.00 GiB for an array with shape (…)`, NumPy's error.
 fn numpy(at: &Match<'_>) -> Option<Message> {
     match size(at.record()) {
-        Some((size, rest)) if rest.starts_with(b"foranarray") => Some(Message::Host {
-            how: HostFailure::Python,
-            size: Some(size),
-        }),
+        Some((size, rest)) if rest.starts_with(b"foranarray") => {
+            Some(Message::Host { how: HostFailure::Python, size: Some(size) })
+        }
         _ => Some(Message::MemoryNamed),
     }
 }
@@ -147,14 +105,7 @@ fn numpy(at: &Match<'_>) -> Option<Message> {
 fn of_gpu(at: &Match<'_>) -> Option<AllocatorOwner> {
     const MAX_TEXT_BYTES: usize = 120;
     let text = head(at.record(), MAX_TEXT_BYTES);
-    let words = [
-        "out_of_memory",
-        "cudaerror",
-        "cudamalloc",
-        "cumem",
-        "cuda_error",
-        "gpu",
-    ];
+    let words = ["out_of_memory", "cudaerror", "cudamalloc", "cumem", "cuda_error", "gpu"];
     match (contains(text, "rmm"), contains_any(text, &words)) {
         (true, _) => Some(AllocatorOwner::Rmm),
         (false, true) => Some(AllocatorOwner::Unknown),
@@ -181,15 +132,7 @@ fn cpu_allocator(at: &Match<'_>) -> Option<Message> {
 fn shared_segment(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 240;
     let text = head(at.record(), MAX_TEXT_BYTES);
-    if contains_any(
-        text,
-        &[
-            "permissiondenied",
-            "fileexists",
-            "nosuchfile",
-            "toomanyopen",
-        ],
-    ) {
+    if contains_any(text, &["permissiondenied", "fileexists", "nosuchfile", "toomanyopen"]) {
         return None;
     }
     let is_full = contains_any(text, &["nospaceleft", "cannotallocate", "notenough"])
@@ -204,15 +147,8 @@ fn shared_segment(at: &Match<'_>) -> Option<Message> {
 /// `OSError: [Errno 28] No space left on device: '/psm_3f2a9c01'`: of shared memory, else of a disk.
 fn no_space(at: &Match<'_>) -> Option<Message> {
     const MAX_DISTANCE: usize = 200;
-    const NAMES: [&str; 7] = [
-        "/dev/shm",
-        "psm_",
-        "/torch_",
-        "sharedmemory",
-        "shared_memory",
-        "semlock",
-        "nccl",
-    ];
+    const NAMES: [&str; 7] =
+        ["/dev/shm", "psm_", "/torch_", "sharedmemory", "shared_memory", "semlock", "nccl"];
     let after = head(at.record(), 80);
     // The call is in the traceback, some lines before.
     let is_shared =
@@ -229,9 +165,8 @@ fn memory_error(at: &Match<'_>) -> Option<Message> {
     let is_raised = (line == "MemoryError" || line.starts_with("MemoryError:"))
         && at.block.begins_word(at.from);
     let before = at.before(64);
-    let is_code = ["except", "raise", "(", ","]
-        .iter()
-        .any(|code| before.ends_with(code.as_bytes()));
+    let is_code =
+        ["except", "raise", "(", ","].iter().any(|code| before.ends_with(code.as_bytes()));
     if !is_raised || is_code {
         return None;
     }
@@ -292,14 +227,7 @@ fn address_reserve(at: &Match<'_>) -> Option<Message> {
 fn peer(at: &Match<'_>) -> Option<Message> {
     const MAX_TEXT_BYTES: usize = 400;
     let text = head(at.record(), MAX_TEXT_BYTES);
-    let failed = [
-        "error",
-        "unavailable",
-        "dead",
-        "timeout",
-        "unhealthy",
-        "disconnect",
-    ];
+    let failed = ["error", "unavailable", "dead", "timeout", "unhealthy", "disconnect"];
     contains_any(text, &failed).then_some(Message::PeerFailure)
 }
 

@@ -78,23 +78,13 @@ fn cusparse(at: &Match<'_>) -> Option<Message> {
 
 /// Says whether NCCL failed to reach another process.
 fn of_network(text: &[u8]) -> bool {
-    let words = [
-        "socket",
-        "connectionrefused",
-        "connectto",
-        "noroutetohost",
-        "timedout",
-        "ibv_",
-    ];
+    let words = ["socket", "connectionrefused", "connectto", "noroutetohost", "timedout", "ibv_"];
     contains_any(text, &words)
 }
 
 /// Says whether NCCL failed to share memory of the host with another process, which is a message of its own.
 fn of_shared_memory(text: &[u8]) -> bool {
-    contains_any(
-        text,
-        &["sharedmemory", "shm", "posix_fallocate", "nospaceleft"],
-    )
+    contains_any(text, &["sharedmemory", "shm", "posix_fallocate", "nospaceleft"])
 }
 
 fn library(at: &Match<'_>, library: Library) -> Option<Message> {
@@ -228,8 +218,6 @@ fn nccl(at: &Match<'_>) -> Option<Message> {
 fn mismatch(at: &Match<'_>) -> Option<Message> {
     const MAX_NAME_BYTES: usize = 80;
     let before = at.before(MAX_NAME_BYTES);
-    let of_library = [
-        "cudnn", "cusparse", "cusolver", "cublas", "cufft", "cuda", "nccl", "jax",
-    ];
+    let of_library = ["cudnn", "cusparse", "cusolver", "cublas", "cufft", "cuda", "nccl", "jax"];
     contains_any(before, &of_library).then_some(Message::VersionMismatch)
 }

@@ -181,11 +181,7 @@ impl PatternSet {
             .match_kind(MatchKind::LeftmostLongest)
             .build(texts)
             .expect("some hundred short patterns are within the limits");
-        PatternSet {
-            automaton,
-            patterns,
-            gpus: names.into_iter().map(|(_, name)| name).collect(),
-        }
+        PatternSet { automaton, patterns, gpus: names.into_iter().map(|(_, name)| name).collect() }
     }
 
     /// Calls `found` with every message that begins in a range of the normalized text of a block.
@@ -202,17 +198,11 @@ impl PatternSet {
             if found_at.start() >= to {
                 break;
             }
-            let at = Match {
-                block,
-                from: found_at.start(),
-                to: found_at.end(),
-            };
+            let at = Match { block, from: found_at.start(), to: found_at.end() };
             let index = found_at.pattern().as_usize();
             let message = match self.patterns.get(index) {
                 Some(pattern) => pattern.read(&at),
-                None => Some(Message::Gpu {
-                    name: self.gpus[index - self.patterns.len()],
-                }),
+                None => Some(Message::Gpu { name: self.gpus[index - self.patterns.len()] }),
             };
             if let Some(message) = message {
                 found(message, at.from);

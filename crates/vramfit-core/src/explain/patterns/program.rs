@@ -25,22 +25,12 @@ pub(super) const PATTERNS: &[Pattern] = &[
     // With an apostrophe of either form in front.
     Pattern::new("treducememoryusebelow", rematerialization),
     Pattern::new("thebytesizeofinput/outputarguments(", arguments_exceed),
-    Pattern::fixed(
-        "autotuningcandidatefailedwithoutofmemoryerror",
-        autotuning(true),
-    ),
+    Pattern::fixed("autotuningcandidatefailedwithoutofmemoryerror", autotuning(true)),
     Pattern::new("profilingfailureoncudnnengine", cudnn_engine),
-    Pattern::fixed(
-        "failedtodeterminebestcudnnconvolutionalgorithm",
-        autotuning(false),
-    ),
-    Pattern::new("autotuningfailedforhlo", |at| {
-        Some(autotuning(names_memory(at.record())))
-    }),
+    Pattern::fixed("failedtodeterminebestcudnnconvolutionalgorithm", autotuning(false)),
+    Pattern::new("autotuningfailedforhlo", |at| Some(autotuning(names_memory(at.record())))),
     Pattern::fixed("scratchallocationfailed", autotuning(true)),
-    Pattern::new("allalgorithmstriedfor", |at| {
-        Some(autotuning(names_memory(at.record())))
-    }),
+    Pattern::new("allalgorithmstriedfor", |at| Some(autotuning(names_memory(at.record())))),
     Pattern::new("algorithm_picker.cc:", picker),
     Pattern::new("gemm_fusion_autotuner.cc:", picker),
     Pattern::new("autotuner.cc:", picker),
@@ -85,9 +75,7 @@ fn peak_buffer(at: &Match<'_>) -> Option<Message> {
     let value = skip_breaks(text).strip_prefix(b"size:")?;
     let (size, rest) = size(skip_breaks(value))?;
     let argument = after_label(rest, "entryparametersubshape:");
-    let shape = argument
-        .or_else(|| after_label(rest, "shape:"))
-        .unwrap_or_default();
+    let shape = argument.or_else(|| after_label(rest, "shape:")).unwrap_or_default();
     let shape = until(shape, b"\n=");
     let operation = after_label(rest, "op_name=\"").map(|name| until(name, b"\""));
     let file = after_label(rest, "source_file=\"").map(|name| until(name, b"\""));
@@ -155,10 +143,7 @@ fn arguments_exceed(at: &Match<'_>) -> Option<Message> {
     let (arguments, rest) = integer(at.record())?;
     let limit = rest.strip_prefix(b")exceedsthebaselimit")?;
     let limit = limit.strip_prefix(b"(").and_then(integer);
-    Some(Message::ArgumentsExceedLimit {
-        arguments,
-        limit: limit.map(|(bytes, _)| bytes),
-    })
+    Some(Message::ArgumentsExceedLimit { arguments, limit: limit.map(|(bytes, _)| bytes) })
 }
 
 /// `Profiling failure on cuDNN engine eng0{}: UNKNOWN: CUDNN_STATUS_ALLOC_FAILED`
@@ -193,7 +178,5 @@ fn workspace(at: &Match<'_>) -> Option<Message> {
     let text = text.strip_prefix(b"batched").unwrap_or(text);
     let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
     let length = text.iter().take_while(is_name).count();
-    Some(Message::Workspace {
-        routine: lossy(&text[..length]),
-    })
+    Some(Message::Workspace { routine: lossy(&text[..length]) })
 }

@@ -32,9 +32,7 @@ pub(super) fn outside_pool(facts: &Facts<'_>) -> Vec<Remedy> {
         )
         .with_log_bytes(gained),
     ];
-    let graph = Message::DriverOutOfMemory {
-        call: DriverCall::Graph,
-    };
+    let graph = Message::DriverOutOfMemory { call: DriverCall::Graph };
     if facts.log.has(|message| *message == graph) {
         remedies.push(Remedy::new(
             "disable-graphs",
@@ -85,10 +83,7 @@ pub(super) fn host_memory(facts: &Facts<'_>) -> Vec<Remedy> {
             format!("XLA_PJRT_GPU_HOST_MEMORY_LIMIT_GB=128 {command}"),
         ));
     }
-    if facts
-        .log
-        .has(|message| *message == Message::PinnedTransfers)
-    {
+    if facts.log.has(|message| *message == Message::PinnedTransfers) {
         remedies.push(Remedy::new(
             "unpinned-checkpoints",
             "save checkpoints without pinned memory, by `enable_pinned_host_transfer=False`, or with a newer Orbax: \

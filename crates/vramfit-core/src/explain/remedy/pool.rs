@@ -12,11 +12,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Remedy {
     Remedy::new(
         "plan",
         "recompute or offload activations: measured without a GPU, applied without editing the script",
-        format!(
-            "vramfit plan --gpu {} -- {}",
-            facts.gpu_name(),
-            facts.command
-        ),
+        format!("vramfit plan --gpu {} -- {}", facts.gpu_name(), facts.command),
     )
 }
 
@@ -39,9 +35,7 @@ fn exceeds_gpu(facts: &Facts<'_>) -> bool {
     let most = limit.map(|limit| limit as f64 / 0.75 * FitFigures::RAISED_FRACTION);
     let rounded = facts.rounded_bytes();
     facts.figures.gpu_total_bytes.is_none()
-        && rounded
-            .zip(most)
-            .is_some_and(|(rounded, most)| rounded as f64 > most)
+        && rounded.zip(most).is_some_and(|(rounded, most)| rounded as f64 > most)
 }
 
 /// Uses memory of the host, where the GPU is too small by itself and both together are not.
@@ -87,11 +81,7 @@ pub(super) fn smaller_outputs(facts: &Facts<'_>) -> Remedy {
     Remedy::new(
         "smaller-outputs",
         "return less at once: a smaller buffer, fewer steps or samples in one call, or a narrower type",
-        format!(
-            "vramfit dryrun --gpu {} --full -- {}",
-            facts.gpu_name(),
-            facts.command
-        ),
+        format!("vramfit dryrun --gpu {} --full -- {}", facts.gpu_name(), facts.command),
     )
 }
 
@@ -105,10 +95,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     let (Some(total), Some(limit)) = (figures.gpu_total_bytes, figures.limit_bytes) else {
         return Some(Remedy::new(
             "raise-fraction",
-            format!(
-                "give the pool {:.0} % of the GPU instead of 75 %",
-                fraction * 100.0
-            ),
+            format!("give the pool {:.0} % of the GPU instead of 75 %", fraction * 100.0),
             command,
         ));
     };
@@ -117,10 +104,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
         memory_fraction: FitFigures::raised_fraction(),
         ..PoolOptions::default()
     };
-    let gained = raised
-        .limit_bytes()
-        .checked_sub(limit)
-        .filter(|bytes| *bytes > 0)?;
+    let gained = raised.limit_bytes().checked_sub(limit).filter(|bytes| *bytes > 0)?;
     let short = facts
         .rounded_bytes()
         .zip(figures.in_use_bytes)
@@ -138,24 +122,13 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
 pub(super) fn larger_gpu(facts: &Facts<'_>) -> Option<Remedy> {
     // Where outputs are all that there is, nothing else is in use.
     let by_outputs = facts.figures.outputs_only.map(|_| 0);
-    let needed = facts
-        .rounded_bytes()?
-        .checked_add(facts.figures.in_use_bytes.or(by_outputs)?)?;
+    let needed = facts.rounded_bytes()?.checked_add(facts.figures.in_use_bytes.or(by_outputs)?)?;
     let fits =
         |gpu: &&gpu::Gpu| gpu.mig_parent.is_none() && gpu.total_memory_bytes / 4 * 3 >= needed;
-    let smallest = gpu::all()
-        .iter()
-        .filter(fits)
-        .min_by_key(|gpu| gpu.total_memory_bytes)?;
-    let text = format!(
-        "use a GPU whose pool has {} or more, such as {}",
-        Bytes(needed),
-        smallest.name
-    );
-    let command = format!(
-        "vramfit dryrun --gpu {} -- {}",
-        smallest.name, facts.command
-    );
+    let smallest = gpu::all().iter().filter(fits).min_by_key(|gpu| gpu.total_memory_bytes)?;
+    let text =
+        format!("use a GPU whose pool has {} or more, such as {}", Bytes(needed), smallest.name);
+    let command = format!("vramfit dryrun --gpu {} -- {}", smallest.name, facts.command);
     Some(Remedy::new("larger-gpu", text, command))
 }
 
@@ -183,10 +156,7 @@ pub(super) fn fragmentation(facts: &Facts<'_>) -> Vec<Remedy> {
             "donate",
             "donate what a step replaces, so that no gaps appear; restore checkpoints before other large \
              arrays exist",
-            format!(
-                "vramfit dryrun --gpu {} --full -- {command}",
-                facts.gpu_name()
-            ),
+            format!("vramfit dryrun --gpu {} --full -- {command}", facts.gpu_name()),
         ),
     ];
     let dump = facts.log.dump();

@@ -154,10 +154,7 @@ fn platforms(context: &LintContext<'_>) -> Option<RawFinding> {
     };
     let words: Vec<_> = list.split(',').collect();
     let wrong = words.iter().find(|word| right(word).is_some())?;
-    let fixed: Vec<_> = words
-        .iter()
-        .map(|word| right(word).unwrap_or(word))
-        .collect();
+    let fixed: Vec<_> = words.iter().map(|word| right(word).unwrap_or(word)).collect();
     let fixed = fixed.join(",");
     Some(
         RawFinding::new(

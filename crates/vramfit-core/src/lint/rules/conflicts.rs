@@ -133,10 +133,7 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
             )
         })
         .collect();
-    if let Some(value) = context
-        .non_empty_var(prealloc)
-        .filter(|value| *value != "0")
-    {
+    if let Some(value) = context.non_empty_var(prealloc).filter(|value| *value != "0") {
         let found = match kind {
             AllocatorKind::CudaAsync if context.preallocates() => Some(
                 RawFinding::new(
@@ -185,12 +182,7 @@ const POLICY_OPTION: &str = "memory_fraction_policy";
 const POLICY_SINCE: JaxVersion = (0, 12, 0);
 
 /// Client options that are strings; all others require another type.
-const TEXT_OPTIONS: [&str; 4] = [
-    "allocator",
-    "platform_name",
-    "mock_gpu_topology",
-    POLICY_OPTION,
-];
+const TEXT_OPTIONS: [&str; 4] = ["allocator", "platform_name", "mock_gpu_topology", POLICY_OPTION];
 
 fn malformed_options(context: &LintContext<'_>) -> Option<RawFinding> {
     let options = context.non_empty_var(CREATE_OPTIONS)?;
@@ -298,14 +290,12 @@ fn remat(context: &LintContext<'_>) -> Option<RawFinding> {
     let flags = XlaFlags::parse(text);
     let list = flags.value(passes).filter(|list| !list.is_empty());
     let list = list.filter(|_| off && context.version() <= last_affected)?;
-    let words = flags::words(text)
-        .into_iter()
-        .map(|word| match word.split_once('=') {
-            Some((name, list)) if name.trim_start_matches('-') == passes => {
-                format!("--{passes}={list},rematerialization")
-            }
-            _ => word,
-        });
+    let words = flags::words(text).into_iter().map(|word| match word.split_once('=') {
+        Some((name, list)) if name.trim_start_matches('-') == passes => {
+            format!("--{passes}={list},rematerialization")
+        }
+        _ => word,
+    });
     Some(
         RawFinding::new(
             variable,

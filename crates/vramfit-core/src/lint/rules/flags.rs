@@ -90,11 +90,7 @@ pub(super) fn join(words: impl IntoIterator<Item = String>) -> String {
 /// Returns the change that sets `XLA_FLAGS` to these words.
 fn flags_change(words: impl IntoIterator<Item = String>) -> Change {
     let text = join(words);
-    if text.is_empty() {
-        Change::unset(XLA_FLAGS)
-    } else {
-        Change::set(XLA_FLAGS, text)
-    }
+    if text.is_empty() { Change::unset(XLA_FLAGS) } else { Change::set(XLA_FLAGS, text) }
 }
 
 fn without_dashes(context: &LintContext<'_>) -> Option<RawFinding> {
@@ -192,9 +188,7 @@ const RECORDED_RELEASE: Version = Version::new(0, 10, 2);
 
 /// Returns every flag that XLA knows in that release.
 fn recorded_flags() -> impl Iterator<Item = &'static str> {
-    include_str!("../names/flags.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
+    include_str!("../names/flags.txt").lines().filter(|line| !line.starts_with('#'))
 }
 
 fn table_flag(name: &str) -> Option<&'static Setting> {
@@ -277,10 +271,7 @@ fn flag_value(context: &LintContext<'_>) -> Vec<RawFinding> {
         let text = value.as_deref();
         let wanted = if accepts == "true or false" {
             let good = text.is_none_or(|text| {
-                matches!(
-                    text.to_ascii_lowercase().as_str(),
-                    "true" | "false" | "1" | "0"
-                )
+                matches!(text.to_ascii_lowercase().as_str(), "true" | "false" | "1" | "0")
             });
             (!good).then_some("`true` or `false`")
         } else if accepts.starts_with("a whole number") || accepts.starts_with("0 to ") {
@@ -346,11 +337,7 @@ mod tests {
     fn the_flags_of_the_table_are_recorded() {
         for setting in settings::all().iter().filter(|setting| setting.is_flag()) {
             let newer = setting.since.is_some();
-            assert!(
-                newer || recorded_flags().any(|flag| flag == setting.name),
-                "{}",
-                setting.name
-            );
+            assert!(newer || recorded_flags().any(|flag| flag == setting.name), "{}", setting.name);
         }
     }
 }

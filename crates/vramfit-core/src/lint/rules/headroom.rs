@@ -73,10 +73,7 @@ fn lower_fraction<'a>(
 ) -> Option<(String, Change)> {
     let part = fractions.min_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))??;
     let name = context.fraction_name();
-    Some((
-        format!("set `{name}={part}`"),
-        Change::set(name, part.to_string()),
-    ))
+    Some((format!("set `{name}={part}`"), Change::set(name, part.to_string())))
 }
 
 /// Returns whether the program uses JAX's default pool.
@@ -100,10 +97,7 @@ fn insufficient_headroom(context: &LintContext<'_>) -> Vec<RawFinding> {
         return Vec::from_iter(insufficient_headroom_unknown_gpu(context));
     }
     let fitting = memory_budgets.iter().map(|(_, room)| {
-        fraction_within(
-            room.total_bytes.saturating_sub(room.outside_bytes),
-            room.total_bytes,
-        )
+        fraction_within(room.total_bytes.saturating_sub(room.outside_bytes), room.total_bytes)
     });
     let change = lower_fraction(context, fitting);
     let name = context.fraction_name();
@@ -150,11 +144,7 @@ fn insufficient_headroom_unknown_gpu(context: &LintContext<'_>) -> Option<RawFin
         "{} leaves less than {needed}, about what the CUDA context and libraries need, {which}",
         fraction.text
     );
-    Some(RawFinding::new(
-        fraction.name,
-        message,
-        "on such a GPU use 0.9 or less",
-    ))
+    Some(RawFinding::new(fraction.name, message, "on such a GPU use 0.9 or less"))
 }
 
 fn used_by_others(context: &LintContext<'_>) -> Vec<RawFinding> {
@@ -216,11 +206,7 @@ fn other_processes(gpu: &HostGpu) -> String {
     if processes.is_empty() {
         return "processes that the driver does not identify here".to_owned();
     }
-    let mut names: Vec<String> = processes
-        .iter()
-        .take(MAX_LISTED)
-        .map(|p| process(p))
-        .collect();
+    let mut names: Vec<String> = processes.iter().take(MAX_LISTED).map(|p| process(p)).collect();
     if processes.len() > MAX_LISTED {
         names.push(format!("{} more", processes.len() - MAX_LISTED));
     }
@@ -251,11 +237,7 @@ fn mig_fraction_of_parent(context: &LintContext<'_>) -> Vec<RawFinding> {
     };
     let mut all = Vec::new();
     for (gpu, room) in context.memory_budgets() {
-        let Mig::Instance {
-            parent_total_bytes: Some(parent_total_bytes),
-            ..
-        } = gpu.mig
-        else {
+        let Mig::Instance { parent_total_bytes: Some(parent_total_bytes), .. } = gpu.mig else {
             continue;
         };
         let scale = parent_total_bytes as f64 / room.total_bytes as f64;
@@ -300,10 +282,7 @@ fn preallocated_pool(context: &LintContext<'_>) -> Vec<RawFinding> {
         let looks_like_a_pool = |process: &&Process| {
             process.used_bytes.is_some_and(|bytes| {
                 (pool..=pool.saturating_add(room.outside_bytes)).contains(&bytes)
-            }) && process
-                .command
-                .as_deref()
-                .is_none_or(|command| command.contains("python"))
+            }) && process.command.as_deref().is_none_or(|command| command.contains("python"))
         };
         for process in gpu.processes.iter().filter(looks_like_a_pool) {
             let pid = process.pid;
@@ -326,10 +305,7 @@ fn exclusive_mode(context: &LintContext<'_>) -> Vec<RawFinding> {
     let found = |gpu: &HostGpu| {
         let (message, fix) = match (gpu.compute_mode?, gpu.processes.first()) {
             (ComputeMode::Prohibited, _) => (
-                format!(
-                    "the compute mode of {} prohibits all processes",
-                    display_name(gpu)
-                ),
+                format!("the compute mode of {} prohibits all processes", display_name(gpu)),
                 "ask the administrator, or use another GPU".to_owned(),
             ),
             (ComputeMode::ExclusiveProcess, Some(first)) => (

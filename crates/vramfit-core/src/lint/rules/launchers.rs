@@ -60,14 +60,9 @@ fn prefix(context: &LintContext<'_>) -> Vec<RawFinding> {
 fn srun(context: &LintContext<'_>) -> Option<RawFinding> {
     let name = "SLURM_EXPORT_ENV";
     let list = context.non_empty_var(name)?;
-    let passed_on: Vec<_> = list
-        .split(',')
-        .map(|item| item.split('=').next().unwrap_or(item).trim())
-        .collect();
-    if passed_on
-        .iter()
-        .any(|item| item.eq_ignore_ascii_case("ALL"))
-    {
+    let passed_on: Vec<_> =
+        list.split(',').map(|item| item.split('=').next().unwrap_or(item).trim()).collect();
+    if passed_on.iter().any(|item| item.eq_ignore_ascii_case("ALL")) {
         return None;
     }
     let dropped: Vec<&str> = context

@@ -19,40 +19,13 @@ pub(super) struct RuleGroup {
 }
 
 pub(super) const RULE_GROUPS: &[RuleGroup] = &[
-    RuleGroup {
-        title: "Names",
-        rules: names::RULES,
-    },
-    RuleGroup {
-        title: "The pool: fraction and allocator",
-        rules: values::RULES,
-    },
-    RuleGroup {
-        title: "Booleans and numbers",
-        rules: booleans::RULES,
-    },
-    RuleGroup {
-        title: "Conflicting settings",
-        rules: conflicts::RULES,
-    },
-    RuleGroup {
-        title: "XLA_FLAGS",
-        rules: flags::RULES,
-    },
-    RuleGroup {
-        title: "Memory headroom",
-        rules: headroom::RULES,
-    },
-    RuleGroup {
-        title: "Other frameworks and devices",
-        rules: other_frameworks::RULES,
-    },
-    RuleGroup {
-        title: "Containers and job launchers",
-        rules: launchers::RULES,
-    },
-    RuleGroup {
-        title: "Timing",
-        rules: timing::RULES,
-    },
+    RuleGroup { title: "Names", rules: names::RULES },
+    RuleGroup { title: "The pool: fraction and allocator", rules: values::RULES },
+    RuleGroup { title: "Booleans and numbers", rules: booleans::RULES },
+    RuleGroup { title: "Conflicting settings", rules: conflicts::RULES },
+    RuleGroup { title: "XLA_FLAGS", rules: flags::RULES },
+    RuleGroup { title: "Memory headroom", rules: headroom::RULES },
+    RuleGroup { title: "Other frameworks and devices", rules: other_frameworks::RULES },
+    RuleGroup { title: "Containers and job launchers", rules: launchers::RULES },
+    RuleGroup { title: "Timing", rules: timing::RULES },
 ];

@@ -164,10 +164,7 @@ fn read_by_nobody(context: &LintContext<'_>) -> Vec<RawFinding> {
             }
             _ => (
                 "the variable has no effect: the name is only a `jax.config` option".to_owned(),
-                format!(
-                    "call `jax.config.update(\"{}\", …)` in the program",
-                    name.to_lowercase()
-                ),
+                format!("call `jax.config.update(\"{}\", …)` in the program", name.to_lowercase()),
                 Vec::new(),
             ),
         };
@@ -203,18 +200,12 @@ fn nonexistent_limit(context: &LintContext<'_>, value: &str) -> (String, String,
         );
     }
     let memory_budgets = context.memory_budgets();
-    let smallest = memory_budgets
-        .iter()
-        .map(|(_, room)| room.total_bytes)
-        .min();
+    let smallest = memory_budgets.iter().map(|(_, room)| room.total_bytes).min();
     let (Some(limit_bytes), Some(total_bytes), None) = (bytes, smallest, context.fraction()) else {
         let fix = format!("start the program with `vramfit run --limit {amount} -- …`");
         return (message, fix, Vec::new());
     };
-    let options = Options {
-        limit: Some(Bytes(limit_bytes)),
-        ..Options::default()
-    };
+    let options = Options { limit: Some(Bytes(limit_bytes)), ..Options::default() };
     let target = Target {
         jax: Some(context.version()),
         variable: &|name| context.var(name).map(str::to_owned),
@@ -252,9 +243,7 @@ fn nonexistent_limit(context: &LintContext<'_>, value: &str) -> (String, String,
 }
 
 fn tensorflow(context: &LintContext<'_>) -> Vec<RawFinding> {
-    let has_tensorflow = context
-        .packages()
-        .is_some_and(|packages| packages.tensorflow.is_some());
+    let has_tensorflow = context.packages().is_some_and(|packages| packages.tensorflow.is_some());
     let environment = &context.input.environment;
     let mut all = Vec::new();
     for (name, value) in environment {

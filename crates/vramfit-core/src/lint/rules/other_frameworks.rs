@@ -40,9 +40,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 fn tensorflow(context: &LintContext<'_>) -> Option<RawFinding> {
-    let version = context
-        .packages()
-        .and_then(|packages| packages.tensorflow.as_deref())?;
+    let version = context.packages().and_then(|packages| packages.tensorflow.as_deref())?;
     let growth = "TF_FORCE_GPU_ALLOW_GROWTH";
     let grows = context
         .non_empty_var(growth)
@@ -82,9 +80,7 @@ fn tensorflow(context: &LintContext<'_>) -> Option<RawFinding> {
 }
 
 fn torch(context: &LintContext<'_>) -> Option<RawFinding> {
-    let installed = context
-        .packages()
-        .is_some_and(|packages| packages.torch.is_some());
+    let installed = context.packages().is_some_and(|packages| packages.torch.is_some());
     let name = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]
         .into_iter()
         .find(|name| context.non_empty_var(name).is_some());
@@ -105,9 +101,7 @@ fn torch(context: &LintContext<'_>) -> Option<RawFinding> {
 }
 
 fn no_plugin(context: &LintContext<'_>) -> Option<RawFinding> {
-    let missing = context
-        .packages()
-        .is_some_and(|packages| !packages.cuda_plugin);
+    let missing = context.packages().is_some_and(|packages| !packages.cuda_plugin);
     let host = &context.input.host;
     if !missing || host.gpus.is_empty() || !context.may_use_gpu() {
         return None;
@@ -130,14 +124,9 @@ fn no_plugin(context: &LintContext<'_>) -> Option<RawFinding> {
 
 fn visible(context: &LintContext<'_>) -> Option<RawFinding> {
     let gpus = context.usable_gpus();
-    let list = context
-        .non_empty_var(VISIBLE)
-        .filter(|_| !gpus.is_empty())?;
+    let list = context.non_empty_var(VISIBLE).filter(|_| !gpus.is_empty())?;
     let words: Vec<_> = list.split(',').map(str::trim).collect();
-    let known = words
-        .iter()
-        .take_while(|word| find_gpu(&gpus, word).is_some())
-        .count();
+    let known = words.iter().take_while(|word| find_gpu(&gpus, word).is_some()).count();
     let wrong = words.get(known)?;
     // These hide all GPUs.
     if known == 0 && words.len() == 1 && matches!(*wrong, "-1" | "NoDevFiles" | "none" | "void") {
@@ -147,9 +136,5 @@ fn visible(context: &LintContext<'_>) -> Option<RawFinding> {
         "there is no GPU `{wrong}`: the program sees only {known} of the {} listed GPUs",
         words.len()
     );
-    Some(RawFinding::new(
-        VISIBLE,
-        message,
-        "list existing GPUs only; `nvidia-smi -L` shows them",
-    ))
+    Some(RawFinding::new(VISIBLE, message, "list existing GPUs only; `nvidia-smi -L` shows them"))
 }

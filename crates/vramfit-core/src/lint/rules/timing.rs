@@ -80,12 +80,8 @@ fn check_variable(context: &LintContext<'_>, name: &str) -> Option<RawFinding> {
 }
 
 /// Options that are read when the backends are created.
-const BACKEND_OPTIONS: [&str; 4] = [
-    PLATFORMS,
-    PLATFORM_NAME,
-    "JAX_PJRT_CLIENT_CREATE_OPTIONS",
-    "JAX_NUM_CPU_DEVICES",
-];
+const BACKEND_OPTIONS: [&str; 4] =
+    [PLATFORMS, PLATFORM_NAME, "JAX_PJRT_CLIENT_CREATE_OPTIONS", "JAX_NUM_CPU_DEVICES"];
 
 /// Returns whether a change at that stage comes after the variable was read.
 fn is_late(stage: ProcessStage, read_at: ReadAt) -> bool {
@@ -120,9 +116,7 @@ fn read_at(context: &LintContext<'_>, name: &str) -> Option<ReadAt> {
     match settings::find(name).filter(|setting| !setting.is_flag()) {
         // NCCL reads its variables at the first communication, which cannot be observed.
         Some(setting) if setting.reader == Reader::Nccl => None,
-        Some(setting) => setting
-            .is_read_by(context.version())
-            .then_some(setting.read_at),
+        Some(setting) => setting.is_read_by(context.version()).then_some(setting.read_at),
         None => names::find_jax_name(name, context.version())
             .filter(|known| known.kind != ValueKind::Option && name.starts_with("JAX_"))
             .map(|_| ReadAt::Import),

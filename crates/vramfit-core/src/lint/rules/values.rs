@@ -46,9 +46,7 @@ pub(super) const RULES: &[Rule] = &[
 const SET_A_FRACTION: &str = "set it to a number greater than 0 and at most 1; the default is 0.75";
 
 fn not_a_number(context: &LintContext<'_>) -> Option<RawFinding> {
-    let fraction = context
-        .fraction()
-        .filter(|fraction| fraction.value.is_none())?;
+    let fraction = context.fraction().filter(|fraction| fraction.value.is_none())?;
     let (name, text) = (fraction.name, fraction.text);
     let message = format!("`{text}` is not a number: JAX logs an error and falls back to the CPU");
     let percent = text.trim().strip_suffix('%').and_then(python_float);
@@ -58,10 +56,7 @@ fn not_a_number(context: &LintContext<'_>) -> Option<RawFinding> {
         .or(decimal)
         .filter(|part| *part > 0.0 && *part <= 1.0);
     let (fix, change) = match part {
-        Some(part) => (
-            format!("set `{name}={part}`"),
-            Change::set(name, part.to_string()),
-        ),
+        Some(part) => (format!("set `{name}={part}`"), Change::set(name, part.to_string())),
         None if is_boolean_word(text) => (
             format!("remove it; preallocation is controlled by `{PREALLOCATE}`"),
             Change::unset(name),
@@ -182,10 +177,7 @@ fn allocator(context: &LintContext<'_>) -> Option<RawFinding> {
         }
     };
     let (fix, change) = match intended_name {
-        Some(name) => (
-            format!("set `{ALLOCATOR}={name}`"),
-            Change::set(ALLOCATOR, name),
-        ),
+        Some(name) => (format!("set `{ALLOCATOR}={name}`"), Change::set(ALLOCATOR, name)),
         None => (
             "remove it to use JAX's default pool, or set it to `platform` or `cuda_async`"
                 .to_owned(),

@@ -13,11 +13,7 @@ fn search(
         match peak(number) {
             Some(peak_bytes) => search.add_measured(
                 number,
-                Measured {
-                    peak_bytes,
-                    limit_bytes,
-                    fits: peak_bytes <= limit_bytes,
-                },
+                Measured { peak_bytes, limit_bytes, fits: peak_bytes <= limit_bytes },
             ),
             None => search.add_rejected(number, "no".into()),
         }
@@ -43,10 +39,7 @@ fn a_line_takes_four_trials() {
 fn the_answer_is_proven_also_where_peaks_have_steps() {
     let peak = |number: u64| Some((number * 1000).next_multiple_of(65536) + number);
     let (found, _) = search("1..4096", 1 << 20, peak);
-    let (fits, too_large) = (
-        found.fits.expect("one fits"),
-        found.too_large.expect("one does not"),
-    );
+    let (fits, too_large) = (found.fits.expect("one fits"), found.too_large.expect("one does not"));
     assert_eq!(fits.0 + 1, too_large.0);
     assert!(fits.1 <= 1 << 20 && too_large.1 > 1 << 20);
 }
@@ -63,13 +56,7 @@ fn the_ends_of_the_range_are_answers() {
 
 #[test]
 fn a_peak_that_falls_is_noticed() {
-    let peak = |number: u64| {
-        Some(if number.is_multiple_of(4) {
-            10 * number
-        } else {
-            30 * number
-        })
-    };
+    let peak = |number: u64| Some(if number.is_multiple_of(4) { 10 * number } else { 30 * number });
     let (found, _) = search("1..4096", 10_000, peak);
     assert_eq!(found.is_monotonic, Some(false));
 }
@@ -147,21 +134,10 @@ fn a_program_that_accepts_nothing_is_left_after_some_trials() {
 #[test]
 fn only_numbers_of_the_progression_are_tried() {
     let (found, search) = search("8..4096:8", 1000, |number| Some(100 + number));
-    assert!(
-        search
-            .measured
-            .keys()
-            .all(|number| number.is_multiple_of(8))
-    );
-    assert_eq!(
-        (found.fits, found.too_large),
-        (Some((896, 996)), Some((904, 1004)))
-    );
+    assert!(search.measured.keys().all(|number| number.is_multiple_of(8)));
+    assert_eq!((found.fits, found.too_large), (Some((896, 996)), Some((904, 1004))));
     assert!(found.is_proven);
     let (found, _) = self::search("8..4096:x2", 1000, |number| Some(100 + number));
-    assert_eq!(
-        (found.fits, found.too_large),
-        (Some((512, 612)), Some((1024, 1124)))
-    );
+    assert_eq!((found.fits, found.too_large), (Some((512, 612)), Some((1024, 1124))));
     assert!(found.is_proven);
 }

@@ -90,10 +90,9 @@ impl Arithmetic {
         let precision = it.precision_config.as_ref();
         let is_highest = precision.is_some_and(|it| it.operand_precision.contains(&2));
         let has_algorithm = precision.is_some_and(|it| it.algorithm != 0);
-        let (Some(rate), Some(max_rate)) = (
-            rates.matmul_tflops(&left, is_highest),
-            rates.max_tflops(&left, is_highest),
-        ) else {
+        let (Some(rate), Some(max_rate)) =
+            (rates.matmul_tflops(&left, is_highest), rates.max_tflops(&left, is_highest))
+        else {
             self.is_unknown = true;
             return;
         };
@@ -110,9 +109,7 @@ impl Arithmetic {
 
 /// Returns the size of a dimension.
 fn size(shape: &Shape, dim: i64) -> f64 {
-    let dim = usize::try_from(dim)
-        .ok()
-        .and_then(|dim| shape.dims.get(dim));
+    let dim = usize::try_from(dim).ok().and_then(|dim| shape.dims.get(dim));
     dim.copied().unwrap_or(1) as f64
 }
 
@@ -131,8 +128,6 @@ fn convolution_operations(
         _ => (result, right),
     };
     let dims = it.convolution_dimension_numbers.as_ref();
-    let features = dims.map_or(1.0, |dims| {
-        size(kernel, dims.kernel_output_feature_dimension)
-    });
+    let features = dims.map_or(1.0, |dims| size(kernel, dims.kernel_output_feature_dimension));
     2.0 * output.elements() as f64 * kernel.elements() as f64 / features.max(1.0)
 }

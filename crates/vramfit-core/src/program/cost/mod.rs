@@ -87,10 +87,7 @@ pub fn estimate(
         graph,
         rates,
         frames: Frames::new(module),
-        time: ProgramTime {
-            calibrated: calibration.is_some(),
-            ..ProgramTime::default()
-        },
+        time: ProgramTime { calibrated: calibration.is_some(), ..ProgramTime::default() },
         certain_transfers: [0.0; 2],
         operations: FxHashMap::default(),
     };
@@ -104,9 +101,7 @@ pub fn estimate(
     let mut time = walk.time;
     time.low_us = time.low_us.max(rates.min_memory_us(bytes));
     if let Some(link) = gpu.host_link {
-        let transfers = walk
-            .certain_transfers
-            .map(|bytes| min_transfer_us(link, bytes as u64));
+        let transfers = walk.certain_transfers.map(|bytes| min_transfer_us(link, bytes as u64));
         time.low_us = transfers.into_iter().fold(time.low_us, f64::max);
     }
     // XLA's model may be faster than its own limits, for what fits into a cache.
@@ -278,10 +273,7 @@ impl<'a> Walk<'a> {
             self.time.low_us += times * arithmetic.low_us;
         }
         let (site, operation) = self.origin(instruction);
-        *self
-            .operations
-            .entry((site, operation, is_known))
-            .or_default() += us;
+        *self.operations.entry((site, operation, is_known)).or_default() += us;
         run_us
     }
 
@@ -320,9 +312,7 @@ impl<'a> Walk<'a> {
         let all = [instruction].into_iter().chain(fused);
         let mut all: Vec<&OpMetadata> = all.filter_map(|it| it.metadata.as_ref()).collect();
         all.truncate(100);
-        let site = all
-            .iter()
-            .find_map(|metadata| self.frames.user_site(metadata));
+        let site = all.iter().find_map(|metadata| self.frames.user_site(metadata));
         let name = all.iter().find(|metadata| !metadata.op_name.is_empty());
         let name = name.and_then(|metadata| metadata.op_name.rsplit('/').next());
         let name = name.unwrap_or(&instruction.opcode);

@@ -70,10 +70,9 @@ impl ProgramTime {
             });
             match same {
                 Some(same) => same.model_us += times * one.model_us,
-                None => self.operations.push(OperationTime {
-                    model_us: times * one.model_us,
-                    ..one.clone()
-                }),
+                None => self
+                    .operations
+                    .push(OperationTime { model_us: times * one.model_us, ..one.clone() }),
             }
         }
         self.sort_operations();
@@ -91,11 +90,7 @@ impl ProgramTime {
 
     /// Returns the part of the time that is unknown, from 0 to 1.
     pub fn unknown_share(&self) -> f64 {
-        if self.model_us > 0.0 {
-            self.unknown_us / self.model_us
-        } else {
-            0.0
-        }
+        if self.model_us > 0.0 { self.unknown_us / self.model_us } else { 0.0 }
     }
 
     pub(super) fn sort_operations(&mut self) {

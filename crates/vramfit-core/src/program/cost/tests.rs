@@ -39,11 +39,7 @@ fn fusion(shape: &ShapeProto, operands: &[i64], kind: &str, costs: &str) -> HloI
 }
 
 fn computation(id: i64, instructions: Vec<HloInstructionProto>) -> HloComputationProto {
-    HloComputationProto {
-        id,
-        root_id: instructions.last().map_or(0, |root| root.id),
-        instructions,
-    }
+    HloComputationProto { id, root_id: instructions.last().map_or(0, |root| root.id), instructions }
 }
 
 fn time(computations: Vec<HloComputationProto>) -> ProgramTime {
@@ -62,27 +58,17 @@ fn time_on(
     computations: Vec<HloComputationProto>,
     calibration: Option<&Calibration>,
 ) -> ProgramTime {
-    let module = HloModuleProto {
-        entry_computation_id: 1,
-        computations,
-        ..HloModuleProto::default()
-    };
+    let module =
+        HloModuleProto { entry_computation_id: 1, computations, ..HloModuleProto::default() };
     let gpu = crate::gpu::find(gpu);
     estimate(&module, gpu.as_ref().expect("known"), calibration)
 }
 
 #[track_caller]
 fn assert_us(time: &ProgramTime, low: f64, model: f64, unknown: f64) {
-    let pairs = [
-        (time.low_us, low),
-        (time.model_us, model),
-        (time.unknown_us, unknown),
-    ];
+    let pairs = [(time.low_us, low), (time.model_us, model), (time.unknown_us, unknown)];
     for (ours, expected) in pairs {
-        assert!(
-            (ours - expected).abs() < 0.01,
-            "{ours} for {expected} of {time:?}"
-        );
+        assert!((ours - expected).abs() < 0.01, "{ours} for {expected} of {time:?}");
     }
 }
 
@@ -94,9 +80,7 @@ fn product(costs: &str) -> ProgramTime {
 fn product_module(costs: &str) -> Vec<HloComputationProto> {
     let (left, right) = (array(BF16, &[2048, 4096]), array(BF16, &[4096, 4096]));
     let dot = HloInstructionProto {
-        dot_dimension_numbers: Some(DotDimensionNumbers {
-            lhs_contracting_dimensions: vec![1],
-        }),
+        dot_dimension_numbers: Some(DotDimensionNumbers { lhs_contracting_dimensions: vec![1] }),
         ..instruction(22, "dot", &left, &[20, 21])
     };
     let inner = |id, shape| instruction(id, "parameter", shape, &[]);
@@ -104,11 +88,7 @@ fn product_module(costs: &str) -> Vec<HloComputationProto> {
         computation(2, vec![inner(20, &left), inner(21, &right), dot]),
         computation(
             1,
-            vec![
-                inner(10, &left),
-                inner(11, &right),
-                fusion(&left, &[10, 11], "kCustom", costs),
-            ],
+            vec![inner(10, &left), inner(11, &right), fusion(&left, &[10, 11], "kCustom", costs)],
         ),
     ]
 }
@@ -125,21 +105,15 @@ fn a_matrix_product_takes_the_sol_model_or_its_operations() {
         assert_us(&product(&sol(implausible)), 64.192, 69.456, 0.0);
     }
     let operations = product("").operations;
-    assert_eq!(
-        (operations[0].site.as_str(), operations.len()),
-        ("train.py:19", 1)
-    );
+    assert_eq!((operations[0].site.as_str(), operations.len()), ("train.py:19", 1));
 }
 
 /// A sum of two arrays of 256 MiB: 805,306,368 bytes, 240.22 us; 208.95 us with a cache at both ends.
 fn sum(costs: &str, kind: &str) -> ProgramTime {
     let shape = array(F32, &[8192, 8192]);
     let part = |id, opcode, operands: &[i64]| instruction(id, opcode, &shape, operands);
-    let fused = vec![
-        part(20, "parameter", &[]),
-        part(21, "parameter", &[]),
-        part(22, "add", &[20, 21]),
-    ];
+    let fused =
+        vec![part(20, "parameter", &[]), part(21, "parameter", &[]), part(22, "add", &[20, 21])];
     let entry = vec![
         part(10, "parameter", &[]),
         part(11, "parameter", &[]),
@@ -155,12 +129,7 @@ fn a_sum_takes_the_general_model_or_its_bytes() {
     assert_us(&sum(general, "kLoop"), 208.944, 240.25, 0.0);
     assert!(sum(general, "kLoop").xla_us > 0.0);
     // A figure below the bound is not one.
-    assert_us(
-        &sum(r#"{"name":"","exec_time_us":3}"#, "kLoop"),
-        208.944,
-        208.944,
-        0.0,
-    );
+    assert_us(&sum(r#"{"name":"","exec_time_us":3}"#, "kLoop"), 208.944, 208.944, 0.0);
 }
 
 /// Functions of an array of 256 MiB, one of the other: 536,870,912 bytes, 160.15 us. XLA says 1,000 us.
@@ -176,14 +145,8 @@ fn functions(
         fused.push(part(id, opcode, &[id - 1]));
     }
     let general = r#"{"name":"","exec_time_us":1000}"#;
-    let entry = vec![
-        part(10, "parameter", &[]),
-        fusion(&shape, &[10], "kLoop", general),
-    ];
-    time_with(
-        vec![computation(2, fused), computation(1, entry)],
-        calibration,
-    )
+    let entry = vec![part(10, "parameter", &[]), fusion(&shape, &[10], "kLoop", general)];
+    time_with(vec![computation(2, fused), computation(1, entry)], calibration)
 }
 
 #[test]
@@ -205,10 +168,7 @@ fn functions_take_what_was_measured_of_them_and_not_less_than_their_bytes() {
         elementwise_ops_per_s: [("tanh".to_owned(), 1.0e12)].into(),
         ..Calibration::default()
     };
-    is(
-        functions(&["tanh"; 4], F32, Some(&calibration)).model_us,
-        268.435,
-    );
+    is(functions(&["tanh"; 4], F32, Some(&calibration)).model_us, 268.435);
 }
 
 /// A loop over 6 slices of 64 MiB, each negated.
@@ -234,11 +194,7 @@ fn slices(config: &str) -> ProgramTime {
             ..instruction(13, "while", &state, &[12])
         },
     ];
-    time(vec![
-        computation(2, fused),
-        computation(3, body),
-        computation(1, entry),
-    ])
+    time(vec![computation(2, fused), computation(3, body), computation(1, entry)])
 }
 
 #[test]
@@ -255,10 +211,8 @@ fn a_loop_counts_as_often_as_it_runs_and_reads_one_slice_each_time() {
 fn sorts_collectives_and_foreign_calls_are_unknown() {
     let shape = array(F32, &[1 << 24]);
     for opcode in ["sort", "all-reduce", "custom-call", "fft"] {
-        let entry = vec![
-            instruction(10, "parameter", &shape, &[]),
-            instruction(11, opcode, &shape, &[10]),
-        ];
+        let entry =
+            vec![instruction(10, "parameter", &shape, &[]), instruction(11, opcode, &shape, &[10])];
         assert_us(&time(vec![computation(1, entry)]), 0.0, 40.037, 40.037);
     }
 }
@@ -266,22 +220,14 @@ fn sorts_collectives_and_foreign_calls_are_unknown() {
 #[test]
 fn what_a_gather_skips_is_not_in_the_bound() {
     let (table, rows) = (array(F32, &[1 << 20, 1024]), array(F32, &[16, 1024]));
-    let entry = vec![
-        instruction(10, "parameter", &table, &[]),
-        fusion(&rows, &[10], "kLoop", ""),
-    ];
+    let entry = vec![instruction(10, "parameter", &table, &[]), fusion(&rows, &[10], "kLoop", "")];
     let fused = vec![
         instruction(20, "parameter", &table, &[]),
         instruction(22, "negate", &table, &[20]),
         instruction(23, "gather", &rows, &[22]),
     ];
     // 2 x 64 KiB.
-    assert_us(
-        &time(vec![computation(2, fused), computation(1, entry)]),
-        0.0,
-        0.039,
-        0.0,
-    );
+    assert_us(&time(vec![computation(2, fused), computation(1, entry)]), 0.0, 0.039, 0.0);
 }
 
 #[test]
@@ -289,19 +235,13 @@ fn times_of_a_sequence_are_added() {
     let mut total = product("");
     total.add(&sum("", "kLoop"), 2);
     assert_us(&total, 64.192 + 2.0 * 208.944, 69.456 + 2.0 * 240.223, 0.0);
-    assert_eq!(
-        ProgramTime::from_stored(&total.to_stored()),
-        Some(total.clone())
-    );
+    assert_eq!(ProgramTime::from_stored(&total.to_stored()), Some(total.clone()));
     assert_eq!(total.operations.len(), 1, "both are `fusion` at one line");
 }
 
 /// An array in pinned host memory.
 fn on_host(mut shape: ShapeProto) -> ShapeProto {
-    shape.layout = Some(LayoutProto {
-        memory_space: 5,
-        ..LayoutProto::default()
-    });
+    shape.layout = Some(LayoutProto { memory_space: 5, ..LayoutProto::default() });
     shape
 }
 
@@ -401,17 +341,10 @@ fn measured_rates_replace_those_of_the_data_sheet() {
     let large = array(F32, &[16384, 16384]);
     let one = |opcode: &str| {
         let parameter = instruction(10, "parameter", &large, &[]);
-        vec![computation(
-            1,
-            vec![parameter, instruction(11, opcode, &large, &[10])],
-        )]
+        vec![computation(1, vec![parameter, instruction(11, opcode, &large, &[10])])]
     };
     // 2^30 bytes each way, at 3, 2 and 0.2 TB/s.
-    for (opcode, us) in [
-        ("negate", 715.828),
-        ("copy", 1073.742),
-        ("all-reduce", 5368.709),
-    ] {
+    for (opcode, us) in [("negate", 715.828), ("copy", 1073.742), ("all-reduce", 5368.709)] {
         let time = calibrated(one(opcode));
         assert!((time.model_us - us).abs() < 0.01, "{opcode}: {time:?}");
         assert!(time.unknown_us.abs() < 1e-9, "{opcode}: {time:?}");

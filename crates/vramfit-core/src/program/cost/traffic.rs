@@ -64,17 +64,11 @@ pub(super) struct Access {
 
 impl Access {
     fn all(bytes: u64) -> Self {
-        Access {
-            bytes,
-            is_all: true,
-        }
+        Access { bytes, is_all: true }
     }
 
     fn part(bytes: u64) -> Self {
-        Access {
-            bytes,
-            is_all: false,
-        }
+        Access { bytes, is_all: false }
     }
 }
 
@@ -90,9 +84,7 @@ fn reads_within(graph: &Graph<'_>, user: &HloInstructionProto, depth: usize) -> 
         None => {
             let whole = Access::all(result_bytes(user));
             let operands = 0..user.operand_ids.len();
-            operands
-                .map(|number| read(graph, user, number, whole))
-                .collect()
+            operands.map(|number| read(graph, user, number, whole)).collect()
         }
     }
 }
@@ -174,19 +166,14 @@ pub(super) fn writes(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Ve
         None if arrays(instruction).len() == 1 => vec![write(graph, instruction)],
         None => {
             let is_all = is_matrix_library(&instruction.custom_call_target);
-            let access = |shape| Access {
-                bytes: device_bytes(&shape),
-                is_all,
-            };
+            let access = |shape| Access { bytes: device_bytes(&shape), is_all };
             arrays(instruction).into_iter().map(access).collect()
         }
     }
 }
 
 fn write(graph: &Graph<'_>, result: &HloInstructionProto) -> Access {
-    let made = graph
-        .operand(result, 0)
-        .filter(|_| result.opcode == "bitcast");
+    let made = graph.operand(result, 0).filter(|_| result.opcode == "bitcast");
     let result = made.unwrap_or(result);
     let update = match result.opcode.as_str() {
         "dynamic-update-slice" => Some(1),
@@ -198,10 +185,7 @@ fn write(graph: &Graph<'_>, result: &HloInstructionProto) -> Access {
     }
     match result.opcode.as_str() {
         "parameter" => Access::default(),
-        opcode => Access {
-            bytes: result_bytes(result),
-            is_all: READS_ALL.contains(&opcode),
-        },
+        opcode => Access { bytes: result_bytes(result), is_all: READS_ALL.contains(&opcode) },
     }
 }
 
@@ -225,11 +209,7 @@ pub(super) fn certain_bytes(graph: &Graph<'_>, entry: &HloComputationProto) -> u
     let Some(root) = graph.root(entry) else {
         return total;
     };
-    let parts = if root.opcode == "tuple" {
-        graph.operands(root).collect()
-    } else {
-        vec![root]
-    };
+    let parts = if root.opcode == "tuple" { graph.operands(root).collect() } else { vec![root] };
     for part in parts.into_iter().map(|part| graph.source(part)) {
         let (maker, number) = match graph.operand(part, 0) {
             Some(maker) if part.opcode == "get-tuple-element" => (maker, part.tuple_index),

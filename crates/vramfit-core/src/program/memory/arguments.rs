@@ -65,18 +65,13 @@ impl Arguments {
             .map(|maker| maker.is_some_and(|at| index.phase(at) == Phase::Backward))
             .collect();
         let updates: Vec<Update> = outputs.map(|output| trace_update(index, output)).collect();
-        let differentiated: Vec<bool> = readers
-            .iter()
-            .map(|readers| readers.forward || readers.backward)
-            .collect();
+        let differentiated: Vec<bool> =
+            readers.iter().map(|readers| readers.forward || readers.backward).collect();
         let counterparts = counterparts(program, names, &gradients, &differentiated, &updates);
         let have_gradients =
             gradients_of(program, names, &gradients, &differentiated, &counterparts);
-        let donated: FxHashSet<usize> = program
-            .aliases
-            .iter()
-            .map(|alias| alias.parameter)
-            .collect();
+        let donated: FxHashSet<usize> =
+            program.aliases.iter().map(|alias| alias.parameter).collect();
         let known: Vec<Argument> = program
             .parameters
             .iter()
@@ -109,10 +104,7 @@ impl Arguments {
                 owners[number] = Owner::Parameters;
             }
         }
-        Arguments {
-            owners,
-            counterparts,
-        }
+        Arguments { owners, counterparts }
     }
 }
 
@@ -128,27 +120,17 @@ mod tests {
             is_updated: has_gradient,
             is_float,
             elements: 64,
-            readers: Users {
-                forward: true,
-                backward: true,
-                ..Users::default()
-            },
+            readers: Users { forward: true, backward: true, ..Users::default() },
         }
     }
 
     /// Returns the paths of frozen weights among arguments: path, whether it is trained, whether it is a float.
     fn frozen<'a>(arguments: &[(&'a str, bool, bool)]) -> Vec<&'a str> {
-        let known: Vec<Argument> = arguments
-            .iter()
-            .map(|it| argument(it.0, it.1, it.2))
-            .collect();
+        let known: Vec<Argument> = arguments.iter().map(|it| argument(it.0, it.1, it.2)).collect();
         let names: Vec<String> = arguments.iter().map(|it| it.0.to_owned()).collect();
         let owners: Vec<Owner> = known.iter().map(|one| of_argument(*one, true)).collect();
         let weights = frozen_weights(&known, &owners, &names);
-        weights
-            .into_iter()
-            .map(|number| arguments[number].0)
-            .collect()
+        weights.into_iter().map(|number| arguments[number].0).collect()
     }
 
     #[test]

@@ -67,11 +67,7 @@ pub(super) fn gradients_of(
     let mut by_shape: FxHashMap<ShapeKey<'_>, (Vec<usize>, usize)> = FxHashMap::default();
     for (argument, shape) in program.parameters.iter().enumerate() {
         if is_differentiated(argument) && !found[argument] {
-            by_shape
-                .entry(shape_key(shape))
-                .or_default()
-                .0
-                .push(argument);
+            by_shape.entry(shape_key(shape)).or_default().0.push(argument);
         }
     }
     for (output, shape) in program.outputs.iter().enumerate() {
@@ -105,9 +101,8 @@ fn by_path(
     let mut taken: FxHashSet<usize> = FxHashSet::default();
     let mut found = Vec::with_capacity(program.parameters.len());
     for (argument, (shape, name)) in program.parameters.iter().zip(&names.arguments).enumerate() {
-        let queue = suffixes(name)
-            .last()
-            .and_then(|path| waiting.get_mut(&(path, shape_key(shape))));
+        let queue =
+            suffixes(name).last().and_then(|path| waiting.get_mut(&(path, shape_key(shape))));
         // An output stands in several queues, and is taken out of one.
         let free = queue.and_then(|queue| {
             while queue.front().is_some_and(|first| taken.contains(first)) {
@@ -139,15 +134,7 @@ fn by_update(program: &Program, updates: &[Update], found: &mut [Option<usize>])
             let parameter = program.parameters.get(*argument);
             parameter.is_some_and(|parameter| shape_key(parameter) == shape_key(shape))
         };
-        open.push((
-            output,
-            update
-                .arguments
-                .iter()
-                .copied()
-                .filter(same_shape)
-                .collect(),
-        ));
+        open.push((output, update.arguments.iter().copied().filter(same_shape).collect()));
     }
     // Those with one candidate first, since each match leaves the others with fewer.
     while !open.is_empty() {
@@ -156,10 +143,7 @@ fn by_update(program: &Program, updates: &[Update], found: &mut [Option<usize>])
         }
         open.retain(|(_, candidates)| !candidates.is_empty());
         open.sort_by_key(|(output, candidates)| (candidates.len(), *output));
-        let certain = open
-            .iter()
-            .filter(|(_, candidates)| candidates.len() == 1)
-            .count();
+        let certain = open.iter().filter(|(_, candidates)| candidates.len() == 1).count();
         for (output, candidates) in open.drain(..certain.max(1).min(open.len())) {
             let argument = candidates[0];
             if found[argument].is_none() && taken.insert(output) {
@@ -175,11 +159,7 @@ pub(super) fn undonated(program: &Program, names: &Names, arguments: &Arguments)
     let aliases = program.aliases.iter();
     let parameters: FxHashSet<usize> = aliases.clone().map(|alias| alias.parameter).collect();
     let outputs: FxHashSet<usize> = aliases.map(|alias| alias.output).collect();
-    let kept = arguments
-        .counterparts
-        .iter()
-        .zip(&arguments.owners)
-        .enumerate();
+    let kept = arguments.counterparts.iter().zip(&arguments.owners).enumerate();
     let kept = kept.filter(|(_, (_, owner))| **owner != Owner::Batch);
     let kept = kept.filter_map(|(parameter, (output, _))| {
         let output = (*output)?;
@@ -266,11 +246,7 @@ mod tests {
     fn path_and_shape_tell_what_replaces_what() {
         let (program, names) = program(
             &[("p['a']", 4), ("p['b']", 4), ("m['a']", 4), ("x", 9)],
-            &[
-                ("result[0]['b']", 4),
-                ("result[0]['a']", 4),
-                ("[1]['a']", 4),
-            ],
+            &[("result[0]['b']", 4), ("result[0]['a']", 4), ("[1]['a']", 4)],
         );
         let found = counterparts(&program, &names, &[false; 3], &[], &[]);
         assert_eq!(found, [Some(1), Some(0), Some(2), None]);
@@ -278,13 +254,7 @@ mod tests {
         let found = counterparts(&program, &names, &gradients, &[true; 4], &[]);
         assert_eq!(found, [None, Some(0), None, None]);
         // A state that keeps a gradient, and is not what it is taken of.
-        let found = counterparts(
-            &program,
-            &names,
-            &gradients,
-            &[true, true, false, true],
-            &[],
-        );
+        let found = counterparts(&program, &names, &gradients, &[true, true, false, true], &[]);
         assert_eq!(found, [None, Some(0), Some(2), None]);
         let differentiated = [true, true, false, true];
         let of = gradients_of(&program, &names, &gradients, &differentiated, &found);
@@ -300,47 +270,25 @@ mod tests {
 
     #[test]
     fn without_paths_the_way_an_output_is_computed_tells() {
-        let arguments = [
-            ("args[0]", 4),
-            ("args[1]", 4),
-            ("args[2]", 4),
-            ("args[3]", 9),
-        ];
-        let outputs = [
-            ("result[0]", 1),
-            ("result[7]", 4),
-            ("result[8]", 4),
-            ("result[9]", 4),
-        ];
+        let arguments = [("args[0]", 4), ("args[1]", 4), ("args[2]", 4), ("args[3]", 9)];
+        let outputs = [("result[0]", 1), ("result[7]", 4), ("result[8]", 4), ("result[9]", 4)];
         let (program, names) = program(&arguments, &outputs);
-        let made_of = |arguments: &[usize]| Update {
-            has_gradient: true,
-            arguments: arguments.to_vec(),
-        };
+        let made_of =
+            |arguments: &[usize]| Update { has_gradient: true, arguments: arguments.to_vec() };
         // Adam: the parameter is made of both moments, too.
-        let updates = [
-            made_of(&[]),
-            made_of(&[0, 1, 2]),
-            made_of(&[1]),
-            made_of(&[2]),
-        ];
+        let updates = [made_of(&[]), made_of(&[0, 1, 2]), made_of(&[1]), made_of(&[2])];
         let found = counterparts(&program, &names, &[false; 4], &[], &updates);
         assert_eq!(found, [Some(1), Some(2), Some(3), None]);
         // Without a gradient it may be any function of its arguments.
-        let updates = updates.map(|update| Update {
-            has_gradient: false,
-            ..update
-        });
+        let updates = updates.map(|update| Update { has_gradient: false, ..update });
         let found = counterparts(&program, &names, &[false; 4], &[], &updates);
         assert_eq!(found, [None; 4]);
     }
 
     #[test]
     fn a_gradient_without_a_path_is_that_of_the_only_one_of_its_shape() {
-        let (program, names) = program(
-            &[("w", 4), ("b", 5), ("x", 4)],
-            &[("result[0]", 4), ("result[1]", 5)],
-        );
+        let (program, names) =
+            program(&[("w", 4), ("b", 5), ("x", 4)], &[("result[0]", 4), ("result[1]", 5)]);
         let of = gradients_of(&program, &names, &[true; 2], &[true, true, false], &[]);
         assert_eq!(of, [true, true, false]);
         let of = gradients_of(&program, &names, &[true; 2], &[true; 3], &[]);
@@ -350,11 +298,7 @@ mod tests {
     #[test]
     fn what_is_donated_and_not_reused_is_in_vain() {
         let (mut program, mut names) = program(&[("a", 4), ("b", 5)], &[("['a']", 4)]);
-        program.aliases.push(Alias {
-            output: 0,
-            parameter: 0,
-            must: false,
-        });
+        program.aliases.push(Alias { output: 0, parameter: 0, must: false });
         names.donated_in_vain.push(("c".to_owned(), 24));
         let lost = donated_in_vain(&program, &[0, 1, 9], &names);
         let lost: Vec<_> = lost
@@ -366,20 +310,11 @@ mod tests {
 
     #[test]
     fn what_is_donated_is_not_kept() {
-        let (mut program, names) = program(
-            &[("p['a']", 4), ("p['b']", 4)],
-            &[("['a']", 4), ("['b']", 4)],
-        );
+        let (mut program, names) =
+            program(&[("p['a']", 4), ("p['b']", 4)], &[("['a']", 4), ("['b']", 4)]);
         let found = counterparts(&program, &names, &[false; 2], &[], &[]);
-        program.aliases.push(Alias {
-            output: 0,
-            parameter: 0,
-            must: false,
-        });
-        let mut arguments = Arguments {
-            owners: vec![Owner::Parameters; 2],
-            counterparts: found,
-        };
+        program.aliases.push(Alias { output: 0, parameter: 0, must: false });
+        let mut arguments = Arguments { owners: vec![Owner::Parameters; 2], counterparts: found };
         let kept = undonated(&program, &names, &arguments);
         arguments.owners[1] = Owner::Batch;
         assert!(undonated(&program, &names, &arguments).is_empty());

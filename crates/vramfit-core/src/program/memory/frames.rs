@@ -133,11 +133,7 @@ impl<'a> Frames<'a> {
             true => format!("{file}:{line}"),
             false => format!("{file}:{line} ({function})"),
         };
-        self.frames.push(Frame {
-            site,
-            library: is_library(file),
-            parent,
-        });
+        self.frames.push(Frame { site, library: is_library(file), parent });
         self.frames.len() as u32 - 1
     }
 }

@@ -132,10 +132,7 @@ impl<'a> ModuleIndex<'a> {
                 }
             }
             for called in &instruction.called_computation_ids {
-                self.callers
-                    .entry(*called)
-                    .or_default()
-                    .push(at as HloIndex);
+                self.callers.entry(*called).or_default().push(at as HloIndex);
             }
         }
         self.readers.iter_mut().for_each(|readers| readers.sort());
@@ -199,9 +196,7 @@ impl<'a> ModuleIndex<'a> {
         let operands = operands.filter_map(|&operand| self.find(operand));
         let users = self.users(at).iter().take(most).map(|(user, _)| *user);
         let readers = self.readers[at as usize].iter().take(most);
-        operands
-            .chain(users)
-            .chain(readers.map(|(_, reader)| *reader))
+        operands.chain(users).chain(readers.map(|(_, reader)| *reader))
     }
 
     /// Returns the operand of that number.
@@ -258,10 +253,7 @@ impl<'a> ModuleIndex<'a> {
             Err(_) => whole,
         };
         let product = |sum: i64, size: &i64| sum.saturating_mul(*size);
-        shape
-            .tuple_shapes
-            .is_empty()
-            .then(|| shape.dimensions.iter().fold(1, product))
+        shape.tuple_shapes.is_empty().then(|| shape.dimensions.iter().fold(1, product))
     }
 
     fn callee(&self, at: HloIndex, number: usize) -> Option<&Computation<'a>> {
@@ -277,9 +269,7 @@ impl<'a> ModuleIndex<'a> {
 
     /// Returns the instructions that call the computation an instruction is in.
     pub(super) fn callers_of_parent(&self, at: HloIndex) -> &[HloIndex] {
-        self.callers
-            .get(&self.homes[at as usize])
-            .map_or(&[], Vec::as_slice)
+        self.callers.get(&self.homes[at as usize]).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -60,10 +60,7 @@ pub(super) fn read_schedule(trace: &HeapSimulatorTrace) -> HeapSchedule {
                     Some((place, _)) if event.kind == SHARE => *place,
                     _ => {
                         let live_range = schedule.start(now);
-                        places.push(SharedPlace {
-                            live_range,
-                            needed: 0,
-                        });
+                        places.push(SharedPlace { live_range, needed: 0 });
                         places.len() - 1
                     }
                 };
@@ -74,9 +71,7 @@ pub(super) fn read_schedule(trace: &HeapSimulatorTrace) -> HeapSchedule {
                     at.live_range = schedule.start(now);
                 }
                 at.needed += 1;
-                schedule.live_ranges[at.live_range]
-                    .values
-                    .push(event.buffer_id);
+                schedule.live_ranges[at.live_range].values.push(event.buffer_id);
                 values.insert(event.buffer_id, (place, true));
             }
             FREE => {
@@ -104,11 +99,7 @@ pub(super) fn read_schedule(trace: &HeapSimulatorTrace) -> HeapSchedule {
 impl HeapSchedule {
     /// Starts a live range and returns its index.
     fn start(&mut self, now: u32) -> usize {
-        self.live_ranges.push(LiveRange {
-            values: Vec::new(),
-            start: now,
-            end: now,
-        });
+        self.live_ranges.push(LiveRange { values: Vec::new(), start: now, end: now });
         self.live_ranges.len() - 1
     }
 
@@ -133,15 +124,12 @@ mod tests {
             instruction_name: (*name).to_owned(),
             share_with_canonical_id: *shared,
         });
-        read_schedule(&HeapSimulatorTrace {
-            events: events.collect(),
-        })
+        read_schedule(&HeapSimulatorTrace { events: events.collect() })
     }
 
     fn live_ranges(schedule: &HeapSchedule) -> Vec<(&[i64], u32, u32)> {
         let each = schedule.live_ranges.iter();
-        each.map(|one| (one.values.as_slice(), one.start, one.end))
-            .collect()
+        each.map(|one| (one.values.as_slice(), one.start, one.end)).collect()
     }
 
     #[test]

@@ -205,9 +205,7 @@ impl ProgramMemory {
 
     /// Returns the innermost line of a stack that is the user's own, if there is one.
     pub fn user_site(&self, frame: Option<u32>) -> Option<&str> {
-        self.stack(frame)
-            .find(|frame| !frame.library)
-            .map(|frame| frame.site.as_str())
+        self.stack(frame).find(|frame| !frame.library).map(|frame| frame.site.as_str())
     }
 
     /// Renames the source lines of all stacks, as `file:line (function)`.
@@ -272,10 +270,7 @@ mod tests {
             ],
             buffers: frames
                 .iter()
-                .map(|&frame| Buffer {
-                    frame: Some(frame),
-                    ..Buffer::default()
-                })
+                .map(|&frame| Buffer { frame: Some(frame), ..Buffer::default() })
                 .collect(),
             ..ProgramMemory::default()
         };

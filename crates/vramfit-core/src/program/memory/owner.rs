@@ -145,12 +145,7 @@ pub(super) fn is_training_program(arguments: &[Argument]) -> bool {
 
 /// Decides who owns an argument of a program that trains a model, or does not.
 pub(super) fn of_argument(argument: Argument, trains: bool) -> Owner {
-    let Argument {
-        meaning,
-        returned,
-        is_float,
-        ..
-    } = argument;
+    let Argument { meaning, returned, is_float, .. } = argument;
     match meaning {
         Meaning::Settled(Owner::OptimizerState) => return Owner::OptimizerState,
         // Keys, counters: whatever they are kept with, no gradient is taken of them.
@@ -194,18 +189,8 @@ pub(super) fn of_temporary(made_in: Phase, users: Users) -> Owner {
 mod tests {
     use super::*;
 
-    const FORWARD: Users = Users {
-        forward: true,
-        backward: true,
-        outside: true,
-        returned: false,
-    };
-    const UPDATE: Users = Users {
-        forward: false,
-        backward: false,
-        outside: true,
-        returned: false,
-    };
+    const FORWARD: Users = Users { forward: true, backward: true, outside: true, returned: false };
+    const UPDATE: Users = Users { forward: false, backward: false, outside: true, returned: false };
 
     /// An array of 100 numbers that is read by `readers`, and that nothing is known of.
     fn argument(meaning: Meaning, readers: Users) -> Argument {
@@ -244,10 +229,7 @@ mod tests {
             argument(Meaning::Unknown, FORWARD),
         ];
         let [parameters, optimizer] = [Owner::Parameters, Owner::OptimizerState];
-        assert_eq!(
-            owners(&step),
-            [parameters, parameters, optimizer, Owner::Batch]
-        );
+        assert_eq!(owners(&step), [parameters, parameters, optimizer, Owner::Batch]);
     }
 
     #[test]
@@ -256,22 +238,13 @@ mod tests {
         let velocities = updated(Meaning::Moment, UPDATE);
         assert_eq!(owners(&[positions, velocities]), [Owner::OtherState; 2]);
         // Without names there is one array that gradients are taken of, and no data for it.
-        let nameless = [
-            updated(Meaning::Unknown, FORWARD),
-            updated(Meaning::Unknown, UPDATE),
-        ];
-        let cell = Argument {
-            elements: 9,
-            ..argument(Meaning::Unknown, FORWARD)
-        };
+        let nameless = [updated(Meaning::Unknown, FORWARD), updated(Meaning::Unknown, UPDATE)];
+        let cell = Argument { elements: 9, ..argument(Meaning::Unknown, FORWARD) };
         assert_eq!(
             owners(&[nameless[0], nameless[1], cell]),
             [Owner::OtherState, Owner::OtherState, Owner::Batch]
         );
-        let data = Argument {
-            elements: 1000,
-            ..cell
-        };
+        let data = Argument { elements: 1000, ..cell };
         assert_eq!(
             owners(&[nameless[0], nameless[1], data]),
             [Owner::Parameters, Owner::OptimizerState, Owner::Batch]
@@ -280,25 +253,13 @@ mod tests {
 
     #[test]
     fn what_comes_back_without_a_gradient_is_other_state() {
-        let carry = Argument {
-            returned: true,
-            ..argument(Meaning::Unknown, FORWARD)
-        };
+        let carry = Argument { returned: true, ..argument(Meaning::Unknown, FORWARD) };
         assert_eq!(owners(&[carry]), [Owner::OtherState]);
         let parameters = updated(Meaning::Model, FORWARD);
-        assert_eq!(
-            owners(&[parameters, carry]),
-            [Owner::Parameters, Owner::OtherState]
-        );
+        assert_eq!(owners(&[parameters, carry]), [Owner::Parameters, Owner::OtherState]);
         // A statistic that is called as if it were a part of the model.
-        let mean = Argument {
-            meaning: Meaning::Model,
-            ..carry
-        };
-        assert_eq!(
-            owners(&[parameters, mean]),
-            [Owner::Parameters, Owner::OtherState]
-        );
+        let mean = Argument { meaning: Meaning::Model, ..carry };
+        assert_eq!(owners(&[parameters, mean]), [Owner::Parameters, Owner::OtherState]);
     }
 
     #[test]
@@ -306,10 +267,7 @@ mod tests {
         let outside = UPDATE;
         let layers = argument(Meaning::Model, outside);
         let weights = argument(Meaning::Settled(Owner::Parameters), outside);
-        let moment = Argument {
-            returned: true,
-            ..argument(Meaning::Moment, outside)
-        };
+        let moment = Argument { returned: true, ..argument(Meaning::Moment, outside) };
         assert_eq!(
             owners(&[layers, weights, moment]),
             [Owner::Parameters, Owner::Parameters, Owner::OtherState]
@@ -321,23 +279,11 @@ mod tests {
         for (meaning, returned, owner) in [
             (Meaning::Unknown, true, Owner::OtherState),
             (Meaning::Settled(Owner::Parameters), true, Owner::OtherState),
-            (
-                Meaning::Settled(Owner::Parameters),
-                false,
-                Owner::Parameters,
-            ),
-            (
-                Meaning::Settled(Owner::OptimizerState),
-                true,
-                Owner::OptimizerState,
-            ),
+            (Meaning::Settled(Owner::Parameters), false, Owner::Parameters),
+            (Meaning::Settled(Owner::OptimizerState), true, Owner::OptimizerState),
             (Meaning::Unknown, false, Owner::Batch),
         ] {
-            let number = Argument {
-                returned,
-                is_float: false,
-                ..argument(meaning, FORWARD)
-            };
+            let number = Argument { returned, is_float: false, ..argument(meaning, FORWARD) };
             assert_eq!(of_argument(number, true), owner, "{meaning:?}");
         }
     }

@@ -35,22 +35,10 @@ const SETTLING: &[(Owner, &[&str])] = &[
             "opt",
         ],
     ),
-    (
-        Owner::OtherState,
-        &["batch_stats", "batchstats", "cache", "rngs"],
-    ),
+    (Owner::OtherState, &["batch_stats", "batchstats", "cache", "rngs"]),
     (
         Owner::Parameters,
-        &[
-            "params",
-            "param",
-            "parameters",
-            "weights",
-            "weight",
-            "kernel",
-            "bias",
-            "embedding",
-        ],
+        &["params", "param", "parameters", "weights", "weight", "kernel", "bias", "embedding"],
     ),
 ];
 
@@ -116,16 +104,8 @@ const MODEL: &[&str] = &[
 ];
 
 /// Words of what optimizers keep.
-const MOMENTS: &[&str] = &[
-    "mu",
-    "nu",
-    "trace",
-    "momentum",
-    "momenta",
-    "velocity",
-    "velocities",
-    "acc_grads",
-];
+const MOMENTS: &[&str] =
+    &["mu", "nu", "trace", "momentum", "momenta", "velocity", "velocities", "acc_grads"];
 
 /// Words of simulated bodies, also as a part of a word (`positions_a`).
 const BODIES: &[&str] = &[
@@ -147,36 +127,22 @@ const BODIES: &[&str] = &[
 
 /// Kinds of variables of flax's nnx that are neither parameters nor an optimizer's: the name of such
 /// a variable ends with its kind (`model.norm.mean (BatchStat)`).
-const OTHER_KINDS: &[&str] = &[
-    "BatchStat",
-    "Cache",
-    "Intermediate",
-    "Perturbation",
-    "RngCount",
-    "RngKey",
-    "RngState",
-];
+const OTHER_KINDS: &[&str] =
+    &["BatchStat", "Cache", "Intermediate", "Perturbation", "RngCount", "RngKey", "RngState"];
 
 /// Returns what a path says.
 pub(super) fn meaning_of(path: &str) -> Meaning {
-    let kind = path
-        .strip_suffix(')')
-        .and_then(|path| path.rsplit_once(" ("));
+    let kind = path.strip_suffix(')').and_then(|path| path.rsplit_once(" ("));
     if kind.is_some_and(|(_, kind)| OTHER_KINDS.contains(&kind)) {
         return Meaning::Settled(Owner::OtherState);
     }
     let words = words(path);
     let is_in = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-    if words
-        .first()
-        .is_some_and(|word| BATCH.contains(&word.as_str()))
-    {
+    if words.first().is_some_and(|word| BATCH.contains(&word.as_str())) {
         return Meaning::Settled(Owner::Batch);
     }
     let settled = words.iter().find_map(|word| {
-        let found = SETTLING
-            .iter()
-            .find(|(_, words)| words.contains(&word.as_str()));
+        let found = SETTLING.iter().find(|(_, words)| words.contains(&word.as_str()));
         found.map(|(owner, _)| (*owner, AMBIGUOUS.contains(&word.as_str())))
     });
     let is_ambiguous = settled.is_some_and(|(_, is_ambiguous)| is_ambiguous);
@@ -256,18 +222,12 @@ mod tests {
     fn the_outermost_container_settles_it() {
         for (path, owner) in [
             ("state.params['dense']['kernel']", Owner::Parameters),
-            (
-                "state.opt_state[0].mu['dense']['kernel']",
-                Owner::OptimizerState,
-            ),
+            ("state.opt_state[0].mu['dense']['kernel']", Owner::OptimizerState),
             ("variables['batch_stats']['mean']", Owner::OtherState),
             ("state.params['mu']['kernel']", Owner::Parameters),
             ("model.norm.mean (BatchStat)", Owner::OtherState),
             ("model.head.kernel (LoRAParam)", Owner::Parameters),
-            (
-                "state.params['attention']['key']['kernel']",
-                Owner::Parameters,
-            ),
+            ("state.params['attention']['key']['kernel']", Owner::Parameters),
             ("params['mlp/~/linear_0']['w']", Owner::Parameters),
             ("batch['weights']", Owner::Batch),
             ("model.inputs.kernel", Owner::Parameters),
@@ -281,10 +241,7 @@ mod tests {
         for (path, owner) in [
             ("model.norm.running_mean", Owner::OtherState),
             ("params['norm']['running_var']", Owner::OtherState),
-            (
-                "state['batch_norm/~/mean_ema']['average']",
-                Owner::OtherState,
-            ),
+            ("state['batch_norm/~/mean_ema']['average']", Owner::OtherState),
             ("opt_state[0].mu['running_mean']", Owner::OptimizerState),
         ] {
             assert_eq!(meaning_of(path), Meaning::Settled(owner), "{path}");

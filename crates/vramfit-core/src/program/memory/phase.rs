@@ -55,12 +55,7 @@ pub(super) struct Users {
 }
 
 impl Users {
-    const ALL: Users = Users {
-        forward: true,
-        backward: true,
-        outside: true,
-        returned: true,
-    };
+    const ALL: Users = Users { forward: true, backward: true, outside: true, returned: true };
 }
 
 /// Finds who uses the values at some places, through everything that passes them on unchanged.
@@ -164,9 +159,7 @@ fn moves(
 ) -> bool {
     match index.get(user).opcode.as_str() {
         "while" => {
-            let inside = [0, 1]
-                .into_iter()
-                .filter_map(|called| index.parameter(user, called, 0));
+            let inside = [0, 1].into_iter().filter_map(|called| index.parameter(user, called, 0));
             next.extend(inside.map(|inside| (inside, place.1)));
             // What a loop ends with is what it began with only where no round changes it.
             if index.is_unchanged_by(user, place.1) {
@@ -198,14 +191,8 @@ mod tests {
     fn names_of_jaxs_transformations_tell_the_phase() {
         for (name, phase) in [
             ("jit(step)/jvp(Dense)/dot_general", Phase::Forward),
-            (
-                "jit(step)/jvp()/while/body/closed_call/tanh",
-                Phase::Forward,
-            ),
-            (
-                "jit(step)/transpose(jvp(Dense))/dot_general",
-                Phase::Backward,
-            ),
+            ("jit(step)/jvp()/while/body/closed_call/tanh", Phase::Forward),
+            ("jit(step)/transpose(jvp(Dense))/dot_general", Phase::Backward),
             ("jit(step)/mul", Phase::Outside),
             ("state['params']", Phase::Outside),
             ("", Phase::Outside),
@@ -219,9 +206,6 @@ mod tests {
         let name = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
         assert!(is_rematerialized("fusion.3", name));
         assert!(is_rematerialized("fusion.3.remat2", ""));
-        assert!(!is_rematerialized(
-            "fusion.3",
-            "jit(step)/jvp()/checkpoint/tanh"
-        ));
+        assert!(!is_rematerialized("fusion.3", "jit(step)/jvp()/checkpoint/tanh"));
     }
 }

@@ -63,11 +63,7 @@ impl ProgramMemory {
     ) -> ProgramMemory {
         let reader = Reader {
             index: ModuleIndex::new(module),
-            values: assignment
-                .logical_buffers
-                .iter()
-                .map(|one| (one.id, one))
-                .collect(),
+            values: assignment.logical_buffers.iter().map(|one| (one.id, one)).collect(),
             frames: Frames::new(module),
             program,
             names,
@@ -126,11 +122,8 @@ impl<'a> Reader<'a> {
                 BufferClass::Temporary => {
                     // XLA makes one such block; if there are more, only the largest is divided.
                     let larger = block.is_none_or(|(_, known)| proto.size > known.size);
-                    let whole = if larger {
-                        block.replace((number, proto))
-                    } else {
-                        Some((number, proto))
-                    };
+                    let whole =
+                        if larger { block.replace((number, proto)) } else { Some((number, proto)) };
                     if let Some((number, proto)) = whole {
                         let allocation = BufferAllocation::from_proto(proto);
                         let buffer = self.fixed(number, &allocation, proto);
@@ -162,12 +155,7 @@ impl<'a> Reader<'a> {
                 && self.index.callers_of_parent(place.0).is_empty();
             is_it.then_some(place)
         });
-        let mut path = self
-            .names
-            .arguments
-            .get(parameter)
-            .cloned()
-            .unwrap_or_default();
+        let mut path = self.names.arguments.get(parameter).cloned().unwrap_or_default();
         if path.is_empty() {
             path = made.map_or_else(String::new, |place| self.index.name(place.0).to_owned());
         }
@@ -264,11 +252,8 @@ impl<'a> Reader<'a> {
         proto: &BufferAllocationProto,
         assignment: &BufferAssignmentProto,
     ) {
-        let places: FxHashMap<i64, &AssignedProto> = proto
-            .assigned
-            .iter()
-            .map(|value| (value.logical_buffer_id, value))
-            .collect();
+        let places: FxHashMap<i64, &AssignedProto> =
+            proto.assigned.iter().map(|value| (value.logical_buffer_id, value)).collect();
         // Of several heaps, the one that fills this block.
         let heaps = assignment.heap_simulator_traces.iter();
         let here = |trace: &&HeapSimulatorTrace| {
@@ -276,13 +261,8 @@ impl<'a> Reader<'a> {
             let here = events.filter(|event| places.contains_key(&event.buffer_id));
             here.count()
         };
-        let HeapSchedule {
-            instructions,
-            live_ranges,
-        } = heaps
-            .max_by_key(here)
-            .map(read_schedule)
-            .unwrap_or_default();
+        let HeapSchedule { instructions, live_ranges } =
+            heaps.max_by_key(here).map(read_schedule).unwrap_or_default();
         let last = instructions.len().saturating_sub(1) as u32;
         let mut known: FxHashSet<i64> = FxHashSet::default();
         let mut placed = Vec::new();
@@ -291,17 +271,12 @@ impl<'a> Reader<'a> {
             live_range.values.retain(|value| places.contains_key(value));
             placed.extend(place_range(&places, live_range));
         }
-        let others = proto
-            .assigned
-            .iter()
-            .filter(|value| !known.contains(&value.logical_buffer_id));
+        let others =
+            proto.assigned.iter().filter(|value| !known.contains(&value.logical_buffer_id));
         let mut taken: FxHashSet<(u64, u64)> = placed.iter().map(PlacedRange::extent).collect();
         for value in others {
-            let live_range = LiveRange {
-                values: vec![value.logical_buffer_id],
-                start: 0,
-                end: last,
-            };
+            let live_range =
+                LiveRange { values: vec![value.logical_buffer_id], start: 0, end: last };
             // A value at the place of a known live range is part of it.
             let other =
                 place_range(&places, live_range).filter(|other| taken.insert(other.extent()));
@@ -335,18 +310,12 @@ impl<'a> Reader<'a> {
             end: one.live_range.end,
             ..Buffer::default()
         };
-        let places: Vec<HloPosition> = one
-            .live_range
-            .values
+        let places: Vec<HloPosition> =
+            one.live_range.values.iter().filter_map(|value| self.place_of_value(*value)).collect();
+        let Some(&best) = places
             .iter()
-            .filter_map(|value| self.place_of_value(*value))
-            .collect();
-        let Some(&best) = places.iter().max_by_key(|place| {
-            (
-                rank_producer(&self.index, **place),
-                std::cmp::Reverse(place.0),
-            )
-        }) else {
+            .max_by_key(|place| (rank_producer(&self.index, **place), std::cmp::Reverse(place.0)))
+        else {
             return buffer;
         };
         self.describe(&mut buffer, best.0);
@@ -354,9 +323,7 @@ impl<'a> Reader<'a> {
             name.clone_into(&mut buffer.operation);
         }
         buffer.shape = shape(&self.index, best);
-        buffer.stacked = places
-            .iter()
-            .any(|place| writes_slices(&self.index, place.0));
+        buffer.stacked = places.iter().any(|place| writes_slices(&self.index, place.0));
         buffer.owner = of_temporary(buffer.phase, phase::users_of(&self.index, &places));
         buffer
     }

@@ -124,11 +124,7 @@ impl ProgramMemory {
             parameter: encode_option(one.parameter),
         });
         let undonated = undonated.collect();
-        let instructions = self
-            .instructions
-            .iter()
-            .map(|name| texts.number(name))
-            .collect();
+        let instructions = self.instructions.iter().map(|name| texts.number(name)).collect();
         let stored = Stored {
             instructions,
             peak_at: self.peak_at,
@@ -142,9 +138,7 @@ impl ProgramMemory {
         };
         let bytes = stored.encode_to_vec();
         // It fails for more than 4 GiB only, which nothing can hold that is read here.
-        snap::raw::Encoder::new()
-            .compress_vec(&bytes)
-            .unwrap_or_default()
+        snap::raw::Encoder::new().compress_vec(&bytes).unwrap_or_default()
     }
 
     /// Reads what [`ProgramMemory::to_stored`] wrote.
@@ -164,21 +158,15 @@ impl ProgramMemory {
         let text = |number: u32| texts.get(number).map(str::to_owned).ok_or_else(damaged);
         let frame = |(at, frame): (usize, &StoredFrame)| {
             // A parent comes before its child, so that every stack ends.
-            (frame.parent as usize <= at)
-                .then_some(())
-                .ok_or_else(damaged)?;
+            (frame.parent as usize <= at).then_some(()).ok_or_else(damaged)?;
             Ok(Frame {
                 site: text(frame.site)?,
                 library: frame.library,
                 parent: decode_option(frame.parent),
             })
         };
-        let frames: Vec<Frame> = stored
-            .frames
-            .iter()
-            .enumerate()
-            .map(frame)
-            .collect::<Result<_>>()?;
+        let frames: Vec<Frame> =
+            stored.frames.iter().enumerate().map(frame).collect::<Result<_>>()?;
         let undonated = stored.undonated.iter().map(|one| {
             Ok(Undonated {
                 argument: text(one.argument)?,
@@ -211,11 +199,8 @@ impl ProgramMemory {
             })
         };
         let buffers = (0..count).map(buffer).collect::<Result<_>>()?;
-        let instructions = stored
-            .instructions
-            .iter()
-            .map(|name| text(*name))
-            .collect::<Result<_>>()?;
+        let instructions =
+            stored.instructions.iter().map(|name| text(*name)).collect::<Result<_>>()?;
         Ok(ProgramMemory {
             buffers,
             instructions,
@@ -305,16 +290,8 @@ mod tests {
             padding_bytes: 7,
             temp_bytes: 12,
             frames: vec![
-                Frame {
-                    site: "a.py:1 (f)".to_owned(),
-                    library: false,
-                    parent: None,
-                },
-                Frame {
-                    site: "b.py:2 (g)".to_owned(),
-                    library: true,
-                    parent: Some(0),
-                },
+                Frame { site: "a.py:1 (f)".to_owned(), library: false, parent: None },
+                Frame { site: "b.py:2 (g)".to_owned(), library: true, parent: Some(0) },
             ],
             undonated: vec![Undonated {
                 argument: "x".to_owned(),
@@ -328,15 +305,9 @@ mod tests {
     #[test]
     fn what_is_stored_comes_back() {
         let memory = memory();
-        assert_eq!(
-            ProgramMemory::from_stored(&memory.to_stored()).expect("just stored"),
-            memory
-        );
+        assert_eq!(ProgramMemory::from_stored(&memory.to_stored()).expect("just stored"), memory);
         let empty = ProgramMemory::default();
-        assert_eq!(
-            ProgramMemory::from_stored(&empty.to_stored()).expect("just stored"),
-            empty
-        );
+        assert_eq!(ProgramMemory::from_stored(&empty.to_stored()).expect("just stored"), empty);
     }
 
     #[test]
@@ -344,19 +315,12 @@ mod tests {
         let stored = memory().to_stored();
         for end in 0..stored.len() {
             // A shorter file may by chance be a whole message; it must not be taken for this one.
-            assert_ne!(
-                ProgramMemory::from_stored(&stored[..end]).ok(),
-                Some(memory())
-            );
+            assert_ne!(ProgramMemory::from_stored(&stored[..end]).ok(), Some(memory()));
         }
-        let mut plain = snap::raw::Decoder::new()
-            .decompress_vec(&stored)
-            .expect("just packed");
+        let mut plain = snap::raw::Decoder::new().decompress_vec(&stored).expect("just packed");
         for at in 0..plain.len() {
             let kept = std::mem::replace(&mut plain[at], 0xff);
-            let packed = snap::raw::Encoder::new()
-                .compress_vec(&plain)
-                .expect("short");
+            let packed = snap::raw::Encoder::new().compress_vec(&plain).expect("short");
             // It may be read as something else; what matters is that it ends.
             drop(ProgramMemory::from_stored(&packed));
             plain[at] = kept;
@@ -366,15 +330,11 @@ mod tests {
     #[test]
     fn a_stack_that_goes_round_in_circles_is_refused() {
         let stored = Stored {
-            frames: vec![StoredFrame {
-                parent: 1,
-                ..StoredFrame::default()
-            }],
+            frames: vec![StoredFrame { parent: 1, ..StoredFrame::default() }],
             ..Stored::default()
         };
-        let packed = snap::raw::Encoder::new()
-            .compress_vec(&stored.encode_to_vec())
-            .expect("short");
+        let packed =
+            snap::raw::Encoder::new().compress_vec(&stored.encode_to_vec()).expect("short");
         assert!(ProgramMemory::from_stored(&packed).is_err());
     }
 }

@@ -59,17 +59,10 @@ struct Sources {
 }
 
 impl Sources {
-    const GRADIENT: Sources = Sources {
-        is_gradient: true,
-        argument: None,
-        places: Vec::new(),
-    };
+    const GRADIENT: Sources = Sources { is_gradient: true, argument: None, places: Vec::new() };
 
     fn places(places: impl IntoIterator<Item = HloPosition>) -> Self {
-        Sources {
-            places: places.into_iter().collect(),
-            ..Sources::default()
-        }
+        Sources { places: places.into_iter().collect(), ..Sources::default() }
     }
 }
 
@@ -128,20 +121,14 @@ fn step_back(index: &ModuleIndex<'_>, place: HloPosition) -> Sources {
 /// A product of matrices that XLA has joined with the addition of a third: the momentum, to which the
 /// gradient is added.
 fn product_with_addend(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Sources {
-    let factors = [0, 1]
-        .into_iter()
-        .filter_map(|number| index.operand(at, number));
-    let is_gradient = factors
-        .map(|factor| index.phase(factor))
-        .any(|phase| phase == Phase::Backward);
+    let factors = [0, 1].into_iter().filter_map(|number| index.operand(at, number));
+    let is_gradient =
+        factors.map(|factor| index.phase(factor)).any(|phase| phase == Phase::Backward);
     let first = (at, if part == WHOLE { WHOLE } else { 0 });
     let addend = index.operand(at, 2).map(|addend| (addend, WHOLE));
     let addend = addend.filter(|&addend| index.elements(addend) == index.elements(first));
     match addend {
-        Some(addend) => Sources {
-            is_gradient,
-            ..Sources::places([addend])
-        },
+        Some(addend) => Sources { is_gradient, ..Sources::places([addend]) },
         None => Sources::default(),
     }
 }
@@ -167,9 +154,7 @@ fn pass_back(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Option<Sources
             return Some(Sources::places(branches.filter_map(root_of)));
         }
         "fusion" | "call" => root_of(0),
-        "get-tuple-element" => index
-            .operand(at, 0)
-            .map(|whole| (whole, instruction.tuple_index)),
+        "get-tuple-element" => index.operand(at, 0).map(|whole| (whole, instruction.tuple_index)),
         "tuple" => usize::try_from(part).ok().and_then(whole_of),
         "optimization-barrier"
         | "add-dependency"
@@ -198,10 +183,7 @@ fn leave_computation(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Source
     };
     let callers = index.callers_of_parent(at);
     if callers.is_empty() {
-        return Sources {
-            argument: Some(number),
-            ..Sources::default()
-        };
+        return Sources { argument: Some(number), ..Sources::default() };
     }
     let mut places = Vec::new();
     for &caller in callers {

@@ -19,10 +19,8 @@ pub(super) fn producer_of_output(index: &ModuleIndex<'_>, output: usize) -> Opti
     };
     for _ in 0..MAX_FORWARDING_STEPS {
         let instruction = index.get(at);
-        let passes_on = matches!(
-            instruction.opcode.as_str(),
-            "bitcast" | "copy" | "copy-start" | "copy-done"
-        );
+        let passes_on =
+            matches!(instruction.opcode.as_str(), "bitcast" | "copy" | "copy-start" | "copy-done");
         let before = match usize::try_from(instruction.tuple_index) {
             Ok(number) if instruction.opcode == "get-tuple-element" => {
                 part(index, index.operand(at, 0)?, number)?

@@ -83,9 +83,7 @@ impl FieldOverrideRecord {
     /// element of a repeated field.
     pub fn top_level_field(&self) -> Option<u32> {
         match self.field_path.as_slice() {
-            [only] => only
-                .field_number
-                .and_then(|number| u32::try_from(number).ok()),
+            [only] => only.field_number.and_then(|number| u32::try_from(number).ok()),
             _ => None,
         }
     }

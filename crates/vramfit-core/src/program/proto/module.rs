@@ -296,11 +296,7 @@ pub struct ShapeProto {
 #[cfg(test)]
 impl ShapeProto {
     pub(crate) fn array(element_type: i32, dimensions: &[i64]) -> Self {
-        ShapeProto {
-            element_type,
-            dimensions: dimensions.to_vec(),
-            ..ShapeProto::default()
-        }
+        ShapeProto { element_type, dimensions: dimensions.to_vec(), ..ShapeProto::default() }
     }
 
     pub(crate) fn tuple(tuple_shapes: &[ShapeProto]) -> Self {

@@ -16,9 +16,7 @@ const WORKSPACE: u128 = 32 << 20;
 const CALLS: &[&str] = &["__cublas$", "__cudnn$"];
 
 pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
-    let is_call = CALLS
-        .iter()
-        .any(|prefix| routine.target().starts_with(prefix));
+    let is_call = CALLS.iter().any(|prefix| routine.target().starts_with(prefix));
     let is_product = routine.fused_product().is_some();
     if !is_call && !is_product {
         return None;

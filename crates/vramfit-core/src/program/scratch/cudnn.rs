@@ -34,18 +34,10 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     }
     let window = routine.instruction.window.as_ref();
     let kernel: u128 = window
-        .map(|window| {
-            window
-                .dimensions
-                .iter()
-                .map(|dim| count(dim.size).max(1))
-                .product()
-        })
+        .map(|window| window.dimensions.iter().map(|dim| count(dim.size).max(1)).product())
         .unwrap_or(1);
     let arrays = routine.operands.iter().chain(&routine.results);
-    let singles: Vec<u128> = arrays
-        .map(|shape| u128::from(shape.elements()) * 4)
-        .collect();
+    let singles: Vec<u128> = arrays.map(|shape| u128::from(shape.elements()) * 4).collect();
     let all: u128 = singles.iter().sum();
     // The filter is one of the arrays; the two others are the input and the output.
     let largest = singles.iter().max().copied().unwrap_or(0);
@@ -60,9 +52,7 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
         library: "cuDNN",
         routine: routine.named(name),
         low: 0,
-        high: product
-            .saturating_add(all)
-            .clamp(MIN_WORKSPACE, MAX_WORKSPACE),
+        high: product.saturating_add(all).clamp(MIN_WORKSPACE, MAX_WORKSPACE),
         source: EstimateSource::Estimated,
         phase: ScratchPhase::Plan,
     })
@@ -71,11 +61,5 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
 /// Returns the workspace that is in the plan already, as with autotuning results from a GPU.
 fn planned_workspace(routine: &Routine<'_>) -> u64 {
     let is_bytes = |shape: &&Shape| shape.element_type == ElementType::U8 && shape.dims.len() == 1;
-    routine
-        .results
-        .iter()
-        .filter(is_bytes)
-        .map(Shape::bytes)
-        .max()
-        .unwrap_or(0)
+    routine.results.iter().filter(is_bytes).map(Shape::bytes).max().unwrap_or(0)
 }

@@ -39,11 +39,7 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     let single = matches!(lengths.as_slice(), [length] if *length <= MAX_SINGLE_KERNEL);
     Some(Estimate {
         library: "cuFFT",
-        routine: routine.named(
-            usize::try_from(kind)
-                .ok()
-                .and_then(|kind| NAMES.get(kind))?,
-        ),
+        routine: routine.named(usize::try_from(kind).ok().and_then(|kind| NAMES.get(kind))?),
         low: if smooth && single { 0 } else { spectrum },
         high: match smooth {
             true => MAX_FACTOR_OF_SMOOTH * spectrum,

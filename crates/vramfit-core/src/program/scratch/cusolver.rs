@@ -56,11 +56,7 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     let (library, range) = match batched(name, &matrices) {
         Some(pointers) => {
             let bytes = pointers * POINTER;
-            let exact = Range {
-                low: bytes,
-                high: bytes,
-                source: EstimateSource::Documented,
-            };
+            let exact = Range { low: bytes, high: bytes, source: EstimateSource::Documented };
             ("cuBLAS", exact)
         }
         None => {
@@ -88,9 +84,7 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
 /// Returns the routine that a custom call stands for: `cusolver_syevd_ffi` since JAX 0.4.32,
 /// `cusolver_syevd` before; `cublas_getrf_batched_ffi` and the like up to 0.4.34.
 fn name_of(target: &str) -> Option<&str> {
-    let rest = target
-        .strip_prefix("cusolver_")
-        .or_else(|| target.strip_prefix("cublas_"))?;
+    let rest = target.strip_prefix("cusolver_").or_else(|| target.strip_prefix("cublas_"))?;
     let rest = rest.strip_suffix("_ffi").unwrap_or(rest);
     Some(rest.strip_suffix("_batched").unwrap_or(rest))
 }
@@ -98,12 +92,7 @@ fn name_of(target: &str) -> Option<&str> {
 /// Returns how many pointers a batched routine of cuBLAS takes, where JAX calls one.
 fn batched(name: &str, matrices: &Matrices) -> Option<u128> {
     const MAX_BATCH: u128 = 128;
-    let Matrices {
-        batch,
-        rows,
-        columns,
-        ..
-    } = *matrices;
+    let Matrices { batch, rows, columns, .. } = *matrices;
     if batch <= 1 || rows / batch > MAX_BATCH {
         return None;
     }
@@ -117,18 +106,11 @@ fn batched(name: &str, matrices: &Matrices) -> Option<u128> {
 /// Returns the elements of a workspace; `None` for routines of which nothing is known.
 fn range(name: &str, matrices: &Matrices, routine: &Routine<'_>) -> Option<Range> {
     use EstimateSource::{Estimated, Published};
-    let Matrices {
-        batch,
-        rows: m,
-        columns: n,
-        ..
-    } = *matrices;
+    let Matrices { batch, rows: m, columns: n, .. } = *matrices;
     let k = m.min(n);
     let panels = 256 * (m + n) + BASE;
-    let is_complex = routine
-        .operands
-        .first()
-        .is_some_and(|shape| shape.element_type.name().starts_with('c'));
+    let is_complex =
+        routine.operands.first().is_some_and(|shape| shape.element_type.name().starts_with('c'));
     let (low, high, source) = match name {
         // A Jacobi routine does small matrices, all of a batch at once.
         "syevd" | "syevj" if n <= 32 => {
@@ -144,20 +126,12 @@ fn range(name: &str, matrices: &Matrices, routine: &Routine<'_>) -> Option<Range
         "orgqr" => (0, 128 * (m + n) + BASE, Published),
         "ormqr" => (m * k, 2 * m * k + panels, Published),
         "geqrf" | "getrf" | "potrf" => (0, m * n + panels, Estimated),
-        "gesvd" | "gesdd" => (
-            0,
-            6 * k * k + 2 * m * n + full_basis(routine) + BASE,
-            Published,
-        ),
+        "gesvd" | "gesdd" => (0, 6 * k * k + 2 * m * n + full_basis(routine) + BASE, Published),
         "gesvdj" | "gesvdp" if m <= 32 && n <= 32 => {
             let each = 1024 + 4 * (m + n + 1) * (m + n + 1);
             (0, 2048 + batch * each, Estimated)
         }
-        "gesvdj" | "gesvdp" => (
-            0,
-            8 * k * k + 3 * m * n + full_basis(routine) + BASE,
-            Estimated,
-        ),
+        "gesvdj" | "gesvdp" => (0, 8 * k * k + 3 * m * n + full_basis(routine) + BASE, Estimated),
         "geev" => (0, 8 * n * n + BASE, Estimated),
         "sytrd" => (0, n * n + 256 * n + BASE, Estimated),
         _ => return None,

@@ -9,11 +9,7 @@ use super::{Estimate, EstimateSource, ScratchPhase};
 pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     let name = routine.target().strip_prefix("cusparse_")?;
     let name = name.strip_suffix("_ffi").unwrap_or(name);
-    let high = match name
-        .strip_suffix("_f32")
-        .or(name.strip_suffix("_f64"))
-        .unwrap_or(name)
-    {
+    let high = match name.strip_suffix("_f32").or(name.strip_suffix("_f64")).unwrap_or(name) {
         "gtsv2" => {
             let sides = routine.operands.last()?;
             let [.., rows, columns] = sides.dims.as_slice() else {

@@ -54,9 +54,7 @@ impl<'a> Routine<'a> {
     /// Returns the matrix product that Triton or cuDNN makes a kernel of, with what is fused into it. An executable
     /// does not say which of them, from JAX 0.9 on.
     pub(super) fn fused_product(&self) -> Option<&'a HloInstructionProto> {
-        let fused = self
-            .fused
-            .filter(|_| self.instruction.fusion_kind == "kCustom")?;
+        let fused = self.fused.filter(|_| self.instruction.fusion_kind == "kCustom")?;
         let mut instructions = fused.instructions.iter();
         instructions.find(|it| it.opcode == "dot")
     }

@@ -85,12 +85,8 @@ fn holds(need: &ScratchNeed, bytes: u64) -> bool {
 #[test]
 fn the_work_area_of_a_published_rfft_is_the_lower_end() {
     // exojax#277: rfft of f64[10, 1e8] on an A100 asked for 8,000,000,160 bytes beside the plan.
-    let need = fft(
-        2,
-        &[100_000_000],
-        array(F64, &[10, 100_000_000]),
-        array(C128, &[10, 50_000_001]),
-    );
+    let need =
+        fft(2, &[100_000_000], array(F64, &[10, 100_000_000]), array(C128, &[10, 50_000_001]));
     assert_eq!(need.low_bytes, 8_000_000_160);
     assert_eq!(need.high_bytes, 16_000_000_320);
     assert_eq!(need.library, "cuFFT");
@@ -141,10 +137,7 @@ fn eigh_of_f64_passes_two_to_the_31_elements_where_it_was_published() {
     let (low, _) = elements(&eigh(26_732));
     assert!(low < 1 << 31, "3 n² of 26,732 fit");
     let (_, high) = elements(&eigh(26_733));
-    assert!(
-        high >= 1 << 31,
-        "and those of 26,733 with what comes on top do not"
-    );
+    assert!(high >= 1 << 31, "and those of 26,733 with what comes on top do not");
     assert_eq!(eigh(10_000).low_bytes, 3 * 8 * 100_000_000);
     assert_eq!(eigh(10_000).routine, "syevd f64[10000,10000]");
 }
@@ -174,11 +167,7 @@ fn batches_of_small_matrices_take_what_was_published() {
 #[test]
 fn applying_reflectors_takes_rows_times_reflectors() {
     // CUDA.jl#3258: the workspace of `ormqr` scales so; MatrixAlgebraKit.jl#267: about 2 m n.
-    let operands = [
-        array(F32, &[40_000, 1000]),
-        array(F32, &[1000]),
-        array(F32, &[40_000, 1]),
-    ];
+    let operands = [array(F32, &[40_000, 1000]), array(F32, &[1000]), array(F32, &[40_000, 1])];
     let result = array(F32, &[40_000, 1]);
     let need = call("cusolver_ormqr_ffi", &operands, result).expect("ormqr");
     assert_eq!(need.low_bytes, 4 * 40_000 * 1000);
@@ -194,12 +183,7 @@ fn singular_values_hold_the_size_at_which_a_published_case_fails() {
     // cupy#7611: 18,900² works and 19,000² does not: 6 n² passes 2³¹ between them.
     let svd = |n: i64| {
         let square = array(F64, &[n, n]);
-        let result = tuple(&[
-            square.clone(),
-            array(F64, &[n]),
-            square.clone(),
-            square.clone(),
-        ]);
+        let result = tuple(&[square.clone(), array(F64, &[n]), square.clone(), square.clone()]);
         call("cusolver_gesvd_ffi", &[square], result).expect("svd")
     };
     assert!(holds(&svd(18_900), 8 * 6 * 18_900 * 18_900));
@@ -226,11 +210,7 @@ fn names_of_older_releases_are_recognized() {
         assert!(plain_call(name, &matrix).is_some(), "{name}");
     }
     let matrices = array(F32, &[100, 8, 8]);
-    for name in [
-        "cublas_getrf_batched_ffi",
-        "cublas_getrf_batched",
-        "cusolver_getrf",
-    ] {
+    for name in ["cublas_getrf_batched_ffi", "cublas_getrf_batched", "cusolver_getrf"] {
         let need = plain_call(name, &matrices).expect(name);
         assert_eq!(need.library, "cuBLAS", "{name}");
     }
@@ -241,24 +221,15 @@ fn convolutions_and_sorts_are_bounded_where_the_plan_has_no_workspace() {
     let conv = |workspace: i64| HloInstructionProto {
         opcode: "custom-call".into(),
         custom_call_target: "__cudnn$convBackwardFilter".into(),
-        shape: Some(tuple(&[
-            array(F32, &[64, 3, 3, 64]),
-            array(ElementType::U8.0, &[workspace]),
-        ])),
-        window: Some(WindowProto {
-            dimensions: vec![WindowDimensionProto { size: 3 }; 2],
-        }),
+        shape: Some(tuple(&[array(F32, &[64, 3, 3, 64]), array(ElementType::U8.0, &[workspace])])),
+        window: Some(WindowProto { dimensions: vec![WindowDimensionProto { size: 3 }; 2] }),
         ..HloInstructionProto::default()
     };
     let images = [array(F32, &[32, 56, 56, 64]), array(F32, &[32, 56, 56, 64])];
     let need = self::need(&images, conv(0)).expect("a convolution");
     assert_eq!((need.low_bytes, need.phase), (0, ScratchPhase::Plan));
     assert!(need.high_bytes > 9 * 4 * 32 * 56 * 56 * 64);
-    assert_eq!(
-        self::need(&images, conv(1 << 20)),
-        None,
-        "it is in the plan"
-    );
+    assert_eq!(self::need(&images, conv(1 << 20)), None, "it is in the plan");
 
     let sort = |elements: i64| {
         let keys = array(F32, &[elements]);
@@ -312,11 +283,7 @@ fn routines_of_later_releases_are_reported_as_unknown() {
     ];
     for (name, phase) in unknown {
         let need = plain_call(name, &x).expect(name);
-        assert_eq!(
-            (need.source, need.phase),
-            (EstimateSource::Unknown, phase),
-            "{name}"
-        );
+        assert_eq!((need.source, need.phase), (EstimateSource::Unknown, phase), "{name}");
     }
 }
 
@@ -339,12 +306,9 @@ fn the_largest_kernel_decides_what_autotuning_takes() {
 #[test]
 fn shapes_of_a_damaged_file_do_not_overflow() {
     let huge = array(F64, &[i64::MAX, i64::MAX, i64::MAX]);
-    for name in [
-        "cusolver_syevd_ffi",
-        "cusolver_gesvd_ffi",
-        "__cudnn$convForward",
-        "cusparse_gtsv2_ffi",
-    ] {
+    for name in
+        ["cusolver_syevd_ffi", "cusolver_gesvd_ffi", "__cudnn$convForward", "cusparse_gtsv2_ffi"]
+    {
         let found = plain_call(name, &huge);
         assert!(found.is_some(), "{name}");
     }
@@ -385,9 +349,7 @@ fn fused_product(kind: &str, opcode: &str) -> HloModuleProto {
         instruction.operand_ids = instruction.operand_ids.iter().map(|id| id + 1000).collect();
     }
     let fused = HloModuleProto::of(fused).computations.remove(0);
-    module
-        .computations
-        .push(HloComputationProto { id: 7, ..fused });
+    module.computations.push(HloComputationProto { id: 7, ..fused });
     module
 }
 

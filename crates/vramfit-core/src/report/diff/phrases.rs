@@ -27,27 +27,14 @@ pub(super) fn headline(difference: &RunDiff) -> String {
             kind_of_total(a.total_kind)
         ),
     };
-    let (verb, at) = if are_peaks {
-        ("needs", " at the peak")
-    } else {
-        ("requests", "")
-    };
+    let (verb, at) = if are_peaks { ("needs", " at the peak") } else { ("requests", "") };
     match change {
         0 if difference.changes.is_empty() && are_peaks => {
             format!("B needs as much as A at the peak: {}{}", total(b), on(b))
         }
-        0 => format!(
-            "B {verb} as much as A{at}: {totals}{}",
-            although_changed(difference)
-        ),
-        1.. => format!(
-            "B {verb} {amount} more{at}: {totals}{}",
-            main_cause(difference)
-        ),
-        _ => format!(
-            "B {verb} {amount} less{at}: {totals}{}",
-            main_cause(difference)
-        ),
+        0 => format!("B {verb} as much as A{at}: {totals}{}", although_changed(difference)),
+        1.. => format!("B {verb} {amount} more{at}: {totals}{}", main_cause(difference)),
+        _ => format!("B {verb} {amount} less{at}: {totals}{}", main_cause(difference)),
     }
 }
 
@@ -95,9 +82,7 @@ fn main_cause(difference: &RunDiff) -> String {
     };
     let mut changes = difference.changes.iter();
     let largest = changes.find(|it| has_same_sign(it.bytes()) && kind_of(it) == Some(owner.kind));
-    let largest = largest
-        .and_then(EntryDelta::newer)
-        .map(|group| &group.largest);
+    let largest = largest.and_then(EntryDelta::newer).map(|group| &group.largest);
     let location = match largest {
         None => "",
         Some(entry) if entry.path.is_empty() => file_name(&entry.site),
@@ -152,9 +137,8 @@ pub(super) fn caveats(difference: &RunDiff) -> Vec<String> {
             TotalKind::SoFar => points.push(format!(
                 "what {name} would have needed later: its run was cut short, so {effect}"
             )),
-            TotalKind::Refused => points.push(format!(
-                "what {name} would have needed after the failed request: {effect}"
-            )),
+            TotalKind::Refused => points
+                .push(format!("what {name} would have needed after the failed request: {effect}")),
         }
     }
     if difference.a.header.devices > 1 || difference.b.header.devices > 1 {
@@ -176,14 +160,8 @@ mod tests {
     #[test]
     fn of_two_commands_only_the_difference_is_shown() {
         assert_eq!(
-            differing_words(
-                "python t.py --batch 8 --bf16",
-                "python t.py --batch 16 --bf16"
-            ),
-            (
-                "... --batch 8 ...".to_owned(),
-                "... --batch 16 ...".to_owned()
-            )
+            differing_words("python t.py --batch 8 --bf16", "python t.py --batch 16 --bf16"),
+            ("... --batch 8 ...".to_owned(), "... --batch 16 ...".to_owned())
         );
         assert_eq!(
             differing_words("python t.py", "python t.py --remat"),
@@ -191,9 +169,6 @@ mod tests {
         );
         assert_eq!(differing_words("a", "b"), ("a".to_owned(), "b".to_owned()));
         // What both begin with may be all of one of them.
-        assert_eq!(
-            differing_words("p x x", "p x"),
-            ("... x x".to_owned(), "... x".to_owned())
-        );
+        assert_eq!(differing_words("p x x", "p x"), ("... x x".to_owned(), "... x".to_owned()));
     }
 }

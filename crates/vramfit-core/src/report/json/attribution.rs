@@ -25,17 +25,13 @@ pub(super) fn owners(attribution: Option<&Attribution>) -> Vec<Value> {
     }
     kinds.sort_by_key(|(_, bytes)| Reverse(*bytes));
     let kinds = kinds.into_iter();
-    kinds
-        .map(|(kind, bytes)| json!({"kind": kind, "bytes": bytes}))
-        .collect()
+    kinds.map(|(kind, bytes)| json!({"kind": kind, "bytes": bytes})).collect()
 }
 
 /// Returns the entries, the largest first, with one for all that are not listed.
 pub(super) fn attribution(attribution: &Attribution, programs: &[ProgramSummary]) -> Value {
     let program = attribution.program.and_then(|at| programs.get(at));
-    let (listed, rest) = attribution
-        .parts
-        .split_at(attribution.parts.len().min(MAX_ENTRIES));
+    let (listed, rest) = attribution.parts.split_at(attribution.parts.len().min(MAX_ENTRIES));
     let mut entries: Vec<_> = listed.iter().map(|it| entry(it.kind.id(), it)).collect();
     if !rest.is_empty() {
         let sum =
@@ -134,10 +130,7 @@ mod tests {
         assert_eq!(entries.len(), MAX_ENTRIES + 1);
         // The sizes 3, 2 and 1, two of each.
         let last = entries.last().expect("there are some");
-        assert_eq!(
-            (&last["kind"], &last["bytes"]),
-            (&json!(REMAINDER), &json!(6))
-        );
+        assert_eq!((&last["kind"], &last["bytes"]), (&json!(REMAINDER), &json!(6)));
         assert_eq!(last["count"], 6);
         assert_eq!(bytes(entries), sample.total_bytes);
         assert_eq!(bytes(&owners(Some(&sample))), sample.total_bytes);
@@ -152,10 +145,7 @@ mod tests {
         assert_eq!(paths, ["x[3]", "x[2]", "x[1]"]);
         assert_eq!(
             owners(Some(&sample)),
-            [
-                json!({"kind": "activations", "bytes": 4}),
-                json!({"kind": "arrays", "bytes": 2})
-            ]
+            [json!({"kind": "activations", "bytes": 4}), json!({"kind": "arrays", "bytes": 2})]
         );
     }
 }

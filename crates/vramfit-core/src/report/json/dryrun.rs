@@ -138,11 +138,7 @@ fn program(program: &ProgramSummary) -> Value {
 fn failures(summary: &RunSummary) -> Value {
     // A process that is alone is listed, too.
     let own = [summary.as_process()];
-    let processes = if summary.processes.is_empty() {
-        &own[..]
-    } else {
-        &summary.processes
-    };
+    let processes = if summary.processes.is_empty() { &own[..] } else { &summary.processes };
     json!({
         "oom": summary.out_of_memory().map(out_of_memory),
         "oom_count": summary.failure_count,
@@ -230,10 +226,7 @@ fn autotune_range(summary: &RunSummary, device: &DeviceSummary) -> Option<Value>
 }
 
 fn variant_peak(summary: &RunSummary, device: &DeviceSummary) -> Option<u64> {
-    let range = summary
-        .autotune_range
-        .as_ref()
-        .filter(|it| it.measured > 0)?;
+    let range = summary.autotune_range.as_ref().filter(|it| it.measured > 0)?;
     range.peak_bytes.get(device.device as usize).copied()
 }
 

@@ -32,8 +32,6 @@ pub(in crate::report) fn training(log: &MetricsLog) -> Value {
 }
 
 fn object(values: &[(String, f64)]) -> Value {
-    let entries = values
-        .iter()
-        .map(|(name, value)| (name.clone(), json!(value)));
+    let entries = values.iter().map(|(name, value)| (name.clone(), json!(value)));
     Value::Object(entries.collect())
 }

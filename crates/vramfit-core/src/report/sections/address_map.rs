@@ -8,10 +8,7 @@ use crate::trace::Purpose;
 
 pub(in crate::report) fn at_peak(summary: &RunSummary) -> Option<Section> {
     let device = summary.critical_device()?;
-    let peak = device
-        .peak
-        .as_ref()
-        .map_or_else(String::new, allocation_phrase);
+    let peak = device.peak.as_ref().map_or_else(String::new, allocation_phrase);
     section(summary, "at the peak", peak, &device.layout_at_peak)
 }
 
@@ -26,12 +23,7 @@ pub(in crate::report) fn at_failure(summary: &RunSummary) -> Option<Section> {
         allocation_phrase(context),
         Bytes(failure.pool.largest_free_block_bytes?)
     );
-    let mut section = section(
-        summary,
-        "at the failure",
-        caption,
-        &device.layout_at_failure,
-    )?;
+    let mut section = section(summary, "at the failure", caption, &device.layout_at_failure)?;
     if let Content::AddressMap(map) = &mut section.content {
         map.failed_request_bytes = Some(context.requested_bytes);
     }
@@ -55,11 +47,7 @@ fn section(
         bytes: region.bytes,
         segments: region.pieces.iter().map(segment).collect(),
     });
-    let map = AddressMap {
-        caption,
-        regions: regions.collect(),
-        failed_request_bytes: None,
-    };
+    let map = AddressMap { caption, regions: regions.collect(), failed_request_bytes: None };
     let title = format!("memory map {when}{gpu}");
     (!layout.regions.is_empty()).then(|| Section::detail(title, Content::AddressMap(map)))
 }

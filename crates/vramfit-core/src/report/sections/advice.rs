@@ -129,9 +129,7 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     let largest = saved.max_by_key(|buffer| buffer.peak_bytes)?;
     let at = memory
         .user_site(largest.frame)
-        .map_or(String::new(), |site| {
-            format!(", the largest at {}", file_name(site))
-        });
+        .map_or(String::new(), |site| format!(", the largest at {}", file_name(site)));
     let remedy = match memory.buffers.iter().any(is_rematerializing) {
         true => {
             "the program rematerializes already, and keeps these; `vramfit plan` measures other policies, \
@@ -175,10 +173,7 @@ fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
         "compute in {dtype}: {} of the saved activations are float32, and would take half as much{note}",
         Bytes(bytes),
     );
-    (bytes > 0).then_some(Advice {
-        bytes: bytes / 2,
-        text,
-    })
+    (bytes > 0).then_some(Advice { bytes: bytes / 2, text })
 }
 
 /// Says whether a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
@@ -235,10 +230,9 @@ fn other_arrays(attribution: &Attribution) -> Option<Advice> {
                 "free arrays before the peak: in this run, nothing after it reads {}{at}",
                 Bytes(bytes)
             ),
-            false => format!(
-                "free arrays, if the script no longer needs them: {}{at}",
-                Bytes(bytes)
-            ),
+            false => {
+                format!("free arrays, if the script no longer needs them: {}{at}", Bytes(bytes))
+            }
         },
     })
 }
@@ -289,14 +283,8 @@ mod tests {
         assert!(plain.contains("`jax.checkpoint` around a layer"), "{plain}");
         let inner = "jit(step)/transpose(jvp())/checkpoint/rematted_computation/tanh";
         let rematerializing = text(&["jit(step)/jvp()/dot_general", inner]);
-        assert!(
-            rematerializing.contains("rematerializes already"),
-            "{rematerializing}"
-        );
-        assert!(
-            !rematerializing.contains("around a layer"),
-            "{rematerializing}"
-        );
+        assert!(rematerializing.contains("rematerializes already"), "{rematerializing}");
+        assert!(!rematerializing.contains("around a layer"), "{rematerializing}");
     }
 
     #[test]

@@ -15,11 +15,7 @@ const MOMENTS: usize = 3;
 
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let device = summary.critical_device()?;
-    let moments = [
-        &device.arrays_at_peak,
-        &device.arrays_between_steps,
-        &device.arrays_at_end,
-    ];
+    let moments = [&device.arrays_at_peak, &device.arrays_between_steps, &device.arrays_at_end];
     let mut rows: BTreeMap<String, (u64, [u64; MOMENTS])> = BTreeMap::new();
     for (moment, arrays) in moments.into_iter().enumerate() {
         for array in arrays {
@@ -46,13 +42,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         let names = [Value::Text(origin), Value::Count(count)];
         names.into_iter().chain(bytes).collect()
     });
-    let columns = [
-        "allocation site",
-        "arrays",
-        "at peak",
-        "last step",
-        "at end",
-    ];
+    let columns = ["allocation site", "arrays", "at peak", "last step", "at end"];
     let note = format!(
         "{more}`arrays` is the highest number, `last step` is when that begins; the bytes of a column \
          include rounding and add up to those in use"

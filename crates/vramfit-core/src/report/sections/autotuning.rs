@@ -18,11 +18,8 @@ pub(super) fn peak_range(summary: &RunSummary, device: &DeviceSummary) -> Option
     let other = range.peak_bytes.get(device.device as usize).copied()?;
     let (low, high) = (device.peak_bytes.min(other), device.peak_bytes.max(other));
     let ends = [low, high].map(|end| Bytes(end).to_string());
-    let value = if ends[0] == ends[1] {
-        Value::Bytes(high)
-    } else {
-        Value::Text(ends.join(" to "))
-    };
+    let value =
+        if ends[0] == ends[1] { Value::Bytes(high) } else { Value::Text(ends.join(" to ")) };
     let effect = match range.fits {
         Some(false) if !summary.is_refused() => format!("does not fit {variant}"),
         None => format!("{variant}, the failed request would succeed"),

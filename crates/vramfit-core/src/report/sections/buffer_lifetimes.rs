@@ -38,9 +38,7 @@ fn lifetimes(program: &str, memory: &ProgramMemory) -> BufferLifetimes {
         instructions: memory.instructions.clone(),
         peak_index: memory.peak_at,
         live_bytes: memory.live_bytes.clone(),
-        buffers: buffers
-            .map(|buffer| lifetime(memory, buffer, alignment))
-            .collect(),
+        buffers: buffers.map(|buffer| lifetime(memory, buffer, alignment)).collect(),
     }
 }
 
@@ -48,12 +46,8 @@ fn lifetimes(program: &str, memory: &ProgramMemory) -> BufferLifetimes {
 /// them; 1 where that cannot be told.
 fn alignment<'a>(buffers: impl Iterator<Item = &'a Buffer>) -> u64 {
     let offsets = buffers.map(|buffer| buffer.offset);
-    let zeros = offsets
-        .filter(|offset| *offset > 0)
-        .map(u64::trailing_zeros);
-    zeros
-        .min()
-        .map_or(1, |zeros| 1 << zeros.min(MAX_ALIGNMENT_BITS))
+    let zeros = offsets.filter(|offset| *offset > 0).map(u64::trailing_zeros);
+    zeros.min().map_or(1, |zeros| 1 << zeros.min(MAX_ALIGNMENT_BITS))
 }
 
 fn lifetime(memory: &ProgramMemory, buffer: &Buffer, alignment: u64) -> BufferLifetime {
@@ -87,16 +81,8 @@ fn note(buffer: &Buffer, alignment: u64) -> String {
     };
     let parts = [
         buffer.shape.as_str(),
-        if buffer.stacked {
-            "one slice per loop iteration"
-        } else {
-            ""
-        },
-        if buffer.rematerialized {
-            "rematerialized"
-        } else {
-            ""
-        },
+        if buffer.stacked { "one slice per loop iteration" } else { "" },
+        if buffer.rematerialized { "rematerialized" } else { "" },
         &padding,
         &buffer.operation,
     ];

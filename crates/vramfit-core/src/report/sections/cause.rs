@@ -22,10 +22,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     sentences.extend(summary.leaks.first().map(leak));
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
-        sentences.push(format!(
-            "largest part: {}",
-            group(first, cause.total_bytes, summary)
-        ));
+        sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
         sentences.extend(update_outside(summary, cause.total_bytes));
         sentences.extend(constants(summary, cause.total_bytes));
         sentences.extend(remainder(&cause, summary));
@@ -96,10 +93,9 @@ fn group(group: &CauseGroup, total_bytes: u64, summary: &RunSummary) -> String {
     let kind = largest.kind.label();
     match largest.kind {
         EntryKind::Arrays => format!("{bytes} are {count}{}", origin(group)),
-        EntryKind::OtherArrays => format!(
-            "{bytes} are {count} outside the program that ran{}",
-            origin(group)
-        ),
+        EntryKind::OtherArrays => {
+            format!("{bytes} are {count} outside the program that ran{}", origin(group))
+        }
         EntryKind::Program(Owner::Outputs) => match undonated(summary) {
             Some(which) => format!("{bytes} are outputs: {which}"),
             None => format!("{bytes} are outputs{}", named(group)),
@@ -172,11 +168,7 @@ fn origin(group: &CauseGroup) -> String {
 
 /// Says from which lines something comes.
 fn from_lines(lines: &[(String, u64)]) -> String {
-    let shown: Vec<&str> = lines
-        .iter()
-        .take(MAX_LINES)
-        .map(|(line, _)| file_name(line))
-        .collect();
+    let shown: Vec<&str> = lines.iter().take(MAX_LINES).map(|(line, _)| file_name(line)).collect();
     let more = match lines.len().saturating_sub(MAX_LINES) {
         0 => String::new(),
         1 => " and 1 more line".to_owned(),
@@ -213,10 +205,7 @@ fn remainder(cause: &Cause, summary: &RunSummary) -> Option<String> {
     };
     let device = summary.critical_device()?;
     let limit = Bytes(device.capacity_bytes);
-    let enough = match (
-        summary.is_refused(),
-        next.total_bytes > device.capacity_bytes,
-    ) {
+    let enough = match (summary.is_refused(), next.total_bytes > device.capacity_bytes) {
         (true, true) => format!(", still more than {limit}"),
         (true, false) => format!(", less than {limit}"),
         (false, _) => String::new(),

@@ -10,9 +10,7 @@ pub(in crate::report) fn of_dryrun(summary: &RunSummary) -> Vec<String> {
     let mut points = Vec::new();
     points.extend(truncated_trace(summary));
     points.extend(placeholders::values_caveats(summary));
-    points.push(format!(
-        "{LIBRARIES}; the CUDA context above is an estimate"
-    ));
+    points.push(format!("{LIBRARIES}; the CUDA context above is an estimate"));
     points.extend(library_scratch::caveats(summary));
     points.extend(outside_the_pool(summary));
     points.extend(processes::caveat(summary));
@@ -115,9 +113,8 @@ fn outside_the_pool(summary: &RunSummary) -> Option<String> {
         .saturating_add(header.occupied_bytes);
     let over = total.checked_sub(header.total_memory_bytes)?;
     let conditions = summary.verdict().conditions;
-    let is_said = conditions
-        .iter()
-        .any(|condition| matches!(condition, Condition::OutsidePool { .. }));
+    let is_said =
+        conditions.iter().any(|condition| matches!(condition, Condition::OutsidePool { .. }));
     (over > 0 && !is_said).then(|| {
         format!(
             "a shortage outside the pool: together with the pool, it exceeds the memory of the GPU by {}; \
@@ -144,9 +141,7 @@ fn compile_attempts(summary: &RunSummary) -> Option<String> {
 fn allocator_model(summary: &RunSummary) -> Option<String> {
     let model = summary.allocator_model?;
     let name = &summary.header.allocator;
-    Some(format!(
-        "exact behavior of the allocator `{name}`, which is a model: {model}"
-    ))
+    Some(format!("exact behavior of the allocator `{name}`, which is a model: {model}"))
 }
 
 fn estimated_total(summary: &RunSummary) -> Option<String> {

@@ -31,8 +31,5 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         if count == 1 { "" } else { "s" }
     );
     metrics.push(Metric::new("NCCL", Value::Text(range), note));
-    Some(Section::new(
-        "exchange of data between GPUs",
-        Content::Metrics(metrics),
-    ))
+    Some(Section::new("exchange of data between GPUs", Content::Metrics(metrics)))
 }

@@ -12,20 +12,13 @@ const MAX_SHOWN: usize = 5;
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let warnings = &summary.compiler_warnings;
     let shown = warnings.iter().take(MAX_SHOWN);
-    let mut points: Vec<_> = shown
-        .map(|warning| explanation(warning, &summary.programs))
-        .collect();
+    let mut points: Vec<_> = shown.map(|warning| explanation(warning, &summary.programs)).collect();
     points.extend(more_in_json(warnings.len().saturating_sub(MAX_SHOWN)));
     Section::list("compiler warnings", points)
 }
 
 fn explanation(warning: &CompilerWarning, programs: &[ProgramSummary]) -> String {
-    let CompilerWarning {
-        program,
-        source,
-        text,
-        count,
-    } = warning;
+    let CompilerWarning { program, source, text, count } = warning;
     let what = rematerialization(text, output_bytes(program, programs))
         .or_else(|| arguments(text))
         .or_else(|| not_attributed(source, text))
@@ -41,9 +34,7 @@ fn explanation(warning: &CompilerWarning, programs: &[ProgramSummary]) -> String
 fn output_bytes(name: &str, programs: &[ProgramSummary]) -> Option<u64> {
     let mut named = programs.iter().filter(|program| program.name == name);
     let bytes = named.next()?.sizes.output_bytes;
-    named
-        .all(|program| program.sizes.output_bytes == bytes)
-        .then_some(bytes)
+    named.all(|program| program.sizes.output_bytes == bytes).then_some(bytes)
 }
 
 /// `Can't reduce memory use below A (a bytes) by rematerialization; only reduced to B (b bytes), down
@@ -69,22 +60,14 @@ fn rematerialization(text: &str, output_bytes: Option<u64>) -> Option<String> {
             "XLA's target for its temporaries was {}, 95 % of what its arguments and outputs leave of the pool",
             bytes(target - outputs)
         ),
-        None => format!(
-            "XLA's target for its temporaries and outputs together was {}",
-            bytes(target)
-        ),
+        None => {
+            format!("XLA's target for its temporaries and outputs together was {}", bytes(target))
+        }
     };
     let result = if reached < before {
-        format!(
-            "rematerialization only reduced them from {} to {}",
-            bytes(before),
-            bytes(reached)
-        )
+        format!("rematerialization only reduced them from {} to {}", bytes(before), bytes(reached))
     } else {
-        format!(
-            "rematerialization did not help, so they stay at {}",
-            bytes(reached)
-        )
+        format!("rematerialization did not help, so they stay at {}", bytes(reached))
     };
     let included = match outputs {
         Some(outputs @ 1..) => format!(", outputs ({}) included", bytes(outputs)),
@@ -136,10 +119,7 @@ mod tests {
     fn program(name: &str, output_bytes: u64) -> ProgramSummary {
         ProgramSummary {
             name: name.to_owned(),
-            sizes: ProgramSizes {
-                output_bytes,
-                ..ProgramSizes::default()
-            },
+            sizes: ProgramSizes { output_bytes, ..ProgramSizes::default() },
             calls: 1,
             first_call_event: None,
             compilations: 1,
@@ -161,15 +141,9 @@ mod tests {
     fn the_target_of_rematerialization_is_that_of_the_temporaries() {
         // Recorded with 80 % of 8,000,000,000 bytes; 369,098,956 bytes are arguments and outputs.
         let outputs = 100_663_500_u64;
-        assert_eq!(
-            5_830_019_491 - outputs,
-            (6_400_000_000_u64 - 369_098_956) * 95 / 100
-        );
+        assert_eq!(5_830_019_491 - outputs, (6_400_000_000_u64 - 369_098_956) * 95 / 100);
         let text = explain_of(REMATERIALIZED, 2, &[program("jit_step", outputs)]);
-        assert!(
-            text.contains("target for its temporaries was 5.3 GiB, 95 %"),
-            "{text}"
-        );
+        assert!(text.contains("target for its temporaries was 5.3 GiB, 95 %"), "{text}");
         let reached = "only reduced them from 30.2 GiB to 6.9 GiB, outputs (96.0 MiB) included";
         assert!(text.contains(reached), "{text}");
         assert!(text.ends_with(" (2 times)"), "{text}");
@@ -180,14 +154,8 @@ mod tests {
         let differ = [program("jit_step", 1), program("jit_step", 2)];
         for programs in [&[][..], &differ, &[program("jit_other", 1)]] {
             let text = explain_of(REMATERIALIZED, 1, programs);
-            assert!(
-                text.contains("temporaries and outputs together was 5.4 GiB;"),
-                "{text}"
-            );
-            assert!(
-                text.contains("reduced them from 30.2 GiB to 6.9 GiB. It"),
-                "{text}"
-            );
+            assert!(text.contains("temporaries and outputs together was 5.4 GiB;"), "{text}");
+            assert!(text.contains("reduced them from 30.2 GiB to 6.9 GiB. It"), "{text}");
         }
     }
 
@@ -196,14 +164,8 @@ mod tests {
         let text = "Can't reduce memory use below -1.00GiB (-1073741824 bytes) by rematerialization; only reduced \
                     to 2.00GiB (2147483648 bytes), down from 2.00GiB (2147483648 bytes) originally";
         let text = explain_of(text, 1, &[program("jit_step", 1 << 30)]);
-        assert!(
-            text.contains("arguments and outputs leave XLA nothing of the pool"),
-            "{text}"
-        );
-        assert!(
-            text.contains("did not help, so they stay at 2.0 GiB"),
-            "{text}"
-        );
+        assert!(text.contains("arguments and outputs leave XLA nothing of the pool"), "{text}");
+        assert!(text.contains("did not help, so they stay at 2.0 GiB"), "{text}");
     }
 
     #[test]
@@ -211,10 +173,7 @@ mod tests {
         let text = "The byte size of input/output arguments (2147483648) exceeds the base limit \
                     (1073741824). This indicates an error in the calculation!";
         let text = explain(text, 1);
-        assert!(
-            text.contains("alone (2.0 GiB) exceed the pool (1.0 GiB)"),
-            "{text}"
-        );
+        assert!(text.contains("alone (2.0 GiB) exceed the pool (1.0 GiB)"), "{text}");
     }
 
     #[test]

@@ -56,13 +56,9 @@ fn phrase(condition: &Condition, each: &str) -> String {
         Condition::StillGrowing { step, .. } => {
             format!("the peak was still growing at step {step}")
         }
-        Condition::PlaceholderDecides {
-            site,
-            expression,
-            value,
-            other_lines,
-            ..
-        } => placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines),
+        Condition::PlaceholderDecides { site, expression, value, other_lines, .. } => {
+            placeholders::assumption(site, expression.as_deref(), value.as_deref(), *other_lines)
+        }
         Condition::HostMemory { host_bytes, .. } => {
             format!("the host has {} of free memory", Bytes(*host_bytes))
         }
@@ -77,9 +73,7 @@ fn phrase(condition: &Condition, each: &str) -> String {
 pub(in crate::report) fn clause(condition: &Condition) -> String {
     match condition {
         Condition::SharedGpu { .. } => processes::clause(condition).unwrap_or_default(),
-        Condition::ProcessFailed {
-            exit, error, after, ..
-        } => {
+        Condition::ProcessFailed { exit, error, after, .. } => {
             let after = after_last(after.as_ref());
             match (error, exit) {
                 (Some(error), _) => {
@@ -90,17 +84,14 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 (None, None) => format!("the program failed with an error of its own {after}"),
             }
         }
-        Condition::TraceEndsEarly {
-            until: Some(event), ..
-        } => format!("this report covers the run until event {event}, as requested"),
+        Condition::TraceEndsEarly { until: Some(event), .. } => {
+            format!("this report covers the run until event {event}, as requested")
+        }
         Condition::TraceEndsEarly { after, until: None } => format!(
             "the trace ends {}, before the program did (it was killed, or is still running)",
             after_last(after.as_ref())
         ),
-        Condition::TotalRange {
-            total_memory_bytes,
-            max_total_memory_bytes,
-        } => format!(
+        Condition::TotalRange { total_memory_bytes, max_total_memory_bytes } => format!(
             "the total memory of the GPU: this result is for {}, the lowest total that drivers report \
              for this model; with {}, the highest, the failed request succeeds. XLA may compile \
              differently there, and what the program requests next is unknown: run it with `--total \
@@ -110,20 +101,12 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
         ),
         Condition::RanOnCpu { program, decides } => ran_on_cpu(program, *decides),
         Condition::HostsDiffer(mismatch) => hosts::mismatch_clause(mismatch),
-        Condition::HostMemory {
-            peak_bytes,
-            host_bytes,
-        } => format!(
+        Condition::HostMemory { peak_bytes, host_bytes } => format!(
             "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there;              what a program uses of it moves over the link to the GPU, so that it runs slowly, and the step              time above does not contain that",
             Bytes(*host_bytes),
             Bytes(*peak_bytes)
         ),
-        Condition::OutsidePool {
-            outside_bytes,
-            available_bytes,
-            is_certain,
-            ..
-        } => {
+        Condition::OutsidePool { outside_bytes, available_bytes, is_certain, .. } => {
             let room = match is_certain {
                 true => "there is only room for",
                 false => "there may only be room for",
@@ -152,12 +135,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 range(*low_bytes, *high_bytes)
             )
         }
-        Condition::StoppedAtStep {
-            steps,
-            stop,
-            evidence,
-            exit,
-        } => {
+        Condition::StoppedAtStep { steps, stop, evidence, exit } => {
             let site = match stop.site.as_str() {
                 "" => String::new(),
                 site => format!(" ({})", file_name(site)),
@@ -168,9 +146,8 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                     format!(", {STEADY_CALLS} calls after the last program that was new")
                 }
             };
-            let exit = exit.map_or_else(String::new, |exit| {
-                format!("; the program then {}", ended(exit))
-            });
+            let exit =
+                exit.map_or_else(String::new, |exit| format!("; the program then {}", ended(exit)));
             format!(
                 "`--steps {steps}` stopped the run after call {} of `{}`{site}, the detected training \
                  step ({}){why}; what would follow is not included{exit}",
@@ -179,10 +156,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 reason(*evidence)
             )
         }
-        Condition::PlaceholderDecides {
-            replaces_step: true,
-            ..
-        } => format!(
+        Condition::PlaceholderDecides { replaces_step: true, .. } => format!(
             "{}; the value was not computed, and no program with a backward pass ran: on the cluster it may",
             phrase(condition, "")
         ),
@@ -191,23 +165,15 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
              with arrays of other sizes",
             phrase(condition, "")
         ),
-        Condition::StillGrowing {
-            program,
-            step,
-            previous_peak_bytes,
-            peak_bytes,
-        } => format!(
+        Condition::StillGrowing { program, step, previous_peak_bytes, peak_bytes } => format!(
             "the peak was still growing at step {step}, from {} to {}, when the run ended: later calls of \
              `{program}` may need more; measure more steps",
             Bytes(*previous_peak_bytes),
             Bytes(*peak_bytes)
         ),
-        Condition::NoStepFound {
-            steps,
-            name,
-            found,
-            programs,
-        } => no_step(*steps, name.as_deref(), found.as_ref(), programs),
+        Condition::NoStepFound { steps, name, found, programs } => {
+            no_step(*steps, name.as_deref(), found.as_ref(), programs)
+        }
         Condition::CompiledOnly { plan, anything_ran } => {
             let ran = if *anything_ran {
                 "it needs more than anything that was executed"

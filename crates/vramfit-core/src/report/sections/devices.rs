@@ -34,15 +34,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         };
         [vec![Value::Text(name)], row].concat()
     });
-    let columns = [
-        "GPU",
-        "limit",
-        "pool",
-        "peak",
-        "steady state",
-        "free block",
-        "failures",
-    ];
+    let columns = ["GPU", "limit", "pool", "peak", "steady state", "free block", "failures"];
     let note = more_in_json(more).unwrap_or_default();
     let table = Table::new(&columns, rows.collect(), note);
     Some(Section::new("devices", Content::Table(table)))

@@ -8,11 +8,7 @@ use crate::report::{Content, Metric, Section, Value};
 /// Says what was requested, and what was available instead.
 pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailure) -> Vec<Metric> {
     let requested = Value::Bytes(failure.context.requested_bytes);
-    let recovered = if failure.recovered {
-        "the program continued after the failure"
-    } else {
-        ""
-    };
+    let recovered = if failure.recovered { "the program continued after the failure" } else { "" };
     let in_use = Value::Bytes(failure.pool.in_use_bytes);
     let mut metrics = vec![
         Metric::new("requested", requested, allocation_phrase(&failure.context)),
@@ -39,11 +35,8 @@ fn available(summary: &RunSummary, failure: &AllocationFailure) -> Metric {
     };
     let growth = failure.growth_bytes.unwrap_or(0);
     let is_growth = growth > failure.pool.largest_free_block_bytes.unwrap_or(0);
-    let (label, block) = if is_growth {
-        ("available", "by growing the pool; ")
-    } else {
-        ("largest free block", "")
-    };
+    let (label, block) =
+        if is_growth { ("available", "by growing the pool; ") } else { ("largest free block", "") };
     let usable = if failure.fatal.is_none() && failure.short_bytes() == 0 {
         ", but only for the other end of the partitioned pool"
     } else if failure.fragmented() {

@@ -10,10 +10,7 @@ use crate::trace::CompilerWarning;
 
 pub(in crate::report) fn headline(summary: &RunSummary) -> String {
     let verdict = summary.verdict();
-    let unknown = verdict
-        .conditions
-        .first()
-        .filter(|_| verdict.fits.is_none());
+    let unknown = verdict.conditions.first().filter(|_| verdict.fits.is_none());
     let Some(device) = summary.critical_device() else {
         return match unknown {
             Some(condition) => format!("unknown: {}", conditions::clause(condition)),
@@ -136,14 +133,10 @@ fn planned(plan: &ProgramNeed, on: &str) -> (&'static str, String) {
     );
     let capacity = Bytes(plan.capacity_bytes);
     match plan.capacity_bytes.checked_sub(plan.needed_bytes) {
-        Some(spare) => (
-            "expected to fit",
-            format!("{needed} of {capacity}{on}, {} to spare", Bytes(spare)),
-        ),
-        None => (
-            "does not fit",
-            format!("{needed}, but only {capacity} are available{on}"),
-        ),
+        Some(spare) => {
+            ("expected to fit", format!("{needed} of {capacity}{on}, {} to spare", Bytes(spare)))
+        }
+        None => ("does not fit", format!("{needed}, but only {capacity} are available{on}")),
     }
 }
 

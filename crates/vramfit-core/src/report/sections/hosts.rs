@@ -58,10 +58,8 @@ pub(in crate::report) fn mismatch_clause(mismatch: &ProgramMismatch) -> String {
             format!("host {one} {ones} where host {other} {others}")
         }
     };
-    let what = format!(
-        "{what} (execution {} of the programs that both take part in)",
-        mismatch.execution
-    );
+    let what =
+        format!("{what} (execution {} of the programs that both take part in)", mismatch.execution);
     match &mismatch.placeholder {
         None => format!(
             "{what}: on the cluster they would wait for each other. Let every host execute the same programs in the \
@@ -122,10 +120,7 @@ fn note(hosts: &HostsSummary) -> String {
         };
     }
     note.extend(hosts.runs.iter().filter_map(own_programs));
-    note + &format!(
-        "the rest of this report is about host {}",
-        hosts.critical_host
-    )
+    note + &format!("the rest of this report is about host {}", hosts.critical_host)
 }
 
 /// Writes ascending numbers as ranges, such as `1-3, 7`.
@@ -176,10 +171,7 @@ mod tests {
             clause.starts_with("host 0 executes `jit_eval` where host 3 executes nothing more"),
             "{clause}"
         );
-        assert!(
-            clause.contains("they would wait for each other"),
-            "{clause}"
-        );
+        assert!(clause.contains("they would wait for each other"), "{clause}");
     }
 
     #[test]
@@ -190,9 +182,6 @@ mod tests {
             programs: (Some("jit_step".to_owned()), None),
             placeholder: Some("/home/me/train.py:9 (<module>)".to_owned()),
         });
-        assert!(
-            clause.contains("it cannot be told whether they do so on the cluster"),
-            "{clause}"
-        );
+        assert!(clause.contains("it cannot be told whether they do so on the cluster"), "{clause}");
     }
 }

@@ -19,10 +19,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         ));
     }
     points.extend(remaining_steps(summary, device));
-    Section::list(
-        "possible memory leaks: memory that grows in every step",
-        points,
-    )
+    Section::list("possible memory leaks: memory that grows in every step", points)
 }
 
 fn point(leak: &LeakSummary) -> String {
@@ -33,11 +30,7 @@ fn point(leak: &LeakSummary) -> String {
         Some(program) => format!("{purpose} of `{program}`"),
         None => purpose.to_owned(),
     };
-    let mean = if leak.bytes.is_multiple_of(leak.steps.max(1)) {
-        ""
-    } else {
-        "on average "
-    };
+    let mean = if leak.bytes.is_multiple_of(leak.steps.max(1)) { "" } else { "on average " };
     let arrays = match leak.arrays {
         0 => "with no more arrays".to_owned(),
         1 => "1 array in total".to_owned(),
@@ -53,13 +46,9 @@ fn point(leak: &LeakSummary) -> String {
 fn remaining_steps(summary: &RunSummary, device: u32) -> Option<String> {
     let state = summary.devices.get(device as usize)?;
     let leaks = summary.leaks.iter().filter(|leak| leak.device == device);
-    let per_step: u64 = leaks
-        .map(|leak| leak.allocated_bytes / leak.steps.max(1))
-        .sum();
+    let per_step: u64 = leaks.map(|leak| leak.allocated_bytes / leak.steps.max(1)).sum();
     let spare = state.capacity_bytes.checked_sub(state.peak_bytes)?;
     let fits = summary.fits() == Some(true);
     let steps = spare.checked_div(per_step).filter(|_| fits)?;
-    Some(format!(
-        "at this rate, memory runs out after about {steps} more steps"
-    ))
+    Some(format!("at this rate, memory runs out after about {steps} more steps"))
 }

@@ -19,9 +19,8 @@ pub(super) fn metric(summary: &RunSummary, device: &DeviceSummary) -> Option<Met
         .find(|need| need.high_bytes.is_some())?;
     let peak = scratch.peak_bytes.get(device.device as usize).copied();
     let peak = peak.filter(|peak| *peak > device.peak_bytes);
-    let peak = peak.map_or(String::new(), |peak| {
-        format!("; with the maximum, the peak is {}", Bytes(peak))
-    });
+    let peak = peak
+        .map_or(String::new(), |peak| format!("; with the maximum, the peak is {}", Bytes(peak)));
     let note = format!("{}{}{peak}", name(need), location(need));
     let value = match need.high_bytes {
         Some(high) if high == need.low_bytes => Value::Bytes(high),
@@ -45,10 +44,7 @@ pub(super) fn caveats(summary: &RunSummary) -> Vec<String> {
         return Vec::new();
     };
     let mut points = Vec::new();
-    let mut unbounded = scratch
-        .needs
-        .iter()
-        .filter(|need| need.high_bytes.is_none());
+    let mut unbounded = scratch.needs.iter().filter(|need| need.high_bytes.is_none());
     if let Some(first) = unbounded.next() {
         let more = match unbounded.count() {
             0 => String::new(),
@@ -120,11 +116,7 @@ fn name(need: &ScratchNeedSummary) -> String {
 }
 
 fn location(need: &ScratchNeedSummary) -> String {
-    if need.site.is_empty() {
-        format!(" in `{}`", need.program)
-    } else {
-        at_line(&need.site)
-    }
+    if need.site.is_empty() { format!(" in `{}`", need.program) } else { at_line(&need.site) }
 }
 
 fn amount(need: &ScratchNeedSummary) -> String {

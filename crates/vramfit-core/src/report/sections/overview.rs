@@ -36,11 +36,7 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
     if let Some(first) = summary.out_of_memory() {
         metrics.extend(failure::metrics(summary, first));
     }
-    if let Some(abort) = summary
-        .abort
-        .as_ref()
-        .filter(|_| summary.failure_count == 0)
-    {
+    if let Some(abort) = summary.abort.as_ref().filter(|_| summary.failure_count == 0) {
         let note = format!("after {}: {}", executions(abort.executions), abort.message);
         let value = Value::Missing("crashes");
         metrics.push(Metric::new("on a real GPU", value, note));
@@ -179,18 +175,13 @@ pub(in crate::report) fn metadata(summary: &RunSummary) -> Vec<Metric> {
                 (true, false) => "preallocated",
                 (false, _) => "growing",
             };
-            let cap = header
-                .memory_cap
-                .map(|cap| format!(" (growth to {cap} asked for)"));
+            let cap = header.memory_cap.map(|cap| format!(" (growth to {cap} asked for)"));
             // It is a 32-bit number that was widened; 0.9 would be shown as 0.8999999761581421.
             let fraction = header.memory_fraction as f32;
             format!(", fraction {fraction}{}, {how}", cap.unwrap_or_default())
         }
     };
-    let gpu = format!(
-        "{} x {} ({})",
-        header.devices, header.gpu, header.gpu_description
-    );
+    let gpu = format!("{} x {} ({})", header.devices, header.gpu, header.gpu_description);
     vec![
         Metric::text("command", header.command.join(" ")),
         Metric::text("GPU", gpu),

@@ -32,10 +32,7 @@ pub(in crate::report) fn by_kind(summary: &RunSummary) -> Option<Section> {
     let table = Table::new(
         &["owner", "bytes", "share", "largest entry"],
         rows.collect(),
-        format!(
-            "total: {} bytes, rounding included",
-            attribution.total_bytes
-        ),
+        format!("total: {} bytes, rounding included", attribution.total_bytes),
     );
     let title = title(summary, attribution);
     Some(Section::new(title, Content::Table(table)))
@@ -59,11 +56,7 @@ pub(in crate::report) fn tree(summary: &RunSummary) -> Option<Section> {
 pub(in crate::report) fn entries(summary: &RunSummary) -> Option<Section> {
     let attribution = summary.attribution.as_ref()?;
     let rows = attribution.parts.iter().map(|entry| {
-        let name = if entry.path.is_empty() {
-            &entry.made_by
-        } else {
-            &entry.path
-        };
+        let name = if entry.path.is_empty() { &entry.made_by } else { &entry.path };
         vec![
             Value::Text(name.clone()),
             Value::Text(entry.kind.label().to_owned()),
@@ -98,10 +91,7 @@ fn title(summary: &RunSummary, attribution: &Attribution) -> String {
 fn short_name(entry: &AttributionEntry) -> &str {
     let line = file_name(&entry.site);
     let names = [entry.path.as_str(), line, &entry.shape, &entry.made_by];
-    names
-        .into_iter()
-        .find(|name| !name.is_empty())
-        .unwrap_or("")
+    names.into_iter().find(|name| !name.is_empty()).unwrap_or("")
 }
 
 /// Returns the names on the way from the root of the tree to an entry.
@@ -168,13 +158,8 @@ impl OwnerNode {
             node = only;
         }
         let index = tree.nodes.len() as u32;
-        let new_node = |parent, label, bytes| Node {
-            parent,
-            label,
-            kind,
-            bytes,
-            note: String::new(),
-        };
+        let new_node =
+            |parent, label, bytes| Node { parent, label, kind, bytes, note: String::new() };
         tree.nodes.push(new_node(parent, label, node.bytes));
         let mut children: Vec<_> = node.children.into_iter().collect();
         children.sort_by_key(|(_, child)| Reverse(child.bytes));
@@ -196,8 +181,7 @@ impl OwnerNode {
         // What ends here, where something else has a longer path.
         if children_bytes > 0 && children_bytes < node.bytes {
             let rest = node.bytes - children_bytes;
-            tree.nodes
-                .push(new_node(Some(index), "self".to_owned(), rest));
+            tree.nodes.push(new_node(Some(index), "self".to_owned(), rest));
         }
     }
 }
@@ -232,11 +216,8 @@ mod tests {
         }
         let mut tree = Tree::default();
         root.append_to(&mut tree, None, "all", "", 0);
-        let labels: Vec<_> = tree
-            .nodes
-            .iter()
-            .map(|node| (node.label.as_str(), node.bytes))
-            .collect();
+        let labels: Vec<_> =
+            tree.nodes.iter().map(|node| (node.label.as_str(), node.bytes)).collect();
         assert_eq!(
             labels,
             [
@@ -255,19 +236,13 @@ mod tests {
     fn small_nodes_are_merged() {
         let mut root = OwnerNode::default();
         for number in 0..9 {
-            root.add_child(
-                "batch",
-                &["x".to_owned(), format!("{number}"), "y".to_owned()],
-                1,
-            );
+            root.add_child("batch", &["x".to_owned(), format!("{number}"), "y".to_owned()], 1);
         }
         root.add_child("batch", &["x".to_owned(), "large".to_owned()], 91);
         let mut tree = Tree::default();
         root.append_to(&mut tree, None, "all", "", 5);
         assert_eq!(
-            tree.nodes
-                .last()
-                .map(|node| (node.label.as_str(), node.bytes)),
+            tree.nodes.last().map(|node| (node.label.as_str(), node.bytes)),
             Some(("9 smaller", 9))
         );
     }

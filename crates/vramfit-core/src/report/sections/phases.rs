@@ -15,12 +15,8 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 pub(in crate::report) fn points(phases: &[Phase]) -> Vec<String> {
     let raises = |phase: &&Phase| phase.raises_peak();
     let others = phases.iter().filter(|phase| !raises(phase));
-    let mut shown: Vec<&Phase> = phases
-        .iter()
-        .filter(raises)
-        .chain(others)
-        .take(MAX_SHOWN)
-        .collect();
+    let mut shown: Vec<&Phase> =
+        phases.iter().filter(raises).chain(others).take(MAX_SHOWN).collect();
     shown.sort_by_key(|phase| phase.step_calls);
     let mut points: Vec<String> = shown.into_iter().map(point).collect();
     points.extend(more_in_json(phases.len().saturating_sub(MAX_SHOWN)));
@@ -35,17 +31,11 @@ fn point(phase: &Phase) -> String {
     };
     let peak = Bytes(phase.peak_bytes);
     let peak = match phase.raises_peak() {
-        true => format!(
-            "the peak rises from {} to {peak}",
-            Bytes(phase.previous_peak_bytes)
-        ),
+        true => format!("the peak rises from {} to {peak}", Bytes(phase.previous_peak_bytes)),
         false => format!("the peak stays {peak}"),
     };
     let calls = phase.step_calls;
-    format!(
-        "`{}`{others} after {calls} calls of the training step: {peak}",
-        phase.program
-    )
+    format!("`{}`{others} after {calls} calls of the training step: {peak}", phase.program)
 }
 
 #[cfg(test)]

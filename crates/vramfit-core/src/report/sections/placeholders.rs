@@ -129,9 +129,7 @@ pub(super) fn values_caveats(summary: &RunSummary) -> Vec<String> {
     let mut points: Vec<_> = named.collect();
     let more = programs.len().saturating_sub(MAX_PROGRAMS_NAMED);
     if more > 0 {
-        points.push(format!(
-            "values of {more} more programs, for the same reasons"
-        ));
+        points.push(format!("values of {more} more programs, for the same reasons"));
     }
     points
 }

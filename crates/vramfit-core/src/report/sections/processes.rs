@@ -65,15 +65,9 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
             ]
         })
     });
-    let columns = [
-        "process", "command", "GPU", "pool", "peak", "others", "result",
-    ];
+    let columns = ["process", "command", "GPU", "pool", "peak", "others", "result"];
     let mut rows: Vec<_> = rows.take(MAX_PROCESSES_SHOWN + 1).collect();
-    let more = if rows.len() > MAX_PROCESSES_SHOWN {
-        "; more in the JSON output"
-    } else {
-        ""
-    };
+    let more = if rows.len() > MAX_PROCESSES_SHOWN { "; more in the JSON output" } else { "" };
     rows.truncate(MAX_PROCESSES_SHOWN);
     let note = format!(
         "{}; the rest of this report is about process {}, the critical one{more}",
@@ -106,23 +100,13 @@ pub(super) fn caveat(summary: &RunSummary) -> Option<String> {
 
 /// Says that other processes used memory when a request failed.
 pub(super) fn clause(condition: &Condition) -> Option<String> {
-    let Condition::SharedGpu {
-        gpu,
-        used_bytes,
-        total_bytes,
-        processes,
-        fits_alone,
-        of_this_run,
-    } = condition
+    let Condition::SharedGpu { gpu, used_bytes, total_bytes, processes, fits_alone, of_this_run } =
+        condition
     else {
         return None;
     };
     let others = others(*of_this_run);
-    let named: Vec<_> = processes
-        .iter()
-        .take(MAX_OTHERS_NAMED)
-        .map(describe_other)
-        .collect();
+    let named: Vec<_> = processes.iter().take(MAX_OTHERS_NAMED).map(describe_other).collect();
     let alone = match fits_alone {
         Some(true) => "; without them it succeeds",
         Some(false) => "; without them it still fails",
@@ -141,11 +125,7 @@ pub(super) fn clause(condition: &Condition) -> Option<String> {
 }
 
 fn others(of_this_run: bool) -> &'static str {
-    if of_this_run {
-        "other processes of this run"
-    } else {
-        "other processes on this GPU"
-    }
+    if of_this_run { "other processes of this run" } else { "other processes on this GPU" }
 }
 
 fn describe_other(process: &OtherProcess) -> String {
@@ -201,15 +181,9 @@ mod tests {
             short(&["python", "-c", "\nimport jax\njax.devices()\n"]),
             "python -c import jax jax.devices()"
         );
-        assert_eq!(
-            short(&["a", &"b".repeat(60)]).chars().count(),
-            MAX_COMMAND_CHARACTERS + 3
-        );
+        assert_eq!(short(&["a", &"b".repeat(60)]).chars().count(), MAX_COMMAND_CHARACTERS + 3);
         assert_eq!(short(&[]), "");
         let spawned = "from multiprocessing.spawn import spawn_main; spawn_main(pipe_handle=8)";
-        assert_eq!(
-            short(&["/usr/bin/python", "-B", "-c", spawned]),
-            "python (multiprocessing)"
-        );
+        assert_eq!(short(&["/usr/bin/python", "-B", "-c", spawned]), "python (multiprocessing)");
     }
 }

@@ -28,15 +28,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
             Value::Bytes(sizes.constant_bytes),
         ]
     });
-    let columns = [
-        "program",
-        "calls",
-        "arguments",
-        "outputs",
-        "aliased",
-        "temporary",
-        "constants",
-    ];
+    let columns = ["program", "calls", "arguments", "outputs", "aliased", "temporary", "constants"];
     let rest = programs.get(shown..).unwrap_or_default();
     let note = rest.first().map_or_else(String::new, |largest| {
         let calls: u64 = rest.iter().map(|program| program.calls).sum();

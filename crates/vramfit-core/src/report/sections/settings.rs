@@ -40,9 +40,7 @@ pub(in crate::report) fn variables(summary: &RunSummary) -> Vec<Variable<'_>> {
 /// Returns what the lint finds in the settings of the run.
 pub(in crate::report) fn findings(summary: &RunSummary) -> Vec<Finding> {
     let environment = summary.environment.as_ref();
-    environment.map_or_else(Vec::new, |environment| {
-        lint::lint(&lint_input(summary, environment))
-    })
+    environment.map_or_else(Vec::new, |environment| lint::lint(&lint_input(summary, environment)))
 }
 
 fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> LintInput {
@@ -79,9 +77,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         let is_listed = variables.iter().any(|it| it.name == finding.subject);
         finding.id == SET_TOO_LATE || !is_listed
     });
-    let listed = variables
-        .iter()
-        .map(|it| format!("`{}={}`: {}", it.name, it.value, it.effect));
+    let listed = variables.iter().map(|it| format!("`{}={}`: {}", it.name, it.value, it.effect));
     let points = listed.chain(findings.map(|finding| describe(&finding)));
     Section::list("settings of this run", points.collect())
 }
@@ -110,14 +106,9 @@ fn effect_and_findings(summary: &RunSummary, findings: &[Finding], name: &str) -
         let version = summary.header.jax.parse();
         version.is_ok_and(|version| !setting.is_read_by(version))
     });
-    let is_ignored = about
-        .clone()
-        .any(|finding| finding.id == "ignored-by-allocator");
-    let effect = if is_unread || is_ignored {
-        "no effect".to_owned()
-    } else {
-        effect(summary, name)
-    };
+    let is_ignored = about.clone().any(|finding| finding.id == "ignored-by-allocator");
+    let effect =
+        if is_unread || is_ignored { "no effect".to_owned() } else { effect(summary, name) };
     let clauses = std::iter::once(effect).chain(wrong.map(describe));
     clauses.collect::<Vec<_>>().join(". ")
 }
@@ -128,11 +119,7 @@ fn effect(summary: &RunSummary, name: &str) -> String {
     match name {
         "XLA_CLIENT_MEM_FRACTION" | "XLA_PYTHON_CLIENT_MEM_FRACTION" => {
             let total = Bytes(header.total_memory_bytes);
-            match summary
-                .devices
-                .first()
-                .and_then(|device| device.limit_bytes)
-            {
+            match summary.devices.first().and_then(|device| device.limit_bytes) {
                 Some(limit) => format!("the pool may use {} of {total}", Bytes(limit)),
                 None => format!("no effect: `{}` has no pool", header.allocator),
             }

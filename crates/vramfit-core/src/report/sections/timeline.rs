@@ -16,10 +16,7 @@ fn timeline(summary: &RunSummary, device: &DeviceSummary) -> Timeline {
     let points = &device.timeline;
     let series = |label: &str, value: &dyn Fn(&TimelinePoint) -> Option<u64>| {
         let bytes: Option<Vec<_>> = points.iter().map(value).collect();
-        bytes.map(|bytes| Series {
-            label: label.to_owned(),
-            bytes,
-        })
+        bytes.map(|bytes| Series { label: label.to_owned(), bytes })
     };
     let series = [
         series("in use", &|point| Some(point.state.in_use_bytes)),
@@ -27,9 +24,7 @@ fn timeline(summary: &RunSummary, device: &DeviceSummary) -> Timeline {
             let free = point.state.free_bytes?;
             Some(point.state.in_use_bytes.saturating_add(free))
         }),
-        series("largest free block", &|point| {
-            point.state.largest_free_block_bytes
-        }),
+        series("largest free block", &|point| point.state.largest_free_block_bytes),
     ];
     Timeline {
         unit: "events",
@@ -55,10 +50,7 @@ fn markers(summary: &RunSummary, device: &DeviceSummary) -> Vec<Marker> {
     let mut markers = Vec::new();
     let mut mark = |position: u64, label: String| markers.push(Marker { position, label });
     if let Some((step, event)) = summary.step().and_then(|s| Some((s, s.first_call_event?))) {
-        mark(
-            event,
-            format!("end of startup: first call of `{}`", step.name),
-        );
+        mark(event, format!("end of startup: first call of `{}`", step.name));
     }
     let failure = failure(summary, device);
     if let Some(peak) = &device.peak {

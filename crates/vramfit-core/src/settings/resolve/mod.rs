@@ -35,12 +35,8 @@ use crate::error::{Error, Result};
 /// cannot be resolved without it.
 pub fn resolve(options: &Options, target: &Target<'_>) -> Result<ResolvedSettings> {
     options.check()?;
-    let mut resolver = Resolver {
-        options: *options,
-        size: None,
-        target,
-        result: ResolvedSettings::default(),
-    };
+    let mut resolver =
+        Resolver { options: *options, size: None, target, result: ResolvedSettings::default() };
     if target.defaults {
         resolver.result.kept = defaults::apply(&mut resolver.options, target.variable);
     }
@@ -82,9 +78,7 @@ impl Resolver<'_> {
 
     /// Says whether the release is known to be this one or a newer one.
     fn is_at_least(&self, version: Version) -> bool {
-        self.target
-            .jax
-            .is_some_and(|installed| installed >= version)
+        self.target.jax.is_some_and(|installed| installed >= version)
     }
 
     fn set(&mut self, name: &'static str, value: impl Into<String>, reason: impl Into<String>) {
@@ -92,11 +86,7 @@ impl Resolver<'_> {
         if let Some(old) = self.non_empty_var(name).filter(|old| *old != value) {
             self.note(format!("`{name}` was {old} and is now {value}"));
         }
-        self.result.set.push(Assignment {
-            name,
-            value,
-            reason,
-        });
+        self.result.set.push(Assignment { name, value, reason });
     }
 
     fn remove(&mut self, name: &'static str, why: &str) {
@@ -117,10 +107,9 @@ impl Resolver<'_> {
         let (total_bytes, budgets) = match &memory {
             GpuBudgets::Unknown => (None, &[][..]),
             GpuBudgets::TotalOnly(bytes) => (Some(*bytes), &[][..]),
-            GpuBudgets::Known(budgets) => (
-                budgets.iter().map(|budget| budget.total_bytes).max(),
-                &budgets[..],
-            ),
+            GpuBudgets::Known(budgets) => {
+                (budgets.iter().map(|budget| budget.total_bytes).max(), &budgets[..])
+            }
         };
         // One fraction serves all GPUs: it must not be too much on any of them.
         let processes = options.processes.unwrap_or(1);
@@ -128,10 +117,7 @@ impl Resolver<'_> {
         let tightest = if options.is_split() {
             smallest_fraction(budgets, processes, keep_free_bytes)?
         } else {
-            budgets
-                .iter()
-                .min_by_key(|budget| budget.remaining_bytes())
-                .copied()
+            budgets.iter().min_by_key(|budget| budget.remaining_bytes()).copied()
         };
         self.size = match (options.fraction, options.limit) {
             (Some(fraction), _) => Some(PoolSize::Fraction(fraction)),

@@ -80,16 +80,13 @@ fn check_enforceable(size: PoolSize, kind: AllocatorKind) -> Result<()> {
     Err(Error::invalid_argument(format!(
         "the allocator `{name}` cannot enforce {what}: it requests every buffer from the driver"
     ))
-    .hint(format!(
-        "use `--allocator default`, which enforces it, or `{name}` without it"
-    )))
+    .hint(format!("use `--allocator default`, which enforces it, or `{name}` without it")))
 }
 
 /// Returns the allocator that the environment selects.
 pub(super) fn environment_allocator(resolver: &Resolver<'_>) -> AllocatorKind {
     let name = resolver.non_empty_var(ALLOCATOR);
-    name.and_then(|name| name.parse().ok())
-        .unwrap_or(AllocatorKind::Bfc)
+    name.and_then(|name| name.parse().ok()).unwrap_or(AllocatorKind::Bfc)
 }
 
 /// Says whether the pool is preallocated.
@@ -163,9 +160,8 @@ fn note_conflicts(kind: AllocatorKind, resolver: &mut Resolver<'_>) {
         ("memory_fraction_policy", sets_size),
         ("preallocate", options.preallocate.is_some()),
     ] {
-        let overrides = create_options
-            .split(';')
-            .any(|item| item.split(':').next() == Some(option));
+        let overrides =
+            create_options.split(';').any(|item| item.split(':').next() == Some(option));
         if is_set && overrides {
             resolver.note(format!(
                 "`{CREATE_OPTIONS}` sets `{option}` too, and takes precedence in JAX"
@@ -193,11 +189,8 @@ fn set_fraction(kind: AllocatorKind, resolver: &mut Resolver<'_>) -> Result<Opti
             "with `{UNIFIED_MEMORY}` the pool is never smaller than the GPU's memory"
         ));
     }
-    let (wanted, other) = if reads_new_name {
-        (FRACTION, OLD_FRACTION)
-    } else {
-        (OLD_FRACTION, FRACTION)
-    };
+    let (wanted, other) =
+        if reads_new_name { (FRACTION, OLD_FRACTION) } else { (OLD_FRACTION, FRACTION) };
     resolver.set(wanted, fraction.text.clone(), fraction.reason.clone());
     if let Some(note) = fraction.note.clone().filter(|_| !unified_memory) {
         resolver.note(note);

@@ -97,11 +97,7 @@ fn set_remat(on: bool, flags: &mut FlagEdits, resolver: &mut Resolver<'_>) {
     let has_variable = resolver.is_at_least(REMAT_VARIABLE);
     if on {
         if has_variable || resolver.non_empty_var(REMAT).is_some() {
-            resolver.set(
-                REMAT,
-                "true",
-                "XLA may rematerialize values when a program does not fit",
-            );
+            resolver.set(REMAT, "true", "XLA may rematerialize values when a program does not fit");
         }
         if is_disabled {
             resolver.note(format!(
@@ -111,10 +107,7 @@ fn set_remat(on: bool, flags: &mut FlagEdits, resolver: &mut Resolver<'_>) {
         return;
     }
     let reason = "XLA does not rematerialize values, even if they do not fit";
-    let drops_others = resolver
-        .target
-        .jax
-        .is_none_or(|is| is <= REMAT_DROPS_OTHERS);
+    let drops_others = resolver.target.jax.is_none_or(|is| is <= REMAT_DROPS_OTHERS);
     if has_variable && (disabled.is_empty() || is_disabled || !drops_others) {
         resolver.set(REMAT, "false", reason);
         if is_disabled && drops_others && disabled.contains(',') {
@@ -165,10 +158,7 @@ struct FlagEdits {
 
 impl FlagEdits {
     fn new(resolver: &Resolver<'_>) -> FlagEdits {
-        FlagEdits {
-            text: resolver.non_empty_var(FLAGS).unwrap_or_default(),
-            reasons: Vec::new(),
-        }
+        FlagEdits { text: resolver.non_empty_var(FLAGS).unwrap_or_default(), reasons: Vec::new() }
     }
 
     fn value(&self, name: &str) -> Option<String> {

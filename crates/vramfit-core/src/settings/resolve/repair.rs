@@ -61,16 +61,12 @@ fn remove_nonexistent_limit(resolver: &mut Resolver<'_>) -> Result<Option<PoolSi
     };
     let never = format!("no release of JAX reads `{NONEXISTENT_LIMIT}`");
     let Ok(Bytes(limit_bytes)) = text.parse() else {
-        resolver.note(format!(
-            "{never}; `{text}` is not an amount of memory and is ignored"
-        ));
+        resolver.note(format!("{never}; `{text}` is not an amount of memory and is ignored"));
         return Ok(None);
     };
     let amount = Bytes(limit_bytes);
     if resolver.size.is_some() {
-        resolver.note(format!(
-            "{never}; the option takes precedence over its {amount}"
-        ));
+        resolver.note(format!("{never}; the option takes precedence over its {amount}"));
         return Ok(None);
     }
     let chosen = resolver.options.allocator;
@@ -106,19 +102,11 @@ fn remove_nonexistent_limit(resolver: &mut Resolver<'_>) -> Result<Option<PoolSi
     };
     let pool = pool_bytes(fraction, budget.total_bytes);
     if limit_bytes >= pool || limit_bytes == 0 {
-        resolver.note(format!(
-            "{never}; {source} limits the pool to {} anyway",
-            Bytes(pool)
-        ));
+        resolver.note(format!("{never}; {source} limits the pool to {} anyway", Bytes(pool)));
         return Ok(None);
     }
-    resolver.note(format!(
-        "{never}; the fraction enforces its {amount} instead"
-    ));
-    Ok(Some(PoolSize::Limit {
-        limit_bytes,
-        total_bytes: budget.total_bytes,
-    }))
+    resolver.note(format!("{never}; the fraction enforces its {amount} instead"));
+    Ok(Some(PoolSize::Limit { limit_bytes, total_bytes: budget.total_bytes }))
 }
 
 /// Returns the fraction that JAX would read, if it is a number.
@@ -140,11 +128,9 @@ fn use_one_name(resolver: &mut Resolver<'_>) {
     };
     match (resolver.target.jax, resolver.non_empty_var(OLD_FRACTION)) {
         // An old release reads the old name only: a new one alone has no effect on it.
-        (Some(version), None) => resolver.set(
-            OLD_FRACTION,
-            new,
-            format!("JAX {version} does not read `{FRACTION}`"),
-        ),
+        (Some(version), None) => {
+            resolver.set(OLD_FRACTION, new, format!("JAX {version} does not read `{FRACTION}`"))
+        }
         (Some(_), Some(_)) | (None, None) => {}
         (None, Some(_)) => {
             resolver.set(
@@ -152,10 +138,7 @@ fn use_one_name(resolver: &mut Resolver<'_>) {
                 new,
                 "the name that every release reads, with the value of the newer name",
             );
-            resolver.remove(
-                FRACTION,
-                &format!("JAX rejects it together with `{OLD_FRACTION}`"),
-            );
+            resolver.remove(FRACTION, &format!("JAX rejects it together with `{OLD_FRACTION}`"));
         }
     }
 }

@@ -67,25 +67,16 @@ fn values(done: &ResolvedSettings) -> Vec<(&str, &str)> {
 
 /// Says whether nothing is to be done, and nothing to be known.
 fn is_nothing(done: &ResolvedSettings) -> bool {
-    let bare = ResolvedSettings {
-        budget: done.budget,
-        ..ResolvedSettings::default()
-    };
+    let bare = ResolvedSettings { budget: done.budget, ..ResolvedSettings::default() };
     *done == bare
 }
 
 fn fraction(fraction: f64) -> Options {
-    Options {
-        fraction: Some(fraction),
-        ..Options::default()
-    }
+    Options { fraction: Some(fraction), ..Options::default() }
 }
 
 fn allocator(kind: AllocatorKind) -> Options {
-    Options {
-        allocator: Some(kind),
-        ..Options::default()
-    }
+    Options { allocator: Some(kind), ..Options::default() }
 }
 
 /// Asserts that nothing is set, and that the first note says why.
@@ -116,10 +107,7 @@ fn the_fraction_has_the_name_that_the_version_reads() {
     ] {
         let done = with(fraction(0.9), version, &[]).unwrap();
         assert_eq!(values(&done), [(name, "0.9")], "{version}");
-        assert!(
-            done.removed.is_empty() && done.notes.is_empty(),
-            "{version}"
-        );
+        assert!(done.removed.is_empty() && done.notes.is_empty(), "{version}");
     }
 }
 
@@ -136,34 +124,16 @@ fn the_other_name_is_removed_with_a_note() {
 #[test]
 fn one_of_two_names_is_removed_where_jax_rejects_both() {
     let both = [(FRACTION, "0.5"), (OLD_FRACTION, "0.8")];
-    assert_eq!(
-        with(Options::default(), NEW, &both).unwrap().removed,
-        [OLD_FRACTION]
-    );
-    assert!(
-        with(Options::default(), OLD, &both)
-            .unwrap()
-            .removed
-            .is_empty()
-    );
+    assert_eq!(with(Options::default(), NEW, &both).unwrap().removed, [OLD_FRACTION]);
+    assert!(with(Options::default(), OLD, &both).unwrap().removed.is_empty());
     // JAX takes an empty value as unset.
     let empty = [(FRACTION, "0.5"), (OLD_FRACTION, "")];
-    assert!(
-        with(Options::default(), NEW, &empty)
-            .unwrap()
-            .removed
-            .is_empty()
-    );
+    assert!(with(Options::default(), NEW, &empty).unwrap().removed.is_empty());
 }
 
 #[test]
 fn a_changed_value_is_noted_and_an_equal_one_is_not() {
-    let notes = |old| {
-        with(fraction(0.5), NEW, &[(FRACTION, old)])
-            .unwrap()
-            .notes
-            .len()
-    };
+    let notes = |old| with(fraction(0.5), NEW, &[(FRACTION, old)]).unwrap().notes.len();
     assert_eq!((notes("0.8"), notes("0.5"), notes("")), (1, 0, 0));
 }
 
@@ -176,10 +146,7 @@ fn pool_sizes_out_of_range_are_rejected() {
     let hint = with(fraction(90.0), NEW, &[]).unwrap_err();
     assert!(hint.hint_text().unwrap().contains("0.9"));
     for limit_bytes in [0, 101] {
-        let limit = Options {
-            limit: Some(Bytes(limit_bytes)),
-            ..Options::default()
-        };
+        let limit = Options { limit: Some(Bytes(limit_bytes)), ..Options::default() };
         let done = resolve_in(&limit, &GpuBudgets::TotalOnly(100), Some(NEW), &[]);
         assert!(done.is_err(), "{limit_bytes}");
     }
@@ -198,16 +165,12 @@ fn allocators_come_with_versions() {
         let options = allocator(kind);
         with(options, version.parse().unwrap(), &[])
     };
-    for (kind, before, first) in [
-        (AllocatorKind::Vmm, "0.9.2", "0.10.0"),
-        (AllocatorKind::Address, "0.10.2", "0.11.0"),
-    ] {
+    for (kind, before, first) in
+        [(AllocatorKind::Vmm, "0.9.2", "0.10.0"), (AllocatorKind::Address, "0.10.2", "0.11.0")]
+    {
         let error = ask(kind, before).unwrap_err();
         assert!(error.message().contains(first), "{error}");
-        assert_eq!(
-            values(&ask(kind, first).unwrap()),
-            [(ALLOCATOR, kind.name())]
-        );
+        assert_eq!(values(&ask(kind, first).unwrap()), [(ALLOCATOR, kind.name())]);
     }
     assert!(ask(AllocatorKind::CudaAsync, "0.4.26").is_ok());
 }
@@ -218,10 +181,7 @@ fn what_an_allocator_ignores_is_noted() {
         with(options, NEW, environment).unwrap().notes.join("; ")
     };
     let fraction = fraction(0.5);
-    let platform = Options {
-        allocator: Some(AllocatorKind::Platform),
-        ..fraction
-    };
+    let platform = Options { allocator: Some(AllocatorKind::Platform), ..fraction };
     assert!(notes(platform, &[]).contains("neither a fraction nor"));
     assert!(notes(fraction, &[(ALLOCATOR, "Platform")]).contains("neither a fraction nor"));
     assert!(notes(fraction, &[(ALLOCATOR, "cuda_async")]).contains("not a limit"));
@@ -231,14 +191,8 @@ fn what_an_allocator_ignores_is_noted() {
 #[test]
 fn preallocation_is_written_as_jax_reads_it() {
     for (on, text) in [(true, "true"), (false, "false")] {
-        let options = Options {
-            preallocate: Some(on),
-            ..Options::default()
-        };
-        assert_eq!(
-            values(&with(options, NEW, &[]).unwrap()),
-            [(PREALLOCATE, text)]
-        );
+        let options = Options { preallocate: Some(on), ..Options::default() };
+        assert_eq!(values(&with(options, NEW, &[]).unwrap()), [(PREALLOCATE, text)]);
     }
 }
 
@@ -247,35 +201,21 @@ fn create_options_that_take_precedence_are_noted() {
     let environment = [(CREATE_OPTIONS, "allocator:platform;num_nodes:1")];
     let options = allocator(AllocatorKind::Bfc);
     let done = with(options, NEW, &environment).unwrap();
-    assert!(
-        done.notes.iter().any(|note| note.contains(CREATE_OPTIONS)),
-        "{:?}",
-        done.notes
-    );
+    assert!(done.notes.iter().any(|note| note.contains(CREATE_OPTIONS)), "{:?}", done.notes);
 }
 
 const GIB: u64 = 1 << 30;
 
-const BUDGET: GpuMemoryBudget = GpuMemoryBudget {
-    total_bytes: 16 * GIB,
-    occupied_bytes: 0,
-    outside_bytes: GIB,
-};
+const BUDGET: GpuMemoryBudget =
+    GpuMemoryBudget { total_bytes: 16 * GIB, occupied_bytes: 0, outside_bytes: GIB };
 
 #[test]
 fn repair_leaves_a_correct_environment_alone() {
     for environment in [
         &[][..],
         &[(FRACTION, "0.5"), (PREALLOCATE, "false")],
-        &[
-            (OLD_FRACTION, "0.9"),
-            (PREALLOCATE, "true"),
-            (ALLOCATOR, "platform"),
-        ],
-        &[
-            ("XLA_FLAGS", "--xla_gpu_autotune_level=0"),
-            ("JAX_PLATFORMS", "cpu"),
-        ],
+        &[(OLD_FRACTION, "0.9"), (PREALLOCATE, "true"), (ALLOCATOR, "platform")],
+        &[("XLA_FLAGS", "--xla_gpu_autotune_level=0"), ("JAX_PLATFORMS", "cpu")],
     ] {
         let done = repair_environment(environment).unwrap();
         assert!(is_nothing(&done), "{environment:?}");
@@ -334,11 +274,7 @@ fn a_limit_that_the_allocator_cannot_enforce_is_an_error_until_one_is_chosen() {
     let chosen = allocator(AllocatorKind::Platform);
     let done = repair(chosen, Some(NEW), &RECIPE).unwrap();
     assert_eq!(done.value(FRACTION), None, "{done:?}");
-    assert!(
-        done.notes
-            .iter()
-            .any(|note| note.contains("`platform` was chosen"))
-    );
+    assert!(done.notes.iter().any(|note| note.contains("`platform` was chosen")));
     // With a pool the same limit is enforced.
     let pooled = allocator(AllocatorKind::Bfc);
     let done = repair(pooled, Some(NEW), &RECIPE).unwrap();
@@ -347,31 +283,14 @@ fn a_limit_that_the_allocator_cannot_enforce_is_an_error_until_one_is_chosen() {
 
 #[test]
 fn sizes_that_an_allocator_without_a_pool_cannot_enforce_are_rejected() {
-    let limit = Options {
-        limit: Some(Bytes(GIB)),
-        ..Options::default()
-    };
-    let split = Options {
-        processes: Some(2),
-        ..Options::default()
-    };
+    let limit = Options { limit: Some(Bytes(GIB)), ..Options::default() };
+    let split = Options { processes: Some(2), ..Options::default() };
     let memory = GpuBudgets::Known(vec![BUDGET]);
     for amount in [limit, split] {
-        for kind in [
-            AllocatorKind::Platform,
-            AllocatorKind::CudaAsync,
-            AllocatorKind::Bfc,
-        ] {
-            let options = Options {
-                allocator: Some(kind),
-                ..amount
-            };
+        for kind in [AllocatorKind::Platform, AllocatorKind::CudaAsync, AllocatorKind::Bfc] {
+            let options = Options { allocator: Some(kind), ..amount };
             let done = resolve_in(&options, &memory, Some(NEW), &[]);
-            assert_eq!(
-                done.is_err(),
-                kind == AllocatorKind::Platform,
-                "{kind:?} {amount:?}"
-            );
+            assert_eq!(done.is_err(), kind == AllocatorKind::Platform, "{kind:?} {amount:?}");
         }
         let environment = [(ALLOCATOR, "platform")];
         let error = resolve_in(&amount, &memory, Some(NEW), &environment).unwrap_err();
@@ -407,10 +326,7 @@ fn one_name_of_the_fraction_is_left_where_the_release_is_not_known() {
 
 #[test]
 fn a_gpu_is_required_by_naming_the_platform() {
-    let asked = Options {
-        require_gpu: Some(true),
-        ..Options::default()
-    };
+    let asked = Options { require_gpu: Some(true), ..Options::default() };
     for (held, set) in [
         ("", Some("cuda,cpu")),
         ("cpu", Some("cuda,cpu")),
@@ -449,31 +365,17 @@ const REMAT: &str = "JAX_COMPILER_ENABLE_REMAT_PASS";
 
 #[test]
 fn the_scheduler_is_set_behind_flags_that_say_otherwise() {
-    let off = Options {
-        latency_hiding: Some(false),
-        ..Options::default()
-    };
+    let off = Options { latency_hiding: Some(false), ..Options::default() };
     let flag = "--xla_gpu_enable_latency_hiding_scheduler";
     let own = format!("{flag}=true");
     let done = with(off, NEW, &[("XLA_FLAGS", &own)]).unwrap();
-    assert_eq!(
-        values(&done),
-        [("XLA_FLAGS", &*format!("{own} {flag}=false"))]
-    );
+    assert_eq!(values(&done), [("XLA_FLAGS", &*format!("{own} {flag}=false"))]);
     let own = format!("{flag}=false");
-    assert!(
-        with(off, NEW, &[("XLA_FLAGS", &own)])
-            .unwrap()
-            .set
-            .is_empty()
-    );
+    assert!(with(off, NEW, &[("XLA_FLAGS", &own)]).unwrap().set.is_empty());
 }
 
 fn remat(on: bool) -> Options {
-    Options {
-        remat: Some(on),
-        ..Options::default()
-    }
+    Options { remat: Some(on), ..Options::default() }
 }
 
 #[test]
@@ -489,22 +391,13 @@ fn rematerialization_has_the_name_that_the_version_reads() {
     );
     let done = with(remat(false), first, &[]).unwrap();
     assert_eq!(values(&done), [(REMAT, "false")]);
-    assert_eq!(
-        values(&with(remat(true), first, &[]).unwrap()),
-        [(REMAT, "true")]
-    );
-    assert!(
-        with(remat(true), old, &[]).unwrap().set.is_empty(),
-        "it is on already"
-    );
+    assert_eq!(values(&with(remat(true), first, &[]).unwrap()), [(REMAT, "true")]);
+    assert!(with(remat(true), old, &[]).unwrap().set.is_empty(), "it is on already");
 }
 
 #[test]
 fn other_disabled_passes_stay_disabled() {
-    let users = [
-        ("XLA_FLAGS", "--xla_disable_hlo_passes=cse --xla_dump_to=/d"),
-        (REMAT, "false"),
-    ];
+    let users = [("XLA_FLAGS", "--xla_disable_hlo_passes=cse --xla_dump_to=/d"), (REMAT, "false")];
     for version in [NEW, Version::new(0, 11, 0), OLD] {
         let done = with(remat(false), version, &users).unwrap();
         assert_eq!(
@@ -521,20 +414,12 @@ fn other_disabled_passes_stay_disabled() {
     assert_eq!(values(&done), [(REMAT, "false")]);
     let off = [("XLA_FLAGS", "--xla_disable_hlo_passes=rematerialization")];
     let done = with(remat(true), NEW, &off).unwrap();
-    assert!(
-        done.notes
-            .iter()
-            .any(|note| note.contains("stays as it is")),
-        "{done:?}"
-    );
+    assert!(done.notes.iter().any(|note| note.contains("stays as it is")), "{done:?}");
 }
 
 #[test]
 fn flags_of_the_user_stay_and_take_precedence() {
-    let devices = Options {
-        host_devices: Some(4),
-        ..Options::default()
-    };
+    let devices = Options { host_devices: Some(4), ..Options::default() };
     let flag = "--xla_force_host_platform_device_count";
     let done = with(devices, NEW, &[("XLA_FLAGS", "--a=1")]).unwrap();
     assert_eq!(done.value("XLA_FLAGS").unwrap(), format!("--a=1 {flag}=4"));
@@ -548,25 +433,15 @@ fn flags_of_the_user_stay_and_take_precedence() {
 
 #[test]
 fn booleans_are_written_as_jax_reads_them() {
-    let options = Options {
-        x64: Some(false),
-        jit: Some(true),
-        ..Options::default()
-    };
+    let options = Options { x64: Some(false), jit: Some(true), ..Options::default() };
     let done = with(options, NEW, &[]).unwrap();
-    assert_eq!(
-        values(&done),
-        [("JAX_ENABLE_X64", "false"), ("JAX_DISABLE_JIT", "false")]
-    );
+    assert_eq!(values(&done), [("JAX_ENABLE_X64", "false"), ("JAX_DISABLE_JIT", "false")]);
 }
 
 #[test]
 fn what_a_fraction_leaves_is_given_in_bytes() {
     let of = |part, occupied_bytes| {
-        let budget = GpuMemoryBudget {
-            occupied_bytes,
-            ..BUDGET
-        };
+        let budget = GpuMemoryBudget { occupied_bytes, ..BUDGET };
         let memory = GpuBudgets::Known(vec![budget]);
         resolve_in(&fraction(part), &memory, Some(NEW), &[]).unwrap()
     };
@@ -585,21 +460,12 @@ fn what_a_fraction_leaves_is_given_in_bytes() {
 
 #[test]
 fn the_reason_of_a_split_lists_what_was_subtracted() {
-    let options = Options {
-        processes: Some(2),
-        keep_free: Some(Bytes(GIB)),
-        ..Options::default()
-    };
+    let options = Options { processes: Some(2), keep_free: Some(Bytes(GIB)), ..Options::default() };
     let memory = GpuBudgets::Known(vec![BUDGET]);
     let done = resolve_in(&options, &memory, Some(NEW), &[]).unwrap();
     // (16 - 1 - 2 * 1) / 2 of 16 GiB.
     assert_eq!(values(&done), [(FRACTION, "0.40625")]);
-    for part in [
-        "6.5 GiB of",
-        "2 processes",
-        "1.0 GiB each",
-        "1.0 GiB kept free",
-    ] {
+    for part in ["6.5 GiB of", "2 processes", "1.0 GiB each", "1.0 GiB kept free"] {
         assert!(done.set[0].reason.contains(part), "{done:?} lacks {part}");
     }
     let error = with(options, NEW, &[]).unwrap_err();
@@ -615,11 +481,7 @@ fn what_cuda_async_makes_of_preallocation_is_noted() {
     assert!(notes(&[amount]).contains("has no effect"));
     assert!(notes(&[amount, (PREALLOCATE, "false")]).contains("retains nothing"));
     assert_eq!(notes(&[]), "");
-    let growing = Options {
-        fraction: Some(0.5),
-        preallocate: Some(false),
-        ..options
-    };
+    let growing = Options { fraction: Some(0.5), preallocate: Some(false), ..options };
     let notes = with(growing, NEW, &[]).unwrap().notes.join("; ");
     assert!(notes.contains("the fraction has no effect"), "{notes}");
 }

@@ -25,8 +25,7 @@ impl<R: Read> Reader<R> {
                 let body = self.read_body(MAX_TIME_BYTES)?;
                 let (program, stored) = self.split_program(&body)?;
                 // What is not understood is as good as not there.
-                self.times
-                    .extend(ProgramTime::from_stored(stored).map(|time| (program, time)));
+                self.times.extend(ProgramTime::from_stored(stored).map(|time| (program, time)));
             }
             tag::WARNING => {
                 let body = self.read_body(MAX_WARNING_BYTES)?;
@@ -68,9 +67,7 @@ impl<R: Read> Reader<R> {
             Ok(program) if program <= u64::from(u32::MAX) => {
                 Ok((program as u32, &body[rest.offset() as usize..]))
             }
-            _ => Err(self
-                .decoder
-                .corrupt("a record refers to an unknown program")),
+            _ => Err(self.decoder.corrupt("a record refers to an unknown program")),
         }
     }
 

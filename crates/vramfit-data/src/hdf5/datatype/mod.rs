@@ -131,9 +131,7 @@ impl Numbers {
             false => "",
         };
         let name = self.number.scalar.name();
-        let lengths: Vec<_> = (self.axes.iter())
-            .map(|axis| axis.length.to_string())
-            .collect();
+        let lengths: Vec<_> = (self.axes.iter()).map(|axis| axis.length.to_string()).collect();
         match lengths.as_slice() {
             [] => format!("{name}{order}"),
             [length] => format!("({length},) {name}{order}"),

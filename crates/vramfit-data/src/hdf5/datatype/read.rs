@@ -93,11 +93,7 @@ fn other(size: usize, what: impl Into<String>) -> Datatype {
 fn make_number(scalar: Scalar, big_endian: bool) -> Datatype {
     Datatype::Numbers {
         size: scalar.size(),
-        numbers: Numbers {
-            number: Number { scalar, big_endian },
-            offset: 0,
-            axes: Vec::new(),
-        },
+        numbers: Numbers { number: Number { scalar, big_endian }, offset: 0, axes: Vec::new() },
     }
 }
 
@@ -129,15 +125,7 @@ fn read_float(cursor: &mut Cursor<'_>, bits: u32, size: usize) -> Result<Datatyp
     // Bit 6 beside bit 0 means the order of the VAX; a mantissa that is normalized otherwise has no
     // implied leading one.
     let usual = bits & 0x40 == 0 && (bits >> 4) & 3 == 2 && shift == 0 && mantissa_at == 0;
-    let layout = (
-        size,
-        precision,
-        sign_at,
-        exponent_at,
-        exponent,
-        mantissa,
-        bias,
-    );
+    let layout = (size, precision, sign_at, exponent_at, exponent, mantissa, bias);
     let scalar = match layout {
         (2, 16, 15, 10, 5, 10, 15) if usual => Scalar::Float16,
         (2, 16, 15, 7, 8, 7, 127) if usual => Scalar::Bfloat16,
@@ -177,10 +165,7 @@ fn make_array(
     let mut axes = Vec::new();
     let mut size = base.size();
     for &length in lengths.iter().rev() {
-        axes.push(Axis {
-            length,
-            stride: size,
-        });
+        axes.push(Axis { length, stride: size });
         size = (size.checked_mul(length))
             .filter(|&size| size > 0 && size <= u32::MAX as usize)
             .ok_or_else(|| cursor.damaged("the size of an array is zero or out of range"))?;
@@ -197,18 +182,12 @@ fn make_array(
         numbers
     };
     Ok(match base {
-        Datatype::Numbers { numbers, .. } => Datatype::Numbers {
-            size,
-            numbers: within(numbers),
-        },
+        Datatype::Numbers { numbers, .. } => Datatype::Numbers { size, numbers: within(numbers) },
         Datatype::Compound { fields, others, .. } => Datatype::Compound {
             size,
             fields: fields
                 .into_iter()
-                .map(|Field { name, numbers }| Field {
-                    name,
-                    numbers: within(numbers),
-                })
+                .map(|Field { name, numbers }| Field { name, numbers: within(numbers) })
                 .collect(),
             others,
         },
@@ -258,24 +237,17 @@ fn read_record(
             numbers
         };
         match element {
-            Datatype::Numbers { numbers, .. } => fields.push(Field {
-                name,
-                numbers: keep(numbers),
-            }),
+            Datatype::Numbers { numbers, .. } => {
+                fields.push(Field { name, numbers: keep(numbers) })
+            }
             Datatype::Other { what, .. } => others.push((name, what)),
-            Datatype::Compound {
-                fields: inner,
-                others: unread,
-                ..
-            } => {
+            Datatype::Compound { fields: inner, others: unread, .. } => {
                 fields.extend(inner.into_iter().map(|field| Field {
                     name: format!("{name}.{}", field.name),
                     numbers: keep(field.numbers),
                 }));
                 others.extend(
-                    unread
-                        .into_iter()
-                        .map(|(field, what)| (format!("{name}.{field}"), what)),
+                    unread.into_iter().map(|(field, what)| (format!("{name}.{field}"), what)),
                 );
             }
         }
@@ -283,11 +255,7 @@ fn read_record(
             return Err(too_many(fields.len() + others.len()));
         }
     }
-    let record = Datatype::Compound {
-        size,
-        fields,
-        others,
-    };
+    let record = Datatype::Compound { size, fields, others };
     Ok((record, storage))
 }
 

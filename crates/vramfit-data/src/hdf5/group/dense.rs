@@ -20,20 +20,12 @@ pub(crate) struct Dense {
 }
 
 /// The members of a group. In the tree the hash of a name comes first.
-pub(crate) const LINKS: Dense = Dense {
-    message: "a link info message",
-    order_bytes: 8,
-    tree: 5,
-    id_offset: 4,
-};
+pub(crate) const LINKS: Dense =
+    Dense { message: "a link info message", order_bytes: 8, tree: 5, id_offset: 4 };
 
 /// The attributes of an object.
-pub(crate) const ATTRIBUTES: Dense = Dense {
-    message: "an attribute info message",
-    order_bytes: 2,
-    tree: 8,
-    id_offset: 0,
-};
+pub(crate) const ATTRIBUTES: Dense =
+    Dense { message: "an attribute info message", order_bytes: 2, tree: 8, id_offset: 0 };
 
 /// No identifier is longer.
 const MAX_ID_BYTES: usize = 8;

@@ -27,16 +27,9 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Link> {
         }
         64 => {
             cursor.skip(3)?;
-            Target::External {
-                file: cursor.terminated_text()?,
-                path: cursor.terminated_text()?,
-            }
+            Target::External { file: cursor.terminated_text()?, path: cursor.terminated_text()? }
         }
         kind => Target::Unknown(kind),
     };
-    Ok(Link {
-        name,
-        target,
-        order,
-    })
+    Ok(Link { name, target, order })
 }

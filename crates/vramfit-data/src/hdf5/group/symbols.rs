@@ -15,13 +15,9 @@ pub(super) fn read(cursor: &mut Cursor<'_>, links: &mut Vec<Link>) -> Result<()>
     let mut blocks = BoundedReader::new(cursor.container);
     let heap = LocalHeap::read(&mut blocks, heap)?;
     let width = cursor.container.length_width;
-    btree1::leaves(
-        &mut blocks,
-        tree,
-        Node::Group,
-        width,
-        &mut |blocks, leaf| read_table(blocks, leaf.child, &heap, links),
-    )
+    btree1::leaves(&mut blocks, tree, Node::Group, width, &mut |blocks, leaf| {
+        read_table(blocks, leaf.child, &heap, links)
+    })
 }
 
 fn read_table(
@@ -53,11 +49,7 @@ fn read_table(
         if links.len() == MAX_MEMBERS {
             return Err(cursor.damaged("a group has too many members"));
         }
-        links.push(Link {
-            name,
-            target,
-            order: None,
-        });
+        links.push(Link { name, target, order: None });
     }
     Ok(())
 }
@@ -79,10 +71,7 @@ impl LocalHeap {
         let length = cursor.length()?;
         cursor.length()?;
         let address = cursor.known_address("the data of a local heap")?;
-        Ok(LocalHeap {
-            address,
-            bytes: blocks.read(address, length)?,
-        })
+        Ok(LocalHeap { address, bytes: blocks.read(address, length)? })
     }
 
     fn text(&self, container: &Container, at: u64) -> Result<String> {

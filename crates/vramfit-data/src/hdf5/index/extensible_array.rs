@@ -192,9 +192,6 @@ impl Shape {
     /// Returns how many data blocks a super block has, and how many elements each of them.
     fn super_block(&self, level: u32) -> (u64, u64) {
         let elements = 1_u64.checked_shl(level.div_ceil(2)).unwrap_or(u64::MAX);
-        (
-            1 << (level / 2),
-            elements.saturating_mul(self.smallest_block),
-        )
+        (1 << (level / 2), elements.saturating_mul(self.smallest_block))
     }
 }

@@ -33,9 +33,7 @@ pub(super) fn read(reading: &mut Reading<'_>, address: u64) -> Result<()> {
     // Signature, version, client, the header's address, and a bit for each page.
     let head = 6 + width as u64 + pages.div_ceil(8);
     if pages == 0 {
-        let length = count
-            .saturating_mul(element as u64)
-            .saturating_add(head + 4);
+        let length = count.saturating_mul(element as u64).saturating_add(head + 4);
         let bytes = blocks.read(block, length)?;
         let mut cursor = Cursor::new(container, &bytes, block);
         read_head(&mut cursor)?;

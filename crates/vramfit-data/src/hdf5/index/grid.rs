@@ -26,9 +26,7 @@ impl Grid {
     pub(crate) fn new(shape: &[u64], max: &[u64], chunk: &[u64], element: u64) -> Option<Grid> {
         let cut = |shape: &[u64]| -> Vec<u64> {
             let pairs = shape.iter().zip(chunk);
-            pairs
-                .map(|(length, chunk)| length.div_ceil(*chunk))
-                .collect()
+            pairs.map(|(length, chunk)| length.div_ceil(*chunk)).collect()
         };
         let lengths = cut(shape);
         let unlimited = max.iter().position(|&length| length == u64::MAX);

@@ -89,12 +89,7 @@ impl ChunkTable {
         let Some(address) = layout.address else {
             return Ok(ChunkTable::default());
         };
-        let mut reading = Reading {
-            container,
-            grid,
-            has_filters,
-            chunks: Vec::new(),
-        };
+        let mut reading = Reading { container, grid, has_filters, chunks: Vec::new() };
         match layout.index {
             Index::BTree1 => trees::read_first(&mut reading, address)?,
             Index::BTree2 => trees::read_second(&mut reading, address)?,
@@ -115,10 +110,7 @@ impl ChunkTable {
                 if grid.count > 0 {
                     container.source().check(address, length)?;
                 }
-                return Ok(ChunkTable {
-                    listed: Vec::new(),
-                    consecutive: Some((address, grid)),
-                });
+                return Ok(ChunkTable { listed: Vec::new(), consecutive: Some((address, grid)) });
             }
         }
         let mut listed = reading.chunks;
@@ -128,10 +120,7 @@ impl ChunkTable {
             let what = format_args!("chunk {} occurs twice", pair[1].index);
             return Err(container.damaged(pair[1].address, what));
         }
-        Ok(ChunkTable {
-            listed,
-            consecutive: None,
-        })
+        Ok(ChunkTable { listed, consecutive: None })
     }
 }
 
@@ -162,12 +151,7 @@ impl Reading<'_> {
             let what = format_args!("a chunk has {size} bytes, expected {whole}");
             return Err(self.container.damaged(address, what));
         }
-        self.chunks.push(Chunk {
-            index,
-            address,
-            size,
-            filter_mask,
-        });
+        self.chunks.push(Chunk { index, address, size, filter_mask });
         Ok(())
     }
 

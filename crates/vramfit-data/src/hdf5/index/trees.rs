@@ -17,28 +17,22 @@ pub(super) fn read_first(reading: &mut Reading<'_>, root: u64) -> Result<()> {
     let axes = reading.grid.chunk.len();
     // Size, filter mask, where in the dataset it begins, and a zero for the axis of the bytes.
     let key_width = 8 + 8 * (axes + 1);
-    btree1::leaves(
-        &mut blocks,
-        root,
-        Node::Chunks,
-        key_width,
-        &mut |_, leaf| {
-            let mut key = leaf.key;
-            let size = key.u32()?.into();
-            let filter_mask = key.u32()?;
-            let mut place = Vec::with_capacity(axes);
-            for &length in &reading.grid.chunk {
-                let begin = key.u64()?;
-                if begin % length != 0 {
-                    return Err(
-                        key.damaged("the offset of a chunk is not a multiple of the chunk shape")
-                    );
-                }
-                place.push(begin / length);
+    btree1::leaves(&mut blocks, root, Node::Chunks, key_width, &mut |_, leaf| {
+        let mut key = leaf.key;
+        let size = key.u32()?.into();
+        let filter_mask = key.u32()?;
+        let mut place = Vec::with_capacity(axes);
+        for &length in &reading.grid.chunk {
+            let begin = key.u64()?;
+            if begin % length != 0 {
+                return Err(
+                    key.damaged("the offset of a chunk is not a multiple of the chunk shape")
+                );
             }
-            reading.keep(reading.grid.index_at(place), leaf.child, size, filter_mask)
-        },
-    )
+            place.push(begin / length);
+        }
+        reading.keep(reading.grid.index_at(place), leaf.child, size, filter_mask)
+    })
 }
 
 /// Reads a tree of version 2.

@@ -49,17 +49,11 @@ impl Baseline<'_> {
             let growth = Growth::find(before, now, "the accepted run".to_owned());
             return Some(changed.divide(total, total, growth));
         }
-        output.verbose(&format!(
-            "dry run of an earlier commit for {}",
-            row.entry.name
-        ));
+        output.verbose(&format!("dry run of an earlier commit for {}", row.entry.name));
         let base = match self.measure_base(row, output) {
             Ok(base) => base,
             Err(error) => {
-                let growth = Growth {
-                    unknown: changed.unknown_text(&error),
-                    ..Growth::default()
-                };
+                let growth = Growth { unknown: changed.unknown_text(&error), ..Growth::default() };
                 return Some(match changed {
                     ChangedVersions::None => changed.divide(total, total, growth),
                     _ => growth,
@@ -94,16 +88,11 @@ impl Baseline<'_> {
         row: &RowMeasurement<'_>,
         output: &Output,
     ) -> vramfit_core::Result<BaseMeasurement> {
-        let repository = self
-            .repository
-            .ok_or_else(|| Error::invalid_argument("this is no git repository"))?;
+        let repository =
+            self.repository.ok_or_else(|| Error::invalid_argument("this is no git repository"))?;
         let lock = self.config.directory.join(vramfit_core::check::LOCK_FILE);
         let last = || repository.last_change(&lock);
-        let base = self
-            .base
-            .cloned()
-            .or_else(last)
-            .ok_or_else(no_commit_error)?;
+        let base = self.base.cloned().or_else(last).ok_or_else(no_commit_error)?;
         let checkout = repository.checkout(&base.commit)?;
         let located = |path: &Path| checkout.locate(path).ok_or_else(no_commit_error);
         let directory = located(&self.config.directory)?;
@@ -113,13 +102,8 @@ impl Baseline<'_> {
         let same = entries.clone().find(|entry| entry.name == row.entry.name);
         let entry: &Entry = same.unwrap_or(row.entry);
         let trace = self.measuring.trace_path();
-        let measured = self
-            .measuring
-            .measure(entry, row.gpus, &directory, &trace, output)?;
-        Ok(BaseMeasurement {
-            commit: base.commit,
-            measured,
-        })
+        let measured = self.measuring.measure(entry, row.gpus, &directory, &trace, output)?;
+        Ok(BaseMeasurement { commit: base.commit, measured })
     }
 }
 
@@ -155,11 +139,7 @@ impl ChangedVersions {
     /// Says of what is needed more in all, and of what the code of the merge base does not need, whose it is.
     fn divide(self, total: i128, code: i128, growth: Growth) -> Growth {
         // Where no version has changed, all of it is the code's.
-        let code = if self == ChangedVersions::None {
-            total
-        } else {
-            code
-        };
+        let code = if self == ChangedVersions::None { total } else { code };
         let versions = total - code;
         let (toolchain, libraries) = match self {
             ChangedVersions::None => (Some(0), Some(0)),

@@ -60,11 +60,7 @@ impl ConfigFile {
         };
         let absolute = std::path::absolute(path).map_err(|error| cannot_read(named, error))?;
         let directory = absolute.parent().unwrap_or(Path::new("/")).to_owned();
-        Ok(Some(ConfigFile {
-            config,
-            path: absolute,
-            directory,
-        }))
+        Ok(Some(ConfigFile { config, path: absolute, directory }))
     }
 
     /// Returns the entries of these names, or all.

@@ -41,9 +41,7 @@ pub(super) fn short(commit: &str) -> &str {
 impl Repository {
     /// Returns the repository that a directory is in; `None` where it is in none, or git is not installed.
     pub(super) fn find(directory: &Path) -> Option<Self> {
-        let here = Repository {
-            root: directory.to_owned(),
-        };
+        let here = Repository { root: directory.to_owned() };
         let top = here.git(&["rev-parse", "--show-toplevel"]).ok()?;
         let root = PathBuf::from(top.trim_end());
         Some(Repository { root })
@@ -67,13 +65,7 @@ impl Repository {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let from_github = variable("GITHUB_BASE_REF").map(|branch| format!("origin/{branch}"));
         let from_gitlab = variable("CI_MERGE_REQUEST_DIFF_BASE_SHA");
-        let usual = [
-            "origin/HEAD",
-            "origin/main",
-            "origin/master",
-            "main",
-            "master",
-        ];
+        let usual = ["origin/HEAD", "origin/main", "origin/master", "main", "master"];
         let candidates = from_github.into_iter().chain(from_gitlab);
         let mut candidates = candidates.chain(usual.map(str::to_owned));
         let base = candidates.find_map(|name| self.merge_base(&name).ok());
@@ -84,10 +76,7 @@ impl Repository {
         let commit = self
             .git(&["merge-base", "HEAD", name, "--"])
             .or_else(|_| self.git(&["merge-base", "HEAD", name]))?;
-        Ok(Base {
-            name: name.to_owned(),
-            commit: commit.trim().to_owned(),
-        })
+        Ok(Base { name: name.to_owned(), commit: commit.trim().to_owned() })
     }
 
     /// Says whether the working tree is that of another commit, or has changes.
@@ -105,25 +94,15 @@ impl Repository {
     /// Returns the text of a file in a commit.
     pub(super) fn show(&self, commit: &str, file: &Path) -> Option<String> {
         let relative = file.strip_prefix(&self.root).ok()?;
-        self.git(&["show", &format!("{commit}:{}", relative.display())])
-            .ok()
+        self.git(&["show", &format!("{commit}:{}", relative.display())]).ok()
     }
 
     /// Returns the last commit that changed a file.
     pub(super) fn last_change(&self, file: &Path) -> Option<Base> {
-        let relative = file
-            .strip_prefix(&self.root)
-            .ok()?
-            .to_string_lossy()
-            .into_owned();
-        let commit = self
-            .git(&["log", "-1", "--format=%H", "--", &relative])
-            .ok()?;
+        let relative = file.strip_prefix(&self.root).ok()?.to_string_lossy().into_owned();
+        let commit = self.git(&["log", "-1", "--format=%H", "--", &relative]).ok()?;
         let commit = Some(commit.trim().to_owned()).filter(|commit| !commit.is_empty())?;
-        Some(Base {
-            name: "the last commit that changed it".to_owned(),
-            commit,
-        })
+        Some(Base { name: "the last commit that changed it".to_owned(), commit })
     }
 
     /// Returns the lock files of the commits that changed it, the oldest first, as far as they can be read.
@@ -134,10 +113,7 @@ impl Repository {
         let (limit, name) = (format!("-{MAX_COMMITS}"), relative.to_string_lossy());
         let commits = self.git(&["log", &limit, "--first-parent", "--format=%H", "--", &name]);
         let commits = commits.unwrap_or_default();
-        let texts = commits
-            .lines()
-            .rev()
-            .filter_map(|commit| self.show(commit, file));
+        let texts = commits.lines().rev().filter_map(|commit| self.show(commit, file));
         texts.filter_map(|text| Lock::parse(&text).ok()).collect()
     }
 
@@ -151,16 +127,9 @@ impl Repository {
         let target = path.to_string_lossy().into_owned();
         let added = self.git(&["worktree", "add", "--detach", "--quiet", &target, commit]);
         added.map_err(|cause| {
-            git_error(
-                &format!("commit {} cannot be checked out", short(commit)),
-                &cause,
-            )
+            git_error(&format!("commit {} cannot be checked out", short(commit)), &cause)
         })?;
-        Ok(Checkout {
-            repository: self,
-            path,
-            _folder: folder,
-        })
+        Ok(Checkout { repository: self, path, _folder: folder })
     }
 
     /// Runs git and returns what it printed, or what it said about its failure.
@@ -194,9 +163,7 @@ impl Drop for Checkout<'_> {
     fn drop(&mut self) {
         let path = self.path.to_string_lossy().into_owned();
         // What is left of it is removed by git's own housekeeping.
-        let _ = self
-            .repository
-            .git(&["worktree", "remove", "--force", &path]);
+        let _ = self.repository.git(&["worktree", "remove", "--force", &path]);
     }
 }
 

@@ -17,16 +17,8 @@ const MAX_DEPTH: usize = 2;
 /// Of a file that is read to find out whether it uses JAX.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Folders with files of others, or with no programs.
-const SKIPPED: [&str; 8] = [
-    "tests",
-    "test",
-    "docs",
-    "build",
-    "dist",
-    "node_modules",
-    "site-packages",
-    "__pycache__",
-];
+const SKIPPED: [&str; 8] =
+    ["tests", "test", "docs", "build", "dist", "node_modules", "site-packages", "__pycache__"];
 const LIBRARIES: [&str; 5] = ["jax", "flax", "optax", "equinox", "haiku"];
 
 const HEADER: &str = "\
@@ -55,14 +47,9 @@ steps = 3                     # stop after so many executions of the training st
 /// Writes the file.
 pub(super) fn run(path: Option<&Path>, force: bool, output: &mut Output) -> Result<Status> {
     let path = path.unwrap_or(Path::new("vramfit.toml"));
-    if path
-        .file_name()
-        .is_some_and(|name| name == "pyproject.toml")
-    {
-        return Err(
-            Error::invalid_argument("`--init` writes no `pyproject.toml`")
-                .hint("run `vramfit check --init`, and move the tables to `[tool.vramfit.check]`"),
-        );
+    if path.file_name().is_some_and(|name| name == "pyproject.toml") {
+        return Err(Error::invalid_argument("`--init` writes no `pyproject.toml`")
+            .hint("run `vramfit check --init`, and move the tables to `[tool.vramfit.check]`"));
     }
     let target = writable(path, force)?;
     let folder = target.parent().unwrap_or(Path::new("."));
@@ -135,11 +122,7 @@ fn is_program(path: &Path) -> bool {
 fn entry_name(file: &Path, taken: &[String]) -> String {
     let stem = file.with_extension("");
     let allowed = |c: char| {
-        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-            c
-        } else {
-            '-'
-        }
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }
     };
     let clean = |text: &str| text.chars().map(allowed).collect::<String>();
     let short = clean(&stem.file_name().unwrap_or_default().to_string_lossy());
@@ -166,23 +149,11 @@ mod tests {
         let root = folder.path();
         for (file, text) in [
             ("train.py", "import jax\nif __name__ == '__main__': pass\n"),
-            (
-                "it's new/train.py",
-                "from flax import nnx\nif __name__ == '__main__': pass\n",
-            ),
+            ("it's new/train.py", "from flax import nnx\nif __name__ == '__main__': pass\n"),
             ("library.py", "import jax.numpy as jnp\n"),
-            (
-                "plain.py",
-                "import numpy\nif __name__ == '__main__': pass\n",
-            ),
-            (
-                "tests/test_a.py",
-                "import jax\nif __name__ == '__main__': pass\n",
-            ),
-            (
-                ".venv/a.py",
-                "import jax\nif __name__ == '__main__': pass\n",
-            ),
+            ("plain.py", "import numpy\nif __name__ == '__main__': pass\n"),
+            ("tests/test_a.py", "import jax\nif __name__ == '__main__': pass\n"),
+            (".venv/a.py", "import jax\nif __name__ == '__main__': pass\n"),
         ] {
             let path = root.join(file);
             fs::create_dir_all(path.parent().expect("in a folder")).expect("created");

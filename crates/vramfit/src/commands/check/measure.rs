@@ -82,9 +82,7 @@ impl<'a> Measuring<'a> {
         jobs: usize,
         output: &Output,
     ) -> Vec<RowMeasurement<'a>> {
-        let rows = entries
-            .iter()
-            .flat_map(|entry| entry.gpus.iter().map(|gpus| (*entry, gpus)));
+        let rows = entries.iter().flat_map(|entry| entry.gpus.iter().map(|gpus| (*entry, gpus)));
         let rows: Vec<_> = rows.collect();
         map_dry_runs(rows, jobs, output, |(entry, gpus)| {
             Some(self.measure_row(entry, gpus, lock, output))
@@ -100,9 +98,8 @@ impl<'a> Measuring<'a> {
     ) -> RowMeasurement<'a> {
         let gpu = gpu_name(gpus);
         let trace = self.trace_path();
-        let result = self
-            .measure(entry, gpus, self.directory, &trace, output)
-            .and_then(|mut first| {
+        let result =
+            self.measure(entry, gpus, self.directory, &trace, output).and_then(|mut first| {
                 let key = &first.line.key;
                 let accepted = lock.find(&key.entry, &key.gpu, &key.jax);
                 if accepted.is_none_or(|line| line.figures != first.line.figures) {
@@ -113,13 +110,7 @@ impl<'a> Measuring<'a> {
                 self.measure_whole(entry, gpus, &mut first, output);
                 Ok(first)
             });
-        RowMeasurement {
-            entry,
-            gpu,
-            gpus,
-            result,
-            trace,
-        }
+        RowMeasurement { entry, gpu, gpus, result, trace }
     }
 
     /// Measures the run to its end, where that is wanted and it was ended after some steps; until it is steady, where its
@@ -141,10 +132,8 @@ impl<'a> Measuring<'a> {
             let left = self.deadline.saturating_duration_since(Instant::now());
             let time_limit = allowed.min(left);
             let trace = self.trace_path();
-            let spec = DryrunSpec {
-                steps,
-                ..self.spec(entry, gpus, self.directory, time_limit, &trace)
-            };
+            let spec =
+                DryrunSpec { steps, ..self.spec(entry, gpus, self.directory, time_limit, &trace) };
             dryrun::measure(&spec, self.context, output)
         };
         let is_too_long = |error: &Error| error.kind() == ErrorKind::TimeLimit;
@@ -201,12 +190,7 @@ impl<'a> Measuring<'a> {
             programs: Figures::programs_digest(&run.summary),
             whole_run: None,
         };
-        Ok(Measured {
-            line,
-            run,
-            again: None,
-            whole: None,
-        })
+        Ok(Measured { line, run, again: None, whole: None })
     }
 
     /// Returns a path for a new trace.
@@ -228,19 +212,12 @@ impl<'a> Measuring<'a> {
                 let words = words.iter().map(OsString::from).collect();
                 (words, Some(*steps), step.clone())
             }
-            Program::Function {
-                function,
-                arguments,
-            } => (self.function_command(function, arguments), None, None),
+            Program::Function { function, arguments } => {
+                (self.function_command(function, arguments), None, None)
+            }
         };
-        let hosts = entry.hosts.map(|count| HostsSpec {
-            count,
-            ..HostsSpec::default()
-        });
-        let options = Options {
-            fraction: entry.fraction,
-            ..Options::default()
-        };
+        let hosts = entry.hosts.map(|count| HostsSpec { count, ..HostsSpec::default() });
+        let options = Options { fraction: entry.fraction, ..Options::default() };
         DryrunSpec {
             steps,
             step,
@@ -250,10 +227,7 @@ impl<'a> Measuring<'a> {
             hosts,
             time_limit: Some(time_limit),
             compilation_cache: Some(self.cache.clone()),
-            results: ResultFiles {
-                trace: Some(trace.to_owned()),
-                ..ResultFiles::default()
-            },
+            results: ResultFiles { trace: Some(trace.to_owned()), ..ResultFiles::default() },
             ..DryrunSpec::new(gpus.clone(), command)
         }
     }

@@ -121,10 +121,7 @@ impl Args {
     /// Returns the files that results are written to.
     fn result_files(&self) -> impl Iterator<Item = &PathBuf> {
         let json = self.json.iter().filter(|_| !self.prints_json());
-        json.chain(&self.junit)
-            .chain(&self.sarif)
-            .chain(&self.code_quality)
-            .chain(&self.markdown)
+        json.chain(&self.junit).chain(&self.sarif).chain(&self.code_quality).chain(&self.markdown)
     }
 }
 
@@ -193,12 +190,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
 
     let mut report = CheckReport {
-        base: base
-            .as_ref()
-            .map_or_else(String::new, |base| base.to_string()),
-        root: repository
-            .as_ref()
-            .map_or_else(String::new, |it| format!("{}/", it.root.display())),
+        base: base.as_ref().map_or_else(String::new, |base| base.to_string()),
+        root: repository.as_ref().map_or_else(String::new, |it| format!("{}/", it.root.display())),
         config_file: config.relative_path(repository.as_ref()),
         notes,
         ..CheckReport::default()
@@ -210,9 +203,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         base: base.as_ref(),
         store: store.as_ref(),
     };
-    let locks = repository
-        .as_ref()
-        .map_or_else(Vec::new, |it| it.locks(&lock_path));
+    let locks = repository.as_ref().map_or_else(Vec::new, |it| it.locks(&lock_path));
     let base_lock = baseline.lock(&lock_path);
     for row in &measured {
         let mut shown = row.to_report_row(&lock, args.no_lock);
@@ -301,10 +292,7 @@ fn print_report(args: &Args, report: &CheckReport, output: &mut Output) -> Resul
         (json, format!("{:#}", report.to_json())),
         (args.junit.as_ref(), report.to_junit()),
         (args.sarif.as_ref(), format!("{:#}", report.to_sarif())),
-        (
-            args.code_quality.as_ref(),
-            format!("{:#}", report.to_code_quality()),
-        ),
+        (args.code_quality.as_ref(), format!("{:#}", report.to_code_quality())),
         (args.markdown.as_ref(), report.to_markdown()),
     ];
     for (path, text) in files {
@@ -318,10 +306,7 @@ fn print_report(args: &Args, report: &CheckReport, output: &mut Output) -> Resul
 
 /// Adds to a file that others write to, too.
 fn append(path: &Path, text: &str) -> Result<()> {
-    let file = std::fs::File::options()
-        .append(true)
-        .create(true)
-        .open(path);
+    let file = std::fs::File::options().append(true).create(true).open(path);
     file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
         .map_err(|error| cannot_write(path, error))
 }

@@ -38,8 +38,7 @@ impl RowMeasurement<'_> {
 
     /// Returns the release of JAX that the program used; empty where it could not be measured.
     pub(super) fn jax(&self) -> &str {
-        self.measured()
-            .map_or("", |measured| &measured.line.key.jax)
+        self.measured().map_or("", |measured| &measured.line.key.jax)
     }
 
     /// Judges the row.
@@ -49,11 +48,9 @@ impl RowMeasurement<'_> {
             Err(error) => (failed(error), 0),
             Ok(measured) => {
                 let accepted = found.and_then(|line| line.whole_run);
-                let outcome = self
-                    .whole_run_outcome(measured, accepted)
-                    .unwrap_or_else(|| {
-                        self.determine_outcome(measured, found.map(|line| &line.figures))
-                    });
+                let outcome = self.whole_run_outcome(measured, accepted).unwrap_or_else(|| {
+                    self.determine_outcome(measured, found.map(|line| &line.figures))
+                });
                 let outcome = match outcome {
                     Outcome::NotAccepted if no_lock => Outcome::WithinLimits,
                     outcome => outcome,
@@ -98,19 +95,16 @@ impl RowMeasurement<'_> {
                 (peak, peak <= limit_bytes)
             }
         };
-        let figures = Figures {
-            peak_bytes,
-            ..Figures::default()
-        };
+        let figures = Figures { peak_bytes, ..Figures::default() };
         let outcome = determine_outcome(&figures, fits, limit_bytes, None, &self.entry.limits);
         let when = match measured.whole {
             Some(_) => "the whole run",
             None => "the whole run, as measured by the last `--update`",
         };
         match outcome {
-            Outcome::OverLimit { reason } => Some(Outcome::OverLimit {
-                reason: format!("{when}: {reason}"),
-            }),
+            Outcome::OverLimit { reason } => {
+                Some(Outcome::OverLimit { reason: format!("{when}: {reason}") })
+            }
             Outcome::DoesNotFit => Some(Outcome::OverLimit {
                 reason: format!(
                     "{when}: does not fit: its peak is {}, the pool has {}",
@@ -130,13 +124,7 @@ impl RowMeasurement<'_> {
     ) -> Outcome {
         let outcome_for = |figures| {
             let run = &measured.run;
-            determine_outcome(
-                figures,
-                run.fits,
-                run.limit_bytes,
-                accepted,
-                &self.entry.limits,
-            )
+            determine_outcome(figures, run.fits, run.limit_bytes, accepted, &self.entry.limits)
         };
         let first = outcome_for(&measured.line.figures);
         let Some(again) = &measured.again else {
@@ -151,27 +139,19 @@ impl RowMeasurement<'_> {
         let differing: Vec<String> = pairs
             .filter(|((_, a), (_, b))| a.abs_diff(*b) > tolerance.of(*a))
             .map(|((name, a), (_, b))| {
-                format!(
-                    "{name} {} ({a} bytes), then {} ({b} bytes)",
-                    Bytes(a),
-                    Bytes(b)
-                )
+                format!("{name} {} ({a} bytes), then {} ({b} bytes)", Bytes(a), Bytes(b))
             })
             .collect();
         match differing.is_empty() {
             true => first,
-            false => Outcome::NotReproducible {
-                reason: differing.join("; "),
-            },
+            false => Outcome::NotReproducible { reason: differing.join("; ") },
         }
     }
 }
 
 /// Returns the outcome of what could not be measured.
 fn failed(error: &Error) -> Outcome {
-    Outcome::Failed {
-        reason: describe_failure(error),
-    }
+    Outcome::Failed { reason: describe_failure(error) }
 }
 
 /// Describes an error of a dry run in one line: with the exception of the program, or what it printed last
@@ -181,17 +161,8 @@ pub(super) fn describe_failure(error: &Error) -> String {
     let Some(output) = error.cause_text() else {
         return message.to_owned();
     };
-    let last = || {
-        output
-            .lines()
-            .last()
-            .filter(|_| message.contains("exit code"))
-    };
-    let line = output
-        .lines()
-        .rev()
-        .find(|line| is_exception(line))
-        .or_else(last);
+    let last = || output.lines().last().filter(|_| message.contains("exit code"));
+    let line = output.lines().rev().find(|line| is_exception(line)).or_else(last);
     let Some(line) = line.map(str::trim).filter(|line| !line.is_empty()) else {
         return message.to_owned();
     };

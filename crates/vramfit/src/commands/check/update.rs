@@ -69,9 +69,7 @@ impl Update<'_> {
                 1 => "1 line is of another release of JAX".to_owned(),
                 others => format!("{others} lines are of other releases of JAX"),
             };
-            lines.push(format!(
-                "kept: {text}; `--prune` removes what was not measured"
-            ));
+            lines.push(format!("kept: {text}; `--prune` removes what was not measured"));
         }
         write(self.path, &lock.to_text(), true)?;
         output.text(&format!("{}\n", lines.join("\n")))?;
@@ -97,8 +95,7 @@ fn is_of(line: &LockLine, row: &RowMeasurement<'_>) -> bool {
 }
 
 fn is_measured(line: &LockLine, rows: &[RowMeasurement<'_>]) -> bool {
-    rows.iter()
-        .any(|row| is_of(line, row) && row.jax() == line.key.jax)
+    rows.iter().any(|row| is_of(line, row) && row.jax() == line.key.jax)
 }
 
 fn accepted_text(line: &LockLine, before: Option<&LockLine>) -> String {
@@ -114,10 +111,7 @@ fn accepted_text(line: &LockLine, before: Option<&LockLine>) -> String {
     if before.figures == line.figures {
         return match jax.is_empty() {
             true => format!("unchanged: {name}: peak {}", Bytes(peak)),
-            false => format!(
-                "accepted: {name}: peak {}, the same as before{jax}",
-                Bytes(peak)
-            ),
+            false => format!("accepted: {name}: peak {}, the same as before{jax}", Bytes(peak)),
         };
     }
     let pairs = line.figures.named().into_iter().zip(before.figures.named());
@@ -162,10 +156,7 @@ fn whole_run_text(measured: &Measured) -> String {
             "the whole run takes longer than the {seconds} s of `--whole-run-timeout`"
         )),
         Some(WholeRun::Failed) => {
-            let error = measured
-                .whole
-                .as_ref()
-                .and_then(|whole| whole.as_ref().err());
+            let error = measured.whole.as_ref().and_then(|whole| whole.as_ref().err());
             let why = error.map(describe_failure).unwrap_or_default();
             unknown(&format!("the whole run failed: {why}"))
         }
@@ -175,10 +166,7 @@ fn whole_run_text(measured: &Measured) -> String {
 /// Says what raises the peak after the steps that each check measures, and how to measure that, too; empty where nothing
 /// does.
 fn later_phase_text(measured: &Measured) -> String {
-    let whole = measured
-        .whole
-        .as_ref()
-        .and_then(|whole| whole.as_ref().ok());
+    let whole = measured.whole.as_ref().and_then(|whole| whole.as_ref().ok());
     let phases = whole.map_or(&[][..], |run| run.summary.phases());
     let measured_bytes = measured.run.peak_bytes;
     let mut phases = phases.iter().rev();

@@ -127,15 +127,11 @@ impl Args {
     fn options(&self) -> Result<BenchOptions> {
         let invalid = |what: String| Error::invalid_argument(what);
         if !(0.05..=3600.0).contains(&self.seconds) {
-            return Err(
-                invalid(format!("`--seconds {}` is out of range", self.seconds))
-                    .hint("use 0.05 to 3600"),
-            );
+            return Err(invalid(format!("`--seconds {}` is out of range", self.seconds))
+                .hint("use 0.05 to 3600"));
         }
         if self.batch_size == 0 || self.threads == Some(0) {
-            return Err(invalid(
-                "`--batch-size` and `--threads` must be at least 1".to_owned(),
-            ));
+            return Err(invalid("`--batch-size` and `--threads` must be at least 1".to_owned()));
         }
         let report = inspect_file(
             &self.file,
@@ -153,23 +149,15 @@ impl Args {
                 "`{}` contains no dataset with rows of numbers",
                 self.file.display()
             ))
-            .hint(format!(
-                "`vramfit data inspect {}` shows its contents",
-                self.file.display()
-            )));
+            .hint(format!("`vramfit data inspect {}` shows its contents", self.file.display())));
         };
         let datasets: Vec<(&str, &DatasetInfo)> = (plan.datasets.iter())
             .filter_map(|path| Some((path.as_str(), dataset_info(&report, path)?)))
             .collect();
         self.ensure_all_are_read(&report, &datasets)?;
-        let bytes: u64 = datasets
-            .iter()
-            .filter_map(|(_, info)| info.memory_bytes)
-            .map(|bytes| bytes.0)
-            .sum();
-        let bands = datasets
-            .iter()
-            .filter_map(|(_, info)| info.chunk.as_ref()?.first().copied());
+        let bytes: u64 =
+            datasets.iter().filter_map(|(_, info)| info.memory_bytes).map(|bytes| bytes.0).sum();
+        let bands = datasets.iter().filter_map(|(_, info)| info.chunk.as_ref()?.first().copied());
         let file = self.file.to_str().map(str::to_owned);
         Ok(BenchOptions {
             file: file.ok_or_else(|| invalid("the file path is not valid UTF-8".to_owned()))?,
@@ -221,11 +209,7 @@ pub(super) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
     let result = measure(&python, &options, output)?;
     if args.json {
-        output.json(&BenchOutput {
-            schema: 1,
-            options: &options,
-            result: &result,
-        })?;
+        output.json(&BenchOutput { schema: 1, options: &options, result: &result })?;
     } else {
         output.text(&render_result(&options, &result))?;
     }
@@ -254,10 +238,7 @@ fn measure(python: &Path, options: &BenchOptions, output: &Output) -> Result<Ben
     outcome.unwrap_or_else(|| {
         Err(Error::new(
             ErrorKind::CommandNotFound,
-            format!(
-                "`{}` exited unexpectedly; its output is above",
-                python.display()
-            ),
+            format!("`{}` exited unexpectedly; its output is above", python.display()),
         )
         .hint("select a Python with vramfit and NumPy installed with `--python`"))
     })

@@ -25,11 +25,7 @@ pub(super) fn render_result(options: &BenchOptions, result: &BenchResult) -> Str
         "", "MB/s", "min, max", "first batch", "speedup", "CPU"
     ));
     for backend in installed {
-        text.push_str(&format!(
-            "{:width$}  {}\n",
-            backend.title,
-            render_line(backend)
-        ));
+        text.push_str(&format!("{:width$}  {}\n", backend.title, render_line(backend)));
     }
     text.push_str(&format!(
         "\nMedians of {} runs of at least {} s, backends in turn, including opening the file and the first batch.\n\

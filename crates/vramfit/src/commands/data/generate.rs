@@ -110,12 +110,8 @@ impl Args {
                 features: sizes.take_or("features", 8),
                 targets: sizes.take_or("targets", 1),
             },
-            KindName::Tabular => Kind::Tabular {
-                features: sizes.take_or("features", 16),
-            },
-            KindName::Images => Kind::Images {
-                size: sizes.take_or("image-size", 32),
-            },
+            KindName::Tabular => Kind::Tabular { features: sizes.take_or("features", 16) },
+            KindName::Images => Kind::Images { size: sizes.take_or("image-size", 32) },
             KindName::Tokens => Kind::Tokens {
                 length: sizes.take_or("length", 128),
                 vocabulary: sizes.take_or("vocabulary", 1000),
@@ -124,10 +120,8 @@ impl Args {
         sizes.ensure_all_used(kind)?;
         let compression = match self.compression {
             CompressionName::None if self.level.is_some() => {
-                return Err(
-                    Error::invalid_argument("`--level` needs a compression method")
-                        .hint("add `--compression gzip` or `--compression zstd`"),
-                );
+                return Err(Error::invalid_argument("`--level` needs a compression method")
+                    .hint("add `--compression gzip` or `--compression zstd`"));
             }
             CompressionName::None => Compression::None,
             CompressionName::Gzip => Compression::Gzip(self.level.unwrap_or(2)),
@@ -159,9 +153,7 @@ impl SizeArgs {
             ("image-size", args.image_size),
             ("vocabulary", args.vocabulary),
         ];
-        let given = sizes
-            .into_iter()
-            .filter_map(|(name, size)| Some((name, size?)));
+        let given = sizes.into_iter().filter_map(|(name, size)| Some((name, size?)));
         SizeArgs(given.collect())
     }
 
@@ -186,23 +178,13 @@ impl SizeArgs {
 
 /// Parses the name of a data type that some kind supports.
 fn parse_number(text: &str) -> Result<Number> {
-    const KNOWN: [Number; 7] = [
-        Number::F32,
-        Number::F16,
-        Number::F64,
-        Number::U8,
-        Number::I32,
-        Number::U16,
-        Number::I64,
-    ];
-    KNOWN
-        .into_iter()
-        .find(|number| number.name() == text)
-        .ok_or_else(|| {
-            let names = KNOWN.map(|number| format!("`{}`", number.name()));
-            Error::invalid_argument(format!("`{text}` is not a supported data type"))
-                .hint(format!("use one of {}", names.join(", ")))
-        })
+    const KNOWN: [Number; 7] =
+        [Number::F32, Number::F16, Number::F64, Number::U8, Number::I32, Number::U16, Number::I64];
+    KNOWN.into_iter().find(|number| number.name() == text).ok_or_else(|| {
+        let names = KNOWN.map(|number| format!("`{}`", number.name()));
+        Error::invalid_argument(format!("`{text}` is not a supported data type"))
+            .hint(format!("use one of {}", names.join(", ")))
+    })
 }
 
 /// Runs `vramfit data generate`.

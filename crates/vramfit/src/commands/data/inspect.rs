@@ -60,9 +60,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     for (option, rows, example) in [("--sample", args.sample, 1000), ("--rows", args.rows, 5)] {
         if rows == Some(0) {
             let message = format!("`{option}` must be at least 1");
-            return Err(Error::invalid_argument(message).hint(format!(
-                "omit it, or give a number of rows, such as `{option} {example}`"
-            )));
+            return Err(Error::invalid_argument(message)
+                .hint(format!("omit it, or give a number of rows, such as `{option} {example}`")));
         }
     }
     let report = inspect_file(

@@ -17,17 +17,11 @@ pub(super) fn write_rows(text: &mut String, entries: &[Entry]) {
             1 => "1 number each".to_owned(),
             count => format!("{} numbers each", grouped(count)),
         };
-        text.push_str(&format!(
-            "\nFirst rows of {}, {values}:\n",
-            shown(&entry.path)
-        ));
+        text.push_str(&format!("\nFirst rows of {}, {values}:\n", shown(&entry.path)));
         let width = preview.rows.len().saturating_sub(1).to_string().len();
         for (row, numbers) in preview.rows.iter().enumerate() {
             let head = format!("  [{row:>width$}] ");
-            text.push_str(&format!(
-                "{head}{}\n",
-                line(numbers, preview, WIDTH - head.len())
-            ));
+            text.push_str(&format!("{head}{}\n", line(numbers, preview, WIDTH - head.len())));
         }
     }
 }
@@ -72,10 +66,7 @@ mod tests {
 
     #[test]
     fn a_line_shows_what_fits_and_says_that_there_is_more() {
-        let preview = |row_values| Preview {
-            row_values,
-            rows: Vec::new(),
-        };
+        let preview = |row_values| Preview { row_values, rows: Vec::new() };
         let numbers = [Value::Integer(7), Value::Real(0.25), Value::Real(f64::NAN)];
         assert_eq!(line(&numbers, &preview(3), 20), "7 0.2500 NaN");
         assert_eq!(line(&numbers, &preview(9), 20), "7 0.2500 NaN ...");

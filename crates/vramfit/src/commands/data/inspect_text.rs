@@ -58,10 +58,7 @@ fn write_tree(text: &mut String, entries: &[Entry]) {
         lines.push([name, kind, sizes, storage]);
         let mut notes = Vec::new();
         if let Some(problem) = &entry.problem {
-            notes.push(format!(
-                "{indent}  ! cannot be read: {}",
-                shown(&problem.message)
-            ));
+            notes.push(format!("{indent}  ! cannot be read: {}", shown(&problem.message)));
             let hint = problem.hint.iter();
             notes.extend(hint.map(|hint| format!("{indent}    {}", shown(hint))));
         }
@@ -156,21 +153,13 @@ fn storage(info: &DatasetInfo) -> String {
     }
     if let Some(unwritten @ 1..) = info.chunks_unwritten {
         let all = info.chunks.unwrap_or_default();
-        text.push_str(&format!(
-            "; {} of {} not written",
-            grouped(unwritten),
-            grouped(all)
-        ));
+        text.push_str(&format!("; {} of {} not written", grouped(unwritten), grouped(all)));
     }
     text
 }
 
 fn attributes(names: &[String]) -> String {
-    let named: Vec<String> = names
-        .iter()
-        .take(MAX_ATTRIBUTES)
-        .map(|name| shown(name))
-        .collect();
+    let named: Vec<String> = names.iter().take(MAX_ATTRIBUTES).map(|name| shown(name)).collect();
     match names.len().saturating_sub(MAX_ATTRIBUTES) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
@@ -179,33 +168,19 @@ fn attributes(names: &[String]) -> String {
 
 fn write_samples(text: &mut String, entries: &[Entry], seed: u64) {
     let sampled: Vec<(&str, &Statistics)> = (entries.iter())
-        .filter_map(|entry| {
-            Some((
-                entry.path.as_str(),
-                entry.dataset.as_ref()?.sample.as_ref()?,
-            ))
-        })
+        .filter_map(|entry| Some((entry.path.as_str(), entry.dataset.as_ref()?.sample.as_ref()?)))
         .collect();
     if sampled.is_empty() {
         return;
     }
     text.push_str(&format!("\nSampled rows, evenly spread (seed {seed}):\n"));
-    let width = sampled
-        .iter()
-        .map(|(path, _)| path.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = sampled.iter().map(|(path, _)| path.chars().count()).max().unwrap_or(0);
     for (path, statistics) in sampled {
         let mut parts = vec![format!("{} rows", grouped(statistics.rows))];
         if let (Some(min), Some(max), Some(mean)) =
             (statistics.min, statistics.max, statistics.mean)
         {
-            parts.push(format!(
-                "min {}, max {}, mean {}",
-                number(min),
-                number(max),
-                number(mean)
-            ));
+            parts.push(format!("min {}, max {}, mean {}", number(min), number(max), number(mean)));
         }
         for (count, what) in [(statistics.nan, "NaN"), (statistics.infinite, "infinite")] {
             if count > 0 {
@@ -216,10 +191,7 @@ fn write_samples(text: &mut String, entries: &[Entry], seed: u64) {
                 ));
             }
         }
-        if let Some(labels) = statistics
-            .labels
-            .as_ref()
-            .filter(|labels| labels.len() <= MAX_LABELS)
+        if let Some(labels) = statistics.labels.as_ref().filter(|labels| labels.len() <= MAX_LABELS)
         {
             let rows = statistics.rows as f64 / 100.0;
             let counts: Vec<String> = (labels.iter())
@@ -253,11 +225,7 @@ fn write_cost(text: &mut String, report: &FileReport, plan: &StreamingPlan) {
     let budget = plan.budget_bytes;
     match plan.engine {
         Some(engine) => {
-            let remark = if plan.memory_bytes <= budget {
-                ", more than their size"
-            } else {
-                ""
-            };
+            let remark = if plan.memory_bytes <= budget { ", more than their size" } else { "" };
             text.push_str(&format!(
                 "Streamed, {paths} ({rows} rows) need at most {budget}{remark}.\n\
                  Shuffle engine: {engine}; {}.\n",
@@ -286,10 +254,7 @@ fn write_speeds(text: &mut String, measured: &[ReadSpeed]) {
             _ => "sequential rows".to_owned(),
         };
         let rate = speed.megabytes_per_second();
-        text.push_str(&format!(
-            "  {pattern:32}  {rate:>8.1} MB/s ({} read)\n",
-            speed.bytes
-        ));
+        text.push_str(&format!("  {pattern:32}  {rate:>8.1} MB/s ({} read)\n", speed.bytes));
     }
 }
 

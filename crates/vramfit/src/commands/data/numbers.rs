@@ -100,19 +100,9 @@ mod tests {
         ] {
             assert_eq!(parse_count(text).unwrap(), count, "{text}");
         }
-        for text in [
-            "",
-            "k",
-            "1.",
-            "1.5",
-            "-1",
-            "+1",
-            "1e6",
-            "1.2345k",
-            ".5k",
-            "99999999999G",
-            "10 k",
-        ] {
+        for text in
+            ["", "k", "1.", "1.5", "-1", "+1", "1e6", "1.2345k", ".5k", "99999999999G", "10 k"]
+        {
             assert!(parse_count(text).is_err(), "{text}");
         }
     }

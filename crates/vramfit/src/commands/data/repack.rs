@@ -134,10 +134,7 @@ impl Args {
     /// Returns the path of the new file, which is that of the input only with `--in-place`.
     fn target(&self) -> Result<Option<PathBuf>> {
         let refuse = |what: String| Error::invalid_argument(what);
-        let same = self
-            .output
-            .as_deref()
-            .is_some_and(|output| is_same(&self.input, output));
+        let same = self.output.as_deref().is_some_and(|output| is_same(&self.input, output));
         match (&self.output, self.in_place) {
             (Some(output), true) if !same => Err(refuse(format!(
                 "`--in-place` replaces `{}`, but the output file is `{}`",
@@ -198,26 +195,15 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.in_place && has_hard_links(&target) {
         output.info("hard links to the file keep the old contents");
     }
-    let bars = [
-        output.progress_bar("MiB written"),
-        output.progress_bar("MiB verified"),
-    ];
-    let output_options = OutputOptions {
-        force: args.force,
-        in_place: args.in_place,
-    };
-    let written = repack(
-        &plan,
-        &target,
-        output_options,
-        &mut |progress| match progress.phase {
-            Phase::Write => bars[0].show(progress.done, 0, progress.total),
-            Phase::Compare => {
-                bars[0].remove();
-                bars[1].show(progress.done, 0, progress.total);
-            }
-        },
-    );
+    let bars = [output.progress_bar("MiB written"), output.progress_bar("MiB verified")];
+    let output_options = OutputOptions { force: args.force, in_place: args.in_place };
+    let written = repack(&plan, &target, output_options, &mut |progress| match progress.phase {
+        Phase::Write => bars[0].show(progress.done, 0, progress.total),
+        Phase::Compare => {
+            bars[0].remove();
+            bars[1].show(progress.done, 0, progress.total);
+        }
+    });
     bars.iter().for_each(|bar| bar.remove());
     drop(lock);
     print_output(args, &plan, Some((&target, written?)), output)
@@ -233,10 +219,7 @@ fn lock(path: &Path) -> Result<Option<std::fs::File>> {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::new(
             ErrorKind::FileNotClosed,
-            format!(
-                "`{}` is open for writing in another program",
-                path.display()
-            ),
+            format!("`{}` is open for writing in another program", path.display()),
         )
         .hint("wait until that program has closed it")),
         // Not every file system supports locks.

@@ -66,10 +66,7 @@ fn render_steps(plan: &RepackPlan) -> String {
     if plan.small_objects > 0 {
         let what = match plan.small_objects {
             1 => "1 scalar, string or named datatype".to_owned(),
-            count => format!(
-                "{} scalars, strings and named datatypes",
-                grouped(count as u64)
-            ),
+            count => format!("{} scalars, strings and named datatypes", grouped(count as u64)),
         };
         text.push_str(&format!("{what} copied unchanged\n"));
     }

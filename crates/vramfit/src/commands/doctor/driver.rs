@@ -19,9 +19,9 @@ pub(super) fn query(timeout: Duration) -> Driver {
     });
     match receiver.recv_timeout(timeout) {
         Ok(Ok(host)) => Driver::Available(host),
-        Ok(Err(DriverUnavailable::LibraryMissing { library, cause })) => Driver::NotInstalled {
-            cause: format!("`{library}`: {cause}"),
-        },
+        Ok(Err(DriverUnavailable::LibraryMissing { library, cause })) => {
+            Driver::NotInstalled { cause: format!("`{library}`: {cause}") }
+        }
         Ok(Err(unavailable)) => broken(&Error::from(unavailable)),
         Err(mpsc::RecvTimeoutError::Timeout) => Driver::TimedOut(timeout.as_secs()),
         Err(mpsc::RecvTimeoutError::Disconnected) => broken(

@@ -33,10 +33,7 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
         })
         .collect();
     if args.no_preallocate {
-        environment.insert(
-            "XLA_PYTHON_CLIENT_PREALLOCATE".to_owned(),
-            "false".to_owned(),
-        );
+        environment.insert("XLA_PYTHON_CLIENT_PREALLOCATE".to_owned(), "false".to_owned());
     }
     let has_driver = matches!(driver, Driver::Available(_)) && virtual_gpu.is_none();
     let mut host_during_probe: Option<Host> = None;
@@ -44,9 +41,7 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
         _ if args.no_jax => vramfit_core::doctor::JaxProbe::default(),
         None => vramfit_core::doctor::JaxProbe::default(),
         Some(_) => probe::run(&python, args, || {
-            host_during_probe = has_driver
-                .then(|| driver::query_again(args.timeout()))
-                .flatten();
+            host_during_probe = has_driver.then(|| driver::query_again(args.timeout())).flatten();
         }),
     };
     Ok(SystemInfo {
@@ -82,11 +77,7 @@ fn virtual_gpu() -> Result<Option<VirtualGpu>> {
     Ok(Some(VirtualGpu {
         count: u32::try_from(budgets.len()).unwrap_or(u32::MAX),
         total_bytes: gpu.total_memory_bytes,
-        occupied_bytes: budgets
-            .iter()
-            .map(|budget| budget.occupied_bytes)
-            .max()
-            .unwrap_or(0),
+        occupied_bytes: budgets.iter().map(|budget| budget.occupied_bytes).max().unwrap_or(0),
         context_bytes: context.unwrap_or(gpu.context_bytes_estimate),
         name: gpu.name,
         description: gpu.description,
@@ -116,15 +107,12 @@ const CUDA_LIBRARIES: [&str; 10] = [
 /// Lists the files in `LD_LIBRARY_PATH` that could be loaded instead of those of NVIDIA's packages, one
 /// per library and directory.
 fn find_shadowing_libraries(environment: &BTreeMap<String, String>) -> Vec<String> {
-    let path = environment
-        .get("LD_LIBRARY_PATH")
-        .map_or("", String::as_str);
+    let path = environment.get("LD_LIBRARY_PATH").map_or("", String::as_str);
     let mut found = Vec::new();
     for folder in path.split(':').filter(|folder| !folder.is_empty()) {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         for library in CUDA_LIBRARIES {
             let name = names.iter().find(|name| name.starts_with(library));
@@ -156,22 +144,14 @@ mod tests {
     #[test]
     fn libraries_in_the_path_are_found_once_each() {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        for name in [
-            "libcudnn.so.9",
-            "libcudnn.so.9.1",
-            "libnccl.so",
-            "libc.so.6",
-        ] {
+        for name in ["libcudnn.so.9", "libcudnn.so.9.1", "libnccl.so", "libc.so.6"] {
             std::fs::write(folder.path().join(name), "").expect("written");
         }
         let path = folder.path().display();
         let environment = |value: String| BTreeMap::from([("LD_LIBRARY_PATH".to_owned(), value)]);
         assert_eq!(
             find_shadowing_libraries(&environment(format!("/nowhere::{path}"))),
-            [
-                format!("{path}/libcudnn.so.9"),
-                format!("{path}/libnccl.so")
-            ]
+            [format!("{path}/libcudnn.so.9"), format!("{path}/libnccl.so")]
         );
         assert!(find_shadowing_libraries(&BTreeMap::new()).is_empty());
     }

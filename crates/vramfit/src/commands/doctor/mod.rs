@@ -82,11 +82,8 @@ pub(crate) fn run(
     for line in &info.probe.log {
         output.verbose(&format!("log: {line}"));
     }
-    let report = if args.train {
-        DoctorReport::for_training(&info)
-    } else {
-        DoctorReport::new(&info)
-    };
+    let report =
+        if args.train { DoctorReport::for_training(&info) } else { DoctorReport::new(&info) };
     if args.json {
         output.json(&DoctorOutput::new(&report, &info))?;
     } else {

@@ -14,10 +14,7 @@ use crate::python::{self, Interpreter};
 use crate::python_child::PythonChild;
 
 /// The script, see its own first lines.
-const INVENTORY: &str = concat!(
-    include_str!("../../packages.py"),
-    include_str!("inventory.py")
-);
+const INVENTORY: &str = concat!(include_str!("../../packages.py"), include_str!("inventory.py"));
 
 /// How long an interpreter that has closed its output may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -51,10 +48,7 @@ pub(super) fn dry_run(
     python: &Path,
     context: &Context,
 ) -> Option<std::result::Result<(), MissingReason>> {
-    let interpreter = Interpreter {
-        program: python.to_owned(),
-        options: Vec::new(),
-    };
+    let interpreter = Interpreter { program: python.to_owned(), options: Vec::new() };
     let installed = python::query(&interpreter, |command| {
         // The script takes the first directory for that of vramfit's shim.
         if let Some(package) = &context.package {

@@ -40,9 +40,7 @@ fn non_empty_var(name: &str) -> Option<std::ffi::OsString> {
 /// Returns `$XDG_CACHE_HOME/vramfit`, by default `~/.cache/vramfit`.
 pub(crate) fn cache_home() -> Option<PathBuf> {
     let home = || non_empty_var("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = non_empty_var("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(home)?;
+    let cache = non_empty_var("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
     Some(cache.join("vramfit"))
 }
 
@@ -51,9 +49,7 @@ pub(crate) fn remove_oldest(root: &Path, max_bytes: u64) {
     let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     let folders = fs::read_dir(root).into_iter().flatten().flatten();
     for entry in folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten()) {
-        let Some((path, data)) = entry
-            .ok()
-            .and_then(|it| Some((it.path(), it.metadata().ok()?)))
+        let Some((path, data)) = entry.ok().and_then(|it| Some((it.path(), it.metadata().ok()?)))
         else {
             continue;
         };

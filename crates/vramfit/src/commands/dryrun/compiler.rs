@@ -25,17 +25,11 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
         .hint("create an environment with a newer Python and install JAX there"));
     }
     if !installed.reads_pythonpath {
-        let options: Vec<_> = interpreter
-            .options
-            .iter()
-            .map(|text| text.to_string_lossy())
-            .collect();
+        let options: Vec<_> =
+            interpreter.options.iter().map(|text| text.to_string_lossy()).collect();
         return Err(Error::new(
             ErrorKind::GpuNotUsed,
-            format!(
-                "`{python} {}` does not read `PYTHONPATH`",
-                options.join(" ")
-            ),
+            format!("`{python} {}` does not read `PYTHONPATH`", options.join(" ")),
         )
         .hint("omit `-I` and `-E`: the virtual GPU is found through `PYTHONPATH`"));
     }
@@ -47,21 +41,13 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
         )));
     };
     let Some(jaxlib) = &installed.jaxlib else {
-        return Err(
-            missing(format!("`{python}` has `jax` {jax} but no `jaxlib`"))
-                .hint(pip(&format!("'jax[cuda13-local]=={jax}'"))),
-        );
+        return Err(missing(format!("`{python}` has `jax` {jax} but no `jaxlib`"))
+            .hint(pip(&format!("'jax[cuda13-local]=={jax}'"))));
     };
     // JAX takes the plugin for CUDA 13 where both are installed.
-    let Some(plugin) = installed
-        .plugins
-        .iter()
-        .find(|plugin| gpu.supports_cuda(plugin.cuda))
+    let Some(plugin) = installed.plugins.iter().find(|plugin| gpu.supports_cuda(plugin.cuda))
     else {
-        let need = pip(&format!(
-            "'jax-cuda{cuda}-plugin=={jaxlib}' {}",
-            cuda_tools(cuda)
-        ));
+        let need = pip(&format!("'jax-cuda{cuda}-plugin=={jaxlib}' {}", cuda_tools(cuda)));
         return Err(match installed.plugins.first() {
             None => missing(format!("`{python}` has JAX {jax} but no CUDA plugin")).hint(need),
             Some(other) => missing(format!(
@@ -73,10 +59,8 @@ pub(crate) fn check(interpreter: &Interpreter, installed: &Installed, gpu: &Gpu)
     };
     let cuda = plugin.cuda;
     if !plugin.library {
-        return Err(missing(format!(
-            "`jax-cuda{cuda}-plugin` is installed without its compiler"
-        ))
-        .hint(pip(&format!("'jax-cuda{cuda}-pjrt=={jaxlib}'"))));
+        return Err(missing(format!("`jax-cuda{cuda}-plugin` is installed without its compiler"))
+            .hint(pip(&format!("'jax-cuda{cuda}-pjrt=={jaxlib}'"))));
     }
     if let Some(version) = plugin.version.as_ref().filter(|version| *version != jaxlib) {
         return Err(missing(format!(
@@ -127,11 +111,7 @@ mod tests {
             reads_pythonpath: true,
             jax: Some("0.10.2".into()),
             jaxlib: Some("0.10.2".into()),
-            plugins: vec![CudaPlugin {
-                cuda: 13,
-                version: Some("0.10.2".into()),
-                library: true,
-            }],
+            plugins: vec![CudaPlugin { cuda: 13, version: Some("0.10.2".into()), library: true }],
             ptxas: Some("/n/bin/ptxas".into()),
             libdevice: Some("/n/nvvm/libdevice/libdevice.10.bc".into()),
         }
@@ -140,10 +120,7 @@ mod tests {
     fn check_error(name: &str, edit: impl FnOnce(&mut Installed)) -> Error {
         let mut installed = complete();
         edit(&mut installed);
-        let interpreter = Interpreter {
-            program: "python".into(),
-            options: vec!["-I".into()],
-        };
+        let interpreter = Interpreter { program: "python".into(), options: vec!["-I".into()] };
         check(&interpreter, &installed, &gpu::find(name).expect("known")).unwrap_err()
     }
 
@@ -157,26 +134,10 @@ mod tests {
     fn each_missing_part_is_named_with_the_package_to_install() {
         type Edit = fn(&mut Installed);
         let cases: [(Edit, &str, &str); 7] = [
-            (
-                |i| i.jax = None,
-                "has no `jax`",
-                "'jax[cuda13-local]' 'nvidia-cuda-nvcc",
-            ),
-            (
-                |i| i.jaxlib = None,
-                "no `jaxlib`",
-                "jax[cuda13-local]==0.10.2",
-            ),
-            (
-                |i| i.plugins.clear(),
-                "no CUDA plugin",
-                "jax-cuda13-plugin==0.10.2",
-            ),
-            (
-                |i| i.plugins[0].library = false,
-                "without its compiler",
-                "jax-cuda13-pjrt==0.10.2",
-            ),
+            (|i| i.jax = None, "has no `jax`", "'jax[cuda13-local]' 'nvidia-cuda-nvcc"),
+            (|i| i.jaxlib = None, "no `jaxlib`", "jax[cuda13-local]==0.10.2"),
+            (|i| i.plugins.clear(), "no CUDA plugin", "jax-cuda13-plugin==0.10.2"),
+            (|i| i.plugins[0].library = false, "without its compiler", "jax-cuda13-pjrt==0.10.2"),
             (
                 |i| i.plugins[0].version = Some("0.9.2".into()),
                 "0.9.2 does not match `jaxlib` 0.10.2",
@@ -188,11 +149,7 @@ mod tests {
         for (edit, message, hint) in cases {
             let error = check_error("h100-80g", edit);
             assert_eq!(error.kind(), ErrorKind::CompilerMissing, "{message}");
-            assert!(
-                error.message().contains(message),
-                "{} lacks {message}",
-                error.message()
-            );
+            assert!(error.message().contains(message), "{} lacks {message}", error.message());
             let text = error.hint_text().expect("every error has a hint");
             assert!(text.contains(hint), "{text} lacks {hint}");
         }

@@ -231,10 +231,7 @@ mod tests {
             scratch: Path::new("/tmp/run"),
             checkpoints: Path::new("/tmp/run/checkpoints"),
             autotune_results,
-            plugin: &PluginPaths {
-                plugin: "/p/_native.so".into(),
-                shim: "/p/_jax_shim".into(),
-            },
+            plugin: &PluginPaths { plugin: "/p/_native.so".into(), shim: "/p/_jax_shim".into() },
         };
         EnvDelta::for_dryrun(&spec, &paths, |name| {
             let found = users.iter().find(|(known, _)| *known == name);
@@ -243,11 +240,7 @@ mod tests {
     }
 
     fn value(delta: &EnvDelta, name: &str) -> Option<String> {
-        delta
-            .0
-            .get(name)?
-            .as_ref()
-            .map(|value| value.to_string_lossy().into_owned())
+        delta.0.get(name)?.as_ref().map(|value| value.to_string_lossy().into_owned())
     }
 
     #[test]
@@ -292,20 +285,14 @@ mod tests {
     #[test]
     fn the_processes_of_a_run_share_its_gpus_unless_private() {
         let shared = |sharing| {
-            let delta = delta_of(
-                |spec| spec.sharing = sharing,
-                &[("VRAMFIT_SHARED", "outer")],
-            );
+            let delta = delta_of(|spec| spec.sharing = sharing, &[("VRAMFIT_SHARED", "outer")]);
             let names = ["VRAMFIT_SHARED", "VRAMFIT_SHARED_FILE"];
             names.map(|name| value(&delta, name))
         };
         let text = |text: &str| Some(text.to_owned());
         let file = text("/tmp/run/gpu-memory");
         assert_eq!(shared(Sharing::Run), [None, file]);
-        assert_eq!(
-            shared(Sharing::Named("desk".to_owned())),
-            [text("desk"), None]
-        );
+        assert_eq!(shared(Sharing::Named("desk".to_owned())), [text("desk"), None]);
         assert_eq!(shared(Sharing::Private), [None, None]);
     }
 
@@ -330,10 +317,7 @@ mod tests {
     #[test]
     fn the_users_path_comes_after_the_shim() {
         let delta = delta_of(|_| {}, &[("PYTHONPATH", "/a:/b")]);
-        assert_eq!(
-            value(&delta, "PYTHONPATH").as_deref(),
-            Some("/p/_jax_shim:/a:/b")
-        );
+        assert_eq!(value(&delta, "PYTHONPATH").as_deref(), Some("/p/_jax_shim:/a:/b"));
     }
 
     #[test]
@@ -371,10 +355,7 @@ mod tests {
             removed: vec!["XLA_PYTHON_CLIENT_MEM_FRACTION"],
             ..ResolvedSettings::default()
         });
-        assert_eq!(
-            value(&delta, "XLA_CLIENT_MEM_FRACTION").as_deref(),
-            Some("0.9")
-        );
+        assert_eq!(value(&delta, "XLA_CLIENT_MEM_FRACTION").as_deref(), Some("0.9"));
         assert_eq!(delta.0.get("XLA_PYTHON_CLIENT_MEM_FRACTION"), Some(&None));
     }
 }

@@ -64,18 +64,14 @@ fn is_about_gpu(finding: &Finding) -> bool {
 }
 
 fn finding_error(finding: &Finding) -> Error {
-    let Finding {
-        subject, message, ..
-    } = finding;
+    let Finding { subject, message, .. } = finding;
     let message = if message.contains(subject.as_str()) {
         message.clone()
     } else {
         format!("`{subject}`: {message}")
     };
-    Error::invalid_argument(message).hint(format!(
-        "{} (rule `{}`, docs/reference/lint-rules.md)",
-        finding.fix, finding.id
-    ))
+    Error::invalid_argument(message)
+        .hint(format!("{} (rule `{}`, docs/reference/lint-rules.md)", finding.fix, finding.id))
 }
 
 /// Returns the reason why JAX has no GPU, where it rejected its settings.
@@ -89,9 +85,7 @@ pub(super) fn rejected(folder: &Path, gpus: &GpuSelection, jax: Option<Version>)
 
 /// Says whether a command is vramfit itself, which corrects settings before it starts a program.
 pub(super) fn is_vramfit(program: &Path, arguments: &[OsString]) -> bool {
-    let is_module = arguments
-        .windows(2)
-        .any(|pair| pair[0] == "-m" && pair[1] == "vramfit");
+    let is_module = arguments.windows(2).any(|pair| pair[0] == "-m" && pair[1] == "vramfit");
     program.file_name() == Some(OsStr::new("vramfit")) || is_module
 }
 
@@ -101,9 +95,8 @@ mod tests {
     use vramfit_core::ErrorKind;
 
     fn found(variables: &[(&str, &str)]) -> Vec<Finding> {
-        let environment = variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let environment =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let gpus = "t4".parse().expect("in the catalog");
         lint_environment(environment.collect(), &gpus, Some(Version::new(0, 10, 2)))
     }
@@ -122,10 +115,8 @@ mod tests {
 
     #[test]
     fn what_only_has_another_effect_than_intended_is_no_error() {
-        let found = found(&[
-            ("XLA_PYTHON_CLIENT_PREALLOCATE", "no"),
-            ("XLA_CLIENT_MEM_FRACTION", "0.99"),
-        ]);
+        let found =
+            found(&[("XLA_PYTHON_CLIENT_PREALLOCATE", "no"), ("XLA_CLIENT_MEM_FRACTION", "0.99")]);
         let ids: Vec<_> = found.iter().map(|finding| finding.id).collect();
         assert_eq!(ids, ["preallocate-not-a-boolean", "insufficient-headroom"]);
         assert!(!found.iter().any(Finding::prevents_gpu_use));
@@ -135,10 +126,7 @@ mod tests {
     fn vramfit_itself_is_recognized_by_its_name() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
         assert!(is_vramfit(Path::new("/bin/vramfit"), &[]));
-        assert!(is_vramfit(
-            Path::new("python"),
-            &words("-m vramfit run -- x")
-        ));
+        assert!(is_vramfit(Path::new("python"), &words("-m vramfit run -- x")));
         assert!(!is_vramfit(Path::new("python"), &words("-m train")));
     }
 }

@@ -100,13 +100,7 @@ pub(super) fn run_program(
     for line in delta.lines() {
         output.verbose(&format!("environment: {line}"));
     }
-    env_check::check(
-        spec,
-        &delta,
-        jax,
-        env_check::is_vramfit(&program, &arguments),
-        output,
-    )?;
+    env_check::check(spec, &delta, jax, env_check::is_vramfit(&program, &arguments), output)?;
     if installed.is_none() {
         let shown = program.display();
         output.verbose(&format!("cannot find out which Python `{shown}` runs"));

@@ -38,17 +38,13 @@ struct ReadRecord {
 
 impl HostMessages {
     pub(super) fn new(folder: &Path) -> HostMessages {
-        HostMessages {
-            folder: folder.to_owned(),
-        }
+        HostMessages { folder: folder.to_owned() }
     }
 
     fn read_published(&self, host: u32) -> Published {
         let messages = read_lines::<Message>(&self.published_path(host));
         let messages = messages.into_iter();
-        messages
-            .map(|message| ((message.kind, message.key), message.digest))
-            .collect()
+        messages.map(|message| ((message.kind, message.key), message.digest)).collect()
     }
 
     /// Says whether a host did not find something that it asked for.
@@ -66,9 +62,8 @@ impl HostMessages {
         has_decided: bool,
     ) -> Option<String> {
         let others = hosts.iter().filter(|other| **other != host);
-        let published: BTreeMap<u32, Published> = others
-            .map(|other| (*other, self.read_published(*other)))
-            .collect();
+        let published: BTreeMap<u32, Published> =
+            others.map(|other| (*other, self.read_published(*other))).collect();
         let read = read_lines::<ReadRecord>(&self.reads_path(host));
         read.into_iter().find_map(|read| {
             let name = format!("{} {}", read.kind, read.key);
@@ -105,9 +100,7 @@ impl HostMessages {
 /// Returns the values in the lines of a file; none for one that is not there, and none of a line that was cut.
 fn read_lines<T: DeserializeOwned>(path: &Path) -> Vec<T> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    text.lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 #[cfg(test)]
@@ -144,10 +137,7 @@ mod tests {
         assert!(!messages.misses_any(0));
         assert!(messages.find_changed(0, &[0, 1, 2], true).is_none());
         reads(r#""host": 1, "digest": "b", "is_known": true"#);
-        assert_eq!(
-            messages.find_changed(0, &[0, 1], false).as_deref(),
-            Some("allgather 1")
-        );
+        assert_eq!(messages.find_changed(0, &[0, 1], false).as_deref(), Some("allgather 1"));
         messages.forget(1);
         assert!(has_changed(&[0, 1, 2]), "it is gone");
         messages.forget(0);

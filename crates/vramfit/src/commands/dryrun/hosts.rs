@@ -46,11 +46,7 @@ impl HostArgs {
                 count - 1
             )));
         }
-        Ok(Some(HostsSpec {
-            count,
-            selection,
-            launcher: self.launcher,
-        }))
+        Ok(Some(HostsSpec { count, selection, launcher: self.launcher }))
     }
 }
 
@@ -163,10 +159,7 @@ impl HostSpec {
                 ("OMPI_COMM_WORLD_RANK", index),
                 ("OMPI_COMM_WORLD_SIZE", count),
                 // JAX takes the coordinator's address and port from it, which nobody connects to.
-                (
-                    "OMPI_MCA_orte_hnp_uri",
-                    "4096.0;tcp://10.0.0.1:34911".to_owned(),
-                ),
+                ("OMPI_MCA_orte_hnp_uri", "4096.0;tcp://10.0.0.1:34911".to_owned()),
             ],
             Some(Launcher::Kubernetes) => vec![("JOB_COMPLETION_INDEX", index)],
         }
@@ -191,11 +184,9 @@ mod tests {
     #[test]
     fn hosts_are_selected_by_numbers_and_ranges() {
         let listed = |hosts: &[u32]| HostSelection::Listed(hosts.to_vec());
-        for (text, expected) in [
-            ("all", HostSelection::All),
-            ("7", listed(&[7])),
-            ("0-2,31,1", listed(&[0, 1, 2, 31])),
-        ] {
+        for (text, expected) in
+            [("all", HostSelection::All), ("7", listed(&[7])), ("0-2,31,1", listed(&[0, 1, 2, 31]))]
+        {
             assert_eq!(text.parse::<HostSelection>().expect(text), expected);
         }
         for text in ["", "a", "3-1", "-1", "0,", "0-70000"] {
@@ -217,18 +208,10 @@ mod tests {
 
     #[test]
     fn each_host_finds_its_own_number() {
-        let host = |launcher| HostSpec {
-            index: 7,
-            count: 32,
-            launcher,
-            folder: PathBuf::new(),
-        };
+        let host = |launcher| HostSpec { index: 7, count: 32, launcher, folder: PathBuf::new() };
         let value = |launcher, name: &str| {
             let variables = host(launcher).launcher_variables();
-            variables
-                .into_iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| value)
+            variables.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
         };
         for (launcher, name) in [
             (None, "JAX_PROCESS_ID"),
@@ -238,10 +221,7 @@ mod tests {
         ] {
             assert_eq!(value(launcher, name).as_deref(), Some("7"), "{name}");
         }
-        assert_eq!(
-            value(Some(Launcher::Slurm), "SLURM_NTASKS").as_deref(),
-            Some("32")
-        );
+        assert_eq!(value(Some(Launcher::Slurm), "SLURM_NTASKS").as_deref(), Some("32"));
         let word = host(None).fill_in(&"--rank={host}/{hosts}".into());
         assert_eq!(word, "--rank=7/32");
     }

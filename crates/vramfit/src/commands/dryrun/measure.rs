@@ -58,11 +58,7 @@ pub(crate) fn measure(
     let spec = DryrunSpec {
         unlimited: true,
         log: Some(log.clone()),
-        results: ResultFiles {
-            trace: Some(trace.clone()),
-            force: true,
-            ..ResultFiles::default()
-        },
+        results: ResultFiles { trace: Some(trace.clone()), force: true, ..ResultFiles::default() },
         ..spec.clone()
     };
     let mut quiet = output.quiet();
@@ -87,23 +83,15 @@ fn measure_hosts(
     let rank = |run: &MeasuredRun| (!run.fits, run.peak_bytes);
     let runs = run_hosts::run_hosts(spec, hosts, context, output, |run, result, spec| {
         let measured = measure_summary(result.summary.clone(), spec, &run.trace)?;
-        if worst
-            .as_ref()
-            .is_none_or(|(known, _)| rank(known) < rank(&measured))
-        {
+        if worst.as_ref().is_none_or(|(known, _)| rank(known) < rank(&measured)) {
             worst = Some((measured, run.trace.clone()));
         }
         Ok(())
     })?;
     let summary = summarize_hosts(&runs, hosts.count, spec.gpus.count);
-    let mismatches = summary
-        .and_then(|summary| summary.hosts)
-        .map(|hosts| hosts.mismatches);
+    let mismatches = summary.and_then(|summary| summary.hosts).map(|hosts| hosts.mismatches);
     if let Some(mismatch) = mismatches.unwrap_or_default().first() {
-        let text = format!(
-            "the hosts do not fit together: {}",
-            describe_mismatch(mismatch)
-        );
+        let text = format!("the hosts do not fit together: {}", describe_mismatch(mismatch));
         return Err(Error::new(ErrorKind::CompilerFailed, text));
     }
     let (measured, kept) = worst.expect("a host without a result is an error");
@@ -172,21 +160,15 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
 
 /// Says whether a condition is how the program ended, which the process knows better.
 fn is_exit(condition: &Condition) -> bool {
-    matches!(
-        condition,
-        Condition::ProcessFailed { .. } | Condition::TraceEndsEarly { .. }
-    )
+    matches!(condition, Condition::ProcessFailed { .. } | Condition::TraceEndsEarly { .. })
 }
 
 fn describe_exit(exit: Option<ProcessExit>) -> String {
     match exit {
-        Some(ProcessExit {
-            signal: Some(signal),
-            ..
-        }) => format!("was killed by {}", signal_name(signal)),
-        Some(ProcessExit {
-            code: Some(code), ..
-        }) => format!("ended with exit code {code}"),
+        Some(ProcessExit { signal: Some(signal), .. }) => {
+            format!("was killed by {}", signal_name(signal))
+        }
+        Some(ProcessExit { code: Some(code), .. }) => format!("ended with exit code {code}"),
         _ => "ended".to_owned(),
     }
 }

@@ -58,10 +58,7 @@ pub(super) fn report_outcome(
             return Err(crash_error(signal, Some(count)));
         }
         exit if status == Status::Unknown && exit != ExitReason::Code(0) => {
-            output.info(&format!(
-                "the program {}, but not because of GPU memory",
-                exit.describe()
-            ));
+            output.info(&format!("the program {}, but not because of GPU memory", exit.describe()));
         }
         _ => {}
     }
@@ -176,11 +173,8 @@ fn crash_error(signal: i32, compiled: Option<u64>) -> Error {
         Some(count) => format!("after compiling {count} programs"),
         None => "before it used the GPU".to_owned(),
     };
-    Error::new(
-        ErrorKind::CompilerFailed,
-        format!("the program was killed by {name} {when}"),
-    )
-    .hint(output_hint())
+    Error::new(ErrorKind::CompilerFailed, format!("the program was killed by {name} {when}"))
+        .hint(output_hint())
 }
 
 /// Points at the program's own output, and at the commonest reason why XLA ends a process.

@@ -37,10 +37,7 @@ impl PluginPaths {
             )
             .hint("install it there, or name the Python that has it with `--python`"));
         };
-        let plugin = context
-            .plugin
-            .clone()
-            .or_else(|| extension_module(&package));
+        let plugin = context.plugin.clone().or_else(|| extension_module(&package));
         let Some(plugin) = plugin else {
             return Err(Error::new(
                 ErrorKind::CompilerMissing,
@@ -48,18 +45,12 @@ impl PluginPaths {
             )
             .hint("build it with `make build`, or install a wheel"));
         };
-        Ok(PluginPaths {
-            plugin,
-            shim: package.join("_jax_shim"),
-        })
+        Ok(PluginPaths { plugin, shim: package.join("_jax_shim") })
     }
 }
 
 fn extension_module(package: &Path) -> Option<PathBuf> {
-    let mut files = std::fs::read_dir(package)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path());
+    let mut files = std::fs::read_dir(package).ok()?.flatten().map(|entry| entry.path());
     files.find(|file| {
         let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
         name.starts_with("_native.") && name.ends_with(".so")

@@ -67,10 +67,7 @@ mod tests {
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
         assert_eq!(writable(&socket, false).expect("nothing is lost"), socket);
-        assert_eq!(
-            writable_trace(&socket, true).unwrap_err().kind(),
-            ErrorKind::Io
-        );
+        assert_eq!(writable_trace(&socket, true).unwrap_err().kind(), ErrorKind::Io);
         assert!(socket.exists());
     }
 

@@ -71,10 +71,7 @@ pub(super) fn run_hosts(
         (!has_own).then(|| scratch.path().join("compilations"))
     });
     let running = RunningHosts {
-        spec: DryrunSpec {
-            compilation_cache: cache,
-            ..spec.clone()
-        },
+        spec: DryrunSpec { compilation_cache: cache, ..spec.clone() },
         hosts,
         scratch: scratch.path(),
         folder: &folder,
@@ -192,16 +189,9 @@ impl RunningHosts<'_> {
             hosts: None,
             command: spec.command.iter().map(|word| host.fill_in(word)).collect(),
             host: Some(host),
-            log: spec
-                .log
-                .clone()
-                .or_else(|| (!is_first).then(|| log.clone())),
+            log: spec.log.clone().or_else(|| (!is_first).then(|| log.clone())),
             results: super::ResultFiles {
-                trace: spec
-                    .results
-                    .trace
-                    .as_deref()
-                    .map(|trace| trace_of_host(trace, index)),
+                trace: spec.results.trace.as_deref().map(|trace| trace_of_host(trace, index)),
                 force: true,
                 ..spec.results.clone()
             },
@@ -236,10 +226,7 @@ impl RunningHosts<'_> {
         let (run, result) = run?;
         if !is_first && run.exit != ExitReason::Code(0) {
             let tail = output_tail(&log);
-            output.info(&format!(
-                "host {index}: the program {}",
-                run.exit.describe()
-            ));
+            output.info(&format!("host {index}: the program {}", run.exit.describe()));
             write_to_stderr(format!("{tail}\n").as_bytes());
         }
         Ok((spec, run, result))
@@ -297,10 +284,9 @@ mod tests {
 
     #[test]
     fn each_host_keeps_its_own_trace() {
-        for (trace, expected) in [
-            ("/tmp/run.trace", "/tmp/run-host-7.trace"),
-            ("run", "run-host-7"),
-        ] {
+        for (trace, expected) in
+            [("/tmp/run.trace", "/tmp/run-host-7.trace"), ("run", "run-host-7")]
+        {
             assert_eq!(trace_of_host(Path::new(trace), 7), Path::new(expected));
         }
     }

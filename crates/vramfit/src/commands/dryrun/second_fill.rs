@@ -18,13 +18,8 @@ const TIME_FACTOR: u32 = 3;
 const MIN_TIME: Duration = Duration::from_secs(20);
 
 /// Errors that no value leads to.
-const NEVER_BY_VALUES: [&str; 5] = [
-    "ImportError",
-    "KeyboardInterrupt",
-    "ModuleNotFoundError",
-    "NameError",
-    "SyntaxError",
-];
+const NEVER_BY_VALUES: [&str; 5] =
+    ["ImportError", "KeyboardInterrupt", "ModuleNotFoundError", "NameError", "SyntaxError"];
 
 /// Returns whether a program that read placeholders and failed, fails differently, or not at all, if they read as
 /// other values. `false` where that cannot be found out in reasonable time.
@@ -39,10 +34,7 @@ pub(super) fn failure_depends_on_fill(
     let is_candidate = first.last_unknown_read.is_some()
         && !first.is_refused()
         && first.fits().is_none()
-        && first
-            .uncaught_error
-            .as_ref()
-            .is_some_and(|it| by_values(&it.name));
+        && first.uncaught_error.as_ref().is_some_and(|it| by_values(&it.name));
     is_candidate && run_with_other_fill(first, elapsed, spec, context, output).unwrap_or(false)
 }
 

@@ -313,21 +313,15 @@ mod tests {
     #[test]
     fn a_total_is_lowest_or_highest_or_bytes() {
         let t4 = gpu::find("t4").expect("in the catalog");
-        for (text, bytes) in [
-            ("lowest", 15_642_329_088),
-            ("highest", 15_843_721_216),
-            ("15109MiB", 15_842_934_784),
-        ] {
-            let gpu = parse_total(text)
-                .and_then(|total| total.apply(&t4))
-                .expect(text);
+        for (text, bytes) in
+            [("lowest", 15_642_329_088), ("highest", 15_843_721_216), ("15109MiB", 15_842_934_784)]
+        {
+            let gpu = parse_total(text).and_then(|total| total.apply(&t4)).expect(text);
             assert_eq!(gpu.total_memory_bytes, bytes, "{text}");
             assert_eq!(gpu.max_total_memory_bytes, bytes, "{text}");
         }
         for text in ["80GiB", "most", ""] {
-            let error = parse_total(text)
-                .and_then(|total| total.apply(&t4))
-                .unwrap_err();
+            let error = parse_total(text).and_then(|total| total.apply(&t4)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
         }
     }

@@ -26,10 +26,7 @@ pub(super) struct Input {
 
 /// Reads all inputs, in order, as one. Without any it is standard input.
 pub(super) fn read(paths: &[PathBuf], output: &Output) -> Result<Input> {
-    let mut input = Input {
-        log: Log::default(),
-        trace: None,
-    };
+    let mut input = Input { log: Log::default(), trace: None };
     if paths.is_empty() {
         input.log = read_standard_input()?;
         return Ok(input);
@@ -105,9 +102,7 @@ impl Kind {
         // The map begins with the name of the allocator: field 1 and its length.
         let begins_with_name = beginning.first() == Some(&0x0a)
             && beginning.get(1).is_some_and(|length| {
-                let name = beginning
-                    .get(2..2 + usize::from(*length))
-                    .unwrap_or_default();
+                let name = beginning.get(2..2 + usize::from(*length)).unwrap_or_default();
                 name.ends_with(b"_bfc")
             });
         Ok(match begins_with_name {
@@ -165,17 +160,12 @@ fn read_binary(path: &Path, name: String) -> Result<Log> {
 fn read_dump_directory(path: &Path) -> Result<Vec<Log>> {
     let entries = fs::read_dir(path).map_err(|error| cannot_read(path, error))?;
     let names = entries.flatten().map(|entry| entry.path());
-    let mut programs: Vec<PathBuf> = names
-        .filter(|file| file.to_string_lossy().ends_with(PROGRAM_SUFFIX))
-        .collect();
+    let mut programs: Vec<PathBuf> =
+        names.filter(|file| file.to_string_lossy().ends_with(PROGRAM_SUFFIX)).collect();
     programs.sort();
     let mut logs = Vec::new();
     for program in programs {
-        let name = program
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match Log::from_program_dump(&read_whole(&program)?, name) {
             Ok(log) => logs.push(log),
             Err(error) if error.kind() == ErrorKind::InvalidFile => {}

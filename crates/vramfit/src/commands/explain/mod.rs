@@ -91,10 +91,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let is_plan = |path: &&Path| path.extension().is_some_and(|end| end == "toml");
     let plan = args.with.as_deref().filter(is_plan);
     if plan.is_some() && args.command.is_empty() {
-        return Err(
-            Error::invalid_argument("a plan is measured on a program, and none is named")
-                .hint("add it: `-- python train.py`"),
-        );
+        return Err(Error::invalid_argument("a plan is measured on a program, and none is named")
+            .hint("add it: `-- python train.py`"));
     }
     let options = ExplainOptions {
         gpu: args.gpu.as_deref().map(gpu::find).transpose()?,

@@ -43,28 +43,19 @@ fn candidates() -> [Candidate; 4] {
             "raise-fraction",
             "give the pool 92 % of the GPU",
             format!("--fraction {fraction}"),
-            Options {
-                fraction: Some(fraction),
-                ..unchanged
-            },
+            Options { fraction: Some(fraction), ..unchanged },
         ),
         setting(
             "cuda-async",
             "use CUDA's allocator, in which free memory need not be contiguous",
             "--allocator cuda_async".to_owned(),
-            Options {
-                allocator: Some(AllocatorKind::CudaAsync),
-                ..unchanged
-            },
+            Options { allocator: Some(AllocatorKind::CudaAsync), ..unchanged },
         ),
         setting(
             "preallocate",
             "preallocate the pool",
             "--preallocate".to_owned(),
-            Options {
-                preallocate: Some(true),
-                ..unchanged
-            },
+            Options { preallocate: Some(true), ..unchanged },
         ),
         Candidate {
             id: "free-gpu",
@@ -125,16 +116,10 @@ pub(super) fn apply_in_replay(
 /// Returns what changed; `None` where nothing did.
 fn effect_of_replay(comparison: &Comparison) -> Option<Effect> {
     let before = comparison.before.as_ref()?;
-    let capacity = |summary: &RunSummary| {
-        summary
-            .critical_device()
-            .map(|device| device.capacity_bytes)
-    };
-    let short = |summary: &RunSummary| {
-        summary
-            .out_of_memory()
-            .map_or(0, |failure| failure.short_bytes())
-    };
+    let capacity =
+        |summary: &RunSummary| summary.critical_device().map(|device| device.capacity_bytes);
+    let short =
+        |summary: &RunSummary| summary.out_of_memory().map_or(0, |failure| failure.short_bytes());
     let gained = capacity(&comparison.after)?.saturating_sub(capacity(before)?);
     let no_longer_short = short(before).saturating_sub(short(&comparison.after));
     let bytes = match gained {
@@ -184,10 +169,7 @@ impl Program<'_> {
     fn measure(&self, options: Options, context: &Context, output: &Output) -> Result<MeasuredRun> {
         let spec = DryrunSpec {
             occupied: self.occupied,
-            settings: SettingsSpec {
-                repair: true,
-                ..SettingsSpec::new(options, &self.gpus.gpu)
-            },
+            settings: SettingsSpec { repair: true, ..SettingsSpec::new(options, &self.gpus.gpu) },
             steps: Some(StepLimit::Calls(FEW_CALLS)),
             ..DryrunSpec::new(self.gpus.clone(), self.command.to_vec())
         };
@@ -204,10 +186,7 @@ impl Program<'_> {
         context: &Context,
         output: &mut Output,
     ) -> Result<()> {
-        output.info(&format!(
-            "dry run of the program as it is on {}",
-            self.gpus.gpu.name
-        ));
+        output.info(&format!("dry run of the program as it is on {}", self.gpus.gpu.name));
         let before = self.measure(Options::default(), context, output)?;
         if before.fits {
             let peak = Bytes(before.peak_bytes);
@@ -232,10 +211,7 @@ impl Program<'_> {
             let saved = before.peak_bytes.saturating_sub(after.peak_bytes);
             let bytes = gained.max(saved);
             if after.fits || bytes > 0 {
-                let effect = Effect {
-                    bytes,
-                    fits: Some(after.fits),
-                };
+                let effect = Effect { bytes, fits: Some(after.fits) };
                 add(explanation, candidate, effect, Basis::Dryrun, self.shown);
             }
         }
@@ -288,10 +264,7 @@ impl Program<'_> {
                 text: format!(
                     "donate arguments that are returned updated, `jax.jit(..., {option})`"
                 ),
-                command: format!(
-                    "vramfit dryrun --gpu {} -- {}",
-                    self.gpus.gpu.name, self.shown
-                ),
+                command: format!("vramfit dryrun --gpu {} -- {}", self.gpus.gpu.name, self.shown),
                 bytes: Some(effect(gain).bytes),
                 basis: Basis::Dryrun,
                 outcome: effect(gain).describe().to_owned(),

@@ -83,18 +83,12 @@ mod tests {
     use vramfit_core::ErrorKind;
 
     fn memory(total_bytes: Option<u64>) -> MemoryStatus {
-        MemoryStatus {
-            total_bytes,
-            ..MemoryStatus::default()
-        }
+        MemoryStatus { total_bytes, ..MemoryStatus::default() }
     }
 
     #[test]
     fn amounts_are_bytes_or_percentages() {
-        let of = |text: &str| {
-            text.parse::<Amount>()
-                .and_then(|a| a.in_bytes(&memory(Some(1000))))
-        };
+        let of = |text: &str| text.parse::<Amount>().and_then(|a| a.in_bytes(&memory(Some(1000))));
         assert_eq!(of("8GiB").expect("bytes"), 8 << 30);
         assert_eq!(of("90%").expect("a part"), 900);
         assert_eq!(of("33.35 %").expect("a part"), 333);
@@ -127,9 +121,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
             assert!(error.hint_text().is_some());
         }
-        let error = Amount::Percent(50.0)
-            .in_bytes(&memory(None))
-            .expect_err("no size");
+        let error = Amount::Percent(50.0).in_bytes(&memory(None)).expect_err("no size");
         assert!(error.message().contains("is unknown"), "{error}");
     }
 }

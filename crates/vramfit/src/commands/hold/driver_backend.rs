@@ -60,13 +60,8 @@ fn find_device<'a>(devices: &'a [CudaDevice], gpu: &str) -> Result<&'a CudaDevic
         let found = devices.iter().find(|device| device.index == index);
         return found.ok_or_else(|| not_found(format!("there is no GPU {index}")));
     }
-    let bare = gpu
-        .strip_prefix("GPU-")
-        .or_else(|| gpu.strip_prefix("MIG-"))
-        .unwrap_or(gpu);
-    let mut found = devices
-        .iter()
-        .filter(|device| device.uuid.starts_with(bare));
+    let bare = gpu.strip_prefix("GPU-").or_else(|| gpu.strip_prefix("MIG-")).unwrap_or(gpu);
+    let mut found = devices.iter().filter(|device| device.uuid.starts_with(bare));
     match (found.next(), found.next()) {
         (Some(device), None) if !bare.is_empty() => Ok(device),
         (Some(_), Some(_)) => Err(not_found(format!("the UUID `{gpu}` matches several GPUs"))),
@@ -138,12 +133,7 @@ mod tests {
     use super::*;
 
     fn gpu(index: u32, uuid: &str) -> CudaDevice {
-        CudaDevice {
-            index,
-            uuid: uuid.to_owned(),
-            name: "Tesla T4".to_owned(),
-            total_bytes: 1,
-        }
+        CudaDevice { index, uuid: uuid.to_owned(), name: "Tesla T4".to_owned(), total_bytes: 1 }
     }
 
     #[test]

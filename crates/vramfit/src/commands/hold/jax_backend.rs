@@ -113,9 +113,7 @@ impl Backend for JaxBackend {
             counted_bytes: counted
                 .map_or(self.allocated, |(now, before)| now.saturating_sub(before)),
             read_back: reply.read_back,
-            note: reply
-                .note
-                .or_else(|| counted.is_none().then_some(no_statistics)),
+            note: reply.note.or_else(|| counted.is_none().then_some(no_statistics)),
         })
     }
 }

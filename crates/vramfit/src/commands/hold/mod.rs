@@ -116,9 +116,7 @@ fn hold(
         return Ok(Status::No);
     }
     reporter.on_start(requested, &memory)?;
-    let step = args
-        .step
-        .map_or_else(|| requested.div_ceil(8), |step| step.0);
+    let step = args.step.map_or_else(|| requested.div_ceil(8), |step| step.0);
     let mut allocated = 0;
     while allocated < requested {
         if let Some(reason) = stop_signals.poll() {

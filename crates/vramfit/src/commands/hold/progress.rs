@@ -62,9 +62,9 @@ impl<'a> HoldReporter<'a> {
             });
             return self.write_event("insufficient_memory", insufficient);
         }
-        let total = memory.total_bytes.map_or(String::new(), |total| {
-            format!(" of {} usable memory", Bytes(total))
-        });
+        let total = memory
+            .total_bytes
+            .map_or(String::new(), |total| format!(" of {} usable memory", Bytes(total)));
         let mut text = format!(
             "cannot allocate {}: {} has {} free{total}\n",
             Bytes(requested_bytes),
@@ -92,16 +92,10 @@ impl<'a> HoldReporter<'a> {
             return self.write_event("start", start);
         }
         let size = memory.total_bytes.map_or(String::new(), |total| {
-            format!(
-                ", {} has {} free of {}",
-                memory.source,
-                Bytes(memory.free_bytes),
-                Bytes(total)
-            )
+            format!(", {} has {} free of {}", memory.source, Bytes(memory.free_bytes), Bytes(total))
         });
         let head = format!("GPU {}: {}{size}\n", memory.gpu, memory.gpu_name);
-        self.output
-            .data(&format!("{head}{:>10}  {:>10}\n", "allocated", "free"))
+        self.output.data(&format!("{head}{:>10}  {:>10}\n", "allocated", "free"))
     }
 
     pub(super) fn on_step(&mut self, allocated_bytes: u64, free_bytes: Option<u64>) -> Result<()> {
@@ -151,8 +145,7 @@ impl<'a> HoldReporter<'a> {
             Some(duration) => format!("for {}s", duration.as_secs_f64()),
             None => "until Ctrl-C".to_owned(),
         };
-        self.output
-            .info(&format!("holding {} {until}", Bytes(allocated_bytes)));
+        self.output.info(&format!("holding {} {until}", Bytes(allocated_bytes)));
         Ok(())
     }
 
@@ -173,8 +166,7 @@ impl<'a> HoldReporter<'a> {
         if self.json {
             return self.write_end("released", allocated, allocated, reason);
         }
-        self.output
-            .info(&format!("released {} ({reason})", Bytes(allocated)));
+        self.output.info(&format!("released {} ({reason})", Bytes(allocated)));
         Ok(())
     }
 
@@ -199,11 +191,7 @@ impl<'a> HoldReporter<'a> {
     }
 
     fn write_event(&mut self, event: &str, details: impl Serialize) -> Result<()> {
-        self.output.json(&Event {
-            schema: 1,
-            event,
-            details,
-        })
+        self.output.json(&Event { schema: 1, event, details })
     }
 }
 
@@ -231,9 +219,6 @@ mod tests {
             container: None,
             ..process
         };
-        assert_eq!(
-            process_line(&process),
-            "   unknown  pid 4242  (unknown command)"
-        );
+        assert_eq!(process_line(&process), "   unknown  pid 4242  (unknown command)");
     }
 }

@@ -41,10 +41,8 @@ impl StopSignals {
     /// # Errors
     /// `internal` if the system does not allow it.
     pub(super) fn listen() -> Result<StopSignals> {
-        let wanted: Vec<i32> = [SIGINT, SIGTERM, SIGHUP]
-            .into_iter()
-            .filter(|signal| !is_ignored(*signal))
-            .collect();
+        let wanted: Vec<i32> =
+            [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)).collect();
         let mut signals = Signals::new(&wanted).map_err(|error| {
             Error::new(ErrorKind::Internal, "cannot handle signals").cause(error)
         })?;

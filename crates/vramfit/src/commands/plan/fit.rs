@@ -50,10 +50,8 @@ pub(crate) fn find_fitting_plan(
                 return Ok(Some(path));
             }
             Ok(measured) => {
-                output.info(&format!(
-                    "  peak {}, does not fit any more",
-                    Bytes(measured.peak_bytes)
-                ));
+                output
+                    .info(&format!("  peak {}, does not fit any more", Bytes(measured.peak_bytes)));
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
             Err(error) => output.verbose(&error.to_string()),
@@ -86,10 +84,7 @@ pub(super) fn default_trial(
     scratch: &TempDirectory,
 ) -> TrialSpec {
     TrialSpec {
-        settings: SettingsSpec {
-            repair: true,
-            ..SettingsSpec::new(options, &gpus.gpu)
-        },
+        settings: SettingsSpec { repair: true, ..SettingsSpec::new(options, &gpus.gpu) },
         gpus,
         hosts: None,
         occupied,

@@ -58,10 +58,7 @@ pub(crate) fn measure_gains(
             after_bytes: after.peak_bytes,
             fits: after.fits,
         };
-        return Ok(PlanGains {
-            plan: Some(gain),
-            donation: None,
-        });
+        return Ok(PlanGains { plan: Some(gain), donation: None });
     }
     let moves = Moves {
         preallocation: false,
@@ -76,11 +73,7 @@ pub(crate) fn measure_gains(
         true => found.recommended,
         false => found.front.first().copied().unwrap_or(0),
     };
-    let gain = |after_bytes, fits| Gain {
-        before_bytes,
-        after_bytes,
-        fits,
-    };
+    let gain = |after_bytes, fits| Gain { before_bytes, after_bytes, fits };
     let row = &found.rows[best].row;
     let limit_bytes = found.rows[0].limits.first().copied().unwrap_or(0);
     let donation = found.edits.iter().find_map(|edit| edit.donation());

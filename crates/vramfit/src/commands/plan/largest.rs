@@ -81,11 +81,7 @@ fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<
         match trial.measure(&Plan::default(), context, &quiet) {
             Ok(measurement) => {
                 let measured = spec.compare_with_limit(&measurement);
-                let fits = if measured.fits {
-                    "fits"
-                } else {
-                    "does not fit"
-                };
+                let fits = if measured.fits { "fits" } else { "does not fit" };
                 let peak = Bytes(measured.peak_bytes);
                 output.info(&format!("  {name}={number}: {fits}, peak {peak}"));
                 limit_bytes = measured.limit_bytes;
@@ -112,26 +108,17 @@ fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<
             "none of {tried} numbers for `{{{name}}}` was accepted by the program"
         )));
     }
-    let conditions = largest
-        .fits
-        .and_then(|(number, _)| conditions.remove(&number));
-    Ok(Found {
-        conditions: conditions.unwrap_or_default(),
-        largest,
-        limit_bytes,
-        stopped,
-    })
+    let conditions = largest.fits.and_then(|(number, _)| conditions.remove(&number));
+    Ok(Found { conditions: conditions.unwrap_or_default(), largest, limit_bytes, stopped })
 }
 
 impl LargestSpec {
     fn compare_with_limit(&self, measurement: &Measurement) -> Measured {
         let peak_bytes = measurement.peak_bytes;
         match self.budget {
-            Some(budget) => Measured {
-                peak_bytes,
-                limit_bytes: budget.0,
-                fits: peak_bytes <= budget.0,
-            },
+            Some(budget) => {
+                Measured { peak_bytes, limit_bytes: budget.0, fits: peak_bytes <= budget.0 }
+            }
             None => Measured {
                 peak_bytes,
                 limit_bytes: measurement.limit_bytes,
@@ -163,11 +150,7 @@ fn to_json(found: &Found, spec: &LargestSpec) -> Value {
 }
 
 fn describe(found: &Found, spec: &LargestSpec) -> String {
-    let (name, gpu, limit) = (
-        &spec.number.name,
-        &spec.trial.gpus.name,
-        Bytes(found.limit_bytes),
-    );
+    let (name, gpu, limit) = (&spec.number.name, &spec.trial.gpus.name, Bytes(found.limit_bytes));
     let largest = &found.largest;
     let is_proven = largest.is_proven && found.stopped.is_none();
     let mut text = match (largest.fits, largest.too_large) {
@@ -183,34 +166,24 @@ fn describe(found: &Found, spec: &LargestSpec) -> String {
             }
             qualify_headline(&headline, &details, &found.conditions, "the dry run")
         }
-        (None, Some((number, peak))) => format!(
-            "not even {name}={number} fits in {limit} on {gpu}: it needs {}",
-            Bytes(peak)
-        ),
+        (None, Some((number, peak))) => {
+            format!("not even {name}={number} fits in {limit} on {gpu}: it needs {}", Bytes(peak))
+        }
         (None, None) => format!("no number was measured on {gpu}"),
     };
     text.push('\n');
     let after = largest.fits.map_or(0, |(number, _)| number);
-    if let Some((number, error)) = largest
-        .rejected
-        .range(after..)
-        .next()
-        .or_else(|| largest.rejected.iter().next())
+    if let Some((number, error)) =
+        largest.rejected.range(after..).next().or_else(|| largest.rejected.iter().next())
     {
         let others = match largest.rejected.len() {
             1 => String::new(),
             count => format!(", and {} other numbers", count - 1),
         };
-        let _ = writeln!(
-            text,
-            "the program does not accept {name}={number}{others}: {error}"
-        );
+        let _ = writeln!(text, "the program does not accept {name}={number}{others}: {error}");
     }
     if !is_proven && found.stopped.is_none() && largest.fits.is_some() {
-        let _ = writeln!(
-            text,
-            "larger numbers that were not tried may be accepted, and fit"
-        );
+        let _ = writeln!(text, "larger numbers that were not tried may be accepted, and fit");
     }
     if largest.is_monotonic == Some(false) {
         let _ = writeln!(

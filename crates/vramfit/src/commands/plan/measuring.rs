@@ -34,19 +34,11 @@ impl Measuring<'_> {
     /// Measures a command as it is, and finds its sites.
     pub(super) fn begin(&mut self, command: usize) -> Result<SearchStart> {
         let chosen = &self.spec.commands[command].values;
-        let name = if chosen.is_empty() {
-            String::new()
-        } else {
-            format!(" with {}", chosen.join(", "))
-        };
-        self.output
-            .info(&format!("dry run of the program as it is{name}"));
+        let name =
+            if chosen.is_empty() { String::new() } else { format!(" with {}", chosen.join(", ")) };
+        self.output.info(&format!("dry run of the program as it is{name}"));
         let (plain, traced) = self.measure_as_it_is(command)?;
-        self.output.info(&format!(
-            "  peak {}{}",
-            Bytes(plain.peak_bytes),
-            fits_text(&plain)
-        ));
+        self.output.info(&format!("  peak {}{}", Bytes(plain.peak_bytes), fits_text(&plain)));
         self.found.jax.clone_from(&plain.jax);
         if self.found.rows.is_empty() {
             self.found.phases.clone_from(&plain.phases);
@@ -121,8 +113,7 @@ impl Measuring<'_> {
         let is_late = |error: &Error| error.kind() == ErrorKind::TimeLimit;
         let is_late = plain.as_ref().is_err_and(is_late) || traced.as_ref().is_err_and(is_late);
         if is_late && trial.steps == StepLimit::Steady {
-            self.output
-                .info("  it takes too long until it is steady; dry run of its first steps");
+            self.output.info("  it takes too long until it is steady; dry run of its first steps");
             self.found.steps = StepLimit::Calls(FEW_CALLS);
             return self.measure_as_it_is(command);
         }
@@ -131,11 +122,7 @@ impl Measuring<'_> {
 
     /// Measures the plans that a strategy proposes. Says whether there were trials for all.
     pub(super) fn follow(&mut self, command: usize, begun: SearchStart) -> bool {
-        let SearchStart {
-            mut strategy,
-            steps,
-            ..
-        } = begun;
+        let SearchStart { mut strategy, steps, .. } = begun;
         let mut is_complete = true;
         loop {
             let rows: Vec<Row> = self
@@ -143,10 +130,7 @@ impl Measuring<'_> {
                 .rows
                 .iter()
                 .filter(|found| found.command == command)
-                .map(|found| Row {
-                    fits: vec![self.spec.is_met(&found.row)],
-                    ..found.row.clone()
-                })
+                .map(|found| Row { fits: vec![self.spec.is_met(&found.row)], ..found.row.clone() })
                 .collect();
             let mut plans = strategy.next_round(&rows);
             if plans.is_empty() || interruption::received().is_some() {
@@ -204,8 +188,7 @@ impl Measuring<'_> {
             moves if moves.is_empty() => "nothing changed".to_owned(),
             moves => moves.join("; "),
         };
-        self.output
-            .info(&format!("dry run of more steps with the plan: {moves}"));
+        self.output.info(&format!("dry run of more steps with the plan: {moves}"));
         let trial = self.spec.trial(row.command, steps);
         self.found.trials += 1;
         let measured = trial.measure(&row.row.plan, self.context, &self.output.quiet());
@@ -319,12 +302,7 @@ impl Measuring<'_> {
     }
 
     pub(super) fn note_failure(&mut self, text: &str) {
-        match self
-            .found
-            .failures
-            .iter_mut()
-            .find(|(known, _)| known == text)
-        {
+        match self.found.failures.iter_mut().find(|(known, _)| known == text) {
             Some((_, count)) => *count += 1,
             None => self.found.failures.push((text.to_owned(), 1)),
         }

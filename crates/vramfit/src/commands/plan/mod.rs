@@ -63,12 +63,7 @@ Exit codes:
 ")]
 pub(crate) struct Args {
     /// GPU model, or several separated by commas; the search is for the first
-    #[arg(
-        long,
-        value_name = "NAME[xN],...",
-        value_delimiter = ',',
-        required = true
-    )]
+    #[arg(long, value_name = "NAME[xN],...", value_delimiter = ',', required = true)]
     gpu: Vec<String>,
     /// Bytes that the peak may have, instead of what the GPU can hold
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
@@ -248,12 +243,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         command: args.command.clone(),
     };
     if let Some(number) = range {
-        let spec = LargestSpec {
-            number,
-            trial,
-            budget: args.budget,
-            max_trials: args.max_trials,
-        };
+        let spec = LargestSpec { number, trial, budget: args.budget, max_trials: args.max_trials };
         let (text, json_value, status) = largest::run(&spec, context, output)?;
         print_results(args, &text, &json_value, output)?;
         return Ok(status);
@@ -306,10 +296,7 @@ fn parse_gpus(names: &[String]) -> Result<Vec<GpuSelection>> {
     let mut gpus = Vec::new();
     for name in names {
         let gpu: GpuSelection = name.trim().parse()?;
-        if !gpus
-            .iter()
-            .any(|other: &GpuSelection| other.gpu.name == gpu.gpu.name)
-        {
+        if !gpus.iter().any(|other: &GpuSelection| other.gpu.name == gpu.gpu.name) {
             gpus.push(gpu);
         }
     }

@@ -44,10 +44,7 @@ impl ProgramEdit {
         let changes = donation.map(Change::Donate).into_iter();
         changes
             .chain(omission.map(Change::Omit))
-            .map(|change| ProgramEdit {
-                change,
-                site: program.site.clone(),
-            })
+            .map(|change| ProgramEdit { change, site: program.site.clone() })
             .collect()
     }
 
@@ -66,10 +63,7 @@ impl ProgramEdit {
         if let Err(error) = &measured {
             output.verbose(&error.to_string());
         }
-        MeasuredEdit {
-            edit: self,
-            peak_bytes: measured.ok().map(|measured| measured.peak_bytes),
-        }
+        MeasuredEdit { edit: self, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
     }
 }
 

@@ -45,10 +45,7 @@ impl Found {
             vramfit: env!("CARGO_PKG_VERSION").to_owned(),
             jax: self.jax.clone(),
             gpu: spec.trial.gpus.name.clone(),
-            command: command
-                .iter()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect(),
+            command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             peak_bytes: found.row.peak_bytes,
         })
     }
@@ -125,10 +122,7 @@ impl Found {
         let milliseconds = time.model_us / 1e3;
         let change = 100.0 * (time.model_us / baseline.model_us - 1.0);
         match spec.wants_fastest {
-            true => format!(
-                "{:.1} to {milliseconds:.1} ms {change:+.0} %",
-                time.low_us / 1e3
-            ),
+            true => format!("{:.1} to {milliseconds:.1} ms {change:+.0} %", time.low_us / 1e3),
             false => format!("{milliseconds:.1} ms {change:+.0} %"),
         }
     }
@@ -205,28 +199,17 @@ impl Found {
         };
         match (spec.is_met(&best.row), self.recommended) {
             (true, _) if !values.is_empty() => {
-                let plan = if best.row.plan.is_empty() {
-                    ""
-                } else {
-                    " and a plan"
-                };
-                fits(
-                    &format!("fits with {values}{plan}"),
-                    "; the fastest that fits",
-                )
+                let plan = if best.row.plan.is_empty() { "" } else { " and a plan" };
+                fits(&format!("fits with {values}{plan}"), "; the fastest that fits")
             }
             (true, 0) => fits("fits as it is", ""),
             (true, faster) if self.faster == Some(faster) => fits(
-                &format!(
-                    "a plan that fits is {} faster, by the estimate",
-                    self.gain_text(faster)
-                ),
+                &format!("a plan that fits is {} faster, by the estimate", self.gain_text(faster)),
                 "; the program fits as it is, too",
             ),
-            (true, _) => fits(
-                "fits with a plan",
-                &format!("; as it is, the program needs {needed}"),
-            ),
+            (true, _) => {
+                fits("fits with a plan", &format!("; as it is, the program needs {needed}"))
+            }
             (false, _) => format!(
                 "{none}: the lowest peak found is {peak}, {}; as it is, the program needs {needed}",
                 spec.describe_shortage(best)
@@ -252,10 +235,7 @@ impl Found {
                     .to_owned(),
             );
         }
-        notes.extend(
-            best.xla_remat
-                .map(|remat| describe_xla_remat(remat, &best.row.plan)),
-        );
+        notes.extend(best.xla_remat.map(|remat| describe_xla_remat(remat, &best.row.plan)));
         if best.row.host_memory_bytes > 0 {
             let bytes = Bytes(best.row.host_memory_bytes);
             let wait = best.time.map_or(0.0, |time| time.host_wait_us / 1e3);
@@ -295,16 +275,10 @@ impl Found {
             );
         }
         notes.extend(self.failures.iter().map(|(message, count)| {
-            format!(
-                "{count} not measured: {}",
-                message.lines().next().unwrap_or_default()
-            )
+            format!("{count} not measured: {}", message.lines().next().unwrap_or_default())
         }));
         if !self.is_complete {
-            notes.push(format!(
-                "the search ended early, after {} dry runs",
-                self.trials
-            ));
+            notes.push(format!("the search ended early, after {} dry runs", self.trials));
         }
         notes
     }
@@ -314,14 +288,9 @@ impl Found {
         let best = &self.rows[self.recommended];
         let mut text = self.headline(spec) + "\n\n";
         let names = gpu_names(spec);
-        let header: String = names
-            .iter()
-            .map(|name| format!("  {:>12}", format!("on {name}")))
-            .collect();
-        let has_batch = spec
-            .commands
-            .iter()
-            .any(|command| command.batch().is_some());
+        let header: String =
+            names.iter().map(|name| format!("  {:>12}", format!("on {name}"))).collect();
+        let has_batch = spec.commands.iter().any(|command| command.batch().is_some());
         let samples = if has_batch { "   samples/s" } else { "" };
         let time_width = if spec.wants_fastest { 22 } else { 14 };
         let _ = writeln!(
@@ -340,15 +309,10 @@ impl Found {
         for index in shown {
             let found = &self.rows[index];
             let mark = if index == self.recommended { '>' } else { ' ' };
-            let spare: String = (0..names.len())
-                .map(|gpu| format!("  {:>12}", spare_text(found, gpu)))
-                .collect();
+            let spare: String =
+                (0..names.len()).map(|gpu| format!("  {:>12}", spare_text(found, gpu))).collect();
             let moves = self.moves(found, spec);
-            let moves = if moves.is_empty() {
-                "none".to_owned()
-            } else {
-                moves.join("; ")
-            };
+            let moves = if moves.is_empty() { "none".to_owned() } else { moves.join("; ") };
             let samples = match self.plan_row(found, spec).samples_per_second() {
                 _ if !has_batch => String::new(),
                 Some(rate) => format!("  {rate:>10.0}"),
@@ -430,11 +394,9 @@ fn describe_xla_remat(remat: XlaRemat, plan: &Plan) -> String {
 
 /// Returns what is left of a GPU's pool, or what is missing.
 fn spare_text(found: &FoundRow, gpu: usize) -> String {
-    let (Some(limit), Some(peak), Some(fits)) = (
-        found.limits.get(gpu),
-        found.peaks.get(gpu),
-        found.row.fits.get(gpu),
-    ) else {
+    let (Some(limit), Some(peak), Some(fits)) =
+        (found.limits.get(gpu), found.peaks.get(gpu), found.row.fits.get(gpu))
+    else {
         return "not measured".to_owned();
     };
     match (limit.checked_sub(*peak), fits) {
@@ -445,8 +407,5 @@ fn spare_text(found: &FoundRow, gpu: usize) -> String {
 }
 
 fn gpu_names(spec: &SearchSpec) -> Vec<String> {
-    std::iter::once(&spec.trial.gpus)
-        .chain(&spec.others)
-        .map(|gpus| gpus.name.clone())
-        .collect()
+    std::iter::once(&spec.trial.gpus).chain(&spec.others).map(|gpus| gpus.name.clone()).collect()
 }

@@ -112,12 +112,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         phases: Vec::new(),
         steps: spec.trial.steps,
     };
-    let mut measuring = Measuring {
-        spec,
-        context,
-        output,
-        found,
-    };
+    let mut measuring = Measuring { spec, context, output, found };
     let mut rejection = None;
     for command in 0..spec.commands.len() {
         let begun = match measuring.begin(command) {
@@ -147,9 +142,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
     loop {
         let found = &mut measuring.found;
         (found.recommended, found.faster) = found.choose(spec)?;
-        let mut chosen = [Some(found.recommended), found.faster]
-            .into_iter()
-            .flatten();
+        let mut chosen = [Some(found.recommended), found.faster].into_iter().flatten();
         let Some(row) = chosen.find(|row| found.is_unfinished(*row, spec)) else {
             break;
         };
@@ -204,9 +197,7 @@ impl Found {
 impl SearchSpec {
     /// Says whether a row meets the budget.
     pub(super) fn is_met(&self, row: &Row) -> bool {
-        let fits_host = self
-            .host_budget
-            .is_none_or(|budget| row.host_memory_bytes <= budget.0);
+        let fits_host = self.host_budget.is_none_or(|budget| row.host_memory_bytes <= budget.0);
         fits_host
             && match self.budget {
                 Some(budget) => row.peak_bytes <= budget.0,
@@ -227,10 +218,7 @@ impl SearchSpec {
         let limit = self.describe_limit(found);
         let limit_bytes = self.budget.map_or(found.limits[0], |budget| budget.0);
         let host_bytes = found.row.host_memory_bytes;
-        match (
-            found.row.peak_bytes.checked_sub(limit_bytes),
-            self.host_budget,
-        ) {
+        match (found.row.peak_bytes.checked_sub(limit_bytes), self.host_budget) {
             (Some(excess), _) if excess > 0 => format!("{} more than {limit}", Bytes(excess)),
             (_, Some(budget)) if host_bytes > budget.0 => format!(
                 "within {limit}, but it needs {} of pinned host memory, more than the host budget of {budget}",
@@ -247,10 +235,6 @@ impl SearchSpec {
     }
 
     pub(super) fn trial(&self, command: usize, steps: StepLimit) -> TrialSpec {
-        TrialSpec {
-            command: self.commands[command].words.clone(),
-            steps,
-            ..self.trial.clone()
-        }
+        TrialSpec { command: self.commands[command].words.clone(), steps, ..self.trial.clone() }
     }
 }

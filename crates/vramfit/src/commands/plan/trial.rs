@@ -108,10 +108,7 @@ impl XlaRemat {
             budget.saturating_sub(sizes.temp_bytes)
         });
         let margin_bytes = margins.min().filter(|_| recomputed_us == 0.0).unwrap_or(0);
-        Some(XlaRemat {
-            recomputed_us,
-            margin_bytes,
-        })
+        Some(XlaRemat { recomputed_us, margin_bytes })
     }
 }
 
@@ -201,10 +198,8 @@ impl TrialSpec {
         let folder = TempDirectory::create()?;
         let plan_file = folder.path().join("plan.toml");
         // Settings go to the process, the rest to the package in it.
-        let changes_program = Plan {
-            settings: PlanSettings::default(),
-            ..plan.clone()
-        } != Plan::default();
+        let changes_program =
+            Plan { settings: PlanSettings::default(), ..plan.clone() } != Plan::default();
         if changes_program {
             std::fs::write(&plan_file, plan.to_toml(&PlanSource::default())?)
                 .map_err(|error| cannot_write(&plan_file, error))?;
@@ -251,10 +246,7 @@ pub(super) fn last_line(error: &Error) -> String {
 
 /// Says whether the program ended with an error of its own.
 pub(super) fn is_rejection(error: &Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::CompilerFailed | ErrorKind::GpuNotUsed
-    )
+    matches!(error.kind(), ErrorKind::CompilerFailed | ErrorKind::GpuNotUsed)
 }
 
 impl Measurement {

@@ -52,10 +52,7 @@ impl FromStr for Variation {
             true => Values::Range(values.parse()?),
             false => Values::List(values.split(',').map(str::to_owned).collect()),
         };
-        Ok(Variation {
-            name: name.to_owned(),
-            values,
-        })
+        Ok(Variation { name: name.to_owned(), values })
     }
 }
 
@@ -68,11 +65,8 @@ pub(super) fn list_all(variations: &[Variation]) -> Result<Vec<Variation>> {
         let Values::Range(numbers) = &variation.values else {
             return Ok(variation.clone());
         };
-        let all: Vec<String> = numbers
-            .iter()
-            .take(MAX_LISTED + 1)
-            .map(|number| number.to_string())
-            .collect();
+        let all: Vec<String> =
+            numbers.iter().take(MAX_LISTED + 1).map(|number| number.to_string()).collect();
         if all.len() > MAX_LISTED {
             return Err(Error::invalid_argument(format!(
                 "`--fastest` measures each number of `{}`, and it has more than {MAX_LISTED}",
@@ -80,10 +74,7 @@ pub(super) fn list_all(variations: &[Variation]) -> Result<Vec<Variation>> {
             ))
             .hint("name fewer, as with `--vary batch=8..512:x2`"));
         }
-        Ok(Variation {
-            values: Values::List(all),
-            ..variation.clone()
-        })
+        Ok(Variation { values: Values::List(all), ..variation.clone() })
     };
     variations.iter().map(list).collect()
 }
@@ -111,10 +102,7 @@ pub(super) fn split(
         }
         match &variation.values {
             Values::Range(numbers) if range.is_none() => {
-                range = Some(NumberRange {
-                    name: variation.name.clone(),
-                    numbers: *numbers,
-                });
+                range = Some(NumberRange { name: variation.name.clone(), numbers: *numbers });
             }
             Values::Range(_) => {
                 return Err(Error::invalid_argument("only one `--vary` can be a range")
@@ -137,11 +125,7 @@ pub(super) struct VariedCommand {
 impl VariedCommand {
     /// Returns the number of samples in a step: what an option or a varied value says that has the name of a batch.
     pub(super) fn batch(&self) -> Option<u64> {
-        let words: Vec<_> = self
-            .words
-            .iter()
-            .map(|word| word.to_string_lossy())
-            .collect();
+        let words: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
         let pairs = words.windows(2).map(|pair| (&*pair[0], &*pair[1]));
         let with_sign = words.iter().filter_map(|word| word.split_once('='));
         let options = pairs
@@ -157,10 +141,7 @@ impl VariedCommand {
 
 /// Returns the commands for every combination of the lists, with what was put in place.
 pub(super) fn commands(lists: &[Variation], command: &[OsString]) -> Vec<VariedCommand> {
-    let mut commands = vec![VariedCommand {
-        values: Vec::new(),
-        words: command.to_vec(),
-    }];
+    let mut commands = vec![VariedCommand { values: Vec::new(), words: command.to_vec() }];
     for variation in lists {
         let Values::List(values) = &variation.values else {
             continue;
@@ -203,30 +184,17 @@ mod tests {
         let range = "batch=1..512".parse::<Variation>().expect("a range");
         let numbers = "1..512".parse().expect("numbers");
         assert_eq!(range.values, Values::Range(numbers));
-        let list = "dtype=float32,bfloat16"
-            .parse::<Variation>()
-            .expect("a list");
-        assert_eq!(
-            list.values,
-            Values::List(vec!["float32".into(), "bfloat16".into()])
-        );
-        for wrong in [
-            "batch",
-            "=1",
-            "batch=",
-            "batch=9..3",
-            "batch=0..3",
-            "batch=1..x",
-        ] {
+        let list = "dtype=float32,bfloat16".parse::<Variation>().expect("a list");
+        assert_eq!(list.values, Values::List(vec!["float32".into(), "bfloat16".into()]));
+        for wrong in ["batch", "=1", "batch=", "batch=9..3", "batch=0..3", "batch=1..x"] {
             assert!(wrong.parse::<Variation>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn every_combination_is_a_command() {
-        let lists: Vec<Variation> = ["a=1,2", "b=x,y,z"]
-            .map(|text| text.parse().expect("a list"))
-            .into();
+        let lists: Vec<Variation> =
+            ["a=1,2", "b=x,y,z"].map(|text| text.parse().expect("a list")).into();
         let words: Vec<OsString> = ["run", "--a={a}", "{b}"].map(OsString::from).into();
         let commands = commands(&lists, &words);
         assert_eq!(commands.len(), 6);
@@ -246,12 +214,9 @@ mod tests {
         assert_eq!(batch(&[], &["train.py", "--batch", "8"]), Some(8));
         assert_eq!(batch(&[], &["train.py", "--batch_size=16"]), Some(16));
         assert_eq!(batch(&["batch=4,8"], &["train.py", "{batch}"]), Some(4));
-        for unknown in [
-            &["train.py", "8"][..],
-            &["--batch", "many"],
-            &["--batches", "3"],
-            &["batch", "3"],
-        ] {
+        for unknown in
+            [&["train.py", "8"][..], &["--batch", "many"], &["--batches", "3"], &["batch", "3"]]
+        {
             assert_eq!(batch(&[], unknown), None, "{unknown:?}");
         }
     }

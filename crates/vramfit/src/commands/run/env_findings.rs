@@ -13,16 +13,11 @@ pub(super) fn findings(
     settings: &ResolvedSettings,
     jax: Option<Version>,
 ) -> Vec<Finding> {
-    let mut environment: BTreeMap<String, String> = environment
-        .filter(|(name, _)| !settings.removed.contains(&name.as_str()))
-        .collect();
+    let mut environment: BTreeMap<String, String> =
+        environment.filter(|(name, _)| !settings.removed.contains(&name.as_str())).collect();
     let set = settings.set.iter();
     environment.extend(set.map(|set| (set.name.to_owned(), set.value.clone())));
-    let mut findings = lint(&LintInput {
-        environment,
-        jax,
-        ..LintInput::default()
-    });
+    let mut findings = lint(&LintInput { environment, jax, ..LintInput::default() });
     findings.retain(|finding| {
         let quoted = format!("`{}`", finding.subject);
         settings.value(&finding.subject).is_none()
@@ -38,9 +33,8 @@ mod tests {
     use super::*;
 
     fn found(environment: &[(&str, &str)], settings: &ResolvedSettings) -> Vec<String> {
-        let environment = environment
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let environment =
+            environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         findings(environment, settings, Some(Version::new(0, 10, 2)))
             .into_iter()
             .map(|finding| finding.subject)
@@ -55,9 +49,7 @@ mod tests {
         assert_eq!(found(&[misspelled], &settings), [misspelled.0]);
         assert_eq!(found(&[number], &settings), [number.0]);
 
-        settings
-            .notes
-            .push(format!("`{}` is not read", misspelled.0));
+        settings.notes.push(format!("`{}` is not read", misspelled.0));
         assert!(found(&[misspelled], &settings).is_empty());
 
         settings.set.push(Assignment {

@@ -57,10 +57,7 @@ pub(super) fn run(
 fn report(log: &Log, program: &Path, arguments: &[OsString], output: &mut Output) {
     const MAX_LINES: usize = 25;
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
-    let options = ExplainOptions {
-        command: shell_line(words),
-        ..ExplainOptions::default()
-    };
+    let options = ExplainOptions { command: shell_line(words), ..ExplainOptions::default() };
     let explanation = explain(log, &options);
     if explanation.verdict() != Verdict::Unrecognized {
         let report = Report::from_explanation(&explanation);

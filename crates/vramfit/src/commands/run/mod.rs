@@ -168,19 +168,10 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     } else {
         let policy = args.policy.pool_options_text();
         let explains = !args.explain && !output.is_quiet();
-        publish::variables(
-            package,
-            installed.as_ref(),
-            &policy,
-            explains,
-            user_variable,
-        )
+        publish::variables(package, installed.as_ref(), &policy, explains, user_variable)
     };
     for (name, value) in &published {
-        output.verbose(&format!(
-            "for `vramfit top`: {name}={}",
-            value.to_string_lossy()
-        ));
+        output.verbose(&format!("for `vramfit top`: {name}={}", value.to_string_lossy()));
     }
     // Of a launcher it is not known which Python it starts.
     let applied = match &installed {
@@ -234,10 +225,7 @@ fn read_plan(path: &Path, output: &mut Output) -> Result<Plan> {
 /// Returns the dry run that precedes the program, with its settings on that GPU.
 fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
     let gpus: GpuSelection = gpu.parse()?;
-    let overrides = GpuOverrides {
-        selection: Some(gpus.clone()),
-        ..args.policy.gpu_overrides()?
-    };
+    let overrides = GpuOverrides { selection: Some(gpus.clone()), ..args.policy.gpu_overrides()? };
     check_occupied(overrides.occupied, gpus.gpu.total_memory_bytes)?;
     let (plan, options) = dryrun::read_plan(args.plan.as_deref(), Options::from(&args.policy))?;
     Ok(DryrunSpec {

@@ -126,9 +126,7 @@ fn find_shim(package: Option<&Path>, installed: Option<&Installed>) -> Option<Pa
 
 /// Returns `PYTHONPATH` with the directory in front, unless it is there already, as inside a dry run.
 fn python_path(shim: PathBuf, users: Option<OsString>) -> Option<(&'static str, OsString)> {
-    let first = users
-        .as_ref()
-        .and_then(|users| std::env::split_paths(users).next());
+    let first = users.as_ref().and_then(|users| std::env::split_paths(users).next());
     let is_there = first.as_deref() == Some(&*shim);
     (!is_there).then(|| ("PYTHONPATH", prepend_python_path(shim, users)))
 }
@@ -140,16 +138,10 @@ mod tests {
     fn names(installed: Option<&Installed>, users: &[(&str, &str)]) -> Vec<String> {
         let package = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(package.path().join("_jax_shim")).expect("made");
-        let set = variables(
-            Some(package.path()),
-            installed,
-            "--limit 8.0 GiB",
-            true,
-            |name| {
-                let found = users.iter().find(|(known, _)| *known == name)?;
-                Some(found.1.into())
-            },
-        );
+        let set = variables(Some(package.path()), installed, "--limit 8.0 GiB", true, |name| {
+            let found = users.iter().find(|(known, _)| *known == name)?;
+            Some(found.1.into())
+        });
         set.into_iter()
             .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
             .map(|text| text.replace(&*package.path().to_string_lossy(), "PACKAGE"))
@@ -180,18 +172,9 @@ mod tests {
 
     #[test]
     fn nothing_is_set_where_it_would_not_work_or_the_user_decided() {
-        let old = Installed {
-            python_version: (3, 10),
-            ..supported()
-        };
-        let bare = Installed {
-            jax: None,
-            ..supported()
-        };
-        let isolated = Installed {
-            reads_pythonpath: false,
-            ..supported()
-        };
+        let old = Installed { python_version: (3, 10), ..supported() };
+        let bare = Installed { jax: None, ..supported() };
+        let isolated = Installed { reads_pythonpath: false, ..supported() };
         for installed in [None, Some(&old), Some(&bare), Some(&isolated)] {
             assert!(names(installed, &[]).is_empty(), "{installed:?}");
         }

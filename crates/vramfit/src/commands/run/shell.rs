@@ -7,9 +7,7 @@ use vramfit_core::settings::ResolvedSettings;
 pub(super) fn lines(settings: &ResolvedSettings) -> String {
     let set = settings.set.iter().map(|set| (set.name, &*set.value));
     let removed = settings.removed.iter().map(|name| (*name, ""));
-    set.chain(removed)
-        .map(|(name, value)| format!("{name}={}\n", quoted(value)))
-        .collect()
+    set.chain(removed).map(|(name, value)| format!("{name}={}\n", quoted(value))).collect()
 }
 
 /// Quotes a text for a POSIX shell, if it has anything that a shell would change.

@@ -32,9 +32,7 @@ impl LiveHost {
                 hint: error.hint_text().map(str::to_owned),
             }
         };
-        LiveHost {
-            driver: Sampler::open().map(Box::new).map_err(to_no_driver),
-        }
+        LiveHost { driver: Sampler::open().map(Box::new).map_err(to_no_driver) }
     }
 
     fn poll(&mut self) -> Sample {
@@ -102,10 +100,7 @@ impl Collector {
                 }
             }
         });
-        Collector {
-            stop: Some(stop),
-            thread: Some(thread),
-        }
+        Collector { stop: Some(stop), thread: Some(thread) }
     }
 }
 

@@ -24,11 +24,7 @@ pub(super) fn lines(state: &State) -> Option<Vec<Line<'static>>> {
         ),
         readings(row),
     ];
-    lines.extend(
-        row.warnings()
-            .iter()
-            .map(|warning| format!("warning    {warning}")),
-    );
+    lines.extend(row.warnings().iter().map(|warning| format!("warning    {warning}")));
     let in_use = state.history(&gpu.label, row.pid, |row| &row.in_use);
     let reserved = state.history(&gpu.label, row.pid, |row| &row.reserved);
     lines.extend(history("in use", &in_use, row));
@@ -52,11 +48,7 @@ fn history(name: &str, bytes: &[u64], row: &ProcessRow) -> Option<String> {
         BARS[(level as usize).min(BARS.len() - 1)]
     };
     let bars: String = shown.iter().map(bar).collect();
-    Some(format!(
-        "{name:<10} {bars} of {}, samples: {}",
-        Bytes(limit),
-        shown.len()
-    ))
+    Some(format!("{name:<10} {bars} of {}, samples: {}", Bytes(limit), shown.len()))
 }
 
 fn readings(row: &ProcessRow) -> String {
@@ -82,9 +74,7 @@ fn published(row: &ProcessRow, pool: &PoolRow) -> Vec<String> {
         format!(
             "settings   allocator {}, fraction {}, preallocate {}",
             client_settings.allocator.clone().unwrap_or_else(default),
-            client_settings
-                .fraction
-                .map_or_else(default, |fraction| format!("{fraction:.4}")),
+            client_settings.fraction.map_or_else(default, |fraction| format!("{fraction:.4}")),
             client_settings
                 .preallocate
                 .map_or_else(default, |on| if on { "yes" } else { "no" }.to_owned()),
@@ -95,16 +85,14 @@ fn published(row: &ProcessRow, pool: &PoolRow) -> Vec<String> {
             pool.plugin_api,
             pool.device_id,
             pool.device_kind,
-            pool.allocations
-                .map_or_else(|| "n/a".to_owned(), |count| count.to_string()),
+            pool.allocations.map_or_else(|| "n/a".to_owned(), |count| count.to_string()),
         ),
         format!(
             "publisher  {}, every {} ms, {} samples, {} per sample",
             table::liveness(row.liveness),
             pool.interval_ms,
             pool.samples,
-            pool.sampling_us
-                .map_or_else(|| "n/a".to_owned(), |cost| format!("{cost:.1} µs")),
+            pool.sampling_us.map_or_else(|| "n/a".to_owned(), |cost| format!("{cost:.1} µs")),
         ),
     ];
     if let Some(policy) = &client_settings.policy {

@@ -28,9 +28,7 @@ pub(super) fn map_devices(stats: &PublishedStats, gpus: &[&HostGpu]) -> Vec<Devi
     if let Some(named) = visible.and_then(|list| parse_uuids(list, gpus)) {
         return (0..devices.len())
             .map(|device| {
-                named
-                    .get(device)
-                    .map_or(DeviceLocation::Unknown, |&at| DeviceLocation::Gpu(at))
+                named.get(device).map_or(DeviceLocation::Unknown, |&at| DeviceLocation::Gpu(at))
             })
             .collect();
     }
@@ -41,11 +39,8 @@ pub(super) fn map_devices(stats: &PublishedStats, gpus: &[&HostGpu]) -> Vec<Devi
         stats.same_namespace && processes.any(|process| process.pid == stats.header.pid)
     };
     let held: Vec<usize> = usable.iter().copied().filter(holds).collect();
-    let list: Vec<usize> = if held.len() == devices.len() {
-        held
-    } else {
-        parse_indices(visible, &usable, gpus)
-    };
+    let list: Vec<usize> =
+        if held.len() == devices.len() { held } else { parse_indices(visible, &usable, gpus) };
     let place = |device: &vramfit_core::published::PublishedDevice| {
         let local = usize::try_from(device.local_hardware_id).ok();
         local.and_then(|local| list.get(local))
@@ -71,9 +66,7 @@ fn parse_indices(visible: Option<&str>, usable: &[usize], gpus: &[&HostGpu]) -> 
     let Some(list) = visible else {
         return usable.to_vec();
     };
-    let numbers = list
-        .split(',')
-        .map_while(|entry| entry.trim().parse::<u32>().ok());
+    let numbers = list.split(',').map_while(|entry| entry.trim().parse::<u32>().ok());
     numbers
         .filter_map(|number| usable.iter().copied().find(|&at| gpus[at].index == number))
         .collect()
@@ -90,10 +83,7 @@ mod tests {
     use super::*;
 
     fn gpu(index: u32, uuid: &str, pids: &[u32]) -> HostGpu {
-        let process = |&pid: &u32| Process {
-            pid,
-            ..Process::default()
-        };
+        let process = |&pid: &u32| Process { pid, ..Process::default() };
         HostGpu {
             index,
             uuid: uuid.to_owned(),
@@ -103,10 +93,8 @@ mod tests {
     }
 
     fn stats(devices: i32, visible: Option<&str>) -> PublishedStats {
-        let device = |local_hardware_id| PublishedDevice {
-            local_hardware_id,
-            ..PublishedDevice::default()
-        };
+        let device =
+            |local_hardware_id| PublishedDevice { local_hardware_id, ..PublishedDevice::default() };
         PublishedStats {
             header: StatsHeader {
                 pid: 7,
@@ -138,19 +126,12 @@ mod tests {
     fn lasting_names_decide_where_they_are_given() {
         let gpus = [gpu(0, "GPU-aa", &[7]), gpu(1, "GPU-bb", &[])];
         assert_eq!(on(&stats(1, Some("GPU-b")), &gpus), [Gpu(1)]);
-        assert_eq!(
-            on(&stats(2, Some("GPU-bb,GPU-aa")), &gpus),
-            [Gpu(1), Gpu(0)]
-        );
+        assert_eq!(on(&stats(2, Some("GPU-bb,GPU-aa")), &gpus), [Gpu(1), Gpu(0)]);
     }
 
     #[test]
     fn numbers_decide_where_the_driver_does_not_list_the_process() {
-        let gpus = [
-            gpu(0, "GPU-a", &[]),
-            gpu(1, "GPU-b", &[]),
-            gpu(2, "GPU-c", &[]),
-        ];
+        let gpus = [gpu(0, "GPU-a", &[]), gpu(1, "GPU-b", &[]), gpu(2, "GPU-c", &[])];
         assert_eq!(on(&stats(2, Some("2,0")), &gpus), [Gpu(2), Gpu(0)]);
         assert_eq!(on(&stats(1, None), &gpus), [Gpu(0)]);
         assert_eq!(on(&stats(1, Some("5")), &gpus), [Unknown]);

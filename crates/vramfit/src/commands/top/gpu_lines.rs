@@ -16,21 +16,13 @@ pub(super) fn lines(gpu: &GpuRow, width: usize, color: bool) -> Vec<Line<'static
         (Reading::Bytes(used), _) => Bytes(*used).to_string(),
         _ => "memory unknown".to_owned(),
     };
-    let load = gpu
-        .utilization_percent
-        .map(|percent| format!("{percent} %"));
+    let load = gpu.utilization_percent.map(|percent| format!("{percent} %"));
     let heat = gpu.temperature_c.map(|degrees| format!("{degrees} °C"));
-    let power = gpu
-        .power_mw
-        .map(|milliwatts| format!("{} W", milliwatts / 1000));
+    let power = gpu.power_mw.map(|milliwatts| format!("{} W", milliwatts / 1000));
     let facts: Vec<String> = [load, heat, power].into_iter().flatten().collect();
     let facts = facts.join("  ");
     let is_narrow = width < MIN_TABLE_COLUMNS;
-    let name = if is_narrow {
-        gpu.label.clone()
-    } else {
-        format!("{}  {}", gpu.label, gpu.name)
-    };
+    let name = if is_narrow { gpu.label.clone() } else { format!("{}  {}", gpu.label, gpu.name) };
     let name = Span::styled(name, Style::new().add_modifier(Modifier::BOLD));
     let mut spans = vec![name];
     if !is_narrow {
@@ -66,28 +58,12 @@ fn bar(gpu: &GpuRow, width: usize, color: bool) -> Vec<Span<'static>> {
     let parts = [
         ('█', in_use, Color::Green),
         ('▓', reserved.saturating_sub(in_use), Color::Blue),
-        (
-            '▒',
-            used.saturating_sub(reserved.max(in_use)),
-            Color::Yellow,
-        ),
-        (
-            '·',
-            width.saturating_sub(used.max(reserved).max(in_use)),
-            Color::Reset,
-        ),
+        ('▒', used.saturating_sub(reserved.max(in_use)), Color::Yellow),
+        ('·', width.saturating_sub(used.max(reserved).max(in_use)), Color::Reset),
     ];
     let part = |(cell, count, paint): (char, usize, Color)| {
-        let style = if color {
-            Style::new().fg(paint)
-        } else {
-            Style::new()
-        };
+        let style = if color { Style::new().fg(paint) } else { Style::new() };
         Span::styled(cell.to_string().repeat(count), style)
     };
-    parts
-        .into_iter()
-        .filter(|(_, count, _)| *count > 0)
-        .map(part)
-        .collect()
+    parts.into_iter().filter(|(_, count, _)| *count > 0).map(part).collect()
 }

@@ -51,10 +51,7 @@ mod tests {
     fn letters_are_keys_or_text() {
         let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
         assert_eq!(action(&key(KeyCode::Char('q')), false), Some(Action::Quit));
-        assert_eq!(
-            action(&key(KeyCode::Char('q')), true),
-            Some(Action::Letter('q'))
-        );
+        assert_eq!(action(&key(KeyCode::Char('q')), true), Some(Action::Letter('q')));
         assert_eq!(action(&key(KeyCode::Enter), false), Some(Action::Details));
         assert_eq!(action(&key(KeyCode::Enter), true), Some(Action::Accept));
         assert_eq!(action(&key(KeyCode::Char('z')), false), None);

@@ -79,12 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", conflicts_with_all = ["once", "json", "csv"])]
     prometheus: Option<u16>,
     /// Address to listen on; other machines can only connect if it is not the loopback
-    #[arg(
-        long,
-        value_name = "ADDR",
-        default_value = "127.0.0.1",
-        requires = "prometheus"
-    )]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1", requires = "prometheus")]
     listen: IpAddr,
     /// Record every sample to a file, for `--replay`
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
@@ -132,12 +127,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         drop(sender);
         stream(args, &events, output)
     } else {
-        live::run(
-            new_state(args, output.colors_screen()),
-            output.is_ascii(),
-            &events,
-            sender,
-        )
+        live::run(new_state(args, output.colors_screen()), output.is_ascii(), &events, sender)
     };
     drop(events);
     drop(collector);
@@ -145,10 +135,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 }
 
 fn new_state(args: &Args, color: bool) -> State {
-    let source = args
-        .replay
-        .as_ref()
-        .map(|path| format!("replaying {}", path.display()));
+    let source = args.replay.as_ref().map(|path| format!("replaying {}", path.display()));
     State::new(source, format!("{:?}", args.interval), color)
 }
 
@@ -168,32 +155,19 @@ fn print_once(args: &Args, snapshot: &Snapshot, output: &mut Output) -> Result<S
 
 /// Returns the width of a table: `COLUMNS`, else that of the terminal, else a hundred.
 fn columns() -> usize {
-    let set = std::env::var("COLUMNS")
-        .ok()
-        .and_then(|text| text.parse().ok());
+    let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let terminal = || {
-        let size = std::io::stdout()
-            .is_terminal()
-            .then(crossterm::terminal::size);
-        size.and_then(std::io::Result::ok)
-            .map(|(columns, _)| usize::from(columns))
+        let size = std::io::stdout().is_terminal().then(crossterm::terminal::size);
+        size.and_then(std::io::Result::ok).map(|(columns, _)| usize::from(columns))
     };
-    set.or_else(terminal)
-        .unwrap_or(PLAIN_COLUMNS)
-        .clamp(20, 400)
+    set.or_else(terminal).unwrap_or(PLAIN_COLUMNS).clamp(20, 400)
 }
 
 /// Prints or serves every sample until the recording ends.
 fn stream(args: &Args, events: &Receiver<Event>, output: &mut Output) -> Result<()> {
-    let server = args
-        .prometheus
-        .map(|port| Server::start(args.listen, port))
-        .transpose()?;
+    let server = args.prometheus.map(|port| Server::start(args.listen, port)).transpose()?;
     if let Some(server) = &server {
-        output.info(&format!(
-            "serving metrics at http://{}/metrics",
-            server.address
-        ));
+        output.info(&format!("serving metrics at http://{}/metrics", server.address));
     }
     if args.csv {
         output.data(plain::CSV_HEADER)?;
@@ -224,8 +198,6 @@ fn parse_interval(text: &str) -> Result<Duration> {
     if (MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
         return Ok(interval);
     }
-    Err(
-        Error::invalid_argument(format!("sampling interval `{text}` is out of range"))
-            .hint(format!("use {MIN_INTERVAL:?} to 1h")),
-    )
+    Err(Error::invalid_argument(format!("sampling interval `{text}` is out of range"))
+        .hint(format!("use {MIN_INTERVAL:?} to 1h")))
 }

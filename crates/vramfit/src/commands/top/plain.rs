@@ -11,11 +11,7 @@ use super::{table, view};
 /// Writes the table that `--once` prints, with colors where the state has them.
 pub(super) fn table(state: &State, width: usize) -> String {
     let layout = view::layout(state, width, false);
-    let lines = layout
-        .head
-        .into_iter()
-        .chain(layout.body)
-        .chain(layout.notes);
+    let lines = layout.head.into_iter().chain(layout.body).chain(layout.notes);
     lines.map(|line| line_text(&line, state.color)).collect()
 }
 
@@ -60,11 +56,8 @@ limit_bytes,command\n";
 /// Writes a line for each process on each GPU, and one for a GPU without processes. What is not
 /// known is empty.
 pub(super) fn csv(snapshot: &Snapshot) -> String {
-    let bytes = |reading: &Reading| {
-        reading
-            .bytes()
-            .map_or_else(String::new, |bytes| bytes.to_string())
-    };
+    let bytes =
+        |reading: &Reading| reading.bytes().map_or_else(String::new, |bytes| bytes.to_string());
     let mut text = String::new();
     for gpu in &snapshot.gpus {
         let of_gpu = [
@@ -126,11 +119,7 @@ mod tests {
 
     #[test]
     fn every_line_has_as_many_fields_as_the_header() {
-        let gpu = |processes| GpuRow {
-            label: "GPU 0".to_owned(),
-            processes,
-            ..GpuRow::default()
-        };
+        let gpu = |processes| GpuRow { label: "GPU 0".to_owned(), processes, ..GpuRow::default() };
         let snapshot = Snapshot {
             gpus: vec![gpu(Vec::new()), gpu(vec![ProcessRow::default()])],
             ..Snapshot::default()

@@ -8,11 +8,7 @@ type GpuMetric = (&'static str, &'static str, fn(&GpuRow) -> Option<f64>);
 type ProcessMetric = (&'static str, &'static str, fn(&ProcessRow) -> Option<f64>);
 
 const GPU_METRICS: &[GpuMetric] = &[
-    (
-        "vramfit_gpu_memory_total_bytes",
-        "Total memory of the GPU.",
-        |gpu| number(&gpu.total),
-    ),
+    ("vramfit_gpu_memory_total_bytes", "Total memory of the GPU.", |gpu| number(&gpu.total)),
     (
         "vramfit_gpu_memory_used_bytes",
         "Memory used by processes, as reported by the driver.",
@@ -21,19 +17,13 @@ const GPU_METRICS: &[GpuMetric] = &[
     (
         "vramfit_gpu_utilization_ratio",
         "Fraction of time during which a kernel was running.",
-        |gpu| {
-            gpu.utilization_percent
-                .map(|percent| f64::from(percent) / 100.0)
-        },
+        |gpu| gpu.utilization_percent.map(|percent| f64::from(percent) / 100.0),
     ),
-    (
-        "vramfit_gpu_temperature_celsius",
-        "Temperature of the GPU.",
-        |gpu| gpu.temperature_c.map(f64::from),
-    ),
+    ("vramfit_gpu_temperature_celsius", "Temperature of the GPU.", |gpu| {
+        gpu.temperature_c.map(f64::from)
+    }),
     ("vramfit_gpu_power_watts", "Power draw of the GPU.", |gpu| {
-        gpu.power_mw
-            .map(|milliwatts| f64::from(milliwatts) / 1000.0)
+        gpu.power_mw.map(|milliwatts| f64::from(milliwatts) / 1000.0)
     }),
 ];
 
@@ -48,38 +38,21 @@ const PROCESS_METRICS: &[ProcessMetric] = &[
         "Memory that JAX's pool has reserved from the driver.",
         |row| number(&row.reserved),
     ),
-    (
-        "vramfit_pool_in_use_bytes",
-        "Memory of the pool that is in use.",
-        |row| number(&row.in_use),
-    ),
-    (
-        "vramfit_pool_peak_bytes",
-        "Peak memory in use since the process started.",
-        |row| number(&row.peak),
-    ),
-    (
-        "vramfit_pool_largest_free_bytes",
-        "Largest free block of the pool.",
-        |row| number(&row.largest_free),
-    ),
-    (
-        "vramfit_pool_limit_bytes",
-        "Maximum size of the pool.",
-        |row| number(&row.limit),
-    ),
-    (
-        "vramfit_pool_allocations_total",
-        "Allocations that the pool has served.",
-        |row| row.pool.as_ref()?.allocations.map(|count| count as f64),
-    ),
+    ("vramfit_pool_in_use_bytes", "Memory of the pool that is in use.", |row| number(&row.in_use)),
+    ("vramfit_pool_peak_bytes", "Peak memory in use since the process started.", |row| {
+        number(&row.peak)
+    }),
+    ("vramfit_pool_largest_free_bytes", "Largest free block of the pool.", |row| {
+        number(&row.largest_free)
+    }),
+    ("vramfit_pool_limit_bytes", "Maximum size of the pool.", |row| number(&row.limit)),
+    ("vramfit_pool_allocations_total", "Allocations that the pool has served.", |row| {
+        row.pool.as_ref()?.allocations.map(|count| count as f64)
+    }),
     (
         "vramfit_pool_stale",
         "1 if the statistics of the pool are older than two intervals.",
-        |row| {
-            row.liveness
-                .map(|liveness| f64::from(u8::from(liveness.is_stale())))
-        },
+        |row| row.liveness.map(|liveness| f64::from(u8::from(liveness.is_stale()))),
     ),
 ];
 
@@ -91,11 +64,7 @@ fn number(reading: &Reading) -> Option<f64> {
 pub(super) fn text(snapshot: &Snapshot) -> String {
     let mut out = String::new();
     let has_driver = u8::from(snapshot.no_driver.is_none());
-    family(
-        &mut out,
-        "vramfit_driver_up",
-        "1 if the NVIDIA driver is available.",
-    );
+    family(&mut out, "vramfit_driver_up", "1 if the NVIDIA driver is available.");
     let _ = writeln!(out, "vramfit_driver_up {has_driver}");
     for (name, help, value) in GPU_METRICS {
         family(&mut out, name, help);
@@ -140,10 +109,7 @@ fn gpu_labels(position: usize, gpu: &GpuRow) -> String {
 
 /// The command is not a label: it would make a new series of every run.
 fn process_labels(row: &ProcessRow) -> String {
-    let device = row
-        .pool
-        .as_ref()
-        .map_or_else(String::new, |pool| pool.device_id.to_string());
+    let device = row.pool.as_ref().map_or_else(String::new, |pool| pool.device_id.to_string());
     format!(
         "pid=\"{}\",device=\"{device}\",user=\"{}\",container=\"{}\"",
         row.pid,
@@ -153,9 +119,7 @@ fn process_labels(row: &ProcessRow) -> String {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

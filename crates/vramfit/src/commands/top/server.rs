@@ -125,21 +125,12 @@ fn answer(
         [] => version == "HTTP/1.0",
         _ => false,
     };
-    let metrics = metrics
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let metrics = metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let (status, body) = match (method, path) {
-        _ if !is_addressed => (
-            "403 Forbidden",
-            "the Host header does not name this machine\n",
-        ),
+        _ if !is_addressed => ("403 Forbidden", "the Host header does not name this machine\n"),
         ("GET" | "HEAD", "/metrics") => ("200 OK", &*metrics),
         ("GET" | "HEAD", _) => ("404 Not Found", "not found; the metrics are at /metrics\n"),
-        _ => (
-            "405 Method Not Allowed",
-            "only GET and HEAD are supported\n",
-        ),
+        _ => ("405 Method Not Allowed", "only GET and HEAD are supported\n"),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {}\r\n\
@@ -226,11 +217,7 @@ mod tests {
             ("192.168.1.5:9178", all, true),
             ("evil.example", all, false),
         ] {
-            assert_eq!(
-                is_ours(host, bound, "node7.cluster.local"),
-                ours,
-                "{host} at {bound}"
-            );
+            assert_eq!(is_ours(host, bound, "node7.cluster.local"), ours, "{host} at {bound}");
         }
     }
 
@@ -241,11 +228,7 @@ mod tests {
         let ours = get(&format!("Host: {}\r\n", server.address));
         assert!(ours.starts_with("HTTP/1.1 200 OK"), "{ours}");
         assert!(ours.ends_with("vramfit_driver_up 1\n"), "{ours}");
-        for foreign in [
-            "Host: evil.example\r\n",
-            "",
-            "Host: localhost\r\nHost: evil.example\r\n",
-        ] {
+        for foreign in ["Host: evil.example\r\n", "", "Host: localhost\r\nHost: evil.example\r\n"] {
             let refused = get(foreign);
             assert!(refused.starts_with("HTTP/1.1 403"), "{foreign}: {refused}");
             assert!(!refused.contains("driver_up"), "{refused}");
@@ -260,24 +243,16 @@ mod tests {
         // More of them than are answered at the same time, and none says its request to the end.
         let slow = (0..2 * MAX_CONNECTIONS).map(|_| {
             let mut stream = TcpStream::connect(server.address).expect("it listens");
-            stream
-                .write_all(b"GET /metrics HTTP/1.1\r\n")
-                .expect("it reads");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n").expect("it reads");
             stream
         });
         let slow: Vec<_> = slow.collect();
         let start = Instant::now();
-        let answer = ask(
-            &server,
-            &format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", server.address),
-        );
+        let answer =
+            ask(&server, &format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", server.address));
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         // One after the other they would take two minutes.
-        assert!(
-            start.elapsed() < REQUEST_TIMEOUT * 10,
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() < REQUEST_TIMEOUT * 10, "{:?}", start.elapsed());
         drop(slow);
     }
 }

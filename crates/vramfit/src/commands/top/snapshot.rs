@@ -86,10 +86,7 @@ impl ProcessRow {
             let percent = in_use.saturating_mul(100) / limit;
             warnings.push(format!("the pool is {percent} % full"));
         }
-        let free = self
-            .reserved
-            .bytes()
-            .map(|bytes| bytes.saturating_sub(in_use));
+        let free = self.reserved.bytes().map(|bytes| bytes.saturating_sub(in_use));
         if let (Some(free), Some(largest)) = (free, self.largest_free.bytes())
             && free.saturating_mul(MIN_FREE_FRACTION) >= limit.unwrap_or(u64::MAX)
             && largest.saturating_mul(SMALL_BLOCK_FRACTION) < free
@@ -359,11 +356,10 @@ impl GpuRow {
         if is_narrow {
             return Some(format!("pool {reserved}, in use {in_use}"));
         }
-        let used_clause = self.used.bytes().map_or_else(String::new, |used| {
-            format!("{} used, of which ", Bytes(used))
-        });
-        Some(format!(
-            "{used_clause}{reserved} reserved by JAX's pool and {in_use} in use"
-        ))
+        let used_clause = self
+            .used
+            .bytes()
+            .map_or_else(String::new, |used| format!("{} used, of which ", Bytes(used)));
+        Some(format!("{used_clause}{reserved} reserved by JAX's pool and {in_use} in use"))
     }
 }

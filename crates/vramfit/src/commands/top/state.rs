@@ -68,12 +68,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(source: Option<String>, interval_text: String, color: bool) -> Self {
-        State {
-            source,
-            interval_text,
-            color,
-            ..State::default()
-        }
+        State { source, interval_text, color, ..State::default() }
     }
 
     /// Takes a new sample; while paused, it is only kept.
@@ -128,9 +123,7 @@ impl State {
             rows.iter()
                 .position(|(gpu, row)| row.pid == pid && self.snapshot.gpus[*gpu].label == label)
         });
-        self.selected = same
-            .unwrap_or(self.selected)
-            .min(rows.len().saturating_sub(1));
+        self.selected = same.unwrap_or(self.selected).min(rows.len().saturating_sub(1));
     }
 
     /// Does what a key asks for; returns whether to end.
@@ -200,10 +193,7 @@ impl State {
         let texts = [&row.command, &row.user, &row.container];
         wanted.is_empty()
             || row.pid.to_string().contains(&wanted)
-            || texts
-                .into_iter()
-                .flatten()
-                .any(|text| text.to_lowercase().contains(&wanted))
+            || texts.into_iter().flatten().any(|text| text.to_lowercase().contains(&wanted))
     }
 }
 
@@ -231,13 +221,7 @@ mod tests {
         let mut state = State::new(None, "1 s".to_owned(), false);
         state.update(Snapshot {
             gpus: vec![
-                gpu(
-                    "GPU 0",
-                    vec![
-                        process(1, "Xorg", 1, false),
-                        process(2, "train.py", 9, true),
-                    ],
-                ),
+                gpu("GPU 0", vec![process(1, "Xorg", 1, false), process(2, "train.py", 9, true)]),
                 gpu("GPU 1", vec![process(3, "serve.py", 30, true)]),
             ],
             ..Snapshot::default()
@@ -275,17 +259,11 @@ mod tests {
     fn a_pause_keeps_what_is_shown_and_steps_go_back() {
         let mut state = state();
         let first = state.snapshot.clone();
-        let later = |at_unix_ms| Snapshot {
-            at_unix_ms,
-            ..first.clone()
-        };
+        let later = |at_unix_ms| Snapshot { at_unix_ms, ..first.clone() };
         state.update(later(1));
         state.act(Action::Pause);
         state.update(later(2));
-        assert_eq!(
-            (state.snapshot.at_unix_ms, state.samples_behind),
-            (1, Some(1))
-        );
+        assert_eq!((state.snapshot.at_unix_ms, state.samples_behind), (1, Some(1)));
         state.act(Action::StepBack);
         assert_eq!(state.snapshot.at_unix_ms, 0);
         state.act(Action::StepBack);
@@ -300,10 +278,8 @@ mod tests {
     fn the_history_of_a_process_ends_with_what_is_shown() {
         let mut state = State::new(None, "1 s".to_owned(), false);
         for bytes in [1, 2, 3] {
-            let row = ProcessRow {
-                in_use: Reading::Bytes(bytes),
-                ..process(7, "train.py", 1, true)
-            };
+            let row =
+                ProcessRow { in_use: Reading::Bytes(bytes), ..process(7, "train.py", 1, true) };
             state.update(Snapshot {
                 gpus: vec![GpuRow {
                     label: "GPU 0".to_owned(),

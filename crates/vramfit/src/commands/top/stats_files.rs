@@ -21,17 +21,9 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Reads all statistics files of this user, and skips other files.
 pub(super) fn read() -> Vec<PublishedStats> {
     let host = HostContext::poll();
-    let mut pages: Vec<PublishedStats> = folders(host.user)
-        .iter()
-        .flat_map(|folder| in_folder(folder, &host))
-        .collect();
-    pages.sort_by_key(|stats| {
-        (
-            stats.header.started_ticks,
-            stats.header.pid,
-            stats.header.client,
-        )
-    });
+    let mut pages: Vec<PublishedStats> =
+        folders(host.user).iter().flat_map(|folder| in_folder(folder, &host)).collect();
+    pages.sort_by_key(|stats| (stats.header.started_ticks, stats.header.pid, stats.header.client));
     pages
 }
 
@@ -105,16 +97,8 @@ fn stats(path: &Path, host: &HostContext) -> Option<PublishedStats> {
         return None;
     }
     let same_process = same_namespace && observed.started_ticks == Some(header.started_ticks);
-    let process = same_process
-        .then(|| vramfit_gpu::process(header.pid))
-        .flatten();
-    Some(PublishedStats {
-        header,
-        live,
-        liveness,
-        same_namespace,
-        process,
-    })
+    let process = same_process.then(|| vramfit_gpu::process(header.pid)).flatten();
+    Some(PublishedStats { header, live, liveness, same_namespace, process })
 }
 
 /// Reads a consistent copy of a file.

@@ -51,27 +51,18 @@ impl Columns {
         let mut text = format!("  {:>7} ", "PID");
         text.push_str(&self.texts("USER", "CONTAINER", "COMMAND"));
         for name in names.iter().take(self.numbers) {
-            let mark = if order.column() == Some(name) {
-                "▼"
-            } else {
-                ""
-            };
+            let mark = if order.column() == Some(name) { "▼" } else { "" };
             text.push_str(&format!("{:>NUMBER_COLUMNS$}", format!("{mark}{name}")));
         }
         text.push_str("  STATE");
-        Line::from(Span::styled(
-            text,
-            Style::new().add_modifier(Modifier::UNDERLINED),
-        ))
+        Line::from(Span::styled(text, Style::new().add_modifier(Modifier::UNDERLINED)))
     }
 
     fn texts(self, user: &str, container: &str, command: &str) -> String {
         let mut text = String::new();
-        for (value, width) in [
-            (user, self.user),
-            (container, self.container),
-            (command, self.command()),
-        ] {
+        for (value, width) in
+            [(user, self.user), (container, self.container), (command, self.command())]
+        {
             if width > 0 {
                 text.push_str(&format!("{:width$}", cut(value, width - 1)));
             }
@@ -87,18 +78,9 @@ impl Columns {
         is_selected: bool,
         color: bool,
     ) -> Vec<Line<'static>> {
-        let readings = [
-            &row.driver,
-            &row.reserved,
-            &row.in_use,
-            &row.peak,
-            &row.largest_free,
-        ];
+        let readings = [&row.driver, &row.reserved, &row.in_use, &row.peak, &row.largest_free];
         let mut cells: Vec<String> = Vec::new();
-        for reading in readings
-            .into_iter()
-            .take(if self.is_table() { self.numbers } else { 3 })
-        {
+        for reading in readings.into_iter().take(if self.is_table() { self.numbers } else { 3 }) {
             cells.push(match reading {
                 Reading::Bytes(bytes) => Bytes(*bytes).to_string(),
                 Reading::Unknown(why) => {
@@ -111,11 +93,7 @@ impl Columns {
                 }
             });
         }
-        let mark = if row.warnings().is_empty() {
-            ""
-        } else {
-            " [!]"
-        };
+        let mark = if row.warnings().is_empty() { "" } else { " [!]" };
         let state = liveness(row.liveness) + mark;
         let marker = if is_selected { "> " } else { "  " };
         let command = program(row.command.as_deref().unwrap_or("(unknown)"));
@@ -146,11 +124,7 @@ fn style(row: &ProcessRow, is_selected: bool, color: bool) -> Style {
         Some(_) if color => Style::new().fg(Color::Yellow).add_modifier(Modifier::DIM),
         Some(_) => Style::new().add_modifier(Modifier::DIM),
     };
-    if is_selected {
-        style.add_modifier(Modifier::REVERSED)
-    } else {
-        style
-    }
+    if is_selected { style.add_modifier(Modifier::REVERSED) } else { style }
 }
 
 /// Says in a word whether a pool's figures are of now.

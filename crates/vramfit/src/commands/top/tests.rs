@@ -24,9 +24,7 @@ fn demo(at: usize) -> State {
 
 fn screen(state: &State, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-    terminal
-        .draw(|frame| view::draw(frame, state))
-        .expect("drawn");
+    terminal.draw(|frame| view::draw(frame, state)).expect("drawn");
     let buffer = terminal.backend().buffer();
     let lines = (0..height).map(|y| {
         let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
@@ -89,10 +87,7 @@ fn a_pool_that_needs_attention_is_marked() {
     let full = process(1, 975 * GIB / 100, GIB / 4);
     assert_eq!(full.warnings(), ["the pool is 97 % full"]);
     let fragmented = process(2, 6 * GIB, GIB / 2);
-    assert_eq!(
-        fragmented.warnings(),
-        ["the largest free block has 512.0 MiB of 4.0 GiB free"]
-    );
+    assert_eq!(fragmented.warnings(), ["the largest free block has 512.0 MiB of 4.0 GiB free"]);
     let fine = process(3, 6 * GIB, 3 * GIB);
     assert_eq!(fine.warnings(), [] as [&str; 0]);
     let mut state = State::new(None, "1s".to_owned(), false);
@@ -107,14 +102,8 @@ fn a_pool_that_needs_attention_is_marked() {
     state.act(Action::Details);
     let shown = screen(&state, 100, 30);
     assert_eq!(shown.matches("- [!]").count(), 2);
-    assert!(
-        shown.contains("[!] 1 on GPU 0: the pool is 97 % full"),
-        "{shown}"
-    );
-    assert!(
-        shown.contains("in use     █ of 10.0 GiB, samples: 1"),
-        "{shown}"
-    );
+    assert!(shown.contains("[!] 1 on GPU 0: the pool is 97 % full"), "{shown}");
+    assert!(shown.contains("in use     █ of 10.0 GiB, samples: 1"), "{shown}");
 }
 
 #[test]

@@ -16,10 +16,7 @@ const KEYS: &[(&str, &str)] = &[
     ("h ?", "show this help"),
     ("↑ ↓ j k", "select a process"),
     ("Enter", "show its details"),
-    (
-        "/",
-        "filter by command, user, container or PID; Esc clears it",
-    ),
+    ("/", "filter by command, user, container or PID; Esc clears it"),
     ("t s", "group by GPU; sort by the next column"),
     ("Space", "pause, or continue"),
     ("← →", "the sample before, or after"),
@@ -60,9 +57,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     .areas(area);
     frame.render_widget(Paragraph::new(layout.head), head);
     let height = usize::from(body.height);
-    let first = layout
-        .selected
-        .map_or(0, |at| (at + 2).saturating_sub(height));
+    let first = layout.selected.map_or(0, |at| (at + 2).saturating_sub(height));
     let shown: Vec<Line<'_>> = layout.body.into_iter().skip(first).take(height).collect();
     frame.render_widget(Paragraph::new(shown), body);
     if let Some(lines) = details {
@@ -128,12 +123,7 @@ pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
         gpu.unknown.iter().map(named)
     });
     notes.extend(unknown.map(Line::from));
-    ScreenText {
-        head: head(state),
-        body,
-        selected,
-        notes,
-    }
+    ScreenText { head: head(state), body, selected, notes }
 }
 
 fn head(state: &State) -> Vec<Line<'static>> {
@@ -146,11 +136,8 @@ fn head(state: &State) -> Vec<Line<'static>> {
         (Some(driver), None) => format!("driver {driver}"),
         _ => "no driver".to_owned(),
     };
-    let mut pids: Vec<u32> = snapshot
-        .gpus
-        .iter()
-        .flat_map(|gpu| gpu.processes.iter().map(|row| row.pid))
-        .collect();
+    let mut pids: Vec<u32> =
+        snapshot.gpus.iter().flat_map(|gpu| gpu.processes.iter().map(|row| row.pid)).collect();
     pids.sort_unstable();
     pids.dedup();
     let source = match (&state.source, state.has_ended) {
@@ -158,12 +145,8 @@ fn head(state: &State) -> Vec<Line<'static>> {
         (Some(source), false) => source.clone(),
         (None, _) => format!("every {}", state.interval_text),
     };
-    let mut facts = vec![
-        driver,
-        count(snapshot.gpus.len(), "GPU"),
-        count_processes(pids.len()),
-        source,
-    ];
+    let mut facts =
+        vec![driver, count(snapshot.gpus.len(), "GPU"), count_processes(pids.len()), source];
     if state.source.is_some() || state.samples_behind.is_some() {
         facts.push(time_of_day(snapshot.at_unix_ms));
     }
@@ -174,15 +157,10 @@ fn head(state: &State) -> Vec<Line<'static>> {
         None => {}
     }
     let title = Span::styled("vramfit top", Style::new().add_modifier(Modifier::BOLD));
-    let mut lines = vec![Line::from(vec![
-        title,
-        Span::raw(format!("  {}", facts.join("  "))),
-    ])];
+    let mut lines = vec![Line::from(vec![title, Span::raw(format!("  {}", facts.join("  ")))])];
     if let Some(why) = &snapshot.no_driver {
-        let hint = snapshot
-            .no_driver_hint
-            .as_ref()
-            .map_or_else(String::new, |hint| format!(" ({hint})"));
+        let hint =
+            snapshot.no_driver_hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
         lines.push(Line::from(format!("no driver: {why}{hint}")));
     }
     lines
@@ -224,16 +202,10 @@ fn push_gpus(
 
 fn key_line(state: &State) -> Line<'static> {
     if state.is_editing {
-        return Line::from(format!(
-            "filter: {}▏ Enter applies it, Esc clears it",
-            state.filter
-        ));
+        return Line::from(format!("filter: {}▏ Enter applies it, Esc clears it", state.filter));
     }
-    let filter = if state.filter.is_empty() {
-        String::new()
-    } else {
-        format!("  filter: {}", state.filter)
-    };
+    let filter =
+        if state.filter.is_empty() { String::new() } else { format!("  filter: {}", state.filter) };
     let shown = if state.only_jax { "only JAX" } else { "all" };
     let order = state.order.column().unwrap_or("GPU");
     Line::from(Span::styled(
@@ -245,10 +217,8 @@ fn key_line(state: &State) -> Line<'static> {
 }
 
 fn help(frame: &mut Frame<'_>, area: Rect) {
-    let mut lines: Vec<Line<'_>> = KEYS
-        .iter()
-        .map(|(key, what)| Line::from(format!(" {key:<8} {what}")))
-        .collect();
+    let mut lines: Vec<Line<'_>> =
+        KEYS.iter().map(|(key, what)| Line::from(format!(" {key:<8} {what}"))).collect();
     lines.extend(
         [
             "",
@@ -264,15 +234,7 @@ fn help(frame: &mut Frame<'_>, area: Rect) {
     );
     let width = area.width.min(76);
     let height = area.height.min(lines.len() as u16 + 2);
-    let place = Rect::new(
-        (area.width - width) / 2,
-        (area.height - height) / 2,
-        width,
-        height,
-    );
+    let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     frame.render_widget(Clear, place);
-    frame.render_widget(
-        Paragraph::new(lines).block(Block::bordered().title(" help ")),
-        place,
-    );
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" help ")), place);
 }

@@ -98,10 +98,7 @@ fn try_batch(
     let (trace, log) = (request.file("run.trace"), request.file("output.log"));
     let spec = DryrunSpec {
         log: Some(log.clone()),
-        results: ResultFiles {
-            trace: Some(trace.clone()),
-            ..ResultFiles::default()
-        },
+        results: ResultFiles { trace: Some(trace.clone()), ..ResultFiles::default() },
         ..DryrunSpec::new(gpu.parse()?, command)
     };
     let status = dryrun::execute(&spec, context, &mut output.quiet());
@@ -140,10 +137,7 @@ fn trial_line(trial: &Trial) -> String {
     let batch = format!("batch {:>8}", grouped(trial.batch));
     let limit = Bytes(trial.limit_bytes);
     match trial.fits {
-        true => format!(
-            "  {batch}  fits: peak {} of {limit}",
-            Bytes(trial.peak_bytes)
-        ),
+        true => format!("  {batch}  fits: peak {} of {limit}", Bytes(trial.peak_bytes)),
         false => format!("  {batch}  does not fit in {limit}"),
     }
 }

@@ -60,10 +60,7 @@ fn lines(config: &Config, info: &DatasetInfo) -> Vec<String> {
     all.extend([
         format!("optimizer    {}", optimizer(config)),
         format!("checkpoints  {}", checkpoints(config)),
-        format!(
-            "device       {}",
-            config.training.device.as_deref().unwrap_or("JAX's default")
-        ),
+        format!("device       {}", config.training.device.as_deref().unwrap_or("JAX's default")),
     ]);
     // The number of threads and their memory depend on the machine that trains.
     let host_dependent = ["threads:", "memory:"];
@@ -98,12 +95,8 @@ fn model(config: &Config) -> String {
 }
 
 fn column(column: &Column) -> String {
-    let mut text = format!(
-        "{}  {} [{}]",
-        column.dataset,
-        column.dtype,
-        grouped_list(&column.shape)
-    );
+    let mut text =
+        format!("{}  {} [{}]", column.dataset, column.dtype, grouped_list(&column.shape));
     if column.dtype != column.batch_dtype {
         text += &format!(", converted to {}", column.batch_dtype);
     }
@@ -145,10 +138,9 @@ fn targets(info: &DatasetInfo) -> String {
     let text = column(&info.targets);
     match info.classes {
         None => format!("{text}: mean squared error"),
-        Some(classes) if info.predicts_next => format!(
-            "{text}: next-token prediction, cross-entropy over {} tokens",
-            grouped(classes)
-        ),
+        Some(classes) if info.predicts_next => {
+            format!("{text}: next-token prediction, cross-entropy over {} tokens", grouped(classes))
+        }
         Some(classes) => {
             let found = match info.classes_inferred {
                 true => " (inferred from the labels)",
@@ -164,10 +156,9 @@ fn rows(config: &Config, info: &DatasetInfo) -> String {
     let validate = grouped(info.validation_rows);
     match (&config.data.validation_path, info.validation_rows) {
         (_, 0) => format!("{train} for training, none for validation"),
-        (Some(path), _) => format!(
-            "{train} for training, {validate} of `{}` for validation",
-            path.display()
-        ),
+        (Some(path), _) => {
+            format!("{train} for training, {validate} of `{}` for validation", path.display())
+        }
         (None, _) => {
             format!("{train} for training, {validate} for validation, spread over the file")
         }
@@ -196,10 +187,7 @@ fn steps(config: &Config, info: &DatasetInfo) -> String {
 
 fn optimizer(config: &Config) -> String {
     let optimizer = &config.optimizer;
-    let mut text = format!(
-        "{}, learning rate {}",
-        optimizer.name, optimizer.learning_rate
-    );
+    let mut text = format!("{}, learning rate {}", optimizer.name, optimizer.learning_rate);
     match (optimizer.schedule.as_str(), optimizer.warmup_steps) {
         ("constant", _) => {}
         (_, Some(steps)) => {

@@ -140,10 +140,7 @@ fn column(file: &Path, name: &str) -> Result<Column> {
     // Its error names the format of a file that is not HDF5.
     let container = inspect::open(file)?;
     let (dataset, field) = Dataset::open_named(&container, name)?;
-    let options = RowOptions {
-        field,
-        ..RowOptions::default()
-    };
+    let options = RowOptions { field, ..RowOptions::default() };
     let rows = RowReader::new(dataset, &options)?;
     Ok(Column {
         dataset: name.to_owned(),
@@ -171,10 +168,8 @@ fn vocabulary(config: &Config, inputs: &Column) -> Result<u64> {
         return Err(invalid(message).hint("use `kind = \"gru\"`, `\"lstm\"` or `\"transformer\"`"));
     }
     if config.data.scale.is_some() {
-        return Err(
-            invalid(format!("`scale` has no effect on the tokens of `{name}`"))
-                .hint("remove `scale`"),
-        );
+        return Err(invalid(format!("`scale` has no effect on the tokens of `{name}`"))
+            .hint("remove `scale`"));
     }
     labels::count_tokens(config)
 }
@@ -235,10 +230,7 @@ fn open(config: &Config, set: SplitSet, batch_dtype: Option<Scalar>) -> Result<L
         _ => &data.path,
     };
     let splits_file = data.validation_path.is_none() && data.validation_fraction > 0.0;
-    let inputs = ColumnOptions {
-        to: batch_dtype,
-        ..data.inputs.as_str().into()
-    };
+    let inputs = ColumnOptions { to: batch_dtype, ..data.inputs.as_str().into() };
     let mut columns = vec![inputs];
     if data.targets != data.inputs {
         columns.push(data.targets.as_str().into());

@@ -40,11 +40,7 @@ pub(super) fn check(config: &Config, info: &DatasetInfo) -> Result<Vec<String>> 
             grouped(updates)
         ));
     }
-    if let Some(every) = config
-        .checkpoint
-        .every_steps
-        .filter(|every| *every > batches)
-    {
+    if let Some(every) = config.checkpoint.every_steps.filter(|every| *every > batches) {
         warnings.push(format!(
             "`every_steps` is {}, but the run has {} steps: it never triggers a checkpoint",
             grouped(every),

@@ -32,8 +32,6 @@ pub(super) fn run(path: &Path, data: Option<&Path>, output: &mut Output) -> Resu
         Some(_) => "review the proposed values",
         None => "enter the path of your data",
     };
-    output.info(&format!(
-        "wrote `{shown}`: {next_step}, then `vramfit train {shown} --check`"
-    ));
+    output.info(&format!("wrote `{shown}`: {next_step}, then `vramfit train {shown} --check`"));
     Ok(Status::Yes)
 }

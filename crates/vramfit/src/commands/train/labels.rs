@@ -28,17 +28,9 @@ struct Terms {
     key: &'static str,
 }
 
-const LABELS: Terms = Terms {
-    one: "label",
-    plural: "classes",
-    key: "data.classes",
-};
+const LABELS: Terms = Terms { one: "label", plural: "classes", key: "data.classes" };
 
-const TOKENS: Terms = Terms {
-    one: "token",
-    plural: "tokens",
-    key: "data.vocabulary",
-};
+const TOKENS: Terms = Terms { one: "token", plural: "tokens", key: "data.vocabulary" };
 
 /// The range of the labels, or tokens, of a dataset.
 #[derive(Clone, Copy, Debug)]
@@ -126,14 +118,9 @@ fn ensure_in_range(
     );
     let error = Error::invalid_argument(message);
     Err(if value < 0 || value > max {
-        error.hint(format!(
-            "store {one}s numbered from 0, or as floats if they are quantities"
-        ))
+        error.hint(format!("store {one}s numbered from 0, or as floats if they are quantities"))
     } else {
-        error.hint(format!(
-            "correct that row, or set `{key}` to at least {}",
-            value + 1
-        ))
+        error.hint(format!("correct that row, or set `{key}` to at least {}", value + 1))
     })
 }
 
@@ -152,27 +139,17 @@ fn ensure_dense(path: &Path, dataset: &str, labels: Labels, terms: &Terms) -> Re
         path.display(),
         labels.distinct
     );
-    Err(Error::invalid_argument(message).hint(format!(
-        "correct that row; or, if it is right, confirm it with `{key} = {classes}`"
-    )))
+    Err(Error::invalid_argument(message)
+        .hint(format!("correct that row; or, if it is right, confirm it with `{key} = {classes}`")))
 }
 
 /// Reads the labels of a dataset.
 fn read(path: &Path, dataset: &str) -> Result<Labels> {
-    let options = RowOptions {
-        to: Some(Scalar::Int64),
-        ..RowOptions::default()
-    };
+    let options = RowOptions { to: Some(Scalar::Int64), ..RowOptions::default() };
     let rows = RowReader::new(Dataset::open(path, dataset)?, &options)?;
     let mut labels = Labels {
-        min: Label {
-            value: i64::MAX,
-            row: 0,
-        },
-        max: Label {
-            value: i64::MIN,
-            row: 0,
-        },
+        min: Label { value: i64::MAX, row: 0 },
+        max: Label { value: i64::MIN, row: 0 },
         distinct: 0,
     };
     let mut seen = HashSet::new();

@@ -106,11 +106,7 @@ impl MemoryEstimate {
             (Some(gpu), None) => Some(format!("{:12} the GPU has {}", "", Bytes(gpu))),
             (None, Some(host)) => {
                 let sum = Bytes(self.device_bytes + self.loader_bytes);
-                Some(format!(
-                    "{:12} {sum} in total; the host has {}",
-                    "",
-                    Bytes(host)
-                ))
+                Some(format!("{:12} {sum} in total; the host has {}", "", Bytes(host)))
             }
             (None, None) => None,
         });
@@ -145,12 +141,8 @@ fn smallest_gpu() -> Option<u64> {
 /// Returns the memory available to this process: that of the host, or the limit of its control group.
 fn host_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    let limit = host_environment()
-        .host_memory
-        .map(|memory| memory.limit_bytes);
+    let limit = host_environment().host_memory.map(|memory| memory.limit_bytes);
     Some((kibibytes * 1024).min(limit.unwrap_or(u64::MAX)))
 }

@@ -52,11 +52,7 @@ Exit codes:
 ")]
 pub(crate) struct Args {
     /// Configuration file of the run
-    #[arg(
-        value_name = "CONFIG",
-        required_unless_present = "init",
-        conflicts_with = "init"
-    )]
+    #[arg(value_name = "CONFIG", required_unless_present = "init", conflicts_with = "init")]
     config: Option<PathBuf>,
     /// Write a configuration template in which all keys are explained; `-` is standard output
     #[arg(
@@ -141,15 +137,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     if args.check {
         let memory = memory::MemoryEstimate::new(&config, &info);
         warnings.extend(memory.as_ref().and_then(memory::MemoryEstimate::warning));
-        return check::report(
-            file,
-            &config,
-            &info,
-            memory.as_ref(),
-            &warnings,
-            args.json,
-            output,
-        );
+        return check::report(file, &config, &info, memory.as_ref(), &warnings, args.json, output);
     }
     if let Some(gpu) = &args.dry_run {
         let _interruption = Interruption::watch()?;
@@ -247,14 +235,7 @@ mod tests {
                 "vramfit -q train 'my runs/a.toml' '--epochs=3'",
             ),
             (
-                &[
-                    "train",
-                    "a.toml",
-                    "--dry-run",
-                    "t4",
-                    "--set",
-                    "data.inputs='x y'",
-                ],
+                &["train", "a.toml", "--dry-run", "t4", "--set", "data.inputs='x y'"],
                 "vramfit train a.toml --set \"data.inputs='x y'\"",
             ),
             (

@@ -76,9 +76,7 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
                 output.info(&format!("stopped; run `{resume}` to resume"));
             }
             let signal = outcome.signal.map_or(SIGTERM, i32::from);
-            Ok(Status::Child(
-                child::ExitReason::Signal(signal).shell_code(),
-            ))
+            Ok(Status::Child(child::ExitReason::Signal(signal).shell_code()))
         }
         (OutcomeKind::Nan, _) => {
             output.error(&nan_error(outcome.nan.as_ref()));
@@ -100,10 +98,7 @@ pub(super) fn report(run: FinishedRun<'_>, output: &mut Output) -> Result<Status
             Ok(Status::No)
         }
         (OutcomeKind::Rejected | OutcomeKind::Failed, error) => Err(error.unwrap_or_else(|| {
-            Error::new(
-                ErrorKind::Internal,
-                "the run could not start, for an unknown reason",
-            )
+            Error::new(ErrorKind::Internal, "the run could not start, for an unknown reason")
         })),
     }
 }
@@ -153,9 +148,7 @@ fn report_crash(run: &FinishedRun<'_>, output: &mut Output) -> Result<Status> {
         output.info(&format!(
             "stopped immediately, without saving; run `{resume}` to resume from the latest checkpoint"
         ));
-        return Ok(Status::Child(
-            child::ExitReason::Signal(signal).shell_code(),
-        ));
+        return Ok(Status::Child(child::ExitReason::Signal(signal).shell_code()));
     }
     match run.ended {
         // From the first step on it saves its state, whatever these do by default.
@@ -177,9 +170,7 @@ fn report_crash(run: &FinishedRun<'_>, output: &mut Output) -> Result<Status> {
         child::ExitReason::Signal(_) => {}
     }
     output.info(&text);
-    output.info(&format!(
-        "run `{resume}` to resume from the latest checkpoint"
-    ));
+    output.info(&format!("run `{resume}` to resume from the latest checkpoint"));
     Ok(match run.ended {
         child::ExitReason::Signal(_) => Status::Child(run.ended.shell_code()),
         child::ExitReason::Code(_) => Status::No,

@@ -11,10 +11,8 @@ const PROCESS_COUNT: &str = "JAX_NUM_PROCESSES";
 const PROCESS_INDEX: &str = "JAX_PROCESS_ID";
 
 /// Variables of launchers: the number of processes, and the index of this one. JAX finds the rest by itself.
-const LAUNCHERS: [(&str, &str); 2] = [
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
-];
+const LAUNCHERS: [(&str, &str); 2] =
+    [("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")];
 
 /// One of several processes of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -48,10 +46,7 @@ impl ProcessInfo {
                 return Err(incomplete_config(name));
             }
         }
-        let (count, index) = (
-            number(count, variable(count))?,
-            number(index, variable(index))?,
-        );
+        let (count, index) = (number(count, variable(count))?, number(index, variable(index))?);
         if index >= count {
             let message = format!("process index {index} is out of range for {count} processes");
             return Err(Error::invalid_argument(message).hint(format!(
@@ -64,11 +59,7 @@ impl ProcessInfo {
         if of_jax && coordinator.is_none() {
             return Err(incomplete_config(COORDINATOR));
         }
-        Ok(Some(ProcessInfo {
-            coordinator,
-            count,
-            index,
-        }))
+        Ok(Some(ProcessInfo { coordinator, count, index }))
     }
 
     /// Returns whether this process reports; one of several does.
@@ -105,11 +96,7 @@ mod tests {
 
     #[test]
     fn three_variables_name_a_process() {
-        let set = [
-            (COORDINATOR, "host:1234"),
-            (PROCESS_COUNT, "4"),
-            (PROCESS_INDEX, "3"),
-        ];
+        let set = [(COORDINATOR, "host:1234"), (PROCESS_COUNT, "4"), (PROCESS_INDEX, "3")];
         let found = read(&set).unwrap().unwrap();
         assert_eq!(found.coordinator.as_deref(), Some("host:1234"));
         assert_eq!((found.count, found.index), (4, 3));
@@ -155,25 +142,15 @@ mod tests {
     fn missing_variables_are_named() {
         for (set, named) in [
             (&[(COORDINATOR, "host:1234")][..], PROCESS_COUNT),
-            (
-                &[(COORDINATOR, "host:1234"), (PROCESS_COUNT, "2")],
-                PROCESS_INDEX,
-            ),
+            (&[(COORDINATOR, "host:1234"), (PROCESS_COUNT, "2")], PROCESS_INDEX),
             (&[(PROCESS_COUNT, "2"), (PROCESS_INDEX, "1")], COORDINATOR),
             (&[(PROCESS_INDEX, "1")], PROCESS_COUNT),
         ] {
             let error = read(set).unwrap_err();
-            assert!(
-                error.message().contains(&format!("`{named}` is not set")),
-                "{set:?}"
-            );
+            assert!(error.message().contains(&format!("`{named}` is not set")), "{set:?}");
         }
         let described = |count, index| {
-            let set = [
-                (COORDINATOR, "h:1"),
-                (PROCESS_COUNT, count),
-                (PROCESS_INDEX, index),
-            ];
+            let set = [(COORDINATOR, "h:1"), (PROCESS_COUNT, count), (PROCESS_INDEX, index)];
             read(&set).unwrap_err().message().to_owned()
         };
         assert!(described("two", "0").contains("is `two`"));

@@ -22,10 +22,7 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
         measure: false,
     };
     let report = inspect_file(data, &options)?;
-    let readable = report
-        .entries
-        .iter()
-        .filter(|entry| entry.problem.is_none());
+    let readable = report.entries.iter().filter(|entry| entry.problem.is_none());
     let all: Vec<(&str, &DatasetInfo)> = readable
         .filter_map(|entry| Some((entry.path.trim_start_matches('/'), entry.dataset.as_ref()?)))
         .filter(|(_, facts)| is_number(&facts.dtype) && !facts.shape.is_empty())

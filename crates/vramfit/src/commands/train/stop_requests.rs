@@ -107,10 +107,7 @@ mod tests {
     }
 
     fn requests(force_after: Duration) -> StopRequests {
-        StopRequests {
-            force_after,
-            ..StopRequests::new()
-        }
+        StopRequests { force_after, ..StopRequests::new() }
     }
 
     #[test]
@@ -118,12 +115,9 @@ mod tests {
         let (mut child, mut stdout) = start();
         let pid = Pid::from_child(&child);
         let mut requests = requests(Duration::from_secs(3600));
-        for (number, name) in [
-            (SIGTERM, "TERM"),
-            (SIGINT, "INT"),
-            (SIGTERM, "TERM"),
-            (SIGHUP, "HUP"),
-        ] {
+        for (number, name) in
+            [(SIGTERM, "TERM"), (SIGINT, "INT"), (SIGTERM, "TERM"), (SIGHUP, "HUP")]
+        {
             requests.handle(pid, number);
             assert_eq!(read_line(&mut stdout), name);
         }

@@ -49,10 +49,7 @@ impl Encoder {
             }
             Content::Actions(actions) => {
                 let actions = actions.iter().map(|action| {
-                    json!([
-                        self.strings.intern(&action.text),
-                        self.strings.intern(&action.command)
-                    ])
+                    json!([self.strings.intern(&action.text), self.strings.intern(&action.command)])
                 });
                 json!({"type": "actions", "actions": actions.collect::<Vec<_>>()})
             }

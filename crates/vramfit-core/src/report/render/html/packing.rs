@@ -122,11 +122,7 @@ mod tests {
             value |= (digit & 31) << shift;
             shift += 5;
             if digit < 32 {
-                let signed = if value & 1 == 1 {
-                    -(value >> 1)
-                } else {
-                    value >> 1
-                };
+                let signed = if value & 1 == 1 { -(value >> 1) } else { value >> 1 };
                 last = signed + if column["is_delta"] == true { last } else { 0 };
                 values.push(last * scale);
                 (value, shift) = (0, 0);
@@ -142,15 +138,10 @@ mod tests {
             vec![0, 0, 0],
             vec![u64::MAX, 0, u64::MAX, 1],
             vec![1 << 40, (1 << 40) + 256, (1 << 40) + 512],
-            (0..1000_u64)
-                .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-                .collect(),
+            (0..1000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect(),
         ] {
             let back = unpack(&pack(values.iter().copied()));
-            assert_eq!(
-                back,
-                values.iter().map(|v| (*v).into()).collect::<Vec<i128>>()
-            );
+            assert_eq!(back, values.iter().map(|v| (*v).into()).collect::<Vec<i128>>());
         }
         assert_eq!(unpack(&pack([-1_i64, 7, -300])), [-1, 7, -300]);
     }
@@ -173,28 +164,17 @@ mod tests {
         let table = strings.into_json();
         assert_eq!(table["words"][0], "loop_fusion.");
         let indices = unpack(&table["indices"]);
-        let mut words = indices
-            .iter()
-            .map(|word| table["words"][*word as usize].as_str().expect("a word"));
+        let mut words =
+            indices.iter().map(|word| table["words"][*word as usize].as_str().expect("a word"));
         let lengths = unpack(&table["lengths"]);
-        let texts: Vec<String> = lengths
-            .iter()
-            .map(|length| words.by_ref().take(*length as usize).collect())
-            .collect();
+        let texts: Vec<String> =
+            lengths.iter().map(|length| words.by_ref().take(*length as usize).collect()).collect();
         assert_eq!(texts, ["loop_fusion.1", "loop_fusion.2 b\u{fffd}", ""]);
     }
 
     #[test]
     fn words_put_together_are_the_text() {
-        for text in [
-            "",
-            " ",
-            "a",
-            "[f32]",
-            "jit(step)/jvp/äöü_1 + 2 …",
-            "..",
-            "a.b",
-        ] {
+        for text in ["", " ", "a", "[f32]", "jit(step)/jvp/äöü_1 + 2 …", "..", "a.b"] {
             assert_eq!(words(text).collect::<String>(), text);
         }
     }

@@ -55,11 +55,8 @@ const FIXED_HUES: [(&str, usize); 17] = [
 /// Returns the color of each kind. Those without a fixed hue take the unused ones, in their order.
 pub(super) fn colors(kinds: &[&str]) -> Vec<Color> {
     let fixed = |kind: &str| FIXED_HUES.iter().find(|(start, _)| kind.starts_with(start));
-    let used: Vec<usize> = kinds
-        .iter()
-        .filter_map(|kind| fixed(kind))
-        .map(|(_, hue)| *hue)
-        .collect();
+    let used: Vec<usize> =
+        kinds.iter().filter_map(|kind| fixed(kind)).map(|(_, hue)| *hue).collect();
     let mut unused = (0..HUES.len()).filter(|hue| !used.contains(hue));
     let color = |kind: &&str| match *kind {
         "free" => FREE,

@@ -6,12 +6,8 @@ use crate::report::render::escape::markup;
 use crate::report::{Series, Timeline};
 
 /// Colors and dashes by series; no two differ by color alone.
-const STROKES: [(&str, &str); 4] = [
-    ("#2f6db3", ""),
-    ("#dd7a1e", "6 3"),
-    ("#16907f", "2 3"),
-    ("#a8478f", "9 3 2 3"),
-];
+const STROKES: [(&str, &str); 4] =
+    [("#2f6db3", ""), ("#dd7a1e", "6 3"), ("#16907f", "2 3"), ("#a8478f", "9 3 2 3")];
 
 /// Draws it.
 pub(super) fn draw(timeline: &Timeline) -> String {
@@ -133,11 +129,7 @@ fn markers(timeline: &Timeline, scale: &Scale) -> String {
     for marker in &timeline.markers {
         let (x, label) = (scale.x(marker.position), markup(&marker.label));
         if marker.label.starts_with("peak") {
-            let anchor = if x > (LEFT + RIGHT) / 2.0 {
-                "end"
-            } else {
-                "start"
-            };
+            let anchor = if x > (LEFT + RIGHT) / 2.0 { "end" } else { "start" };
             svg += &format!(
                 "<path d=\"M{x:.1} {:.1}V{BOTTOM}\" stroke=\"#b3261e\" stroke-width=\"1.5\"/>\
                  <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\" fill=\"#b3261e\" \

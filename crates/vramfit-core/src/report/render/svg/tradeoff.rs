@@ -14,10 +14,8 @@ pub(super) fn draw(tradeoff: &Tradeoff) -> String {
     let mut points: Vec<&Alternative> = alternatives.filter(|it| it.cost.is_finite()).collect();
     points.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.cost.total_cmp(&b.cost)));
     let costs = || points.iter().map(|it| it.cost);
-    let (cheap, dear) = (
-        costs().fold(f64::INFINITY, f64::min),
-        costs().fold(f64::NEG_INFINITY, f64::max),
-    );
+    let (cheap, dear) =
+        (costs().fold(f64::INFINITY, f64::min), costs().fold(f64::NEG_INFINITY, f64::max));
     let max = points.iter().map(|it| it.bytes).chain(tradeoff.limit_bytes);
     let max = max.max().unwrap_or(0).max(1);
     let x = |cost: f64| {
@@ -27,9 +25,7 @@ pub(super) fn draw(tradeoff: &Tradeoff) -> String {
     };
     let y = |bytes: u64| BOTTOM - bytes as f64 / max as f64 * (BOTTOM - TOP);
     let mut svg = byte_axis(max, y);
-    svg += &tradeoff
-        .limit_bytes
-        .map_or_else(String::new, |limit| limit_line(limit, y(limit)));
+    svg += &tradeoff.limit_bytes.map_or_else(String::new, |limit| limit_line(limit, y(limit)));
     let mut path = String::new();
     let mut lowest = f64::INFINITY;
     for point in &points {

@@ -71,17 +71,12 @@ impl Chart {
         if let Some(limit) = self.limit {
             let label = " limit";
             let dashes = "-".repeat(plot_width - label.len());
-            lines.push(format!(
-                "{:>AXIS_WIDTH$} |{dashes}{label}",
-                Bytes(limit).to_string()
-            ));
+            lines.push(format!("{:>AXIS_WIDTH$} |{dashes}{label}", Bytes(limit).to_string()));
         }
         let level = |bytes: u64| level(bytes, top);
         let mut named = false;
         for row in (1..=ROWS).rev() {
-            let cells = heights
-                .iter()
-                .map(|bytes| if level(*bytes) >= row { '#' } else { ' ' });
+            let cells = heights.iter().map(|bytes| if level(*bytes) >= row { '#' } else { ' ' });
             let cells: String = cells.collect();
             let amount = match level(highest) {
                 reached if reached == row && !named => {
@@ -92,11 +87,7 @@ impl Chart {
             };
             lines.push(format!("{amount:>AXIS_WIDTH$} |{cells}"));
         }
-        lines.push(format!(
-            "{:>AXIS_WIDTH$} +{}",
-            "0 B",
-            "-".repeat(plot_width)
-        ));
+        lines.push(format!("{:>AXIS_WIDTH$} +{}", "0 B", "-".repeat(plot_width)));
         lines.extend(self.peak_line(plot_width));
         let indent = AXIS_WIDTH + 2;
         let caption = wrap(&self.caption, plot_width, 0);
@@ -155,22 +146,14 @@ mod tests {
 
     #[test]
     fn a_level_shows_something_and_never_all_too_early() {
-        assert_eq!(
-            [0, 1, 500, 999, 1000].map(|bytes| level(bytes, 1000)),
-            [0, 1, 4, 7, 8]
-        );
+        assert_eq!([0, 1, 500, 999, 1000].map(|bytes| level(bytes, 1000)), [0, 1, 4, 7, 8]);
     }
 
     #[test]
     fn a_short_peak_is_not_lost_between_columns() {
         let mut points: Vec<(u64, u64)> = (0..10_000).map(|at| (at, 1)).collect();
         points[5_432].1 = 100;
-        let chart = Chart {
-            points,
-            limit: None,
-            peak: None,
-            caption: String::new(),
-        };
+        let chart = Chart { points, limit: None, peak: None, caption: String::new() };
         assert_eq!(chart.heights(60).iter().max(), Some(&100));
     }
 

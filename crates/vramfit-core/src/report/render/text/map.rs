@@ -50,11 +50,7 @@ fn strip(region: &Region, cells: usize) -> String {
     let mut start = 0_u64;
     for segment in region.segments.iter().filter(|segment| segment.bytes > 0) {
         let end = start.saturating_add(segment.bytes);
-        let cells = if segment.kind == "free" {
-            &mut free
-        } else {
-            &mut used
-        };
+        let cells = if segment.kind == "free" { &mut free } else { &mut used };
         let (first, last) = (cell_of(start), cell_of(end - 1));
         for cell in cells.iter_mut().take(last + 1).skip(first) {
             *cell = true;
@@ -79,11 +75,7 @@ mod tests {
         let region = |bytes| Region {
             address: 0,
             bytes,
-            segments: vec![Segment {
-                bytes,
-                kind: "parameters",
-                label: String::new(),
-            }],
+            segments: vec![Segment { bytes, kind: "parameters", label: String::new() }],
         };
         let lengths = |sizes: &[u64], request: Option<u64>| -> Vec<usize> {
             let map = AddressMap {
@@ -103,11 +95,7 @@ mod tests {
 
     #[test]
     fn a_strip_shows_used_free_and_both() {
-        let segment = |bytes, kind| Segment {
-            bytes,
-            kind,
-            label: String::new(),
-        };
+        let segment = |bytes, kind| Segment { bytes, kind, label: String::new() };
         let region = Region {
             address: 0,
             bytes: 80,

@@ -77,11 +77,7 @@ fn count_whole_rows(lines: &[String], max_lines: usize) -> usize {
     let rows = lines[section..cut].iter().filter(|line| is_row(line));
     // A title, the head of a table, and a row.
     let min_rows = if has_title { 3 } else { 1 };
-    if rows.count() >= min_rows {
-        cut
-    } else {
-        section.saturating_sub(1)
-    }
+    if rows.count() >= min_rows { cut } else { section.saturating_sub(1) }
 }
 
 fn render_sections(report: &Report, with_details: bool) -> Vec<String> {
@@ -121,14 +117,12 @@ pub(in crate::report) fn chart(report: &Report) -> String {
 
 fn render_content(content: &Content, columns: usize) -> Vec<String> {
     match content {
-        Content::List(points) => points
-            .iter()
-            .flat_map(|point| wrap(&format!("- {point}"), columns, 2))
-            .collect(),
-        Content::Actions(actions) => actions
-            .iter()
-            .flat_map(|action| render_action(action, columns))
-            .collect(),
+        Content::List(points) => {
+            points.iter().flat_map(|point| wrap(&format!("- {point}"), columns, 2)).collect()
+        }
+        Content::Actions(actions) => {
+            actions.iter().flat_map(|action| render_action(action, columns)).collect()
+        }
         Content::Metrics(metrics) => render_metrics(metrics, columns),
         Content::Table(table) => table::render(table, columns),
         Content::Bars(bars) => bars.iter().map(|bar| render_bar(bar, columns)).collect(),
@@ -148,10 +142,7 @@ fn render_action(action: &Action, columns: usize) -> Vec<String> {
     const INDENT: usize = 4;
     let mut lines = wrap(&format!("- {}", action.text), columns, 2);
     let mut line = format!("{:INDENT$}$", "");
-    for word in plain(&action.command)
-        .split(' ')
-        .filter(|word| !word.is_empty())
-    {
+    for word in plain(&action.command).split(' ').filter(|word| !word.is_empty()) {
         let word = cut(word, columns - INDENT - 4);
         // A backslash says that the command goes on in the next line.
         if width(&line) + 1 + width(&word) + 2 > columns {
@@ -230,9 +221,7 @@ mod tests {
             "      note",
         ];
         let lines = text.map(str::to_owned);
-        let shown: Vec<_> = (2..=lines.len())
-            .map(|max| count_whole_rows(&lines, max))
-            .collect();
+        let shown: Vec<_> = (2..=lines.len()).map(|max| count_whole_rows(&lines, max)).collect();
         assert_eq!(shown, [2, 2, 2, 2, 2, 7, 7, 7, 7, 7, 12, 13, 13, 13, 16]);
     }
 
@@ -240,14 +229,7 @@ mod tests {
     fn a_bar_shows_something_and_never_all_too_early() {
         let bar = |part_bytes, whole_bytes| {
             let label = String::new();
-            render_bar(
-                &Bar {
-                    label,
-                    part_bytes,
-                    whole_bytes,
-                },
-                30,
-            )
+            render_bar(&Bar { label, part_bytes, whole_bytes }, 30)
         };
         assert_eq!(bar(0, 1000), "[.............]  0 B of 1000 B");
         assert!(bar(1, 1000).starts_with("[#."));

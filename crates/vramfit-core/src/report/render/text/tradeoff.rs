@@ -53,17 +53,11 @@ pub(super) fn render(tradeoff: &Tradeoff, columns: usize) -> Vec<String> {
     lines.push(format!("{:>AXIS_WIDTH$} +{}", "", "-".repeat(plot_width)));
     let (first, last) = (format!("{cheap:.1}"), format!("{dear:.1}"));
     let between = plot_width.saturating_sub(first.len() + last.len());
-    lines.push(format!(
-        "{:>AXIS_WIDTH$}  {first}{:^between$}{last}",
-        "", tradeoff.cost
-    ));
+    lines.push(format!("{:>AXIS_WIDTH$}  {first}{:^between$}{last}", "", tradeoff.cost));
     let mut legend: Vec<AlternativeKind> = alternatives.iter().map(|it| it.kind).collect();
     legend.dedup();
-    let mut names: Vec<String> = legend
-        .iter()
-        .rev()
-        .map(|kind| format!("{} {}", kind.symbol(), kind.label()))
-        .collect();
+    let mut names: Vec<String> =
+        legend.iter().rev().map(|kind| format!("{} {}", kind.symbol(), kind.label())).collect();
     names.extend(tradeoff.limit_bytes.map(|_| "--- limit".to_owned()));
     lines.push(format!("{:>AXIS_WIDTH$}  {}", "", names.join("  ")));
     lines

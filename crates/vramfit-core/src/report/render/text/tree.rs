@@ -24,12 +24,8 @@ pub(super) fn render(tree: &Tree, columns: usize) -> Vec<String> {
     for siblings in &mut children {
         siblings.sort_by_key(|node| std::cmp::Reverse(tree.nodes[*node].bytes));
     }
-    let mut renderer = TreeRenderer {
-        nodes: &tree.nodes,
-        children: &children,
-        columns,
-        lines: Vec::new(),
-    };
+    let mut renderer =
+        TreeRenderer { nodes: &tree.nodes, children: &children, columns, lines: Vec::new() };
     if let Some(root) = tree.nodes.first() {
         renderer.push_line(0, &root.label, root.bytes);
         renderer.push_children(0, 1);

@@ -45,10 +45,7 @@ pub(crate) fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
         // A word longer than a line is broken; a path that is cut could not be copied.
         while width(&line) + width(word) > columns {
             let left = columns - width(&line);
-            let end = word
-                .char_indices()
-                .nth(left)
-                .map_or(word.len(), |(at, _)| at);
+            let end = word.char_indices().nth(left).map_or(word.len(), |(at, _)| at);
             // After a slash, if that leaves at least half a line.
             let slash = word[..end].rfind('/').map(|at| at + 1);
             let at = slash.filter(|at| *at > end / 2).unwrap_or(end);
