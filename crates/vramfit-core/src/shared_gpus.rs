@@ -83,7 +83,7 @@ impl SharedGpuUsage {
         match self.holdings.iter().position(place) {
             Some(at) => self.holdings[at].bytes = bytes,
             None => {
-                self.holdings.push(Holding { process, started, gpu, bytes, max_others_bytes: 0 })
+                self.holdings.push(Holding { process, started, gpu, bytes, max_others_bytes: 0 });
             }
         }
         let on_gpu = |holding: &&Holding| holding.gpu == gpu;

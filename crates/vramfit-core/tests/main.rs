@@ -40,8 +40,9 @@ mod trace {
     mod difference;
     mod format;
     mod others;
-    mod period;
+    mod repeats;
     mod scratch;
+    mod step_time;
     mod summary;
     mod timeline;
 }

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use vramfit_core::analysis::{RunSummary, load_process, load_summary_until};
 use vramfit_core::program::{ProgramMemory, ProgramTime};
 use vramfit_core::trace::{
-    CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, Repetition,
-    RunEnvironment, TextId,
+    CompilerWarning, Event, EventSource, Footer, Header, NotComputed, Note, RunEnvironment, TextId,
 };
 use vramfit_core::{ErrorKind, Result};
 
@@ -84,16 +83,6 @@ impl EventSource for ReadProgress<'_> {
             self.update();
         }
         self.inner.next_event()
-    }
-
-    fn repetition(&self) -> Option<Repetition> {
-        self.inner.repetition()
-    }
-
-    fn skip_passes(&mut self, passes: u64) -> Result<()> {
-        let period = self.inner.repetition().map_or(0, |ahead| ahead.period);
-        self.events += passes * period;
-        self.inner.skip_passes(passes)
     }
 
     fn text(&self, id: TextId) -> &str {

@@ -7,7 +7,7 @@ use super::bfc::Bfc;
 use super::device_memory::region_page_bytes;
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
-use super::{AllocResult, Allocator, Chunk, PoolSpace, StateKey, Stats};
+use super::{AllocResult, Allocator, Chunk, PoolSpace, Stats};
 use crate::error::Result;
 
 /// Two allocators that share a GPU.
@@ -71,10 +71,5 @@ impl Allocator for SplitCollectivePool {
     fn set_label(&mut self, text: Option<&str>) {
         self.default.set_label(text);
         self.collective.set_label(text);
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        self.default.write_state(state);
-        self.collective.write_state(state);
     }
 }

@@ -5,7 +5,7 @@ use super::device_memory::free_page_bytes;
 use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{direct_out_of_memory_text, out_of_memory_text};
-use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, StateKey, Stats};
+use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, Stats};
 use crate::error::Result;
 
 /// Hands requests on to the driver, and counts them.
@@ -71,10 +71,5 @@ impl<M: DeviceMemory> Allocator for CountedHeap<M> {
             Some(ordinal) => direct_out_of_memory_text(bytes, ordinal),
             None => out_of_memory_text(bytes, self.allocations.jax_version()),
         }
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        self.heap.write_state(state);
-        self.allocations.write_state(state);
     }
 }

@@ -11,7 +11,7 @@ use super::cuda_malloc::CudaMalloc;
 use super::device_memory::{SimulatedDeviceMemory, whole_pages};
 use super::live_allocations::LiveAllocations;
 use super::regions::SharedDeviceMemory;
-use super::{DeviceMemory, Fidelity, Region, StateKey};
+use super::{DeviceMemory, Fidelity, Region};
 
 const FIDELITY: Fidelity = Fidelity::Model(
     "limit, preallocation and statistics follow XLA; where the CUDA driver places buffers, \
@@ -110,15 +110,6 @@ impl DeviceMemory for PagePool {
 
     fn free_bytes(&self) -> u64 {
         self.reserved_bytes - self.used_bytes + self.device.free_bytes()
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        state.add_all([self.reserved_bytes, self.used_bytes, self.reserved.len() as u64]);
-        for region in &self.reserved {
-            state.add_all([region.address, region.bytes]);
-        }
-        self.addresses.write_state(state);
-        self.device.write_state(state);
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::device_memory::{PAGE_BYTES, insert_range, whole_pages};
-use super::{DeviceMemory, Region, StateKey};
+use super::{DeviceMemory, Region};
 
 /// Requests up to this size share pages.
 const SMALL_BYTES: u64 = 1 << 20;
@@ -60,18 +60,6 @@ impl<M: DeviceMemory> CudaMalloc<M> {
     /// Returns the bytes of the pages that live requests take.
     pub(super) fn page_bytes(&self) -> u64 {
         self.page_bytes
-    }
-
-    /// Adds what later answers depend on.
-    pub(super) fn write_state(&self, state: &mut StateKey) {
-        self.memory.write_state(state);
-        state.add(self.shared.len() as u64);
-        for (page, free) in &self.shared {
-            state.add_all([*page, free.len() as u64]);
-            for (address, bytes) in free {
-                state.add_all([*address, *bytes]);
-            }
-        }
     }
 
     /// Takes back what [`CudaMalloc::allocate`] gave, with the bytes it took.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DeviceMemory, Region, StateKey};
+use super::{DeviceMemory, Region};
 
 /// The driver maps memory in pages of this size, and hands out address ranges aligned to it.
 pub const PAGE_BYTES: u64 = 2 << 20;
@@ -119,13 +119,6 @@ impl DeviceMemory for SimulatedDeviceMemory {
 
     fn free_bytes(&self) -> u64 {
         self.free_bytes
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        state.add_all([self.free_bytes, self.next_address, self.returned.len() as u64]);
-        for (address, bytes) in &self.returned {
-            state.add_all([*address, *bytes]);
-        }
     }
 }
 

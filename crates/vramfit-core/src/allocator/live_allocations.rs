@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::chunk_table::ChunkTag;
 use super::config::JaxVersion;
 use super::live_set::LiveSet;
-use super::{Chunk, Fidelity, StateKey, Stats};
+use super::{Chunk, Fidelity, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What is given out, and the statistics over it.
@@ -106,14 +106,6 @@ impl LiveSet for LiveAllocations {
 
     fn fidelity(&self) -> Fidelity {
         self.fidelity
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        self.usage.write_state(state);
-        state.add(self.by_address.len() as u64);
-        for (address, allocation) in &self.by_address {
-            state.add_all([*address, allocation.requested, allocation.cost]);
-        }
     }
 
     fn chunks(&self) -> Vec<Chunk> {

@@ -1,7 +1,7 @@
 //! What every allocator does alike, over the allocations that are live.
 
 use super::config::JaxVersion;
-use super::{Chunk, Fidelity, Region, StateKey, Stats};
+use super::{Chunk, Fidelity, Region, Stats};
 
 /// The live allocations of an allocator. [`super::Allocator`] has its default methods from them.
 pub trait LiveSet {
@@ -27,9 +27,6 @@ pub trait LiveSet {
 
     /// Sets the label of the following allocations.
     fn set_label(&mut self, text: Option<&str>);
-
-    /// Adds the live allocations, and the statistics but for the number of allocations.
-    fn write_state(&self, state: &mut StateKey);
 
     /// Says how far the answers can be trusted.
     fn fidelity(&self) -> Fidelity;

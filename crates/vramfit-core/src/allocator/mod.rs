@@ -49,7 +49,6 @@
 //! | `platform.rs`, `cuda_async.rs`, `vmm.rs` | the other kinds, partly models |
 //! | `counted_heap.rs`, `live_allocations.rs`, `cuda_malloc.rs` | what those are made of |
 //! | `live_set.rs` | what all allocators do alike |
-//! | `state.rs` | what later answers depend on |
 //! | `log_record.rs` | a record of the log |
 //! | `dump.rs` | what a BFC pool logs when a request fails |
 //! | `message.rs` | the text of the exception |
@@ -79,7 +78,6 @@ mod regions;
 mod reserved_range;
 mod spatial;
 mod spatial_policy;
-mod state;
 #[cfg(test)]
 mod testing;
 mod vmm;
@@ -102,7 +100,6 @@ pub use preallocation::is_fully_preallocated;
 pub use regions::{Backpedal, SharedDeviceMemory};
 pub use spatial::Spatial;
 pub use spatial_policy::{EndPolicy, PoolEnd, SpatialPolicy, SplitRule};
-pub use state::StateKey;
 
 use crate::error::Result;
 
@@ -143,11 +140,6 @@ pub trait DeviceMemory: Send {
     /// Says whether adjacent regions may be merged. False for GPU memory in JAX.
     fn merges_regions(&self) -> bool {
         false
-    }
-
-    /// Adds what its later answers depend on. A device that other processes share cannot tell.
-    fn write_state(&self, state: &mut StateKey) {
-        state.set_unknown();
     }
 }
 
@@ -196,11 +188,6 @@ impl Stats {
         self.bytes_in_use += bytes;
         self.peak_bytes_in_use = self.peak_bytes_in_use.max(self.bytes_in_use);
         self.largest_alloc_size = self.largest_alloc_size.max(bytes);
-    }
-
-    /// Adds the counts that later answers depend on, which is all but the number of allocations.
-    fn write_state(&self, state: &mut StateKey) {
-        state.add_all([self.bytes_in_use, self.peak_bytes_in_use, self.largest_alloc_size]);
     }
 }
 
@@ -337,16 +324,6 @@ pub trait Allocator: Send {
     /// `xla.execute{executable=jit_step}`.
     fn set_label(&mut self, text: Option<&str>) {
         self.live_set_mut().set_label(text);
-    }
-
-    /// Adds what its later answers depend on, and [`Stats`] but for `num_allocs`.
-    fn write_state(&self, state: &mut StateKey) {
-        self.live_set().write_state(state);
-    }
-
-    /// Raises [`Stats::num_allocs`] as if so many allocations had come and gone.
-    fn add_allocations(&mut self, count: u64) {
-        self.live_set_mut().usage_mut().num_allocs += count;
     }
 
     /// Makes the statistics of the default memory space begin again, as `ClearStats` of XLA's allocators does: no

@@ -12,7 +12,7 @@ use super::config::JaxVersion;
 use super::device_memory::{free_page_bytes, region_page_bytes};
 use super::live_set::LiveSet;
 use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
-use super::{AllocError, AllocResult, Chunk, Fidelity, Region, StateKey, Stats};
+use super::{AllocError, AllocResult, Chunk, Fidelity, Region, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Sizes are multiples of this, and so are addresses.
@@ -256,20 +256,6 @@ impl LiveSet for BfcPool {
 
     fn set_label(&mut self, text: Option<&str>) {
         self.labels.set(text);
-    }
-
-    /// Which free chunks there are follows from all chunks.
-    fn write_state(&self, state: &mut StateKey) {
-        self.usage.write_state(state);
-        self.regions.write_state(state);
-        for region in &self.regions.list {
-            // A region ends with its bytes, so no length is needed.
-            for (_, slot) in self.chunks.walk(region.first) {
-                let requested = if slot.in_use { slot.requested } else { 0 };
-                let kind = slot.tag as u64 * 2 + u64::from(slot.in_use);
-                state.add_all([slot.size, requested, kind]);
-            }
-        }
     }
 
     fn fidelity(&self) -> Fidelity {

@@ -9,7 +9,7 @@ use super::chunk_table::ChunkHandle;
 use super::free_set::Entry;
 use super::pool::{BfcOptions, UNIT};
 use super::preallocation::preallocated_bytes;
-use super::{AllocError, AllocResult, DeviceMemory, Region, StateKey, round_up};
+use super::{AllocError, AllocResult, DeviceMemory, Region, round_up};
 
 /// The GPU, as several pools of one device share it.
 #[derive(Clone)]
@@ -44,10 +44,6 @@ impl DeviceMemory for SharedDeviceMemory {
 
     fn merges_regions(&self) -> bool {
         self.lock().merges_regions()
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        self.lock().write_state(state);
     }
 }
 
@@ -245,20 +241,6 @@ impl Regions {
         let place = self.list.partition_point(|other| other.address <= region.address);
         let Region { address, bytes } = region;
         self.list.insert(place, PoolRegion { address, bytes, first });
-    }
-
-    /// Adds what later answers depend on: the regions, what it would ask for next, and the GPU.
-    pub(super) fn write_state(&self, state: &mut StateKey) {
-        state.add_all([
-            self.pool_bytes,
-            self.peak_pool_bytes,
-            self.next_region_bytes,
-            self.list.len() as u64,
-        ]);
-        for region in &self.list {
-            state.add_all([region.address, region.bytes]);
-        }
-        self.device.write_state(state);
     }
 
     /// Gives the region at `index` back to the GPU.

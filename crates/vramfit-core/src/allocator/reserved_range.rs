@@ -6,7 +6,7 @@
 
 use super::device_memory::{PAGE_BYTES, whole_pages};
 use super::regions::SharedDeviceMemory;
-use super::{DeviceMemory, Region, SimulatedDeviceMemory, StateKey};
+use super::{DeviceMemory, Region, SimulatedDeviceMemory};
 
 /// A reserved range of addresses.
 #[derive(Debug)]
@@ -63,13 +63,6 @@ impl DeviceMemory for ReservedRange {
 
     fn merges_regions(&self) -> bool {
         true
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        for mapping in &self.mappings {
-            state.add_all([mapping.address, mapping.bytes]);
-        }
-        self.device.write_state(state);
     }
 }
 

@@ -18,7 +18,7 @@ use super::pool::{BfcOptions, BfcPool, round_request};
 use super::regions::SharedDeviceMemory;
 use super::reserved_range::ReservedRange;
 use super::spatial_policy::{PoolEnd, SpatialPolicy, SplitRule};
-use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, StateKey, Stats};
+use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Collective memory is aligned to what one multicast object can bind: 2 MiB on NVIDIA GPUs.
@@ -381,11 +381,5 @@ impl Allocator for Spatial {
 
     fn out_of_memory_log(&self, bytes: u64, space: PoolSpace) -> Vec<LogRecord> {
         self.out_of_memory_log_at(self.end_of(space), bytes)
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        self.pool.write_state(state);
-        // The text is set once and never changes.
-        state.add(u64::from(self.fatal.is_some()));
     }
 }

@@ -12,9 +12,7 @@ use super::live_allocations::LiveAllocations;
 use super::live_set::LiveSet;
 use super::message::{NO_PAGES_TEXT, over_budget_text};
 use super::regions::SharedDeviceMemory;
-use super::{
-    AllocError, AllocResult, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, StateKey, Stats,
-};
+use super::{AllocError, AllocResult, Allocator, DeviceMemory, Fidelity, PoolSpace, Region, Stats};
 use crate::error::Result;
 
 const FIDELITY: Fidelity = Fidelity::Model(
@@ -133,16 +131,6 @@ impl Allocator for Vmm {
         } else {
             NO_PAGES_TEXT.to_owned()
         }
-    }
-
-    fn write_state(&self, state: &mut StateKey) {
-        state.add_all([self.mapped_bytes, self.waiting.len() as u64]);
-        // What is alive is in the allocations with its pages.
-        for region in &self.waiting {
-            state.add_all([region.address, region.bytes]);
-        }
-        self.device.write_state(state);
-        self.allocations.write_state(state);
     }
 }
 

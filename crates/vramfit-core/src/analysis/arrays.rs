@@ -44,11 +44,6 @@ impl AllocationSites {
         number
     }
 
-    /// Returns how many there are.
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
-    }
-
     pub(super) fn get(&self, number: u32) -> &AllocationKey {
         &self.list[number as usize]
     }

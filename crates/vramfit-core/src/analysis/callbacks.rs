@@ -69,30 +69,4 @@ impl Callbacks {
         });
         rows
     }
-
-    /// Says whether each further pass calls functions as this one did.
-    pub(super) fn repeats(&self, before: &Callbacks) -> bool {
-        self.0.len() == before.0.len()
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip_passes(&mut self, before: &Callbacks, passes: u64) {
-        for (site, entry) in &mut self.0 {
-            let CallbackCounts {
-                calls,
-                errors,
-                // After each pass these are the last ones of the pass.
-                error: _,
-                skipped,
-                reason: _,
-            } = entry;
-            let before = before.0.get(site).copied().unwrap_or_default();
-            let add = |count: &mut u64, before: u64| {
-                *count = count.saturating_add(passes.saturating_mul(*count - before));
-            };
-            add(calls, before.calls);
-            add(errors, before.errors);
-            add(skipped, before.skipped);
-        }
-    }
 }

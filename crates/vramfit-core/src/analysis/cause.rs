@@ -120,7 +120,7 @@ impl CauseGroup {
                 }
             }
             None => {
-                self.sizes.push(ValueSize { bits, shape: entry.shape.clone(), count: entry.count })
+                self.sizes.push(ValueSize { bits, shape: entry.shape.clone(), count: entry.count });
             }
         }
     }

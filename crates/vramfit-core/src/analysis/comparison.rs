@@ -3,13 +3,13 @@
 //! Before: as it was, checked against what the run recorded. After: through the allocators that the
 //! settings ask for, on GPUs of their own.
 
-use super::analyzer::TraceAnalyzer;
+use super::analyzer::{TraceAnalyzer, replay_events};
 use super::device_summary::RequestContext;
 use super::summary::RunSummary;
 use crate::allocator::AllocatorKind;
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::replay::{Divergence, Replay, feed};
+use crate::replay::{Divergence, Replay};
 use crate::settings::{self, GpuBudgets, Options, Target, Version};
 use crate::trace::{EventSource, Header};
 
@@ -83,7 +83,7 @@ pub fn compare(source: &mut dyn EventSource, settings: &ReplayOverrides) -> Resu
     };
     let mut after = TraceAnalyzer::for_replay(&header, Replay::what_if(&header, before.is_none())?);
     let mut analyzers: Vec<_> = before.iter_mut().chain([&mut after]).collect();
-    feed(source, &mut analyzers, u64::MAX)?;
+    replay_events(source, &mut analyzers, u64::MAX)?;
     if let (Some(before), Some(footer)) = (&mut before, source.footer()) {
         before.verify_footer(footer)?;
     }

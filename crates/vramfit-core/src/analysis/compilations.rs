@@ -12,20 +12,6 @@ pub(super) struct Compilation {
     pub(super) loaded: bool,
     /// Index of its event.
     pub(super) event: u64,
-    /// How often, and how many events apart: a repeat of the trace that was skipped has many.
-    pub(super) times: u64,
-    pub(super) every: u64,
-}
-
-impl Compilation {
-    /// Returns how many of them were after an event.
-    fn after(&self, event: u64) -> u64 {
-        if self.event > event {
-            return self.times;
-        }
-        let until = (event - self.event) / self.every.max(1) + 1;
-        self.times.saturating_sub(until)
-    }
 }
 
 /// Adds up what was compiled more than once under one name, the most often compiled first.
@@ -40,16 +26,17 @@ pub(super) fn repeated(
     sorted.sort_by_key(|one| (one.name, one.event));
     let functions = sorted.chunk_by(|a, b| a.name == b.name);
     let mut answers: Vec<_> = functions
-        .filter(|all| all.iter().map(|one| one.times).sum::<u64>() > 1)
+        .filter(|all| all.len() > 1)
         .map(|all| {
-            let counted =
-                |count: &dyn Fn(&Compilation) -> u64| all.iter().map(|one| count(one)).sum();
+            let count = |is_counted: &dyn Fn(&Compilation) -> bool| {
+                all.iter().filter(|one| is_counted(one)).count() as u64
+            };
             CompilationSummary {
                 name: text(all[0].name),
-                count: counted(&|one| one.times),
-                loaded: counted(&|one| if one.loaded { one.times } else { 0 }),
+                count: all.len() as u64,
+                loaded: count(&|one| one.loaded),
                 argument_sizes: different(all.iter().map(|one| one.sizes.argument_bytes)),
-                after_first_step: counted(&|one| step.map_or(0, |(_, first)| one.after(first))),
+                after_first_step: count(&|one| step.is_some_and(|(_, first)| one.event > first)),
                 step: step.is_some_and(|(name, _)| all[0].name == name),
                 sites: sites(all, &text),
             }
@@ -68,11 +55,10 @@ fn different(values: impl Iterator<Item = u64>) -> u64 {
 
 /// Returns the lines that asked for them, the one that asked most often first.
 fn sites(all: &[&Compilation], text: impl Fn(TextId) -> String) -> Vec<String> {
-    let mut sites: Vec<_> = all.iter().map(|one| (one.site, one.times)).collect();
+    let mut sites: Vec<_> = all.iter().map(|one| one.site).collect();
     sites.sort_unstable();
-    let lines = sites.chunk_by(|a, b| a.0 == b.0);
-    let times = |line: &[(TextId, u64)]| line.iter().map(|(_, times)| times).sum::<u64>();
-    let mut counted: Vec<_> = lines.map(|line| (times(line), text(line[0].0))).collect();
+    let lines = sites.chunk_by(|a, b| a == b);
+    let mut counted: Vec<_> = lines.map(|line| (line.len(), text(line[0]))).collect();
     counted.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     let named = counted.into_iter().map(|(_, line)| line);
     named.filter(|line| !line.is_empty()).collect()

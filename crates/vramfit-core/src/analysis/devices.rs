@@ -10,7 +10,7 @@ use super::series::{LayoutSummary, TimelinePoint};
 use super::snapshot::LiveSnapshot;
 use super::timeline::Timeline;
 use crate::allocator::Region;
-use crate::replay::{Block, Period, PoolLevel, PoolState, Replay};
+use crate::replay::{Block, PoolLevel, PoolState, Replay};
 use crate::trace::TextId;
 
 /// One device of a [`super::analyzer::TraceAnalyzer`].
@@ -35,8 +35,6 @@ pub(super) struct DeviceAnalysis {
     refusals: u64,
     /// Regions of the pool, in the order in which the driver granted them.
     regions: Vec<GrantedRegion>,
-    /// Every point of the timeline, while a pass of a repeat is observed.
-    pass_points: Option<Vec<TimelinePoint>>,
 }
 
 impl DeviceAnalysis {
@@ -104,10 +102,6 @@ impl DeviceAnalysis {
         let in_use = level.in_use_bytes;
         self.running_minimum.push(replay.events(), in_use);
         let event = replay.events() - 1;
-        if let Some(points) = &mut self.pass_points {
-            let state = replay.device_state(self.number);
-            points.push(TimelinePoint { event, state });
-        }
         let state = || replay.device_state(self.number);
         self.timeline.add(event, in_use, state);
         self.reported_peak_bytes = self.reported_peak_bytes.max(in_use);
@@ -181,109 +175,5 @@ impl DeviceAnalysis {
             failures: self.refusals,
             ..DeviceSummary::default()
         }
-    }
-}
-
-/// One device before a pass of a repeat.
-pub(super) struct DeviceSnapshot {
-    level: PoolLevel,
-    peak_bytes: u64,
-    reported_peak_bytes: u64,
-    live_at_peak: LiveSnapshot,
-    arguments_at_peak: Arguments,
-    live_at_refusal: LiveSnapshot,
-    live_at_step: LiveSnapshot,
-    running_minimum: RunningMinimum,
-    non_pool_bytes: u64,
-    refusals: u64,
-    regions: usize,
-}
-
-impl DeviceAnalysis {
-    /// Begins to record the points of a pass.
-    pub(super) fn start_pass(&mut self) {
-        self.pass_points = Some(Vec::new());
-    }
-
-    /// Returns the points of the pass.
-    pub(super) fn end_pass(&mut self) -> Vec<TimelinePoint> {
-        self.pass_points.take().unwrap_or_default()
-    }
-
-    /// Returns what later events depend on.
-    pub(super) fn snapshot(&self) -> DeviceSnapshot {
-        let DeviceAnalysis {
-            number: _,
-            level,
-            peak_bytes,
-            reported_peak_bytes,
-            // Both belong to the peak.
-            peak_context: _,
-            state_at_peak: _,
-            live_at_peak,
-            arguments_at_peak,
-            live_at_refusal,
-            live_at_step,
-            running_minimum,
-            // Points are recorded during a pass, and added again for those that are skipped.
-            timeline: _,
-            pass_points: _,
-            non_pool_bytes,
-            refusals,
-            regions,
-        } = self;
-        DeviceSnapshot {
-            level: *level,
-            peak_bytes: *peak_bytes,
-            reported_peak_bytes: *reported_peak_bytes,
-            live_at_peak: live_at_peak.clone(),
-            arguments_at_peak: arguments_at_peak.clone(),
-            live_at_refusal: live_at_refusal.clone(),
-            live_at_step: live_at_step.clone(),
-            running_minimum: running_minimum.clone(),
-            non_pool_bytes: *non_pool_bytes,
-            refusals: *refusals,
-            regions: regions.len(),
-        }
-    }
-
-    /// Says whether each further pass does the same. `runs_step` says whether the step was called in it.
-    pub(super) fn repeats(
-        &self,
-        before: &DeviceSnapshot,
-        period: &Period,
-        runs_step: bool,
-    ) -> bool {
-        self.level == before.level
-            && self.peak_bytes == before.peak_bytes
-            && self.reported_peak_bytes == before.reported_peak_bytes
-            && self.live_at_peak == before.live_at_peak
-            && self.arguments_at_peak == before.arguments_at_peak
-            && self.live_at_refusal == before.live_at_refusal
-            && if runs_step {
-                before.live_at_step.repeats(&self.live_at_step, period)
-            } else {
-                self.live_at_step == before.live_at_step
-            }
-            && before.running_minimum.repeats(&self.running_minimum, period)
-            && self.non_pool_bytes == before.non_pool_bytes
-            && self.regions.len() == before.regions
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip_passes(
-        &mut self,
-        before: &DeviceSnapshot,
-        period: &Period,
-        points: &[TimelinePoint],
-        runs_step: bool,
-        passes: u64,
-    ) {
-        self.refusals += passes * (self.refusals - before.refusals);
-        self.running_minimum.skip_passes(period, passes);
-        if runs_step {
-            self.live_at_step.skip_passes(period, passes);
-        }
-        self.timeline.repeat(points, period.events, passes);
     }
 }

@@ -182,33 +182,6 @@ impl Leaks {
         });
         found
     }
-
-    /// Says whether each further pass does the same, given what it was before this one.
-    pub(super) fn repeats(&self, before: &Leaks) -> bool {
-        let Leaks { step_program, steps, sites, changed } = before;
-        let Some(added) = self.steps.checked_sub(*steps) else {
-            return false;
-        };
-        self.step_program == *step_program
-            && self.changed == *changed
-            && self.sites.len() == sites.len()
-            && sites.iter().zip(&self.sites).all(|(before, after)| {
-                let same = SiteGrowth { last: after.last, ..*before };
-                // Whatever changed in the pass has a later step.
-                same == *after && [before.last, before.last + added].contains(&after.last)
-            })
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip_passes(&mut self, before: &Leaks, passes: u64) {
-        let by = passes * (self.steps - before.steps);
-        for (site, before) in self.sites.iter_mut().zip(&before.sites) {
-            if site.last != before.last {
-                site.last += by;
-            }
-        }
-        self.steps += by;
-    }
 }
 
 impl LeakCandidate {

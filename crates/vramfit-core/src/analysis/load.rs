@@ -137,11 +137,7 @@ pub fn add_process_exit(path: &Path, exit: ProcessExit) -> Result<()> {
     };
     let open = |write: bool| File::options().read(true).write(write).open(path);
     let mut reader = Reader::new(open(false).map_err(cannot_write)?)?;
-    while reader.next_event()?.is_some() {
-        if let Some(ahead) = reader.repetition() {
-            reader.skip_passes(ahead.left / ahead.period)?;
-        }
-    }
+    while reader.next_event()?.is_some() {}
     if reader.footer().is_none() && exit.signal.is_none() {
         return Ok(());
     }

@@ -1,12 +1,10 @@
 //! The least that a level was since any earlier moment.
 
-use crate::replay::Period;
-
 /// Remembers just enough of a level's past to tell its minimum since a given time.
 ///
 /// What is kept is the rising staircase of levels that were never undercut since; there are no more
 /// of them than allocations alive.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct RunningMinimum {
     /// Times and levels, both strictly rising.
     stairs: Vec<(u64, u64)>,
@@ -25,21 +23,6 @@ impl RunningMinimum {
     pub(super) fn lowest_after(&self, time: u64) -> Option<u64> {
         let first = self.stairs.partition_point(|(noted, _)| *noted <= time);
         self.stairs.get(first).map(|(_, level)| *level)
-    }
-
-    /// Says whether each further pass of a repeat does the same.
-    pub(super) fn repeats(&self, after: &RunningMinimum, period: &Period) -> bool {
-        self.stairs.len() == after.stairs.len()
-            && self.stairs.iter().zip(&after.stairs).all(|(before, after)| {
-                before.1 == after.1 && period.repeats_time(before.0, after.0)
-            })
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip_passes(&mut self, period: &Period, passes: u64) {
-        for (time, _) in &mut self.stairs {
-            period.move_time(time, passes);
-        }
     }
 }
 

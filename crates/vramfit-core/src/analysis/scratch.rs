@@ -186,7 +186,7 @@ impl ScratchDemand {
                 check.check(device, entry, limits.plan, bytes);
             }
             Event::Allocate { device, purpose: Purpose::Scratch, .. } => {
-                check.on_complete(device, entry, limits, checks)
+                check.on_complete(device, entry, limits, checks);
             }
             Event::Free { allocation } | Event::FreeAborts { allocation, .. } => {
                 if let Some(device) = check.replay.device_of(allocation) {

@@ -1,10 +1,10 @@
 //! What was allocated at an earlier moment, told from what is allocated now.
 
-use crate::replay::{Block, Period};
+use crate::replay::Block;
 
 /// Remembers one moment. It costs a comparison for each block freed after it, and memory for those
 /// blocks that were there then and are not now: never more than there were.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(super) struct LiveSnapshot {
     /// Number of the first allocation after the moment.
     next: u64,
@@ -39,23 +39,5 @@ impl LiveSnapshot {
     ) -> impl Iterator<Item = &'a Block> {
         let still = live.filter(|block| block.number < self.next);
         still.chain(&self.gone)
-    }
-
-    /// Says whether a moment that every pass makes anew is the same after the pass, moved along.
-    pub(super) fn repeats(&self, after: &LiveSnapshot, period: &Period) -> bool {
-        after.next == self.next + period.allocations
-            && self.gone.len() == after.gone.len()
-            && self.gone.iter().zip(&after.gone).all(|(before, after)| {
-                let same = Block { number: after.number, ..*before };
-                // They were freed in the pass, so they are other ones in each.
-                same == *after && after.number == before.number + period.allocations
-            })
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip_passes(&mut self, period: &Period, passes: u64) {
-        let by = passes * period.allocations;
-        self.next += by;
-        self.gone.iter_mut().for_each(|block| block.number += by);
     }
 }

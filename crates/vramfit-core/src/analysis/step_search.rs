@@ -85,10 +85,6 @@ struct PhaseStart {
 }
 
 impl StepNotes {
-    pub(super) fn count(&self) -> usize {
-        self.count
-    }
-
     /// Takes in the notes that were read since the last time.
     pub(super) fn on_notes(
         &mut self,

@@ -86,22 +86,4 @@ impl UnknownReadCounts {
         });
         reads
     }
-
-    /// Says whether each further pass of a repeat reads at the same lines.
-    pub(super) fn repeats(&self, before: &UnknownReadCounts) -> bool {
-        // Nothing depends on the last one, and after each pass it is the last one of the pass.
-        self.by_site.len() == before.by_site.len()
-    }
-
-    /// Lets so many more passes be over.
-    pub(super) fn skip_passes(&mut self, before: &UnknownReadCounts, passes: u64) {
-        for (site, counts) in &mut self.by_site {
-            let before = before.by_site.get(site).cloned().unwrap_or_default();
-            counts.reads += passes * (counts.reads - before.reads);
-            let bytes = passes.saturating_mul(counts.bytes - before.bytes);
-            counts.bytes = counts.bytes.saturating_add(bytes);
-            counts.shapes += passes * (counts.shapes - before.shapes);
-            counts.decisions += passes * (counts.decisions - before.decisions);
-        }
-    }
 }

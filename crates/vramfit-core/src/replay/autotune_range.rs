@@ -79,7 +79,7 @@ impl VariantReplay {
                 ..Execution::default()
             }),
             Event::Allocate { device, bytes, purpose, .. } => {
-                *bytes = self.other_bytes(*device, *bytes, *purpose)
+                *bytes = self.other_bytes(*device, *bytes, *purpose);
             }
             Event::AllocationFailure { device, bytes, purpose, .. } => {
                 *bytes = self.other_bytes(*device, *bytes, *purpose);

@@ -1,14 +1,12 @@
 //! The allocators of a traced run, driven by its events: as they were in the run, or with other settings.
 //!
-//! [`Replay`] applies events one by one. `feed` passes a source of events to anything that consumes them and skips
-//! passes of a repeat that do the same as the one before.
+//! [`Replay`] applies events one by one.
 //!
 //! | file | content |
 //! | --- | --- |
 //! | `engine.rs` | pools of all devices and what is allocated in them |
 //! | `effect.rs`, `bounds.rs` | what an event does to the pools, what a trace may hold at most |
 //! | `pool.rs`, `recorded_device.rs`, `recorded_options.rs` | the allocator of one device, the driver calls of the run, the options in the header |
-//! | `fast_forward.rs`, `snapshot.rs` | skipping repeated events |
 //! | `autotune_range.rs` | the same run with the temporaries of other kernels |
 //! | `total_range.rs` | a refused request at the highest total that drivers report, or without other processes |
 
@@ -16,19 +14,15 @@ mod autotune_range;
 mod bounds;
 mod effect;
 mod engine;
-mod fast_forward;
 mod pool;
 mod recorded_device;
 mod recorded_options;
-mod snapshot;
 mod total_range;
 
 pub(crate) use autotune_range::{VariantReplay, insert_device};
 pub use effect::{Block, Divergence, StepEffect};
 pub use engine::Replay;
-pub(crate) use fast_forward::{EventConsumer, Period, feed};
 pub use pool::PoolState;
 pub(crate) use pool::{PoolLevel, corrupt_trace, replay_mismatch};
 pub(crate) use recorded_options::allocatable_bytes;
-pub(crate) use snapshot::{ReplaySnapshot, VariantSnapshot};
 pub use total_range::{TotalRangeSummary, is_met_alone, replay_at_max_total};

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::allocator::{DeviceMemory, Region, StateKey};
+use crate::allocator::{DeviceMemory, Region};
 
 /// A GPU that gives the results it gave in the run. Clones are the same GPU.
 #[derive(Clone, Default)]
@@ -59,15 +59,5 @@ impl DeviceMemory for RecordedDevice {
     fn free_bytes(&self) -> u64 {
         // Only texts for people are made of it, and those are in the trace.
         0
-    }
-
-    /// Adds the results for which nobody asked yet, and whether something else was asked.
-    fn write_state(&self, state: &mut StateKey) {
-        let results = self.results();
-        state.add_all([u64::from(self.differs()), results.len() as u64]);
-        for (asked, region) in results.iter() {
-            let (address, bytes) = region.map_or((0, 0), |region| (region.address, region.bytes));
-            state.add_all([*asked, address, bytes]);
-        }
     }
 }

@@ -2,10 +2,8 @@
 
 use super::effect::{Divergence, StepEffect};
 use super::engine::Replay;
-use super::fast_forward::{EventConsumer, feed};
-use super::snapshot::ReplaySnapshot;
 use crate::error::Result;
-use crate::trace::{Event, EventSource, Header, Note};
+use crate::trace::{EventSource, Header};
 
 /// The request that decides a run, on a GPU with the highest total that drivers report.
 ///
@@ -30,9 +28,9 @@ pub struct TotalRangeSummary {
 /// sense.
 pub fn is_met_alone(source: &mut dyn EventSource) -> Result<bool> {
     let header = source.header().clone();
-    let search = DecisiveRequest::find(source, &header)?;
+    let request = DecisiveRequest::find(source, &header)?;
     // Where no request was refused it is the context, for which an empty GPU has room.
-    Ok(search.is_met.unwrap_or(true))
+    Ok(request.is_met.unwrap_or(true))
 }
 
 /// Replays a run that was refused a request on a GPU with the highest total that its header names.
@@ -49,7 +47,7 @@ pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalR
         return Ok(None);
     }
     let header = Header { total_memory_bytes: max_total_memory_bytes, ..header.clone() };
-    let DecisiveRequest { mut replay, is_met, .. } = DecisiveRequest::find(source, &header)?;
+    let DecisiveRequest { mut replay, is_met } = DecisiveRequest::find(source, &header)?;
     Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,
         limit_bytes: match replay.devices() {
@@ -60,60 +58,25 @@ pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalR
     }))
 }
 
-/// The search for the request that decides.
+/// The request that decides.
 struct DecisiveRequest {
     replay: Replay,
-    /// Whether it was met; `None` before it.
+    /// Whether it is met; `None` where no request was refused.
     is_met: Option<bool>,
-    /// The earliest allocation that an event of the watched pass names; the largest number for none.
-    first_named: u64,
 }
 
 impl DecisiveRequest {
     /// Lets the events happen under that header until the request that decides.
     fn find(source: &mut dyn EventSource, header: &Header) -> Result<DecisiveRequest> {
-        let mut search = DecisiveRequest {
-            replay: Replay::what_if(header, false)?,
-            is_met: None,
-            first_named: u64::MAX,
-        };
-        feed(source, &mut search, u64::MAX)?;
-        Ok(search)
-    }
-}
-
-impl EventConsumer for DecisiveRequest {
-    type Snapshot = ReplaySnapshot;
-
-    fn live_allocations(&self) -> u64 {
-        self.replay.live().count() as u64
-    }
-
-    fn on_notes(&mut self, _: &[Note]) {}
-
-    fn on_event(&mut self, event: &Event) -> Result<bool> {
-        let named = event.named_allocation().unwrap_or(u64::MAX);
-        self.first_named = self.first_named.min(named);
-        self.is_met = match self.replay.apply(event, 0)? {
-            StepEffect::Refused(..) | StepEffect::Aborted(..) => Some(false),
-            _ if self.replay.divergence() == Some(Divergence::Granted) => Some(true),
-            _ => None,
-        };
-        Ok(self.is_met.is_none())
-    }
-
-    fn start_pass(&mut self) -> ReplaySnapshot {
-        self.first_named = u64::MAX;
-        self.replay.snapshot()
-    }
-
-    fn skip_passes(&mut self, before: ReplaySnapshot, max_passes: u64) -> u64 {
-        match self.replay.period_since(&before, self.first_named) {
-            Some(period) if max_passes > 0 => {
-                self.replay.skip_passes(&period, &before, max_passes);
-                max_passes
-            }
-            _ => 0,
+        let mut replay = Replay::what_if(header, false)?;
+        while let Some(event) = source.next_event()? {
+            let is_met = match replay.apply(&event, 0)? {
+                StepEffect::Refused(..) | StepEffect::Aborted(..) => false,
+                _ if replay.divergence() == Some(Divergence::Granted) => true,
+                _ => continue,
+            };
+            return Ok(DecisiveRequest { replay, is_met: Some(is_met) });
         }
+        Ok(DecisiveRequest { replay, is_met: None })
     }
 }

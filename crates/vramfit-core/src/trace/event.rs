@@ -316,17 +316,6 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the allocation that the event names.
-    pub(crate) fn named_allocation(&self) -> Option<u64> {
-        match *self {
-            Event::Free { allocation }
-            | Event::Unread { allocation }
-            | Event::FreeAborts { allocation, .. }
-            | Event::Argument { allocation, .. } => Some(allocation),
-            _ => None,
-        }
-    }
-
     /// Returns the event with the number of the allocation it names replaced by what `change` makes
     /// of it, or `None` where `change` gives `None`. Events that name none stay as they are.
     pub(super) fn renumbered(mut self, change: impl FnOnce(u64) -> Option<u64>) -> Option<Event> {

@@ -12,18 +12,6 @@ use super::run_environment::RunEnvironment;
 use crate::error::Result;
 use crate::program::{ProgramMemory, ProgramTime};
 
-/// Events that repeat: each of those left is the same as the one `period` events before it, once as many
-/// are done; what a free names moves along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repetition {
-    /// Events after which they begin anew; at least 1.
-    pub period: u64,
-    /// Events of the repetition that were returned already.
-    pub done: u64,
-    /// Events of it that are still to come.
-    pub left: u64,
-}
-
 /// A run that is read event by event.
 pub trait EventSource {
     /// Returns what it begins with.
@@ -74,21 +62,6 @@ pub trait EventSource {
         &[]
     }
 
-    /// Says whether the coming events repeat earlier ones; `None` where that is not known.
-    fn repetition(&self) -> Option<Repetition> {
-        None
-    }
-
-    /// Passes over events that repeat: so many times as many as [`Repetition::period`] says. Never
-    /// called where [`EventSource::repetition`] gives `None`, nor for more than are left.
-    ///
-    /// # Errors
-    /// As [`EventSource::next_event`].
-    fn skip_passes(&mut self, passes: u64) -> Result<()> {
-        let _ = passes;
-        Ok(())
-    }
-
     /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
     /// requests, which does not depend on whether they are met.
     fn has_recorded_results(&self) -> bool {
@@ -103,14 +76,6 @@ impl<R: Read> EventSource for Reader<R> {
 
     fn next_event(&mut self) -> Result<Option<Event>> {
         self.next_event()
-    }
-
-    fn repetition(&self) -> Option<Repetition> {
-        self.repetition()
-    }
-
-    fn skip_passes(&mut self, passes: u64) -> Result<()> {
-        self.skip_passes(passes)
     }
 
     fn text(&self, id: TextId) -> &str {

@@ -15,7 +15,6 @@ use rustc_hash::FxHashMap;
 use super::compiler_warning::CompilerWarning;
 use super::decoder::{Decoder, ReadResult, ReadStop, read_header};
 use super::event::{Event, TextId};
-use super::event_source::Repetition;
 use super::header::{Footer, Header};
 use super::history::{History, WINDOW};
 use super::not_computed::NotComputed;
@@ -203,40 +202,6 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Says whether the coming events repeat earlier ones of the trace.
-    pub fn repetition(&self) -> Option<Repetition> {
-        let repeat = self.repeat.filter(|repeat| repeat.left > 0)?;
-        Some(Repetition {
-            period: repeat.distance,
-            done: repeat.count - repeat.left,
-            left: repeat.left,
-        })
-    }
-
-    /// Passes over events that repeat: so many times as many as [`Repetition::period`] says. Where fewer
-    /// are left, over as many passes as are left; where none repeat, over none.
-    ///
-    /// # Errors
-    /// [`crate::ErrorKind::InvalidFile`] when that would be more events than any run has.
-    pub fn skip_passes(&mut self, passes: u64) -> Result<()> {
-        let Some(repeat) = &mut self.repeat else {
-            return Ok(());
-        };
-        let passes = passes.min(repeat.left / repeat.distance);
-        let events = passes * repeat.distance;
-        let first = self.history.copy_source(repeat.distance, 0);
-        let pass = (first..self.history.len()).map(|position| self.history.event_at(position));
-        let allocations = pass.filter(|event| matches!(event, Event::Allocate { .. }));
-        repeat.left -= events;
-        self.events += events;
-        self.allocations += passes * allocations.count() as u64;
-        if self.events > MAX_EXPANDED_EVENTS {
-            self.ended = true;
-            return Err(self.decoder.corruption("the number of events is out of range"));
-        }
-        Ok(())
-    }
-
     fn advance(&mut self) -> ReadResult<Option<Event>> {
         loop {
             if let Some(repeat) = &mut self.repeat {
@@ -286,8 +251,11 @@ impl<R: Read> Reader<R> {
         if distance == 0 || distance > WINDOW.min(self.history.len()) {
             return Err(self.decoder.corrupt("the distance of a repeat is out of range"));
         }
-        if count == 0 || count > MAX_EXPANDED_EVENTS {
-            return Err(self.decoder.corrupt("the number of events of a repeat is out of range"));
+        if count == 0 {
+            return Err(self.decoder.corrupt("a repeat of no events"));
+        }
+        if count > MAX_EXPANDED_EVENTS.saturating_sub(self.events) {
+            return Err(too_many_events());
         }
         self.repeat = Some(Repeat {
             distance,
@@ -303,7 +271,7 @@ impl<R: Read> Reader<R> {
     fn absolute(&mut self, event: Event) -> ReadResult<Event> {
         self.events += 1;
         if self.events > MAX_EXPANDED_EVENTS {
-            return Err(self.decoder.corrupt("the number of events is out of range"));
+            return Err(too_many_events());
         }
         let before = self.allocations;
         self.allocations += u64::from(matches!(event, Event::Allocate { .. }));
@@ -344,6 +312,12 @@ impl<R: Read> Reader<R> {
             Ok(_) => Err(self.decoder.corrupt("data follow the footer")),
         }
     }
+}
+
+fn too_many_events() -> ReadStop {
+    let message = format!("the trace has more than {MAX_EXPANDED_EVENTS} events");
+    let error = Error::unsupported_feature(message);
+    ReadStop::Failed(error.hint("end the run earlier, with `--steps N`"))
 }
 
 impl<R: Read> Iterator for Reader<R> {

@@ -22,9 +22,9 @@ pub(super) const MAX_SETTINGS_BYTES: usize = 4 << 20;
 pub(super) const MAX_TIME_BYTES: usize = 1 << 20;
 /// Longest record of a program whose values were not computed, in bytes.
 pub(super) const MAX_NOT_COMPUTED_BYTES: usize = 64 << 10;
-/// Most events a trace may expand to. A limit of sanity for hostile files: the largest run so
-/// far, three hours at full speed, has 2^34.
-pub(super) const MAX_EXPANDED_EVENTS: u64 = 1 << 40;
+/// Most events a trace may expand to. Each is replayed, some millions a second: a file of a few bytes
+/// must not take hours.
+pub(super) const MAX_EXPANDED_EVENTS: u64 = 1 << 31;
 
 /// First byte of each record. Zero is no record, so that a hole in a file is noticed.
 pub(super) mod tag {
@@ -123,7 +123,7 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
             put_record(out, tag::BEGIN, &[program.into(), site.0.into()]);
         }
         Event::Argument { parameter, allocation: back } => {
-            put_record(out, tag::ARGUMENT, &[parameter.into(), back])
+            put_record(out, tag::ARGUMENT, &[parameter.into(), back]);
         }
         Event::End => put_record(out, tag::END, &[]),
         Event::Allocate { device, bytes, alignment, space, purpose, slot, site: text }
@@ -147,10 +147,10 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         Event::Free { allocation: back } => put_record(out, tag::FREE, &[back]),
         Event::Unread { allocation: back } => put_record(out, tag::UNREAD, &[back]),
         Event::FreeAborts { allocation: back, message } => {
-            put_record(out, tag::FREE_ABORTS, &[back, message.0.into()])
+            put_record(out, tag::FREE_ABORTS, &[back, message.0.into()]);
         }
         Event::Driver { device, asked, address, granted } => {
-            put_record(out, tag::DRIVER, &[device.into(), asked, address, granted])
+            put_record(out, tag::DRIVER, &[device.into(), asked, address, granted]);
         }
         Event::OutsidePool { device, bytes } => {
             put_record(out, tag::OUTSIDE_POOL, &[device.into(), bytes]);

@@ -73,13 +73,6 @@ pub(crate) struct Block {
     number: u64,
 }
 
-impl Block {
-    /// Returns its number in the trace.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-}
-
 pub(crate) struct Recorder {
     pub(crate) writer: Writer,
     pub(crate) footer: Footer,

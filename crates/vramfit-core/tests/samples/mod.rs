@@ -127,7 +127,7 @@ pub(crate) fn hostile() -> Report {
         match &mut section.content {
             Content::List(points) => points.push(HOSTILE.to_owned()),
             Content::Actions(actions) => {
-                actions.push(Action { text: HOSTILE.to_owned(), command: HOSTILE.to_owned() })
+                actions.push(Action { text: HOSTILE.to_owned(), command: HOSTILE.to_owned() });
             }
             Content::Metrics(metrics) => metrics[0].note = HOSTILE.to_owned(),
             Content::Table(table) => {

@@ -93,7 +93,7 @@ fn sequence(
     let value = |number: i64| number as f64 / UNIT as f64;
     match number {
         Number::F32 => {
-            steps(draws, length, last, sums, out, |number| (value(number) as f32).to_le_bytes())
+            steps(draws, length, last, sums, out, |number| (value(number) as f32).to_le_bytes());
         }
         Number::F16 => steps(draws, length, last, sums, out, |number| {
             f16::from_f32(value(number) as f32).to_le_bytes()

@@ -3,7 +3,6 @@
 use super::{ActiveExecution, TraceAnalyzer};
 use crate::analysis::devices::DeviceAnalysis;
 use crate::analysis::failure::EventContext;
-use crate::analysis::programs::RecordedCall;
 use crate::analysis::scratch::ScratchChecks;
 use crate::error::Result;
 use crate::trace::TextId;
@@ -26,29 +25,15 @@ impl TraceAnalyzer {
             checks: ScratchChecks::default(),
         });
         self.last_entry = Some(entry);
-        let (step, step_program) = (self.programs.step, self.leaks.step_program());
         let is_step = self.programs.on_call(entry, self.replay.events() - 1);
         if is_step {
             for device in &mut self.devices {
                 device.live_at_step.capture(next_allocation);
             }
         }
-        let may_be_step = self.programs.may_be_step(entry);
-        if may_be_step {
+        if self.programs.may_be_step(entry) {
             let rank = |entry| self.programs.rank(entry);
             self.leaks.on_execution(entry, is_step, rank);
-        }
-        if let Some(pass) = &mut self.pass {
-            let ranked = |entry| (entry, self.programs.rank(entry));
-            pass.calls.push(RecordedCall {
-                entry,
-                rank: self.programs.rank(entry),
-                step: step.map(ranked),
-                // Calls of other programs are not compared with it.
-                step_program: step_program.filter(|_| may_be_step).map(ranked),
-                changes_step_program: self.leaks.step_program() != step_program,
-                is_step,
-            });
         }
         self.programs.set_steady_state(entry, &self.devices);
         Ok(())

@@ -4,17 +4,13 @@
 //! | --- | --- |
 //! | `executions.rs` | executions, and their arguments |
 //! | `failures.rs` | refused requests and aborts |
-//! | `fast_forward.rs` | which passes of a repeat add up to the same |
 //! | `summarize.rs` | from what was added up to a [`super::RunSummary`] |
 
 mod executions;
 mod failures;
-mod fast_forward;
 mod summarize;
 
 pub use summarize::{summarize, summarize_events, summarize_until};
-
-use fast_forward::PassRecord;
 
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
@@ -67,18 +63,40 @@ pub(super) struct TraceAnalyzer {
     roles: ArgumentRoles,
     step_notes: StepNotes,
     scratch: ScratchDemand,
-    /// What happens in a pass of a repeat, while one is observed.
-    pass: Option<Box<PassRecord>>,
 }
 
 /// An execution that has not ended yet.
-#[derive(Clone)]
 struct ActiveExecution {
     entry: usize,
     /// Where it was called.
     site: TextId,
     first_allocation: u64,
     checks: ScratchChecks,
+}
+
+/// Replays the events of a source through each analyzer, up to and including the one of index `last`.
+///
+/// # Errors
+/// Those of [`EventSource::next_event`], and [`crate::ErrorKind::InvalidFile`] for an event that cannot
+/// have happened.
+pub(super) fn replay_events(
+    source: &mut dyn EventSource,
+    analyzers: &mut [&mut TraceAnalyzer],
+    last: u64,
+) -> Result<()> {
+    let mut replayed = 0;
+    while replayed <= last
+        && let Some(event) = source.next_event()?
+    {
+        for analyzer in &mut *analyzers {
+            // They stand before the events that they are about.
+            analyzer.on_notes(source.notes());
+            analyzer.on_event(&event)?;
+        }
+        replayed += 1;
+    }
+    analyzers.iter_mut().for_each(|analyzer| analyzer.on_notes(source.notes()));
+    Ok(())
 }
 
 impl TraceAnalyzer {
@@ -119,7 +137,6 @@ impl TraceAnalyzer {
             roles: ArgumentRoles::default(),
             step_notes: StepNotes::default(),
             scratch: ScratchDemand::default(),
-            pass: None,
         }
     }
 
@@ -134,16 +151,13 @@ impl TraceAnalyzer {
         Some(context.named(&self.programs, &|id| source.text(id).to_owned()))
     }
 
-    /// Takes in the notes that were read since the last time. They stand before the events that they are about.
+    /// Takes in the notes that were read since the last time.
     fn on_notes(&mut self, notes: &[Note]) {
         self.step_notes.on_notes(notes, &mut self.programs, &mut self.others);
     }
 
     /// Replays one event and adds it up.
     fn on_event(&mut self, event: &Event) -> Result<()> {
-        if let Some(pass) = &mut self.pass {
-            pass.on_event(event);
-        }
         let owner = self.allocation_site(event);
         let active = self.active.last_mut();
         let active = active.map(|execution| (execution.entry, &mut execution.checks));
@@ -182,13 +196,13 @@ impl TraceAnalyzer {
             Event::UnknownRead { site, bytes } => self.unknown_reads.on_read(site, bytes),
             Event::ShapeRead { site, bytes } => self.unknown_reads.on_shape(site, bytes),
             Event::DecisiveRead { site, bytes, expression, value } => {
-                self.unknown_reads.on_decision(site, bytes, Decision { expression, value })
+                self.unknown_reads.on_decision(site, bytes, Decision { expression, value });
             }
             Event::Callback { site, calls, errors, error } => {
-                self.callbacks.on_called(site, calls, errors, error)
+                self.callbacks.on_called(site, calls, errors, error);
             }
             Event::CallbackSkipped { site, calls, reason } => {
-                self.callbacks.on_skipped(site, calls, reason)
+                self.callbacks.on_skipped(site, calls, reason);
             }
             _ => {
                 let added = self.on_program_event(event);
@@ -202,15 +216,8 @@ impl TraceAnalyzer {
     fn on_program_event(&mut self, event: &Event) -> Result<(), ErrorText> {
         match *event {
             Event::Program { program, name, sizes, devices, loaded, compile_attempt, site } => {
-                let compilation = Compilation {
-                    name,
-                    site,
-                    sizes,
-                    loaded,
-                    event: self.replay.events() - 1,
-                    times: 1,
-                    every: 0,
-                };
+                let compilation =
+                    Compilation { name, site, sizes, loaded, event: self.replay.events() - 1 };
                 self.programs.on_compiled(program, compilation, devices, compile_attempt)
             }
             Event::Variant { program, name, sizes } => {

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::io::Read;
 
-use super::TraceAnalyzer;
+use super::{TraceAnalyzer, replay_events};
 use crate::allocator::{AllocatorKind, Fidelity};
 use crate::analysis::arrays::NO_PROGRAM;
 use crate::analysis::compilations::repeated;
@@ -22,7 +22,7 @@ use crate::analysis::summary::{
     AbortInfo, AllocationFailure, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
 };
 use crate::error::Result;
-use crate::replay::{Block, feed, replay_mismatch};
+use crate::replay::{Block, replay_mismatch};
 use crate::trace::{
     CpuProgram, EventSource, Footer, Header, Note, ProcessExit, Reader, TextId, UncaughtError,
 };
@@ -71,7 +71,7 @@ pub fn summarize_until<R: Read>(mut reader: Reader<R>, last: u64) -> Result<RunS
 /// As [`summarize`].
 pub fn summarize_events(source: &mut dyn EventSource, last: u64) -> Result<RunSummary> {
     let mut analyzer = TraceAnalyzer::new(source.header())?;
-    feed(source, &mut vec![&mut analyzer], last)?;
+    replay_events(source, &mut [&mut analyzer], last)?;
     if let Some(footer) = source.footer() {
         analyzer.verify_footer(footer)?;
     }

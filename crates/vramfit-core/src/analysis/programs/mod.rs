@@ -5,10 +5,6 @@ use std::mem::take;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-mod fast_forward;
-
-pub(super) use fast_forward::{ProgramsSnapshot, RecordedCall, UNLIMITED};
-
 use super::compilations::Compilation;
 use super::devices::DeviceAnalysis;
 use super::scratch::{ScratchLimits, ScratchNeed};

@@ -4,8 +4,6 @@
 //! state in it; when there are too many intervals, each two become one. So one pass and a fixed
 //! amount of memory do for a run of any length, and the highest state of all is never lost.
 
-mod repeat;
-
 use super::series::TimelinePoint;
 use crate::replay::PoolState;
 

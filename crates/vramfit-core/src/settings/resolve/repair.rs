@@ -129,7 +129,7 @@ fn use_one_name(resolver: &mut Resolver<'_>) {
     match (resolver.target.jax, resolver.non_empty_var(OLD_FRACTION)) {
         // An old release reads the old name only: a new one alone has no effect on it.
         (Some(version), None) => {
-            resolver.set(OLD_FRACTION, new, format!("JAX {version} does not read `{FRACTION}`"))
+            resolver.set(OLD_FRACTION, new, format!("JAX {version} does not read `{FRACTION}`"));
         }
         (Some(_), Some(_)) | (None, None) => {}
         (None, Some(_)) => {

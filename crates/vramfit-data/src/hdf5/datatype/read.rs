@@ -238,7 +238,7 @@ fn read_record(
         };
         match element {
             Datatype::Numbers { numbers, .. } => {
-                fields.push(Field { name, numbers: keep(numbers) })
+                fields.push(Field { name, numbers: keep(numbers) });
             }
             Datatype::Other { what, .. } => others.push((name, what)),
             Datatype::Compound { fields: inner, others: unread, .. } => {
