@@ -79,7 +79,7 @@ RUN_PYTHON_TESTS = $(PYTEST) -m '$(WITHOUT_GPU)' $(SHARD_FILES) $(if $(T_FILE),'
 
 # Compiling Rust leaves a core idle half of the time, so it is done beside the tests in Python.
 .PHONY: test
-test: setup test-programs browser tmux ## All tests that need no GPU; some with T=tests/FILE.py or T=NAME
+test: setup test-programs browser tmux h5repack ## All tests that need no GPU; some with T=tests/FILE.py or T=NAME
 ifneq ($(T_FILE),)
 	$(RUN_PYTHON_TESTS)
 else
@@ -97,7 +97,7 @@ test-rust: ## The tests of the crates, and the command line against its recorded
 	$(CARGO_TEST) --workspace $(T)
 
 .PHONY: test-python
-test-python: setup test-programs browser tmux ## The tests that run Python programs, on the virtual GPU
+test-python: setup test-programs browser tmux h5repack ## The tests that run Python programs, on the virtual GPU
 	$(RUN_PYTHON_TESTS)
 
 # What tests in Python start beside the package itself.
@@ -115,17 +115,22 @@ test-fast: setup test-programs ## What to run before each commit: core, command 
 	$(CARGO_TEST) --package vramfit-core --package vramfit
 	$(PYTEST) -m 'fast and $(WITHOUT_GPU)'
 
-# Without one the tests of the page are skipped, and say so; in CI they fail.
+# Installs the Debian package $(1) that has the program $(2), where we may. Without it the tests that
+# need it are skipped, and say so; those of the page fail in CI.
+install = command -v $(2) > /dev/null || test "$$(id -u)" -ne 0 || ! command -v apt-get > /dev/null \
+	|| { apt-get update --quiet=2 && apt-get install --quiet=2 --yes --no-install-recommends $(1); }
+
 .PHONY: browser
 browser: ## Install the browser that the HTML report is tested in, where we may
-	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || test "$$(id -u)" -ne 0 \
-		|| ! command -v apt-get > /dev/null \
-		|| { apt-get update --quiet=2 && apt-get install --quiet=2 --yes --no-install-recommends chromium; }
+	@command -v chromium-browser > /dev/null || $(call install,chromium,chromium)
 
 .PHONY: tmux
 tmux: ## Install the terminal that `vramfit top` is tested in, where we may
-	@command -v tmux > /dev/null || test "$$(id -u)" -ne 0 || ! command -v apt-get > /dev/null \
-		|| { apt-get update --quiet=2 && apt-get install --quiet=2 --yes --no-install-recommends tmux; }
+	@$(call install,tmux,tmux)
+
+.PHONY: h5repack
+h5repack: ## Install the program whose command `vramfit data inspect` prints, where we may
+	@$(call install,hdf5-tools,h5repack)
 
 .PHONY: test-gpu
 test-gpu: setup ## The tests that need a real GPU; fails without one

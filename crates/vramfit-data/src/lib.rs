@@ -13,7 +13,6 @@
 //! | [`load`] | how do rows become batches, ahead of who uses them, in bounded memory? |
 //! | [`mod@write`] | how is a file made? |
 //! | [`generate`] | which data is there to try things with? |
-//! | [`repack`] | how does a file become one that streams well? |
 
 mod digest;
 pub mod filter;
@@ -23,7 +22,6 @@ pub mod inspect;
 pub mod load;
 pub mod order;
 pub mod read;
-pub mod repack;
 pub mod source;
 mod splitmix;
 pub mod write;

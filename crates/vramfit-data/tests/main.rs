@@ -15,5 +15,4 @@ mod order {
     mod quality;
     mod values;
 }
-mod repack;
 mod write_recovery;

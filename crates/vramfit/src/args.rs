@@ -93,7 +93,7 @@ impl Cli {
             Command::Replay(args) => commands::replay::run(&args, output),
             Command::Report(args) => commands::report::run(&args, output),
             Command::Diff(args) => commands::diff::run(&args, output),
-            Command::Data(args) => commands::data::run(&args, context, output),
+            Command::Data(args) => commands::data::run(&args, output),
             Command::Train(args) => commands::train::run(&args, context, output),
             Command::Env(args) => commands::env::run(&args, output),
             Command::Gpus(args) => commands::gpus::run(&args, output),

@@ -101,7 +101,7 @@ fn content(options: &GenerateOptions) -> Content {
     if let Kind::Tokens { vocabulary, .. } = options.kind {
         attributes.push(("vocabulary".into(), Value::Integer(vocabulary.cast_signed())));
     }
-    Content { datasets, attributes, ..Content::default() }
+    Content { datasets, attributes }
 }
 
 impl GeneratedData {

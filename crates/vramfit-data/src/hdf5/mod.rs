@@ -12,7 +12,6 @@
 //! | `header`, `dataspace`, `datatype`, `fill`, `layout`, `pipeline`, `attribute` | object headers and their messages |
 //! | `group/` | members of groups, in all three forms |
 //! | `btree1`, `btree2`, `fractal_heap`, `global_heap` | what those are made of |
-//! | `element_storage` | whether elements refer to other parts of the file |
 //! | `index/` | chunk indexes, in all six forms |
 //! | `virtual_map` | what virtual datasets are made of |
 //! | `object`, `path`, `tree` | finding an object by its path, and listing them all |
@@ -28,7 +27,6 @@ pub(crate) mod cursor;
 pub(crate) mod dataspace;
 pub(crate) mod datatype;
 pub(crate) mod description;
-pub(crate) mod element_storage;
 pub(crate) mod fill;
 pub(crate) mod fractal_heap;
 pub(crate) mod global_heap;

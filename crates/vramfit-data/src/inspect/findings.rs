@@ -1,7 +1,5 @@
 //! What will be slow, and why: one function per rule, each with the threshold that decides.
 
-use std::path::Path;
-
 use serde::Serialize;
 use vramfit_core::Bytes;
 
@@ -25,28 +23,6 @@ pub struct Finding {
     pub message: String,
     /// What to do about it.
     pub fix: String,
-    /// A shell command that does it.
-    pub command: Option<String>,
-}
-
-/// Returns the command that fixes a finding by rewriting the file, if that helps.
-pub(super) fn command(file: &Path, id: &str) -> Option<String> {
-    let options = match id {
-        "large-chunks" | "split-rows" | "tiny-chunks" | "mismatched-chunks" => "",
-        "ineffective-compression" => " --compression none",
-        _ => return None,
-    };
-    // A path that is not UTF-8 cannot be pasted.
-    let (old, new) = (file.to_str()?, file.with_extension("repacked.h5"));
-    let (old, new) = (quoted(old), quoted(new.to_str()?));
-    Some(format!("vramfit data repack {old} {new}{options}"))
-}
-
-/// Quotes a path for a shell.
-fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%".contains(c);
-    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
-    if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', "'\\''")) }
 }
 
 /// Applies the rules that need no rows.
@@ -84,7 +60,6 @@ fn large_band(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
         dataset: entry.path.clone(),
         message: what,
         fix: "rewrite the dataset with smaller chunks of whole rows".to_owned(),
-        command: None,
     })
 }
 
@@ -104,7 +79,6 @@ fn split_rows(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
             "each row is split across {across} chunks, all of which must be read for it"
         ),
         fix: "rewrite the dataset with chunks of whole rows".to_owned(),
-        command: None,
     })
 }
 
@@ -124,7 +98,6 @@ fn tiny_chunks(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
             Bytes(grid.chunk_bytes)
         ),
         fix: "rewrite the dataset with chunks of about 256 KiB".to_owned(),
-        command: None,
     })
 }
 
@@ -149,7 +122,6 @@ fn ineffective_compression(entry: &Entry, open: &OpenDataset) -> Option<Finding>
             Bytes(memory)
         ),
         fix: "rewrite the dataset without compression".to_owned(),
-        command: None,
     })
 }
 
@@ -166,7 +138,6 @@ fn wide_numbers(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
             "JAX converts {name} to 32 bits unless x64 is enabled, so {half} are read for nothing"
         ),
         fix: "store 32-bit types where they suffice".to_owned(),
-        command: None,
     })
 }
 
@@ -193,6 +164,5 @@ fn mismatched_chunks(entries: &[Entry], readable: &[OpenDataset]) -> Option<Find
             list.join(", ")
         ),
         fix: "rewrite the datasets with the same number of rows per chunk".to_owned(),
-        command: None,
     })
 }

@@ -45,7 +45,6 @@ pub(super) fn find_order(rows: &RowReader, path: &str) -> Result<Option<Finding>
         message,
         fix: "shuffle with windows of at least 64 blocks; a small shuffle buffer is not enough"
             .to_owned(),
-        command: None,
     }))
 }
 

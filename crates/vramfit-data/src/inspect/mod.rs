@@ -4,6 +4,7 @@
 mod dataset_info;
 mod detect_format;
 mod findings;
+mod h5repack;
 mod labels;
 mod plan;
 mod preview;
@@ -60,6 +61,10 @@ pub struct FileReport {
     pub measured: Vec<ReadSpeed>,
     /// What will be slow, and what else to know.
     pub findings: Vec<Finding>,
+    /// The command that rewrites the file so that the findings about chunks and compression are gone;
+    /// none if there are none, if only a part of the file was inspected, or if `h5repack` would lose
+    /// something.
+    pub h5repack_command: Option<String>,
 }
 
 /// One name in a file.
@@ -124,9 +129,11 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
             }
         }
     }
-    for finding in &mut findings {
-        finding.command = findings::command(path, finding.id);
-    }
+    // Of a part of a file it is not known what else the command would rewrite.
+    let is_whole = options.paths.is_empty();
+    let h5repack_command = is_whole
+        .then(|| h5repack::h5repack_command(path, &entries, &readable, &findings))
+        .flatten();
     let measured = match (options.measure, plan::groups(&readable).first()) {
         (true, Some(group)) => {
             let block_rows = streaming.as_ref().and_then(|plan| plan.block_rows);
@@ -142,6 +149,7 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
         entries,
         streaming,
         findings,
+        h5repack_command,
     })
 }
 

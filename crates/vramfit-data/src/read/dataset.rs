@@ -215,31 +215,6 @@ impl Dataset {
         self.shape.iter().product::<u64>() * self.datatype.size() as u64
     }
 
-    /// Reads the one element of a dataset without axes, as the file has it.
-    ///
-    /// # Errors
-    ///
-    /// `invalid-file` when the file is damaged; `unsupported-feature` when it is stored as no single value
-    /// is; `io`.
-    pub fn single_value(&self) -> Result<Vec<u8>> {
-        let fill = self.fill.as_deref();
-        let fill = fill.filter(|fill| fill.len() == self.datatype.size());
-        let size = self.datatype.size();
-        let mut element = fill.map_or_else(|| vec![0; size], <[u8]>::to_vec);
-        match &self.storage {
-            // It was checked that the header holds it.
-            Storage::Compact(content) => element.copy_from_slice(&content[..size]),
-            Storage::Contiguous(Some(address)) => {
-                self.container.source().read_at(*address, &mut element)?;
-            }
-            Storage::Contiguous(None) => {}
-            Storage::Chunked { .. } | Storage::Virtual(_) => {
-                return Err(Error::unsupported_feature("a chunked scalar is not supported"));
-            }
-        }
-        Ok(element)
-    }
-
     /// Returns how many bytes of the file hold elements.
     pub fn stored_bytes(&self) -> u64 {
         match &self.storage {

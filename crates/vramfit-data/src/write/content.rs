@@ -3,13 +3,12 @@
 
 use vramfit_core::{Bytes, Error, Result};
 
-use super::datatype::EncodedDatatype;
 use super::number::Number;
-use super::value::{Attribute, InlineObject};
+use super::value::Attribute;
 use crate::hdf5::dataspace::checked_product;
 
-/// How chunks are compressed. Bytes of equal significance are grouped first, as HDF5's shuffle filter
-/// does, unless [`Dataset::shuffle`] says no: it costs little and makes numbers compress better.
+/// How chunks are compressed. Bytes of equal significance are grouped first, by HDF5's shuffle filter:
+/// it costs little and makes numbers compress better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -18,8 +17,6 @@ pub enum Compression {
     Gzip(u8),
     /// Zstandard, as `hdf5plugin` reads it; quicker to write and to read.
     Zstd(i32),
-    /// LZ4, as `hdf5plugin` reads it; the quickest, and the largest files.
-    Lz4,
 }
 
 /// How a dataset's rows are stored.
@@ -37,94 +34,31 @@ pub enum Storage {
 }
 
 /// A dataset.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
     /// Its name with the groups it is in, such as `train/images`.
     pub path: String,
     /// What an element is.
-    pub datatype: EncodedDatatype,
+    pub number: Number,
     /// Its dimensions; the first one counts rows.
     pub shape: Vec<u64>,
-    /// How long each may become, `u64::MAX` without limit; as they are where it is empty. A dataset that
-    /// can grow is in chunks.
-    pub max_shape: Vec<u64>,
     /// How its rows are stored.
     pub storage: Storage,
-    /// Whether the byte-shuffle filter is applied before compression.
-    pub shuffle: bool,
-    /// Whether each chunk ends with a checksum, which readers verify.
-    pub checksums: bool,
-    /// The fill value of rows that are not written; zeros without.
-    pub fill: Option<Vec<u8>>,
-    /// Its attributes.
-    pub attributes: Vec<Attribute>,
-}
-
-/// A group with attributes, without members, or with an order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Group {
-    /// Its path; empty for the root.
-    pub path: String,
-    /// Its attributes.
-    pub attributes: Vec<Attribute>,
-    /// Names of its members in the order in which they came, where a reader is to know that order.
-    pub order: Option<Vec<String>>,
-}
-
-/// A link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Its path.
-    pub path: String,
-    /// Its target.
-    pub target: Target,
-}
-
-/// The target of a link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// To an object of this file, by another path of it; empty for the root.
-    Object(String),
-    /// To the object at a path when it is followed.
-    Soft(String),
-    /// To a path in another file.
-    External {
-        /// The file, as the link names it.
-        file: String,
-        /// The path in it.
-        path: String,
-    },
 }
 
 /// A whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
-    /// The datasets whose rows are written in pieces.
+    /// The datasets, with the groups that their paths name.
     pub datasets: Vec<Dataset>,
-    /// Datasets whose elements are given here, and named datatypes.
-    pub inline: Vec<InlineObject>,
-    /// Groups with attributes or without members; those that datasets are in need not be named.
-    pub groups: Vec<Group>,
-    /// Further names.
-    pub links: Vec<Link>,
     /// Attributes of the file itself.
     pub attributes: Vec<Attribute>,
 }
 
 impl Dataset {
-    /// Returns a dataset of numbers that cannot grow and has no attributes.
+    /// Returns a dataset.
     pub fn new(path: &str, number: Number, shape: Vec<u64>, storage: Storage) -> Self {
-        Dataset {
-            path: path.into(),
-            datatype: number.into(),
-            shape,
-            max_shape: Vec::new(),
-            storage,
-            shuffle: true,
-            checksums: false,
-            fill: None,
-            attributes: Vec::new(),
-        }
+        Dataset { path: path.into(), number, shape, storage }
     }
 
     /// Returns how many rows a chunk has; `None` in contiguous storage.
@@ -142,11 +76,6 @@ impl Dataset {
         Some(std::iter::once(rows).chain(rest).collect())
     }
 
-    /// Whether it may become longer.
-    pub fn can_grow(&self) -> bool {
-        !self.max_shape.is_empty() && self.max_shape != self.shape
-    }
-
     /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.shape.first().copied().unwrap_or(0)
@@ -154,7 +83,7 @@ impl Dataset {
 
     /// Returns the bytes of one row.
     pub fn row_bytes(&self) -> u64 {
-        self.shape[1..].iter().product::<u64>() * self.datatype.size as u64
+        self.shape[1..].iter().product::<u64>() * self.number.size() as u64
     }
 
     /// Returns the bytes of all rows.
@@ -184,19 +113,9 @@ impl Dataset {
         if self.shape.is_empty() || self.shape.len() > 32 {
             return refuse(format!("it has {} dimensions", self.shape.len()));
         }
-        let bytes = checked_product(self.datatype.size as u64, &self.shape);
+        let bytes = checked_product(self.number.size() as u64, &self.shape);
         if bytes.is_none_or(|bytes| bytes > 1 << 60) {
             return refuse("its size exceeds the limit of 2^60 bytes".into());
-        }
-        let fits = |(&length, &max): (&u64, &u64)| length <= max;
-        if !self.max_shape.is_empty()
-            && (self.max_shape.len() != self.shape.len()
-                || !self.shape.iter().zip(&self.max_shape).all(fits))
-        {
-            return refuse("its shape exceeds its maximum shape".into());
-        }
-        if self.storage == Storage::Contiguous && self.can_grow() {
-            return refuse("its shape can grow, which requires chunked storage".into());
         }
         if let Some(rows) = self.chunk_rows() {
             let limit = u64::from(u32::MAX);
@@ -228,7 +147,7 @@ impl Content {
     /// `invalid-argument`, naming the dataset.
     pub(super) fn check(&self) -> Result<()> {
         self.datasets.iter().try_for_each(Dataset::check)?;
-        let mut paths: Vec<&str> = self.leaves().collect();
+        let mut paths: Vec<&str> = self.datasets.iter().map(|one| &*one.path).collect();
         // With a slash behind each, what is below a path follows it immediately.
         paths.sort_by(|a, b| a.split('/').cmp(b.split('/')));
         for pair in paths.windows(2) {
@@ -241,13 +160,5 @@ impl Content {
             }
         }
         Ok(())
-    }
-
-    /// Returns the paths of everything that is no group.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = &str> {
-        let datasets = self.datasets.iter().map(|dataset| dataset.path.as_str());
-        let inline = self.inline.iter().map(|inline| inline.path.as_str());
-        let links = self.links.iter().map(|link| link.path.as_str());
-        datasets.chain(inline).chain(links)
     }
 }

@@ -1,8 +1,9 @@
-//! The heap that holds what has no fixed length: texts and sequences. It is made of collections.
+//! The heap that holds texts, which have no fixed length. It is made of collections.
 
-use super::value::{REFERENCE_BYTES, VarLenElement};
+/// The size of what stands for a text: its length, and where in which heap it is.
+const REFERENCE_BYTES: usize = 16;
 
-/// Everything that has no fixed length, at an address that is known.
+/// All texts, at an address that is known.
 #[derive(Debug)]
 pub(super) struct Heap {
     /// Where the collection that is being filled will be.
@@ -27,17 +28,17 @@ impl Heap {
         Heap { address, closed: Vec::new(), objects: Vec::new(), count: 0 }
     }
 
-    /// Stores a string or sequence and returns the reference to it.
-    pub(super) fn add(&mut self, varying: &VarLenElement) -> [u8; REFERENCE_BYTES] {
+    /// Stores a text and returns the reference to it.
+    pub(super) fn add(&mut self, text: &str) -> [u8; REFERENCE_BYTES] {
         if self.count == MAX_OBJECTS || self.objects.len() >= MAX_BYTES {
             self.close();
         }
         self.count += 1;
-        self.object(self.count, 1, varying.bytes.len() as u64);
-        self.objects.extend(&varying.bytes);
+        self.object(self.count, 1, text.len() as u64);
+        self.objects.extend(text.as_bytes());
         self.objects.resize(self.objects.len().next_multiple_of(8), 0);
         let mut reference = [0; REFERENCE_BYTES];
-        reference[..4].copy_from_slice(&varying.count.to_le_bytes());
+        reference[..4].copy_from_slice(&(text.len() as u32).to_le_bytes());
         reference[4..12].copy_from_slice(&self.address.to_le_bytes());
         reference[12..].copy_from_slice(&u32::from(self.count).to_le_bytes());
         reference

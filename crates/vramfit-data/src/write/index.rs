@@ -80,7 +80,7 @@ fn key(dataset: &Dataset, chunk: u64, bytes: u32, end: bool) -> Vec<u8> {
     for &n in &lengths[1..] {
         key.extend((if end { n } else { 0 }).to_le_bytes());
     }
-    let size = dataset.datatype.size as u64;
+    let size = dataset.number.size() as u64;
     key.extend((if end { size } else { 0 }).to_le_bytes());
     key
 }

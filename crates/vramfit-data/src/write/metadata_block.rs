@@ -6,17 +6,13 @@ use std::collections::BTreeMap;
 use super::content::{Content, Storage};
 use super::groups::Groups;
 use super::heap::Heap;
-use super::message::{self, DataLocation, Header, UNDEFINED};
-use super::value::{InlineKind, InlineObject};
+use super::message::{Header, UNDEFINED};
 use crate::hdf5::checksum::checksum;
 
 /// Data begins at a multiple of this, so that it can be mapped and read without the page cache.
 const PAGE: u64 = 4096;
 
 const SUPERBLOCK_BYTES: u64 = 48;
-
-/// More bytes of elements than stand in a header, which can have 65 535 in one message.
-const MAX_INLINE_BYTES: usize = 32 << 10;
 
 /// Where the data of each dataset begins that is not in chunks, and where chunks may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,15 +57,7 @@ pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> 
         for (dataset, &address) in content.datasets.iter().zip(addresses) {
             let mut header = Header::default();
             header.dataset(dataset, address);
-            header.names(groups.names(&dataset.path));
-            for attribute in &dataset.attributes {
-                header.attribute(attribute, &mut heap);
-            }
             objects.push((dataset.path.clone(), header.encode()));
-        }
-        for object in &content.inline {
-            let names = groups.names(&object.path);
-            objects.extend(encode_inline(object, names, &places, &mut heap));
         }
         let mut at = SUPERBLOCK_BYTES;
         for (path, bytes) in &mut objects {
@@ -86,43 +74,6 @@ pub(super) fn encode(content: &Content, addresses: &[u64], end_of_file: u64) -> 
         block.extend(bytes);
     }
     block
-}
-
-/// Returns the header of an inline object, and its elements if they do not fit into the header.
-fn encode_inline(
-    object: &InlineObject,
-    names: u32,
-    places: &BTreeMap<String, u64>,
-    heap: &mut Heap,
-) -> Vec<(String, Vec<u8>)> {
-    let mut header = Header::default();
-    let mut objects = Vec::new();
-    match &object.what {
-        InlineKind::Type(datatype) => header.named_type(datatype),
-        InlineKind::Dataset(value) => {
-            let bytes = message::elements(&value.data, heap);
-            let length = bytes.len() as u64;
-            let elements = match bytes.len() {
-                // No room is taken where there are no elements, and libhdf5 wants no address then.
-                0 => DataLocation::Address(UNDEFINED, 0),
-                1..=MAX_INLINE_BYTES => DataLocation::Inline(bytes),
-                _ => {
-                    // No path has two slashes at its end.
-                    let path = format!("{}//", object.path);
-                    let address = places.get(&path).copied().unwrap_or(UNDEFINED);
-                    objects.push((path, bytes));
-                    DataLocation::Address(address, length)
-                }
-            };
-            header.inline_object(value, &elements);
-        }
-    }
-    header.names(names);
-    for attribute in &object.attributes {
-        header.attribute(attribute, heap);
-    }
-    objects.push((object.path.clone(), header.encode()));
-    objects
 }
 
 /// Returns a superblock of version 2, the newest that HDF5 1.8 reads.

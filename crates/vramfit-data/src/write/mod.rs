@@ -1,4 +1,4 @@
-//! Writes HDF5 files: what vramfit generates and repacks. It knows no more of the format than that takes.
+//! Writes HDF5 files: what vramfit generates. It knows no more of the format than that takes.
 //!
 //! Datasets with row bands as chunks, gzip, zstd or lz4 behind a byte shuffle, attributes, groups, links.
 //! Several threads compress while one writes; a file appears under its name only when it is whole, and
@@ -9,7 +9,6 @@
 
 mod atomic_file;
 mod content;
-mod datatype;
 mod groups;
 mod heap;
 mod index;
@@ -20,19 +19,12 @@ mod number;
 mod parallel;
 mod pipeline;
 mod queue;
-mod section;
 mod sync_thread;
 mod value;
 mod writer;
 
-pub use content::{Compression, Content, Dataset, Group, Link, Storage, Target};
-pub use datatype::EncodedDatatype;
+pub use content::{Compression, Content, Dataset, Storage};
 pub use number::Number;
-pub use parallel::{
-    PieceSource, Progress, SectionWrite, Source, WriteTask, estimate_file_size, overhead,
-    stored_bytes, write, write_sections,
-};
-pub(crate) use section::PieceOrder;
-pub use section::{Piece, Section};
-pub use value::{Attribute, Data, InlineKind, InlineObject, RawValue, Value, VarLenElement};
+pub use parallel::{Progress, Source, WriteTask, estimate_file_size, write};
+pub use value::{Attribute, Value};
 pub use writer::WriteOptions;

@@ -4,7 +4,6 @@ use libdeflater::{CompressionLvl, Compressor};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::content::{Compression, Dataset, Storage};
-use crate::filter::fletcher32;
 
 /// A stretch of rows of one dataset as the file is to have it.
 #[derive(Debug, Default)]
@@ -21,8 +20,6 @@ pub(super) struct Pipeline {
     /// Bytes of a chunk; none where rows are stored one after the other.
     chunk_bytes: Option<usize>,
     coder: Encoder,
-    shuffles: bool,
-    checks: bool,
     shuffled: Vec<u8>,
 }
 
@@ -30,7 +27,6 @@ enum Encoder {
     None,
     Gzip(Compressor),
     Zstd(zstd::bulk::Compressor<'static>),
-    Lz4,
 }
 
 impl Pipeline {
@@ -65,14 +61,11 @@ impl Pipeline {
                     .ok_or_else(|| refuse(level.into(), "zstd", "1 (fastest) to 22 (smallest)"))?;
                 Encoder::Zstd(coder)
             }
-            Compression::Lz4 => Encoder::Lz4,
         };
         Ok(Pipeline {
-            size: dataset.datatype.size,
+            size: dataset.number.size(),
             chunk_bytes: rows.map(|rows| (rows * dataset.row_bytes()) as usize),
             coder,
-            shuffles: dataset.shuffle,
-            checks: dataset.checksums,
             shuffled: Vec::new(),
         })
     }
@@ -89,7 +82,7 @@ impl Pipeline {
         stored.chunks.clear();
         if let Some(chunk_bytes) = self.chunk_bytes.filter(|&bytes| bytes > 0) {
             raw.resize(raw.len().next_multiple_of(chunk_bytes), 0);
-            if self.checks || !matches!(self.coder, Encoder::None) {
+            if !matches!(self.coder, Encoder::None) {
                 for chunk in raw.chunks_exact(chunk_bytes) {
                     self.append(chunk, stored)?;
                 }
@@ -107,21 +100,13 @@ impl Pipeline {
         let failed = |cause: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Internal, "a chunk could not be compressed").cause(cause)
         };
-        let chunk = match self.shuffles && !matches!(self.coder, Encoder::None) {
-            true => {
-                shuffle(chunk, self.size, &mut self.shuffled);
-                &self.shuffled
-            }
-            false => chunk,
-        };
+        shuffle(chunk, self.size, &mut self.shuffled);
+        let chunk = &self.shuffled;
         let start = stored.bytes.len();
         let bound = match &mut self.coder {
             Encoder::None => chunk.len(),
             Encoder::Gzip(coder) => coder.zlib_compress_bound(chunk.len()),
             Encoder::Zstd(_) => zstd::zstd_safe::compress_bound(chunk.len()),
-            Encoder::Lz4 => {
-                LZ4_HEADER_BYTES + lz4_flex::block::get_maximum_output_size(chunk.len())
-            }
         };
         stored.bytes.resize(start + bound, 0);
         let room = &mut stored.bytes[start..];
@@ -136,38 +121,11 @@ impl Pipeline {
             Encoder::Zstd(coder) => {
                 coder.compress_to_buffer(chunk, room).map_err(|error| failed(&error))?
             }
-            Encoder::Lz4 => lz4(chunk, room).map_err(|error| failed(&error))?,
         };
         stored.bytes.truncate(start + bytes);
-        if self.checks {
-            let sum = fletcher32::checksum(&stored.bytes[start..]);
-            stored.bytes.extend(sum.to_le_bytes());
-        }
-        stored.chunks.push((stored.bytes.len() - start) as u32);
+        stored.chunks.push(bytes as u32);
         Ok(())
     }
-}
-
-/// What stands in front of the one block: the length of all, the length of a block, and the block's
-/// compressed length, all big-endian.
-const LZ4_HEADER_BYTES: usize = 16;
-
-/// Compresses a chunk as HDF5's plugin frames LZ4, in one block. Where that saves nothing the block is
-/// left as it is, which its length tells.
-fn lz4(
-    chunk: &[u8],
-    room: &mut [u8],
-) -> std::result::Result<usize, lz4_flex::block::CompressError> {
-    let (head, body) = room.split_at_mut(LZ4_HEADER_BYTES);
-    let mut bytes = lz4_flex::block::compress_into(chunk, body)?;
-    if bytes >= chunk.len() {
-        bytes = chunk.len();
-        body[..bytes].copy_from_slice(chunk);
-    }
-    head[..8].copy_from_slice(&(chunk.len() as u64).to_be_bytes());
-    head[8..12].copy_from_slice(&(chunk.len() as u32).to_be_bytes());
-    head[12..].copy_from_slice(&(bytes as u32).to_be_bytes());
-    Ok(LZ4_HEADER_BYTES + bytes)
 }
 
 /// Puts first bytes of all numbers in front of all second bytes, and so on.

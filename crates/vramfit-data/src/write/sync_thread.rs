@@ -16,11 +16,11 @@ pub(super) struct SyncThread {
 }
 
 impl SyncThread {
-    /// Starts the thread. Without a journal nothing is noted.
+    /// Starts the thread.
     ///
     /// # Errors
     /// When the system gives no thread, or no second handle of the file.
-    pub(super) fn start(file: &File, journal: Option<Journal>) -> Result<Self> {
+    pub(super) fn start(file: &File, journal: Journal) -> Result<Self> {
         let file = file.try_clone()?;
         // Nobody waits in between, so no more is unsafe than what is written during one synchronization.
         let (entries, received) = sync_channel(0);
@@ -64,12 +64,10 @@ impl Drop for SyncThread {
     }
 }
 
-fn run(file: &File, mut journal: Option<Journal>, entries: &Receiver<Entry>) -> Result<()> {
+fn run(file: &File, mut journal: Journal, entries: &Receiver<Entry>) -> Result<()> {
     for entry in entries {
         file.sync_data()?;
-        if let Some(journal) = &mut journal {
-            journal.add(&entry)?;
-        }
+        journal.add(&entry)?;
     }
     Ok(())
 }
@@ -84,7 +82,7 @@ mod tests {
         let path = folder.path().join("journal");
         let file = File::create(folder.path().join("file")).unwrap();
         let journal = Journal::create(&path, "test").unwrap();
-        let mut sync_thread = SyncThread::start(&file, Some(journal)).unwrap();
+        let mut sync_thread = SyncThread::start(&file, journal).unwrap();
         for pieces in 1..=20 {
             let entry = Entry { pieces, end: pieces * 10, chunks: vec![10] };
             sync_thread.submit(entry).unwrap();
@@ -96,9 +94,11 @@ mod tests {
 
     #[test]
     fn a_disk_error_is_reported_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::create(&folder.path().join("journal"), "test").unwrap();
         // A device that cannot be synchronized.
         let file = File::options().write(true).open("/dev/null").unwrap();
-        let mut sync_thread = SyncThread::start(&file, None).unwrap();
+        let mut sync_thread = SyncThread::start(&file, journal).unwrap();
         sync_thread.submit(Entry::default()).unwrap();
         let told = sync_thread.submit(Entry::default()).and(sync_thread.finish());
         assert!(told.is_err());

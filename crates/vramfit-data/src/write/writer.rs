@@ -1,21 +1,20 @@
 //! A file that is being written, under a hidden name until it is complete.
 //!
 //! The unfinished file begins with zeros, so no reader takes it for HDF5. After a kill it can be
-//! resumed, unless [`WriteOptions::once`] is set.
+//! resumed.
 
-use std::fs::Metadata;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use vramfit_core::{Bytes, Error, Result};
 
 use super::atomic_file::AtomicFile;
-use super::content::Content;
+use super::content::{Content, Dataset};
 use super::index::{Chunk, tree};
 use super::journal::{Entry, Journal};
 use super::metadata_block::{self, Offsets};
+use super::parallel::piece;
 use super::pipeline::EncodedChunk;
-use super::section::PieceOrder;
 use super::sync_thread::SyncThread;
 
 /// How a file is created.
@@ -28,14 +27,11 @@ pub struct WriteOptions {
     /// How many bytes are written between two points at which they are made safe, and from which a later
     /// attempt can resume.
     pub sync_every: Bytes,
-    /// Remove it if it is not finished, so that no attempt resumes it. Where
-    /// the file system allows, not even a kill leaves anything.
-    pub once: bool,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        WriteOptions { force: false, resume: false, sync_every: Bytes(64 << 20), once: false }
+        WriteOptions { force: false, resume: false, sync_every: Bytes(64 << 20) }
     }
 }
 
@@ -66,7 +62,7 @@ impl Writer {
     pub(super) fn open(
         path: &Path,
         content: Content,
-        order: &PieceOrder,
+        piece_rows: u64,
         purpose: &str,
         options: WriteOptions,
         expected: Bytes,
@@ -85,13 +81,8 @@ impl Writer {
             .hint("use the options of the first attempt, or `--force` to start over"));
         }
         let (journal, mut done) = match found {
-            Some((journal, done)) => (Some(journal), done),
-            // Nobody goes on with it.
-            None if options.once => (None, Entry::default()),
-            None => {
-                let journal = Journal::create(&output.journal, purpose)?;
-                (Some(journal), Entry::default())
-            }
+            Some(found) => found,
+            None => (Journal::create(&output.journal, purpose)?, Entry::default()),
         };
         if done.pieces == 0 {
             done.end = places.chunks;
@@ -109,7 +100,7 @@ impl Writer {
             done,
             content,
         };
-        writer.locate_chunks(order)?;
+        writer.locate_chunks(piece_rows)?;
         // Data after the last sync point is written again; without one, all of it.
         let fresh = writer.done.pieces == 0;
         if fresh {
@@ -132,22 +123,12 @@ impl Writer {
         self.done.pieces
     }
 
-    /// Lets the same people read and write the file as another one.
-    pub(super) fn copy_ownership(&self, other: &Metadata) -> Result<()> {
-        self.output.copy_ownership(other)
-    }
-
-    /// Adds the next piece: the stored bytes of each dataset from `first` on, and the row at which they begin.
+    /// Adds the next piece: the stored bytes of each dataset, and the row at which they begin.
     ///
     /// # Errors
     /// `io` when the disk fails.
-    pub(super) fn add(
-        &mut self,
-        first: usize,
-        first_row: u64,
-        stored: &[EncodedChunk],
-    ) -> Result<()> {
-        for (at, stored) in (first..).zip(stored) {
+    pub(super) fn add(&mut self, first_row: u64, stored: &[EncodedChunk]) -> Result<()> {
+        for (at, stored) in stored.iter().enumerate() {
             let address = match self.places.contiguous[at] {
                 Some(start) => start + first_row * self.content.datasets[at].row_bytes(),
                 None => {
@@ -175,11 +156,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the index and the metadata block, lets `check` read the file, and publishes it. Returns its size.
+    /// Writes the index and the metadata block, and publishes the file. Returns its size.
     ///
     /// # Errors
-    /// Those of `check`; `io` when the disk fails, or when the path was created in the meantime.
-    pub(super) fn finish(mut self, check: &mut dyn FnMut(&Path) -> Result<()>) -> Result<Bytes> {
+    /// `io` when the disk fails, or when the path was created in the meantime.
+    pub(super) fn finish(mut self) -> Result<Bytes> {
         let kept = self.sync_thread.finish();
         kept.map_err(|error| self.output.failed(&error))?;
         let mut end = self.done.end.next_multiple_of(8);
@@ -206,7 +187,6 @@ impl Writer {
             .and_then(|()| file.write_all_at(&block, 0))
             .and_then(|()| file.sync_all());
         written.map_err(|error| self.output.failed(&error))?;
-        check(&self.output.read_path())?;
         self.output.publish()?;
         Ok(Bytes(end))
     }
@@ -223,18 +203,19 @@ impl Writer {
 
     /// Finds the chunks of an earlier attempt: they are stored one after the other, in the order
     /// of the pieces.
-    fn locate_chunks(&mut self, order: &PieceOrder) -> Result<()> {
+    fn locate_chunks(&mut self, piece_rows: u64) -> Result<()> {
         let mut address = self.places.chunks;
         let mut sizes = std::mem::take(&mut self.done.chunks).into_iter();
-        for number in 0..self.done.pieces.min(order.pieces) {
-            let piece = order.piece(number);
-            for at in piece.datasets {
-                let Some(rows) = self.content.datasets[at].chunk_rows() else {
+        let all_rows = self.content.datasets.first().map_or(0, Dataset::rows);
+        for number in 0..self.done.pieces {
+            let rows = piece(number, piece_rows, all_rows);
+            for (dataset, chunks) in self.content.datasets.iter().zip(&mut self.chunks) {
+                let Some(chunk_rows) = dataset.chunk_rows() else {
                     continue;
                 };
-                let chunks = (piece.rows.end - piece.rows.start).div_ceil(rows);
-                for bytes in sizes.by_ref().take(chunks as usize) {
-                    self.chunks[at].push(Chunk { address, bytes });
+                let count = (rows.end - rows.start).div_ceil(chunk_rows);
+                for bytes in sizes.by_ref().take(count as usize) {
+                    chunks.push(Chunk { address, bytes });
                     address += u64::from(bytes);
                 }
             }

@@ -43,12 +43,7 @@ pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: St
         path: &path,
         content,
         purpose: "a test",
-        options: WriteOptions {
-            force: true,
-            resume: false,
-            sync_every: Bytes(1 << 20),
-            once: false,
-        },
+        options: WriteOptions { force: true, resume: false, sync_every: Bytes(1 << 20) },
         threads: 1,
         expected: Bytes(0),
     };

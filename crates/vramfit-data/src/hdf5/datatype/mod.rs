@@ -8,7 +8,6 @@ mod read;
 use vramfit_core::Result;
 
 use super::cursor::Cursor;
-use super::element_storage::ElementStorage;
 pub(crate) use read::bytes_for;
 
 /// A number type of a file or an array.
@@ -200,15 +199,10 @@ impl Datatype {
 
     /// Reads the message.
     pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Datatype> {
-        Datatype::read_with_storage(cursor).map(|(datatype, _)| datatype)
-    }
-
-    /// Reads the message, and how the elements are stored.
-    pub(super) fn read_with_storage(cursor: &mut Cursor<'_>) -> Result<(Datatype, ElementStorage)> {
-        let (datatype, storage) = read::read_type(cursor, read::MAX_TYPE_DEPTH)?;
+        let datatype = read::read_type(cursor, read::MAX_TYPE_DEPTH)?;
         if datatype.size() == 0 {
             return Err(cursor.damaged("the size of a datatype is zero"));
         }
-        Ok((datatype, storage))
+        Ok(datatype)
     }
 }

@@ -6,18 +6,14 @@ use vramfit_core::{Error, Result};
 use super::{Axis, Datatype, Field, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;
 use crate::hdf5::dataspace::MAX_AXES;
-use crate::hdf5::element_storage::ElementStorage;
 
 /// A record in a record in a record … no deeper than this.
 pub(super) const MAX_TYPE_DEPTH: usize = 8;
 /// More fields than any record that trains a model has.
 const MAX_FIELDS: usize = 4096;
 
-/// Reads a type and all that are in it, at most `depth` levels, and how its elements are stored.
-pub(super) fn read_type(
-    cursor: &mut Cursor<'_>,
-    depth: usize,
-) -> Result<(Datatype, ElementStorage)> {
+/// Reads a type and all that are in it, at most `depth` levels.
+pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
     let depth = depth.checked_sub(1).ok_or_else(|| {
         Error::unsupported_feature(format!(
             "datatypes nested more than {MAX_TYPE_DEPTH} levels deep are not supported"
@@ -30,8 +26,7 @@ pub(super) fn read_type(
     }
     let bits = cursor.uint(3)? as u32;
     let size = cursor.u32()? as usize;
-    let mut storage = ElementStorage::Inline;
-    let datatype = match class {
+    Ok(match class {
         0 => read_integer(cursor, bits, size)?,
         1 => read_float(cursor, bits, size)?,
         2 => {
@@ -47,19 +42,12 @@ pub(super) fn read_type(
             other(size, "opaque bytes")
         }
         6 => return read_record(cursor, version, bits as usize & 0xffff, size, depth),
-        7 => {
-            // References of HDF5 1.12 and later are told in the bits, too; nothing follows.
-            storage = ElementStorage::FileAddress;
-            other(size, "references")
-        }
+        // References of HDF5 1.12 and later are told in the bits, too; nothing follows.
+        7 => other(size, "references"),
         8 => return read_enumeration(cursor, version, bits as usize & 0xffff, size, depth),
         9 => {
             // What the characters or the elements of the sequence are.
-            let (base, inside) = read_type(cursor, depth)?;
-            storage = match inside {
-                ElementStorage::Inline => ElementStorage::GlobalHeap { unit: base.size() },
-                _ => ElementStorage::FileAddress,
-            };
+            read_type(cursor, depth)?;
             match bits & 0xf {
                 1 => other(size, "variable-length strings"),
                 _ => other(size, "variable-length sequences"),
@@ -67,12 +55,11 @@ pub(super) fn read_type(
         }
         10 => {
             let lengths = read_array_shape(cursor, version)?;
-            let (base, inside) = read_type(cursor, depth)?;
-            storage = inside.nested();
+            let base = read_type(cursor, depth)?;
             make_array(cursor, base, &lengths, Some(size))?
         }
         11 => {
-            storage = read_type(cursor, depth)?.1.nested();
+            read_type(cursor, depth)?;
             other(size, "complex numbers")
         }
         // Where it ends is not known, so nothing behind it could be read.
@@ -81,8 +68,7 @@ pub(super) fn read_type(
                 "datatype class {class} is not supported"
             )));
         }
-    };
-    Ok((datatype, storage))
+    })
 }
 
 fn other(size: usize, what: impl Into<String>) -> Datatype {
@@ -201,7 +187,7 @@ fn read_record(
     count: usize,
     size: usize,
     depth: usize,
-) -> Result<(Datatype, ElementStorage)> {
+) -> Result<Datatype> {
     let too_many = |count: usize| {
         Error::unsupported_feature(format!(
             "a record of {count} fields exceeds the limit of {MAX_FIELDS}"
@@ -211,7 +197,6 @@ fn read_record(
         return Err(too_many(count));
     }
     let (mut fields, mut others) = (Vec::new(), Vec::new());
-    let mut storage = ElementStorage::Inline;
     for _ in 0..count {
         let name = read_name(cursor, version)?;
         let offset = match version {
@@ -223,10 +208,7 @@ fn read_record(
             1 => read_member_shape(cursor)?,
             _ => Vec::new(),
         };
-        let (base, inside) = read_type(cursor, depth)?;
-        if inside != ElementStorage::Inline {
-            storage = ElementStorage::FileAddress;
-        }
+        let base = read_type(cursor, depth)?;
         let element = make_array(cursor, base, &lengths, None)?;
         let end = offset.checked_add(element.size());
         if end.is_none_or(|end| end > size) {
@@ -255,8 +237,7 @@ fn read_record(
             return Err(too_many(fields.len() + others.len()));
         }
     }
-    let record = Datatype::Compound { size, fields, others };
-    Ok((record, storage))
+    Ok(Datatype::Compound { size, fields, others })
 }
 
 /// Reads what the first version of a record says of each field: up to four axes of an array.
@@ -284,8 +265,8 @@ fn read_enumeration(
     count: usize,
     size: usize,
     depth: usize,
-) -> Result<(Datatype, ElementStorage)> {
-    let (base, storage) = read_type(cursor, depth)?;
+) -> Result<Datatype> {
+    let base = read_type(cursor, depth)?;
     if base.size() != size {
         return Err(cursor.damaged("the size of an enumeration does not match its base type"));
     }
@@ -295,14 +276,13 @@ fn read_enumeration(
         is_bool &= ["FALSE", "TRUE"].get(place) == Some(&name.as_str());
     }
     is_bool &= cursor.take(count * size)? == [0, 1];
-    let datatype = match base {
+    Ok(match base {
         Datatype::Numbers { numbers, .. } if numbers.axes.is_empty() => match is_bool {
             true => make_number(Scalar::Bool, false),
             false => make_number(numbers.number.scalar, numbers.number.big_endian),
         },
         base => other(size, format!("enumerations of {}", base.describe())),
-    };
-    Ok((datatype, storage))
+    })
 }
 
 /// Reads the name of a field or of a number; older versions fill it up to a multiple of 8 bytes.

@@ -191,12 +191,8 @@ fn parse_number(text: &str) -> Result<Number> {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = args.options()?;
     let threads = thread_count(args.threads)?;
-    let options = WriteOptions {
-        force: args.force,
-        resume: args.resume,
-        sync_every: args.sync_every,
-        once: false,
-    };
+    let options =
+        WriteOptions { force: args.force, resume: args.resume, sync_every: args.sync_every };
     let bar = output.progress_bar("rows");
     let mut resumed = 0;
     let made = generate(&args.file, &request, options, threads, &mut |progress| {
@@ -229,7 +225,7 @@ fn render_summary(args: &Args, summary: &GeneratedData) -> String {
         text.push_str(&format!(
             "{:width$}  {} [{}]\n",
             dataset.path,
-            dataset.datatype.name(),
+            dataset.number.name(),
             grouped_list(&dataset.shape)
         ));
     }
@@ -259,7 +255,7 @@ fn output_of(
     let datasets = summary.content.datasets.iter().map(|dataset| {
         json!({
             "name": dataset.path,
-            "dtype": dataset.datatype.name(),
+            "dtype": dataset.number.name(),
             "shape": dataset.shape,
         })
     });

@@ -35,6 +35,13 @@ pub(super) fn render_report(file: &Path, report: &FileReport, seed: u64) -> Stri
     for finding in &report.findings {
         write_finding(&mut text, finding);
     }
+    if let Some(command) = &report.h5repack_command {
+        // On a line of its own, so that it can be copied.
+        let command = shown(command);
+        text.push_str(&format!(
+            "\nThis rewrites the file so that rows are read well:\n  {command}\n"
+        ));
+    }
     text
 }
 
@@ -260,15 +267,10 @@ fn write_speeds(text: &mut String, measured: &[ReadSpeed]) {
 
 fn write_finding(text: &mut String, finding: &Finding) {
     text.push_str(&format!(
-        "\n{} [{}]: {}\n  {}",
+        "\n{} [{}]: {}\n  {}\n",
         shown(&finding.dataset.replace(',', ", ")),
         finding.id,
         finding.message,
         finding.fix
     ));
-    // On a line of its own, so that it can be copied.
-    match &finding.command {
-        Some(command) => text.push_str(&format!(":\n  {}\n", shown(command))),
-        None => text.push('\n'),
-    }
 }

@@ -1,25 +1,20 @@
 //! `vramfit data`: HDF5 files for training, one module per subcommand.
 
-mod bench;
-mod bench_text;
 mod generate;
 mod inspect;
 mod inspect_rows;
 mod inspect_text;
 mod numbers;
-mod repack;
-mod repack_text;
 
 pub(super) use numbers::{grouped, grouped_list};
 
 use clap::Subcommand;
 use vramfit_core::Result;
 
-use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Inspect, generate, repack and benchmark HDF5 files for training
+/// Inspect and generate HDF5 files for training
 #[derive(clap::Args, Debug)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "\
@@ -27,7 +22,6 @@ Examples:
   vramfit data inspect train.h5
   vramfit data generate train.h5 --kind sequences --samples 100k
   vramfit data generate images.h5 --kind images --samples 50k --compression zstd
-  vramfit data repack slow.h5 fast.h5 --dry-run
 ")]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -38,8 +32,6 @@ pub(crate) struct Args {
 enum Action {
     Inspect(inspect::Args),
     Generate(generate::Args),
-    Repack(repack::Args),
-    Bench(bench::Args),
 }
 
 impl Args {
@@ -47,18 +39,14 @@ impl Args {
         match &self.action {
             Action::Inspect(args) => args.json,
             Action::Generate(args) => args.json,
-            Action::Repack(args) => args.json,
-            Action::Bench(args) => args.json,
         }
     }
 }
 
 /// Runs `vramfit data`.
-pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     match &args.action {
         Action::Inspect(args) => inspect::run(args, output),
         Action::Generate(args) => generate::run(args, output),
-        Action::Repack(args) => repack::run(args, output),
-        Action::Bench(args) => bench::run(args, context, output),
     }
 }

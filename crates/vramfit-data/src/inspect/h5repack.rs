@@ -1,0 +1,110 @@
+//! The `h5repack` command that rewrites a file so that its rows are read well.
+//!
+//! `h5repack` is part of HDF5. What it does beyond its manual was found with version 1.10.8: it leaves
+//! out, with a warning only, each dataset with a filter that it does not have, and where one dataset
+//! becomes contiguous, none can grow any more.
+
+use std::path::Path;
+
+use super::plan::{bytes, groups};
+use super::{Entry, Finding, OpenDataset};
+use crate::read::{MAX_CHUNK_BYTES, Storage};
+
+/// A disk reads pieces of this size in any order at half its speed or more, and a window of a shuffle
+/// holds many of them.
+const CHUNK_BYTES: u64 = 512 << 10;
+/// Smaller chunks take longer to find than to read.
+const TINY_CHUNK: u64 = 16 << 10;
+/// The filters that HDF5 itself has.
+const OWN_FILTERS: [&str; 6] = ["deflate", "shuffle", "fletcher32", "szip", "nbit", "scale-offset"];
+
+/// Returns the command that rewrites a file so that none of the findings about chunks and compression
+/// remains; `None` where there are none, or where `h5repack` would lose something.
+///
+/// Datasets with the same number of rows, which are read together, get the same number of rows per
+/// chunk, chosen for the largest of them.
+pub(super) fn h5repack_command(
+    file: &Path,
+    entries: &[Entry],
+    readable: &[OpenDataset],
+    findings: &[Finding],
+) -> Option<String> {
+    let datasets = || entries.iter().filter_map(|entry| entry.dataset.as_ref());
+    if datasets().flat_map(|info| &info.filters).any(|name| !OWN_FILTERS.contains(&&**name)) {
+        return None;
+    }
+    let can_grow = datasets()
+        .any(|info| info.max_shape.iter().copied().ne(info.shape.iter().copied().map(Some)));
+    let is_found = |path: &str, ids: &[&str]| {
+        let mut found = findings.iter().filter(|finding| ids.contains(&finding.id));
+        found.any(|finding| finding.dataset.split(',').any(|dataset| dataset == path))
+    };
+    let mut options = Vec::new();
+    for group in groups(readable) {
+        let path = |open: &OpenDataset| entries[open.entry].path.as_str();
+        let needs_chunks = group.iter().any(|open| is_found(path(open), CHUNK_FINDINGS));
+        let rows = needs_chunks.then(|| rows_per_chunk(&group));
+        let all_bytes = bytes(group.iter().copied());
+        for open in &group {
+            let dataset = open.rows.dataset();
+            if let Some(rows) = rows
+                && matches!(dataset.storage(), Storage::Chunked { .. })
+            {
+                let chunk_bytes = rows.checked_mul(row_bytes(open))?;
+                if chunk_bytes > MAX_CHUNK_BYTES {
+                    return None;
+                }
+                let is_small = chunk_bytes < TINY_CHUNK && dataset.bytes() <= all_bytes / 8;
+                let layout = if is_small && rows < open.rows.len() && !can_grow {
+                    "CONTI".to_owned()
+                } else {
+                    let lengths =
+                        std::iter::once(rows).chain(dataset.shape().iter().skip(1).copied());
+                    let lengths: Vec<_> = lengths.map(|length| length.to_string()).collect();
+                    format!("CHUNK={}", lengths.join("x"))
+                };
+                options
+                    .push(format!("-l {}", quoted(&format!("{}:{layout}", object(path(open))?))));
+            }
+            if is_found(path(open), &["ineffective-compression"]) {
+                options.push(format!("-f {}", quoted(&format!("{}:NONE", object(path(open))?))));
+            }
+        }
+    }
+    if options.is_empty() {
+        return None;
+    }
+    // A path that is not UTF-8 cannot be pasted.
+    let (old, new) = (file.to_str()?, file.with_extension("repacked.h5"));
+    let (old, new) = (quoted(old), quoted(new.to_str()?));
+    Some(format!("h5repack {} {old} {new}", options.join(" ")))
+}
+
+/// The findings that other chunks mend.
+const CHUNK_FINDINGS: &[&str] = &["large-chunks", "split-rows", "tiny-chunks", "mismatched-chunks"];
+
+/// Returns a path as `h5repack` takes it; `None` for one that it would split.
+fn object(path: &str) -> Option<&str> {
+    (!path.contains([',', ':'])).then_some(path)
+}
+
+/// Returns how many rows a chunk of the datasets of a group is to have: a power of two, which divides
+/// every larger one, and at most all rows.
+fn rows_per_chunk(group: &[&OpenDataset]) -> u64 {
+    let largest = group.iter().max_by_key(|open| open.rows.dataset().bytes());
+    let row_bytes = largest.map_or(1, |open| row_bytes(open));
+    let rows = group.first().map_or(1, |open| open.rows.len());
+    1 << (CHUNK_BYTES / row_bytes).clamp(1, rows.max(1)).ilog2()
+}
+
+/// Returns the bytes of a row in the file.
+fn row_bytes(open: &OpenDataset) -> u64 {
+    (open.rows.dataset().bytes() / open.rows.len().max(1)).max(1)
+}
+
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%".contains(c);
+    let word = if word.starts_with('-') { format!("./{word}") } else { word.to_owned() };
+    if word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
