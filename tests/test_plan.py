@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from commands import run_python
@@ -57,9 +56,8 @@ def test_losses_and_gradients_are_the_same():
 def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(write_script, tmp_path):
     program, plan, answer = write_script(LAYERS), tmp_path / "plan.toml", tmp_path / "answer.json"
     command = ["--", sys.executable, program, 65536]
-    page, picture = tmp_path / "plan.html", tmp_path / "plan.svg"
-    options = ["--max-trials", 8, "--out", plan, "--json", answer]
-    options += ["--html", page, "--svg", picture]
+    page = tmp_path / "plan.html"
+    options = ["--max-trials", 8, "--out", plan, "--json", answer, "--html", page]
     done = vramfit("plan", "--gpu", "t4", "--budget", "2000MiB", *options, *command)
     found = json.loads(answer.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -74,10 +72,7 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(write_s
     assert headline.startswith("fits with a plan: peak ")
     assert "> recommended  = as it is" in done.stdout
     assert html.unescape(page.read_text()).count(headline) >= 2
-    circles = ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}circle")
-    titles = [title.text for circle in circles for title in circle]
-    assert any(title.startswith("as it is: ") for title in titles)
-    assert any(recommended["moves"][0] in title for title in titles)
+    assert "train.py:9 (loss)" in page.read_text()
 
     dry = ["dryrun", "--full", "--gpu", "t4", "--steps", 3, "--json", "-"]
     assert peak(vramfit(*dry, *command)) == baseline["peak_bytes"]

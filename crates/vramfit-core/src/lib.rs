@@ -21,7 +21,7 @@
 //! | [`diff`] | why one run needs more memory than another |
 //! | [`explain`] | why a program ran out of memory, from its log |
 //! | [`train`] | the configuration of a training run |
-//! | [`report`] | reports as text, HTML, JSON and CSV |
+//! | [`report`] | reports as text, HTML and JSON |
 
 pub mod allocator;
 pub mod analysis;

@@ -7,7 +7,7 @@
 //! | `phrases.rs` | phrases that several sections use |
 //! | `charts.rs` | the data of charts |
 //! | `json/` | what `--json` prints; it comes from the summary, too |
-//! | `render/` | text, HTML, SVG and CSV of a [`Report`]; they compute nothing |
+//! | `render/` | text and HTML of a [`Report`]; they compute nothing |
 
 mod charts;
 mod diff;
@@ -357,18 +357,6 @@ impl Report {
     /// Returns the report as one self-contained HTML file, which loads nothing.
     pub fn to_html(&self) -> String {
         render::html::render(self)
-    }
-
-    /// Returns the report's largest table as CSV, with exact bytes: the buffers, where the report
-    /// has any, else the table with the most rows. Empty when there is none.
-    pub fn to_csv(&self) -> String {
-        render::csv::render(self)
-    }
-
-    /// Returns the memory over the run, or alternatives by bytes and cost, as a standalone SVG, where the
-    /// report has one of them.
-    pub fn to_svg(&self) -> Option<String> {
-        render::svg::render(self)
     }
 }
 

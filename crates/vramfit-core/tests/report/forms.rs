@@ -1,13 +1,11 @@
-//! The forms a report can take besides the text of a dry run: charts as text, HTML, CSV, SVG.
+//! The forms a report can take besides the text of a dry run: charts as text, HTML.
 //!
 //! `TRYCMD=overwrite cargo test -p vramfit-core --test main report` accepts new texts; look at the difference
 //! then.
 
 use serde_json::Value;
 use vramfit_core::analysis::summarize;
-use vramfit_core::report::{
-    BufferLifetime, BufferLifetimes, Content, Node, Report, Section, Series, Timeline, Tree,
-};
+use vramfit_core::report::{Content, Node, Report, Section, Series, Timeline, Tree};
 use vramfit_core::trace::{Purpose, Reader};
 
 use crate::recorder::{MIB, Recorder, header};
@@ -66,24 +64,6 @@ fn hostile_names_keep_to_their_lines() {
 }
 
 #[test]
-fn a_timeline_as_svg() {
-    check("timeline.svg", sample(60).to_svg().unwrap().trim_end());
-    assert_eq!(only(Content::List(Vec::new())).to_svg(), None);
-    assert!(dryrun().to_svg().is_some());
-}
-
-#[test]
-fn hostile_names_are_escaped_in_svg() {
-    let svg = hostile().to_svg().unwrap();
-    assert!(!svg.contains("<script") && !svg.contains("<img") && !svg.contains("<!--"));
-    assert!(!svg.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'));
-    assert!(svg.contains("&lt;/script&gt;"));
-    // Each element is closed: what is opened and not closed in itself has an end.
-    let opened = svg.matches('<').count() - 2 * svg.matches("</").count();
-    assert_eq!(opened, svg.matches("/>").count());
-}
-
-#[test]
 fn a_page_contains_the_headline_and_its_data_and_loads_nothing() {
     for report in [dryrun(), sample(200), hostile()] {
         let page = report.to_html();
@@ -138,55 +118,10 @@ fn all_but_the_data_is_small_and_100_000_buffers_are_below_5_mb() {
 }
 
 #[test]
-fn csv_is_the_largest_table_with_exact_bytes() {
-    let report = only(Content::BufferLifetimes(BufferLifetimes {
-        instructions: vec!["fusion.1".into(), "dot.2".into()],
-        buffers: vec![
-            BufferLifetime {
-                label: "small".into(),
-                kind: "temporaries",
-                bytes: 3,
-                ..BufferLifetime::default()
-            },
-            BufferLifetime {
-                label: "=cmd|' /C calc'!A0".into(),
-                kind: "activations",
-                offset: 256,
-                bytes: 1_073_741_825,
-                end: 1,
-                note: "f32[2,3]".into(),
-                ..BufferLifetime::default()
-            },
-        ],
-        ..BufferLifetimes::default()
-    }));
-    assert_eq!(
-        report.to_csv(),
-        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note,stack\r\n\
-         \"'=cmd|' /C calc'!A0\",activations,1073741825,256,0,1,fusion.1,dot.2,\"f32[2,3]\",\r\n\
-         small,temporaries,3,0,0,0,fusion.1,fusion.1,,\r\n"
-    );
-    assert!(only(Content::List(Vec::new())).to_csv().is_empty());
-    let large = sample(500).to_csv();
-    assert_eq!(
-        large.lines().count(),
-        1 + match &sample(500).sections[3].content {
-            Content::BufferLifetimes(lifetimes) => lifetimes.buffers.len(),
-            _ => 0,
-        }
-    );
-}
-
-#[test]
 fn charts_of_nothing_are_empty() {
     let report = nothing();
     assert_eq!(report.to_text().matches("nothing").count(), report.sections.len());
     assert!(report.to_html().contains("</html>"));
-    assert!(report.to_svg().is_some());
-    assert_eq!(
-        report.to_csv(),
-        "buffer,kind,bytes,offset,start,end,first_instruction,last_instruction,note,stack\r\n"
-    );
 }
 
 #[test]
@@ -206,6 +141,5 @@ fn amounts_at_the_end_of_the_range_are_drawn() {
         let report = only(content);
         assert!(report.to_text().lines().all(|line| line.chars().count() <= 80));
         report.to_html();
-        report.to_svg();
     }
 }

@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::status::Status;
 use crate::trace_progress::load_until;
 
-/// Show the report of a dry run or training run as text, HTML, SVG or CSV
+/// Show the report of a dry run or training run as text, HTML or JSON
 ///
 /// If the run had several processes, their traces are in the same directory, and the report covers the
 /// critical process: one that does not fit, else the one with least memory to spare.
@@ -21,7 +21,7 @@ Examples:
   vramfit report run.trace
   vramfit report run.trace --html report.html
   vramfit report runs/train --html curves.html
-  vramfit report run.trace --json - --svg memory.svg --csv buffers.csv
+  vramfit report run.trace --json -
 
 Exit codes:
   0  it fits; the training run is finished
@@ -41,12 +41,6 @@ pub(crate) struct Args {
     /// Write the results as JSON to a file, or with `-` to standard output instead of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write all buffers as CSV, with exact sizes in bytes
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Write memory use over time as an SVG image
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
     /// Report the run as if it had ended after this event, with the memory layout at that point
     #[arg(long, value_name = "EVENT")]
     until: Option<u64>,
@@ -63,15 +57,9 @@ impl Args {
 
 /// Runs `vramfit report`.
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let free = |path: &Option<PathBuf>| {
-        let path = path.as_deref();
-        path.map(|path| writable(path, args.force)).transpose()
-    };
-    let json = match args.prints_json() {
-        true => None,
-        false => free(&args.json)?,
-    };
-    let (html, csv, svg) = (free(&args.html)?, free(&args.csv)?, free(&args.svg)?);
+    let free = |path: &PathBuf| writable(path, args.force);
+    let json = args.json.as_ref().filter(|_| !args.prints_json()).map(free).transpose()?;
+    let html = args.html.as_ref().map(free).transpose()?;
 
     let last = args.until.unwrap_or(u64::MAX);
     let metrics_log = metrics_logs::find(&args.trace);
@@ -85,11 +73,6 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         }
         Some(log) => Report::from_training(&metrics_logs::read(&log)?),
     };
-    let nothing = |what: &str| {
-        let message = format!("`{}` contains no {what}", args.trace.display());
-        Error::invalid_file(message)
-            .hint("omit the option; `--html` shows everything that the trace contains")
-    };
     // Everything is rendered before the first output, so that an error comes alone.
     let mut files = Vec::new();
     if let Some(path) = html {
@@ -97,14 +80,6 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     if let Some(path) = json {
         files.push((path, report.to_json()));
-    }
-    if let Some(path) = csv {
-        let table = Some(report.to_csv()).filter(|table| !table.is_empty());
-        files.push((path, table.ok_or_else(|| nothing("buffers"))?));
-    }
-    if let Some(path) = svg {
-        let picture = report.to_svg();
-        files.push((path, picture.ok_or_else(|| nothing("memory over time"))?));
     }
     match args.prints_json() {
         true => output.data(&format!("{}\n", report.to_json()))?,

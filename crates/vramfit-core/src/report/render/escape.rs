@@ -1,5 +1,5 @@
 //! Names come from elsewhere, and are not trusted. For each place they are written to, one function
-//! escapes them: a line of text, markup (HTML and SVG), and a script's data block.
+//! escapes them: a line of text, HTML, and a script's data block.
 
 /// Makes a text one line without control characters and without changes of direction.
 pub(super) fn plain(text: &str) -> String {
@@ -12,14 +12,14 @@ pub(super) fn plain(text: &str) -> String {
         | '\u{200f}'
         | '\u{202a}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        // No character at all in XML.
+        // Code points that are no characters.
         '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
         c => c,
     };
     text.chars().map(sanitize).collect()
 }
 
-/// Escapes a text for HTML and SVG, as content and as a quoted attribute.
+/// Escapes a text for HTML, as content and as a quoted attribute.
 pub(super) fn markup(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in plain(text).chars() {

@@ -122,9 +122,6 @@ pub(crate) struct Args {
     /// Write the results as a page to a file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the chart of peak and time as a picture to a file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
     /// Overwrite existing files
     #[arg(long)]
     force: bool,
@@ -202,17 +199,16 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let json = args.json.as_ref().filter(|_| !args.prints_json());
     json.map(check).transpose()?;
     let html = args.html.as_ref().map(check).transpose()?;
-    let svg = args.svg.as_ref().map(check).transpose()?;
     let gpus = parse_gpus(&args.gpu)?;
     let variations = match args.fastest {
         true => vary::list_all(&args.vary)?,
         false => args.vary.clone(),
     };
     let (range, lists) = vary::split(&variations, &args.command)?;
-    if range.is_some() && (args.html.is_some() || args.svg.is_some() || args.out.is_some()) {
-        let message = "a range in `--vary` has no plan, no page and no picture";
+    if range.is_some() && (args.html.is_some() || args.out.is_some()) {
+        let message = "a range in `--vary` has no plan and no page";
         return Err(Error::invalid_argument(message)
-            .hint("omit `--out`, `--html` and `--svg`, or search a list of values"));
+            .hint("omit `--out` and `--html`, or search a list of values"));
     }
     if range.is_some() && (!lists.is_empty() || gpus.len() > 1) {
         return Err(Error::invalid_argument(
@@ -264,11 +260,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         output.info("interrupted; what was found so far:");
     }
     print_results(args, &found.to_text(&spec), &found.to_json(&spec), output)?;
-    let report = found.to_report(&spec);
-    let page = html.map(|path| (path, report.to_html()));
-    let picture = svg.zip(report.to_svg());
-    for (path, content) in page.into_iter().chain(picture) {
-        write(&path, &content, args.force)?;
+    if let Some(path) = html {
+        write(&path, &found.to_report(&spec).to_html(), args.force)?;
         output.info(&format!("{} written", path.display()));
     }
     if let Some(path) = &out {

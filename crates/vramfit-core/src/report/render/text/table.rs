@@ -8,7 +8,7 @@ use crate::report::{Table, Value};
 
 /// Narrowest column of names in a table; others are cut to it before the table grows wider.
 const MIN_NAME_WIDTH: usize = 8;
-/// Rows of a table that are shown; the page and CSV have all.
+/// Rows of a table that are shown; the page has all.
 const MAX_ROWS: usize = 20;
 
 pub(super) fn render(table: &Table, columns: usize) -> Vec<String> {
