@@ -12,7 +12,6 @@ mod metrics_log;
 mod overrides;
 mod read;
 mod rules;
-mod size;
 mod template;
 
 pub use batch::{BatchSearchResult, Trial, largest_batch};
@@ -20,5 +19,4 @@ pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};
 pub use key::{DefaultValue, Key, ValueType};
 pub use keys::{SECTIONS, Section, keys};
 pub use metrics_log::{EpochLine, MetricsLog, Point, SessionEnd};
-pub use size::{optimizer_bytes, parameter_bytes, parameter_count};
 pub use template::{reference_page, template};

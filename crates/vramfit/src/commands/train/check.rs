@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use serde_json::json;
-use vramfit_core::Result;
 use vramfit_core::train::Config;
+use vramfit_core::{Bytes, Result};
 
 use super::datasets::{Column, DatasetInfo};
-use super::memory::MemoryEstimate;
 use crate::commands::data::{grouped, grouped_list};
 use crate::output::Output;
 use crate::status::Status;
@@ -17,7 +16,6 @@ pub(super) fn report(
     file: &Path,
     config: &Config,
     info: &DatasetInfo,
-    memory: Option<&MemoryEstimate>,
     warnings: &[String],
     json: bool,
     output: &mut Output,
@@ -27,12 +25,10 @@ pub(super) fn report(
             "schema": 1,
             "config": config,
             "data": info,
-            "memory": memory,
             "warnings": warnings,
         }))?;
     } else {
         let mut all = lines(config, info);
-        all.extend(memory.map_or_else(Vec::new, MemoryEstimate::lines));
         all.extend(warnings.iter().map(|text| format!("warning      {text}")));
         output.text(&format!(
             "{}\n\nto start training, run `vramfit train {}`\n",
@@ -70,6 +66,12 @@ fn lines(config: &Config, info: &DatasetInfo) -> Vec<String> {
         let name = if at == 0 { "reading" } else { "" };
         all.push(format!("{name:12} {line}"));
     }
+    // The validation rows have a loader of their own.
+    let loaders = 1 + u64::from(info.validation_rows > 0);
+    all.push(format!(
+        "memory       at most {} on the host for reading; `--dry-run GPU` measures that of the device",
+        Bytes(loaders * config.data.memory.0)
+    ));
     all
 }
 

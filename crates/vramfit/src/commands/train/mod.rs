@@ -9,7 +9,6 @@ mod datasets;
 mod ineffective_keys;
 mod init;
 mod labels;
-mod memory;
 mod outcome;
 mod processes;
 mod proposal;
@@ -133,11 +132,9 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     let config = read(file, &args.overrides())?;
     ensure_no_file(&config)?;
     let info = datasets::inspect(&config)?;
-    let mut warnings = ineffective_keys::check(&config, &info)?;
+    let warnings = ineffective_keys::check(&config, &info)?;
     if args.check {
-        let memory = memory::MemoryEstimate::new(&config, &info);
-        warnings.extend(memory.as_ref().and_then(memory::MemoryEstimate::warning));
-        return check::report(file, &config, &info, memory.as_ref(), &warnings, args.json, output);
+        return check::report(file, &config, &info, &warnings, args.json, output);
     }
     if let Some(gpu) = &args.dry_run {
         let _interruption = Interruption::watch()?;
