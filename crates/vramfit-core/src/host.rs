@@ -55,7 +55,7 @@ pub struct HostGpu {
 }
 
 impl HostGpu {
-    /// Says whether a program can be given this GPU: a divided one is used by its slices.
+    /// Returns `true` if a program can be given this GPU: a divided one is used by its slices.
     pub fn is_usable(&self) -> bool {
         self.mig != Mig::Parent
     }

@@ -2,7 +2,7 @@
 //!
 //! The first line names the GPUs: kind, number of them, bytes of each. Then come `uuid NAME` for each UUID that
 //! a process was told to use, and a line for each process and GPU. The virtual GPU keeps the file
-//! (`vramfit-vgpu`); whoever divides such a GPU reads it.
+//! (`vramfit-vgpu`); a process that divides such a GPU reads it.
 
 use std::path::{Path, PathBuf};
 
@@ -133,7 +133,7 @@ impl SharedGpuUsage {
     }
 }
 
-/// Says whether `CUDA_VISIBLE_DEVICES` names GPUs by their UUIDs.
+/// Returns `true` if `CUDA_VISIBLE_DEVICES` names GPUs by their UUIDs.
 pub fn has_uuids(list: &str) -> bool {
     list.split(',').map(str::trim).any(is_uuid)
 }

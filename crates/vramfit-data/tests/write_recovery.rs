@@ -55,7 +55,7 @@ fn attempt(
     Ok(seen)
 }
 
-/// Writes a file whose source fails after so many pieces.
+/// Writes a file whose source fails after this many pieces.
 fn cut_short(path: &Path, content: &Content, options: WriteOptions, pieces: u64) -> Error {
     let left = AtomicU64::new(pieces);
     let source = |range: std::ops::Range<u64>, out: &mut [Vec<u8>]| {

@@ -207,7 +207,7 @@ fn visible_host_gpus(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<H
     Ok(visible.into_iter().cloned().collect())
 }
 
-/// Says whether a process was started as one of that many of a split.
+/// Returns `true` if a process was started as one of that many of a split.
 fn is_sibling(process: u32, processes: Option<u32>) -> bool {
     let Some(processes) = processes else {
         return false;

@@ -56,7 +56,7 @@ fn container(
     })
 }
 
-/// Says whether the kernel is one of Windows Subsystem for Linux, by the name it carries.
+/// Returns `true` if the kernel is one of Windows Subsystem for Linux, by the name it carries.
 fn is_wsl(kernel: &str) -> bool {
     let kernel = kernel.to_ascii_lowercase();
     kernel.contains("microsoft") || kernel.contains("wsl")

@@ -137,7 +137,7 @@ pub(crate) fn largest_gpu_bytes(py: Python<'_>) -> Option<u64> {
     budgets.ok()?.iter().map(|budget| budget.total_bytes).max()
 }
 
-/// Says whether a pool that preallocates obtained all that its limit allows, from `bytes_limit` and
+/// Returns `true` if a pool that preallocates obtained all that its limit allows, from `bytes_limit` and
 /// `pool_bytes` of `Device.memory_stats()`.
 #[pyfunction]
 pub(crate) fn is_fully_preallocated(limit_bytes: u64, pool_bytes: u64) -> bool {

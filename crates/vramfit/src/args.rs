@@ -119,7 +119,7 @@ pub(crate) fn color_choice(line: &[OsString]) -> ColorChoice {
 }
 
 impl Command {
-    /// Says whether standard output is to be JSON, so that errors are JSON too.
+    /// Returns `true` if standard output is to be JSON, so that errors are JSON too.
     pub(crate) fn prints_json(&self) -> bool {
         match self {
             Command::Dryrun(args) => args.prints_json(),

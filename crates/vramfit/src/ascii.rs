@@ -47,7 +47,7 @@ const SIGNS: [(char, &str); 39] = [
     ('┤', "+"),
 ];
 
-/// Says whether the locale is `C`, `POSIX` or of another character set than UTF-8: what the first of
+/// Returns `true` if the locale is `C`, `POSIX` or of another character set than UTF-8: what the first of
 /// `LC_ALL`, `LC_CTYPE` and `LANG` says that is set. Where none is, terminals are taken to show UTF-8.
 ///
 /// Under `LANG=C` the Python that started us has set `LC_CTYPE` to UTF-8, for its own files (PEP 538), so

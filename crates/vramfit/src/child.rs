@@ -233,7 +233,7 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-/// Says whether this process was started with a signal ignored (`nohup`, a background job).
+/// Returns `true` if this process was started with a signal ignored (`nohup`, a background job).
 pub(crate) fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, Result};
 
-/// Says whether a path is `-`, which stands for standard output.
+/// Returns `true` if a path is `-`, which stands for standard output.
 pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
 }
@@ -35,7 +35,7 @@ pub(crate) fn writable(path: &Path, force: bool) -> Result<PathBuf> {
     }
 }
 
-/// Says whether a path is a device, a pipe or similar: writing there overwrites nothing.
+/// Returns `true` if a path is a device, a pipe or similar: writing there overwrites nothing.
 pub(crate) fn is_special(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir())
 }
@@ -155,7 +155,7 @@ mod tests {
 
         let mode = std::fs::Permissions::from_mode(0o640);
         std::fs::set_permissions(&path, mode).expect("ours");
-        // Whoever has the old file open goes on reading it.
+        // A process that has the old file open goes on reading it.
         let mut old = File::open(&path).expect("it is there");
         write(&path, "[]\n", true).expect("forced");
         let mut text = String::new();

@@ -103,12 +103,12 @@ impl Output {
         Output { quiet: true, verbose: false, ..*self }
     }
 
-    /// Says whether what is drawn on the terminal at standard output may have colors.
+    /// Returns `true` if what is drawn on the terminal at standard output may have colors.
     pub(crate) fn colors_screen(&self) -> bool {
         self.color_of_data
     }
 
-    /// Says whether only ASCII may be drawn.
+    /// Returns `true` if only ASCII may be drawn.
     pub(crate) fn is_ascii(&self) -> bool {
         self.ascii
     }
@@ -172,12 +172,12 @@ impl Output {
         self.text(&text)
     }
 
-    /// Says whether only errors and results are printed.
+    /// Returns `true` if only errors and results are printed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Says whether additional detail is printed.
+    /// Returns `true` if additional detail is printed.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
     }
@@ -284,7 +284,7 @@ fn wants_color(choice: ColorChoice, on_terminal: bool) -> bool {
     }
 }
 
-/// Says whether the contents of a file end within a line; `None` where it cannot be read back.
+/// Returns `true` if the contents of a file end within a line; `None` where it cannot be read back.
 fn ends_within_line(stream: &impl AsFd) -> Option<bool> {
     let file = rustix::fs::fstat(stream).ok()?;
     let is_file = rustix::fs::FileType::from_raw_mode(file.st_mode).is_file();

@@ -40,7 +40,7 @@ pub(crate) fn descendants(root: Pid, except: &HashSet<Process>) -> Vec<Process> 
 }
 
 impl Process {
-    /// Says whether it runs; one that has ended and was not waited for does not.
+    /// Returns `true` if it runs; one that has ended and was not waited for does not.
     pub(crate) fn is_running(self) -> bool {
         read_process(self.pid).is_some_and(|entry| entry.process == self && entry.is_running)
     }

@@ -19,7 +19,7 @@ const MIN_STALE_AGE: Duration = Duration::from_secs(60);
 
 /// A temporary folder, gone when it is dropped.
 pub(crate) struct TempDirectory {
-    // Dropped first: whoever finds the folder unlocked removes it, as is about to happen.
+    // Dropped first: a process that finds the folder unlocked removes it, as is about to happen.
     _lock: File,
     folder: TempDir,
 }

@@ -136,7 +136,7 @@ fn a_limit_holds_on_the_largest_of_different_gpus() {
     assert_pool(&printed, total("h100-80g"), 8 * GIB);
 }
 
-/// A process that was started as one of so many, and ends when it is dropped.
+/// A process that was started as one of this many, and ends when it is dropped.
 struct Sibling(Child);
 
 impl Sibling {

@@ -81,7 +81,7 @@ impl AddressMap {
     pub(super) fn remove(&mut self, chunks: &ChunkTable, address: u64) -> Option<ChunkHandle> {
         let mut hole = self.find(chunks, address)?;
         let found = self.buckets[hole];
-        // Whoever was pushed past the hole moves back, so that a search can stop at a free bucket.
+        // An entry that was pushed past the hole moves back, so that a search can stop at a free bucket.
         let mut bucket = self.next(hole);
         while self.buckets[bucket] != ChunkHandle::NONE {
             let preferred = self.bucket_of(chunks[self.buckets[bucket]].address);
@@ -97,7 +97,7 @@ impl AddressMap {
         Some(found)
     }
 
-    /// Says whether an address is there.
+    /// Returns `true` if an address is there.
     pub(super) fn contains(&self, chunks: &ChunkTable, address: u64) -> bool {
         self.find(chunks, address).is_some()
     }

@@ -36,7 +36,7 @@ impl Bfc {
         Bfc { pool: BfcPool::new(device, options), free: FreeSet::new() }
     }
 
-    /// Says whether this pool has something allocated at the address.
+    /// Returns `true` if this pool has something allocated at the address.
     pub(super) fn contains_address(&self, address: u64) -> bool {
         self.pool.contains_address(address)
     }

@@ -98,7 +98,7 @@ impl PoolOptions {
         self.grows_past_fraction().then(|| self.fraction_bytes())
     }
 
-    /// Says whether the pool may grow past its fraction. In all other pools the cap has no effect.
+    /// Returns `true` if the pool may grow past its fraction. In all other pools the cap has no effect.
     fn grows_past_fraction(&self) -> bool {
         self.is_partitioned()
             && !self.unified_memory
@@ -142,7 +142,7 @@ impl PoolOptions {
         }
     }
 
-    /// Says whether one partitioned pool serves default and collective memory.
+    /// Returns `true` if one partitioned pool serves default and collective memory.
     pub fn is_partitioned(&self) -> bool {
         self.kind == AllocatorKind::Bfc
             && self.preallocate

@@ -39,7 +39,7 @@ impl Entry {
 
     /// Returns the smallest entry of at least a size. It compares as less than any real one.
     fn at_least(size: u64) -> Self {
-        // Whoever asks for more than the maximum looks into a class that is always empty.
+        // A request for more than the maximum looks into a class that is always empty.
         Entry::new(size.min(Entry::MAX_SIZE), 0, ChunkHandle(0))
     }
 

@@ -21,7 +21,7 @@
 //! pool.free(first)?;
 //! pool.free(last)?;
 //!
-//! // All but 1 MiB is free, and yet 700 MiB are not to be had: the pool is fragmented.
+//! // All but 1 MiB is free, and yet 700 MiB cannot be allocated: the pool is fragmented.
 //! assert_eq!(pool.stats().bytes_in_use, MIB);
 //! assert!(pool.allocate(700 * MIB, 64, PoolSpace::Default).is_err());
 //! let free: Vec<u64> = pool
@@ -137,7 +137,7 @@ pub trait DeviceMemory: Send {
     /// Returns the bytes that the driver would report as free.
     fn free_bytes(&self) -> u64;
 
-    /// Says whether adjacent regions may be merged. False for GPU memory in JAX.
+    /// Returns `true` if adjacent regions may be merged. False for GPU memory in JAX.
     fn merges_regions(&self) -> bool {
         false
     }
@@ -182,7 +182,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Counts an allocation of so many bytes.
+    /// Counts an allocation of this many bytes.
     fn count_allocation(&mut self, bytes: u64) {
         self.num_allocs += 1;
         self.bytes_in_use += bytes;
@@ -283,7 +283,7 @@ pub trait Allocator: Send {
     /// pages.
     fn obtainable_bytes(&self, gpu_bytes: u64) -> u64;
 
-    /// Says whether `Device.memory_stats()` shows them; where not, it returns `None` in JAX.
+    /// Returns `true` if `Device.memory_stats()` shows them; where not, it returns `None` in JAX.
     fn reports_stats(&self) -> bool {
         true
     }

@@ -156,7 +156,7 @@ impl BfcPool {
         }
     }
 
-    /// Says whether a chunk is split for a request rather than handed out whole.
+    /// Returns `true` if a chunk is split for a request rather than handed out whole.
     pub(super) fn should_split(&self, size: u64, rounded: u64) -> bool {
         // Twice a request near 2^64 does not fit; such a request is never smaller than a chunk.
         size >= rounded.saturating_mul(2)
@@ -190,7 +190,7 @@ impl BfcPool {
         Ok(handle)
     }
 
-    /// Says whether something is allocated at the address.
+    /// Returns `true` if something is allocated at the address.
     pub(super) fn contains_address(&self, address: u64) -> bool {
         self.in_use.contains(&self.chunks, address)
     }

@@ -12,7 +12,7 @@ pub(super) const fn preallocated_bytes(limit_bytes: u64) -> u64 {
     limit_bytes / UNIT * UNIT
 }
 
-/// Says whether a preallocating pool obtained all that its limit allows, from the figures
+/// Returns `true` if a preallocating pool obtained all that its limit allows, from the figures
 /// `bytes_limit` and `pool_bytes` of `memory_stats()`.
 ///
 /// A pool that did not is one for which the driver refused memory: XLA then asks for a tenth less,

@@ -21,7 +21,7 @@ pub(super) struct ReservedRange {
 }
 
 impl ReservedRange {
-    /// Reserves so many addresses, with no memory behind them.
+    /// Reserves this many addresses, with no memory behind them.
     pub(super) fn new(device: SharedDeviceMemory, capacity_bytes: u64) -> Self {
         let range = SimulatedDeviceMemory::address_space().allocate(PAGE_BYTES, capacity_bytes);
         ReservedRange {

@@ -48,7 +48,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Adds an argument of the execution that `moment` lies in. Says whether there was room for it.
+    /// Adds an argument of the execution that `moment` lies in. Returns `true` if there was room for it.
     pub(super) fn add(&mut self, moment: &EventContext, parameter: u32, allocation: u64) -> bool {
         if self.event != Some(moment.event) {
             self.event = Some(moment.event);
@@ -200,7 +200,7 @@ impl Attributor<'_> {
         }
     }
 
-    /// Says whether the program of an entry is one operation outside of `jit`.
+    /// Returns `true` if the program of an entry is one operation outside of `jit`.
     fn is_operation(
         &self,
         entry: u32,
@@ -212,7 +212,7 @@ impl Attributor<'_> {
             .is_some_and(|(site, memory)| memory.is_eager_operation(self.source.text(site)))
     }
 
-    /// Says whether a block was allocated by the call that the moment lies in, and not by an earlier
+    /// Returns `true` if a block was allocated by the call that the moment lies in, and not by an earlier
     /// one of the same program.
     fn is_of_call(&self, block: &Block) -> bool {
         block.number >= self.context.first_allocation

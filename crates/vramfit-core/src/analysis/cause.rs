@@ -94,7 +94,7 @@ impl GroupKey {
 }
 
 impl CauseGroup {
-    /// Says whether it is values that a program computes, of one size.
+    /// Returns `true` if it is values that a program computes, of one size.
     pub fn is_values(&self) -> bool {
         matches!(self.key, GroupKey::Elements(_))
     }

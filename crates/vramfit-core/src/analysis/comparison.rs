@@ -41,7 +41,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Says whether every request is met under the settings; `None` when that is not known.
+    /// Returns `true` if every request is met under the settings; `None` when that is not known.
     pub fn fits(&self) -> Option<bool> {
         match (self.after.is_refused(), &self.newly_granted) {
             (true, _) => Some(false),
@@ -52,7 +52,7 @@ impl Comparison {
     }
 }
 
-/// Lets the events happen under other settings and says what they come to there and here.
+/// Replays the events under other settings, and returns the summaries there and here.
 ///
 /// # Errors
 /// Those of [`super::summarize`] for the run as it was, and
@@ -153,7 +153,7 @@ impl ReplayOverrides {
     }
 }
 
-/// Says whether a flag decides about partitioning the pool of a run.
+/// Returns `true` if a flag decides about partitioning the pool of a run.
 fn partitionable(header: &Header, version: Version) -> bool {
     let bfc = header.allocator.parse::<AllocatorKind>().ok() == Some(AllocatorKind::Bfc);
     bfc && header.preallocate && version >= Version::new(0, 11, 0)

@@ -207,13 +207,13 @@ impl Condition {
         }
     }
 
-    /// Says whether one of the conditions is that the run was ended after some training steps.
+    /// Returns `true` if one of the conditions is that the run was ended after some training steps.
     pub fn is_stopped(conditions: &[Condition]) -> bool {
         let mut conditions = conditions.iter();
         conditions.any(|condition| matches!(condition, Condition::StoppedAtStep { .. }))
     }
 
-    /// Says whether this condition alone makes it impossible to tell whether a run fits that was
+    /// Returns `true` if this condition alone makes it impossible to tell whether a run fits that was
     /// refused nothing.
     pub fn leaves_open(&self) -> bool {
         self.bearing() == Bearing::Open

@@ -8,7 +8,7 @@ use super::programs::Evidence;
 use super::summary::RunSummary;
 use crate::trace::CpuProgram;
 
-/// What needs so many times as much as any program of the GPU is the work of the run.
+/// What needs this many times as much as any program of the GPU is the work of the run.
 const MIN_WORK_RATIO: u64 = 10;
 /// A program without a backward pass is not mentioned where it needs less than this part of what a program of the
 /// GPU does.

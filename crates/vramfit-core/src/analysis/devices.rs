@@ -51,7 +51,7 @@ impl DeviceAnalysis {
         self.running_minimum.lowest_after(time)
     }
 
-    /// Takes in an allocation. Says whether it reached a new peak.
+    /// Records an allocation. Returns `true` if it reached a new peak.
     #[inline]
     pub(super) fn on_allocated(&mut self, replay: &mut Replay) -> bool {
         self.update_level(replay)
@@ -64,7 +64,7 @@ impl DeviceAnalysis {
         self.update_level(replay);
     }
 
-    /// Takes in a request that was refused.
+    /// Records a request that was refused.
     pub(super) fn on_refused(&mut self, replay: &mut Replay) {
         // The pool may have grown although the request was refused.
         self.update_level(replay);
@@ -79,7 +79,7 @@ impl DeviceAnalysis {
         self.reported_peak_bytes = self.level.in_use_bytes;
     }
 
-    /// Takes in an argument of the active execution, if that reached the peak. Says whether there was room for it.
+    /// Records an argument of the active execution, if that reached the peak. Returns `true` if there was room for it.
     pub(super) fn add_argument_at_peak(
         &mut self,
         is_active: impl Fn(&EventContext) -> bool,
@@ -91,7 +91,7 @@ impl DeviceAnalysis {
             .is_none_or(|context| self.arguments_at_peak.add(&context, parameter, allocation))
     }
 
-    /// Takes over the level after the event applied last. Says whether the peak rose.
+    /// Takes over the level after the event applied last. Returns `true` if the peak rose.
     #[inline]
     fn update_level(&mut self, replay: &mut Replay) -> bool {
         let level = replay.pool_level(self.number);

@@ -92,7 +92,7 @@ fn stretches(region: &Region, blocks: &[&Block]) -> Vec<Interval> {
         let bytes = block.allocated_bytes.min(end.saturating_sub(block.address));
         at = block.address + bytes;
         match found.last_mut() {
-            // Neighbors of one maker are one piece, of so many blocks.
+            // Neighbors of one maker are one piece, of this many blocks.
             Some(last) if last.owner == Some(block.owner) => {
                 last.bytes += bytes;
                 last.blocks += 1;

@@ -61,14 +61,14 @@ pub(super) struct LeakCandidate {
 }
 
 impl Leaks {
-    /// Takes in that a block was allocated.
+    /// Records that a block was allocated.
     #[inline]
     pub(super) fn on_allocated(&mut self, block: &Block) {
         let group = self.changed(block.owner);
         group.now.add(1, block.requested_bytes, block.allocated_bytes);
     }
 
-    /// Takes in that a block was freed.
+    /// Records that a block was freed.
     #[inline]
     pub(super) fn on_freed(&mut self, block: &Block) {
         let now = &mut self.changed(block.owner).now;

@@ -46,7 +46,7 @@ pub struct OtherProcessesSummary {
 }
 
 impl OtherProcesses {
-    /// Takes in a note. Prepared for no device, there is nothing to learn: a replay under other
+    /// Records a note. Prepared for no device, there is nothing to learn: a replay under other
     /// settings has its GPUs to itself.
     pub(super) fn on_note(&mut self, note: &Note) {
         match note {
@@ -75,7 +75,7 @@ impl OtherProcesses {
         }
     }
 
-    /// Prepares for so many devices.
+    /// Prepares for this many devices.
     pub(super) fn new(devices: usize) -> OtherProcesses {
         OtherProcesses {
             devices: vec![DeviceUsage::default(); devices],

@@ -39,7 +39,7 @@ pub(super) struct KnownArray<'a> {
 }
 
 impl ArgumentRoles {
-    /// Takes in that an array is an argument of a program.
+    /// Records that an array is an argument of a program.
     pub(super) fn on_argument(&mut self, entry: u32, parameter: u32, block: &Block) {
         let role = Role { entry, parameter };
         let add = |roles: &mut Vec<Role>| {

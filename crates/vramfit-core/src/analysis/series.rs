@@ -82,7 +82,7 @@ pub struct CompilationSummary {
 }
 
 impl CompilationSummary {
-    /// Says whether a reader wants to know: while the run should have got going, or if it is the step
+    /// Returns `true` if a reader wants to know: while the run should have got going, or if it is the step
     /// itself. That start-up code compiles its operations for many shapes is usual.
     pub fn is_significant(&self) -> bool {
         self.after_first_step > 3 || (self.step && self.argument_sizes > 3)

@@ -19,7 +19,7 @@ impl LiveSnapshot {
         self.gone.clear();
     }
 
-    /// Says whether there is a moment.
+    /// Returns `true` if there is a moment.
     pub(super) fn is_captured(&self) -> bool {
         self.next > 0
     }

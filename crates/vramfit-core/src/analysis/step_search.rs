@@ -36,7 +36,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Says whether the peak of the run rose in it.
+    /// Returns `true` if the peak of the run rose in it.
     pub fn raises_peak(&self) -> bool {
         self.peak_bytes > self.previous_peak_bytes
     }
@@ -85,7 +85,7 @@ struct PhaseStart {
 }
 
 impl StepNotes {
-    /// Takes in the notes that were read since the last time.
+    /// Records the notes that were read since the last time.
     pub(super) fn on_notes(
         &mut self,
         notes: &[Note],

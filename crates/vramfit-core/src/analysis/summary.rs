@@ -61,7 +61,7 @@ pub struct RunSummary {
     pub unknown_reads: Vec<UnknownReads>,
     /// What the first refused request comes to at the highest total that drivers report; `None` where
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
-    /// whoever has the file puts it in ([`crate::replay::replay_at_max_total`]).
+    /// set by the function that reads the file ([`crate::replay::replay_at_max_total`]).
     pub total_range: Option<TotalRangeSummary>,
     /// Set when the process found no room for its CUDA context.
     pub no_context: Option<NoContextSummary>,
@@ -69,10 +69,10 @@ pub struct RunSummary {
     /// refused, or nobody else held memory of it.
     pub others_at_failure: Option<OtherProcessesSummary>,
     /// Whether the request that was refused first would be met if the process had the GPU to itself;
-    /// `None` where others held nothing. Put in by whoever has the file ([`crate::replay::is_met_alone`]).
+    /// `None` where others held nothing. Set by the function that reads the file ([`crate::replay::is_met_alone`]).
     pub fits_alone: Option<bool>,
     /// All processes of the run that used the GPU, where there are several; this one is among them. Put in by
-    /// whoever has all files ([`RunSummary::as_process`]).
+    /// the function that reads all files ([`RunSummary::as_process`]).
     pub processes: Vec<ProcessSummary>,
     /// In how many communicators of NCCL each device is, by the collectives of all programs.
     pub communicators: u64,
@@ -109,7 +109,7 @@ pub struct RunSummary {
     pub executions: u64,
     /// Small programs whose values were computed; `None` when the trace was cut off.
     pub evaluated: Option<u64>,
-    /// How the program's process ended; `None` where that is not known. Whoever started the
+    /// How the program's process ended; `None` where that is not known. The command that started the
     /// program knows, and adds it to a trace that is kept.
     pub process_exit: Option<ProcessExit>,
     /// The exception that nothing in the program caught.
@@ -223,7 +223,7 @@ impl AllocationFailure {
         Some(free.saturating_add(growth.unwrap_or(0)))
     }
 
-    /// Says whether enough was free in all, only not in one piece.
+    /// Returns `true` if enough was free in all, only not in one piece.
     pub fn fragmented(&self) -> bool {
         let free = self.free_bytes().filter(|_| self.fatal.is_none());
         free.is_some_and(|free| free >= self.context.requested_bytes)
@@ -290,7 +290,7 @@ pub struct UnknownReads {
 }
 
 impl UnknownReads {
-    /// Says whether they decided what the program did, or how large an array is.
+    /// Returns `true` if they decided what the program did, or how large an array is.
     pub(super) fn is_decisive(&self) -> bool {
         self.shapes > 0 || self.decisions > 0
     }
@@ -379,7 +379,7 @@ impl RunSummary {
         }
     }
 
-    /// Says whether the process used memory of a GPU, was refused it, or compiled a program for it; or did on the
+    /// Returns `true` if the process used memory of a GPU, was refused it, or compiled a program for it; or did on the
     /// CPU what it could do on a GPU.
     pub fn used_gpu(&self) -> bool {
         let has_memory = self.devices.iter().any(|device| device.peak_bytes > 0);

@@ -34,11 +34,11 @@ const MIN_CONSTANT_BYTES: u64 = 1 << 20;
 /// How many names [`Condition::NoStepFound`] tells.
 const MAX_NAMES: usize = 5;
 
-/// Growth that would not fill the GPU in so many steps is no [`Condition::StillGrowing`].
+/// Growth that would not fill the GPU in this many steps is no [`Condition::StillGrowing`].
 const MAX_STEPS: u64 = 100_000;
 
 impl RunSummary {
-    /// Says whether the run fits, and on which conditions.
+    /// Returns the verdict: whether the run fits, and on which conditions.
     pub fn verdict(&self) -> Verdict {
         let mut conditions = Vec::new();
         conditions.extend(self.ended_early());
@@ -82,7 +82,7 @@ impl RunSummary {
         self.verdict().fits
     }
 
-    /// Says whether a request for memory was refused, the CUDA context found no room, or an allocator
+    /// Returns `true` if a request for memory was refused, the CUDA context found no room, or an allocator
     /// would have aborted: whether the run does not fit, however it ended.
     pub fn is_refused(&self) -> bool {
         self.failure_count > 0 || self.abort.is_some() || self.no_context.is_some()
@@ -292,7 +292,7 @@ impl RunSummary {
 const OUT_OF_MEMORY: &str = "RESOURCE_EXHAUSTED";
 
 impl RunSummary {
-    /// Says whether the exception that nothing in the program caught is one of refused memory.
+    /// Returns `true` if the exception that nothing in the program caught is one of refused memory.
     fn ended_out_of_memory(&self) -> bool {
         let error = self.uncaught_error.as_ref();
         error.is_some_and(|error| error.message.starts_with(OUT_OF_MEMORY))

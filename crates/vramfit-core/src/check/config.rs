@@ -263,7 +263,7 @@ fn read_program(table: &CheckTable, entry: &EntryTable) -> Result<Program> {
     }
 }
 
-/// Says whether a text is `module:name`, both of them possibly dotted.
+/// Returns `true` if a text is `module:name`, both of them possibly dotted.
 fn is_qualified(text: &str) -> bool {
     let is_dotted = |text: &str| {
         text.split('.').all(|word| {

@@ -91,7 +91,7 @@ impl LockLine {
         )
     }
 
-    /// Says whether the figures of both lines are of the same JAX and compiler.
+    /// Returns `true` if the figures of both lines are of the same JAX and compiler.
     pub fn is_of_toolchain(&self, other: &LockLine) -> bool {
         self.key.jax == other.key.jax && self.plugin == other.plugin
     }

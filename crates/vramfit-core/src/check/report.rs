@@ -207,7 +207,7 @@ impl Row {
         (self.outcome.passes() == Some(true) && is_qualified).then(|| self.summary())
     }
 
-    /// Says whether the accepted figures are of other versions of JAX, its compiler or a library.
+    /// Returns `true` if the accepted figures are of other versions of JAX, its compiler or a library.
     pub fn is_of_other_versions(&self) -> bool {
         let lines = self.accepted.as_ref().zip(self.measured.as_ref());
         lines.is_some_and(|(accepted, measured)| versions_changed(accepted, measured).is_some())
@@ -282,7 +282,7 @@ impl Row {
         details
     }
 
-    /// Says whether the program, the toolchain or a library changed.
+    /// Returns `true` if the program, the toolchain or a library changed.
     fn cause_line(&self) -> Option<String> {
         let (measured, accepted) = (self.measured.as_ref()?, self.accepted.as_ref()?);
         let versions = versions_changed(accepted, measured);

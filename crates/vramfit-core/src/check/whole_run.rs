@@ -7,7 +7,7 @@ pub enum WholeRun {
     Peak(u64),
     /// Its peak in bytes until it was steady ([`StepLimit::Steady`](crate::trace::StepLimit::Steady)); all of it takes too long.
     Steady(u64),
-    /// It was ended when it had taken so many seconds.
+    /// It was ended when it had taken this many seconds.
     TimeLimit(u64),
     /// It could not be measured.
     Failed,

@@ -109,7 +109,7 @@ impl RunDiff {
         (self.changes.iter().map(size).sum(), named.map(size).sum())
     }
 
-    /// Says whether B needs more than `bytes` more than A; `None` where that cannot be told, since a
+    /// Returns `true` if B needs more than `bytes` more than A; `None` where that cannot be told, since a
     /// run was cut short and would have needed no one knows how much.
     pub fn grows_by_more_than(&self, bytes: u64) -> Option<bool> {
         let above = self.gap_bytes() > i128::from(bytes);
@@ -141,7 +141,7 @@ impl EntryDelta {
         self.b.as_ref().or(self.a.as_ref())
     }
 
-    /// Says whether a path or a line tells what it is.
+    /// Returns `true` if a path or a line tells what it is.
     pub fn is_named(&self) -> bool {
         let named = |group: &EntryGroup| {
             let part = &group.largest;

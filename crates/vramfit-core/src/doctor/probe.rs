@@ -55,7 +55,7 @@ pub enum ProbeExit {
     NotStarted,
     /// It did all that it was asked to.
     Finished,
-    /// It told nothing for so many seconds and was killed.
+    /// It told nothing for this many seconds and was killed.
     Hung(u64),
     /// It died: `was killed by SIGSEGV`, `ended with exit code 3`.
     Died(String),
@@ -113,7 +113,7 @@ enum State {
 }
 
 impl JaxProbe {
-    /// Takes in one line that the child told. Returns the step it has begun, if it has.
+    /// Records one line that the child told. Returns the step it has begun, if it has.
     pub fn on_line(&mut self, line: &str) -> Option<ProbeStep> {
         let line: Line = serde_json::from_str(line).ok()?;
         match line.state {

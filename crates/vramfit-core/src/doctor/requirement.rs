@@ -39,7 +39,7 @@ impl Requirement {
         })
     }
 
-    /// Says whether a version will do; one that cannot be read, or a clause that is not known, will.
+    /// Returns `true` if a version will do; one that cannot be read, or a clause that is not known, will.
     pub(super) fn accepts(&self, version: &str) -> bool {
         let Some(version) = numbers(version) else {
             return true;

@@ -1,4 +1,4 @@
-//! What the checks may know: plain values, gathered by whoever asks.
+//! What the checks may know: plain values, gathered by the caller.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ pub enum Driver {
         /// What cures it.
         fix: String,
     },
-    /// It did not answer within so many seconds.
+    /// It did not answer within this many seconds.
     TimedOut(u64),
 }
 

@@ -141,7 +141,7 @@ impl Block {
         append_normalized(&raw[prefix.bytes..], &mut self.text);
     }
 
-    /// Says whether the end of the line before and the beginning of this one would make one figure of two:
+    /// Returns `true` if the end of the line before and the beginning of this one would make one figure of two:
     /// where both are digits, and that line is too short to have been wrapped.
     fn joins_figures(&self, from: usize, raw: &[u8]) -> bool {
         const MIN_WRAPPED_BYTES: usize = 40;
@@ -210,7 +210,7 @@ impl Block {
         self.lines[self.line_index(at)].text
     }
 
-    /// Says whether a position is at the beginning of a word.
+    /// Returns `true` if a position is at the beginning of a word.
     pub(super) fn begins_word(&self, at: usize) -> bool {
         let (_, raw, begin) = self.locate(at);
         let before = begin.checked_sub(1).and_then(|before| raw.get(before));

@@ -55,7 +55,7 @@ impl<'a> Facts<'a> {
         Some(scale_budget(target).max(0).unsigned_abs())
     }
 
-    /// Says whether a request was refused before this event, by a pool or to a pool.
+    /// Returns `true` if a request was refused before this event, by a pool or to a pool.
     pub(super) fn is_after_failure(&self, event: &Event) -> bool {
         let requests = self.requests.iter().map(|request| &self.log.events[request.event]);
         let to_pools = self.log.driver_refusals().map(|(refused, _)| refused);
@@ -69,7 +69,7 @@ impl<'a> Facts<'a> {
         self.request_event().map_or(0, |event| event.steps_before)
     }
 
-    /// Says whether the program went on with its steps after this event.
+    /// Returns `true` if the program went on with its steps after this event.
     pub(super) fn goes_on_after(&self, event: &Event) -> bool {
         self.log.steps.count > event.step_lines_before
     }
@@ -131,7 +131,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Says whether the host's memory that ran out is what processes share.
+    /// Returns `true` if the host's memory that ran out is what processes share.
     pub(super) fn is_shared_segment(&self) -> bool {
         let first = self.log.find(|message| match message {
             Message::Host { how, .. } => Some(*how),

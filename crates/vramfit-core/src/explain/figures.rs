@@ -244,7 +244,7 @@ impl Figures {
     }
 }
 
-/// Says whether a program has nothing but outputs: nothing of it could be recomputed, and all of it was requested.
+/// Returns `true` if a program has nothing but outputs: nothing of it could be recomputed, and all of it was requested.
 /// Then the budget that XLA prints is 95 % of the limit without them, and negative where they exceed it; releases
 /// that add the outputs to it print a positive one.
 fn outputs_only(log: &Log, request: &Request) -> Option<OutputsOnly> {

@@ -92,7 +92,7 @@ impl Log {
         Log { sources: vec![source], ..Log::default() }
     }
 
-    /// Says whether a request for GPU memory failed in it.
+    /// Returns `true` if a request for GPU memory failed in it.
     pub fn has_memory_failure(&self) -> bool {
         !self.requests().is_empty()
     }
@@ -309,7 +309,7 @@ impl Log {
         self.events.iter().find(|event| is(&event.message))
     }
 
-    /// Says whether it has an event of some kind.
+    /// Returns `true` if it has an event of some kind.
     pub(super) fn has(&self, is: impl Fn(&Message) -> bool) -> bool {
         self.first(is).is_some()
     }

@@ -215,7 +215,7 @@ pub fn explain(log: &Log, options: &ExplainOptions) -> Explanation {
     }
 }
 
-/// Says whether a message is about memory, or names an error that may be.
+/// Returns `true` if a message is about memory, or names an error that may be.
 fn speaks_of_memory(message: &Message) -> bool {
     matches!(message, Message::MemoryNamed | Message::OtherAllocator(_))
 }

@@ -29,7 +29,7 @@ impl Size {
         self.bytes.saturating_sub(self.tolerance)
     }
 
-    /// Says whether both may be the same amount, apart from rounding up to a unit of the allocator.
+    /// Returns `true` if both may be the same amount, apart from rounding up to a unit of the allocator.
     pub(super) fn agrees_with(self, other: Size) -> bool {
         const ALLOCATOR_UNIT: u64 = 256;
         self.bytes.abs_diff(other.bytes) <= self.tolerance + other.tolerance + ALLOCATOR_UNIT
@@ -154,7 +154,7 @@ fn shown_size(text: &[u8]) -> Option<(Size, &[u8])> {
     Some((Size { bytes, tolerance }, rest))
 }
 
-/// Says whether the text begins with a unit. A single letter may also begin the next word, as in
+/// Returns `true` if the text begins with a unit. A single letter may also begin the next word, as in
 /// `0 memory_limit_`; only `B` is written with a word right behind it.
 fn is_unit(name: &[u8], text: &[u8]) -> bool {
     let next = text.get(name.len());

@@ -16,7 +16,7 @@ const MAX_REGIONS: usize = 10_000;
 const MAX_BINS: usize = 256;
 
 impl LoggedRegion {
-    /// Says whether its chunks follow each other without a gap and fill it.
+    /// Returns `true` if its chunks follow each other without a gap and fill it.
     fn is_complete(&self) -> bool {
         let follow = self
             .chunks
@@ -46,7 +46,7 @@ pub(super) struct PoolDump {
 }
 
 impl PoolDump {
-    /// Says whether it has the address of every byte of the pool.
+    /// Returns `true` if it has the address of every byte of the pool.
     pub(super) fn is_complete(&self) -> bool {
         !self.regions.is_empty()
     }
@@ -130,7 +130,7 @@ impl PoolDump {
         Some(left / UNIT * UNIT)
     }
 
-    /// Says whether one end of a partitioned pool made the request.
+    /// Returns `true` if one end of a partitioned pool made the request.
     pub(super) fn is_partitioned(&self) -> bool {
         self.chunks().any(|chunk| chunk.tag != ChunkTag::Lower)
     }

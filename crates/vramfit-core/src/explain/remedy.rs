@@ -98,7 +98,7 @@ pub(super) fn remedies(facts: &Facts<'_>, causes: &[Cause]) -> Vec<Remedy> {
     remedies
 }
 
-/// Says whether a remedy suits the error, where that decides.
+/// Returns `true` if a remedy suits the error, where that decides.
 fn suits(facts: &Facts<'_>, remedy: &Remedy) -> bool {
     match remedy.id {
         CHECK_INSTALLATION => not_memory::is_about_installation(facts),

@@ -80,7 +80,7 @@ impl Log {
         requests
     }
 
-    /// Says whether a refusal is in a line of the autotuner, or of one that it has caused.
+    /// Returns `true` if a refusal is in a line of the autotuner, or of one that it has caused.
     fn is_autotuning(&self, index: usize) -> bool {
         let event = &self.events[index];
         self.events.iter().any(|other| {

@@ -162,7 +162,7 @@ pub struct Gpu {
     pub min_cuda_major: u32,
     /// Last major release of CUDA whose compiler accepts this GPU; `None`: no end is known.
     pub max_cuda_major: Option<u32>,
-    /// Whether the memory is the host's too (Jetson): what programs on the CPU hold is not to be had.
+    /// Whether the memory is the host's too (Jetson): what programs on the CPU hold cannot be allocated.
     pub shares_host_memory: bool,
     /// The GPU this is a MIG slice of.
     pub mig_parent: Option<String>,
@@ -171,12 +171,12 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Says whether the compiler of this CUDA major release (12, 13) can compile for the GPU.
+    /// Returns `true` if the compiler of this CUDA major release (12, 13) can compile for the GPU.
     pub fn supports_cuda(&self, major: u32) -> bool {
         major >= self.min_cuda_major && self.max_cuda_major.is_none_or(|last| major <= last)
     }
 
-    /// Says whether drivers are known to report different totals for this GPU.
+    /// Returns `true` if drivers are known to report different totals for this GPU.
     pub fn has_total_range(&self) -> bool {
         self.max_total_memory_bytes > self.total_memory_bytes
     }

@@ -110,7 +110,7 @@ impl LargestSearch {
         }
     }
 
-    /// Says whether no number between the largest that fits and the next that was measured can be accepted.
+    /// Returns `true` if no number between the largest that fits and the next that was measured can be accepted.
     fn is_proven(&self) -> bool {
         let Some(fits) = self.largest_that_fits() else {
             return false;

@@ -131,18 +131,18 @@ fn kept_lines(site: &Site, saved: &[usize]) -> Vec<String> {
     lines
 }
 
-/// Says whether a plan keeps every value that `jax.checkpoint_policies.dots_saveable` keeps.
+/// Returns `true` if a plan keeps every value that `jax.checkpoint_policies.dots_saveable` keeps.
 fn keeps_all_products(site: &Site, plan: &SitePlan) -> bool {
     let mut inside = plan.segments.iter().flat_map(|&(start, stop)| start..stop);
     inside.all(|index| !dots_keeps(&site.equations[index]) || plan.saved.contains(&index))
 }
 
-/// Says whether `jax.checkpoint_policies.dots_with_no_batch_dims_saveable` keeps a value.
+/// Returns `true` if `jax.checkpoint_policies.dots_with_no_batch_dims_saveable` keeps a value.
 fn dots_without_batch_keeps(equation: &Equation) -> bool {
     equation.name == "dot_general" && !equation.batched
 }
 
-/// Says whether `jax.checkpoint_policies.dots_saveable` keeps a value.
+/// Returns `true` if `jax.checkpoint_policies.dots_saveable` keeps a value.
 fn dots_keeps(equation: &Equation) -> bool {
     matches!(equation.name.as_str(), "dot_general" | "conv_general_dilated")
 }

@@ -42,7 +42,7 @@ pub(super) fn partial_variants(
     variants
 }
 
-/// Leaves out the last segments, as long as they make at most so many thirds of all bytes; at least one of
+/// Leaves out the last segments, as long as they make at most this many thirds of all bytes; at least one of
 /// them, and not all.
 fn with_first_segments(site: &Site, option: &SiteOption, thirds: u64) -> Option<SiteOption> {
     let made = |segment: &(usize, usize)| site.segment_bytes(segment);

@@ -137,7 +137,7 @@ impl SitePlan {
         }
     }
 
-    /// Says whether it keeps values in host memory.
+    /// Returns `true` if it keeps values in host memory.
     pub fn is_offloading(&self) -> bool {
         self.offload_inputs || !self.offloaded.is_empty()
     }
@@ -193,7 +193,7 @@ pub(super) fn short_name(place: &str) -> &str {
 }
 
 impl Plan {
-    /// Says whether it changes nothing.
+    /// Returns `true` if it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Plan::default()
     }

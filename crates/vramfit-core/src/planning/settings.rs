@@ -31,7 +31,7 @@ pub struct PlanSettings {
 }
 
 impl PlanSettings {
-    /// Says whether nothing is changed.
+    /// Returns `true` if nothing is changed.
     pub fn is_default(&self) -> bool {
         *self == PlanSettings::default()
     }

@@ -346,7 +346,7 @@ fn of_sites(sites: Vec<SitePlan>) -> Plan {
     Plan { sites, ..Plan::default() }
 }
 
-/// Says whether a plan fits that was measured.
+/// Returns `true` if a plan fits that was measured.
 fn is_met(rows: &[Row]) -> bool {
     rows.iter().any(|row| row.fits.first() == Some(&true))
 }

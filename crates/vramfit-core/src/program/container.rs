@@ -21,7 +21,7 @@ const CHUNK_HEADER: usize = 40;
 /// No executable is near this size; it bounds what a corrupt length can make us allocate.
 const MAX_DECODED: u64 = 8 << 30;
 
-/// Says whether `bytes` are such a file.
+/// Returns `true` if `bytes` are such a file.
 pub(super) fn is_executable_container(bytes: &[u8]) -> bool {
     bytes.starts_with(&SIGNATURE)
 }
@@ -80,7 +80,7 @@ fn records(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     Ok(records)
 }
 
-/// Cuts so many bytes off the front.
+/// Cuts this many bytes off the front.
 fn take<'a>(bytes: &mut &'a [u8], count: u64) -> Result<&'a [u8]> {
     let count = usize::try_from(count).map_err(|_| damaged("is too large"))?;
     let (taken, rest) = bytes.split_at_checked(count).ok_or_else(|| damaged("is truncated"))?;

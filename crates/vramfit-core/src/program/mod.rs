@@ -18,7 +18,7 @@
 //! | [`cost`] | how long the program takes, by XLA's cost model and by what the GPU does at most |
 //! | `executable` | from serialized bytes to a [`Program`] |
 //! | `texts` | each different text once |
-//! | [`memory`] | where the memory of a program goes: owners, lines, the fullest moment |
+//! | [`memory`] | where the memory of a program goes: owners, lines, the peak |
 
 mod collectives;
 mod container;

@@ -79,7 +79,7 @@ impl ElementType {
         u64::from(self.bits().div_ceil(8))
     }
 
-    /// Says whether elements are floating point numbers, real or complex.
+    /// Returns `true` if elements are floating point numbers, real or complex.
     pub fn is_float(self) -> bool {
         self.name().starts_with(['f', 'b', 'c'])
     }

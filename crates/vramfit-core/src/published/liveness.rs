@@ -38,7 +38,7 @@ pub enum Liveness {
 }
 
 impl Liveness {
-    /// Says whether the figures are not of now.
+    /// Returns `true` if the figures are not of now.
     pub fn is_stale(self) -> bool {
         self != Liveness::Fresh
     }

@@ -2,7 +2,7 @@
 //!
 //! The driver knows how much a process holds. What is in use *inside* of JAX's pool only the process
 //! itself knows. So a process that was started with `VRAMFIT_PUBLISH` writes it into a small file a few
-//! times a second, and whoever wants to know maps or reads the file.
+//! times a second, and other processes map or read the file.
 //!
 //! Here is what a file says ([`StatsHeader`], [`LiveStats`]), how it lies in the file ([`Layout`]), and how to
 //! tell a file that is alive from one that was left behind ([`Liveness`]). Writing is at home in
@@ -136,7 +136,7 @@ impl StatsHeader {
         format!("{}-{}-{}{FILE_SUFFIX}", self.pid, self.started_ticks, self.client)
     }
 
-    /// Says whether this release of JAX fills the key `largest_free_block_bytes`. Earlier ones show 0
+    /// Returns `true` if this release of JAX fills the key `largest_free_block_bytes`. Earlier ones show 0
     /// there, whatever is free.
     pub fn reports_largest_free(&self) -> bool {
         let version = self.jax.as_deref().and_then(|text| text.parse().ok());

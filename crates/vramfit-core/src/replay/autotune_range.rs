@@ -54,7 +54,7 @@ impl VariantReplay {
         })
     }
 
-    /// Lets an event happen that the replay of the run has found plausible.
+    /// Applies an event that the replay of the run has found plausible.
     ///
     /// # Errors
     /// Those of [`Replay::apply`], which the replay of the run has had before.
@@ -102,7 +102,7 @@ impl VariantReplay {
         peaks.collect()
     }
 
-    /// Says whether every request was met; `None` when how it would have gone on is not known.
+    /// Returns `true` if every request was met; `None` when how it would have gone on is not known.
     pub(crate) fn fits(&self) -> Option<bool> {
         match self.replay.divergence() {
             _ if self.refused => Some(false),

@@ -22,7 +22,7 @@ pub(super) fn too_many_allocations(events: u64) -> Error {
     .hint("if the run is real, it leaks arrays: record fewer steps of it with `--steps`")
 }
 
-/// Says whether the numbers of an event can be those of a GPU. The allocators rely on it.
+/// Returns `true` if the numbers of an event can be those of a GPU. The allocators rely on it.
 pub(super) fn is_valid(event: &Event) -> bool {
     match *event {
         Event::Allocate { bytes, alignment, .. }

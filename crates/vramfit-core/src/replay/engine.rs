@@ -175,7 +175,7 @@ impl Replay {
         self.divergence
     }
 
-    /// Lets one event happen. What it allocates belongs to `owner`, a number that means something
+    /// Applies one event. What it allocates belongs to `owner`, a number that means something
     /// to the caller only.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ pub(crate) struct PoolLevel {
 pub(super) enum DeviceSource {
     /// The device of the run, with the answers that it gave then.
     Recorded(RecordedDevice),
-    /// A device that nobody shares, with so many bytes free.
+    /// A device that nobody shares, with this many bytes free.
     Simulated(u64),
 }
 

@@ -27,12 +27,12 @@ impl RecordedDevice {
         results.len()
     }
 
-    /// Says whether something was asked that was not asked in the run.
+    /// Returns `true` if something was asked that was not asked in the run.
     pub(super) fn differs(&self) -> bool {
         self.0.differs.load(Relaxed)
     }
 
-    /// Says whether results are left for which nobody asked.
+    /// Returns `true` if results are left for which nobody asked.
     pub(super) fn has_results_left(&self) -> bool {
         !self.results().is_empty()
     }

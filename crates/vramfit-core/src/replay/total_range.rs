@@ -66,7 +66,7 @@ struct DecisiveRequest {
 }
 
 impl DecisiveRequest {
-    /// Lets the events happen under that header until the request that decides.
+    /// Applies the events under that header until the request that decides.
     fn find(source: &mut dyn EventSource, header: &Header) -> Result<DecisiveRequest> {
         let mut replay = Replay::what_if(header, false)?;
         while let Some(event) = source.next_event()? {

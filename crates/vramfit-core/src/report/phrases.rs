@@ -40,7 +40,7 @@ pub(super) fn largest_argument<'a>(
     Some((bytes, which))
 }
 
-/// Says whether a run fits.
+/// Returns `true` if a run fits.
 pub(super) fn fits_phrase(fits: Option<bool>) -> &'static str {
     match fits {
         Some(true) => "fits",

@@ -15,7 +15,7 @@ pub const UNIFIED_MEMORY: &str = "TF_FORCE_UNIFIED_MEMORY";
 /// A name that no release of JAX has ever read, found in many projects.
 pub const NONEXISTENT_LIMIT: &str = "JAX_PREALLOCATION_SIZE_LIMIT_BYTES";
 
-/// Says whether a value of [`PREALLOCATE`] turns preallocation off. JAX takes every other one for on.
+/// Returns `true` if a value of [`PREALLOCATE`] turns preallocation off. JAX takes every other one for on.
 pub fn turns_preallocation_off(value: &str) -> bool {
     matches!(value, "false" | "False" | "0")
 }

@@ -36,17 +36,17 @@ pub struct Options {
 }
 
 impl Options {
-    /// Says whether an option sets the size of the pool.
+    /// Returns `true` if an option sets the size of the pool.
     pub fn sets_pool_size(&self) -> bool {
         self.fraction.is_some() || self.limit.is_some() || self.is_split()
     }
 
-    /// Says whether the pool is one of several on the GPU, or leaves memory to other processes.
+    /// Returns `true` if the pool is one of several on the GPU, or leaves memory to other processes.
     pub(super) fn is_split(&self) -> bool {
         self.processes.is_some() || self.keep_free.is_some()
     }
 
-    /// Says whether the options cannot be resolved without the size of the GPU.
+    /// Returns `true` if the options cannot be resolved without the size of the GPU.
     pub(super) fn requires_gpu_size(&self) -> bool {
         self.limit.is_some() || self.keep_free.is_some()
     }
@@ -154,7 +154,7 @@ impl ResolvedSettings {
         Some(&found.value)
     }
 
-    /// Says whether the environment stays as it is.
+    /// Returns `true` if the environment stays as it is.
     pub fn changes_nothing(&self) -> bool {
         self.set.is_empty() && self.removed.is_empty()
     }

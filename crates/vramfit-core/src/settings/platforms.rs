@@ -18,18 +18,18 @@ pub const PLATFORM_NAME: &str = "JAX_PLATFORM_NAME";
 /// had; the list says why.
 pub const GPU_REQUIRED: [(&str, &str); 2] = [(PLATFORMS, "cuda,cpu"), (PLATFORM_NAME, "cuda")];
 
-/// Says whether the first backend of a list is an NVIDIA GPU, so that JAX computes there by default. JAX
+/// Returns `true` if the first backend of a list is an NVIDIA GPU, so that JAX computes there by default. JAX
 /// knows backends in lower case only, but lowers [`PLATFORM_NAME`] itself.
 pub fn prefers_gpu(list: &str) -> bool {
     list.split(',').next().is_some_and(is_gpu)
 }
 
-/// Says whether a list has an NVIDIA GPU at any place.
+/// Returns `true` if a list has an NVIDIA GPU at any place.
 pub fn allows_gpu(list: &str) -> bool {
     list.split(',').any(is_gpu)
 }
 
-/// Says whether a backend's name is that of an NVIDIA GPU.
+/// Returns `true` if a backend's name is that of an NVIDIA GPU.
 fn is_gpu(name: &str) -> bool {
     matches!(name.trim(), "cuda" | "gpu")
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 pub(super) enum PoolSize {
     /// A fraction of the GPU's total memory.
     Fraction(f64),
-    /// At most so many bytes of a GPU of that size. JAX has no such setting: it becomes the largest
+    /// At most this many bytes of a GPU of that size. JAX has no such setting: it becomes the largest
     /// fraction of the GPU that does not exceed it.
     Limit { limit_bytes: u64, total_bytes: u64 },
     /// As much as each of several processes can have, with some memory of the GPU left free.

@@ -81,12 +81,12 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Says whether this is a flag inside `XLA_FLAGS`, and not a variable.
+    /// Returns `true` if this is a flag inside `XLA_FLAGS`, and not a variable.
     pub fn is_flag(&self) -> bool {
         self.name.starts_with("xla_")
     }
 
-    /// Says whether a program that runs on that release of JAX reads the setting at all.
+    /// Returns `true` if a program that runs on that release of JAX reads the setting at all.
     pub fn is_read_by(&self, version: Version) -> bool {
         !matches!(self.reader, Reader::Tensorflow | Reader::Unread)
             && self.since.is_none_or(|since| since <= version)

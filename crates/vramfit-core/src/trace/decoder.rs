@@ -122,7 +122,7 @@ impl<R: Read> Decoder<R> {
         Ok(taken)
     }
 
-    /// Takes what the buffer has of so many bytes, at least one.
+    /// Takes what the buffer has of this many bytes, at least one.
     fn read_part(&mut self, length: u64) -> ReadResult<&[u8]> {
         if self.next == self.buffer.len() {
             self.fill_buffer()?;

@@ -106,7 +106,7 @@ impl ProgramSizes {
             .saturating_add(self.constant_bytes)
     }
 
-    /// Says whether a call takes at least 1 % of a pool of `limit_bytes`: whether it matters how
+    /// Returns `true` if a call takes at least 1 % of a pool of `limit_bytes`: whether it matters how
     /// such a program is compiled.
     pub fn is_large(&self, limit_bytes: u64) -> bool {
         // Constants lie outside the pool.

@@ -62,7 +62,7 @@ pub trait EventSource {
         &[]
     }
 
-    /// Says whether it holds the answers to its requests. Where it does not, it is a mere list of
+    /// Returns `true` if it holds the answers to its requests. Where it does not, it is a mere list of
     /// requests, which does not depend on whether they are met.
     fn has_recorded_results(&self) -> bool {
         true

@@ -82,7 +82,7 @@ pub(super) fn relative(event: &Event, allocations: u64) -> Option<Event> {
     event.renumbered(|number| allocations.checked_sub(number).filter(|back| *back > 0))
 }
 
-/// Says whether `event` equals `earlier`, which is in relative form.
+/// Returns `true` if `event` equals `earlier`, which is in relative form.
 #[inline]
 pub(super) fn repeats(event: &Event, earlier: &Event, allocations: u64) -> bool {
     match (event, earlier) {

@@ -169,7 +169,7 @@ pub struct ProcessExit {
 }
 
 impl ProcessExit {
-    /// Says whether the process ended by itself with exit code 0.
+    /// Returns `true` if the process ended by itself with exit code 0.
     pub fn is_success(self) -> bool {
         self.code == Some(0)
     }
@@ -195,7 +195,7 @@ impl Note {
     }
 }
 
-/// Says whether a program is the one that a person calls `name`: JAX puts `jit_` or `pmap_` before the
+/// Returns `true` if a program is the one that a person calls `name`: JAX puts `jit_` or `pmap_` before the
 /// name of a function.
 pub fn is_program_named(program: &str, name: &str) -> bool {
     let function = |prefix| program.strip_prefix(prefix) == Some(name);

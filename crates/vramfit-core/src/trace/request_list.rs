@@ -54,7 +54,7 @@ impl<R: Read> RequestList<R> {
         }
     }
 
-    /// Says whether a file that begins with these bytes is such a list.
+    /// Returns `true` if a file that begins with these bytes is such a list.
     pub fn looks_like(beginning: &[u8]) -> bool {
         let verb = beginning.first().is_some_and(|byte| b"ALMDF".contains(byte));
         verb && beginning.get(1) == Some(&b' ')

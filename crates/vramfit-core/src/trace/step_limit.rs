@@ -16,7 +16,7 @@ pub const FEW_CALLS: u64 = 3;
 /// After which training steps a run ends, as `--steps` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepLimit {
-    /// After so many.
+    /// After this many.
     Calls(u64),
     /// After [`STEADY_CALLS`] in a row during which no program was executed for the first time.
     Steady,

@@ -1,4 +1,4 @@
-//! Rules that involve several keys. A key without effect is an error: whoever set it believes that it has one.
+//! Rules that involve several keys. A key without effect is an error: a person who set it believes that it has one.
 
 use super::config::Config;
 use super::read::RawConfig;

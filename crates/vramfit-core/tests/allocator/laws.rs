@@ -146,7 +146,7 @@ fn run(
     Ok(end)
 }
 
-/// Says whether all chunks are those of one pool whose books are shown.
+/// Returns `true` if all chunks are those of one pool whose books are shown.
 fn is_pooled(options: &PoolOptions, operations: &[Operation]) -> bool {
     let collective = operations.iter().any(|operation| {
         matches!(operation, Operation::Allocate { space: PoolSpace::Collective, .. })
@@ -328,7 +328,7 @@ proptest! {
     }
 }
 
-/// Returns the pool of a release that can grow it, from 128 MiB to so many pages more, and the fixed one of the start.
+/// Returns the pool of a release that can grow it, from 128 MiB to this many pages more, and the fixed one of the start.
 fn grown_and_fixed(pages: u64, device: &SharedDeviceMemory) -> (Spatial, Spatial) {
     let start_bytes = 128 * MIB;
     let options = |start_bytes, limit_bytes| BfcOptions {

@@ -15,7 +15,7 @@ fn training_steps() -> Vec<&'static Recorded> {
     steps
 }
 
-/// Says whether the graph of a step does not tell by itself what is trained. JAX 0.6.2 marks operations of
+/// Returns `true` if the graph of a step does not tell by itself what is trained. JAX 0.6.2 marks operations of
 /// the backward part inside of loops only. In a loop inside of a loop the evidence is not found.
 fn is_without_marks(step: &Recorded) -> bool {
     let marks = step.dump.windows(14).any(|text| text == b"transpose(jvp(");

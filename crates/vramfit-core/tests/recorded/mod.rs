@@ -124,7 +124,7 @@ impl Scenario {
         String::from_utf8(zstd::decode_all(&bytes[..]).expect("zstd")).expect("UTF-8")
     }
 
-    /// Says whether the scenario has such a file.
+    /// Returns `true` if the scenario has such a file.
     pub fn has(&self, ending: &str) -> bool {
         self.folder.join(format!("traces/{}.{ending}.zst", self.name)).exists()
     }

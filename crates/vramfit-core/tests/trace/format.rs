@@ -514,7 +514,7 @@ fn a_huge_repeat_is_unfolded_as_it_is_read() {
 #[derive(Clone, Debug)]
 enum Act {
     Event(u8, u16),
-    /// Says the last events once more, so many times.
+    /// Says the last events once more, this many times.
     Again(u8, u8),
     Text(u8),
     Flush,

@@ -394,7 +394,7 @@ fn a_cleared_peak_changes_the_closing_figure_and_not_the_answer() {
 #[test]
 fn a_run_that_was_killed_is_reported_up_to_there() {
     let answer = summary(&training().kill());
-    // Whoever reads it does not know what came after.
+    // A reader does not know what came after.
     assert!(!answer.complete && answer.fits().is_none());
     assert_eq!(answer.devices[0].peak_bytes, 570 * MIB + MIB / 2);
     assert_eq!(answer.evaluated, None);

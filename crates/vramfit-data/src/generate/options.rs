@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// Says whether each row has a label.
+    /// Returns `true` if each row has a label.
     fn has_labels(&self) -> bool {
         matches!(self, Kind::Tabular { .. } | Kind::Images { .. })
     }

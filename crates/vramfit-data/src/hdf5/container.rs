@@ -103,7 +103,7 @@ impl Container {
         self.source.damaged(offset, what)
     }
 
-    /// Reads the widths of addresses and lengths, which are so many bytes behind the version.
+    /// Reads the widths of addresses and lengths, which are this many bytes behind the version.
     fn read_widths(&mut self, bytes: &[u8], behind: usize) -> Result<()> {
         let mut cursor = Cursor::new(self, bytes, self.base);
         cursor.skip(9)?;

@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Returns a text of so many bytes, up to the first zero.
+    /// Returns a text of this many bytes, up to the first zero.
     pub(crate) fn text(&mut self, length: usize) -> Result<String> {
         let bytes = self.take(length)?;
         let end = bytes.iter().position(|&byte| byte == 0);

@@ -6,7 +6,7 @@ const ALIGNMENT: usize = 64;
 /// As many bytes as take much longer to make than a thread takes to wake.
 const WAKE_BYTES: usize = 512 << 10;
 
-/// What fills recycled memory in a test that looks for whoever still reads it.
+/// What fills recycled memory in a test that looks for code that still reads it.
 const POISON: u8 = 0xa5;
 
 /// Aligned memory of one column of a batch.

@@ -74,7 +74,7 @@ pub struct LoaderOptions {
     pub float_type: Option<Scalar>,
     /// Whether 64-bit numbers become 32-bit numbers, as JAX would make them.
     pub narrow: bool,
-    /// Overwrites recycled memory, so that a test notices whoever still reads it.
+    /// Overwrites recycled memory, so that a test notices code that still reads it.
     pub poison: bool,
 }
 

@@ -142,7 +142,7 @@ impl LoaderPlan {
         self.buffers + (left / self.held_batch_bytes) as usize
     }
 
-    /// Returns a budget that allows a program to keep so many batches, whatever the windows are.
+    /// Returns a budget that allows a program to keep this many batches, whatever the windows are.
     pub fn budget_to_keep(&self, batches: u64, dataset_bytes: u64) -> Bytes {
         let held = batches.saturating_mul(self.held_batch_bytes);
         let pending = (self.buffers as u64).saturating_mul(self.pending_batch_bytes);
@@ -275,7 +275,7 @@ fn choice_of(engine: Engine, reason: &str) -> EngineChoice {
     EngineChoice { engine, reason: reason.into(), warning: None }
 }
 
-/// Returns the smallest budget for so many fixed bytes, a batch, and two windows of so many bytes.
+/// Returns the smallest budget for this many fixed bytes, a batch, and two windows of this many bytes.
 fn required_budget(fixed: u64, batch: u64, window: u64) -> u64 {
     let small = fixed.saturating_add(window.saturating_mul(2));
     let with_batches = small.saturating_add(batch.saturating_mul(2));

@@ -1,4 +1,4 @@
-//! Which task of an epoch is next: the only place that decides. It knows no locks and no threads; whoever calls it
+//! Which task of an epoch is next: the only place that decides. It knows no locks and no threads; the caller
 //! holds the lock.
 //!
 //! Buffers are given out in the order of batches, so the first missing batch always has some, and waiting never

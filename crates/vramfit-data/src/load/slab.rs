@@ -72,7 +72,7 @@ impl Slab {
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         #[allow(unsafe_code, reason = "the address came from the system")]
-        // SAFETY: as above, and whoever has `&mut` is the only one.
+        // SAFETY: as above, and the holder of `&mut` is the only one.
         unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length)
         }

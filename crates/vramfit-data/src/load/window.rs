@@ -11,7 +11,7 @@ use super::slab::Slab;
 use crate::order::{Epoch, Window, WindowSize};
 use crate::read::RowReader;
 
-/// Blocks that one task reads have at most so many bytes together: the overhead of a task, such as checking that the
+/// Blocks that one task reads have at most this many bytes together: the overhead of a task, such as checking that the
 /// file is unchanged, is small in comparison.
 const TASK_BYTES: u64 = 512 << 10;
 
@@ -30,7 +30,7 @@ pub(super) struct WindowPlan {
     sequential: Option<SequentialWindows>,
 }
 
-/// The windows of an epoch in file order, which has none of its own: so many blocks of so many rows each.
+/// The windows of an epoch in file order, which has none of its own: this many blocks of this many rows each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequentialWindows {
     /// Blocks of a window.

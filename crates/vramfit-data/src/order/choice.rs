@@ -9,7 +9,7 @@ use super::{Engine, WindowSize};
 /// figures are in `docs/concepts/row-order.md`.
 pub const MIN_BLOCKS_PER_WINDOW: u64 = 64;
 
-/// With so many blocks, batches are nearly as even as a uniform shuffle: from here on blocks grow instead.
+/// With this many blocks, batches are nearly as even as a uniform shuffle: from here on blocks grow instead.
 const TARGET_BLOCKS: u64 = 256;
 
 /// Reads of this size get most of a disk's bandwidth; larger ones only make windows coarser.
@@ -82,7 +82,7 @@ pub struct EngineChoice {
 }
 
 /// Chooses the engine for shuffled reading in windows of at most `window` bytes, which has to be enough for
-/// [`Layout::band_bytes`]. `budget_for` returns the budget for windows of so many bytes, for the warning.
+/// [`Layout::band_bytes`]. `budget_for` returns the budget for windows of this many bytes, for the warning.
 pub fn choose(layout: Layout, window: Bytes, budget_for: impl Fn(u64) -> u64) -> EngineChoice {
     if !layout.uses_windows() {
         return EngineChoice {

@@ -43,7 +43,7 @@ impl Epoch {
         self.selection.len()
     }
 
-    /// Says whether there are no positions.
+    /// Returns `true` if there are no positions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

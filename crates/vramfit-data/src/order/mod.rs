@@ -127,7 +127,7 @@ impl Order {
         self.selection().len()
     }
 
-    /// Says whether an epoch has no rows; an order that was made has some.
+    /// Returns `true` if an epoch has no rows; an order that was made has some.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

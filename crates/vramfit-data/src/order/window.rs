@@ -85,13 +85,13 @@ impl Window {
 /// Where among the blocks of a window to look for a row: a search by halves would take as long as copying it.
 #[derive(Clone, Debug)]
 struct SearchHint {
-    /// The block of every row whose number ends with so many zero bits.
+    /// The block of every row whose number ends with this many zero bits.
     blocks: Vec<u32>,
     shift: u32,
 }
 
 impl SearchHint {
-    /// Makes the hint for blocks with so many rows before each, and then the total.
+    /// Makes the hint for blocks with this many rows before each, and then the total.
     fn new(before: &[u64]) -> Self {
         let (blocks, rows) = (before.len() as u64 - 1, before[before.len() - 1]);
         let shift = (rows / (blocks * HINTS_PER_BLOCK).max(1)).max(1).ilog2();

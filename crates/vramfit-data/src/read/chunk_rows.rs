@@ -131,7 +131,7 @@ impl RowReader {
         }
     }
 
-    /// Gathers rows from a mapped file, which needs no sorting. Says whether it could.
+    /// Gathers rows from a mapped file, which needs no sorting. Returns `true` if it could.
     pub(super) fn gather_mapped<'o>(
         &self,
         rows: &[u64],

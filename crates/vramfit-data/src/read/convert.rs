@@ -27,7 +27,7 @@ pub(crate) struct Converter {
 enum Placement {
     /// Elements are nothing but numbers side by side.
     Dense,
-    /// One number, so many bytes behind the start.
+    /// One number, this many bytes behind the start.
     Single(usize),
     /// Several: `run` of them side by side, repeated along further axes.
     Runs { offset: usize, run: usize, axes: Vec<Axis> },
@@ -80,7 +80,7 @@ impl Converter {
         Ok(Converter { stride, width: numbers.count() * to.size(), placement, from, to, kernel })
     }
 
-    /// Copies elements of so many bytes as they are, whatever they are.
+    /// Copies elements of this many bytes as they are, whatever they are.
     pub(crate) fn identity(size: usize) -> Converter {
         let byte = Number { scalar: Scalar::Uint8, big_endian: false };
         Converter {

@@ -30,8 +30,8 @@ impl SyncThread {
         Ok(SyncThread { entries: Some(entries), thread: Some(thread) })
     }
 
-    /// Has made safe what an entry speaks of, all of which was written. Returns at once, or when the one before
-    /// is safe.
+    /// Syncs what an entry describes, all of which was written. Returns at once, or when the entry before
+    /// is on the disk.
     ///
     /// # Errors
     /// The error of an earlier sync, until it is reported.

@@ -191,7 +191,7 @@ impl Writer {
         Ok(Bytes(end))
     }
 
-    /// Has all pieces so far made safe against a power cut, and noted, while further ones are written.
+    /// Syncs all pieces so far to the disk and notes them in the journal, while further ones are written.
     fn sync(&mut self) -> std::io::Result<()> {
         self.unsafe_bytes = 0;
         self.sync_thread.submit(Entry {

@@ -29,7 +29,7 @@ pub(crate) fn wide_file(directory: &Path, rows: u64) -> PathBuf {
     file_of(directory, rows, 4096, storage, storage)
 }
 
-/// Writes such a file of so many rows, each of so many numbers.
+/// Writes such a file of this many rows, each of this many numbers.
 pub(crate) fn file_of(directory: &Path, rows: u64, width: u64, x: Storage, y: Storage) -> PathBuf {
     let path = directory.join("rows.h5");
     let content = Content {

@@ -74,7 +74,7 @@ fn t1_every_row_comes_once_in_batches_of_every_size() {
     }
 }
 
-/// Returns the batches of an epoch, put together from those of so many processes.
+/// Returns the batches of an epoch, put together from those of this many processes.
 fn of_all_processes(alone: &LoaderOptions, count: u64, number: u64) -> Vec<Vec<u64>> {
     let mut together: Vec<Vec<u64>> = Vec::new();
     for index in 0..count {

@@ -17,7 +17,7 @@ fn chunked(rows: u64, row_bytes: u64, band_rows: u64, stored_bytes: u64) -> Layo
     Layout { rows, row_bytes, stored_bytes, storage: Storage::Chunked { band_rows } }
 }
 
-/// Chooses for windows of so many bytes, of which a budget has two and as much again.
+/// Chooses for windows of this many bytes, of which a budget has two and as much again.
 fn choice(layout: Layout, window: u64) -> EngineChoice {
     choose(layout, Bytes(window), |window| window.saturating_mul(4))
 }

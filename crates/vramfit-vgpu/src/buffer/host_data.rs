@@ -77,7 +77,7 @@ pub(crate) struct ComputedArray {
 }
 
 impl ComputedArray {
-    /// Makes the value of a result that must have so many bytes.
+    /// Makes the value of a result that must have this many bytes.
     pub(crate) fn new(array: Box<dyn HostArray>, size: u64) -> Arc<Self> {
         Arc::new(ComputedArray {
             array,

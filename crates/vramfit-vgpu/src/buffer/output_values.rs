@@ -89,7 +89,7 @@ fn depth_of(inputs: &[Value]) -> u32 {
     1 + inputs.iter().map(Value::depth).max().unwrap_or(0)
 }
 
-/// Returns the values of a call that is not evaluated as a whole, on so many devices in turn: those of its
+/// Returns the values of a call that is not evaluated as a whole, on this many devices in turn: those of its
 /// slices whose inputs are known.
 pub(super) fn sliced_outputs(
     program: &Arc<CompiledProgram>,
@@ -182,7 +182,7 @@ fn make_placeholders(lazy_call: &Arc<LazyCall>, program: &HostProgram) -> Vec<Va
     (0..count).map(|output| Value::Placeholder(Arc::clone(lazy_call), output)).collect()
 }
 
-/// Calls the Python callbacks of a program in an execution whose values are not computed, for so many devices: a
+/// Calls the Python callbacks of a program in an execution whose values are not computed, for this many devices: a
 /// script may wait for their effects. The outcome of each is recorded.
 fn run_callbacks(program: &Arc<CompiledProgram>, devices: usize) {
     let (Some(hooks), Some(machine)) = (hooks::get(), machine::get()) else {

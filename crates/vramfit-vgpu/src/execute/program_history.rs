@@ -74,7 +74,7 @@ impl ProgramHistory {
         flow
     }
 
-    /// Says whether this call of the step is the last that was asked for. A program that was named is the step whether its
+    /// Returns `true` if this call of the step is the last that was asked for. A program that was named is the step whether its
     /// results return or not.
     pub(super) fn has_reached(
         &self,

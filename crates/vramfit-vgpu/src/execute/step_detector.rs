@@ -257,7 +257,7 @@ pub(crate) trait RunMemory {
 }
 
 impl FinishedStep {
-    /// Says whether an execution is a step like this one: of the same program, or of the same function
+    /// Returns `true` if an execution is a step like this one: of the same program, or of the same function
     /// compiled for another batch. All lambdas have one name, so what ran before beside the step is another.
     fn is_next(&self, execution: &Execution<'_>, is_first: bool) -> bool {
         let is_recompiled = is_first && execution.name == self.name;

@@ -71,7 +71,7 @@ fn load() -> Result<CudaPlugin, Status> {
 }
 
 impl CudaPlugin {
-    /// Returns the plugin of a table, whoever has loaded it.
+    /// Returns the plugin of a table, however it was loaded.
     ///
     /// # Safety
     /// `head` is followed by as many functions as it says, for as long as the process lives.

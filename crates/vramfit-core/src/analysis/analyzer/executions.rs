@@ -48,7 +48,7 @@ impl TraceAnalyzer {
         Ok(())
     }
 
-    /// Takes in an argument of the active execution, where that reached a peak, was refused a request, or is one of
+    /// Records an argument of the active execution, where that reached a peak, was refused a request, or is one of
     /// the first of a program that computes gradients.
     pub(super) fn on_argument(&mut self, parameter: u32, allocation: u64) -> Result<()> {
         let Some(execution) = self.active.last() else {

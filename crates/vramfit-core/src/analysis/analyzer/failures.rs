@@ -8,7 +8,7 @@ use crate::replay::{Block, Divergence};
 use crate::trace::{Event, TextId};
 
 impl TraceAnalyzer {
-    /// Takes in a free at which the allocator would have aborted the process.
+    /// Records a free at which the allocator would have aborted the process.
     pub(super) fn on_aborted(&mut self, block: &Block, message: String, event: &Event) {
         self.on_freed(block);
         let message = match *event {
@@ -24,7 +24,7 @@ impl TraceAnalyzer {
         });
     }
 
-    /// Takes in a request that was refused: in the run, or only under these settings.
+    /// Records a request that was refused: in the run, or only under these settings.
     pub(super) fn on_refused(&mut self, device: u32, error: AllocError, event: &Event) {
         let (context, slot, message) = match *event {
             Event::AllocationFailure { bytes, purpose, slot, message, .. } => {

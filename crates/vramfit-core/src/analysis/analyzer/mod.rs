@@ -151,7 +151,7 @@ impl TraceAnalyzer {
         Some(context.named(&self.programs, &|id| source.text(id).to_owned()))
     }
 
-    /// Takes in the notes that were read since the last time.
+    /// Records the notes that were read since the last time.
     fn on_notes(&mut self, notes: &[Note]) {
         self.step_notes.on_notes(notes, &mut self.programs, &mut self.others);
     }
@@ -180,7 +180,7 @@ impl TraceAnalyzer {
         Ok(())
     }
 
-    /// Takes in an event that leaves the pools as they are.
+    /// Records an event that leaves the pools as they are.
     fn on_other_event(&mut self, event: &Event) -> Result<()> {
         match *event {
             Event::Begin { program, site } => return self.on_begin(program, site),
@@ -212,7 +212,7 @@ impl TraceAnalyzer {
         Ok(())
     }
 
-    /// Takes in an event about a program.
+    /// Records an event about a program.
     fn on_program_event(&mut self, event: &Event) -> Result<(), ErrorText> {
         match *event {
             Event::Program { program, name, sizes, devices, loaded, compile_attempt, site } => {

@@ -39,12 +39,12 @@ pub struct GlobalProgram {
 }
 
 impl HostRun {
-    /// Says whether the program told JAX of the other hosts (`jax.distributed.initialize`).
+    /// Returns `true` if the program told JAX of the other hosts (`jax.distributed.initialize`).
     pub fn is_initialized(&self) -> bool {
         self.summary.header.hosts > 1
     }
 
-    /// Says whether the run came to its own end: it executed all that it would on the cluster.
+    /// Returns `true` if the run came to its own end: it executed all that it would on the cluster.
     pub(super) fn is_whole(&self) -> bool {
         let exited = self.summary.process_exit;
         !self.summary.is_refused() && exited.is_none_or(|exit| exit.is_success())

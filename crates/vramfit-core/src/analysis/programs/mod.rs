@@ -87,7 +87,7 @@ const MAX_COMPILATIONS: usize = 1 << 20;
 pub(super) type ErrorText = &'static str;
 
 impl Programs {
-    /// Takes in that a program was compiled or loaded.
+    /// Records that a program was compiled or loaded.
     pub(super) fn on_compiled(
         &mut self,
         program: u32,
@@ -116,7 +116,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Takes in what a program needs when it is compiled another way.
+    /// Records what a program needs when it is compiled another way.
     pub(super) fn register_variant(
         &mut self,
         program: u32,
@@ -130,7 +130,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Takes in what library routines of a program take outside its plan.
+    /// Records what library routines of a program take outside its plan.
     pub(super) fn add_scratch(&mut self, program: u32, need: ScratchNeed) -> Result<(), ErrorText> {
         const MAX_NEEDS: usize = 100_000;
         let Some((entry, _)) = self.loaded.get(&program) else {
@@ -148,7 +148,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Takes in that a program was dropped.
+    /// Records that a program was dropped.
     pub(super) fn on_unloaded(&mut self, program: u32) -> Result<(), ErrorText> {
         let Some((_, times)) = self.loaded.get_mut(&program) else {
             return Err("an unknown program is unloaded");
@@ -166,7 +166,7 @@ impl Programs {
         loaded.ok_or("an unknown program is executed")
     }
 
-    /// Takes in a call, and says whether the program is the step as far as one can know now. Only its own
+    /// Records a call, and says whether the program is the step as far as one can know now. Only its own
     /// figure has changed, so after the last call the step is that of the whole run.
     pub(super) fn on_call(&mut self, entry: usize, event: u64) -> bool {
         self.entries[entry].calls += 1;
@@ -184,7 +184,7 @@ impl Programs {
         is_step
     }
 
-    /// Takes in the end of an execution: when it was, and what was in use on each device then.
+    /// Records the end of an execution: when it was, and what was in use on each device then.
     pub(super) fn on_end(&mut self, entry: usize, time: u64, levels: impl Iterator<Item = u64>) {
         match &mut self.entries[entry].ended {
             Some((last_time, last_levels)) => {
@@ -210,7 +210,7 @@ impl Programs {
         }));
     }
 
-    /// Takes in why a program that is loaded may be the step.
+    /// Records why a program that is loaded may be the step.
     pub(super) fn add_evidence(&mut self, program: u32, evidence: Evidence) {
         if let Ok(entry) = self.entry_for(program) {
             let entry = &mut self.entries[entry];
@@ -218,7 +218,7 @@ impl Programs {
         }
     }
 
-    /// Says whether calls of a program are steps of a training. Where the run did not search for them,
+    /// Returns `true` if calls of a program are steps of a training. Where the run did not search for them,
     /// any may be.
     pub(super) fn may_be_step(&self, entry: usize) -> bool {
         !self.has_step_search || self.entries[entry].evidence >= Evidence::StateReturned

@@ -37,7 +37,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Prepares the timeline of one of so many devices.
+    /// Prepares the timeline of one of this many devices.
     pub(super) fn new(devices: usize) -> Timeline {
         let share = MAX_POINTS_IN_ALL / devices.max(1);
         Timeline {

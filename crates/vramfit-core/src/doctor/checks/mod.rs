@@ -116,7 +116,7 @@ pub(super) fn training(info: &SystemInfo) -> Vec<Check> {
     checks
 }
 
-/// Has a backend that fails refer to the failure above that may be why, which has the fix.
+/// Makes a failed backend check refer to the failure above that may be its cause, which has the fix.
 fn refer_to_cause(of_jax: &mut [Check], earlier: &[Check]) {
     let is_cause =
         |check: &&Check| check.status == Status::Fail && CAUSES_OF_NO_DEVICE.contains(&check.id);

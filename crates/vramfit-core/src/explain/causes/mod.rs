@@ -89,12 +89,12 @@ pub(super) fn find(facts: &Facts<'_>) -> (Vec<Cause>, Option<String>) {
     (certain, setting.map(|cause| cause.summary))
 }
 
-/// Says whether a cause is a lack of memory that may have been filled step by step.
+/// Returns `true` if a cause is a lack of memory that may have been filled step by step.
 fn is_filled(cause: CauseId) -> bool {
     matches!(cause, CauseId::PoolTooSmall | CauseId::OutsidePool | CauseId::HostMemory)
 }
 
-/// Says whether a message reports that GPU memory, of whatever kind, could not be had.
+/// Returns `true` if a message reports that GPU memory, of whatever kind, could not be had.
 fn is_gpu_memory_failure(message: &Message) -> bool {
     match message {
         Message::PoolRefusal { .. }
@@ -111,7 +111,7 @@ fn is_gpu_memory_failure(message: &Message) -> bool {
     }
 }
 
-/// Says whether the driver refused something that is not an array.
+/// Returns `true` if the driver refused something that is not an array.
 fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
     matches!(message, Message::DriverOutOfMemory { call } if calls.contains(call))
 }

@@ -171,7 +171,7 @@ fn decisive_error<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
     facts.log.all(named).last()
 }
 
-/// Says whether an error may well be about memory, in words that nobody knows.
+/// Returns `true` if an error may well be about memory, in words that nobody knows.
 fn may_be_memory(facts: &Facts<'_>) -> bool {
     let is_of_peer = |event: &Event| {
         facts.log.events.iter().any(|other| {
@@ -189,7 +189,7 @@ fn may_be_memory(facts: &Facts<'_>) -> bool {
     })
 }
 
-/// Says whether the driver, a library or the installation is at fault, so that looking at them helps.
+/// Returns `true` if the driver, a library or the installation is at fault, so that looking at them helps.
 pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
     let is = |message: &Message| {
         matches!(
@@ -214,7 +214,7 @@ pub(in crate::explain) fn is_about_installation(facts: &Facts<'_>) -> bool {
     }
 }
 
-/// Says whether another process failed first, whose log tells more.
+/// Returns `true` if another process failed first, whose log tells more.
 pub(in crate::explain) fn is_about_peer(facts: &Facts<'_>) -> bool {
     decisive_error(facts).is_some_and(|event| matches!(event.message, Message::PeerFailure))
 }

@@ -112,7 +112,7 @@ fn other_framework(
     ))
 }
 
-/// Says whether the log shows a fraction that leaves half of the GPU outside the pool.
+/// Returns `true` if the log shows a fraction that leaves half of the GPU outside the pool.
 pub(super) fn leaves_half(facts: &Facts<'_>) -> bool {
     facts.log.has(|message| match message {
         Message::Setting { name, value } if name.ends_with("MEM_FRACTION") => {
@@ -154,7 +154,7 @@ fn first_failure<'a>(facts: &Facts<'a>) -> Option<&'a Event> {
     outside().find(names_memory).or_else(|| outside().next())
 }
 
-/// Says whether a library failed for another reason than memory: it says so itself, here or in the message before.
+/// Returns `true` if a library failed for another reason than memory: it says so itself, here or in the message before.
 pub(super) fn fails_otherwise(facts: &Facts<'_>, event: &Event) -> bool {
     let Message::Library { library, .. } = event.message else {
         return false;

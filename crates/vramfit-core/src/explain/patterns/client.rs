@@ -214,7 +214,7 @@ fn subject(class: &str, text: &[u8]) -> Subject {
     }
 }
 
-/// Says whether a class of exceptions is one of errors in code: Python's own, and JAX's about tracing.
+/// Returns `true` if a class of exceptions is one of errors in code: Python's own, and JAX's about tracing.
 fn is_program_class(class: &str) -> bool {
     const ENDS: [&str; 18] = [
         "ArithmeticError",

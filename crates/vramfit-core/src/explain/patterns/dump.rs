@@ -150,7 +150,7 @@ fn map(at: &Match<'_>) -> Option<Message> {
         .then(|| Message::Dump(DumpLine::Map { cells: lossy(until(text, b"\n")) }))
 }
 
-/// Says whether a map follows: behind the name of the allocator's source file, or of its last words before it.
+/// Returns `true` if a map follows: behind the name of the allocator's source file, or of its last words before it.
 fn is_lead_of_map(lead: &[u8]) -> bool {
     const SOURCE: &[u8] = b"bfc_allocator.cc:";
     let ends = [

@@ -76,13 +76,13 @@ fn cusparse(at: &Match<'_>) -> Option<Message> {
     library(at, Library::Cusparse)
 }
 
-/// Says whether NCCL failed to reach another process.
+/// Returns `true` if NCCL failed to reach another process.
 fn of_network(text: &[u8]) -> bool {
     let words = ["socket", "connectionrefused", "connectto", "noroutetohost", "timedout", "ibv_"];
     contains_any(text, &words)
 }
 
-/// Says whether NCCL failed to share memory of the host with another process, which is a message of its own.
+/// Returns `true` if NCCL failed to share memory of the host with another process, which is a message of its own.
 fn of_shared_memory(text: &[u8]) -> bool {
     contains_any(text, &["sharedmemory", "shm", "posix_fallocate", "nospaceleft"])
 }

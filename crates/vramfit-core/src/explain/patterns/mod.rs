@@ -94,13 +94,13 @@ impl<'a> Match<'a> {
         &self.block.text()[self.from..self.to]
     }
 
-    /// Returns up to so many bytes of the text in front of it, in the same record.
+    /// Returns up to this many bytes of the text in front of it, in the same record.
     fn before(&self, bytes: usize) -> &'a [u8] {
         let text = self.before_in_log(bytes);
         &text[memchr::memrchr(b'\n', text).map_or(0, |at| at + 1)..]
     }
 
-    /// Returns up to so many bytes of the text in front of it, over any number of lines.
+    /// Returns up to this many bytes of the text in front of it, over any number of lines.
     fn before_in_log(&self, bytes: usize) -> &'a [u8] {
         &self.block.text()[self.from.saturating_sub(bytes)..self.from]
     }
@@ -127,7 +127,7 @@ fn contains_any(text: &[u8], parts: &[&str]) -> bool {
     parts.iter().any(|part| contains(text, part))
 }
 
-/// Returns the text, cut to so many bytes.
+/// Returns the text, cut to this many bytes.
 fn head(text: &[u8], bytes: usize) -> &[u8] {
     &text[..text.len().min(bytes)]
 }

@@ -28,7 +28,7 @@ pub(super) fn smaller_batch(facts: &Facts<'_>) -> Remedy {
     )
 }
 
-/// Says whether the request exceeds what the whole GPU could have, by the limit that follows from the compiler's
+/// Returns `true` if the request exceeds what the whole GPU could have, by the limit that follows from the compiler's
 /// budget and JAX's fraction of three quarters.
 fn exceeds_gpu(facts: &Facts<'_>) -> bool {
     let limit = facts.figures.limit_bytes.or(facts.most_of_budget());

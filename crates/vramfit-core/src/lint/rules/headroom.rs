@@ -60,7 +60,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Returns the largest fraction, in hundredths, that gives at most so many bytes; `None` below 0.05.
+/// Returns the largest fraction, in hundredths, that gives at most this many bytes; `None` below 0.05.
 fn fraction_within(bytes: u64, total_bytes: u64) -> Option<f64> {
     let part = (bytes as f64 / total_bytes as f64 * 100.0).floor() / 100.0;
     (part >= 0.05).then_some(part)

@@ -120,7 +120,7 @@ pub fn estimate(
     time
 }
 
-/// Says whether an instruction is no work for the GPU.
+/// Returns `true` if an instruction is no work for the GPU.
 fn is_free(opcode: &str) -> bool {
     const FREE: &[&str] = &[
         "add-dependency",
@@ -150,7 +150,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Adds a computation that runs so many times; `is_certain` says whether it does. Returns the
+    /// Adds a computation that runs this many times; `is_certain` says whether it does. Returns the
     /// microseconds of one run.
     fn add(
         &mut self,
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds a kernel that runs so many times; returns the microseconds of one run.
+    /// Adds a kernel that runs this many times; returns the microseconds of one run.
     fn add_kernel(
         &mut self,
         instruction: &HloInstructionProto,
@@ -296,7 +296,7 @@ impl<'a> Walk<'a> {
         self.rates.collective_us(&instruction.opcode, bytes)
     }
 
-    /// Says whether an instruction reads or writes host memory, whose speed is not known.
+    /// Returns `true` if an instruction reads or writes host memory, whose speed is not known.
     fn is_on_host(&self, instruction: &HloInstructionProto) -> bool {
         let operands = 0..instruction.operand_ids.len();
         let operands = operands.filter_map(|number| self.graph.operand(instruction, number));

@@ -16,12 +16,12 @@ pub(super) struct Rates<'a> {
 }
 
 impl Rates<'_> {
-    /// Returns the microseconds that no kernel stays below which moves so many bytes.
+    /// Returns the microseconds that no kernel stays below which moves this many bytes.
     pub(super) fn min_memory_us(&self, bytes: u64) -> f64 {
         bytes as f64 / self.gpu.bandwidth_bytes_per_s as f64 * 1e6
     }
 
-    /// Returns the microseconds that a kernel takes to move so many bytes; a copy has a rate of its own.
+    /// Returns the microseconds that a kernel takes to move this many bytes; a copy has a rate of its own.
     pub(super) fn memory_us(&self, bytes: u64, is_copy: bool) -> f64 {
         let measured = self.calibration.and_then(|it| match is_copy {
             true => it.copy_bytes_per_s.or(it.elementwise_bytes_per_s),
@@ -81,7 +81,7 @@ impl Rates<'_> {
         }
     }
 
-    /// Returns the microseconds of a collective of so many bytes; `None` where its rate was not measured.
+    /// Returns the microseconds of a collective of this many bytes; `None` where its rate was not measured.
     pub(super) fn collective_us(&self, opcode: &str, bytes: u64) -> Option<f64> {
         let name = opcode.strip_suffix("-start").unwrap_or(opcode);
         let rate = self.calibration?.collective_bytes_per_s.get(name)?;

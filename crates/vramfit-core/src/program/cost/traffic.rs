@@ -148,7 +148,7 @@ fn read(graph: &Graph<'_>, user: &HloInstructionProto, number: usize, needed: Ac
     }
 }
 
-/// Says whether a custom call is a matrix product or a convolution.
+/// Returns `true` if a custom call is a matrix product or a convolution.
 pub(super) fn is_matrix_library(target: &str) -> bool {
     target.starts_with("__cublas$") || target.starts_with("__cudnn$conv")
 }

@@ -232,7 +232,7 @@ impl<'a> ModuleIndex<'a> {
         own.map_or(Phase::Outside, |metadata| phase::of_name(&metadata.op_name))
     }
 
-    /// Says whether each round of a loop returns a part of what goes round as it was.
+    /// Returns `true` if each round of a loop returns a part of what goes round as it was.
     pub(super) fn is_unchanged_by(&self, at: HloIndex, part: i64) -> bool {
         let returned = || {
             let root = self.root_of(at, 0)?;
@@ -261,7 +261,7 @@ impl<'a> ModuleIndex<'a> {
         self.computations.get(id)
     }
 
-    /// Says whether an instruction is what its computation returns.
+    /// Returns `true` if an instruction is what its computation returns.
     pub(super) fn is_root(&self, at: HloIndex) -> bool {
         let home = self.computations.get(&self.homes[at as usize]);
         home.is_some_and(|home| home.root == Some(at))

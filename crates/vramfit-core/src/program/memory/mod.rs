@@ -2,7 +2,7 @@
 //!
 //! Read from the optimized module and XLA's buffer assignment. Two totals are told apart: what the run
 //! time *takes* (each buffer allocation whole, for the length of the call), and what is *live* at the
-//! fullest moment of the temporary block. The difference is [`Owner::Padding`].
+//! peak of the temporary block. The difference is [`Owner::Padding`].
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -16,7 +16,7 @@
 //! | `counterpart` | which output replaces which argument |
 //! | `arguments` | whose the arguments are |
 //! | `value` | shape of a value, and which of its producers describes it best |
-//! | `block` | the temporary block: its buffers, its fullest moment, its padding |
+//! | `block` | the temporary block: its buffers, its peak, its padding |
 //! | `read` | from XLA's messages to [`ProgramMemory`] |
 //! | `stored` | how it is kept in a trace |
 
@@ -75,7 +75,7 @@ pub struct Buffer {
     pub owner: Owner,
     /// Its size.
     pub bytes: u64,
-    /// How many of its bytes are its alone at the fullest moment; 0 when it is not live then. For
+    /// How many of its bytes are its alone at the peak; 0 when it is not live then. For
     /// anything outside the temporary block its whole size.
     pub peak_bytes: u64,
     /// Index of XLA's allocation that it lies in.
@@ -162,12 +162,12 @@ impl ProgramMemory {
         self.live_bytes_at_peak().saturating_add(self.padding_bytes)
     }
 
-    /// Returns the bytes that are live at the fullest moment, constants left out.
+    /// Returns the bytes that are live at the peak, constants left out.
     pub fn live_bytes_at_peak(&self) -> u64 {
         self.bytes_where(|buffer| buffer.owner != Owner::Constants)
     }
 
-    /// Returns the bytes of an owner at the fullest moment.
+    /// Returns the bytes of an owner at the peak.
     pub fn bytes_of(&self, owner: Owner) -> u64 {
         match owner {
             Owner::Padding => self.padding_bytes,

@@ -108,18 +108,18 @@ pub(super) struct Argument {
 }
 
 impl Argument {
-    /// Says whether the differentiated function reads it.
+    /// Returns `true` if the differentiated function reads it.
     pub(super) fn is_differentiated(&self) -> bool {
         self.readers.forward || self.readers.backward
     }
 
-    /// Says whether a gradient is taken with respect to it.
+    /// Returns `true` if a gradient is taken with respect to it.
     fn is_trained(&self) -> bool {
         self.is_float && self.has_gradient && self.is_differentiated()
     }
 }
 
-/// Says whether a program trains a model: whether what it takes gradients of are parameters. Forces on
+/// Returns `true` if a program trains a model: if what it takes gradients of are parameters. Forces on
 /// bodies are gradients, too, and a step of molecular dynamics does what an optimizer does. So there must
 /// be a name that says so, or several arrays that gradients are taken of, or data that outweigh the one.
 pub(super) fn is_training_program(arguments: &[Argument]) -> bool {

@@ -177,7 +177,7 @@ pub(super) fn meaning_of(path: &str) -> Meaning {
     }
 }
 
-/// Says whether a path leads through a field of optax's into what it keeps for each parameter:
+/// Returns `true` if a path leads through a field of optax's into what it keeps for each parameter:
 /// `state[0].mu.layers[1].weight`. A layer of that name has a model, or no number, before it.
 fn is_in_optax_state(words: &[String]) -> bool {
     let is_in = |word: &String, list: &[&str]| list.contains(&word.as_str());

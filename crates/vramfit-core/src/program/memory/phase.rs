@@ -38,7 +38,7 @@ pub(super) fn of_name(name: &str) -> Phase {
     }
 }
 
-/// Says whether an operation computes again what the forward part had computed before.
+/// Returns `true` if an operation computes again what the forward part had computed before.
 pub(super) fn is_rematerialized(instruction: &str, name: &str) -> bool {
     // XLA's own pass marks the instructions it duplicates.
     name.contains("rematted_computation") || instruction.contains(".remat")
@@ -118,7 +118,7 @@ fn walk(index: &ModuleIndex<'_>, places: &[HloPosition], closely: bool) -> Users
     users
 }
 
-/// Says whether `user` only passes the value at a place on, which is its operand of that number, and
+/// Returns `true` if `user` only passes the value at a place on, which is its operand of that number, and
 /// adds where to.
 fn passes_on(
     index: &ModuleIndex<'_>,
@@ -148,7 +148,7 @@ fn passes_on(
     true
 }
 
-/// Says whether `user` only moves the value at a place or changes its type, or is a fusion or a loop, and
+/// Returns `true` if `user` only moves the value at a place or changes its type, or is a fusion or a loop, and
 /// adds where the way goes on.
 fn moves(
     index: &ModuleIndex<'_>,

@@ -62,7 +62,7 @@ pub(super) fn rank_producer(index: &ModuleIndex<'_>, place: HloPosition) -> u32 
     4 * u32::from(writes_slices(index, place.0)) + 2 * u32::from(named && computes > 0) + computes
 }
 
-/// Says whether an instruction writes a slice of what it returns.
+/// Returns `true` if an instruction writes a slice of what it returns.
 pub(super) fn writes_slices(index: &ModuleIndex<'_>, at: HloIndex) -> bool {
     let writes = |at: HloIndex| index.get(at).opcode == "dynamic-update-slice";
     match index.get(at).opcode.as_str() {

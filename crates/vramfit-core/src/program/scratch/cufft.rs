@@ -53,7 +53,7 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     })
 }
 
-/// Says whether all prime factors are at most 7: the lengths that cuFFT has kernels for.
+/// Returns `true` if all prime factors are at most 7: the lengths that cuFFT has kernels for.
 fn is_smooth(length: i64) -> bool {
     let mut rest = count(length);
     for factor in [2, 3, 5, 7] {

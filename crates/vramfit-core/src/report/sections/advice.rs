@@ -13,10 +13,10 @@ use crate::program::memory::{Buffer, Owner};
 use crate::report::Section;
 use crate::report::phrases::{file_name, largest_argument};
 
-/// What is less than one in so many of the whole is left out.
+/// What is less than one in this many of the whole is left out.
 const MIN_SHOWN_FRACTION: u64 = 20;
 
-/// Activations that are less than one in so many of a program are left out.
+/// Activations that are less than one in this many of a program are left out.
 const MIN_ACTIVATIONS_FRACTION: u64 = 4;
 
 /// A way to reduce memory.
@@ -149,7 +149,7 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     })
 }
 
-/// Says whether a buffer is computed inside of a `jax.checkpoint` of the program's own. JAX calls what
+/// Returns `true` if a buffer is computed inside of a `jax.checkpoint` of the program's own. JAX calls what
 /// it computes again `rematted_computation`.
 fn is_rematerializing(buffer: &Buffer) -> bool {
     let mut scopes = buffer.operation.split('/');
@@ -176,7 +176,7 @@ fn precision(memory: &ProgramMemory, gpu: &str) -> Option<Advice> {
     (bytes > 0).then_some(Advice { bytes: bytes / 2, text })
 }
 
-/// Says whether a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
+/// Returns `true` if a GPU multiplies bfloat16 matrices: from compute capability 8.0 (Ampere) on. On older
 /// ones XLA refuses to. A GPU that is not in the catalog is assumed to be a new one.
 fn supports_bfloat16(name: &str) -> bool {
     let gpu = gpu::all().iter().find(|gpu| gpu.name == name);

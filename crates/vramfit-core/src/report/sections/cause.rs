@@ -10,7 +10,7 @@ use crate::report::phrases::{file_name, largest_argument, line_or_unknown};
 /// Lines of one group that are named.
 const MAX_LINES: usize = 2;
 
-/// Constants that are less than one in so many of the bytes in use are not named.
+/// Constants that are less than one in this many of the bytes in use are not named.
 const MIN_CONSTANTS_FRACTION: u64 = 10;
 /// Nor are smaller ones.
 const MIN_CONSTANT_BYTES: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use crate::report::{Metric, Section, Value};
 
 /// More than these would hide the rest of the report; the JSON has all.
 const MAX_SHOWN: usize = 5;
-/// Routines that may use less than one in so many of the GPU's memory are not shown.
+/// Routines that may use less than one in this many of the GPU's memory are not shown.
 const MIN_SHOWN_FRACTION: u64 = 100;
 
 /// What the largest routine uses, where one may use 1 % of the memory.

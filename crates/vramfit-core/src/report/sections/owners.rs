@@ -8,7 +8,7 @@ use crate::report::charts::{Node, Tree};
 use crate::report::phrases::{file_name, gpu_suffix};
 use crate::report::{Content, Section, Table, Value};
 
-/// Nodes that are smaller than one in so many of the whole are merged.
+/// Nodes that are smaller than one in this many of the whole are merged.
 const MIN_SHOWN_FRACTION: u64 = 4000;
 
 /// One row for each kind of owner.

@@ -76,7 +76,7 @@ impl Resolver<'_> {
         (self.target.variable)(name).filter(|value| !value.is_empty())
     }
 
-    /// Says whether the release is known to be this one or a newer one.
+    /// Returns `true` if the release is known to be this one or a newer one.
     fn is_at_least(&self, version: Version) -> bool {
         self.target.jax.is_some_and(|installed| installed >= version)
     }

@@ -59,7 +59,7 @@ pub(super) fn apply(resolver: &mut Resolver<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Says whether an allocator rejects requests beyond the fraction. `platform` and `address` have no
+/// Returns `true` if an allocator rejects requests beyond the fraction. `platform` and `address` have no
 /// pool; for `cuda_async` it is only how much its pool retains.
 pub(super) fn enforces_limit(kind: AllocatorKind) -> bool {
     matches!(kind, AllocatorKind::Bfc | AllocatorKind::Vmm)
@@ -89,7 +89,7 @@ pub(super) fn environment_allocator(resolver: &Resolver<'_>) -> AllocatorKind {
     name.and_then(|name| name.parse().ok()).unwrap_or(AllocatorKind::Bfc)
 }
 
-/// Says whether the pool is preallocated.
+/// Returns `true` if the pool is preallocated.
 fn preallocates(resolver: &Resolver<'_>) -> bool {
     resolver.options.preallocate.unwrap_or_else(|| {
         let value = resolver.non_empty_var(PREALLOCATE);

@@ -54,7 +54,7 @@ fn correct_preallocation(resolver: &mut Resolver<'_>) {
     }
 }
 
-/// Reads the nonexistent limit as what it says: at most so many bytes, whatever the fraction.
+/// Reads the nonexistent limit as what it says: at most this many bytes, whatever the fraction.
 fn remove_nonexistent_limit(resolver: &mut Resolver<'_>) -> Result<Option<PoolSize>> {
     let Some(text) = resolver.non_empty_var(NONEXISTENT_LIMIT) else {
         return Ok(None);

@@ -65,7 +65,7 @@ fn values(done: &ResolvedSettings) -> Vec<(&str, &str)> {
     done.set.iter().map(|set| (set.name, &*set.value)).collect()
 }
 
-/// Says whether nothing is to be done, and nothing to be known.
+/// Returns `true` if nothing is to be done, and nothing to be known.
 fn is_nothing(done: &ResolvedSettings) -> bool {
     let bare = ResolvedSettings { budget: done.budget, ..ResolvedSettings::default() };
     *done == bare

@@ -79,7 +79,7 @@ impl Repository {
         Ok(Base { name: name.to_owned(), commit: commit.trim().to_owned() })
     }
 
-    /// Says whether the working tree is that of another commit, or has changes.
+    /// Returns `true` if the working tree is that of another commit, or has changes.
     fn is_changed_since(&self, commit: &str) -> bool {
         let head = self.git(&["rev-parse", "HEAD"]).unwrap_or_default();
         let status = self.git(&["status", "--porcelain", "--untracked-files=normal"]);

@@ -34,7 +34,7 @@ const TEMPLATE: &str = r#"
 [[check.entry]]
 name = "train"
 command = "python train.py"   # runs in the folder of this file
-steps = 3                     # stop after so many executions of the training step
+steps = 3                     # stop after this many executions of the training step
 
 # A function of yours, called once with arguments of these shapes:
 # [[check.entry]]

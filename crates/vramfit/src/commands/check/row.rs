@@ -173,7 +173,7 @@ pub(super) fn describe_failure(error: &Error) -> String {
     }
 }
 
-/// Says whether a line is the last of a Python traceback.
+/// Returns `true` if a line is the last of a Python traceback.
 fn is_exception(line: &str) -> bool {
     let kind = line.split(':').next().unwrap_or_default();
     let is_name = |c: char| c.is_alphanumeric() || "._".contains(c);

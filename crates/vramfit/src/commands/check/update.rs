@@ -76,7 +76,7 @@ impl Update<'_> {
         Ok(Status::from_answer(answer))
     }
 
-    /// Says whether a line stays: its entry exists on that GPU, and is of a release that was measured or
+    /// Returns `true` if a line stays: its entry exists on that GPU, and is of a release that was measured or
     /// need not be.
     fn is_kept(&self, line: &LockLine, rows: &[RowMeasurement<'_>]) -> bool {
         let entries = &self.config.config.entries;

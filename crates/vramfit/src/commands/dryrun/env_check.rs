@@ -58,7 +58,7 @@ fn lint_environment(
     })
 }
 
-/// Says whether a note concerns the GPU. A name that is unknown here may be one of the program's own.
+/// Returns `true` if a note concerns the GPU. A name that is unknown here may be one of the program's own.
 fn is_about_gpu(finding: &Finding) -> bool {
     finding.id != "unknown-name"
 }
@@ -83,7 +83,7 @@ pub(super) fn rejected(folder: &Path, gpus: &GpuSelection, jax: Option<Version>)
     Some(finding_error(finding))
 }
 
-/// Says whether a command is vramfit itself, which corrects settings before it starts a program.
+/// Returns `true` if a command is vramfit itself, which corrects settings before it starts a program.
 pub(super) fn is_vramfit(program: &Path, arguments: &[OsString]) -> bool {
     let is_module = arguments.windows(2).any(|pair| pair[0] == "-m" && pair[1] == "vramfit");
     program.file_name() == Some(OsStr::new("vramfit")) || is_module

@@ -47,7 +47,7 @@ impl HostMessages {
         messages.map(|message| ((message.kind, message.key), message.digest)).collect()
     }
 
-    /// Says whether a host did not find something that it asked for.
+    /// Returns `true` if a host did not find something that it asked for.
     pub(super) fn misses_any(&self, host: u32) -> bool {
         let read = read_lines::<ReadRecord>(&self.reads_path(host));
         read.iter().any(|read| !read.is_known)

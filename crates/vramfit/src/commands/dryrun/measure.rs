@@ -158,7 +158,7 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
     Ok(run)
 }
 
-/// Says whether a condition is how the program ended, which the process knows better.
+/// Returns `true` if a condition is how the program ended, which the process knows better.
 fn is_exit(condition: &Condition) -> bool {
     matches!(condition, Condition::ProcessFailed { .. } | Condition::TraceEndsEarly { .. })
 }

@@ -120,7 +120,7 @@ impl Measuring<'_> {
         Ok((plain?, traced))
     }
 
-    /// Measures the plans that a strategy proposes. Says whether there were trials for all.
+    /// Measures the plans that a strategy proposes. Returns `true` if there were trials for all.
     pub(super) fn follow(&mut self, command: usize, begun: SearchStart) -> bool {
         let SearchStart { mut strategy, steps, .. } = begun;
         let mut is_complete = true;
@@ -309,7 +309,7 @@ impl Measuring<'_> {
     }
 }
 
-/// Says whether XLA's latency-hiding scheduler may be on: the environment says so, or the compiler decides,
+/// Returns `true` if XLA's latency-hiding scheduler may be on: the environment says so, or the compiler decides,
 /// as it does since JAX 0.11.2.
 fn has_latency_hiding_scheduler(jax: &str) -> bool {
     let flags = std::env::var("XLA_FLAGS").unwrap_or_default();

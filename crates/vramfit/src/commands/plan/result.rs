@@ -16,17 +16,17 @@ use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
 use crate::command_line::shell_line;
 
-/// What library routines may take beside one in so many bytes of the peak is said.
+/// What library routines may take beside one in this many bytes of the peak is said.
 const MIN_SCRATCH_FRACTION: u64 = 100;
 
 impl Found {
-    /// Says whether a row meets the budget; unknown where the user ended the search before one did.
+    /// Returns `true` if a row meets the budget; unknown where the user ended the search before one did.
     pub(super) fn answer(&self, spec: &SearchSpec) -> Option<bool> {
         let is_met = self.fits(spec);
         Some(is_met).filter(|met| *met || !self.is_interrupted)
     }
 
-    /// Says whether the recommended plan meets the budget.
+    /// Returns `true` if the recommended plan meets the budget.
     pub(super) fn fits(&self, spec: &SearchSpec) -> bool {
         spec.is_met(&self.rows[self.recommended].row)
     }

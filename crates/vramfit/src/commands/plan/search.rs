@@ -185,7 +185,7 @@ impl Found {
         Ok((recommended, faster))
     }
 
-    /// Says whether a row fits by fewer training steps than were asked for.
+    /// Returns `true` if a row fits by fewer training steps than were asked for.
     fn is_unfinished(&self, row: usize, spec: &SearchSpec) -> bool {
         let found = &self.rows[row];
         Condition::is_stopped(&found.conditions)
@@ -195,7 +195,7 @@ impl Found {
 }
 
 impl SearchSpec {
-    /// Says whether a row meets the budget.
+    /// Returns `true` if a row meets the budget.
     pub(super) fn is_met(&self, row: &Row) -> bool {
         let fits_host = self.host_budget.is_none_or(|budget| row.host_memory_bytes <= budget.0);
         fits_host
@@ -228,7 +228,7 @@ impl SearchSpec {
         }
     }
 
-    /// Says whether the commands have batches of different sizes, all of them known.
+    /// Returns `true` if the commands have batches of different sizes, all of them known.
     pub(super) fn has_several_batches(&self) -> bool {
         let batches: Option<Vec<u64>> = self.commands.iter().map(VariedCommand::batch).collect();
         batches.is_some_and(|batches| batches.iter().any(|batch| *batch != batches[0]))

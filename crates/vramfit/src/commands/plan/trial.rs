@@ -20,7 +20,7 @@ use crate::files::cannot_write;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
 
-/// A program of so many training steps is run to its end with each plan.
+/// A program of this many training steps is run to its end with each plan.
 const MAX_SHORT_RUN: u64 = 10;
 
 /// How long a dry run may take unless the user says otherwise.
@@ -126,7 +126,7 @@ pub(super) struct StepTime {
 }
 
 impl StepTime {
-    /// Says whether enough of it is known to compare plans.
+    /// Returns `true` if enough of it is known to compare plans.
     pub(super) fn is_comparable(&self) -> bool {
         self.unknown_share <= MAX_UNKNOWN_SHARE
     }
@@ -244,7 +244,7 @@ pub(super) fn last_line(error: &Error) -> String {
     lines.next_back().unwrap_or(error.message()).to_owned()
 }
 
-/// Says whether the program ended with an error of its own.
+/// Returns `true` if the program ended with an error of its own.
 pub(super) fn is_rejection(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::CompilerFailed | ErrorKind::GpuNotUsed)
 }
@@ -287,7 +287,7 @@ impl Measurement {
         StepLimit::Calls(calls.max().unwrap_or(0).max(FEW_CALLS))
     }
 
-    /// Says whether a request fails although the pool has as many bytes as the peak.
+    /// Returns `true` if a request fails although the pool has as many bytes as the peak.
     pub(super) fn is_fragmented(&self) -> bool {
         !self.fits && self.peak_bytes <= self.limit_bytes
     }

@@ -39,7 +39,7 @@ pub(super) fn run(
         .map_err(|error| Error::new(ErrorKind::Internal, "cannot open a channel").cause(error))?;
     let (send, received) = mpsc::channel();
     std::thread::spawn(move || {
-        // Whoever waits may have given up; then nobody wants it.
+        // The thread that waits may have given up; then nobody wants it.
         let _ = send.send(pass_on(reader));
     });
     let exit = child::run(program, arguments, None, |command| {

@@ -75,7 +75,7 @@ pub(super) fn plan_variables(
 /// The variable that names a file which the program's Python makes when it applies a plan.
 const APPLIED_VARIABLE: &str = "VRAMFIT_PLAN_APPLIED";
 
-/// Tells whether a Python that a launcher has started applies the plan.
+/// Returns `true` if a Python that a launcher has started applies the plan.
 pub(super) struct AppliedPlan {
     folder: TempDirectory,
 }

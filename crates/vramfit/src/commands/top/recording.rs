@@ -26,7 +26,7 @@ impl Recorder {
         Ok(Recorder { file, shown })
     }
 
-    /// Adds a look. Each is in the file when this returns: whoever records waits for an accident.
+    /// Adds a sample. Each is in the file when this returns, since recordings are made to see what precedes a failure.
     ///
     /// # Errors
     /// `io` when it cannot be written.

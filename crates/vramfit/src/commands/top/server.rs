@@ -145,7 +145,7 @@ fn answer(
     stream.flush()
 }
 
-/// Says whether a `Host` names this server: an address (nobody can have another one point here),
+/// Returns `true` if a `Host` names this server: an address (nobody can have another one point here),
 /// `localhost` where that is served, or the machine's own name where other machines are.
 fn is_ours(host: &str, bound: IpAddr, machine: &str) -> bool {
     let name = match host.strip_prefix('[') {

@@ -103,9 +103,9 @@ impl ProcessRow {
 
 /// A pool of which so much is in use is nearly full.
 const NEARLY_FULL_PERCENT: u64 = 95;
-/// Fragmentation matters if one in so many bytes of the pool is free,
+/// Fragmentation matters if one in this many bytes of the pool is free,
 const MIN_FREE_FRACTION: u64 = 20;
-/// and the largest free block has less than one in so many of them.
+/// and the largest free block has less than one in this many of them.
 const SMALL_BLOCK_FRACTION: u64 = 4;
 
 /// What else a process publishes.

@@ -161,7 +161,7 @@ fn program(command: &str) -> String {
     }
 }
 
-/// Cuts a text to so many columns.
+/// Cuts a text to this many columns.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -75,7 +75,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     }
 }
 
-/// Lays everything out for so many columns; `live` marks the selected process.
+/// Lays everything out for this many columns; `live` marks the selected process.
 pub(super) fn layout(state: &State, width: usize, live: bool) -> ScreenText {
     let mut reasons = Vec::new();
     let mut body = Vec::new();

@@ -53,7 +53,7 @@ impl StopRequests {
             // The terminal sends Ctrl-\ to the run, too, which ends by it.
             _ => return,
         };
-        // A terminal that is closed is no order: whoever has pressed Ctrl-C may leave.
+        // A terminal that is closed is no order: a user who has pressed Ctrl-C may leave.
         if self.is_announced.load(Ordering::SeqCst) && number != SIGHUP {
             self.forced_by.store(number, Ordering::SeqCst);
             process_tree::kill(run);

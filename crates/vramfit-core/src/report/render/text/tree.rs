@@ -8,7 +8,7 @@ use crate::report::{Node, Tree, Value};
 const MAX_LEVELS: usize = 3;
 /// Children of one node that are shown.
 const MAX_CHILDREN: usize = 6;
-/// Nodes of less than one in so many of the whole are folded; on the second level those of less
+/// Nodes of less than one in this many of the whole are folded; on the second level those of less
 /// than two, and so on.
 const MIN_SHOWN_FRACTION: u64 = 50;
 /// Columns of the widest amount, a percentage, and the gaps before them.
