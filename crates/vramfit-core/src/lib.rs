@@ -20,23 +20,18 @@
 //! | [`analysis`] | the summary of a run |
 //! | [`diff`] | why one run needs more memory than another |
 //! | [`explain`] | why a program ran out of memory, from its log |
-//! | [`train`] | the configuration of a training run |
 //! | [`report`] | reports as text, HTML and JSON |
 
 pub mod allocator;
 pub mod analysis;
-pub mod bytes;
 pub mod check;
 pub mod diff;
 pub mod doctor;
-pub mod duration;
 pub mod env;
-pub mod error;
 pub mod explain;
 pub mod gpu;
 pub mod host;
 pub mod lint;
-pub mod nearest;
 pub mod planning;
 pub mod program;
 pub mod published;
@@ -47,7 +42,6 @@ pub mod shared_gpus;
 #[cfg(test)]
 mod testing;
 pub mod trace;
-pub mod train;
 
-pub use bytes::Bytes;
-pub use error::{Error, ErrorKind, Result};
+pub use vramfit_base::{Bytes, Error, ErrorKind, Result};
+pub(crate) use vramfit_base::{bytes, error, nearest};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sample::{ALL_BYTES, CHUNK_ROWS, ROW_BYTES, ROWS, make, mix, open};
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 use vramfit_data::load::{BatchPoll, Loader, LoaderOptions};
 use vramfit_data::order::RemainderPolicy;
 use vramfit_data::source::Access;

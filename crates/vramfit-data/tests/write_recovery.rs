@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::write::{
     Compression, Content, Dataset, Number, Progress, Source, Storage, WriteOptions, WriteTask,
     write,

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::panic::AssertUnwindSafe;
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches};
-use vramfit_core::error::EXIT_CODE;
+use vramfit_base::error::EXIT_CODE;
 use vramfit_core::{Error, ErrorKind};
 
 mod args;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use vramfit_core::train::MetricsLog;
 use vramfit_core::{Error, Result};
+use vramfit_train::MetricsLog;
 
 use crate::files::cannot_read;
 

@@ -1,7 +1,8 @@
 //! The report as text: one line per check, more for problems.
 
+use vramfit_base::text::wrap;
+
 use super::{Check, DoctorReport, Status};
-use crate::report::wrap;
 
 /// A line of output.
 #[derive(Clone, Debug, PartialEq, Eq)]

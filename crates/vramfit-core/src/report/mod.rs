@@ -27,14 +27,14 @@ pub use charts::{
     FailedRequest, Marker, Node, Region, Segment, Series, Share, Stack, Timeline, Tradeoff, Tree,
 };
 pub use plan::{PlanRow, PlanSummary};
-pub(crate) use render::wrap;
+
+use vramfit_train::MetricsLog;
 
 use crate::analysis::{Comparison, Condition, Phase, ProgramMismatch, RunSummary};
 use crate::bytes::Bytes;
 use crate::diff::RunDiff;
 use crate::explain::Explanation;
 use crate::lint::Finding;
-use crate::train::MetricsLog;
 
 /// What a run came to, ready to be rendered.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! The report of a training run: losses, where the time went, memory, epoch by epoch.
 
+use vramfit_train::{MetricsLog, Point, SessionEnd};
+
 use super::{Content, Curve, Curves, Metric, Report, Section, Share, Table, Value, json};
-use crate::train::{MetricsLog, Point, SessionEnd};
 
 /// Points of a curve that are drawn; more are averaged to as many.
 const MAX_POINTS: usize = 4000;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use criterion::BenchmarkGroup;
 use criterion::measurement::WallTime;
 use libdeflater::Decompressor;
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 use vramfit_data::hdf5::Container;
 use vramfit_data::read::{Dataset, RowOptions, RowReader, Storage};
 use vramfit_data::source::{Access, Source};

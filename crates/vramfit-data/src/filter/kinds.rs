@@ -1,6 +1,6 @@
 //! The filters there are, by the numbers that The HDF Group gives out.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::scale_offset::ScaleOffset;
 use super::{DecodeError, Decoders, bitshuffle, blosc, fletcher32, lz4, lzf, shuffle, unsupported};

@@ -19,7 +19,7 @@ mod zstd;
 
 use std::fmt;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use crate::hdf5::FilterStep;
 use kinds::Filter;

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
 
-use vramfit_core::{Bytes, Result};
+use vramfit_base::{Bytes, Result};
 
 pub use options::{CLASSES, GenerateOptions, Kind};
 

@@ -1,6 +1,6 @@
 //! What is to be generated, checked and completed with what was not said.
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use crate::hdf5::path::list_names;
 use crate::write::{Compression, Number, Storage};

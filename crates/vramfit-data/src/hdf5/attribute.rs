@@ -1,6 +1,6 @@
 //! The names of attributes.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::cursor::Cursor;
 use super::group::dense;

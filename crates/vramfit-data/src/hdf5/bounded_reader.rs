@@ -1,6 +1,6 @@
 //! Pieces of the file's structure, read with a limit that every honest file keeps.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::container::Container;
 

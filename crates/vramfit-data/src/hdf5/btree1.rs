@@ -1,6 +1,6 @@
 //! B-trees of version 1: the members of old groups, and the chunks of most datasets there are.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::bounded_reader::BoundedReader;
 use super::cursor::Cursor;

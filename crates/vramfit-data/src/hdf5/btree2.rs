@@ -1,6 +1,6 @@
 //! B-trees of version 2: dense groups and attributes, and chunks that can grow along several axes.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::bounded_reader::BoundedReader;
 use super::cursor::Cursor;

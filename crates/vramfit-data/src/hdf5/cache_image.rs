@@ -1,7 +1,7 @@
 //! The metadata cache image: structures that were in the library's cache when the file was closed. They are kept
 //! together in one block, and what is at their own addresses is old or was never written.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::bounded_reader::BoundedReader;
 use super::container::Container;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::cache_image::CacheImage;
 use super::cursor::Cursor;

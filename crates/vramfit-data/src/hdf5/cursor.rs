@@ -1,7 +1,7 @@
 //! A position in a piece of the file that was read. Every step is checked; what is missing is an
 //! error that names the byte of the file.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::container::Container;
 

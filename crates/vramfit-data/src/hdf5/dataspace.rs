@@ -1,6 +1,6 @@
 //! The dataspace message: how many axes a dataset has and how long they are.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::cursor::Cursor;
 

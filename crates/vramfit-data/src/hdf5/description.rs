@@ -1,6 +1,6 @@
 //! A dataset as all messages of its object header describe it.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::container::Container;
 use super::dataspace::Dataspace;

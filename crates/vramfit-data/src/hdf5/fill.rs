@@ -1,6 +1,6 @@
 //! The fill value: what an element is that was never written.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::header::{Header, kind};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::bounded_reader::BoundedReader;
 use super::checksum::checksum;

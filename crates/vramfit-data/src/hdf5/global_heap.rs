@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::bounded_reader::BoundedReader;
 use super::container::Container;

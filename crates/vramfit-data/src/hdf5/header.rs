@@ -1,6 +1,6 @@
 //! Object headers: the list of messages that describes a group, a dataset or a named type.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::bounded_reader::BoundedReader;
 use super::container::Container;

@@ -1,6 +1,6 @@
 //! The layout message: where the elements of a dataset are.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::cursor::Cursor;
 use super::dataspace::MAX_AXES;

@@ -3,7 +3,7 @@
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::container::Container;
 use super::group::{self, Target};

@@ -1,6 +1,6 @@
 //! Paths and names in files: what is below what, and lists of them for hints.
 
-use vramfit_core::Error;
+use vramfit_base::Error;
 
 /// Whether a path is another one, or below it. The path of the root is empty, or a slash.
 pub(crate) fn is_descendant(path: &str, outer: &str) -> bool {

@@ -1,6 +1,6 @@
 //! The filter pipeline message: what was done to a chunk before it was stored.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::cursor::Cursor;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::attribute;
 use super::container::Container;

@@ -1,7 +1,7 @@
 //! Files that are open for writing, or whose writer ended without closing them: what it had not written out is
 //! missing in them, and would read as zeros.
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use crate::source::{Source, Writer};
 

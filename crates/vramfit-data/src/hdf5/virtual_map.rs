@@ -2,7 +2,7 @@
 //!
 //! Only what concatenates is understood: each source is one block, with whole rows on both sides.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::container::Container;
 use super::cursor::Cursor;

@@ -1,7 +1,7 @@
 //! Type, shape and storage of a dataset.
 
 use serde::Serialize;
-use vramfit_core::{Bytes, Error};
+use vramfit_base::{Bytes, Error};
 
 use super::preview::Preview;
 use super::sample::Statistics;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use crate::hdf5::Container;
 use crate::source::{Access, Source};
@@ -54,7 +54,7 @@ fn unsupported_format(path: &Path, what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_base::ErrorKind;
 
     #[test]
     fn other_formats_are_named() {

@@ -1,7 +1,7 @@
 //! What will be slow, and why: one function per rule, each with the threshold that decides.
 
 use serde::Serialize;
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 
 use super::plan::{band_rows, groups};
 use super::{Entry, OpenDataset};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::Finding;
 use super::sample::{Value, value};

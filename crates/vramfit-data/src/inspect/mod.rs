@@ -14,7 +14,7 @@ mod sample;
 use std::path::Path;
 
 use serde::Serialize;
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::{Bytes, Error, ErrorKind, Result};
 
 use crate::hdf5::path::{hint_contents, is_descendant};
 use crate::hdf5::{Container, Content, Node, tree};

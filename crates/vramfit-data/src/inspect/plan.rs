@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 
 use super::{Entry, OpenDataset};
 use crate::load::{Loader, LoaderOptions};

@@ -1,7 +1,7 @@
 //! The first rows of a dataset.
 
 use serde::Serialize;
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::sample::{Value, value};
 use crate::read::RowReader;

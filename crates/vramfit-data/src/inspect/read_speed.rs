@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use vramfit_core::{Bytes, Result};
+use vramfit_base::{Bytes, Result};
 
 use super::OpenDataset;
 use crate::splitmix::{MixKey, below};

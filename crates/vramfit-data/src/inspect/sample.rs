@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use half::{bf16, f16};
 use serde::{Serialize, Serializer};
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use crate::hdf5::Scalar;
 use crate::read::RowReader;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::options::LoaderOptions;
 use crate::order::{Batches, RemainderPolicy, ShardOptions};

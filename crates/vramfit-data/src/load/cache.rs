@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 /// The number of a column, and the number of a block in it.
 type Key = (usize, u64);
@@ -98,7 +98,7 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    use vramfit_core::Error;
+    use vramfit_base::Error;
 
     use super::*;
 

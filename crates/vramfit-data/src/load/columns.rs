@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use vramfit_core::nearest::nearest;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_base::nearest::nearest;
+use vramfit_base::{Error, ErrorKind, Result};
 
 use super::options::{ColumnOptions, LoaderOptions};
 use crate::hdf5::{Container, Content, Scalar, tree};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::batch::{Batch, BatchBuffer};
 use super::batching::BatchPlan;

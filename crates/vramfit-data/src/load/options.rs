@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 
 use crate::hdf5::Scalar;
 use crate::order::{RemainderPolicy, ShardOptions, SplitMode};

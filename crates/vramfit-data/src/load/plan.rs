@@ -3,7 +3,7 @@
 //! The order depends on the file and the options alone: not on the machine's memory or
 //! processors, nor on the number of processes. Otherwise two hosts would read two orders.
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::batch::BatchBuffer;
 use super::buffer_pool::BufferPool;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use vramfit_core::{Bytes, Result};
+use vramfit_base::{Bytes, Result};
 
 use super::cache::BlockCache;
 use super::columns::{Column, Columns};

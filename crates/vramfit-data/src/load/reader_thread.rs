@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use super::buffer_pool::Buffer;
 use super::columns::Columns;
@@ -178,7 +178,7 @@ fn use_batch_scheduling() {
 mod tests {
     use std::path::Path;
 
-    use vramfit_core::Bytes;
+    use vramfit_base::Bytes;
 
     use super::*;
     use crate::load::LoaderOptions;

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use vramfit_core::Error;
+use vramfit_base::Error;
 
 use super::batching::{BatchPlan, BatchSpec};
 use super::buffer_pool::{Buffer, BufferPool};

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut};
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::copy::CACHE_LINE;
 
@@ -82,7 +82,7 @@ impl Slab {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_base::ErrorKind;
 
     #[test]
     fn slabs_are_apart_aligned_and_outlive_each_other() {

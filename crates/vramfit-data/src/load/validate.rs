@@ -1,6 +1,6 @@
 //! Checks of a loader before anything is read: that there is a batch, and that a saved order is the same.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::batching::BatchPlan;
 use super::options::LoaderOptions;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::columns::Columns;
 use super::copy::{CACHE_LINE, RowLocation, copy_rows};

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 /// What happens to the rows that do not fill the last batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

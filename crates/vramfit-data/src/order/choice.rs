@@ -1,7 +1,7 @@
 //! Which engine suits a file: decided by how its rows are stored and how large a window may be. The memory and
 //! processors of the machine do not matter, so every host chooses the same.
 
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 
 use super::{Engine, WindowSize};
 

@@ -17,7 +17,7 @@ mod state;
 mod window;
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 pub use batches::{Batch, Batches, RemainderPolicy, ShardOptions, ShardSlice};
 pub use choice::{EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, choose};

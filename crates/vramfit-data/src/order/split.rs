@@ -6,7 +6,7 @@
 //! which is what allows an epoch to be entered anywhere.
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::Purpose;
 use crate::splitmix::{MixKey, below};
@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_base::ErrorKind;
 
     fn error_of(rows: u64, fraction: f64) -> String {
         let error = Split::new(rows, fraction, SplitMode::Spread, 0).unwrap_err();

@@ -4,7 +4,7 @@
 //! continues the order that was started.
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_base::{Bytes, Error, ErrorKind, Result};
 
 use super::Order;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::dataset::{Dataset, Storage};
 use super::row_reader::RowReader;
@@ -333,7 +333,7 @@ impl RowReader {
         self.dataset.container().source()
     }
 
-    fn bad_chunk(&self, chunk: Chunk, fault: &DecodeError) -> vramfit_core::Error {
+    fn bad_chunk(&self, chunk: Chunk, fault: &DecodeError) -> vramfit_base::Error {
         let path = Dataset::path(&self.dataset);
         let place = format!("chunk {} of dataset `{path}`", chunk.index);
         match fault {

@@ -4,7 +4,7 @@
 //! become infinite.
 
 use half::{bf16, f16};
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::overflow::{self, Overflow};
 use crate::hdf5::{Axis, Number, Numbers, Scalar};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::virtual_source::{self, VirtualSource};
 use crate::filter::Pipeline;

@@ -1,6 +1,6 @@
 //! The numbers of an element to read: those of a dataset of numbers, or a field of its records.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use crate::hdf5::path::list_names;
 use crate::hdf5::{Datatype, Field, Numbers};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use half::bf16;
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use super::convert::{Load, StridedElements};
 use crate::hdf5::{Number, Scalar};

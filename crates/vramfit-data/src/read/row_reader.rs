@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::convert::Converter;
 use super::dataset::{Dataset, Storage, of_dataset};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::dataset::Dataset;
 use super::row_reader::RowReader;

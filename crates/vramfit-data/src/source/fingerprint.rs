@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::read_metadata;
 

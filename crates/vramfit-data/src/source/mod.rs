@@ -13,7 +13,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 pub use fingerprint::FileFingerprint;
 pub use lock::Writer;
@@ -203,7 +203,7 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramfit_core::ErrorKind;
+    use vramfit_base::ErrorKind;
 
     #[test]
     fn reads_are_the_same_by_every_access() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::{Access, Source};
 use crate::digest::digest;

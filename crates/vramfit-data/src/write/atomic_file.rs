@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::writer::WriteOptions;
 

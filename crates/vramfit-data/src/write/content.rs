@@ -1,7 +1,7 @@
 //! The content of a file to write: datasets with their shapes and filters, attributes, and by the paths
 //! of the datasets its groups.
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::number::Number;
 use super::value::Attribute;

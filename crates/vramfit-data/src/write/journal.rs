@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::atomic_file::cannot_write;
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::content::{Compression, Content, Dataset, Storage};
 use super::pipeline::{EncodedChunk, Pipeline};

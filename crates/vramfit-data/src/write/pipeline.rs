@@ -1,7 +1,7 @@
 //! One chunk from numbers to stored bytes: shuffle, then compress, into buffers that are used again.
 
 use libdeflater::{CompressionLvl, Compressor};
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use super::content::{Compression, Dataset, Storage};
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use super::pipeline::EncodedChunk;
 

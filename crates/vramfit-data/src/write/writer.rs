@@ -6,7 +6,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::atomic_file::AtomicFile;
 use super::content::{Content, Dataset};

@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use vramfit_core::{ErrorKind, Result};
+use vramfit_base::{ErrorKind, Result};
 use vramfit_data::hdf5::{Container, tree};
 use vramfit_data::read::{Dataset, MAX_CHUNK_BYTES, RowOptions, RowReader};
 use vramfit_data::source::Source;

@@ -9,14 +9,14 @@ use vramfit_data::source::{Access, Source};
 
 use crate::recorded::{Case, cases, folder};
 
-fn open(case: &Case, access: Access, threads: usize) -> vramfit_core::Result<RowReader> {
+fn open(case: &Case, access: Access, threads: usize) -> vramfit_base::Result<RowReader> {
     let source = Source::open(&case.path("h5"), access)?;
     let dataset = Dataset::open_in(&Container::open(Arc::new(source))?, &case.dataset)?;
     let options = RowOptions { field: case.field.clone(), threads, ..RowOptions::default() };
     RowReader::new(dataset, &options)
 }
 
-fn read_all(rows: &RowReader) -> vramfit_core::Result<Vec<u8>> {
+fn read_all(rows: &RowReader) -> vramfit_base::Result<Vec<u8>> {
     let mut out = vec![0xaa; rows.len() as usize * rows.row_bytes()];
     rows.read(0..rows.len(), &mut out)?;
     Ok(out)
@@ -35,7 +35,7 @@ fn for_each_readable(check: impl Fn(&str, &RowReader, &[u8])) {
     }
 }
 
-fn list(path: &Path) -> vramfit_core::Result<Vec<Node>> {
+fn list(path: &Path) -> vramfit_base::Result<Vec<Node>> {
     let source = Source::open(path, Access::Read)?;
     tree(&Container::open(Arc::new(source))?)
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use vramfit_core::{Bytes, Result};
+use vramfit_base::{Bytes, Result};
 use vramfit_data::load::{Batch, BatchPoll, Loader, LoaderOptions};
 use vramfit_data::write::{
     Compression, Content, Dataset, Number, Storage, WriteOptions, WriteTask, write,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vramfit_core::{Bytes, ErrorKind};
+use vramfit_base::{Bytes, ErrorKind};
 use vramfit_data::load::{BatchPoll, Loader, LoaderOptions};
 
 use super::files::*;

@@ -1,7 +1,7 @@
 //! Every row once an epoch, in one order for any number of processes, resumed anywhere.
 
 use proptest::prelude::*;
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 use vramfit_data::load::{Loader, LoaderOptions, SplitOptions, SplitSet};
 use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
 

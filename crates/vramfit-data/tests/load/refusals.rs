@@ -1,6 +1,6 @@
 //! What is rejected, and with which message.
 
-use vramfit_core::{Bytes, ErrorKind};
+use vramfit_base::{Bytes, ErrorKind};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::load::{Loader, LoaderOptions};
 use vramfit_data::order::{RemainderPolicy, ShardOptions};

@@ -1,7 +1,7 @@
 //! Which engine is chosen, and what is said about it.
 
 use proptest::prelude::*;
-use vramfit_core::Bytes;
+use vramfit_base::Bytes;
 use vramfit_data::order::{
     Engine, EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, WindowSize, choose,
 };

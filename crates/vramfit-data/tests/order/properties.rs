@@ -1,7 +1,7 @@
 //! What every order of rows keeps to, whatever the file, the engine and the number of processes.
 
 use proptest::prelude::*;
-use vramfit_core::ErrorKind;
+use vramfit_base::ErrorKind;
 use vramfit_data::order::{
     Batches, DataFingerprint, Engine, LoaderState, Order, RemainderPolicy, RowSubset, ShardOptions,
     Split, SplitMode, WindowSize,
@@ -261,7 +261,7 @@ fn a_text_that_is_no_state_is_refused() {
 
 #[test]
 fn orders_and_batches_that_cannot_be_are_refused() {
-    let refused = |result: vramfit_core::Result<()>| {
+    let refused = |result: vramfit_base::Result<()>| {
         let error = result.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.message().to_owned()

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::train::MetricsLog;
+use vramfit_train::MetricsLog;
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;

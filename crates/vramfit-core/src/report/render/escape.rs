@@ -1,23 +1,7 @@
 //! Names come from elsewhere, and are not trusted. For each place they are written to, one function
-//! escapes them: a line of text, HTML, and a script's data block.
+//! escapes them: HTML, and a script's data block; for a line of text see [`vramfit_base::text`].
 
-/// Makes a text one line without control characters and without changes of direction.
-pub(super) fn plain(text: &str) -> String {
-    let sanitize = |c: char| match c {
-        '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        // Marks that reorder what is shown, so that one name could pass for another.
-        '\u{061c}'
-        | '\u{200e}'
-        | '\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        // Code points that are no characters.
-        '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(sanitize).collect()
-}
+use vramfit_base::text::plain;
 
 /// Escapes a text for HTML, as content and as a quoted attribute.
 pub(super) fn markup(text: &str) -> String {
@@ -55,11 +39,6 @@ mod tests {
     use super::*;
 
     const HOSTILE: &str = "</script><!--<b a='1' b=\"2\">&amp;\u{202e}\x1b[31m\u{2028}";
-
-    #[test]
-    fn hostile_names_are_inert_in_a_line() {
-        assert_eq!(plain("a\x1b[31mb\nc\u{202e}d\u{7}"), "a\u{fffd}[31mb c\u{fffd}d\u{fffd}");
-    }
 
     #[test]
     fn hostile_names_are_inert_in_markup() {

@@ -3,5 +3,3 @@
 mod escape;
 pub(super) mod html;
 pub(super) mod text;
-
-pub(crate) use self::text::wrap::wrap;

@@ -5,7 +5,7 @@
 
 mod read;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::cursor::Cursor;
 pub(crate) use read::bytes_for;

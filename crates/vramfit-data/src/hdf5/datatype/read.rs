@@ -1,7 +1,7 @@
 //! Reading the datatype message. Each function consumes all of what it reads, also of what it does not
 //! understand, so that what follows in a record is found.
 
-use vramfit_core::{Error, Result};
+use vramfit_base::{Error, Result};
 
 use super::{Axis, Datatype, Field, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;

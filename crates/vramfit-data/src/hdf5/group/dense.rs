@@ -1,7 +1,7 @@
 //! Groups with many members, and objects with many attributes: a tree of identifiers, and a heap
 //! that has what they identify.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use crate::hdf5::bounded_reader::BoundedReader;
 use crate::hdf5::btree2;

@@ -1,6 +1,6 @@
 //! The link message: one name in a group, as files since HDF5 1.8 can have it.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::{Link, Target};
 use crate::hdf5::cursor::Cursor;

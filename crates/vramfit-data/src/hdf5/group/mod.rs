@@ -4,7 +4,7 @@ pub(super) mod dense;
 mod link;
 mod symbols;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::cursor::Cursor;
 use super::header::{Header, kind};

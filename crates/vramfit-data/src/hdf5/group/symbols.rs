@@ -1,6 +1,6 @@
 //! Groups as they were first written: a tree of tables of names, and a heap that has the names.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::{Link, MAX_MEMBERS, Target};
 use crate::hdf5::bounded_reader::BoundedReader;

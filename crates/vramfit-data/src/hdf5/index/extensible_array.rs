@@ -5,7 +5,7 @@
 //! the smallest number of elements. The data blocks of the first super blocks are listed in the
 //! index block, those of the others in a super block of their own. Large data blocks have pages.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::Reading;
 use super::fixed_array::is_set;

@@ -1,6 +1,6 @@
 //! Fixed arrays: the chunks of a dataset that cannot grow.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::Reading;
 use crate::hdf5::bounded_reader::BoundedReader;

@@ -5,7 +5,7 @@ mod fixed_array;
 mod grid;
 mod trees;
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::container::Container;
 use super::cursor::Cursor;

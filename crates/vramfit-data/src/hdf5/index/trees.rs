@@ -1,6 +1,6 @@
 //! Trees of chunks, of both versions.
 
-use vramfit_core::Result;
+use vramfit_base::Result;
 
 use super::Reading;
 use crate::hdf5::bounded_reader::BoundedReader;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use vramfit_base::nearest::nearest;
 use vramfit_core::check::{CheckConfig, Entry};
-use vramfit_core::nearest::nearest;
 use vramfit_core::{Error, Result};
 
 use super::git::Repository;

@@ -16,8 +16,8 @@ mod update;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use vramfit_base::duration::parse_duration;
 use vramfit_core::check::{CheckReport, LOCK_FILE, Lock, Outcome, Workflow};
-use vramfit_core::duration::parse_duration;
 use vramfit_core::{Bytes, Error, Result};
 
 use self::baseline::Baseline;

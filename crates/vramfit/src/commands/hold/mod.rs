@@ -12,7 +12,7 @@ mod stop;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use vramfit_core::duration::parse_duration;
+use vramfit_base::duration::parse_duration;
 use vramfit_core::{Bytes, Error, Result};
 
 use self::amount::Amount;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::Value;
-use vramfit_core::duration::parse_duration;
+use vramfit_base::duration::parse_duration;
 use vramfit_core::gpu::{Gpu, GpuSelection};
 use vramfit_core::planning::{MAX_FRACTION, Moves, Offload};
 use vramfit_core::settings::{Options, Version};

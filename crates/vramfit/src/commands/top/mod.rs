@@ -36,7 +36,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use ratatui::crossterm;
-use vramfit_core::duration::parse_duration;
+use vramfit_base::duration::parse_duration;
 use vramfit_core::{Error, Result};
 
 use crate::output::Output;

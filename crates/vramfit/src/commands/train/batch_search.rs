@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::json;
 use vramfit_core::analysis::load_summary;
-use vramfit_core::train::{BatchSearchResult, Config, Trial, largest_batch};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_train::{BatchSearchResult, Config, Trial, largest_batch};
 
 use super::datasets::DatasetInfo;
 use super::request::{OutcomeKind, Request, RequestDir, Resume};

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use serde_json::json;
-use vramfit_core::train::Config;
 use vramfit_core::{Bytes, Result};
+use vramfit_train::Config;
 
 use super::datasets::{Column, DatasetInfo};
 use crate::commands::data::{grouped, grouped_list};

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use serde::Serialize;
-use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::inspect;
 use vramfit_data::load::{ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet};
 use vramfit_data::order::{RemainderPolicy, SplitMode};
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
+use vramfit_train::Config;
 
 use super::labels;
 

@@ -1,7 +1,7 @@
 //! Keys that have no effect on a run of this length: a warning, or an error if nothing would be trained.
 
-use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
+use vramfit_train::Config;
 
 use super::datasets::DatasetInfo;
 use crate::commands::data::grouped;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use vramfit_core::train::template;
 use vramfit_core::{Error, Result};
+use vramfit_train::template;
 
 use super::proposal;
 use crate::files::{is_standard_output, writable, write};

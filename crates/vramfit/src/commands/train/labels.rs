@@ -6,10 +6,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::read::{Dataset, RowOptions, RowReader};
+use vramfit_train::Config;
 
 /// Bytes of labels that are read at once.
 const READ_BYTES: usize = 2 << 20;

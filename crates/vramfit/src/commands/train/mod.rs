@@ -19,8 +19,8 @@ mod stop_requests;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use vramfit_core::train::Config;
 use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_train::Config;
 
 use crate::command_line::shell_line;
 use crate::context::Context;

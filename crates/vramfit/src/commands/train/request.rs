@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
+use vramfit_train::Config;
 
 use super::ProgressMode;
 use super::datasets::DatasetInfo;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use vramfit_core::train::Config;
 use vramfit_core::{Error, Result};
+use vramfit_train::Config;
 
 use super::datasets::DatasetInfo;
 use super::processes::ProcessInfo;

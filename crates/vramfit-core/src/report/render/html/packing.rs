@@ -9,7 +9,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use crate::report::render::escape::plain;
+use vramfit_base::text::plain;
 
 /// Digits of packed columns: those of base64.
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,6 +1,7 @@
 //! Bytes over time as a small chart of characters.
 
-use super::wrap::{cut, width, wrap};
+use vramfit_base::text::{cut, width, wrap};
+
 use crate::bytes::Bytes;
 use crate::report::{BufferLifetimes, Timeline};
 

@@ -1,7 +1,8 @@
 //! The curves of a training run and the shares of its time, in lines.
 
-use super::wrap::{cut, width};
-use crate::report::render::escape::plain;
+use vramfit_base::text::plain;
+use vramfit_base::text::{cut, width};
+
 use crate::report::{Curves, Share};
 
 /// Columns of the bar of a share.

@@ -1,7 +1,8 @@
 //! Lint findings for a terminal.
 
+use vramfit_base::text::wrap;
+
 use super::WIDTH;
-use super::wrap::wrap;
 use crate::bytes::Bytes;
 use crate::lint::{Finding, Severity};
 

@@ -1,7 +1,8 @@
 //! A memory map: a strip of characters for each region, as XLA's own out-of-memory text draws it, and one for a
 //! request that failed. All have one scale.
 
-use super::wrap::wrap;
+use vramfit_base::text::wrap;
+
 use crate::bytes::Bytes;
 use crate::report::{AddressMap, Region};
 

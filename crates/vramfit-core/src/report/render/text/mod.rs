@@ -7,10 +7,9 @@ mod map;
 mod table;
 mod tradeoff;
 mod tree;
-pub(super) mod wrap;
 
-use self::wrap::{cut, width, wrap};
-use super::escape::plain;
+use vramfit_base::text::{cut, plain, width, wrap};
+
 use crate::bytes::Bytes;
 use crate::report::{Action, Bar, Content, Metric, Report};
 

@@ -1,9 +1,10 @@
 //! Tables as columns of text.
 
+use vramfit_base::text::plain;
+use vramfit_base::text::{cut, width, wrap};
+
 use super::GAP;
-use super::wrap::{cut, width, wrap};
 use crate::report::phrases::short_line;
-use crate::report::render::escape::plain;
 use crate::report::{Table, Value};
 
 /// Narrowest column of names in a table; others are cut to it before the table grows wider.

@@ -1,6 +1,7 @@
 //! A tree as indented lines: largest first, small parts folded into one line.
 
-use super::wrap::{cut, width};
+use vramfit_base::text::{cut, width};
+
 use crate::bytes::Bytes;
 use crate::report::{Node, Tree, Value};
 

@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use toml::de::DeValue;
 
-use crate::bytes::Bytes;
+use vramfit_base::Bytes;
 
 /// A key of the configuration.
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use toml::de::DeValue;
 
-use super::super::{Config, DefaultValue, keys, reference_page, template};
-use crate::error::ErrorKind;
+use vramfit_base::{Error, ErrorKind};
+
+use crate::{Config, DefaultValue, keys, reference_page, template};
 
 const MINIMAL_CONFIG: &str = "[data]\npath = \"a.h5\"\n";
 
-fn read(text: &str, options: &[&str]) -> Result<Config, crate::Error> {
+fn read(text: &str, options: &[&str]) -> Result<Config, Error> {
     let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
     Config::read(Path::new("some/train.toml"), text, &options)
 }
@@ -295,7 +296,7 @@ fn a_factor_is_a_number_or_a_fraction() {
     assert!(message.contains("`scale` has no effect with `vocabulary`"));
 }
 
-/// `UPDATE_DOCS=1 cargo test -p vramfit-core train` rewrites the page.
+/// `UPDATE_DOCS=1 cargo test -p vramfit-train` rewrites the page.
 #[test]
 fn the_committed_page_is_generated_from_the_table() {
     crate::testing::check_generated("training-config.md", &reference_page());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bytes::Bytes;
+use vramfit_base::Bytes;
 
 /// The configuration of a run; `docs/reference/training-config.md` describes each field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value as Json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use vramfit_base::nearest::nearest;
+use vramfit_base::{Error, ErrorKind, Result};
 
 use super::config::Config;
 use super::key::{DefaultValue, Key, ValueType};
 use super::keys::{SECTIONS, keys};
 use super::location::SourceLocation;
 use super::{overrides, rules};
-use crate::error::{Error, ErrorKind, Result};
-use crate::nearest::nearest;
 
 /// The values of the keys that were set, and where.
 pub(super) struct RawConfig(BTreeMap<String, (Json, SourceLocation)>);
@@ -235,7 +235,3 @@ fn resolve_path(file: &Path, key: &Key, value: &Json, location: &SourceLocation)
 fn sibling_path(file: &Path, path: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::error::Error;
+use vramfit_base::Error;
 
 /// Where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq)]

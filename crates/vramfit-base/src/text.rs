@@ -1,9 +1,25 @@
-//! Line breaks, and names cut to a width.
+//! Lines of text: names from elsewhere, which are not trusted, line breaks, and names cut to a width.
 
-use crate::report::render::escape::plain;
+/// Makes a text one line without control characters and without changes of direction.
+pub fn plain(text: &str) -> String {
+    let sanitize = |c: char| match c {
+        '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        // Marks that reorder what is shown, so that one name could pass for another.
+        '\u{061c}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        // Code points that are no characters.
+        '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(sanitize).collect()
+}
 
 /// Counts the columns of a text, one a character.
-pub(super) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
@@ -20,7 +36,7 @@ fn ends_in_digit(word: &str) -> bool {
 }
 
 /// Breaks a text into lines of at most `columns`, all but the first indented by `hanging`.
-pub(crate) fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     let mut words: Vec<String> = Vec::new();
@@ -62,7 +78,7 @@ pub(crate) fn wrap(text: &str, columns: usize, hanging: usize) -> Vec<String> {
 }
 
 /// Cuts a text in the middle, where names differ least.
-pub(super) fn cut(text: &str, columns: usize) -> String {
+pub fn cut(text: &str, columns: usize) -> String {
     let text = plain(text);
     let count = width(&text);
     if count <= columns {
@@ -79,6 +95,11 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hostile_names_are_inert_in_a_line() {
+        assert_eq!(plain("a\x1b[31mb\nc\u{202e}d\u{7}"), "a\u{fffd}[31mb c\u{fffd}d\u{fffd}");
+    }
 
     #[test]
     fn lines_break_at_words_and_hang() {

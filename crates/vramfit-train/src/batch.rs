@@ -3,7 +3,7 @@
 //! The memory of a step grows almost linearly with the batch, so two trials predict where the limit is
 //! reached, and a third confirms it. Where it is not linear, bisection continues.
 
-use crate::error::Result;
+use vramfit_base::Result;
 
 /// The result of one trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ fn round_batch(batch: u64, low: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, ErrorKind};
+    use vramfit_base::{Error, ErrorKind};
 
     /// Searches with a memory limit, and a step whose memory is a function of the batch.
     fn search(

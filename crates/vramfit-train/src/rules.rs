@@ -1,8 +1,9 @@
 //! Rules that involve several keys. A key without effect is an error: a person who set it believes that it has one.
 
+use vramfit_base::Result;
+
 use super::config::Config;
 use super::read::RawConfig;
-use crate::error::Result;
 
 /// Number of layers if `layers` is not set and `hidden_sizes` has one width.
 const DEFAULT_LAYERS: u64 = 2;

@@ -167,7 +167,7 @@ impl Error {
     /// Puts what was being done, or to what, in front of the message.
     ///
     /// ```
-    /// use vramfit_core::{Error, ErrorKind};
+    /// use vramfit_base::{Error, ErrorKind};
     ///
     /// let error = Error::new(ErrorKind::InvalidFile, "the checksum does not match").context("`run.trace`");
     /// assert_eq!(error.to_string(), "`run.trace`: the checksum does not match");

@@ -13,6 +13,11 @@ mod overrides;
 mod read;
 mod rules;
 mod template;
+#[cfg(test)]
+#[path = "../../vramfit-core/src/testing.rs"]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use batch::{BatchSearchResult, Trial, largest_batch};
 pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};

@@ -1,11 +1,11 @@
 //! Overrides of keys: `--set KEY=VALUE` of the command line.
 
-use crate::error::{Error, Result};
+use vramfit_base::nearest::nearest;
+use vramfit_base::{Error, Result};
 
 use super::key::Key;
 use super::keys::keys;
 use super::location::SourceLocation;
-use crate::nearest::nearest;
 
 /// Splits `data.batch_size=64` into its key, and its value in TOML.
 ///
