@@ -11,8 +11,9 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
 use vramfit_core::analysis::{ReplayOverrides, compare, summarize};
+use vramfit_core::program::ProgramSizes;
 use vramfit_core::settings::Options;
-use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
+use vramfit_core::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
 
 /// Events of one step: eight outputs, one temporary, all freed.
 const STEP: u64 = 20;

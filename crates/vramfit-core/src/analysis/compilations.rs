@@ -1,7 +1,8 @@
 //! Functions that were compiled again and again, and what made them so.
 
 use super::series::CompilationSummary;
-use crate::trace::{ProgramSizes, TextId};
+use crate::program::ProgramSizes;
+use crate::trace::TextId;
 
 /// One compilation.
 #[derive(Clone, Copy, Debug)]

@@ -21,11 +21,10 @@ use super::series::{CompilationSummary, LeakSummary};
 use super::step_search::{Phase, StepSearch};
 use super::unread_outputs::UnreadOutput;
 use crate::program::memory::Owner;
-use crate::program::{ProgramMemory, ProgramTime};
+use crate::program::{ProgramMemory, ProgramSizes, ProgramTime};
 use crate::replay::{PoolState, TotalRangeSummary};
 use crate::trace::{
-    CompilerWarning, CpuProgram, Header, NotComputed, ProcessExit, ProgramSizes, RunEnvironment,
-    UncaughtError,
+    CompilerWarning, CpuProgram, Header, NotComputed, ProcessExit, RunEnvironment, UncaughtError,
 };
 
 /// The answer to "does this run fit on this GPU?", with the figures behind it.

@@ -22,7 +22,7 @@ mod rules;
 use std::collections::BTreeMap;
 
 pub use finding::{Change, Finding, Severity, apply};
-pub use input::{LateChange, LintInput, Packages, ProcessStage};
+pub use input::{LintInput, Packages};
 pub use names::is_jax_related;
 pub use page::markdown;
 

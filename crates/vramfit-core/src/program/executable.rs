@@ -15,9 +15,9 @@ use super::proto::{
 };
 use super::scratch::{self, ScratchNeed};
 use super::shape::{ElementType, MemorySpace, Shape};
+use super::sizes::ProgramSizes;
 use super::workspace;
 use crate::error::{Error, Result};
-use crate::trace::ProgramSizes;
 
 /// What one compiled program needs and promises, on each of its devices.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -14,6 +14,7 @@
 //! | `outputs` | where the outputs lie, for releases that do not say it |
 //! | `workspace` | scratch memory of cuBLAS and other libraries that is in the plan |
 //! | `scratch` | scratch memory of cuFFT, cuSOLVER and other libraries that is not |
+//! | `sizes` | how large its arguments, outputs, temporaries and code are |
 //! | `collectives` | which devices exchange data |
 //! | [`cost`] | how long the program takes, by XLA's cost model and by what the GPU does at most |
 //! | `executable` | from serialized bytes to a [`Program`] |
@@ -31,6 +32,7 @@ pub mod proto;
 mod scratch;
 pub mod shape;
 mod sharding;
+mod sizes;
 mod texts;
 pub(crate) mod workspace;
 
@@ -41,3 +43,4 @@ pub use memory::ProgramMemory;
 pub use options::CompileOptions;
 pub use scratch::{EstimateSource, ScratchNeed, ScratchPhase};
 pub use shape::{ElementType, MemorySpace, Shape};
+pub use sizes::ProgramSizes;

@@ -13,6 +13,7 @@
 //! | `names.rs` | the variables of the pool |
 //! | `platforms.rs` | which backends JAX may make, and the one recommendation about it |
 //! | `visible.rs` | which GPUs a program will see |
+//! | `late_change.rs` | variables that a running program changes |
 //! | `resolve/` | from options to the variables that the installed release reads |
 //!
 //! Nothing here reads or changes the environment of this process: values are handed in and out.
@@ -22,6 +23,7 @@ mod client;
 mod defaults;
 mod flags;
 mod fraction;
+mod late_change;
 mod names;
 mod options;
 mod platforms;
@@ -41,6 +43,7 @@ pub use defaults::expected_pool_limits;
 pub use flags::XlaFlags;
 pub(crate) use flags::split_flags;
 pub use fraction::FractionPolicy;
+pub use late_change::{LateChange, ProcessStage};
 pub use names::{
     ALLOCATOR, CREATE_OPTIONS, FRACTION, NONEXISTENT_LIMIT, OLD_FRACTION, PREALLOCATE,
     UNIFIED_MEMORY, turns_preallocation_off,

@@ -4,12 +4,12 @@
 
 use std::io::{ErrorKind as IoKind, Read};
 
-use super::event::{CallbackSkip, Event, ProgramSizes, Purpose, TextId};
+use super::event::{CallbackSkip, Event, Purpose, TextId};
 use super::header::Header;
 use super::wire::{Crc, MAGIC, MAX_JSON_BYTES, VERSION, tag};
 use crate::allocator::PoolSpace;
 use crate::error::Error;
-use crate::program::{EstimateSource, ScratchPhase};
+use crate::program::{EstimateSource, ProgramSizes, ScratchPhase};
 
 /// Why reading stopped inside a record.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ mod wire;
 mod writer;
 
 pub use compiler_warning::CompilerWarning;
-pub use event::{CallbackSkip, Event, MIN_UNREAD_BYTES, ProgramSizes, Purpose, TextId};
+pub use event::{CallbackSkip, Event, MIN_UNREAD_BYTES, Purpose, TextId};
 pub use event_source::EventSource;
 pub use header::{Footer, Header, Sharing};
 pub use not_computed::NotComputed;

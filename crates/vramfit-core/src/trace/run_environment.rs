@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lint::{LateChange, is_jax_related};
+use crate::lint::is_jax_related;
+use crate::settings::LateChange;
 
 /// The settings of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 //! decoded in [`super::decoder`]. What the records mean together (history, repeats) is for
 //! [`super::writer`] and [`super::reader`]; `docs/reference/trace-format.md` has it all.
 
-use super::event::{Event, ProgramSizes};
+use super::event::Event;
+use crate::program::ProgramSizes;
 
 /// What every trace begins with; the version and a line feed follow.
 pub(super) const MAGIC: &[u8] = b"vramfit trace ";

@@ -2,10 +2,8 @@
 
 use proptest::prelude::*;
 use vramfit_core::host::{GpuMemory, Host, HostGpu, Mig, Process};
-use vramfit_core::lint::{
-    LateChange, LintInput, Packages, ProcessStage, Severity, apply, autofix, lint,
-};
-use vramfit_core::settings::{self, Version};
+use vramfit_core::lint::{LintInput, Packages, Severity, apply, autofix, lint};
+use vramfit_core::settings::{self, LateChange, ProcessStage, Version};
 
 use super::*;
 

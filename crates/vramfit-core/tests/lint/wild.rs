@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use vramfit_core::host::{HostGpu, Mig, Process};
-use vramfit_core::lint::{LateChange, LintInput, ProcessStage, Severity, autofix};
-use vramfit_core::settings::Version;
+use vramfit_core::lint::{LintInput, Severity, autofix};
+use vramfit_core::settings::{LateChange, ProcessStage, Version};
 
 use super::*;
 

@@ -7,7 +7,8 @@ use vramfit_core::allocator::{
     Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, Stats, build,
 };
 use vramfit_core::analysis::{RunSummary, summarize};
-use vramfit_core::trace::{Event, Footer, Header, ProgramSizes, Purpose, Reader, TextId, Writer};
+use vramfit_core::program::ProgramSizes;
+use vramfit_core::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
 use vramfit_core::{Error, ErrorKind};
 
 pub(crate) const MIB: u64 = 1 << 20;

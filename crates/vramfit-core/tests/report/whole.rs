@@ -4,9 +4,10 @@
 
 use serde_json::{Value, json};
 use vramfit_core::analysis::{RunSummary, summarize};
+use vramfit_core::program::ProgramSizes;
 use vramfit_core::program::cost::{OperationTime, ProgramTime};
 use vramfit_core::report::{self, Content, Outcome};
-use vramfit_core::trace::{Event, Header, Note, ProgramSizes, Purpose, Reader, TextId};
+use vramfit_core::trace::{Event, Header, Note, Purpose, Reader, TextId};
 
 use crate::recorder::{MIB, Recorder, header, two_regions};
 

@@ -1,8 +1,9 @@
 //! The run once more with other temporaries comes to what a run with those temporaries comes to.
 
 use vramfit_core::analysis::AutotuneRange;
+use vramfit_core::program::ProgramSizes;
 use vramfit_core::report;
-use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose};
+use vramfit_core::trace::{Event, Header, Purpose};
 
 use crate::recorder::{MIB, Recorder, answer, header};
 

@@ -5,9 +5,10 @@ use vramfit_core::ErrorKind;
 use vramfit_core::allocator::{AllocatorKind, PoolSpace};
 use vramfit_core::analysis::{Comparison, ReplayOverrides, compare};
 use vramfit_core::gpu;
+use vramfit_core::program::ProgramSizes;
 use vramfit_core::report::{Outcome, Report};
 use vramfit_core::settings::Options;
-use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, RequestList};
+use vramfit_core::trace::{Event, Header, Purpose, Reader, RequestList};
 
 use crate::recorded;
 use crate::recorder::{Block, MIB, Recorder, answer, header, summary, two_regions};

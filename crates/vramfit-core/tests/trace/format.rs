@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use proptest::prelude::*;
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::lint::{LateChange, ProcessStage};
-use vramfit_core::program::{EstimateSource, ProgramMemory, ProgramTime, ScratchPhase};
+use vramfit_core::program::{
+    EstimateSource, ProgramMemory, ProgramSizes, ProgramTime, ScratchPhase,
+};
+use vramfit_core::settings::{LateChange, ProcessStage};
 use vramfit_core::trace::{
-    CallbackSkip, Event, Footer, Header, ProgramSizes, Purpose, Reader, RunEnvironment, TextId,
-    Writer,
+    CallbackSkip, Event, Footer, Header, Purpose, Reader, RunEnvironment, TextId, Writer,
 };
 
 use crate::recorder::File;

@@ -3,7 +3,8 @@
 use vramfit_core::ErrorKind;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{RunSummary, summarize, summarize_until};
-use vramfit_core::trace::{CallbackSkip, Event, ProgramSizes, Purpose, Reader};
+use vramfit_core::program::ProgramSizes;
+use vramfit_core::trace::{CallbackSkip, Event, Purpose, Reader};
 
 use crate::recorder::{MIB, Recorder, header, program_event, refusal, upload_event};
 

@@ -1,8 +1,8 @@
 //! How long a step takes: the programs between two executions of the step.
 
 use vramfit_core::analysis::summarize;
-use vramfit_core::program::ProgramTime;
-use vramfit_core::trace::{Note, ProgramSizes, Reader};
+use vramfit_core::program::{ProgramSizes, ProgramTime};
+use vramfit_core::trace::{Note, Reader};
 
 use crate::recorder::{MIB, Recorder, header};
 

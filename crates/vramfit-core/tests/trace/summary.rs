@@ -4,11 +4,10 @@
 use proptest::prelude::*;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::summarize;
+use vramfit_core::program::ProgramSizes;
 use vramfit_core::replay::PoolState;
 use vramfit_core::report::Report;
-use vramfit_core::trace::{
-    CallbackSkip, Event, Header, ProcessExit, ProgramSizes, Purpose, Reader, TextId,
-};
+use vramfit_core::trace::{CallbackSkip, Event, Header, ProcessExit, Purpose, Reader, TextId};
 
 use crate::recorder::{
     self, MIB, Recorder, answer, header, program_event, refusal, summary, two_regions, upload_event,

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 use vramfit_core::allocator::PoolSpace;
 use vramfit_core::analysis::{ArraySummary, DeviceSummary, LayoutSummary, summarize_until};
+use vramfit_core::program::ProgramSizes;
 use vramfit_core::replay::PoolState;
 use vramfit_core::report;
-use vramfit_core::trace::{Event, Header, ProgramSizes, Purpose, Reader, TextId};
+use vramfit_core::trace::{Event, Header, Purpose, Reader, TextId};
 
 use crate::recorder::{Block, MIB, Recorder, answer, header, summary};
 

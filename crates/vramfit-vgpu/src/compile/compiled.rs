@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use vramfit_core::allocator::PoolSpace;
-use vramfit_core::program::{BufferClass, MemorySpace, Program, ProgramTime, ScratchPhase, Shape};
-use vramfit_core::trace::{ProgramSizes, Purpose};
+use vramfit_core::program::{
+    BufferClass, MemorySpace, Program, ProgramSizes, ProgramTime, ScratchPhase, Shape,
+};
+use vramfit_core::trace::Purpose;
 
 use crate::buffer::value;
 use crate::compile::host_program::{self, HostProgram, Slice};

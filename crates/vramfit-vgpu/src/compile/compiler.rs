@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use vramfit_core::program::{
-    Program, ProgramMemory, options::flag, options::with_flags, options::with_sorted_maps,
-    proto::OptionValue,
+    Program, ProgramMemory, ProgramSizes, options::flag, options::with_flags,
+    options::with_sorted_maps, proto::OptionValue,
 };
-use vramfit_core::trace::{CompilerWarning, ProgramSizes};
+use vramfit_core::trace::CompilerWarning;
 
 use crate::compile::compilation_cache::{CacheEntry, CompilerOutput};
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::compilations::Compilation;
 use super::devices::DeviceAnalysis;
 use super::scratch::{ScratchLimits, ScratchNeed};
-use crate::program::ProgramTime;
-use crate::trace::{EventSource, ProgramSizes, TextId};
+use crate::program::{ProgramSizes, ProgramTime};
+use crate::trace::{EventSource, TextId};
 
 /// Why a program is taken for the step of a training; the stronger is the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]

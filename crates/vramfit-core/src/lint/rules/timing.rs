@@ -2,11 +2,10 @@
 
 use super::super::context::{LintContext, PREALLOCATE, python_float};
 use super::super::finding::RawFinding;
-use super::super::input::{LateChange, ProcessStage};
 use super::super::names::{self, ValueKind};
 use super::super::{Rule, Severity};
 use super::booleans::jax_bool;
-use crate::settings::{self, PLATFORM_NAME, PLATFORMS, ReadAt, Reader};
+use crate::settings::{self, LateChange, PLATFORM_NAME, PLATFORMS, ProcessStage, ReadAt, Reader};
 
 pub(super) const RULES: &[Rule] = &[Rule {
     id: "set-too-late",

@@ -100,7 +100,7 @@ fn arguments(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::ProgramSizes;
+    use crate::program::ProgramSizes;
 
     fn explain_of(text: &str, count: u64, programs: &[ProgramSummary]) -> String {
         let warning = CompilerWarning {
