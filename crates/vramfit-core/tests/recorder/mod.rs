@@ -99,14 +99,14 @@ pub(crate) fn header() -> Header {
     }
 }
 
-/// Returns the answer of a trace.
-pub(crate) fn summary(trace: &[u8]) -> RunSummary {
+/// Returns the summary of a trace.
+pub(crate) fn summarize_trace(trace: &[u8]) -> RunSummary {
     summarize(Reader::new(trace).unwrap()).unwrap()
 }
 
-/// Returns the answer of a run that ends here.
-pub(crate) fn answer(run: Recorder) -> RunSummary {
-    summary(&run.finish())
+/// Returns the summary of a run that ends here.
+pub(crate) fn summarize_run(run: Recorder) -> RunSummary {
+    summarize_trace(&run.finish())
 }
 
 /// Returns why a trace is no run's.

@@ -3,17 +3,12 @@
 //! `TRYCMD=overwrite cargo test -p vramfit-core --test main report` accepts new texts; look at the difference then.
 
 use serde_json::{Value, json};
-use vramfit_core::analysis::{RunSummary, summarize};
 use vramfit_core::program::ProgramSizes;
 use vramfit_core::program::cost::{OperationTime, ProgramTime};
 use vramfit_core::report::{self, Content, Outcome};
-use vramfit_core::trace::{Event, Header, Note, Purpose, Reader, TextId};
+use vramfit_core::trace::{Event, Header, Note, Purpose, TextId};
 
-use crate::recorder::{MIB, Recorder, header, two_regions};
-
-fn answer(trace: &[u8]) -> RunSummary {
-    summarize(Reader::new(trace).unwrap()).unwrap()
-}
+use crate::recorder::{MIB, Recorder, header, summarize_trace, two_regions};
 
 /// Compares a text with its file, and checks what holds for every text.
 fn check(name: &str, text: &str) {
@@ -72,7 +67,7 @@ fn training(header: &Header) -> Recorder {
 #[test]
 fn a_run_that_fits() {
     let header = Header { context_bytes: 100 * MIB, ..header() };
-    check("fits", &report::text(&answer(&training(&header).finish())));
+    check("fits", &report::text(&summarize_trace(&training(&header).finish())));
 }
 
 /// A training step whose time is estimated; most of it is a matrix product.
@@ -104,7 +99,7 @@ fn timed() -> Vec<u8> {
 
 #[test]
 fn a_run_with_an_estimated_time() {
-    check("step-time", &report::text(&answer(&timed())));
+    check("step-time", &report::text(&summarize_trace(&timed())));
 }
 
 /// A step that needs more than is left.
@@ -120,7 +115,7 @@ fn too_large() -> Vec<u8> {
 
 #[test]
 fn a_run_that_does_not_fit() {
-    check("does-not-fit", &report::text(&answer(&too_large())));
+    check("does-not-fit", &report::text(&summarize_trace(&too_large())));
 }
 
 #[test]
@@ -136,22 +131,22 @@ fn a_run_that_fails_for_fragmentation_and_continues() {
     run.program(1, "jit_step", ProgramSizes::default());
     run.begin(1);
     run.end();
-    check("fragmented", &report::text(&answer(&run.finish())));
+    check("fragmented", &report::text(&summarize_trace(&run.finish())));
 }
 
 #[test]
 fn devices_that_are_alike_and_devices_that_are_not() {
     let four = Header { devices: 4, ..header() };
-    check("devices-alike", &report::text(&answer(&training(&four).finish())));
+    check("devices-alike", &report::text(&summarize_trace(&training(&four).finish())));
     let mut run = training(&four);
     run.allocate(2, 400 * MIB, Purpose::Upload).unwrap();
-    check("devices-differ", &report::text(&answer(&run.finish())));
+    check("devices-differ", &report::text(&summarize_trace(&run.finish())));
 }
 
 #[test]
 fn a_run_without_a_pool() {
     let header = Header { allocator: "platform".into(), ..header() };
-    check("platform", &report::text(&answer(&training(&header).finish())));
+    check("platform", &report::text(&summarize_trace(&training(&header).finish())));
 }
 
 #[test]
@@ -181,22 +176,22 @@ fn a_run_that_was_killed_and_read_placeholder_values() {
         run.begin(number);
         run.end();
     }
-    check("killed", &report::text(&answer(&run.kill())));
+    check("killed", &report::text(&summarize_trace(&run.kill())));
 }
 
 #[test]
 fn an_allocator_that_would_abort() {
-    check("aborts", &report::text(&answer(&two_regions(&header(), false))));
+    check("aborts", &report::text(&summarize_trace(&two_regions(&header(), false))));
 }
 
 #[test]
 fn an_allocator_that_would_never_return() {
-    check("hangs", &report::text(&answer(&two_regions(&header(), true))));
+    check("hangs", &report::text(&summarize_trace(&two_regions(&header(), true))));
 }
 
 #[test]
 fn a_run_that_allocated_nothing() {
-    check("nothing", &report::text(&answer(&Recorder::new(&header()).finish())));
+    check("nothing", &report::text(&summarize_trace(&Recorder::new(&header()).finish())));
 }
 
 #[test]
@@ -208,7 +203,7 @@ fn a_run_with_placeholder_shapes() {
         run.event(Event::UnknownRead { site: loss, bytes: 4 });
         run.event(Event::ShapeRead { site: mask, bytes: 4 });
     }
-    check("placeholder-shapes", &report::text(&answer(&run.finish())));
+    check("placeholder-shapes", &report::text(&summarize_trace(&run.finish())));
 }
 
 #[test]
@@ -223,14 +218,14 @@ fn names_can_do_nothing_to_the_terminal() {
     run.end();
     let site = run.writer.text(&hostile);
     run.event(Event::UnknownRead { site, bytes: 4 });
-    let answer = answer(&run.finish());
-    let text = report::text(&answer);
+    let summary = summarize_trace(&run.finish());
+    let text = report::text(&summary);
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
         assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
     }
     // JSON keeps the name and escapes it.
-    let json = report::json(&answer);
+    let json = report::json(&summary);
     assert!(!json.chars().any(|c| c < ' '));
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["programs"][0]["name"], hostile);
@@ -252,14 +247,15 @@ fn amounts_of_any_size_keep_to_the_columns() {
     run.program(1, "jit_a_step_with_a_rather_long_name", sizes);
     run.event(Event::OutsidePool { device: 0, bytes: u64::MAX });
     run.event(Event::OutsidePool { device: 0, bytes: u64::MAX });
-    let text = report::text(&answer(&run.finish()));
+    let text = report::text(&summarize_trace(&run.finish()));
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
 fn json_has_the_documented_values() {
     let fits: Value =
-        serde_json::from_str(&report::json(&answer(&training(&header()).finish()))).unwrap();
+        serde_json::from_str(&report::json(&summarize_trace(&training(&header()).finish())))
+            .unwrap();
     assert_eq!(fits["schema"], 2);
     assert_eq!(fits["jax"], "0.10.2");
     assert_eq!(fits["gpu"]["name"], "toy-1g");
@@ -286,7 +282,8 @@ fn json_has_the_documented_values() {
         assert_eq!(step[key], value, "{key}");
     }
 
-    let failed: Value = serde_json::from_str(&report::json(&answer(&too_large()))).unwrap();
+    let failed: Value =
+        serde_json::from_str(&report::json(&summarize_trace(&too_large()))).unwrap();
     assert_eq!(failed["fits"], false);
     assert_eq!(failed["oom"]["requested_bytes"], 500 * MIB);
     assert_eq!(failed["oom"]["program"], "jit_train_step");
@@ -321,7 +318,7 @@ fn every_key_of_the_json_is_documented() {
         too_large(),
         two_regions(&header(), false),
     ] {
-        let text = report::json(&answer(&trace));
+        let text = report::json(&summarize_trace(&trace));
         keys(&serde_json::from_str(&text).unwrap(), &mut all);
     }
     assert!(all.len() > 100, "{}", all.len());
@@ -336,7 +333,7 @@ fn every_key_of_the_json_is_documented() {
 
 #[test]
 fn a_report_is_data() {
-    let report = report::Report::from_dryrun(&answer(&too_large()));
+    let report = report::Report::from_dryrun(&summarize_trace(&too_large()));
     assert_eq!(report.outcome, Outcome::Failure);
     assert!(report.to_text().starts_with(&report.headline));
     assert_eq!(report.json["oom"]["short_bytes"], 92 * MIB);

@@ -5,7 +5,7 @@ use vramfit_core::program::ProgramSizes;
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, Purpose};
 
-use crate::recorder::{MIB, Recorder, answer, header};
+use crate::recorder::{MIB, Recorder, header, summarize_run};
 
 const VARIANT: &str = "without Triton GEMM";
 
@@ -14,7 +14,7 @@ fn asked() -> Header {
 }
 
 fn autotune_range(run: Recorder) -> AutotuneRange {
-    answer(run).autotune_range.unwrap()
+    summarize_run(run).autotune_range.unwrap()
 }
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
@@ -62,7 +62,7 @@ fn training(header: &Header, step: u64, evaluation: u64, others: [Option<u64>; 2
 
 #[test]
 fn without_other_temporaries_it_is_the_same_run() {
-    let plain = answer(training(&asked(), 200 * MIB, 50 * MIB, [None; 2]));
+    let plain = summarize_run(training(&asked(), 200 * MIB, 50 * MIB, [None; 2]));
     let autotune_range = plain.autotune_range.clone().unwrap();
     assert_eq!(autotune_range.peak_bytes, [plain.devices[0].peak_bytes]);
     assert_eq!((autotune_range.fits, autotune_range.measured), (Some(true), 0));
@@ -74,9 +74,9 @@ fn without_other_temporaries_it_is_the_same_run() {
 #[test]
 fn a_run_that_was_not_asked_has_no_bracket() {
     let others = [Some(300 * MIB), None];
-    let answer = answer(training(&header(), 200 * MIB, 50 * MIB, others));
-    assert_eq!(answer.autotune_range, None);
-    assert!(report::text(&answer).contains("`--autotune-range`"));
+    let summary = summarize_run(training(&header(), 200 * MIB, 50 * MIB, others));
+    assert_eq!(summary.autotune_range, None);
+    assert!(report::text(&summary).contains("`--autotune-range`"));
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn other_temporaries_come_to_what_a_run_with_them_comes_to() {
     for (step, evaluation) in [(333, 50), (90, 50), (10, 50), (10, 400), (0, 50)] {
         let (step, evaluation) = (step * MIB + 512, evaluation * MIB);
         let others = [Some(step), Some(evaluation)];
-        let what_if = answer(training(&asked(), 200 * MIB, 60 * MIB, others));
-        let real = answer(training(&header(), step, evaluation, [None; 2]));
+        let what_if = summarize_run(training(&asked(), 200 * MIB, 60 * MIB, others));
+        let real = summarize_run(training(&header(), step, evaluation, [None; 2]));
         let autotune_range = what_if.autotune_range.unwrap();
         assert_eq!(autotune_range.peak_bytes, [real.devices[0].peak_bytes], "{step}");
         assert_eq!((autotune_range.fits, autotune_range.measured), (Some(true), 2));
@@ -116,13 +116,13 @@ fn a_program_without_temporaries_may_have_some_then() {
 #[test]
 fn it_may_not_fit_then() {
     let others = [Some(700 * MIB), None];
-    let answer = answer(training(&asked(), 200 * MIB, 50 * MIB, others));
-    assert_eq!(answer.fits(), Some(true));
-    let autotune_range = answer.autotune_range.as_ref().unwrap();
+    let summary = summarize_run(training(&asked(), 200 * MIB, 50 * MIB, others));
+    assert_eq!(summary.fits(), Some(true));
+    let autotune_range = summary.autotune_range.as_ref().unwrap();
     assert_eq!(autotune_range.fits, Some(false));
     assert_eq!(autotune_range.peak_bytes, [151 * MIB], "up to the request refused");
-    let told = report::text(&answer);
-    assert!(told.contains("does not fit without Triton GEMM"), "{told}");
+    let shown = report::text(&summary);
+    assert!(shown.contains("does not fit without Triton GEMM"), "{shown}");
 }
 
 #[test]
@@ -132,19 +132,19 @@ fn what_was_refused_may_be_met_then_and_what_follows_is_not_known() {
         run.upload(100 * MIB);
         program(&mut run, 1, "jit_step", 700 * MIB, Some(other * MIB));
         assert!(!execute(&mut run, 1, &[700 * MIB]));
-        let answer = answer(run);
-        assert_eq!(answer.fits(), Some(false));
-        assert_eq!(answer.autotune_range.unwrap().fits, fits, "{other}");
+        let summary = summarize_run(run);
+        assert_eq!(summary.fits(), Some(false));
+        assert_eq!(summary.autotune_range.unwrap().fits, fits, "{other}");
     }
 }
 
 #[test]
 fn the_bracket_is_reported_with_both_ends() {
-    let answer = answer(training(&asked(), 200 * MIB, 4 * MIB, [Some(300 * MIB), None]));
-    let told = report::text(&answer);
-    assert!(told.contains("301.0 MiB to 401.0 MiB"), "{told}");
-    assert!(told.contains("100.0 MiB more without"), "{told}");
-    let record: serde_json::Value = serde_json::from_str(&report::json(&answer)).unwrap();
+    let summary = summarize_run(training(&asked(), 200 * MIB, 4 * MIB, [Some(300 * MIB), None]));
+    let shown = report::text(&summary);
+    assert!(shown.contains("301.0 MiB to 401.0 MiB"), "{shown}");
+    assert!(shown.contains("100.0 MiB more without"), "{shown}");
+    let record: serde_json::Value = serde_json::from_str(&report::json(&summary)).unwrap();
     let expected = serde_json::json!({
         "variants": [
             {"name": "default", "peak_bytes": 301 * MIB, "fits": true},

@@ -11,7 +11,7 @@ use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Header, Purpose, Reader, RequestList};
 
 use crate::recorded;
-use crate::recorder::{Block, MIB, Recorder, answer, header, summary, two_regions};
+use crate::recorder::{Block, MIB, Recorder, header, summarize_run, summarize_trace, two_regions};
 
 fn replay(trace: &[u8], settings: &ReplayOverrides) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()
@@ -60,8 +60,8 @@ fn nothing_changed_is_the_same_run() {
     let trace = training(&header()).finish();
     let same = replay(&trace, &ReplayOverrides::default());
     assert_eq!(same.fits(), Some(true));
-    assert_eq!(same.before, Some(summary(&trace)));
-    assert_eq!(same.after, summary(&trace));
+    assert_eq!(same.before, Some(summarize_trace(&trace)));
+    assert_eq!(same.after, summarize_trace(&trace));
     assert_eq!((same.newly_granted, same.ends_at_refusal, same.notes.len()), (None, false, 0));
 }
 
@@ -80,7 +80,7 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
             Header { allocator: "platform".into(), ..header() },
         ),
     ] {
-        let real = answer(training(&changed));
+        let real = summarize_run(training(&changed));
         // What the GPU was asked for are events, too; a replay has those of its run.
         let there = replay(&trace, &settings).after;
         assert_eq!(there.header, real.header);
@@ -364,7 +364,7 @@ proptest! {
         let trace = run.finish();
         let same = replay(&trace, &ReplayOverrides::default());
         prop_assert_eq!(same.before.as_ref(), Some(&same.after));
-        prop_assert_eq!(&same.after, &summary(&trace));
+        prop_assert_eq!(&same.after, &summarize_trace(&trace));
         // Asking for what there is anyway changes nothing either.
         let settings = ReplayOverrides {
             options: Options {

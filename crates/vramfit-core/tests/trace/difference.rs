@@ -13,15 +13,15 @@ const PARAMETERS: EntryKind = EntryKind::Program(Owner::Parameters);
 const TEMPORARIES: EntryKind = EntryKind::Program(Owner::Temporaries);
 const PADDING: EntryKind = EntryKind::Program(Owner::Padding);
 
-/// Returns the answer of a run that holds one array.
+/// Returns the summary of a run that holds one array.
 fn plain(header: &Header) -> RunSummary {
     let mut run = Recorder::new(header);
     run.upload(MIB);
-    recorder::answer(run)
+    recorder::summarize_run(run)
 }
 
-/// Returns the answer of a run that holds these parts at its peak.
-fn answer(parts: Vec<AttributionEntry>) -> RunSummary {
+/// Returns the summary of a run that holds these parts at its peak.
+fn summary_of(parts: Vec<AttributionEntry>) -> RunSummary {
     RunSummary {
         attribution: Some(Attribution {
             total_bytes: parts.iter().map(|part| part.bytes).sum(),
@@ -66,12 +66,12 @@ fn changed(a: &[AttributionEntry], b: &[AttributionEntry]) -> Vec<(String, Strin
         let part = group.as_ref().map(|group| name(&group.largest));
         part.unwrap_or_else(|| "nothing".into())
     };
-    let difference = diff_runs(&answer(a.to_vec()), &answer(b.to_vec()));
+    let difference = diff_runs(&summary_of(a.to_vec()), &summary_of(b.to_vec()));
     let changes = difference.changes.iter();
     changes.map(|change| (side(&change.a), side(&change.b), change.bytes())).collect()
 }
 
-fn told(changes: &[(&str, &str, i128)]) -> Vec<(String, String, i128)> {
+fn expected(changes: &[(&str, &str, i128)]) -> Vec<(String, String, i128)> {
     let owned = |change: &(&str, &str, i128)| (change.0.into(), change.1.into(), change.2);
     changes.iter().map(owned).collect()
 }
@@ -97,7 +97,7 @@ fn a_larger_batch_is_reported_line_by_line() {
             ),
         ]
     };
-    let (a, b) = (answer(run(8)), answer(run(16)));
+    let (a, b) = (summary_of(run(8)), summary_of(run(16)));
     let difference = diff_runs(&a, &b);
     assert_eq!(difference.gap_bytes(), 8 * 260);
     assert_eq!(difference.explained_bytes(), (8 * 260, 8 * 260));
@@ -138,7 +138,7 @@ fn lines_that_moved_are_the_same_lines() {
     };
     assert_eq!(
         changed(&run(0, 1), &run(2, 2)),
-        told(&[
+        expected(&[
             ("/src/t.py:10 (loss)", "/src/t.py:12 (loss)", 1000),
             ("/src/t.py:12 (loss)", "/src/t.py:14 (loss)", 100),
             ("/src/t.py:11 (loss)", "/src/t.py:13 (loss)", 10),
@@ -169,13 +169,13 @@ fn a_checkout_in_another_folder_is_the_same_program() {
     };
     assert_eq!(
         changed(&at("/main", 5), &at("/branch", 7)),
-        told(&[("/main/t.py:10 (loss)", "/branch/t.py:10 (loss)", 2)])
+        expected(&[("/main/t.py:10 (loss)", "/branch/t.py:10 (loss)", 2)])
     );
     // Files of one name in two folders are two files where both runs have both.
     let both = |x, y| [at("/x", x), at("/y", y)].concat();
     assert_eq!(
         changed(&both(1, 10), &both(3, 40)),
-        told(&[
+        expected(&[
             ("/y/t.py:10 (loss)", "/y/t.py:10 (loss)", 30),
             ("/x/t.py:10 (loss)", "/x/t.py:10 (loss)", 2)
         ])
@@ -194,7 +194,7 @@ fn what_has_no_partner_is_in_one_run_only() {
     ];
     assert_eq!(
         changed(&a, &b),
-        told(&[("nothing", "params['new']", 400), ("params['gone']", "nothing", -36),])
+        expected(&[("nothing", "params['new']", 400), ("params['gone']", "nothing", -36),])
     );
 }
 
@@ -208,7 +208,7 @@ fn paths_come_before_lines_and_new_names_are_found_by_line_and_shape() {
         argument("params['w']", "u.py:9 (make)", "bf16[4]", 8),
         argument("params['new']", "t.py:5 (init)", "f32[7]", 28),
     ];
-    assert_eq!(changed(&a, &b), told(&[("params['w']", "params['w']", -8)]));
+    assert_eq!(changed(&a, &b), expected(&[("params['w']", "params['w']", -8)]));
 }
 
 #[test]
@@ -218,11 +218,14 @@ fn several_of_one_line_are_reported_one_by_one_where_it_is_plain_which_is_which(
     let a = [one("f32[2,8,512]", 32), one("f32[2,8,128]", 8), one("bf16[2,8]", 2)];
     let b = [one("f32[2,16,512]", 64), one("f32[2,16,128]", 16), one("bf16[2,16]", 4)];
     let place = "t.py:9 (net)";
-    assert_eq!(changed(&a, &b), told(&[(place, place, 32), (place, place, 8), (place, place, 2)]));
+    assert_eq!(
+        changed(&a, &b),
+        expected(&[(place, place, 32), (place, place, 8), (place, place, 2)])
+    );
     // One more than before: which of them is new cannot be told.
     assert_eq!(
         changed(&a, &[&b[..], &[one("f32[2,16,9]", 1)]].concat()),
-        told(&[(place, place, 43)])
+        expected(&[(place, place, 43)])
     );
 }
 
@@ -232,7 +235,7 @@ fn what_changed_hands_is_one_thing_with_two_owners() {
     let a = [buffer(ACTIVATIONS, "t.py:9 (net)", made_by, "f32[8]", 32)];
     let b = [buffer(TEMPORARIES, "t.py:9 (net)", made_by, "f32[8]", 32)];
     assert!(changed(&a, &b).is_empty());
-    let difference = diff_runs(&answer(a.to_vec()), &answer(b.to_vec()));
+    let difference = diff_runs(&summary_of(a.to_vec()), &summary_of(b.to_vec()));
     let owners: Vec<_> =
         difference.owners.iter().map(|owner| (owner.kind, owner.bytes())).collect();
     assert_eq!(owners, [(ACTIVATIONS, -32), (TEMPORARIES, 32)]);
@@ -246,7 +249,7 @@ fn bytes_without_path_and_line_do_not_count_as_explained() {
             buffer(ACTIVATIONS, "t.py:9 (net)", "jit(f)/mul", "f32[8]", activations),
         ]
     };
-    let difference = diff_runs(&answer(run(100, 1000)), &answer(run(40, 1300)));
+    let difference = diff_runs(&summary_of(run(100, 1000)), &summary_of(run(40, 1300)));
     assert_eq!(difference.gap_bytes(), 240);
     assert_eq!(difference.explained_bytes(), (360, 300));
 }
@@ -260,10 +263,10 @@ fn what_else_differs_is_reported_and_nothing_else() {
     other.command = vec!["python".into(), "other.py".into()];
     let b = plain(&other);
     let other_differences = diff_runs(&a, &b).other_differences;
-    let told: Vec<_> =
+    let shown: Vec<_> =
         other_differences.iter().map(|one| (one.what, one.a.as_str(), one.b.as_str())).collect();
     assert_eq!(
-        told,
+        shown,
         [
             ("command", "python train.py", "python other.py"),
             ("pool limit", "768.0 MiB", "921.6 MiB"),
@@ -279,7 +282,7 @@ fn refused(held: u64) -> RunSummary {
     let mut run = Recorder::new(&header());
     run.upload(held);
     assert!(run.allocate(0, 1000 * MIB, Purpose::Upload).is_none());
-    recorder::answer(run)
+    recorder::summarize_run(run)
 }
 
 #[test]
@@ -300,11 +303,11 @@ fn a_refused_request_counts_and_leaves_open_what_would_have_come_after_it() {
 }
 
 #[test]
-fn the_totals_are_those_of_the_answers() {
-    let answer = plain(&header());
-    let held = answer.attribution.as_ref().unwrap().total_bytes;
-    let run = diff_runs(&answer, &answer).a;
-    assert_eq!((run.total_bytes, answer.devices[0].peak_bytes), (held, held));
+fn the_totals_are_those_of_the_summaries() {
+    let summary = plain(&header());
+    let held = summary.attribution.as_ref().unwrap().total_bytes;
+    let run = diff_runs(&summary, &summary).a;
+    assert_eq!((run.total_bytes, summary.devices[0].peak_bytes), (held, held));
 }
 
 /// Any parts at all: few names, so that many of them meet.
@@ -337,9 +340,9 @@ proptest! {
 
     #[test]
     fn all_changes_add_up_to_the_gap(a in parts(), b in parts()) {
-        let (a, b) = (answer(a), answer(b));
+        let (a, b) = (summary_of(a), summary_of(b));
         let difference = diff_runs(&a, &b);
-        let held = |answer: &RunSummary| i128::from(answer.attribution.as_ref().unwrap().total_bytes);
+        let held = |summary: &RunSummary| i128::from(summary.attribution.as_ref().unwrap().total_bytes);
         prop_assert_eq!(difference.gap_bytes(), held(&b) - held(&a));
         let changes: i128 = difference.changes.iter().map(EntryDelta::bytes).sum();
         prop_assert_eq!(changes, difference.gap_bytes());
@@ -351,7 +354,7 @@ proptest! {
 
     #[test]
     fn a_run_does_not_differ_from_itself(parts in parts()) {
-        let run = answer(parts);
+        let run = summary_of(parts);
         let difference = diff_runs(&run, &run);
         prop_assert_eq!(difference.gap_bytes(), 0);
         prop_assert_eq!(difference.changes, vec![]);
@@ -360,7 +363,7 @@ proptest! {
 
     #[test]
     fn the_other_way_round_everything_has_the_other_sign(a in parts(), b in parts()) {
-        let (a, b) = (answer(a), answer(b));
+        let (a, b) = (summary_of(a), summary_of(b));
         let content = |change: &EntryDelta| {
             let side = |group: &Option<vramfit_core::diff::EntryGroup>| {
                 group.as_ref().map(|group| (group.bytes, group.parts, format!("{:?}", group.largest)))

@@ -43,24 +43,25 @@ fn run(asked: u64) -> Vec<u8> {
     run.finish()
 }
 
-fn answer(trace: &[u8]) -> RunSummary {
-    let mut answer = summarize(reader(trace)).expect("a whole trace");
-    if answer.others_at_failure.is_some() {
-        answer.fits_alone = Some(is_met_alone(&mut reader(trace)).expect("a whole trace"));
+/// Returns the summary of a trace, with whether it fits on a GPU of its own.
+fn summarize_alone(trace: &[u8]) -> RunSummary {
+    let mut summary = summarize(reader(trace)).expect("a whole trace");
+    if summary.others_at_failure.is_some() {
+        summary.fits_alone = Some(is_met_alone(&mut reader(trace)).expect("a whole trace"));
     }
-    answer
+    summary
 }
 
 #[test]
 fn what_others_hold_is_not_to_spare() {
-    let answer = answer(&run(100));
-    let device = &answer.devices[0];
+    let summary = summarize_alone(&run(100));
+    let device = &summary.devices[0];
     // 1024 less 24 of context and 600 that others hold; the pool is what 10 % steps leave of it.
     assert_eq!(device.capacity_bytes, 400 * MIB);
     assert_eq!(device.used_by_others_bytes, 600 * MIB);
-    assert_eq!(answer.fits(), Some(true));
-    assert!(answer.others_at_failure.is_none());
-    let report = Report::from_dryrun(&answer);
+    assert_eq!(summary.fits(), Some(true));
+    assert!(summary.others_at_failure.is_none());
+    let report = Report::from_dryrun(&summary);
     assert_eq!(
         report.headline,
         "fits: peak 100.0 MiB of 400.0 MiB on GPU 1 of 2 x toy-1g, 300.0 MiB to spare; other \
@@ -72,8 +73,8 @@ fn what_others_hold_is_not_to_spare() {
 
 #[test]
 fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
-    let answer = answer(&run(500));
-    let conditions = answer.verdict().conditions;
+    let summary = summarize_alone(&run(500));
+    let conditions = summary.verdict().conditions;
     let [
         Condition::SharedGpu {
             gpu: 1,
@@ -89,8 +90,8 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
     };
     assert_eq!((*used_bytes, *total_bytes), (600 * MIB, 1024 * MIB));
     assert_eq!(processes[0].pid, 55);
-    assert_eq!(answer.failures[0].used_by_others_bytes, 600 * MIB);
-    let report = Report::from_dryrun(&answer);
+    assert_eq!(summary.failures[0].used_by_others_bytes, 600 * MIB);
+    let report = Report::from_dryrun(&summary);
     assert!(
         report.headline.contains(
             "in process 77 (`python train.py`); other processes of this run use 600.0 MiB of 1.0 GiB"
@@ -107,7 +108,7 @@ fn a_request_that_others_leave_no_room_for_is_put_down_to_them() {
 
 #[test]
 fn a_request_that_is_too_large_anyway_is_said_to_be() {
-    assert_eq!(answer(&run(900)).fits_alone, Some(false));
+    assert_eq!(summarize_alone(&run(900)).fits_alone, Some(false));
 }
 
 #[test]
@@ -117,9 +118,9 @@ fn what_others_held_later_counts_for_a_pool_that_can_grow() {
     run.writer.add_note(&others(100, 100)).unwrap();
     run.upload(50 * MIB);
     run.writer.add_note(&others(30, 700)).unwrap();
-    let answer = answer(&run.finish());
-    assert_eq!(answer.devices[0].used_by_others_bytes, 700 * MIB);
-    assert_eq!(answer.devices[0].capacity_bytes, 300 * MIB);
+    let summary = summarize_alone(&run.finish());
+    assert_eq!(summary.devices[0].used_by_others_bytes, 700 * MIB);
+    assert_eq!(summary.devices[0].capacity_bytes, 300 * MIB);
 }
 
 #[test]
@@ -128,11 +129,11 @@ fn a_context_without_room_is_no_fit() {
     run.writer.add_note(&others(1010, 1010)).unwrap();
     let note = Note::NoContext { device: 0, context_bytes: 24 * MIB, free_bytes: 14 * MIB };
     run.writer.add_note(&note).unwrap();
-    let answer = answer(&run.kill());
-    assert_eq!(answer.fits(), Some(false));
-    assert!(answer.used_gpu());
-    assert_eq!(answer.fits_alone, Some(true));
-    let report = Report::from_dryrun(&answer);
+    let summary = summarize_alone(&run.kill());
+    assert_eq!(summary.fits(), Some(false));
+    assert!(summary.used_gpu());
+    assert_eq!(summary.fits_alone, Some(true));
+    let report = Report::from_dryrun(&summary);
     let expected = "does not fit: the CUDA context needs about 24.0 MiB, but only 14.0 MiB are free on GPU 1 of \
          2 x toy-1g in process 77";
     assert!(report.headline.starts_with(expected), "{}", report.headline);
@@ -162,7 +163,7 @@ fn notes_about_devices_that_are_not_there_are_passed_over() {
     };
     run.writer.add_note(&stray).unwrap();
     run.upload(MIB);
-    assert_eq!(answer(&run.finish()).devices[0].used_by_others_bytes, 0);
+    assert_eq!(summarize_alone(&run.finish()).devices[0].used_by_others_bytes, 0);
 }
 
 #[test]
@@ -178,7 +179,7 @@ fn an_exception_of_refused_memory_is_no_error_of_the_program() {
             site: "train.py:7 (main)".into(),
         };
         run.writer.add_note(&Note::Error(error)).expect("a file in memory");
-        let verdict = answer(&run.finish()).verdict();
+        let verdict = summarize_alone(&run.finish()).verdict();
         assert_eq!(verdict.fits, Some(false), "{message}");
         assert_eq!(verdict.conditions.len(), conditions, "{message}");
     }

@@ -6,18 +6,18 @@ use vramfit_core::program::{EstimateSource, ProgramSizes, ScratchPhase};
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, Purpose};
 
-use crate::recorder::{MIB, Recorder, answer, header};
+use crate::recorder::{MIB, Recorder, header, summarize_run};
 
 const SITE: &str = "fft.py:12 (main)";
 
 /// The report as text, its lines put together.
-fn told(answer: &RunSummary) -> String {
-    let text = report::text(answer);
+fn shown(summary: &RunSummary) -> String {
+    let text = report::text(summary);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn scratch(answer: &RunSummary) -> &ScratchSummary {
-    answer.scratch.as_ref().unwrap()
+fn scratch(summary: &RunSummary) -> &ScratchSummary {
+    summary.scratch.as_ref().unwrap()
 }
 
 /// Says that the program takes scratch memory.
@@ -86,33 +86,33 @@ fn run_of(header: &Header, phase: ScratchPhase, range: [u64; 2]) -> RunSummary {
         };
         assert!(execute(&mut run, 1, 50 * MIB, least));
     }
-    answer(run)
+    summarize_run(run)
 }
 
 #[test]
 fn the_least_is_in_the_peak_and_the_most_beside_it() {
-    let answer = run_of(&header(), ScratchPhase::Execution, [150 * MIB, 300 * MIB]);
-    assert_eq!(answer.devices[0].peak_bytes, (200 + 100 + 50 + 150) * MIB);
-    assert_eq!(scratch(&answer).peak_bytes, [(200 + 100 + 50 + 300) * MIB]);
-    assert_eq!(scratch(&answer).shortage, None);
-    assert_eq!(answer.fits(), Some(true));
-    let moment = answer.devices[0].peak.as_ref().unwrap();
+    let summary = run_of(&header(), ScratchPhase::Execution, [150 * MIB, 300 * MIB]);
+    assert_eq!(summary.devices[0].peak_bytes, (200 + 100 + 50 + 150) * MIB);
+    assert_eq!(scratch(&summary).peak_bytes, [(200 + 100 + 50 + 300) * MIB]);
+    assert_eq!(scratch(&summary).shortage, None);
+    assert_eq!(summary.fits(), Some(true));
+    let moment = summary.devices[0].peak.as_ref().unwrap();
     assert_eq!(moment.purpose, Purpose::Scratch);
     // The part is named by library and line.
-    let attribution = answer.attribution.as_ref().unwrap();
+    let attribution = summary.attribution.as_ref().unwrap();
     let part = attribution.parts.iter().find(|part| part.kind == EntryKind::Scratch);
     let part = part.unwrap();
     assert_eq!(part.bytes, 150 * MIB);
     assert_eq!((&part.made_by[..], &part.site[..]), ("cuFFT rfft f32[1024]", SITE));
-    let told = told(&answer);
-    assert!(told.contains("150.0 MiB to 300.0 MiB"), "{told}");
-    assert!(told.contains("cuFFT rfft f32[1024], at fft.py:12 (main)"), "{told}");
-    assert!(told.contains("peak is 650.0 MiB"), "{told}");
+    let shown = shown(&summary);
+    assert!(shown.contains("150.0 MiB to 300.0 MiB"), "{shown}");
+    assert!(shown.contains("cuFFT rfft f32[1024], at fft.py:12 (main)"), "{shown}");
+    assert!(shown.contains("peak is 650.0 MiB"), "{shown}");
 }
 
 #[test]
 fn whether_a_run_fits_is_open_when_the_most_does_not_fit() {
-    let answer = run_of(&header(), ScratchPhase::Execution, [150 * MIB, 500 * MIB]);
+    let summary = run_of(&header(), ScratchPhase::Execution, [150 * MIB, 500 * MIB]);
     let shortage = ScratchShortage {
         device: 0,
         need: 0,
@@ -120,17 +120,17 @@ fn whether_a_run_fits_is_open_when_the_most_does_not_fit() {
         available_bytes: (768 - 200 - 100 - 50) * MIB,
         call: 1,
     };
-    assert_eq!(scratch(&answer).shortage, Some(shortage));
-    assert_eq!(scratch(&answer).peak_bytes, [850 * MIB]);
-    let verdict = answer.verdict();
+    assert_eq!(scratch(&summary).shortage, Some(shortage));
+    assert_eq!(scratch(&summary).peak_bytes, [850 * MIB]);
+    let verdict = summary.verdict();
     assert_eq!(verdict.fits, None);
     let [Condition::LibraryScratch { available_bytes, .. }] = &verdict.conditions[..] else {
         panic!("{verdict:?}");
     };
     assert_eq!(*available_bytes, 418 * MIB);
-    let told = told(&answer);
-    assert!(told.contains("418.0 MiB"), "{told}");
-    let json: serde_json::Value = serde_json::from_str(&report::json(&answer)).unwrap();
+    let shown = shown(&summary);
+    assert!(shown.contains("418.0 MiB"), "{shown}");
+    let json: serde_json::Value = serde_json::from_str(&report::json(&summary)).unwrap();
     assert_eq!(json["fits"], serde_json::Value::Null);
     assert_eq!(json["scratch"]["shortage"]["available_bytes"], 418 * MIB);
 }
@@ -142,12 +142,12 @@ fn the_least_that_cannot_be_had_does_not_fit() {
     program(&mut run, 1, "jit_transform", 50 * MIB);
     need(&mut run, 1, ScratchPhase::Execution, [150 * MIB, 300 * MIB]);
     assert!(!execute(&mut run, 1, 50 * MIB, 150 * MIB));
-    let answer = answer(run);
-    assert_eq!(answer.fits(), Some(false));
-    let refusal = answer.out_of_memory().unwrap();
+    let summary = summarize_run(run);
+    assert_eq!(summary.fits(), Some(false));
+    let refusal = summary.out_of_memory().unwrap();
     assert_eq!(refusal.context.purpose, Purpose::Scratch);
     assert_eq!(refusal.short_bytes(), (150 - (768 - 650)) * MIB);
-    let attribution = answer.attribution.as_ref().unwrap();
+    let attribution = summary.attribution.as_ref().unwrap();
     assert!(attribution.parts.iter().any(|part| part.kind == EntryKind::Scratch));
 }
 
@@ -155,10 +155,10 @@ fn the_least_that_cannot_be_had_does_not_fit() {
 fn workspaces_of_a_plan_make_the_temporaries_larger() {
     // One block of 50 MiB and the workspace, where 768 - 200 - 100 MiB are free.
     for (most, fits) in [(418 * MIB, Some(true)), (418 * MIB + 256, None)] {
-        let answer = run_of(&header(), ScratchPhase::Plan, [0, most]);
-        assert_eq!(answer.devices[0].peak_bytes, 350 * MIB);
-        assert_eq!(answer.fits(), fits, "{most}");
-        assert_eq!(scratch(&answer).peak_bytes, [350 * MIB + most]);
+        let summary = run_of(&header(), ScratchPhase::Plan, [0, most]);
+        assert_eq!(summary.devices[0].peak_bytes, 350 * MIB);
+        assert_eq!(summary.fits(), fits, "{most}");
+        assert_eq!(scratch(&summary).peak_bytes, [350 * MIB + most]);
     }
 }
 
@@ -169,7 +169,7 @@ fn a_program_without_temporaries_gets_the_workspace_beside_its_outputs() {
         program(&mut run, 1, "jit_convolve", 0);
         need(&mut run, 1, ScratchPhase::Plan, [0, most]);
         execute(&mut run, 1, 0, 0);
-        assert_eq!(answer(run).fits(), fits);
+        assert_eq!(summarize_run(run).fits(), fits);
     }
 }
 
@@ -177,8 +177,8 @@ fn a_program_without_temporaries_gets_the_workspace_beside_its_outputs() {
 fn the_autotuner_asks_once_before_the_first_execution() {
     // Its arguments are there, its outputs are not: 768 - 200 MiB.
     for (most, fits) in [(568 * MIB, Some(true)), (569 * MIB, None)] {
-        let answer = run_of(&header(), ScratchPhase::Compilation, [0, most]);
-        assert_eq!(answer.fits(), fits);
+        let summary = run_of(&header(), ScratchPhase::Compilation, [0, most]);
+        assert_eq!(summary.fits(), fits);
     }
 }
 
@@ -190,8 +190,8 @@ fn the_moment_that_leaves_least_decides() {
     execute(&mut run, 1, 50 * MIB, 0);
     run.upload(100 * MIB);
     execute(&mut run, 1, 50 * MIB, 0);
-    let answer = answer(run);
-    let shortage = scratch(&answer).shortage.as_ref().unwrap();
+    let summary = summarize_run(run);
+    let shortage = scratch(&summary).shortage.as_ref().unwrap();
     assert_eq!((shortage.available_bytes, shortage.call), (518 * MIB, 2));
 }
 
@@ -200,8 +200,8 @@ fn a_growing_pool_has_what_it_may_grow_by() {
     let growing = Header { preallocate: false, ..header() };
     // Regions of 256 MiB for 200 and for 100 MiB leave 768 - 512 to grow by.
     for (most, fits) in [(256 * MIB, Some(true)), (257 * MIB, None)] {
-        let answer = run_of(&growing, ScratchPhase::Execution, [MIB, most]);
-        assert_eq!(answer.fits(), fits, "{most}");
+        let summary = run_of(&growing, ScratchPhase::Execution, [MIB, most]);
+        assert_eq!(summary.fits(), fits, "{most}");
     }
 }
 
@@ -221,12 +221,12 @@ fn routines_without_a_bound_are_a_warning() {
     };
     run.event(event);
     execute(&mut run, 1, 0, 0);
-    let answer = answer(run);
-    assert_eq!(answer.fits(), Some(true));
-    assert_eq!(scratch(&answer).needs[0].high_bytes, None);
-    let told = told(&answer);
-    assert!(told.contains("custom call my_kernel f32[8]"), "{told}");
-    assert!(told.contains("no upper bound is known"), "{told}");
+    let summary = summarize_run(run);
+    assert_eq!(summary.fits(), Some(true));
+    assert_eq!(scratch(&summary).needs[0].high_bytes, None);
+    let shown = shown(&summary);
+    assert!(shown.contains("custom call my_kernel f32[8]"), "{shown}");
+    assert!(shown.contains("no upper bound is known"), "{shown}");
 }
 
 #[test]
@@ -234,19 +234,19 @@ fn programs_that_were_never_executed_take_nothing() {
     let mut run = Recorder::new(&header());
     program(&mut run, 1, "jit_transform", 0);
     need(&mut run, 1, ScratchPhase::Execution, [MIB, 2 * MIB]);
-    assert_eq!(answer(run).scratch, None);
+    assert_eq!(summarize_run(run).scratch, None);
 }
 
 #[test]
 fn a_program_that_only_compiles_needs_its_scratch_memory_as_one_that_runs() {
-    let told = |phase| {
+    let shown = |phase| {
         let mut run = Recorder::new(&header());
         program(&mut run, 1, "jit_fft", 50 * MIB);
         need(&mut run, 1, phase, [30 * MIB, 90 * MIB]);
         need(&mut run, 1, phase, [20 * MIB, 20 * MIB]);
-        answer(run).plan().expect("it did not run").needed_bytes
+        summarize_run(run).plan().expect("it did not run").needed_bytes
     };
     // Routines run one after the other, and a run takes the least of each.
-    assert_eq!(told(ScratchPhase::Execution), (100 + 50 + 30) * MIB);
-    assert_eq!(told(ScratchPhase::OutsidePool), (100 + 50) * MIB);
+    assert_eq!(shown(ScratchPhase::Execution), (100 + 50 + 30) * MIB);
+    assert_eq!(shown(ScratchPhase::OutsidePool), (100 + 50) * MIB);
 }

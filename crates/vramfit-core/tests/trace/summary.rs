@@ -1,5 +1,5 @@
-//! The figures of an answer are those that one can count by hand, and those that the allocators of
-//! the run had; and an answer is refused when they differ.
+//! The figures of a summary are those that one can count by hand, and those that the allocators of
+//! the run had; and a summary is refused when they differ.
 
 use proptest::prelude::*;
 use vramfit_core::allocator::PoolSpace;
@@ -10,7 +10,8 @@ use vramfit_core::report::Report;
 use vramfit_core::trace::{CallbackSkip, Event, Header, ProcessExit, Purpose, Reader, TextId};
 
 use crate::recorder::{
-    self, MIB, Recorder, answer, header, program_event, refusal, summary, two_regions, upload_event,
+    self, MIB, Recorder, header, program_event, refusal, summarize_run, summarize_trace,
+    two_regions, upload_event,
 };
 
 fn sizes(temp_bytes: u64) -> ProgramSizes {
@@ -46,10 +47,10 @@ fn training() -> Recorder {
 
 #[test]
 fn a_training_run_comes_to_what_one_counts_by_hand() {
-    let answer = answer(training());
-    assert!(answer.fits() == Some(true) && answer.complete);
-    assert_eq!(answer.executions, 4);
-    let [device] = &answer.devices[..] else { panic!("one device") };
+    let summary = summarize_run(training());
+    assert!(summary.fits() == Some(true) && summary.complete);
+    assert_eq!(summary.executions, 4);
+    let [device] = &summary.devices[..] else { panic!("one device") };
     assert_eq!(device.limit_bytes, Some(768 * MIB));
     assert_eq!(device.pool_bytes, Some(768 * MIB));
     // 100 + 200 state, 20 batch, 250 temporaries, 0.5 loss.
@@ -72,10 +73,10 @@ fn a_training_run_comes_to_what_one_counts_by_hand() {
     assert_eq!(device.at_end.in_use_bytes, 300 * MIB);
     assert_eq!(device.steady_state_bytes, 300 * MIB);
     assert_eq!(device.outside_bytes, 33);
-    let rows: Vec<_> = answer.programs.iter().map(|p| (&p.name[..], p.calls)).collect();
+    let rows: Vec<_> = summary.programs.iter().map(|p| (&p.name[..], p.calls)).collect();
     assert_eq!(rows, [("jit_step", 3), ("jit_init", 1)]);
-    assert_eq!(answer.step().unwrap().name, "jit_step");
-    assert_eq!(answer.critical_device().unwrap().device, 0);
+    assert_eq!(summary.step().unwrap().name, "jit_step");
+    assert_eq!(summary.critical_device().unwrap().device, 0);
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn what_is_held_between_steps_leaves_out_what_comes_and_goes() {
         run.end();
         run.free(std::mem::replace(&mut state, new));
     }
-    let device = answer(run).devices.remove(0);
+    let device = summarize_run(run).devices.remove(0);
     assert_eq!(device.peak_bytes, 200 * MIB);
     assert_eq!(device.steady_state_bytes, 100 * MIB);
 }
@@ -103,7 +104,7 @@ fn a_single_execution_is_reported_with_what_it_began_with() {
     run.begin(1);
     run.end();
     run.free(state);
-    assert_eq!(answer(run).devices[0].steady_state_bytes, 100 * MIB);
+    assert_eq!(summarize_run(run).devices[0].steady_state_bytes, 100 * MIB);
 }
 
 #[test]
@@ -116,8 +117,8 @@ fn the_step_is_not_the_small_program_that_is_called_most() {
         run.begin(program);
         run.end();
     }
-    assert_eq!(answer(run).step().unwrap().name, "jit_step");
-    let idle = answer(Recorder::new(&header()));
+    assert_eq!(summarize_run(run).step().unwrap().name, "jit_step");
+    let idle = summarize_run(Recorder::new(&header()));
     assert_eq!(idle.step(), None);
 }
 
@@ -132,9 +133,9 @@ fn a_refusal_in_pieces_is_fragmentation() {
     run.begin(1);
     assert!(run.allocate(0, 300 * MIB, Purpose::Temporary).is_none());
     run.end();
-    let answer = answer(run);
-    assert_eq!(answer.fits(), Some(false));
-    let refusal = answer.out_of_memory().unwrap();
+    let summary = summarize_run(run);
+    assert_eq!(summary.fits(), Some(false));
+    let refusal = summary.out_of_memory().unwrap();
     assert_eq!(refusal.pool.free_bytes, Some(468 * MIB));
     assert_eq!(refusal.pool.largest_free_block_bytes, Some(268 * MIB));
     assert_eq!((refusal.growth_bytes, refusal.available_bytes()), (Some(0), 268 * MIB));
@@ -142,7 +143,7 @@ fn a_refusal_in_pieces_is_fragmentation() {
     assert_eq!(refusal.context.program.as_deref(), Some("jit_step"));
     assert_eq!(refusal.message, "Out of memory while trying to allocate 300.00MiB.");
     assert!(!refusal.recovered && refusal.fatal.is_none());
-    let device = &answer.devices[0];
+    let device = &summary.devices[0];
     assert_eq!(device.peak_bytes, 500 * MIB);
     assert_eq!(device.at_peak.largest_free_block_bytes, Some(268 * MIB));
     assert_eq!(device.at_peak.fragmentation(), Some(0.0), "nothing was freed by then");
@@ -157,12 +158,12 @@ fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
     run.program(1, "jit_step", sizes(0));
     run.begin(1);
     run.end();
-    let answer = answer(run);
-    let refusal = answer.out_of_memory().unwrap();
+    let summary = summarize_run(run);
+    let refusal = summary.out_of_memory().unwrap();
     assert_eq!((refusal.short_bytes(), refusal.fragmented()), (132 * MIB, false));
     assert_eq!((refusal.context.program.as_deref(), refusal.context.call), (None, 0));
     assert!(refusal.recovered);
-    assert_eq!(answer.critical_device().unwrap().failures, 1);
+    assert_eq!(summary.critical_device().unwrap().failures, 1);
 }
 
 #[test]
@@ -172,7 +173,7 @@ fn a_growing_pool_counts_what_it_could_still_take() {
     let _state = run.upload(300 * MIB);
     assert_eq!(run.stats(0).pool_bytes, Some(512 * MIB));
     assert!(run.allocate(0, 260 * MIB, Purpose::Upload).is_none());
-    let refusal = answer(run).failures.remove(0);
+    let refusal = summarize_run(run).failures.remove(0);
     assert_eq!(refusal.pool.largest_free_block_bytes, Some(212 * MIB));
     assert_eq!(refusal.growth_bytes, Some(256 * MIB));
     assert_eq!((refusal.short_bytes(), refusal.fragmented()), (4 * MIB, true));
@@ -186,7 +187,7 @@ fn a_gpu_that_is_taken_leaves_less_room_to_grow() {
     // which 14 MiB are left. Of the GPU, 1024 - 600 - 32 = 392 MiB.
     let (_first, _second) = (run.upload(10 * MIB), run.upload(2 * MIB));
     assert!(run.allocate(0, 400 * MIB, Purpose::Upload).is_none());
-    let refusal = answer(run).failures.remove(0);
+    let refusal = summarize_run(run).failures.remove(0);
     // What XLA asks for is first 512 MiB, and then a tenth less until the GPU has it.
     let growth = refusal.growth_bytes.unwrap();
     assert!(growth > 352 * MIB && growth <= 392 * MIB, "{growth}");
@@ -203,12 +204,12 @@ fn without_a_pool_the_gpu_itself_is_what_there_is() {
     });
     let _state = run.upload(600 * MIB);
     assert!(run.allocate(0, 500 * MIB, Purpose::Upload).is_none());
-    let answer = answer(run);
-    let device = &answer.devices[0];
+    let summary = summarize_run(run);
+    let device = &summary.devices[0];
     assert_eq!((device.limit_bytes, device.pool_bytes), (None, None));
     assert_eq!(device.at_peak.free_bytes, None);
     assert_eq!(device.peak_bytes, 600 * MIB);
-    let refusal = answer.out_of_memory().unwrap();
+    let refusal = summary.out_of_memory().unwrap();
     assert_eq!(refusal.gpu_free_bytes, Some(400 * MIB));
     assert_eq!((refusal.short_bytes(), refusal.fragmented()), (100 * MIB, false));
 }
@@ -225,7 +226,7 @@ fn whole_pages_are_missing_from_what_is_available() {
         });
         let _three = [(); 3].map(|()| run.upload(3 * MIB));
         assert!(run.allocate(0, 989 * MIB, Purpose::Upload).is_none());
-        let failure = answer(run).failures.remove(0);
+        let failure = summarize_run(run).failures.remove(0);
         assert_eq!(
             (failure.available_bytes(), failure.short_bytes()),
             (988 * MIB, MIB),
@@ -241,9 +242,9 @@ fn a_pool_that_others_made_smaller_is_not_fragmented() {
     let first = run.upload(MIB);
     run.free(first);
     assert!(run.allocate(0, 692 * MIB, Purpose::Upload).is_none());
-    let answer = answer(run);
-    let failure = &answer.failures[0];
-    let pool = answer.devices[0].pool_bytes.unwrap();
+    let summary = summarize_run(run);
+    let failure = &summary.failures[0];
+    let pool = summary.devices[0].pool_bytes.unwrap();
     assert_eq!(pool, 768 * MIB / 10 * 9 / 256 * 256);
     assert!(failure.growth_bytes.unwrap() <= 724 * MIB - pool);
     assert_eq!(failure.free_bytes(), Some(pool));
@@ -251,8 +252,8 @@ fn a_pool_that_others_made_smaller_is_not_fragmented() {
 }
 
 #[test]
-fn an_answer_holds_only_if_values_that_were_not_computed_are_as_assumed() {
-    let told = |lines: &[&str], requested| {
+fn a_summary_holds_only_if_values_that_were_not_computed_are_as_assumed() {
+    let shown = |lines: &[&str], requested| {
         let mut run = Recorder::new(&header());
         let _state = run.upload(requested);
         run.event(Event::UnknownRead { site: TextId(0), bytes: 4 });
@@ -265,15 +266,15 @@ fn an_answer_holds_only_if_values_that_were_not_computed_are_as_assumed() {
             };
             run.event(event);
         }
-        Report::from_dryrun(&answer(run)).headline
+        Report::from_dryrun(&summarize_run(run)).headline
     };
-    assert!(told(&[], MIB).starts_with("fits: "));
-    let headline = told(&["serve.py:41 (main)"], MIB);
+    assert!(shown(&[], MIB).starts_with("fits: "));
+    let headline = shown(&["serve.py:41 (main)"], MIB);
     assert!(
         headline.starts_with("fits, if `int(cache.position)` at serve.py:41 (main) is 0: peak"),
         "{headline}"
     );
-    let headline = told(&["a.py:1 (f)", "b.py:2 (g)", "c.py:3 (h)"], MIB);
+    let headline = shown(&["a.py:1 (f)", "b.py:2 (g)", "c.py:3 (h)"], MIB);
     assert!(headline.contains(" is 0 (and 2 more assumptions): "), "{headline}");
 }
 
@@ -283,13 +284,13 @@ fn the_worst_device_decides() {
     for (device, mib) in [(0, 100), (1, 300), (2, 300)] {
         run.allocate(device, mib * MIB, Purpose::Upload).unwrap();
     }
-    let fitting = answer(run);
+    let fitting = summarize_run(run);
     assert_eq!(fitting.critical_device().unwrap().device, 1);
 
     let mut run = Recorder::new(&Header { devices: 2, ..header() });
     run.allocate(0, 300 * MIB, Purpose::Upload).unwrap();
     assert!(run.allocate(1, 800 * MIB, Purpose::Upload).is_none());
-    let failing = answer(run);
+    let failing = summarize_run(run);
     assert_eq!(failing.critical_device().unwrap().device, 1);
     assert_eq!(failing.devices[1].peak, None);
 }
@@ -308,7 +309,7 @@ fn programs_of_one_name_are_distinguished_by_their_sizes() {
     }
     run.event(Event::Unload { program: 3 });
     run.event(Event::Unload { program: 3 });
-    let rows: Vec<_> = answer(run)
+    let rows: Vec<_> = summarize_run(run)
         .programs
         .into_iter()
         .map(|row| (row.sizes.temp_bytes, row.calls, row.compilations))
@@ -324,7 +325,7 @@ fn reads_of_unknown_values_are_counted_by_line() {
         run.event(Event::UnknownRead { site, bytes: 4 });
     }
     run.event(Event::ShapeRead { site: shape, bytes: 8 });
-    let reads: Vec<_> = answer(run)
+    let reads: Vec<_> = summarize_run(run)
         .unknown_reads
         .into_iter()
         .map(|r| (r.site, r.reads, r.bytes, r.shapes))
@@ -346,39 +347,39 @@ fn calls_of_python_functions_are_counted_by_line() {
     }
     run.event(Event::CallbackSkipped { site: seldom, calls: 1, reason: CallbackSkip::Results });
     run.writer.not_computed("jit_search", "program_budget", 10_000).expect("it is kept in memory");
-    let told = answer(run);
-    let [row, other] = &told.callbacks[..] else {
-        panic!("{:?}", told.callbacks);
+    let shown = summarize_run(run);
+    let [row, other] = &shown.callbacks[..] else {
+        panic!("{:?}", shown.callbacks);
     };
     assert_eq!((row.site.as_str(), row.calls, row.errors), ("a.py:1 (f)", 6, 1));
     assert_eq!((row.error.as_str(), row.skip_reason), ("ValueError: 0", None));
     assert_eq!((other.calls, other.skipped), (0, 1));
     assert_eq!(other.skip_reason, Some(CallbackSkip::Results));
-    assert_eq!(told.not_computed[0].spent_ms, 10_000);
+    assert_eq!(shown.not_computed[0].spent_ms, 10_000);
 }
 
 #[test]
 fn a_failure_after_a_made_up_read_has_a_likely_cause() {
-    let told = |reads: &[&str], code| {
+    let shown = |reads: &[&str], code| {
         let mut run = Recorder::new(&header());
         for site in reads {
             let site = run.writer.text(site);
             run.event(Event::UnknownRead { site, bytes: 4 });
         }
-        let mut told = answer(run);
-        told.process_exit = Some(ProcessExit { code: Some(code), signal: None });
-        assert_eq!(told.likely_cause(), None, "not without proof");
-        told.is_placeholder_cause = true;
-        told.likely_cause().map(str::to_owned)
+        let mut shown = summarize_run(run);
+        shown.process_exit = Some(ProcessExit { code: Some(code), signal: None });
+        assert_eq!(shown.likely_cause(), None, "not without proof");
+        shown.is_placeholder_cause = true;
+        shown.likely_cause().map(str::to_owned)
     };
     let reads = ["a.py:1 (f)", "b.py:2 (g)"];
-    assert_eq!(told(&reads, 1).as_deref(), Some("b.py:2 (g)"));
-    assert_eq!(told(&reads, 0), None);
-    assert_eq!(told(&[], 1), None);
+    assert_eq!(shown(&reads, 1).as_deref(), Some("b.py:2 (g)"));
+    assert_eq!(shown(&reads, 0), None);
+    assert_eq!(shown(&[], 1), None);
 }
 
 #[test]
-fn a_cleared_peak_changes_the_closing_figure_and_not_the_answer() {
+fn a_cleared_peak_changes_the_closing_figure_and_not_the_summary() {
     let mut run = Recorder::new(&header());
     let large = run.upload(500 * MIB);
     run.free(large);
@@ -386,17 +387,17 @@ fn a_cleared_peak_changes_the_closing_figure_and_not_the_answer() {
     let _small = run.upload(MIB);
     run.close();
     run.footer.peak_bytes_in_use = vec![MIB];
-    let answer = summary(&run.finish_as_is());
-    assert_eq!(answer.devices[0].peak_bytes, 500 * MIB);
+    let summary = summarize_trace(&run.finish_as_is());
+    assert_eq!(summary.devices[0].peak_bytes, 500 * MIB);
 }
 
 #[test]
 fn a_run_that_was_killed_is_reported_up_to_there() {
-    let answer = summary(&training().kill());
+    let summary = summarize_trace(&training().kill());
     // A reader does not know what came after.
-    assert!(!answer.complete && answer.fits().is_none());
-    assert_eq!(answer.devices[0].peak_bytes, 570 * MIB + MIB / 2);
-    assert_eq!(answer.evaluated, None);
+    assert!(!summary.complete && summary.fits().is_none());
+    assert_eq!(summary.devices[0].peak_bytes, 570 * MIB + MIB / 2);
+    assert_eq!(summary.evaluated, None);
 }
 
 #[test]
@@ -405,22 +406,22 @@ fn refusals_by_the_thousand_are_counted_and_not_kept() {
     for _ in 0..5_000 {
         assert!(run.allocate(0, 800 * MIB, Purpose::Upload).is_none());
     }
-    let answer = answer(run);
-    assert_eq!((answer.failure_count, answer.failures.len()), (5_000, 100));
+    let summary = summarize_run(run);
+    assert_eq!((summary.failure_count, summary.failures.len()), (5_000, 100));
 }
 
 #[test]
 fn an_allocator_that_would_abort_is_no_fit() {
-    let answer = summary(&two_regions(&header(), false));
-    assert!(answer.fits() == Some(false) && answer.failure_count == 0);
-    let abort = answer.abort.as_ref().unwrap();
+    let summary = summarize_trace(&two_regions(&header(), false));
+    assert!(summary.fits() == Some(false) && summary.failure_count == 0);
+    let abort = summary.abort.as_ref().unwrap();
     assert_eq!((abort.program.as_deref(), abort.executions), (Some("jit_step"), 1));
     assert!(abort.message.contains("would abort"), "{}", abort.message);
-    assert_eq!(answer.critical_device().unwrap().device, 0);
+    assert_eq!(summary.critical_device().unwrap().device, 0);
 }
 
 #[test]
-fn any_closing_figure_that_differs_refuses_the_answer() {
+fn any_closing_figure_that_differs_refuses_the_summary() {
     type Change = fn(&mut vramfit_core::trace::Footer);
     let changes: [(Change, &str); 6] = [
         (|f| f.bytes_in_use[0] += 1, "bytes in use of device 0"),
@@ -440,7 +441,7 @@ fn any_closing_figure_that_differs_refuses_the_answer() {
 }
 
 #[test]
-fn events_that_cannot_have_happened_refuse_the_answer() {
+fn events_that_cannot_have_happened_refuse_the_summary() {
     let allocate = |device, bytes| upload_event(device, bytes, 64, PoolSpace::Default);
     let driver = |asked| Event::Driver { device: 0, asked, address: 1 << 30, granted: asked };
     let refuse = Event::AllocationFailure {
@@ -562,9 +563,9 @@ proptest! {
             }
         }
         let stats: Vec<_> = (0..header.devices).map(|device| run.stats(device)).collect();
-        let answer = answer(run);
-        prop_assert_eq!(answer.failure_count, refused);
-        for (device, stats) in answer.devices.iter().zip(stats) {
+        let summary = summarize_run(run);
+        prop_assert_eq!(summary.failure_count, refused);
+        for (device, stats) in summary.devices.iter().zip(stats) {
             prop_assert_eq!(device.peak_bytes, peaks[device.device as usize]);
             prop_assert_eq!(device.at_end.in_use_bytes, stats.bytes_in_use);
             prop_assert_eq!(device.limit_bytes, stats.bytes_limit);
@@ -578,7 +579,7 @@ proptest! {
         }
     }
 
-    /// Events that no run made give an error or an answer, never a panic.
+    /// Events that no run made give an error or a summary, never a panic.
     #[test]
     fn no_events_make_it_panic(
         header in any_header().prop_map(|header| Header { memory_fraction: 0.75, ..header }),
@@ -591,9 +592,9 @@ proptest! {
             let _ = run.writer.event(&event);
         }
         let trace = if footer { run.finish_as_is() } else { run.kill() };
-        if let Ok(answer) = summarize(Reader::new(&trace[..]).unwrap()) {
-            vramfit_core::report::text(&answer);
-            vramfit_core::report::json(&answer);
+        if let Ok(summary) = summarize(Reader::new(&trace[..]).unwrap()) {
+            vramfit_core::report::text(&summary);
+            vramfit_core::report::json(&summary);
         }
     }
 }

@@ -8,7 +8,7 @@ use vramfit_core::replay::PoolState;
 use vramfit_core::report;
 use vramfit_core::trace::{Event, Header, Purpose, Reader, TextId};
 
-use crate::recorder::{Block, MIB, Recorder, answer, header, summary};
+use crate::recorder::{Block, MIB, Recorder, header, summarize_run, summarize_trace};
 
 fn sizes(argument_bytes: u64, temp_bytes: u64) -> ProgramSizes {
     ProgramSizes { argument_bytes, temp_bytes, ..ProgramSizes::default() }
@@ -41,8 +41,8 @@ fn loop_of(steps: u32, kept: impl Fn(u32) -> Vec<u64>) -> Recorder {
 
 #[test]
 fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
-    let answer = answer(loop_of(6, |_| vec![4 * MIB]));
-    let [leak] = &answer.leaks[..] else { panic!("{:?}", answer.leaks) };
+    let summary = summarize_run(loop_of(6, |_| vec![4 * MIB]));
+    let [leak] = &summary.leaks[..] else { panic!("{:?}", summary.leaks) };
     assert_eq!(leak.site, "train.py:31 (main)");
     assert_eq!(leak.program.as_deref(), Some("jit_step"));
     assert_eq!((leak.purpose, &leak.step[..]), (Purpose::Output, "jit_step"));
@@ -50,14 +50,14 @@ fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
     assert_eq!((leak.steps, leak.arrays), (5, 5));
     assert_eq!((leak.bytes_per_step(), leak.bytes), (4 * MIB, 20 * MIB));
     assert_eq!(leak.allocated_bytes, 20 * MIB);
-    let told = report::text(&answer);
+    let shown = report::text(&summary);
     assert!(
-        told.contains("grows by 4.0 MiB per step: train.py:31 (main), output of `jit_step`"),
-        "{told}"
+        shown.contains("grows by 4.0 MiB per step: train.py:31 (main), output of `jit_step`"),
+        "{shown}"
     );
     // 768 less 100, 24 that stay, 10 of temporaries, and the last loss: 634 MiB less 256 bytes.
-    assert!(told.contains("runs out after about 158 more steps"), "{told}");
-    let record: serde_json::Value = serde_json::from_str(&report::json(&answer)).unwrap();
+    assert!(shown.contains("runs out after about 158 more steps"), "{shown}");
+    let record: serde_json::Value = serde_json::from_str(&report::json(&summary)).unwrap();
     assert_eq!(record["leaks"][0]["bytes_per_step"], 4 * MIB);
     assert_eq!(record["leaks"][0]["site"], "train.py:31 (main)");
 }
@@ -74,22 +74,22 @@ fn each_device_has_its_own_leaks_and_the_text_tells_of_the_first() {
         }
         run.end();
     }
-    let answer = answer(run);
-    let found = answer.leaks.iter();
+    let summary = summarize_run(run);
+    let found = summary.leaks.iter();
     let found: Vec<_> =
         found.map(|leak| (leak.device, leak.bytes_per_step(), leak.allocated_bytes)).collect();
     // 1000 bytes take 1024, and four steps lie between five calls.
     assert_eq!(found, [(0, 1000, 4096), (1, 1000, 4096)]);
-    let told = report::text(&answer);
-    assert!(told.contains("only device 0 is shown"), "{told}");
+    let shown = report::text(&summary);
+    assert!(shown.contains("only device 0 is shown"), "{shown}");
 }
 
 #[test]
 fn what_stops_to_grow_or_shrinks_or_is_too_short_is_no_leak() {
-    let none = |run: Recorder| assert_eq!(answer(run).leaks, []);
+    let none = |run: Recorder| assert_eq!(summarize_run(run).leaks, []);
     // Three steps between four calls are the least.
     none(loop_of(3, |_| vec![4 * MIB]));
-    assert_eq!(answer(loop_of(4, |_| vec![4 * MIB])).leaks.len(), 1);
+    assert_eq!(summarize_run(loop_of(4, |_| vec![4 * MIB])).leaks.len(), 1);
     // A cache that fills up in five steps, and then is full.
     none(loop_of(7, |number| if number < 5 { vec![4 * MIB] } else { vec![] }));
     // Kept every second step only.
@@ -121,7 +121,7 @@ fn outputs_that_are_replaced_do_not_hide_one_that_stays() {
         old.into_iter().for_each(|block| run.free(block));
     }
     // In the recorder all outputs have slot 0, so both are one group, which shrinks at times.
-    assert_eq!(answer(run).leaks, []);
+    assert_eq!(summarize_run(run).leaks, []);
 
     let mut run = Recorder::new(&header());
     run.program(1, "jit_step", sizes(100 * MIB, 10 * MIB));
@@ -135,8 +135,8 @@ fn outputs_that_are_replaced_do_not_hide_one_that_stays() {
         let old = state.replace(new);
         old.into_iter().for_each(|block| run.free(block));
     }
-    let answer = answer(run);
-    let found: Vec<_> = answer.leaks.iter().map(|leak| leak.bytes_per_step()).collect();
+    let summary = summarize_run(run);
+    let found: Vec<_> = summary.leaks.iter().map(|leak| leak.bytes_per_step()).collect();
     assert_eq!(found, [MIB]);
 }
 
@@ -149,11 +149,11 @@ fn two_programs_of_the_same_need_in_turns_are_one_loop() {
         step(&mut run, 1, &[]);
         step(&mut run, 2, &[MIB]);
     }
-    let answer = answer(run);
-    assert_eq!(answer.leaks.len(), 1);
-    assert_eq!(answer.leaks[0].program.as_deref(), Some("jit_b"));
-    assert_eq!(answer.leaks[0].step, "jit_a");
-    assert_eq!((answer.leaks[0].steps, answer.leaks[0].bytes), (5, 5 * MIB));
+    let summary = summarize_run(run);
+    assert_eq!(summary.leaks.len(), 1);
+    assert_eq!(summary.leaks[0].program.as_deref(), Some("jit_b"));
+    assert_eq!(summary.leaks[0].step, "jit_a");
+    assert_eq!((summary.leaks[0].steps, summary.leaks[0].bytes), (5, 5 * MIB));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn an_array_that_is_replaced_by_a_longer_one_needs_more_steps_to_be_suspected() 
             let longer = run.upload((number + 2) * MIB);
             run.free(std::mem::replace(&mut buffer, longer));
         }
-        let leaks = answer(run).leaks;
+        let leaks = summarize_run(run).leaks;
         assert_eq!(leaks.len(), found, "{steps} calls: {leaks:?}");
         assert!(leaks.iter().all(|leak| leak.arrays == 0 && leak.bytes_per_step() == MIB));
     }
@@ -186,10 +186,10 @@ fn growth_after_the_start_up_is_found_although_the_start_up_needed_more() {
     for _ in 0..14 {
         step(&mut run, 2, &[MIB]);
     }
-    let answer = answer(run);
-    assert_eq!(answer.step().unwrap().name, "jit_step");
-    assert_eq!(answer.leaks.len(), 1);
-    assert_eq!((answer.leaks[0].steps, answer.leaks[0].bytes_per_step()), (4, MIB));
+    let summary = summarize_run(run);
+    assert_eq!(summary.step().unwrap().name, "jit_step");
+    assert_eq!(summary.leaks.len(), 1);
+    assert_eq!((summary.leaks[0].steps, summary.leaks[0].bytes_per_step()), (4, MIB));
 }
 
 // --- arrays and layouts --------------------------------------------------------------------
@@ -201,8 +201,8 @@ fn short(arrays: &[ArraySummary]) -> Vec<(&str, Purpose, u64, u64)> {
 
 #[test]
 fn arrays_at_three_moments_are_those_that_one_counts_by_hand() {
-    let answer = answer(loop_of(3, |_| vec![4 * MIB]));
-    let device = &answer.devices[0];
+    let summary = summarize_run(loop_of(3, |_| vec![4 * MIB]));
+    let device = &summary.devices[0];
     let (upload, output) = (Purpose::Upload, Purpose::Output);
     let (main, called) = ("train.py:7 (main)", "train.py:31 (main)");
     // The peak is in the third call, with all that was kept, the temporaries and the loss.
@@ -237,8 +237,8 @@ fn a_layout_shows_what_lies_between_what() {
     let first = run.upload(100 * MIB);
     run.upload(50 * MIB);
     run.free(first);
-    let answer = answer(run);
-    let device = &answer.devices[0];
+    let summary = summarize_run(run);
+    let device = &summary.devices[0];
     let pieces = |layout: &LayoutSummary| -> Vec<_> {
         let [region] = &layout.regions[..] else { panic!("one region") };
         assert_eq!(region.bytes, 768 * MIB);
@@ -265,8 +265,8 @@ fn a_region_that_came_after_the_peak_is_not_in_the_layout_of_the_peak() {
     run.free(low);
     // It fits on neither side, so that a region is added although less is in use than before.
     run.upload(300 * MIB);
-    let answer = answer(run);
-    let device = &answer.devices[0];
+    let summary = summarize_run(run);
+    let device = &summary.devices[0];
     assert_eq!(device.peak_bytes, 512 * MIB);
     assert_eq!(bytes_of(&device.layout_at_peak), 512 * MIB);
     assert_eq!(device.layout_at_peak.regions.len(), 1);
@@ -279,7 +279,7 @@ fn a_device_of_which_nothing_was_asked_has_an_empty_pool() {
     let two = Header { devices: 2, ..header() };
     let mut run = Recorder::new(&two);
     run.upload(MIB);
-    let idle = &answer(run).devices[1];
+    let idle = &summarize_run(run).devices[1];
     assert_eq!((idle.pool_bytes, idle.at_end.free_bytes), (Some(0), Some(0)));
     assert_eq!((idle.at_peak, &idle.peak), (PoolState::default(), &None));
     assert!(idle.layout_at_end.regions.is_empty() && idle.timeline.is_empty());
@@ -295,15 +295,15 @@ fn a_layout_of_very_many_pieces_is_bounded_and_loses_no_byte() {
             run.free(block);
         }
     }
-    let answer = answer(run);
-    let layout = &answer.devices[0].layout_at_end;
+    let summary = summarize_run(run);
+    let layout = &summary.devices[0].layout_at_end;
     let [region] = &layout.regions[..] else { panic!("one region") };
     assert!(region.pieces.len() <= 4096, "{}", region.pieces.len());
     assert_eq!(bytes_of(layout), 768 * MIB);
     let pieces = region.pieces.iter();
     assert_eq!(pieces.clone().map(|piece| piece.blocks).sum::<u64>(), 5001);
     let free: u64 = pieces.clone().map(|piece| piece.free_bytes).sum();
-    assert_eq!(Some(free), answer.devices[0].at_end.free_bytes);
+    assert_eq!(Some(free), summary.devices[0].at_end.free_bytes);
     // What is large is told for itself.
     assert!(pieces.clone().any(|piece| piece.bytes == 100 * MIB && piece.blocks == 1));
 }
@@ -357,13 +357,13 @@ fn a_function_that_is_compiled_for_many_sizes_is_reported_with_its_line() {
         run.begin(number);
         run.end();
     }
-    let told = report::text(&answer(run));
-    let told: Vec<_> = told.split_whitespace().collect();
-    let told = told.join(" ");
+    let shown = report::text(&summarize_run(run));
+    let shown: Vec<_> = shown.split_whitespace().collect();
+    let shown = shown.join(" ");
     assert!(
-        told.contains("`jit_step` 12 times, with 12 different argument sizes")
-            && told.contains("at train.py:40 (fit)"),
-        "{told}"
+        shown.contains("`jit_step` 12 times, with 12 different argument sizes")
+            && shown.contains("at train.py:40 (fit)"),
+        "{shown}"
     );
 }
 
@@ -380,7 +380,7 @@ fn small_helpers_of_the_start_up_are_counted_and_not_reported() {
     for number in 30..33 {
         compile(&mut run, number, "jit_late", 4, "");
     }
-    let before = answer(run);
+    let before = summarize_run(run);
     let counted: Vec<_> = before
         .compilations
         .iter()
@@ -399,9 +399,9 @@ fn a_function_that_is_compiled_in_every_step_is_reported() {
         run.end();
         compile(&mut run, number, "jit_lambda", 4, "train.py:9 (log)");
     }
-    let answer = answer(run);
-    let told = report::text(&answer);
-    assert!(told.contains("`jit_lambda` 5 times, always with"), "{told}");
+    let summary = summarize_run(run);
+    let shown = report::text(&summary);
+    assert!(shown.contains("`jit_lambda` 5 times, always with"), "{shown}");
 }
 
 // --- the timeline, and laws ----------------------------------------------------------------
@@ -410,19 +410,19 @@ fn a_function_that_is_compiled_in_every_step_is_reported() {
 fn refusals_and_the_peak_are_points_of_the_timeline() {
     let mut run = loop_of(3000, |_| vec![]);
     assert!(run.allocate(0, 700 * MIB, Purpose::Upload).is_none());
-    let answer = answer(run);
-    let device = &answer.devices[0];
+    let summary = summarize_run(run);
+    let device = &summary.devices[0];
     assert!(device.timeline.len() <= 2049, "{}", device.timeline.len());
     let at = |event: u64| device.timeline.iter().find(|point| point.event == event);
     let peak = at(device.peak.as_ref().unwrap().event).unwrap();
     assert_eq!(peak.state, device.at_peak);
-    let refusal = &answer.failures[0];
+    let refusal = &summary.failures[0];
     assert_eq!(at(refusal.context.event).unwrap().state, refusal.pool);
 }
 
 #[test]
 fn the_full_report_has_what_the_short_one_leaves_out() {
-    let report = report::Report::from_dryrun(&answer(loop_of(5, |_| vec![MIB])));
+    let report = report::Report::from_dryrun(&summarize_run(loop_of(5, |_| vec![MIB])));
     let titles = |detail| -> Vec<_> {
         let sections = report.sections.iter().filter(move |section| section.detail == detail);
         sections.map(|section| &section.title[..]).collect()
@@ -521,10 +521,10 @@ proptest! {
             random(&mut run, &mut alive, choice);
         }
         let trace = run.finish();
-        let answer = summary(&trace);
-        for device in &answer.devices {
+        let summary = summarize_trace(&trace);
+        for device in &summary.devices {
             check(device, allocator)?;
         }
-        prop_assert_eq!(summary(&trace), answer);
+        prop_assert_eq!(summarize_trace(&trace), summary);
     }
 }
