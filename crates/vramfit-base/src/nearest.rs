@@ -19,7 +19,10 @@ pub fn nearest<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> V
 
 /// Returns the candidate that differs from a name by the fewest letters, if by no more than one in
 /// eight: long names in capitals have many parts in common, and a slip is not another name.
-pub fn slip_of<'a>(wanted: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn correct_misspelling<'a>(
+    wanted: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     let limit = (wanted.chars().count() / 8).max(1);
     candidates
         .filter(|candidate| candidate.len().abs_diff(wanted.len()) <= limit)

@@ -33,7 +33,7 @@ struct CallbackCounts {
 }
 
 /// Counts calls of Python functions.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Callbacks(FxHashMap<TextId, CallbackCounts>);
 
 impl Callbacks {

@@ -20,7 +20,7 @@ const MIN_STEPS: u64 = 3;
 const MIN_STEPS_OF_ONE_ARRAY: u64 = 8;
 
 /// Follows every group of arrays from step to step.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Leaks {
     step_program: Option<usize>,
     /// Calls of it so far.
@@ -31,7 +31,7 @@ pub(super) struct Leaks {
 }
 
 /// A group of arrays of one allocation site: now, at the last step, and where its growth began.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 struct SiteGrowth {
     now: Sum,
     before: Sum,

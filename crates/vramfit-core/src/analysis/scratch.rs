@@ -121,7 +121,7 @@ pub(super) fn least_in_execution(needs: &[ScratchNeed]) -> u64 {
 }
 
 /// What was found so far about the most that routines may take.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct ScratchDemand {
     /// The peak of each device, when every routine takes the most.
     peaks: Vec<u64>,

@@ -6,14 +6,14 @@ use super::summary::UnknownReads;
 use crate::trace::TextId;
 
 /// Counts reads of unknown values.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct UnknownReadCounts {
     by_site: FxHashMap<TextId, Counts>,
     /// The line of the last of them.
     last: Option<TextId>,
 }
 
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Counts {
     reads: u64,
     bytes: u64,

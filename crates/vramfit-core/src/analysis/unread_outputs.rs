@@ -19,7 +19,7 @@ pub struct UnreadOutput {
 }
 
 /// What happens to outputs, by the number of their allocation site.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct OutputUses {
     uses: Vec<OutputUse>,
     /// The allocation that is freed next without having been read.

@@ -16,15 +16,15 @@ const ALIGNMENT: u64 = 64;
 
 /// A replay to which the run happens with other temporaries.
 pub(crate) struct VariantReplay {
-    pub(super) replay: Replay,
-    pub(super) programs: FxHashMap<u32, Program>,
+    replay: Replay,
+    programs: FxHashMap<u32, Program>,
     /// The executions that are going on, the innermost last.
-    pub(super) running: Vec<Execution>,
-    pub(super) refused: bool,
+    running: Vec<Execution>,
+    refused: bool,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-pub(super) struct Program {
+#[derive(Clone, Copy)]
+struct Program {
     /// Temporaries in the run.
     temp_bytes: u64,
     devices: u32,
@@ -32,8 +32,8 @@ pub(super) struct Program {
     other_bytes: Option<u64>,
 }
 
-#[derive(Clone, Default, PartialEq)]
-pub(super) struct Execution {
+#[derive(Default)]
+struct Execution {
     program: Option<Program>,
     /// Devices on which anything was allocated.
     seen: Vec<u32>,

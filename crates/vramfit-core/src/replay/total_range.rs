@@ -28,9 +28,9 @@ pub struct TotalRangeSummary {
 /// sense.
 pub fn is_met_alone(source: &mut dyn EventSource) -> Result<bool> {
     let header = source.header().clone();
-    let request = DecisiveRequest::find(source, &header)?;
+    let (_, is_met) = replay_to_decisive_request(source, &header)?;
     // Where no request was refused it is the context, for which an empty GPU has room.
-    Ok(request.is_met.unwrap_or(true))
+    Ok(is_met.unwrap_or(true))
 }
 
 /// Replays a run that was refused a request on a GPU with the highest total that its header names.
@@ -47,7 +47,7 @@ pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalR
         return Ok(None);
     }
     let header = Header { total_memory_bytes: max_total_memory_bytes, ..header.clone() };
-    let DecisiveRequest { mut replay, is_met } = DecisiveRequest::find(source, &header)?;
+    let (mut replay, is_met) = replay_to_decisive_request(source, &header)?;
     Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,
         limit_bytes: match replay.devices() {
@@ -58,25 +58,20 @@ pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalR
     }))
 }
 
-/// The request that decides.
-struct DecisiveRequest {
-    replay: Replay,
-    /// Whether it is met; `None` where no request was refused.
-    is_met: Option<bool>,
-}
-
-impl DecisiveRequest {
-    /// Applies the events under that header until the request that decides.
-    fn find(source: &mut dyn EventSource, header: &Header) -> Result<DecisiveRequest> {
-        let mut replay = Replay::what_if(header, false)?;
-        while let Some(event) = source.next_event()? {
-            let is_met = match replay.apply(&event, 0)? {
-                StepEffect::Refused(..) | StepEffect::Aborted(..) => false,
-                _ if replay.divergence() == Some(Divergence::Granted) => true,
-                _ => continue,
-            };
-            return Ok(DecisiveRequest { replay, is_met: Some(is_met) });
-        }
-        Ok(DecisiveRequest { replay, is_met: None })
+/// Replays a run under a header up to the request that decides. Returns the replay, and whether that
+/// request is met; `None` where no request was refused.
+fn replay_to_decisive_request(
+    source: &mut dyn EventSource,
+    header: &Header,
+) -> Result<(Replay, Option<bool>)> {
+    let mut replay = Replay::what_if(header, false)?;
+    while let Some(event) = source.next_event()? {
+        let is_met = match replay.apply(&event, 0)? {
+            StepEffect::Refused(..) | StepEffect::Aborted(..) => false,
+            _ if replay.divergence() == Some(Divergence::Granted) => true,
+            _ => continue,
+        };
+        return Ok((replay, Some(is_met)));
     }
+    Ok((replay, None))
 }

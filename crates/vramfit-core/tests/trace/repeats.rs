@@ -8,12 +8,12 @@ use vramfit_core::trace::{CallbackSkip, Event, Purpose, Reader};
 
 use crate::recorder::{MIB, Recorder, header, program_event, refusal, upload_event};
 
-fn summarized(trace: &[u8], last: u64) -> RunSummary {
+fn summarize_to(trace: &[u8], last: u64) -> RunSummary {
     summarize_until(Reader::new(trace).unwrap(), last).unwrap()
 }
 
 /// Appends `repeat {distance, count}` to a trace that was cut off.
-fn repeated(mut trace: Vec<u8>, distance: u64, count: u64) -> Vec<u8> {
+fn append_repeat(mut trace: Vec<u8>, distance: u64, count: u64) -> Vec<u8> {
     trace.push(12);
     for mut value in [distance, count] {
         while value >= 0x80 {
@@ -30,7 +30,7 @@ fn sizes(bytes: u64) -> ProgramSizes {
 }
 
 /// A run that took its pool for one upload, which stays.
-fn begun() -> Recorder {
+fn start_run() -> Recorder {
     let mut run = Recorder::new(&header());
     run.upload(MIB);
     run
@@ -39,7 +39,7 @@ fn begun() -> Recorder {
 #[test]
 fn repeated_steps_are_counted() {
     const STEPS: u64 = 10_000;
-    let mut run = begun();
+    let mut run = start_run();
     let name = run.writer.text("jit_step");
     let site = run.writer.text("train.py:9 (main)");
     let error = run.writer.text("ValueError: made up");
@@ -52,7 +52,7 @@ fn repeated_steps_are_counted() {
     run.free(block);
     run.end();
     run.event(Event::Unload { program: 1 });
-    let summary = summarized(&repeated(run.kill(), 9, STEPS * 9), u64::MAX);
+    let summary = summarize_to(&append_repeat(run.kill(), 9, STEPS * 9), u64::MAX);
     // The region and the upload, then the steps.
     assert_eq!(summary.events, 2 + 9 * (STEPS + 1));
     assert_eq!(summary.executions, STEPS + 1);
@@ -77,12 +77,12 @@ fn repeated_steps_are_counted() {
 
 #[test]
 fn a_cut_may_be_inside_of_repeated_steps() {
-    let mut run = begun();
+    let mut run = start_run();
     let block = run.upload(MIB);
     run.free(block);
-    let trace = repeated(run.kill(), 2, 1 << 12);
+    let trace = append_repeat(run.kill(), 2, 1 << 12);
     for last in [3, 4, 500, 501, 4098, 4099, 5000] {
-        let summary = summarized(&trace, last);
+        let summary = summarize_to(&trace, last);
         assert_eq!(summary.events, (last + 1).min(4 + (1 << 12)));
         // Every second event from the third on is an upload.
         let live = if last % 2 == 0 && last < 4100 { 2 } else { 1 };
@@ -92,13 +92,13 @@ fn a_cut_may_be_inside_of_repeated_steps() {
 
 #[test]
 fn what_only_grows_is_refused_before_it_takes_the_machine() {
-    let mut nothing = begun();
+    let mut nothing = start_run();
     nothing.event(upload_event(0, 0, 64, PoolSpace::Default));
-    let mut answers = begun();
+    let mut answers = start_run();
     answers.event(Event::Driver { device: 0, asked: 1 << 20, address: 1 << 40, granted: 1 << 20 });
-    let mut compiled = begun();
+    let mut compiled = start_run();
     compiled.program(1, "jit_step", sizes(1));
-    let mut arguments = begun();
+    let mut arguments = start_run();
     arguments.program(1, "jit_step", sizes(1));
     arguments.begin(1);
     arguments.allocate(0, 2 * MIB, Purpose::Output);
@@ -109,7 +109,7 @@ fn what_only_grows_is_refused_before_it_takes_the_machine() {
         (compiled, "the number of programs"),
         (arguments, "the number of arguments"),
     ] {
-        let error = refusal(&repeated(run.kill(), 1, 1 << 30));
+        let error = refusal(&append_repeat(run.kill(), 1, 1 << 30));
         assert!(error.message().contains(words), "{error}");
     }
 }
@@ -117,10 +117,10 @@ fn what_only_grows_is_refused_before_it_takes_the_machine() {
 #[test]
 fn more_events_than_are_replayed_are_refused() {
     let run = |counts: &[u64]| {
-        let mut run = begun();
+        let mut run = start_run();
         let block = run.upload(MIB);
         run.free(block);
-        counts.iter().fold(run.kill(), |trace, count| repeated(trace, 2, *count))
+        counts.iter().fold(run.kill(), |trace, count| append_repeat(trace, 2, *count))
     };
     for counts in [&[1 << 31][..], &[u64::MAX], &[1 << 12, (1 << 31) - (1 << 12)]] {
         let trace = run(counts);

@@ -8,7 +8,7 @@ use super::{Entry, OpenDataset};
 use crate::read::Storage;
 
 /// A smaller read from a disk costs as much as one of this size (`docs/concepts/row-order.md`).
-const TINY_CHUNK: u64 = 16 << 10;
+pub(super) const TINY_CHUNK: u64 = 16 << 10;
 /// With larger bands a window holds too few of them to shuffle well in any usual budget.
 const LARGE_BAND: u64 = 8 << 20;
 

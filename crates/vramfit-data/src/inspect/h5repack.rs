@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use super::findings::TINY_CHUNK;
 use super::plan::{bytes, groups};
 use super::{Entry, Finding, OpenDataset};
 use crate::read::{MAX_CHUNK_BYTES, Storage};
@@ -13,8 +14,6 @@ use crate::read::{MAX_CHUNK_BYTES, Storage};
 /// A disk reads pieces of this size in any order at half its speed or more, and a window of a shuffle
 /// holds many of them.
 const CHUNK_BYTES: u64 = 512 << 10;
-/// Smaller chunks take longer to find than to read.
-const TINY_CHUNK: u64 = 16 << 10;
 /// The filters that HDF5 itself has.
 const OWN_FILTERS: [&str; 6] = ["deflate", "shuffle", "fletcher32", "szip", "nbit", "scale-offset"];
 
@@ -43,31 +42,13 @@ pub(super) fn h5repack_command(
     for group in groups(readable) {
         let path = |open: &OpenDataset| entries[open.entry].path.as_str();
         let needs_chunks = group.iter().any(|open| is_found(path(open), CHUNK_FINDINGS));
-        let rows = needs_chunks.then(|| rows_per_chunk(&group));
-        let all_bytes = bytes(group.iter().copied());
         for open in &group {
-            let dataset = open.rows.dataset();
-            if let Some(rows) = rows
-                && matches!(dataset.storage(), Storage::Chunked { .. })
-            {
-                let chunk_bytes = rows.checked_mul(row_bytes(open))?;
-                if chunk_bytes > MAX_CHUNK_BYTES {
-                    return None;
-                }
-                let is_small = chunk_bytes < TINY_CHUNK && dataset.bytes() <= all_bytes / 8;
-                let layout = if is_small && rows < open.rows.len() && !can_grow {
-                    "CONTI".to_owned()
-                } else {
-                    let lengths =
-                        std::iter::once(rows).chain(dataset.shape().iter().skip(1).copied());
-                    let lengths: Vec<_> = lengths.map(|length| length.to_string()).collect();
-                    format!("CHUNK={}", lengths.join("x"))
-                };
-                options
-                    .push(format!("-l {}", quoted(&format!("{}:{layout}", object(path(open))?))));
+            if needs_chunks && matches!(open.rows.dataset().storage(), Storage::Chunked { .. }) {
+                let layout = layout(open, &group, can_grow)?;
+                options.push(option("-l", path(open), &layout)?);
             }
             if is_found(path(open), &["ineffective-compression"]) {
-                options.push(format!("-f {}", quoted(&format!("{}:NONE", object(path(open))?))));
+                options.push(option("-f", path(open), "NONE")?);
             }
         }
     }
@@ -76,16 +57,30 @@ pub(super) fn h5repack_command(
     }
     // A path that is not UTF-8 cannot be pasted.
     let (old, new) = (file.to_str()?, file.with_extension("repacked.h5"));
-    let (old, new) = (quoted(old), quoted(new.to_str()?));
+    let (old, new) = (quote(old), quote(new.to_str()?));
     Some(format!("h5repack {} {old} {new}", options.join(" ")))
 }
 
 /// The findings that other chunks mend.
 const CHUNK_FINDINGS: &[&str] = &["large-chunks", "split-rows", "tiny-chunks", "mismatched-chunks"];
 
-/// Returns a path as `h5repack` takes it; `None` for one that it would split.
-fn object(path: &str) -> Option<&str> {
-    (!path.contains([',', ':'])).then_some(path)
+/// Returns an option for one dataset; `None` for a path that `h5repack` would split.
+fn option(name: &str, path: &str, value: &str) -> Option<String> {
+    (!path.contains([',', ':'])).then(|| format!("{name} {}", quote(&format!("{path}:{value}"))))
+}
+
+/// Returns the layout that a dataset of a group is to have, as `h5repack` takes it; `None` where a chunk
+/// would be larger than any that is read.
+fn layout(open: &OpenDataset, group: &[&OpenDataset], can_grow: bool) -> Option<String> {
+    let (rows, dataset) = (rows_per_chunk(group), open.rows.dataset());
+    let chunk_bytes = rows.checked_mul(row_bytes(open)).filter(|&it| it <= MAX_CHUNK_BYTES)?;
+    let is_small = chunk_bytes < TINY_CHUNK && dataset.bytes() <= bytes(group.iter().copied()) / 8;
+    if is_small && rows < open.rows.len() && !can_grow {
+        return Some("CONTI".to_owned());
+    }
+    let lengths = std::iter::once(rows).chain(dataset.shape().iter().skip(1).copied());
+    let lengths: Vec<_> = lengths.map(|length| length.to_string()).collect();
+    Some(format!("CHUNK={}", lengths.join("x")))
 }
 
 /// Returns how many rows a chunk of the datasets of a group is to have: a power of two, which divides
@@ -103,7 +98,7 @@ fn row_bytes(open: &OpenDataset) -> u64 {
 }
 
 /// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
+fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+=:,@%".contains(c);
     let word = if word.starts_with('-') { format!("./{word}") } else { word.to_owned() };
     if word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }

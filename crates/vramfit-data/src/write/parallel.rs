@@ -62,8 +62,8 @@ pub fn write(
     let (all_rows, piece_rows) = pieces(&task.content)?;
     let threads = task.threads.max(1);
     let datasets = task.content.datasets.clone();
-    // A level that is none is refused before there is a file.
-    pipelines(&datasets)?;
+    // Made before there is a file, since a level that is none is refused here.
+    let pipelines = (0..threads).map(|_| pipelines(&datasets)).collect::<Result<Vec<_>>>()?;
     let WriteTask { path, content, purpose, options, expected, .. } = task;
     let mut writer = Writer::open(path, content, piece_rows, purpose, options, expected)?;
     // Where there is nothing to write there is no piece.
@@ -83,9 +83,8 @@ pub fn write(
     std::thread::scope(|scope| {
         // However this ends, the threads must not wait for more work.
         let _stop = StopOnDrop(&queue);
-        for _ in 0..threads {
+        for mut pipelines in pipelines {
             let queue = &queue;
-            let mut pipelines = pipelines(&datasets)?;
             scope.spawn(move || {
                 // The writer must not wait for a thread that panicked.
                 let stop = StopOnDrop(queue);

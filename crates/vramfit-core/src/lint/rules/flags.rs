@@ -204,7 +204,7 @@ fn is_xla_flag(name: &str) -> bool {
 fn is_unknown_flag(name: &str) -> bool {
     is_xla_flag(name)
         && recorded_flags().all(|flag| flag != name)
-        && nearest::slip_of(name, recorded_flags()).is_none()
+        && nearest::correct_misspelling(name, recorded_flags()).is_none()
 }
 
 fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {
@@ -216,7 +216,7 @@ fn misspelled(context: &LintContext<'_>) -> Vec<RawFinding> {
         {
             continue;
         }
-        if let Some(right) = nearest::slip_of(&name, recorded_flags()) {
+        if let Some(right) = nearest::correct_misspelling(&name, recorded_flags()) {
             all.push(
                 RawFinding::new(
                     XLA_FLAGS,

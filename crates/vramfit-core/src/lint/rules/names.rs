@@ -87,7 +87,7 @@ fn intended_name(context: &LintContext<'_>, name: &str) -> Option<&'static str> 
     match full {
         Some((_, FRACTION)) => Some(context.fraction_name()),
         Some((_, right)) => Some(right),
-        None => nearest::slip_of(name, names::names_read_by_jax(context.version())),
+        None => nearest::correct_misspelling(name, names::names_read_by_jax(context.version())),
     }
 }
 

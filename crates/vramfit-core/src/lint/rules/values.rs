@@ -173,7 +173,7 @@ fn allocator(context: &LintContext<'_>) -> Option<RawFinding> {
                 .filter(|kind| allocator_since(*kind) <= context.version())
                 .map(AllocatorKind::name);
             let same = known.clone().find(|name| *name == lowered);
-            same.or_else(|| nearest::slip_of(&lowered, known.chain(["default"])))
+            same.or_else(|| nearest::correct_misspelling(&lowered, known.chain(["default"])))
         }
     };
     let (fix, change) = match intended_name {
