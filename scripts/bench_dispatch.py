@@ -8,9 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
-
-SHIM = Path(__file__).resolve().parent.parent / "python" / "vramfit" / "_jax_shim"
 
 LOOP = """
 import sys, time
@@ -34,10 +31,10 @@ print(best)
 """
 
 
-def rate(arrays, **settings):
-    """Return calls per second, the best of five stretches."""
+def rate(arrays, *start, **settings):
+    """Return calls per second, the best of five stretches, of a program that `start` starts."""
     done = subprocess.run(
-        [sys.executable, "-c", LOOP, str(arrays), "2"],
+        [*start, sys.executable, "-c", LOOP, str(arrays), "2"],
         env=os.environ | settings,
         capture_output=True,
         check=True,
@@ -53,11 +50,11 @@ def main():
     print(f"{'donated arrays':>14} {'virtual GPU':>12} {'CPU backend':>12} {'ratio':>6}")
     for arrays in (1, 10, 100):
         with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "run.trace")
             ours = rate(
                 arrays,
-                PYTHONPATH=str(SHIM),
-                VRAMFIT_GPU="h100-80g",
-                VRAMFIT_TRACE=os.path.join(folder, "trace"),
+                *(sys.executable, "-m", "vramfit", "dryrun", "--gpu", "h100-80g"),
+                *("--trace", trace, "--"),
                 JAX_PLATFORMS="cuda",
             )
         cpu = rate(arrays, JAX_PLATFORMS="cpu")

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 from commands import ROOT, clean_environment, start_command
+from run_configs import VARIABLE, write_run_config
 
 PACKAGE = ROOT / "python" / "vramfit"
 GIB = 1 << 30
@@ -15,12 +16,18 @@ class Failed(AssertionError):
     """The lines raised something that the test did not expect."""
 
 
-def environment(gpu="h100-80g", count=1, **more):
-    """Return an environment in which Python's JAX finds `count` GPUs called `gpu`."""
+def environment(gpu="h100-80g", count=1, run=None, **more):
+    """Return an environment in which Python's JAX finds `count` GPUs called `gpu`.
+
+    Args:
+        gpu: Name of the virtual GPU.
+        count: How many of it.
+        run: Fields of the run's configuration, see `write_run_config`.
+        more: Other variables.
+    """
     settings = {
         "PYTHONPATH": str(PACKAGE / "_jax_shim"),
-        "VRAMFIT_GPU": gpu,
-        "VRAMFIT_GPU_COUNT": str(count),
+        VARIABLE: write_run_config(gpu, count, **(run or {})),
         "JAX_PLATFORMS": "cuda,cpu",
         **{name: str(value) for name, value in more.items()},
     }

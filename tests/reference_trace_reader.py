@@ -73,7 +73,7 @@ def read(path):
     """Return the header, the unfolded events and the footer of a complete trace."""
     data = Path(path).read_bytes()
     magic, header, _ = data.split(b"\n", 2)
-    assert magic == b"vramfit trace 1"
+    assert magic == b"vramfit trace 2"
     source = Bytes(data)
     source.at = len(magic) + len(header) + 2
     texts, events, history, footer = [""], [], [], None
@@ -145,7 +145,8 @@ class Peak:
 def peak_of(path, device=0):
     """Replay the trace at `path` in a pool made by the rules and return its peak."""
     header, events, _ = read(path)
-    limit = pool_limit(header["total_memory_bytes"], header["memory_fraction"], header["jax"])
+    total = header["run"]["gpus"]["gpu"]["total_memory_bytes"]
+    limit = pool_limit(total, header["memory_fraction"], header["jax"])
     pool, chunks, names, running = Bfc(limit, header["preallocate"]), [], {}, [""]
     live, best = {}, Peak(0, 0, "")
     for event in events:

@@ -42,10 +42,6 @@ def test_a_script_that_waits_for_its_metrics_gets_them(tmp_path):
     assert "host callbacks with placeholder arguments" in run.page
 
 
-def test_made_up_arguments_are_those_asked_for(tmp_path):
-    assert dryrun(tmp_path, QUEUE, "--fill", "ones").out == "1.0\n" * 3
-
-
 def test_callbacks_are_left_out_on_request(tmp_path):
     lines = QUEUE.replace("    print(float(metrics.get(timeout=100)))\n", "")
     run = dryrun(tmp_path, lines + "print(metrics.qsize())", "--callbacks", "skip")

@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 from commands import VRAMFIT, run_command, run_python
+from run_configs import write_run_config
 
 GIB = 1 << 30
 PAGE = 2 << 20
@@ -250,7 +251,7 @@ def test_s12_a_wrong_argument_says_what_is_right(arguments, text):
         tell(**refusal(ValueError, apply_jax_memory_fix, {arguments}))
         assert before == dict(os.environ), "what is refused changes nothing"
         """
-    told, _ = here(program, VRAMFIT_GPU="t4")
+    told, _ = here(program, VRAMFIT_RUN_CONFIG=write_run_config("t4"))
     assert told["id"] == "invalid-argument"
     assert text in told["text"]
 

@@ -85,7 +85,7 @@ def test_a5_a_second_process_gets_what_the_first_one_leaves(tmp_path):
     tell(pool=stats()["pool_bytes"], limit=stats()["bytes_limit"])
     input()
     """
-    settings = {"VRAMFIT_SHARED": "test", "XDG_RUNTIME_DIR": tmp_path}
+    settings = {"run": {"sharing": {"named": "test"}}, "XDG_RUNTIME_DIR": tmp_path}
     first = start(lines, **settings)
     first_line = first.stdout.readline()
     second = start(lines, **settings)
@@ -103,7 +103,9 @@ def test_a5_a_second_process_gets_what_the_first_one_leaves(tmp_path):
 
 def test_a7_what_a_display_holds_makes_the_pool_smaller():
     told = on_gpu(
-        "jnp.ones(3).block_until_ready(); tell(**stats())", gpu="rtx-3090", VRAMFIT_OCCUPIED="10GiB"
+        "jnp.ones(3).block_until_ready(); tell(**stats())",
+        gpu="rtx-3090",
+        run={"occupied_bytes": 10 * GIB},
     )
     assert told["bytes_limit"] > told["pool_bytes"] > 0
 

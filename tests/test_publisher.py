@@ -184,7 +184,7 @@ except Exception as error:
 def on_real_plugin(shim, **settings):
     """Ask the real CUDA plugin for its devices, and return what it answers where there are none."""
     given = environment(JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1, **settings)
-    del given["VRAMFIT_GPU"], given["VRAMFIT_GPU_COUNT"]
+    del given["VRAMFIT_RUN_CONFIG"]
     given["JAX_PLATFORMS"] = "cuda"
     if not shim:
         del given["PYTHONPATH"]
@@ -213,7 +213,7 @@ def test_v7_on_a_gpu_what_is_published_is_what_the_allocator_says(runtime):
         "print(json.dumps(jax.devices()[0].memory_stats()), flush=True); sys.stdin.readline()\n"
     )
     given = environment(XDG_RUNTIME_DIR=runtime, VRAMFIT_PUBLISH="verbose", VRAMFIT_PUBLISH_MS=20)
-    del given["VRAMFIT_GPU"], given["VRAMFIT_GPU_COUNT"]
+    del given["VRAMFIT_RUN_CONFIG"]
     command = [sys.executable, "-c", lines]
     process = start_command(*command, env=given, stdin=subprocess.PIPE)
     told = json.loads(process.stdout.readline())

@@ -56,7 +56,7 @@ def test_the_answer_is_the_last_line_whatever_the_program_left(tmp_path, end):
 
 
 def test_a_trace_that_cannot_be_made_never_ends_the_program(tmp_path):
-    settings = environment(VRAMFIT_TRACE=tmp_path / "none" / "run.trace")
+    settings = environment(run={"trace": str(tmp_path / "none" / "run.trace")})
     done = run_python("-c", SMALL, env=settings, code=0)
     assert "the trace is incomplete: " in done.stderr
 

@@ -350,7 +350,7 @@ def test_a10_newer_allocators_are_known_by_version(start):
 PUBLISHES = """
 import os, jax
 print("TOLD", __import__("json").dumps({n: os.environ.get(n) for n in ("VRAMFIT_PUBLISH",
-    "VRAMFIT_POLICY", "PYTHONPATH", "VRAMFIT_GPU")}))
+    "VRAMFIT_POLICY", "PYTHONPATH", "VRAMFIT_RUN_CONFIG")}))
 jax.block_until_ready(jax.numpy.ones(8))
 """
 
@@ -361,7 +361,7 @@ def test_v7_a_program_lets_top_see_inside_its_pool(start):
     assert published["VRAMFIT_PUBLISH"] == "1"
     assert published["VRAMFIT_POLICY"] == "--limit 8.0 GiB"
     # What the dry run around it has set is still there, and once.
-    assert published["VRAMFIT_GPU"] == "t4"
+    assert published["VRAMFIT_RUN_CONFIG"]
     assert published["PYTHONPATH"].count("_jax_shim") == 1
     assert start(PUBLISHES, "--no-publish").told["VRAMFIT_PUBLISH"] is None
 

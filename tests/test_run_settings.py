@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 from commands import VRAMFIT, run_python, run_vramfit
+from run_configs import VARIABLE, write_run_config
 
 USE = "import jax, jax.numpy as jnp\njax.block_until_ready(jnp.ones(8))\n"
 
@@ -287,7 +288,8 @@ def test_the_import_of_jax_memory_fix_says_that_a_choice_is_needed():
             print(error.id)
         print(fix.apply_jax_memory_fix(allocator="bfc").value("XLA_CLIENT_MEM_FRACTION"))
         """
-    done = run_python("-c", textwrap.dedent(program), env={"VRAMFIT_GPU": "t4", **RECIPE}, code=0)
+    settings = {VARIABLE: write_run_config("t4"), **RECIPE}
+    done = run_python("-c", textwrap.dedent(program), env=settings, code=0)
     assert done.stdout.splitlines()[0] == "invalid-argument"
     assert float(done.stdout.splitlines()[1]) == pytest.approx((8 << 30) / 15_642_329_088, rel=1e-6)
     assert "VramfitWarning: nothing was set: " in done.stderr

@@ -201,7 +201,7 @@ def test_v9_no_process_resumes_from_what_one_cannot_read(train, tmp_path):
 
 def dry_run(tmp_path, program, gpu="t4"):
     lines = HEAD + textwrap.dedent(program)
-    return dryrun_of(tmp_path, lines, gpu=gpu, env={"VRAMFIT_FILL": "nan"}, timeout=170)
+    return dryrun_of(tmp_path, lines, gpu=gpu, timeout=170)
 
 
 def test_v1_training_runs_on_a_virtual_gpu_and_believes_no_value(train, tmp_path):

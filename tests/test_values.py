@@ -1,7 +1,6 @@
 """What arrays on the virtual GPU hold: uploads, small results, and what cannot be known."""
 
 import jax
-import numpy as np
 import pytest
 from on_gpu import finish, on_gpu, start
 
@@ -89,22 +88,20 @@ def test_values_are_known_where_jax_platforms_leaves_the_cpu_out():
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize(
-    ("fill", "value"), [("zeros", 0.0), ("ones", 1.0), ("nan", np.nan), ("random", None)]
-)
+@pytest.mark.parametrize(("fill", "value"), [("zeros", 0.0), ("ones", 1.0), ("random", None)])
 def test_unknown_values_read_as_asked(fill, value):
     told = on_gpu(
         """
         large = jnp.ones((4000, 4000)) * 3
         tell(first=float(large[0, 0]), again=float(large[0, 0]))
         """,
-        VRAMFIT_FILL=fill,
+        run={"fill": fill},
     )
     if value is None:
         assert 0 <= told["first"] < 1
         assert told["again"] == told["first"]
     else:
-        np.testing.assert_equal(told["first"], value)
+        assert told["first"] == value
 
 
 def test_checks_on_unknown_arrays_agree_with_what_they_read_as():
@@ -188,7 +185,7 @@ def test_uploads_beyond_the_cap_are_forgotten_and_small_ones_kept():
         third = jax.device_put(np.ones(1 << 18, "float32"))   # there is room again
         tell(third=float(np.asarray(third)[0]))
         """,
-        VRAMFIT_UPLOAD_CAP="1.5MiB",
+        run={"upload_cap_bytes": 3 << 19},
     )
     assert told == {"kept": [1.0, 0.0, 1.0], "third": 1.0}
 

@@ -21,7 +21,6 @@ def main() -> int:
     return _native.run_cli(
         ["vramfit", *sys.argv[1:]],
         package=os.path.dirname(os.path.abspath(__file__)),
-        plugin=_native.__file__,
         python=sys.executable,
         in_session=in_session,
     )

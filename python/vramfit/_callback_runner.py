@@ -19,6 +19,7 @@ from typing import Any
 
 from vramfit import _cpu, _module_work, _source_info
 from vramfit._callbacks import callbacks_of, line_of_function
+from vramfit._jax_shim.run_config import run_config
 
 # How often a function is called in one execution at most: a scan may have a million rounds.
 MAX_CALLS = 1000
@@ -92,7 +93,7 @@ def run_callbacks(
 
 
 def _reason_to_skip(call: _module_work.Call) -> int | None:
-    if os.environ.get("VRAMFIT_CALLBACKS") == "skip":
+    if not run_config().get("callbacks", True):
         return _REQUEST
     if call.site.has_results:
         return _RESULTS
@@ -129,18 +130,16 @@ def _in_program_order(
 
 
 def _placeholder_array(kind: str, dims: Sequence[int]) -> Any:
-    """Return a placeholder, with the contents that ``--fill`` selects."""
+    """Return a placeholder, with the contents that the dry run gives it."""
     import numpy as np
 
     if kind == "token":
         return np.zeros(0, bool)
     dtype = _cpu.dtype_of(kind)
-    fill = os.environ.get("VRAMFIT_FILL") or "zeros"
-    is_inexact = kind.startswith(("f", "bf", "c"))
-    if fill == "random" and is_inexact:
+    fill = run_config().get("fill", "zeros")
+    if fill == "random" and kind.startswith(("f", "bf", "c")):
         return np.random.default_rng(0).random(tuple(dims)).astype(dtype)
-    value = {"ones": 1, "nan": float("nan") if is_inexact else 0}.get(fill, 0)
-    return np.full(tuple(dims), value, dtype)
+    return np.full(tuple(dims), 1 if fill == "ones" else 0, dtype)
 
 
 class _CallbackThread:

@@ -24,6 +24,8 @@ def run_vramfit(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     command = [*python_command("vramfit"), *arguments]
     # A session that ends without a word must not leave dry runs behind; see `__main__.py`.
     variables["VRAMFIT_SESSION"] = str(os.getpid())
+    # The zeros that stand for large arguments are no values to keep.
+    variables["VRAMFIT_UPLOAD_CAP"] = "0"
     done = _run(command, variables)
     if done.returncode not in (0, 1):
         raise _parse_error(done.stderr)

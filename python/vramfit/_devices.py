@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from vramfit._import_site import import_jax
+from vramfit._jax_shim.run_config import is_dryrun
 from vramfit.errors import CompilerMissingError, InvalidArgumentError, VerificationFailedError
 
 
@@ -56,4 +56,4 @@ def statistics(device: Any) -> dict[str, int]:
 
 def is_virtual() -> bool:
     """Return whether the GPU is one that is not there."""
-    return bool(os.environ.get("VRAMFIT_GPU"))
+    return is_dryrun()

@@ -73,8 +73,9 @@ def estimate(
         key = (content, model, count, fraction, limit, source_times())
         if key not in _reports:
             trace = os.path.join(folder, "run.trace")
-            options = ["--gpu", f"{model}x{count}", "--trace", trace, *_pool(fraction, limit)]
-            command = [*python_command("vramfit._run_step"), "--unlimited", path]
+            options = ["--gpu", f"{model}x{count}", "--trace", trace, "--unlimited"]
+            options += _pool(fraction, limit)
+            command = [*python_command("vramfit._run_step"), path]
             run_step(["dryrun", *options, "--", *command], path)
             _reports[key] = DryrunReport(_native.read_estimate(trace, model, limit))
         return _reports[key]

@@ -6,7 +6,6 @@ run, to standard error under ``vramfit run``, as a warning after ``import vramfi
 
 from __future__ import annotations
 
-import os
 import sys
 
 from vramfit._environment import is_text, text_variables
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
     # Is called with a text and the line that it is about.
     Say: TypeAlias = Callable[[str, str], object]
-
-# Which variables `vramfit dryrun` has set for the program, with commas between.
-SET_BY_VRAMFIT = "VRAMFIT_SET_BY_VRAMFIT"
 
 
 def watcher() -> Any:
@@ -45,12 +41,12 @@ def record_in_trace() -> None:
 def record_settings(seen: Any = None, libraries: dict[str, str] | None = None) -> None:
     """Write the settings as they are now into the trace, with the versions of libraries."""
     from vramfit import _native
+    from vramfit._jax_shim.run_config import run_config
 
     seen = seen or watcher()
-    own = [name for name in os.environ.get(SET_BY_VRAMFIT, "").split(",") if name]
     _native.record_settings(
         text_variables(seen.environment_as_read()),
-        own,
+        run_config().get("set_by_vramfit", []),
         _changes(seen.find_late_changes()),
         libraries or {},
     )

@@ -220,7 +220,6 @@ def run_cli(
     args: Sequence[str],
     *,
     package: str,
-    plugin: str | None,
     python: str | None,
     in_session: bool = False,
 ) -> int: ...

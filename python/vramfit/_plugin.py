@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from vramfit import _native, _uncaught_error
 from vramfit._jax_shim.quiet_import import hide_driver_messages
+from vramfit._jax_shim.run_config import run_config
 
 
 def install(real: Any) -> None:
@@ -45,7 +46,7 @@ def install(real: Any) -> None:
     _callbacks.record_callbacks()
     with contextlib.suppress(AttributeError):
         _cpu_programs.record_cpu_programs()
-    if os.environ.get("VRAMFIT_ATTRIBUTION") != "0":
+    if run_config().get("attribution", True):
         _source_info.record_donations()
         _argument_names.install_argument_names()
     _prefetch_queues.install()
@@ -54,7 +55,7 @@ def install(real: Any) -> None:
     atexit.register(_finish)
     _finish_before_an_exit_without_handlers()
     _skip_hardware_check()
-    real._get_library_path = lambda: os.environ.get("VRAMFIT_PLUGIN") or _native.__file__
+    real._get_library_path = lambda: _native.__file__
     # None of CUDA's libraries is called, so their versions do not matter. The variable that JAX has
     # for this makes 0.6.2 print a line among the user's own output.
     real._check_cuda_versions = lambda *_, **__: None
@@ -86,7 +87,7 @@ def _save_rejected_settings() -> None:
 
     There is no trace yet; the program may have set them itself.
     """
-    folder = os.environ.get("VRAMFIT_COMPILER_LOG")
+    folder = run_config().get("folder")
     if not folder:
         return
     from vramfit import _late_settings

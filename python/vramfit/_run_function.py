@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -25,8 +24,6 @@ _LEAF = re.compile(r"\s*(\w+)\s*\[([\d,\s]*)\]\s*")
 
 def main(arguments: list[str]) -> None:
     """Call the function."""
-    # The zeros that stand for large arguments are no values to keep; read when JAX starts.
-    os.environ["VRAMFIT_UPLOAD_CAP"] = "0"
     function = import_function(arguments[0])
     described = json.loads(arguments[1])
     import jax

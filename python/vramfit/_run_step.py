@@ -1,13 +1,12 @@
 """Calls a function once on the GPUs of this process; run by `vramfit.estimate` and `vramfit.plan`.
 
-Usage: ``python -m vramfit._run_step [--unlimited] FILE [NAME=VALUE ...]``, where `FILE` was written
+Usage: ``python -m vramfit._run_step FILE [NAME=VALUE ...]``, where `FILE` was written
 by `_step_file.write_step`, and the names are those of symbolic dimensions.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import pickle
 import sys
 import traceback
@@ -17,12 +16,6 @@ from typing import Any
 
 def main(arguments: list[str]) -> None:
     """Call the function; what it raises goes to `FILE.error`, too."""
-    # Both are read when JAX starts its backend. The zeros that stand for large arguments are no
-    # values to keep.
-    os.environ["VRAMFIT_UPLOAD_CAP"] = "0"
-    if arguments[0] == "--unlimited":
-        os.environ["VRAMFIT_UNLIMITED"] = "1"
-        del arguments[0]
     path, *values = arguments
     sizes = {name: int(value) for name, _, value in (each.partition("=") for each in values)}
     try:

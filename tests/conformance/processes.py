@@ -10,6 +10,9 @@ import sys
 from expected import Outcome, worse_of
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+from run_configs import VARIABLE, write_run_config  # noqa: E402
+
 ROOT = HERE.parent.parent
 BUILD = ROOT / "build" / "conformance"
 DEVICES = 8
@@ -42,7 +45,7 @@ def run_file(source, name, *, matching, limit_s):
     tests = _tests_alone(source)
     stem = name.replace("/", "-")
     if not name.startswith(OF_SEVERAL_HOSTS):
-        settings = {"VRAMFIT_GPU_COUNT": str(DEVICES)}
+        settings = {VARIABLE: write_run_config(GPU, DEVICES)}
         outcomes, complaint = _run_to_end(tests, name, folder / stem, settings, matching, limit_s)
         return _by_full_name(name, outcomes), complaint
     exchange = folder / f"{stem}-hosts"
@@ -54,12 +57,8 @@ def run_file(source, name, *, matching, limit_s):
         host = number % HOSTS
         if host == 0:
             outcomes.clear()
-        settings = {
-            "VRAMFIT_GPU_COUNT": str(DEVICES_OF_HOST),
-            "VRAMFIT_HOST": str(host),
-            "VRAMFIT_HOSTS": str(HOSTS),
-            "VRAMFIT_HOST_DIRECTORY": str(exchange),
-        }
+        among = {"index": host, "count": HOSTS, "folder": str(exchange)}
+        settings = {VARIABLE: write_run_config(GPU, DEVICES_OF_HOST, host=among)}
         files = folder / f"{stem}-{host}"
         found, complaint = _run_to_end(tests, name, files, settings, matching, limit_s)
         if complaint is not None:
@@ -127,7 +126,6 @@ def _environment(record, done, limit_s):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
     return kept | {
         "PYTHONPATH": os.pathsep.join([str(ROOT / "python" / "vramfit" / "_jax_shim"), str(HERE)]),
-        "VRAMFIT_GPU": GPU,
         "JAX_PLATFORMS": "cuda,cpu",
         # The stand-in would switch this on itself, and tests complain of changed settings.
         "JAX_SEND_TRACEBACK_TO_RUNTIME": "full",

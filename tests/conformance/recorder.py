@@ -20,6 +20,9 @@ import pytest
 RECORD = os.environ["CONFORMANCE_RECORD"]
 DONE = os.environ.get("CONFORMANCE_DONE")
 LIMIT_S = float(os.environ.get("CONFORMANCE_LIMIT_S", "120"))
+# Which of several hosts this process is; None for one.
+with open(os.environ["VRAMFIT_RUN_CONFIG"]) as _config:
+    HOST = json.load(_config).get("host")
 # Enough to tell a comparison of numbers from anything else.
 LONGEST_MESSAGE = 4000
 # Elements.
@@ -99,17 +102,15 @@ def separate_messages(test):
     from vramfit import _hosts
 
     exchange = _hosts._exchange()
-    exchange._folder = Path(
-        os.environ["VRAMFIT_HOST_DIRECTORY"], hashlib.sha1(test.encode()).hexdigest()
-    )
+    exchange._folder = Path(HOST["folder"], hashlib.sha1(test.encode()).hexdigest())
     exchange._folder.mkdir(exist_ok=True)
     exchange._calls.clear()
     exchange._messages.cache_clear()
 
 
 def pytest_configure(config):
-    if "VRAMFIT_HOSTS" in os.environ:
-        connect_hosts(int(os.environ["VRAMFIT_HOST"]), int(os.environ["VRAMFIT_HOSTS"]))
+    if HOST is not None:
+        connect_hosts(HOST["index"], HOST["count"])
     compare_beginnings_first()
     count_made_up_values()
     for mark in ("multiaccelerator", "SlurmMultiNodeGpuTest"):
@@ -130,7 +131,7 @@ def pytest_runtest_protocol(item):
     global made_up
     made_up = 0
     write(start=name_of(item))
-    if "VRAMFIT_HOSTS" in os.environ:
+    if HOST is not None:
         separate_messages(name_of(item))
     # Also ends a process that hangs inside the plugin, where no signal handler of Python's runs.
     faulthandler.dump_traceback_later(LIMIT_S, exit=True, file=sys.__stderr__)

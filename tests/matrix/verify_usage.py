@@ -17,6 +17,10 @@ CASES = {
     "h100-80g": "0.9",
     "b200-180g": "0.7",
 }
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.append(str(TESTS))
+from run_configs import VARIABLE, write_run_config  # noqa: E402
+
 PYTHON = pathlib.Path(__file__).resolve().parents[2] / "python"
 
 
@@ -39,7 +43,7 @@ if len(sys.argv) > 1:
     verify()
 else:
     for gpu, fraction in CASES.items():
-        settings = {"VRAMFIT_GPU": gpu, "XLA_PYTHON_CLIENT_MEM_FRACTION": fraction}
+        settings = {VARIABLE: write_run_config(gpu), "XLA_PYTHON_CLIENT_MEM_FRACTION": fraction}
         command = [sys.executable, __file__, "verify"]
         done = subprocess.run(command, env=os.environ | settings)
         assert done.returncode == 0, settings

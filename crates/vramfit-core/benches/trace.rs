@@ -12,6 +12,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use vramfit_core::allocator::{Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, build};
 use vramfit_core::analysis::{ReplayOverrides, compare, summarize};
 use vramfit_core::program::ProgramSizes;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
 
@@ -132,17 +133,17 @@ impl DeviceMemory for Generous {
 /// A run of `steps` equal steps over `parameters` arrays that stay.
 fn run(steps: u64, parameters: u64) -> Vec<u8> {
     let header = Header {
+        run: RunConfig::new("h100-80g".parse().expect("in the catalog")),
         jax: "0.10.2".into(),
         devices: 1,
         allocator: "bfc".into(),
-        total_memory_bytes: 80 << 30,
         memory_fraction: 0.75,
         preallocate: true,
         ..Header::default()
     };
     let (asked, answers) = std::sync::mpsc::channel();
     let options =
-        PoolOptions { total_memory_bytes: header.total_memory_bytes, ..PoolOptions::default() };
+        PoolOptions { total_memory_bytes: header.total_memory_bytes(), ..PoolOptions::default() };
     let mut pool = build(&options, Box::new(Generous(asked)));
     written(&header, |writer| {
         let mut number = 0;

@@ -12,6 +12,7 @@
 //! | [`check`] | GPU memory that was accepted, and that is needed now |
 //! | [`doctor`] | checks of driver, environment and JAX installation |
 //! | [`lint`] | problems in settings, and fixes |
+//! | [`run_config`] | what a dry run is to do |
 //! | [`settings`] | variables and flags that JAX reads |
 //! | [`planning`] | search for the largest batch and for rematerialization plans |
 //! | [`shared_gpus`] | memory use of virtual GPUs that several processes share |
@@ -37,6 +38,7 @@ pub mod program;
 pub mod published;
 pub mod replay;
 pub mod report;
+pub mod run_config;
 pub mod settings;
 pub mod shared_gpus;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::host::HostGpu;
 use vramfit_core::published;
+use vramfit_core::run_config::{RunConfig, Sharing};
 use vramfit_core::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
 use vramfit_core::shared_gpus::{self, Holding, SharedGpuUsage};
 use vramfit_core::{Bytes, Error, Result};
@@ -38,13 +39,13 @@ impl GpuOverrides {
         &self,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Vec<GpuMemoryBudget>> {
-        let virtual_gpu = variable("VRAMFIT_GPU").filter(|name| !name.is_empty());
-        let mut budgets = match (&self.selection, virtual_gpu) {
+        let run = RunConfig::from_environment(&variable)?;
+        let mut budgets = match (&self.selection, run) {
             (Some(selection), _) => {
                 let budget = GpuMemoryBudget::from_catalog(&selection.gpu, 0, selection.count);
                 vec![budget]
             }
-            (None, Some(name)) => virtual_budgets(&name, self.processes, variable)?,
+            (None, Some(run)) => virtual_budgets(&run, self.processes, variable)?,
             (None, None) => host_budgets(self.processes, variable)?,
         };
         for budget in &mut budgets {
@@ -63,10 +64,14 @@ impl GpuOverrides {
     /// # Errors
     /// Those of [`GpuOverrides::budgets`], and [`ErrorKind::InvalidArgument`] for GPUs of several models.
     pub fn gpus(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuSelection> {
-        let virtual_gpu = variable("VRAMFIT_GPU").filter(|name| !name.is_empty());
-        let (name, budgets) = match (&self.selection, virtual_gpu) {
+        let run = RunConfig::from_environment(&variable)?;
+        let (name, budgets) = match (&self.selection, run) {
             (Some(selection), _) => return Ok(selection.clone()),
-            (None, Some(name)) => (name, self.budgets(variable)?),
+            (None, Some(run)) => {
+                let count = self.budgets(variable)?.len();
+                let count = u32::try_from(count).unwrap_or(u32::MAX);
+                return Ok(GpuSelection { count, ..run.gpus });
+            }
             (None, None) => {
                 let mut names: Vec<String> =
                     visible_host_gpus(&variable)?.into_iter().map(|gpu| gpu.name).collect();
@@ -100,25 +105,13 @@ impl GpuOverrides {
 
 /// Returns the budgets of the virtual GPUs of the dry run that we are in.
 fn virtual_budgets(
-    name: &str,
+    run: &RunConfig,
     processes: Option<u32>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<GpuMemoryBudget>> {
-    let gpu = gpu::find(name)?;
-    let bytes = |name: &str| -> Option<u64> {
-        let bytes: Bytes = variable(name)?.parse().ok()?;
-        Some(bytes.0)
-    };
-    let gpu = match bytes("VRAMFIT_TOTAL") {
-        Some(total) => gpu.with_total(total)?,
-        None => gpu,
-    };
-    let count = bytes("VRAMFIT_GPU_COUNT").unwrap_or(1).max(1);
-    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let count = run.gpus.count.max(1);
     let list = variable("CUDA_VISIBLE_DEVICES");
-    let context = bytes("VRAMFIT_CONTEXT").unwrap_or(gpu.context_bytes_estimate);
-    let occupied = bytes("VRAMFIT_OCCUPIED").unwrap_or(0);
-    let mut usage = shared_usage(variable);
+    let mut usage = shared_usage(run, variable);
     let visible = usage.visible_gpus(count, list.as_deref());
     let Ok(visible_count @ 1..) = u32::try_from(visible.len()) else {
         return Err(no_visible_gpu(&list.unwrap_or_default())
@@ -131,9 +124,9 @@ fn virtual_budgets(
         others.map(|holding| holding.bytes).sum::<u64>()
     };
     let budgets = visible.into_iter().map(|number| GpuMemoryBudget {
-        total_bytes: gpu.total_memory_bytes,
-        occupied_bytes: occupied.saturating_add(used_by_others(number)),
-        outside_bytes: outside_bytes(context, visible_count),
+        total_bytes: run.gpus.gpu.total_memory_bytes,
+        occupied_bytes: run.occupied_bytes.saturating_add(used_by_others(number)),
+        outside_bytes: outside_bytes(run.context_bytes, visible_count),
     });
     Ok(budgets.collect())
 }
@@ -146,17 +139,16 @@ fn no_visible_gpu(list: &str) -> Error {
 
 /// Returns what the running processes use of the virtual GPUs; nothing where those are not shared, or
 /// nobody uses them yet.
-fn shared_usage(variable: impl Fn(&str) -> Option<String>) -> SharedGpuUsage {
-    let non_empty = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let file = match (non_empty("VRAMFIT_SHARED"), non_empty("VRAMFIT_SHARED_FILE")) {
-        (Some(name), _) => {
+fn shared_usage(run: &RunConfig, variable: impl Fn(&str) -> Option<String>) -> SharedGpuUsage {
+    let file = match &run.sharing {
+        Sharing::Named(name) => {
             let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
             // SAFETY: it only returns a number, and always succeeds.
             let user = unsafe { libc::geteuid() };
-            shared_gpus::file(runtime.as_deref(), &std::env::temp_dir(), user, &name)
+            shared_gpus::file(runtime.as_deref(), &std::env::temp_dir(), user, name)
         }
-        (None, Some(path)) => PathBuf::from(path),
-        (None, None) => return SharedGpuUsage::default(),
+        Sharing::Run => run.shared_gpu_file(),
+        Sharing::Private => return SharedGpuUsage::default(),
     };
     let mut usage = SharedGpuUsage::parse(&std::fs::read_to_string(file).unwrap_or_default());
     usage.holdings.retain(|holding| {
@@ -220,21 +212,29 @@ fn is_sibling(process: u32, processes: Option<u32>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use vramfit_core::run_config::RUN_CONFIG_VARIABLE;
+
     use super::*;
 
-    fn budget(overrides: &GpuOverrides, environment: &[(&str, &str)]) -> GpuMemoryBudget {
-        let budgets = overrides.budgets(|name| {
-            let found = environment.iter().find(|(known, _)| *known == name)?;
-            Some(found.1.to_owned())
-        });
+    fn config(gpus: &str) -> RunConfig {
+        RunConfig { sharing: Sharing::Private, ..RunConfig::new(gpus.parse().expect("known")) }
+    }
+
+    /// Returns the budget of the first GPU inside of a dry run.
+    fn budget(overrides: &GpuOverrides, run: &RunConfig) -> GpuMemoryBudget {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("run.json");
+        run.write(&path).expect("written");
+        let path = path.to_str().expect("UTF-8").to_owned();
+        let budgets = overrides.budgets(|name| (name == RUN_CONFIG_VARIABLE).then(|| path.clone()));
         budgets.expect("a GPU")[0]
     }
 
     #[test]
     fn a_named_gpu_takes_precedence_over_the_virtual_one() {
         let t4 = gpu::find("t4").expect("known");
-        let inside = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_OCCUPIED", "1073741824")];
-        let found = budget(&GpuOverrides::default(), &inside);
+        let run = RunConfig { occupied_bytes: 1 << 30, ..config("t4") };
+        let found = budget(&GpuOverrides::default(), &run);
         assert_eq!((found.total_bytes, found.occupied_bytes), (t4.total_memory_bytes, 1 << 30));
         let overrides = GpuOverrides {
             selection: Some("h100-80g".parse().expect("known")),
@@ -242,17 +242,14 @@ mod tests {
             headroom: Some(Bytes(9)),
             processes: None,
         };
-        let found = budget(&overrides, &inside);
+        let found = budget(&overrides, &run);
         assert_eq!((found.occupied_bytes, found.outside_bytes), (7, 9));
         assert!(found.total_bytes > t4.total_memory_bytes);
     }
 
     #[test]
     fn several_gpus_need_memory_for_collectives() {
-        let one = [("VRAMFIT_GPU", "t4")];
-        let two = [("VRAMFIT_GPU", "t4"), ("VRAMFIT_GPU_COUNT", "2")];
-        let [one, two] =
-            [&one[..], &two[..]].map(|inside| budget(&GpuOverrides::default(), inside));
+        let [one, two] = ["t4", "t4x2"].map(|gpus| budget(&GpuOverrides::default(), &config(gpus)));
         assert!(two.outside_bytes > one.outside_bytes);
     }
 

@@ -10,12 +10,11 @@ use pyo3::prelude::*;
 /// The interpreter is released meanwhile, though nothing else runs in it: a console script has one
 /// thread, and the user's program is another process.
 #[pyfunction]
-#[pyo3(signature = (args, *, package, plugin, python, in_session = false))]
+#[pyo3(signature = (args, *, package, python, in_session = false))]
 pub(crate) fn run_cli(
     py: Python<'_>,
     args: Vec<OsString>,
     package: PathBuf,
-    plugin: Option<PathBuf>,
     python: Option<PathBuf>,
     in_session: bool,
 ) -> u8 {
@@ -23,7 +22,6 @@ pub(crate) fn run_cli(
     let python = python.filter(|path| !path.as_os_str().is_empty());
     let context = vramfit::Context {
         package: Some(package),
-        plugin,
         python,
         in_session,
         ..vramfit::Context::default()

@@ -14,7 +14,6 @@
 //! | `buffer` | arrays and their contents |
 //! | `session` | allocations and the trace; ending the run |
 //! | `publisher` | statistics for `vramfit top`, of a real GPU or of this one |
-//! | `environment` | the `VRAMFIT_*` variables that `vramfit dryrun` sets |
 //! | `hooks` | what the Python process around the plugin provides |
 //! | `process` | which process a number stands for |
 //!
@@ -31,7 +30,6 @@ use vramfit_core::trace::{CpuProgram, Note, UncaughtError};
 mod buffer;
 mod compile;
 mod device;
-mod environment;
 mod execute;
 mod hooks;
 mod pjrt;
@@ -83,10 +81,10 @@ pub fn api() -> *const c_void {
 /// Returns what the publisher needs to know of the virtual GPU.
 fn virtual_gpu() -> Option<&'static publisher::VirtualGpu> {
     static SIMULATED: OnceLock<publisher::VirtualGpu> = OnceLock::new();
-    let environment = &machine::get()?.environment;
+    let run = &machine::get()?.header.run;
     Some(SIMULATED.get_or_init(|| publisher::VirtualGpu {
-        gpu: environment.gpu.name.clone(),
-        total_bytes: environment.gpu.total_memory_bytes,
+        gpu: run.gpus.gpu.name.clone(),
+        total_bytes: run.gpus.gpu.total_memory_bytes,
         extra_stats: |device| machine::get()?.session().extra_stats(device),
     }))
 }
@@ -115,7 +113,9 @@ pub fn finish(error: Option<UncaughtError>) {
         }
         session.finish();
         drop(session);
-        if machine.environment.print_calls {
+        if std::env::var_os("VRAMFIT_PJRT_CALLS")
+            .is_some_and(|value| !value.is_empty() && value != "0")
+        {
             print_calls();
         }
     }

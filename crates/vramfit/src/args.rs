@@ -188,6 +188,7 @@ mod tests {
             for option in actions
                 .chain([command])
                 .flat_map(clap::Command::get_arguments)
+                .filter(|argument| !argument.is_hide_set())
                 .filter_map(|argument| argument.get_long())
             {
                 assert!(page.contains(&format!("`--{option}")), "{name}.md lacks `--{option}`");

@@ -8,8 +8,6 @@ use std::path::PathBuf;
 pub struct Context {
     /// The directory of the Python package `vramfit`, with the modules that JAX discovers.
     pub package: Option<PathBuf>,
-    /// The extension module, which is also the PJRT plugin.
-    pub plugin: Option<PathBuf>,
     /// The Python interpreter that started us.
     pub python: Option<PathBuf>,
     /// Whether a Python session waits for the result: nobody else sees what goes on when that is gone.

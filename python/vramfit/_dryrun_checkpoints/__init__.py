@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from vramfit._dryrun_checkpoints._directories import PrivateDirectories
+from vramfit._jax_shim.run_config import run_config
 
 _PARAMETERS = ("directory", "path", "ckpt_dir", "checkpoint_dir", "base_path", "checkpoint_path")
 """What functions that take the directory of a checkpoint call it."""
@@ -71,7 +72,7 @@ def install_in_flax(checkpoints: ModuleType) -> None:
 
 @functools.cache
 def _directories() -> PrivateDirectories:
-    return PrivateDirectories(Path(os.environ["VRAMFIT_CHECKPOINTS"]))
+    return PrivateDirectories(Path(run_config()["checkpoints"]))
 
 
 def _uses_orbax() -> bool:

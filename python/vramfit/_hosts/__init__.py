@@ -8,15 +8,15 @@ other hosts are the plugin's matter. Relies on JAX's internals, as `_plugin` doe
 from __future__ import annotations
 
 import functools
-import os
 from types import ModuleType
 
 from vramfit._hosts._exchange import HostExchange
+from vramfit._jax_shim.run_config import run_config
 
 
 @functools.cache
 def _exchange() -> HostExchange:
-    return HostExchange.from_environment()
+    return HostExchange.from_config()
 
 
 def install_in_distributed(jax: ModuleType) -> None:
@@ -36,7 +36,7 @@ def exchange_inputs(
 
     None if this process is not one of the hosts of a dry run.
     """
-    if "VRAMFIT_HOSTS" not in os.environ:
+    if not run_config().get("host"):
         return None
     from vramfit._hosts import _executions
 

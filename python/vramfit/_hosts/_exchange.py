@@ -12,9 +12,10 @@ import base64
 import functools
 import hashlib
 import json
-import os
 from collections import Counter
 from pathlib import Path
+
+from vramfit._jax_shim.run_config import run_config
 
 
 class HostExchange:
@@ -32,13 +33,10 @@ class HostExchange:
         self._recorded: set[tuple[str, str, int | None]] = set()
 
     @classmethod
-    def from_environment(cls) -> HostExchange:
+    def from_config(cls) -> HostExchange:
         """Return the exchange that `vramfit dryrun --hosts` has set up."""
-        return cls(
-            os.environ.get("VRAMFIT_HOST_DIRECTORY"),
-            int(os.environ["VRAMFIT_HOST"]),
-            int(os.environ["VRAMFIT_HOSTS"]),
-        )
+        host = run_config()["host"]
+        return cls(host["folder"], host["index"], host["count"])
 
     def next_call(self, kind: str) -> str:
         """Return the key of the next call of a kind: every host makes the same calls in order."""

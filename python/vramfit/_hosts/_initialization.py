@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +13,7 @@ from vramfit._hosts._coordination import (
     without_client,
 )
 from vramfit._hosts._exchange import HostExchange
+from vramfit._jax_shim.run_config import run_config
 
 _COORDINATOR = "vramfit-host-0:1234"
 
@@ -77,7 +77,7 @@ def _detect_cluster(cluster: type, exchange: HostExchange) -> None:
     detect = cluster.auto_detect_unset_distributed_params  # type: ignore[attr-defined]
 
     def detect_hosts(*arguments: Any, **named: Any) -> Any:
-        if os.environ.get("VRAMFIT_LAUNCHER") in ("slurm", "openmpi"):
+        if run_config()["host"].get("launcher") in ("slurm", "openmpi"):
             return detect(*arguments, **named)
         address, processes, process, local_devices, *_ = arguments
         return (

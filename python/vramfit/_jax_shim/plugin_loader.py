@@ -1,6 +1,6 @@
 """Puts vramfit's plugin in the place of JAX's CUDA plugin, inside the user's process, or before it.
 
-With ``VRAMFIT_GPU`` the GPU is a virtual one. Without it, whatever else is set, it is the real one:
+In a dry run the GPU is a virtual one. In any other process, whatever is set, it is the real one:
 nobody is to compute on a GPU that is not there because of a variable that was lost on the way.
 
 JAX finds plugins as modules of the namespace package ``jax_plugins``; the first one on the path
@@ -28,7 +28,7 @@ def initializer_of(name: str) -> Callable[[], None]:
         real = _load_real(name)
         if real is None:
             return  # the wheel is not installed; JAX tries the next module
-        if os.environ.get("VRAMFIT_GPU"):
+        if os.environ.get("VRAMFIT_RUN_CONFIG"):
             _module("_plugin").install(real)
         else:
             _initialize_real(real)

@@ -59,7 +59,7 @@ def raise_not_measurable(*_: object) -> NoReturn:
     raise RuntimeError(
         "vramfit: a dry run measures memory and no time: the virtual GPU runs no kernels, so CUPTI "
         "has nothing to measure. Leave the timing out of the dry run (the environment variable "
-        "VRAMFIT_GPU is set in one), or measure on a GPU."
+        "VRAMFIT_RUN_CONFIG is set in one), or measure on a GPU."
     )
 
 

@@ -11,6 +11,10 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -60,6 +64,13 @@ def _explain_failure() -> None:
     runpy.run_path(os.path.join(_HERE, "explain_failure.py"))["install"]()
 
 
+def _run_config() -> dict[str, Any]:
+    import runpy
+
+    config: dict[str, Any] = runpy.run_path(os.path.join(_HERE, "run_config.py"))["run_config"]()
+    return config
+
+
 def _call_on_import(functions: dict[str, list[str]]) -> None:
     """Call functions with the modules that they are listed under, when these are imported."""
     import runpy
@@ -68,10 +79,12 @@ def _call_on_import(functions: dict[str, list[str]]) -> None:
     sys.meta_path.insert(0, finder(functions))
 
 
+_IS_DRYRUN = bool(os.environ.get("VRAMFIT_RUN_CONFIG"))
+_CONFIG = _run_config() if _IS_DRYRUN else {}
 _ON_IMPORT: dict[str, list[str]] = {}
-if os.environ.get("VRAMFIT_PLAN") or os.environ.get("VRAMFIT_PLAN_SITES"):
+if os.environ.get("VRAMFIT_PLAN") or _CONFIG.get("plan") or _CONFIG.get("plan_sites"):
     _ON_IMPORT["jax"] = ["vramfit._plan._apply.install"]
-if os.environ.get("VRAMFIT_HOSTS"):
+if _CONFIG.get("host"):
     _ON_IMPORT.setdefault("jax", []).append("vramfit._hosts.install_in_distributed")
     _ON_IMPORT["jax.experimental.multihost_utils"] = ["vramfit._hosts.install_in_multihost_utils"]
     _ORBAX = "orbax.checkpoint._src"
@@ -86,7 +99,7 @@ if os.environ.get("VRAMFIT_HOSTS"):
         "orbax.checkpoint.experimental.v1._src.synchronization.multihost": "install_in_multihost",
     }.items():
         _ON_IMPORT[_module] = [f"vramfit._hosts._orbax.{_function}"]
-if os.environ.get("VRAMFIT_CHECKPOINTS"):
+if _CONFIG.get("checkpoints"):
     for _module, _function in {
         "orbax.checkpoint": "install_in_orbax",
         "orbax.checkpoint.experimental.v1": "install_in_orbax_v1",
@@ -97,9 +110,9 @@ if _ON_IMPORT:
     _call_on_import(_ON_IMPORT)
 if os.environ.get("VRAMFIT_EXPLAIN"):
     _explain_failure()
-if os.environ.get("VRAMFIT_GPU") or os.environ.get("VRAMFIT_PUBLISH"):
+if _IS_DRYRUN or os.environ.get("VRAMFIT_PUBLISH"):
     _install("late_settings")
-if os.environ.get("VRAMFIT_GPU"):
+if _IS_DRYRUN:
     _install("program_end")
     _hide_driver_messages()  # on a machine with a GPU they mean something
 _load_user_sitecustomize()

@@ -1,7 +1,7 @@
 """Applies a plan to a program while it runs.
 
-Two variables, set by the command line, decide: ``VRAMFIT_PLAN`` names the plan to apply,
-``VRAMFIT_PLAN_SITES`` the file that sites are recorded in (`_record`).
+The configuration of a dry run names the plan to apply, or the file that sites are recorded in
+(`_record`); under `vramfit run --plan` the variable ``VRAMFIT_PLAN`` names the plan.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from vramfit._jax_shim.run_config import run_config
 from vramfit._plan import _edits, _file, _sites
 from vramfit._plan._evaluate import Site
 from vramfit._plan._file import SitePlan
@@ -21,7 +22,6 @@ from vramfit._plan._segment import Segment
 from vramfit.errors import InvalidFileError
 
 PLAN = "VRAMFIT_PLAN"
-SITES = "VRAMFIT_PLAN_SITES"
 # A file that is made when a plan is applied: a launcher may start a Python that does not.
 APPLIED = "VRAMFIT_PLAN_APPLIED"
 
@@ -29,8 +29,9 @@ _AGAIN = "make the plan again with `vramfit plan`, with the same command and ver
 
 
 def install(jax: Any) -> None:
-    """Apply the plan that the environment names to everything that `jax` traces from now on."""
-    path, record = os.environ.get(PLAN), os.environ.get(SITES)
+    """Apply the plan that the command line names to everything that `jax` traces from now on."""
+    config = run_config()
+    path, record = config.get("plan") or os.environ.get(PLAN), config.get("plan_sites")
     if record:
         _sites.install(jax, SiteRecorder(record))
     if not path:

@@ -6,6 +6,9 @@
 use super::device_memory::PAGE_BYTES;
 use super::kind::AllocatorKind;
 
+/// The fraction of a GPU's total memory that JAX's pool may use by default.
+pub const DEFAULT_FRACTION: f64 = 0.75;
+
 /// A release of JAX: `(0, 10, 2)`.
 pub type JaxVersion = (u32, u32, u32);
 
@@ -46,7 +49,7 @@ impl Default for PoolOptions {
             kind: AllocatorKind::Bfc,
             ordinal: 0,
             total_memory_bytes: 0,
-            memory_fraction: 0.75,
+            memory_fraction: DEFAULT_FRACTION,
             memory_cap: None,
             preallocate: true,
             spatial_partitioning: true,

@@ -87,7 +87,7 @@ use std::sync::Arc;
 pub use bfc::Bfc;
 pub use build::build;
 pub use chunk_table::ChunkTag;
-pub use config::{JaxVersion, POOL_GROWS_SINCE, PoolOptions};
+pub use config::{DEFAULT_FRACTION, JaxVersion, POOL_GROWS_SINCE, PoolOptions};
 pub use device_memory::{PAGE_BYTES, SimulatedDeviceMemory};
 pub use dump::refusal_warning;
 pub use kind::AllocatorKind;

@@ -103,13 +103,12 @@ impl ReplayOverrides {
     fn applied(&self, header: &Header) -> Result<(Header, Vec<String>)> {
         let mut header = header.clone();
         if let Some(gpu) = &self.gpu {
-            header.gpu.clone_from(&gpu.name);
-            header.gpu_description.clone_from(&gpu.description);
-            header.total_memory_bytes = gpu.total_memory_bytes;
-            header.max_total_memory_bytes = gpu.max_total_memory_bytes;
-            header.context_bytes = gpu.context_bytes_estimate;
+            header.run.gpus.gpu = gpu.clone();
+            header.run.context_bytes = gpu.context_bytes_estimate;
         }
-        header.occupied_bytes = self.occupied_bytes.unwrap_or(header.occupied_bytes);
+        // A run that was measured without a limit is replayed with that of the GPU.
+        header.run.unlimited = false;
+        header.run.occupied_bytes = self.occupied_bytes.unwrap_or(header.run.occupied_bytes);
         let version = header.jax.parse().unwrap_or(Version::new(0, 0, 0));
         let was_partitionable = partitionable(&header, version);
         // The variables that would say it to JAX, read as JAX and XLA read them.
@@ -123,7 +122,7 @@ impl ReplayOverrides {
         let target = Target {
             jax: Some(version),
             variable: &held,
-            gpu_budgets: &|| Ok(GpuBudgets::TotalOnly(header.total_memory_bytes)),
+            gpu_budgets: &|| Ok(GpuBudgets::TotalOnly(header.total_memory_bytes())),
             ..Target::default()
         };
         let resolved = settings::resolve(&self.options, &target)?;
@@ -134,7 +133,7 @@ impl ReplayOverrides {
         }
         if self.options.sets_pool_size() {
             header.memory_cap = None;
-            header.requested_limit_bytes = self.options.limit.map(|limit| limit.0);
+            header.run.requested_limit_bytes = self.options.limit.map(|limit| limit.0);
         }
         if let Some(kind) = self.options.allocator {
             kind.name().clone_into(&mut header.allocator);

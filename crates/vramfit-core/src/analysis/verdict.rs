@@ -7,7 +7,8 @@ use super::condition::{Condition, LastExecution, ProgramNeed};
 use super::device_summary::DeviceSummary;
 use super::programs::Evidence;
 use super::summary::{ProgramSummary, RunSummary, UnknownReads};
-use crate::trace::{Sharing, StepLimit};
+use crate::run_config::Sharing;
+use crate::trace::StepLimit;
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl RunSummary {
         conditions.extend(self.shared_gpu());
         conditions.extend(self.total_range.filter(|range| range.is_met).map(|range| {
             Condition::TotalRange {
-                total_memory_bytes: self.header.total_memory_bytes,
+                total_memory_bytes: self.header.total_memory_bytes(),
                 max_total_memory_bytes: range.max_total_memory_bytes,
             }
         }));
@@ -145,10 +146,10 @@ impl RunSummary {
         Some(Condition::SharedGpu {
             gpu: self.header.gpu_of(others.device),
             used_bytes: others.used_bytes,
-            total_bytes: self.header.total_memory_bytes,
+            total_bytes: self.header.total_memory_bytes(),
             processes: others.processes.clone(),
             fits_alone: self.fits_alone,
-            of_this_run: self.header.sharing == Sharing::Run,
+            of_this_run: self.header.run.sharing == Sharing::Run,
         })
     }
 
@@ -188,7 +189,7 @@ impl RunSummary {
         let stop = self.step_search.as_ref()?.stop.as_ref()?;
         let growth = stop.growth.filter(|_| stop.calls > 1)?;
         let grown_bytes = growth.peak_bytes.saturating_sub(growth.previous_peak_bytes);
-        let total_bytes = self.header.total_memory_bytes;
+        let total_bytes = self.header.total_memory_bytes();
         // A list of losses grows, too, and no training is long enough for it to matter.
         (grown_bytes.saturating_mul(MAX_STEPS) >= total_bytes.max(1)).then(|| {
             Condition::StillGrowing {
@@ -235,7 +236,7 @@ impl RunSummary {
             available_bytes,
             // A pool that grows may not have been so large when the constants were there.
             is_certain: header.preallocate
-                && outside_bytes > available_bytes.saturating_add(header.context_bytes),
+                && outside_bytes > available_bytes.saturating_add(header.run.context_bytes),
         })
     }
 

@@ -87,10 +87,10 @@ pub(super) fn other_differences(a: &RunInfo, b: &RunInfo) -> Vec<SettingDiff> {
         fits.unwrap_or("unknown").to_owned()
     });
     compare("command", &|run| run.header.command.join(" "));
-    compare("GPU", &|run| run.header.gpu.clone());
+    compare("GPU", &|run| run.header.gpu().name.clone());
     compare("number of GPUs", &|run| run.header.devices.to_string());
-    compare("GPU memory", &|run| Bytes(run.header.total_memory_bytes).to_string());
-    compare("occupied memory", &|run| Bytes(run.header.occupied_bytes).to_string());
+    compare("GPU memory", &|run| Bytes(run.header.total_memory_bytes()).to_string());
+    compare("occupied memory", &|run| Bytes(run.header.run.occupied_bytes).to_string());
     compare("pool limit", &|run| {
         let limit = run.limit_bytes.map(|limit| Bytes(limit).to_string());
         limit.unwrap_or_else(|| "none".to_owned())

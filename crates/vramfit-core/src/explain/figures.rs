@@ -10,6 +10,7 @@ use super::number::Size;
 use super::request::Request;
 use crate::allocator::{JaxVersion, PoolOptions};
 use crate::gpu::{self, Gpu};
+use crate::settings::MAX_FRACTION;
 
 /// The release that is assumed where a log names none: the figures of a pool are the same in all before 0.11.
 const ASSUMED_JAX: JaxVersion = (0, 10, 2);
@@ -46,17 +47,14 @@ pub struct FitFigures {
     pub growing: Option<u64>,
     /// In a fresh partitioned pool of the same limit, as JAX 0.11 and later have it.
     pub partitioned: Option<u64>,
-    /// In a fresh preallocated pool with [`FitFigures::RAISED_FRACTION`] of the GPU.
+    /// In a fresh preallocated pool with [`MAX_FRACTION`] of the GPU.
     pub raised_fraction: Option<u64>,
 }
 
 impl FitFigures {
-    /// The fraction of the GPU that a pool may have without starving libraries.
-    pub const RAISED_FRACTION: f64 = 0.92;
-
-    /// Returns that fraction as a client gets it: through a 32-bit number.
+    /// Returns [`MAX_FRACTION`] as a client gets it: through a 32-bit number.
     pub(super) fn raised_fraction() -> f64 {
-        f64::from(Self::RAISED_FRACTION as f32)
+        f64::from(MAX_FRACTION as f32)
     }
 }
 

@@ -22,17 +22,17 @@ impl Log {
             let version = (*major, *minor, *patch);
             log.push(0, format!("jax {}", header.jax), Message::Jax { version });
         }
-        let named = gpu::all().iter().find(|gpu| gpu.name == header.gpu);
+        let named = gpu::all().iter().find(|gpu| gpu.name == header.gpu().name);
         if let Some(gpu) = named {
             let name = &gpu.name;
             log.push(0, format!("GPU {name}"), Message::Gpu { name });
         }
         log.push(
             0,
-            format!("GPU memory {}", Bytes(header.total_memory_bytes)),
+            format!("GPU memory {}", Bytes(header.total_memory_bytes())),
             Message::GpuMemory {
-                free: header.total_memory_bytes.saturating_sub(header.occupied_bytes),
-                total: header.total_memory_bytes,
+                free: header.total_memory_bytes().saturating_sub(header.run.occupied_bytes),
+                total: header.total_memory_bytes(),
             },
         );
         for compiled in &summary.compilations {

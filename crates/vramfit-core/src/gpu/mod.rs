@@ -24,12 +24,13 @@ pub use selection::GpuSelection;
 pub use target::target_config_text;
 
 /// Whether a figure was printed by a driver or derived from other figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// A driver reported it on a GPU of this kind.
     Reported,
     /// Nobody was seen to report it; [`Gpu::source`] says how it was derived.
+    #[default]
     Estimated,
 }
 
@@ -110,7 +111,8 @@ impl PeakTflops {
 }
 
 /// One graphics GPU (or a MIG slice of one) as the driver and XLA see it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Gpu {
     /// The name used on the command line, such as `h100-80g`.
     pub name: String,

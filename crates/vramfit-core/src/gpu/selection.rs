@@ -2,15 +2,18 @@
 
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Gpu, find};
 use crate::error::{Error, Result};
 
 /// A GPU, and how many of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GpuSelection {
     /// The GPU.
     pub gpu: Gpu,
-    /// The name under which another process finds it: of the catalog, or the absolute path of a file.
+    /// The name under which another command finds it: of the catalog, or the absolute path of a file.
     pub name: String,
     /// How many, at least 1.
     pub count: u32,
@@ -21,7 +24,7 @@ const MAX_GPUS: u32 = 1024;
 
 impl GpuSelection {
     fn new(written: &str, gpu: Gpu, count: u32) -> Self {
-        // The program may change its directory before JAX asks for the file.
+        // Another command may be started in another directory.
         let name = match std::path::absolute(written) {
             Ok(path) if written.to_ascii_lowercase().ends_with(".toml") => {
                 path.to_string_lossy().into_owned()

@@ -7,7 +7,7 @@ pub(super) use crate::settings::{
     ALLOCATOR, FRACTION, OLD_FRACTION, PREALLOCATE, UNIFIED_MEMORY as UNIFIED,
 };
 use crate::settings::{
-    GpuMemoryBudget, JAX_DEFAULT_FRACTION, PluginSettings, Version, allocator_since, find,
+    DEFAULT_FRACTION, GpuMemoryBudget, PluginSettings, Version, allocator_since, find,
     turns_preallocation_off,
 };
 
@@ -63,7 +63,7 @@ impl<'a> LintContext<'a> {
     /// Returns the fraction of JAX's pool, if it is a valid one.
     pub(super) fn fraction_value(&self) -> Option<f64> {
         match self.fraction() {
-            None => Some(JAX_DEFAULT_FRACTION),
+            None => Some(DEFAULT_FRACTION),
             Some(fraction) => fraction.value.filter(|part| part.is_finite() && *part > 0.0),
         }
     }

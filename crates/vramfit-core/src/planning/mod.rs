@@ -43,6 +43,6 @@ pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
 pub use progression::Progression;
 pub use row::{CostKind, Row, pareto_front, recommend};
-pub use settings::{MAX_FRACTION, PlanSettings};
+pub use settings::PlanSettings;
 pub use site::{Equation, LeftAlone, LeftAloneReason, RecordedSites, Site, SiteKind};
 pub use strategy::{Moves, Offload, Strategy};

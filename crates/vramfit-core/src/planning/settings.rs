@@ -5,10 +5,6 @@ use serde::{Deserialize, Serialize};
 use crate::allocator::AllocatorKind;
 use crate::settings::Options;
 
-/// The largest fraction of GPU memory that a plan gives to the pool. The rest is for what allocates outside
-/// of it: CUDA context, compiled programs, cuBLAS, cuDNN, NCCL.
-pub const MAX_FRACTION: f64 = 0.92;
-
 /// Settings of the process; `None` leaves what its environment says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,9 +6,10 @@ use super::options::{SiteOption, other_divisions, site_options};
 use super::partial::partial_variants;
 use super::plan::{Plan, SitePlan};
 use super::row::{Row, pareto_front};
-use super::settings::{MAX_FRACTION, PlanSettings};
+use super::settings::PlanSettings;
 use super::site::{Site, SiteKind};
 use crate::allocator::AllocatorKind;
+use crate::settings::MAX_FRACTION;
 
 /// Sites whose options are tried.
 const MAX_SITES: usize = 4;

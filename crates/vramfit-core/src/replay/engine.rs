@@ -79,7 +79,7 @@ impl Replay {
         mode: ReplayMode,
         device: impl Fn() -> DeviceSource,
     ) -> Result<Replay> {
-        let memory = header.total_memory_bytes;
+        let memory = header.total_memory_bytes();
         if header.devices > MAX_DEVICES || memory > MAX_ADDRESS {
             let message = format!("the trace names {} GPUs of {memory} bytes", header.devices);
             return Err(Error::invalid_file(message));

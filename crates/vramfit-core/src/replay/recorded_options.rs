@@ -13,7 +13,7 @@ pub(super) fn pool_options(header: &Header) -> Result<PoolOptions> {
     Ok(PoolOptions {
         kind,
         ordinal: 0,
-        total_memory_bytes: header.total_memory_bytes,
+        total_memory_bytes: header.total_memory_bytes(),
         memory_fraction: header.memory_fraction,
         memory_cap: header.memory_cap,
         preallocate: header.preallocate,

@@ -42,11 +42,12 @@ pub fn is_met_alone(source: &mut dyn EventSource) -> Result<bool> {
 /// sense.
 pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalRangeSummary>> {
     let header = source.header();
-    let max_total_memory_bytes = header.max_total_memory_bytes;
-    if max_total_memory_bytes <= header.total_memory_bytes {
+    let max_total_memory_bytes = header.max_total_memory_bytes();
+    if max_total_memory_bytes <= header.total_memory_bytes() {
         return Ok(None);
     }
-    let header = Header { total_memory_bytes: max_total_memory_bytes, ..header.clone() };
+    let mut header = header.clone();
+    header.run.gpus.gpu.total_memory_bytes = max_total_memory_bytes;
     let (mut replay, is_met) = replay_to_decisive_request(source, &header)?;
     Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,

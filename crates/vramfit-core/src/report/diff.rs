@@ -199,7 +199,7 @@ fn metadata(name: &str, run: &RunInfo) -> Metric {
         "{}, on {} x {}, jax {}",
         header.command.join(" "),
         header.devices,
-        header.gpu,
+        header.gpu().name,
         header.jax
     );
     Metric::text(name, text)

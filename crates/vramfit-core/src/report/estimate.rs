@@ -59,8 +59,8 @@ fn headline(
 ) -> String {
     let header = &after.header;
     let on = match header.devices {
-        0 | 1 => format!("on {}", header.gpu),
-        count => format!("on the fullest of {count} x {}", header.gpu),
+        0 | 1 => format!("on {}", header.gpu().name),
+        count => format!("on the fullest of {count} x {}", header.gpu().name),
     };
     let (shown_peak, shown_capacity) = (Bytes(peak), Bytes(capacity));
     match fits {
@@ -85,8 +85,8 @@ fn headline(
 
 fn metrics(needed: &RunSummary, after: &RunSummary, capacity_bytes: u64) -> Section {
     let header = &after.header;
-    let share = capacity_bytes as f64 / header.total_memory_bytes.max(1) as f64;
-    let (share, total) = (Value::Fraction(share), Bytes(header.total_memory_bytes));
+    let share = capacity_bytes as f64 / header.total_memory_bytes().max(1) as f64;
+    let (share, total) = (Value::Fraction(share), Bytes(header.total_memory_bytes()));
     let limit = Value::Bytes(capacity_bytes);
     let mut metrics = vec![Metric::new("limit", limit, format!("{share} of the GPU's {total}"))];
     if let Some(device) = needed.critical_device() {

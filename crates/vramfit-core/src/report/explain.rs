@@ -7,9 +7,9 @@ use super::{
 use crate::allocator::ChunkTag;
 use crate::bytes::Bytes;
 use crate::explain::{
-    Basis, Cause, CauseId, Confidence, Evidence, Explanation, FitFigures, ListedBuffer,
-    LoggedRegion, Verdict,
+    Basis, Cause, CauseId, Confidence, Evidence, Explanation, ListedBuffer, LoggedRegion, Verdict,
 };
+use crate::settings::MAX_FRACTION;
 
 /// Other causes that are named without `--all`.
 const MAX_OTHER_CAUSES: usize = 3;
@@ -130,7 +130,7 @@ fn figures(explanation: &Explanation) -> Option<Section> {
 fn largest_fit(explanation: &Explanation) -> Option<Section> {
     let fits = &explanation.figures.fits;
     fits.now?;
-    let raised = format!("fresh pool with {} of the GPU", FitFigures::RAISED_FRACTION);
+    let raised = format!("fresh pool with {} of the GPU", MAX_FRACTION);
     let rows = [
         ("the pool as it was", fits.now),
         ("by taking more from the driver", fits.by_growing.filter(|bytes| *bytes > 0)),

@@ -124,7 +124,7 @@ fn metadata(comparison: &Comparison) -> Vec<Metric> {
 
 fn settings(header: &Header) -> String {
     let how = if header.preallocate { "preallocated" } else { "growing" };
-    let occupied = match header.occupied_bytes {
+    let occupied = match header.run.occupied_bytes {
         0 => String::new(),
         bytes => format!(", {} used by others", Bytes(bytes)),
     };
@@ -132,6 +132,8 @@ fn settings(header: &Header) -> String {
     let fraction = header.memory_fraction as f32;
     format!(
         "{} x {}, {}, fraction {fraction}, {how}{occupied}",
-        header.devices, header.gpu, header.allocator
+        header.devices,
+        header.gpu().name,
+        header.allocator
     )
 }

@@ -5,7 +5,7 @@
 //! that is in the table; what the plugin reads by itself is in [`super::plugin`].
 
 use super::fraction::FractionPolicy;
-use crate::allocator::AllocatorKind;
+use crate::allocator::{AllocatorKind, DEFAULT_FRACTION};
 
 /// A value of the PJRT C API.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +105,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         ClientOptions {
             allocator: AllocatorKind::Bfc,
-            memory_fraction: 0.75,
+            memory_fraction: DEFAULT_FRACTION as f32,
             fraction_policy: None,
             preallocate: true,
             collective_memory_bytes: None,

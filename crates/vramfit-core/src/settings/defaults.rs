@@ -5,10 +5,9 @@ use super::names::{
 };
 use super::options::{Assignment, GpuBudgets, Options};
 use super::platforms::{PLATFORM_NAME, PLATFORMS, prefers_gpu};
-use super::pool_size::JAX_DEFAULT_FRACTION;
 use super::table;
 use super::version::Version;
-use crate::allocator::{AllocatorKind, PoolOptions};
+use crate::allocator::{AllocatorKind, DEFAULT_FRACTION, PoolOptions};
 use crate::error::Result;
 
 /// The fraction that the pool may use where neither an option nor the environment says anything.
@@ -90,7 +89,7 @@ pub fn expected_pool_limits(
     let fraction = variable(FRACTION)
         .filter(|_| table::find(FRACTION).is_some_and(|setting| setting.is_read_by(jax)))
         .or_else(|| variable(OLD_FRACTION))
-        .map_or(Ok(JAX_DEFAULT_FRACTION), |text| text.trim().parse());
+        .map_or(Ok(DEFAULT_FRACTION), |text| text.trim().parse());
     let (Ok(kind @ (AllocatorKind::Bfc | AllocatorKind::CudaAsync)), Ok(fraction)) =
         (allocator, fraction)
     else {

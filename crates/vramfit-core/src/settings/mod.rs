@@ -34,6 +34,7 @@ mod table;
 mod version;
 mod visible;
 
+pub use crate::allocator::DEFAULT_FRACTION;
 pub use budget::{
     COLLECTIVES_BYTES, GpuMemoryBudget, LIBRARIES_BYTES, UNKNOWN_CONTEXT_BYTES, min_total_bytes,
     outside_bytes, pool_bytes,
@@ -51,8 +52,7 @@ pub use names::{
 pub use options::{Assignment, GpuBudgets, Options, ResolvedSettings, Target};
 pub use platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, allows_gpu, prefers_gpu};
 pub use plugin::{Abort, PluginSettings};
-pub(crate) use pool_size::JAX_DEFAULT_FRACTION;
-pub use pool_size::NAME_GPU_HINT;
+pub use pool_size::{MAX_FRACTION, NAME_GPU_HINT};
 pub(crate) use resolve::allocator_since;
 pub use resolve::resolve;
 pub use table::{ReadAt, Reader, Setting, all, find, markdown};

@@ -2,7 +2,7 @@
 
 use super::budget::{GpuMemoryBudget, no_processes, pool_bytes};
 use super::version::Version;
-use crate::allocator::{AllocatorKind, PoolOptions};
+use crate::allocator::{AllocatorKind, DEFAULT_FRACTION, PoolOptions};
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 
@@ -24,8 +24,9 @@ pub(super) enum PoolSize {
     },
 }
 
-/// The fraction that JAX uses by default.
-pub(crate) const JAX_DEFAULT_FRACTION: f64 = 0.75;
+/// The largest fraction of GPU memory to give to the pool. The rest is for what allocates outside of it: CUDA context,
+/// compiled programs, cuBLAS, cuDNN, NCCL.
+pub const MAX_FRACTION: f64 = 0.92;
 
 /// A fraction as JAX reads it, and why it is that one.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ impl PoolSize {
             }
             PoolSize::Split { processes: 0, .. } => Err(no_processes()),
             PoolSize::Split { processes, .. } => {
-                let fraction = JAX_DEFAULT_FRACTION / f64::from(processes);
+                let fraction = DEFAULT_FRACTION / f64::from(processes);
                 Ok(FractionText {
                     // Truncated and not rounded, so that the fractions never add up to more than the whole.
                     text: ((fraction * 1e4).floor() / 1e4).max(1e-4).to_string(),
@@ -298,7 +299,7 @@ mod tests {
             let size = PoolSize::Split { processes, keep_free_bytes: 0, budget: None };
             let text = size.fraction_text(None, AllocatorKind::Bfc, false, None).unwrap().text;
             let all = text.parse::<f64>().unwrap() * f64::from(processes);
-            assert!(all <= JAX_DEFAULT_FRACTION && all > 0.74, "{processes}: {all}");
+            assert!(all <= DEFAULT_FRACTION && all > 0.74, "{processes}: {all}");
         }
     }
 }

@@ -2,75 +2,72 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::Gpu;
+use crate::run_config::RunConfig;
+
 /// What a trace begins with: enough to build the same allocators again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
+    /// The dry run that the process is part of.
+    pub run: RunConfig,
     /// Version of `jax` in the traced process, such as `0.10.2`.
     pub jax: String,
     /// What the CUDA plugin says of itself (its PJRT API version).
     pub plugin: String,
-    /// Catalog name of the GPU.
-    pub gpu: String,
-    /// What the driver would call it.
-    pub gpu_description: String,
-    /// Total memory of one GPU in bytes.
-    pub total_memory_bytes: u64,
-    /// The highest total that drivers report for a GPU of this kind; 0 where it is not known or the
-    /// total was given.
-    pub max_total_memory_bytes: u64,
-    /// Number of GPUs.
+    /// Number of GPUs that the process sees.
     pub devices: u32,
-    /// The numbers of these GPUs in their machine, in the order of the devices. Empty in traces of older
-    /// releases: then device and GPU have the same number.
+    /// The numbers of these GPUs in their machine, in the order of the devices. Where it is empty, device and GPU have
+    /// the same number.
     pub gpus: Vec<u32>,
-    /// Number of GPUs of the machine, of which the process may see fewer; 0 where it is not known.
-    pub machine_gpus: u32,
-    /// Which host this is of those that run the program together (`jax.distributed`).
+    /// Which host this is of those that run the program together, as the program told JAX (`jax.distributed`).
     pub host: u32,
     /// How many these are; 0 and 1 for a program on one host.
     pub hosts: u32,
     /// Number of the process; 0 where it is not known.
     pub pid: u32,
-    /// With which processes the memory of the GPUs is shared.
-    pub sharing: Sharing,
     /// `default`, `bfc`, `platform`, `address`, `cuda_async` or `vmm`, as JAX passed it.
     pub allocator: String,
-    /// The share of the GPU the pool may take, as JAX read it (0.75 unless set).
+    /// The share of the GPU the pool may take, as JAX read it ([`crate::settings::DEFAULT_FRACTION`] unless set).
     pub memory_fraction: f64,
     /// The share to which the pool may grow, where a text such as `0.75+` named one. Not every release and pool
     /// does anything with it.
     pub memory_cap: Option<f64>,
-    /// The bytes that `--limit` asked for, of which the fraction above is what JAX can be told.
-    #[serde(rename = "asked_limit_bytes")]
-    pub requested_limit_bytes: Option<u64>,
     /// Whether the pool is taken at the first allocation.
     pub preallocate: bool,
     /// Whether the pool is spatially partitioned (the default from JAX 0.11 on).
     pub spatial_partitioning: bool,
-    /// Bytes that something else holds on each GPU (`--occupied`).
-    pub occupied_bytes: u64,
-    /// Estimate of what the CUDA context holds on each GPU, outside every pool.
-    pub context_bytes: u64,
     /// Whether `TF_FORCE_UNIFIED_MEMORY` lets the pool be larger than the GPU.
     pub unified_memory: bool,
     /// `TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC`, 0 unless set.
     pub cuda_async_prealloc: i64,
     /// Size of the preallocated pool for collective memory, where one was asked for.
     pub collective_memory_bytes: Option<u64>,
-    /// Whether large programs were compiled a second way, too ([`super::Event::Variant`]).
-    pub autotune_range: bool,
-    /// Whether the compiler was given autotuning results that were recorded on a GPU.
-    pub autotune_results: bool,
     /// The command line, for people.
     pub command: Vec<String>,
 }
 
 impl Header {
+    /// Returns the GPU that the program runs on; of several, each is one of these.
+    pub fn gpu(&self) -> &Gpu {
+        &self.run.gpus.gpu
+    }
+
+    /// Returns the total memory of one GPU in bytes, as the pool sees it.
+    pub fn total_memory_bytes(&self) -> u64 {
+        self.run.pool_total_bytes()
+    }
+
+    /// Returns the highest total that drivers report for a GPU of this kind, in bytes; the total itself where that was
+    /// given.
+    pub fn max_total_memory_bytes(&self) -> u64 {
+        self.gpu().max_total_memory_bytes.max(self.total_memory_bytes())
+    }
+
     /// Returns what a GPU has for this process beside the context and what others hold.
     pub fn free_bytes(&self) -> u64 {
-        let beside_bytes = self.occupied_bytes.saturating_add(self.context_bytes);
-        self.total_memory_bytes.saturating_sub(beside_bytes)
+        let beside_bytes = self.run.occupied_bytes.saturating_add(self.run.context_bytes);
+        self.total_memory_bytes().saturating_sub(beside_bytes)
     }
 
     /// Returns the number in the machine of the GPU that a device is.
@@ -80,21 +77,8 @@ impl Header {
 
     /// Returns the number of GPUs of the machine.
     pub fn machine_gpu_count(&self) -> u32 {
-        self.machine_gpus.max(self.devices)
+        self.run.gpus.count.max(self.devices)
     }
-}
-
-/// Which processes draw on the memory of the same virtual GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sharing {
-    /// Each process has the GPUs to itself.
-    #[default]
-    Private,
-    /// The processes that one dry run starts.
-    Run,
-    /// The processes of all dry runs that name the GPUs alike (`--share-as`).
-    Named,
 }
 
 /// What a trace ends with. Missing when the process died.

@@ -35,7 +35,7 @@ mod writer;
 pub use compiler_warning::CompilerWarning;
 pub use event::{CallbackSkip, Event, MIN_UNREAD_BYTES, Purpose, TextId};
 pub use event_source::EventSource;
-pub use header::{Footer, Header, Sharing};
+pub use header::{Footer, Header};
 pub use not_computed::NotComputed;
 pub use note::{
     CpuProgram, Note, OtherProcess, PartitionedProgram, ProcessExit, UncaughtError,

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::event::{Event, Purpose, TextId};
 use super::event_source::EventSource;
 use super::header::{Footer, Header};
+use crate::allocator::DEFAULT_FRACTION;
 use crate::allocator::PoolSpace;
 use crate::error::{Error, Result};
 
@@ -42,7 +43,7 @@ impl<R: Read> RequestList<R> {
                 jax: "0.10.2".to_owned(),
                 devices: 1,
                 allocator: "bfc".to_owned(),
-                memory_fraction: 0.75,
+                memory_fraction: DEFAULT_FRACTION,
                 preallocate: true,
                 ..Header::default()
             },

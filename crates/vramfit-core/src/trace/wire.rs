@@ -8,7 +8,7 @@ use crate::program::ProgramSizes;
 /// What every trace begins with; the version and a line feed follow.
 pub(super) const MAGIC: &[u8] = b"vramfit trace ";
 /// The version this code writes, and the only one it reads.
-pub(super) const VERSION: &[u8] = b"1";
+pub(super) const VERSION: &[u8] = b"2";
 /// Longest header line and longest footer in bytes. A command line may be 2 MiB on Linux.
 pub(super) const MAX_JSON_BYTES: usize = 16 << 20;
 /// Longest text in bytes; an out-of-memory dump of 10 000 chunks is below 1 MiB.

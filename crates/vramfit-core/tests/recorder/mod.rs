@@ -7,7 +7,9 @@ use vramfit_core::allocator::{
     Allocator, DeviceMemory, PoolOptions, PoolSpace, Region, SimulatedDeviceMemory, Stats, build,
 };
 use vramfit_core::analysis::{RunSummary, summarize};
+use vramfit_core::gpu::{Certainty, Gpu, GpuSelection};
 use vramfit_core::program::ProgramSizes;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::{Event, Footer, Header, Purpose, Reader, TextId, Writer};
 use vramfit_core::{Error, ErrorKind};
 
@@ -82,14 +84,24 @@ pub(crate) struct Recorder {
     allocations: u64,
 }
 
+/// Returns GPUs of a name and a total memory, of which nothing else is known.
+pub(crate) fn toy_gpus(name: &str, total_memory_bytes: u64, count: u32) -> GpuSelection {
+    let gpu = Gpu {
+        name: name.to_owned(),
+        description: "Toy 1GB".to_owned(),
+        total_memory_bytes,
+        memory_certainty: Certainty::Reported,
+        ..Gpu::default()
+    };
+    GpuSelection { name: gpu.name.clone(), gpu, count }
+}
+
 /// Returns the header of a run on GPUs of 1024 MiB of which the pool may take 768 MiB at once.
 pub(crate) fn header() -> Header {
     Header {
+        run: RunConfig { gpus: toy_gpus("toy-1g", 1024 * MIB, 1), ..RunConfig::default() },
         jax: "0.10.2".into(),
         plugin: "0.112".into(),
-        gpu: "toy-1g".into(),
-        gpu_description: "Toy 1GB".into(),
-        total_memory_bytes: 1024 * MIB,
         devices: 1,
         allocator: "bfc".into(),
         memory_fraction: 0.75,
@@ -156,7 +168,7 @@ impl Recorder {
         let version = |part: usize| version[part].parse().unwrap();
         let options = PoolOptions {
             kind: header.allocator.parse().unwrap(),
-            total_memory_bytes: header.total_memory_bytes,
+            total_memory_bytes: header.total_memory_bytes(),
             memory_fraction: header.memory_fraction,
             memory_cap: header.memory_cap,
             preallocate: header.preallocate,
@@ -167,8 +179,8 @@ impl Recorder {
             jax_version: (version(0), version(1), version(2)),
             ordinal: 0,
         };
-        let elsewhere = header.occupied_bytes + header.context_bytes + used_by_others;
-        let free = header.total_memory_bytes - elsewhere;
+        let elsewhere = header.run.occupied_bytes + header.run.context_bytes + used_by_others;
+        let free = header.total_memory_bytes() - elsewhere;
         let pools = (0..header.devices).map(|ordinal| {
             let calls = Calls::default();
             let device = Noted { device: SimulatedDeviceMemory::new(free), calls: calls.clone() };
@@ -332,9 +344,9 @@ impl Recorder {
 /// where it allocates until XLA would never return; else it frees before that, which aborts.
 pub(crate) fn two_regions(header: &Header, hangs: bool) -> Vec<u8> {
     let mut run = Recorder::new(&Header {
+        run: RunConfig { occupied_bytes: 347 * MIB, ..header.run.clone() },
         jax: "0.11.0".into(),
         spatial_partitioning: true,
-        occupied_bytes: 347 * MIB,
         ..header.clone()
     });
     run.program(1, "jit_step", ProgramSizes::default());

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use vramfit_core::program::ProgramSizes;
 use vramfit_core::program::cost::{OperationTime, ProgramTime};
 use vramfit_core::report::{self, Content, Outcome};
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::{Event, Header, Note, Purpose, TextId};
 
-use crate::recorder::{MIB, Recorder, header, summarize_trace, two_regions};
+use crate::recorder::{MIB, Recorder, header, summarize_trace, toy_gpus, two_regions};
 
 /// Compares a text with its file, and checks what holds for every text.
 fn check(name: &str, text: &str) {
@@ -66,7 +67,7 @@ fn training(header: &Header) -> Recorder {
 
 #[test]
 fn a_run_that_fits() {
-    let header = Header { context_bytes: 100 * MIB, ..header() };
+    let header = Header { run: RunConfig { context_bytes: 100 * MIB, ..header().run }, ..header() };
     check("fits", &report::text(&summarize_trace(&training(&header).finish())));
 }
 
@@ -120,8 +121,11 @@ fn a_run_that_does_not_fit() {
 
 #[test]
 fn a_run_that_fails_for_fragmentation_and_continues() {
-    let mut run =
-        Recorder::new(&Header { preallocate: false, occupied_bytes: 200 * MIB, ..header() });
+    let mut run = Recorder::new(&Header {
+        run: RunConfig { occupied_bytes: 200 * MIB, ..header().run },
+        preallocate: false,
+        ..header()
+    });
     let first = run.upload(200 * MIB);
     let _wall = run.upload(120 * MIB);
     run.free(first);
@@ -151,7 +155,10 @@ fn a_run_without_a_pool() {
 
 #[test]
 fn a_run_that_was_killed_and_read_placeholder_values() {
-    let mut run = training(&Header { gpu: "h100-80g".into(), ..header() });
+    let mut run = training(&Header {
+        run: RunConfig { gpus: toy_gpus("h100-80g", 1024 * MIB, 1), ..header().run },
+        ..header()
+    });
     let (loss, other) = (run.writer.text("train.py:88 (main)"), run.writer.text("eval.py:3 (f)"));
     for site in [loss, loss, other, TextId(0)] {
         run.event(Event::UnknownRead { site, bytes: 4 });
@@ -209,8 +216,11 @@ fn a_run_with_placeholder_shapes() {
 #[test]
 fn names_can_do_nothing_to_the_terminal() {
     let hostile = "jit_\x1b]0;owned\x07\u{202e}\nsecond line\u{9b}31m".repeat(9);
-    let mut run =
-        Recorder::new(&Header { gpu: hostile.clone(), command: vec![hostile.clone()], ..header() });
+    let mut run = Recorder::new(&Header {
+        run: RunConfig { gpus: toy_gpus(&hostile, 1024 * MIB, 1), ..header().run },
+        command: vec![hostile.clone()],
+        ..header()
+    });
     run.program(1, &hostile, step_sizes());
     run.begin(1);
     run.allocate(0, MIB, Purpose::Output).unwrap();
@@ -313,7 +323,8 @@ fn every_key_of_the_json_is_documented() {
     let mut all = Vec::new();
     for trace in [
         training(&header()).finish(),
-        training(&Header { autotune_range: true, ..header() }).finish(),
+        training(&Header { run: RunConfig { autotune_range: true, ..header().run }, ..header() })
+            .finish(),
         timed(),
         too_large(),
         two_regions(&header(), false),

@@ -3,6 +3,7 @@
 use vramfit_core::analysis::AutotuneRange;
 use vramfit_core::program::ProgramSizes;
 use vramfit_core::report;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::{Event, Header, Purpose};
 
 use crate::recorder::{MIB, Recorder, header, summarize_run};
@@ -10,7 +11,7 @@ use crate::recorder::{MIB, Recorder, header, summarize_run};
 const VARIANT: &str = "without Triton GEMM";
 
 fn asked() -> Header {
-    Header { autotune_range: true, ..header() }
+    Header { run: RunConfig { autotune_range: true, ..header().run }, ..header() }
 }
 
 fn autotune_range(run: Recorder) -> AutotuneRange {

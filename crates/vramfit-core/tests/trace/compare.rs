@@ -7,11 +7,14 @@ use vramfit_core::analysis::{Comparison, ReplayOverrides, compare};
 use vramfit_core::gpu;
 use vramfit_core::program::ProgramSizes;
 use vramfit_core::report::{Outcome, Report};
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::{Event, Header, Purpose, Reader, RequestList};
 
 use crate::recorded;
-use crate::recorder::{Block, MIB, Recorder, header, summarize_run, summarize_trace, two_regions};
+use crate::recorder::{
+    Block, MIB, Recorder, header, summarize_run, summarize_trace, toy_gpus, two_regions,
+};
 
 fn replay(trace: &[u8], settings: &ReplayOverrides) -> Comparison {
     compare(&mut Reader::new(trace).unwrap(), settings).unwrap()
@@ -73,7 +76,7 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
         (growing(), Header { preallocate: false, ..header() }),
         (
             ReplayOverrides { occupied_bytes: Some(200 * MIB), ..ReplayOverrides::default() },
-            Header { occupied_bytes: 200 * MIB, ..header() },
+            Header { run: RunConfig { occupied_bytes: 200 * MIB, ..header().run }, ..header() },
         ),
         (
             on_allocator(AllocatorKind::Platform),
@@ -161,8 +164,11 @@ fn what_the_allocator_would_have_died_of_may_not_come_to_pass() {
 #[test]
 fn names_can_do_nothing_to_the_terminal() {
     let hostile = "jit_\x1b]0;owned\x07\u{202e}\nsecond line\u{9b}31m".repeat(9);
-    let mut run =
-        Recorder::new(&Header { gpu: hostile.clone(), command: vec![hostile.clone()], ..header() });
+    let mut run = Recorder::new(&Header {
+        run: RunConfig { gpus: toy_gpus(&hostile, 1024 * MIB, 1), ..header().run },
+        command: vec![hostile.clone()],
+        ..header()
+    });
     run.program(1, &hostile, ProgramSizes::default());
     for _ in 0..6 {
         run.begin_at(1, &hostile);
@@ -186,8 +192,8 @@ fn a_gpu_of_the_catalog_brings_its_memory_and_its_context() {
     let gpu = gpu::find("t4").unwrap();
     let settings = ReplayOverrides { gpu: Some(gpu.clone()), ..ReplayOverrides::default() };
     let after = replay(&training(&header()).finish(), &settings).after;
-    assert_eq!(after.header.gpu, "t4");
-    assert_eq!(after.header.context_bytes, gpu.context_bytes_estimate);
+    assert_eq!(after.header.gpu().name, "t4");
+    assert_eq!(after.header.run.context_bytes, gpu.context_bytes_estimate);
     let limit = after.devices[0].limit_bytes.unwrap();
     assert_eq!(limit, (gpu.total_memory_bytes / 4 * 3).next_multiple_of(2 * MIB));
 }
@@ -346,14 +352,7 @@ proptest! {
         jax in prop::sample::select(vec!["0.10.2", "0.11.1", "0.12.0"]),
         preallocate: bool,
     ) {
-        let header = Header {
-            allocator: allocator.name().into(),
-            jax: jax.into(),
-            preallocate,
-            spatial_partitioning: preallocate,
-            context_bytes: 100 * MIB,
-            ..header()
-        };
+        let header = Header { run: RunConfig { context_bytes: 100 * MIB, ..header().run }, allocator: allocator.name().into(), jax: jax.into(), preallocate, spatial_partitioning: preallocate, ..header() };
         let mut run = Recorder::new(&header);
         run.program(1, "jit_step", ProgramSizes::default());
         let mut alive = Vec::new();

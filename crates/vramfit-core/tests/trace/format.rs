@@ -9,6 +9,7 @@ use vramfit_core::allocator::PoolSpace;
 use vramfit_core::program::{
     EstimateSource, ProgramMemory, ProgramSizes, ProgramTime, ScratchPhase,
 };
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::{LateChange, ProcessStage};
 use vramfit_core::trace::{
     CallbackSkip, Event, Footer, Header, Purpose, Reader, RunEnvironment, TextId, Writer,
@@ -18,9 +19,8 @@ use crate::recorder::File;
 
 fn header() -> Header {
     Header {
+        run: RunConfig::new("h100-80g".parse().unwrap()),
         jax: "0.10.2".into(),
-        gpu: "h100-80g".into(),
-        total_memory_bytes: 85_014_609_920,
         devices: 2,
         allocator: "default".into(),
         memory_fraction: f64::from(0.9f32),
@@ -449,9 +449,9 @@ fn what_is_no_trace_says_so() {
         (&b""[..], "not a vramfit trace"),
         (b"\x89HDF\r\n\x1a\n", "not a vramfit trace"),
         (b"vramfit trace ", "inside its header"),
-        (b"vramfit trace 2\n{}\n", "format version `2`"),
-        (b"vramfit trace 1\nhello\n", "header is invalid"),
-        (b"vramfit trace 1\n{}", "inside its header"),
+        (b"vramfit trace 1\n{}\n", "format version `1`"),
+        (b"vramfit trace 2\nhello\n", "header is invalid"),
+        (b"vramfit trace 2\n{}", "inside its header"),
     ] {
         let error = Reader::new(bytes).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidFile);
@@ -460,7 +460,7 @@ fn what_is_no_trace_says_so() {
 }
 
 fn records(records: &[&[u8]]) -> Vec<u8> {
-    [b"vramfit trace 1\n{}\n", &records.concat()[..]].concat()
+    [b"vramfit trace 2\n{}\n", &records.concat()[..]].concat()
 }
 
 #[test]

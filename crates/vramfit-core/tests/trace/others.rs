@@ -3,18 +3,22 @@
 use vramfit_core::analysis::{Condition, ReplayOverrides, RunSummary, compare, summarize};
 use vramfit_core::replay::is_met_alone;
 use vramfit_core::report::Report;
-use vramfit_core::trace::{Header, Note, OtherProcess, Purpose, Reader, Sharing, UncaughtError};
+use vramfit_core::run_config::{RunConfig, Sharing};
+use vramfit_core::trace::{Header, Note, OtherProcess, Purpose, Reader, UncaughtError};
 
-use crate::recorder::{MIB, Recorder, header};
+use crate::recorder::{MIB, Recorder, header, toy_gpus};
 
 /// A process on GPU 1 of 2, of which others hold 600 of 1024 MiB.
 fn shared() -> Header {
     Header {
+        run: RunConfig {
+            gpus: toy_gpus("toy-1g", 1024 * MIB, 2),
+            sharing: Sharing::Run,
+            context_bytes: 24 * MIB,
+            ..header().run
+        },
         gpus: vec![1],
-        machine_gpus: 2,
         pid: 77,
-        sharing: Sharing::Run,
-        context_bytes: 24 * MIB,
         ..header()
     }
 }

@@ -7,10 +7,11 @@ use vramfit_core::analysis::summarize;
 use vramfit_core::program::ProgramSizes;
 use vramfit_core::replay::PoolState;
 use vramfit_core::report::Report;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::{CallbackSkip, Event, Header, ProcessExit, Purpose, Reader, TextId};
 
 use crate::recorder::{
-    self, MIB, Recorder, header, program_event, refusal, summarize_run, summarize_trace,
+    self, MIB, Recorder, header, program_event, refusal, summarize_run, summarize_trace, toy_gpus,
     two_regions, upload_event,
 };
 
@@ -181,8 +182,11 @@ fn a_growing_pool_counts_what_it_could_still_take() {
 
 #[test]
 fn a_gpu_that_is_taken_leaves_less_room_to_grow() {
-    let mut run =
-        Recorder::new(&Header { preallocate: false, occupied_bytes: 600 * MIB, ..header() });
+    let mut run = Recorder::new(&Header {
+        run: RunConfig { occupied_bytes: 600 * MIB, ..header().run },
+        preallocate: false,
+        ..header()
+    });
     // A region of 16 MiB, handed out whole since it is less than twice the request; one more of
     // which 14 MiB are left. Of the GPU, 1024 - 600 - 32 = 392 MiB.
     let (_first, _second) = (run.upload(10 * MIB), run.upload(2 * MIB));
@@ -198,8 +202,8 @@ fn a_gpu_that_is_taken_leaves_less_room_to_grow() {
 #[test]
 fn without_a_pool_the_gpu_itself_is_what_there_is() {
     let mut run = Recorder::new(&Header {
+        run: RunConfig { context_bytes: 24 * MIB, ..header().run },
         allocator: "platform".into(),
-        context_bytes: 24 * MIB,
         ..header()
     });
     let _state = run.upload(600 * MIB);
@@ -219,9 +223,9 @@ fn whole_pages_are_missing_from_what_is_available() {
     // Of 1,000 MiB, 3 x 3 MiB take 12 MiB of pages: 988 MiB, which is not enough for 989.
     for allocator in ["platform", "cuda_async"] {
         let mut run = Recorder::new(&Header {
+            run: RunConfig { context_bytes: 24 * MIB, ..header().run },
             allocator: allocator.into(),
             preallocate: false,
-            context_bytes: 24 * MIB,
             ..header()
         });
         let _three = [(); 3].map(|()| run.upload(3 * MIB));
@@ -238,7 +242,10 @@ fn whole_pages_are_missing_from_what_is_available() {
 #[test]
 fn a_pool_that_others_made_smaller_is_not_fragmented() {
     // The limit is 768 MiB. Of 1024 - 300 = 724 MiB XLA gets 0.9 x 768 MiB.
-    let mut run = Recorder::new(&Header { occupied_bytes: 300 * MIB, ..header() });
+    let mut run = Recorder::new(&Header {
+        run: RunConfig { occupied_bytes: 300 * MIB, ..header().run },
+        ..header()
+    });
     let first = run.upload(MIB);
     run.free(first);
     assert!(run.allocate(0, 692 * MIB, Purpose::Upload).is_none());
@@ -504,7 +511,10 @@ fn headers_that_describe_no_machine_are_refused() {
     for header in [
         Header { allocator: "jemalloc".into(), ..header() },
         Header { devices: u32::MAX, ..header() },
-        Header { total_memory_bytes: u64::MAX, ..header() },
+        Header {
+            run: RunConfig { gpus: toy_gpus("toy-1g", u64::MAX, 1), ..header().run },
+            ..header()
+        },
     ] {
         let file = recorder::File::default();
         drop(vramfit_core::trace::Writer::new(file.clone(), &header).unwrap());
@@ -520,11 +530,11 @@ fn any_header() -> impl Strategy<Value = Header> {
     (allocator, jax, any::<(bool, bool)>(), taken, 1u32..4, 0.1f64..1.0).prop_map(
         |(allocator, jax, (preallocate, spatial), occupied_bytes, devices, memory_fraction)| {
             Header {
+                run: RunConfig { occupied_bytes, ..header().run },
                 allocator: allocator.into(),
                 jax: jax.into(),
                 preallocate,
                 spatial_partitioning: spatial && jax == "0.11.0",
-                occupied_bytes,
                 devices,
                 memory_fraction,
                 ..header()

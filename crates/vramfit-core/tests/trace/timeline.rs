@@ -6,9 +6,10 @@ use vramfit_core::analysis::{ArraySummary, DeviceSummary, LayoutSummary, summari
 use vramfit_core::program::ProgramSizes;
 use vramfit_core::replay::PoolState;
 use vramfit_core::report;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::{Event, Header, Purpose, Reader, TextId};
 
-use crate::recorder::{Block, MIB, Recorder, header, summarize_run, summarize_trace};
+use crate::recorder::{Block, MIB, Recorder, header, summarize_run, summarize_trace, toy_gpus};
 
 fn sizes(argument_bytes: u64, temp_bytes: u64) -> ProgramSizes {
     ProgramSizes { argument_bytes, temp_bytes, ..ProgramSizes::default() }
@@ -255,7 +256,11 @@ fn a_layout_shows_what_lies_between_what() {
 
 #[test]
 fn a_region_that_came_after_the_peak_is_not_in_the_layout_of_the_peak() {
-    let growing = Header { preallocate: false, total_memory_bytes: 8192 * MIB, ..header() };
+    let growing = Header {
+        run: RunConfig { gpus: toy_gpus("toy-1g", 8192 * MIB, 1), ..header().run },
+        preallocate: false,
+        ..header()
+    };
     let mut run = Recorder::new(&growing);
     // All of a first region of 512 MiB: what would be left is too little to be split off.
     let all = run.upload(400 * MIB);

@@ -1,6 +1,6 @@
 //! The values that unknown arrays read as.
 
-use crate::environment::Fill;
+use vramfit_core::run_config::Fill;
 
 /// Writes the values that an unknown array of an element type reads as.
 pub(crate) fn write_fill(fill: Fill, element: &str, bytes: &mut [u8]) {
@@ -15,17 +15,9 @@ pub(crate) fn write_fill(fill: Fill, element: &str, bytes: &mut [u8]) {
         "s64" | "u64" => &1_u64.to_ne_bytes(),
         _ => &[1],
     };
-    let nan: &[u8] = match element {
-        "f32" => &f32::NAN.to_ne_bytes(),
-        "f64" => &f64::NAN.to_ne_bytes(),
-        "f16" => &0x7e00_u16.to_ne_bytes(),
-        "bf16" => &0x7fc0_u16.to_ne_bytes(),
-        _ => &[0],
-    };
     match fill {
         Fill::Zeros => bytes.fill(0),
         Fill::Ones => repeat(one, bytes),
-        Fill::Nan => repeat(nan, bytes),
         Fill::Random => random(element, bytes),
     }
 }
@@ -97,9 +89,6 @@ mod tests {
         let mut bytes = [9; 8];
         write_fill(Fill::Ones, "f32", &mut bytes);
         assert_eq!(bytes[..4], 1.0_f32.to_ne_bytes());
-        write_fill(Fill::Nan, "bf16", &mut bytes);
-        let half = u32::from(u16::from_ne_bytes([bytes[2], bytes[3]])) << 16;
-        assert!(f32::from_bits(half).is_nan());
         write_fill(Fill::Zeros, "s8", &mut bytes);
         assert_eq!(bytes, [0; 8]);
         let (mut a, mut b) = ([0; 64], [0; 64]);

@@ -30,7 +30,7 @@ pub(super) fn exchange_inputs(
     inputs: &[Vec<Value>],
     devices: &[u32],
 ) -> Option<GlobalInputs> {
-    let per_host = machine::get()?.environment.devices();
+    let per_host = machine::get()?.header.devices;
     let host_of = |device: u32| device / per_host;
     let this_host = host_of(*devices.first()?);
     let assignment = program.program.options.devices.iter();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vramfit_core::program::Shape;
+use vramfit_core::run_config::Fill;
 use vramfit_core::trace::Event as LogEvent;
 
 use crate::buffer::fill;
 use crate::buffer::host_data::HostData;
 use crate::buffer::value::Value;
 use crate::device::machine::{self, Machine};
-use crate::environment::Fill;
 use crate::hooks::{self, ReadSite, ReadUse};
 use crate::pjrt::status::{PjrtResult, Status};
 
@@ -56,7 +56,7 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostDat
         let fill = match reader.purpose {
             // XLA would fold what is the same everywhere, and the constant would take no memory.
             ReadUse::Constant => Fill::Random,
-            _ => machine.environment.fill,
+            _ => machine.header.run.fill,
         };
         let mut bytes = vec![0; shape.host_bytes() as usize];
         fill::write_fill(fill, shape.element_type.name(), &mut bytes);

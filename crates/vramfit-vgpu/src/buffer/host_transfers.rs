@@ -81,7 +81,7 @@ pub(crate) unsafe fn read_shape(
 
 /// Returns whether the contents of an upload of this size are kept.
 fn keeps_contents(size: u64) -> bool {
-    let cap = machine::get().map_or(0, |machine| machine.environment.upload_cap_bytes);
+    let cap = machine::get().map_or(0, |machine| machine.header.run.upload_cap_bytes);
     size <= ALWAYS_KEEP_BYTES || HostData::retained_bytes() + size <= cap
 }
 

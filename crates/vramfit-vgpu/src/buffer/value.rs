@@ -165,7 +165,7 @@ pub(crate) fn may_have_slices(program: &Program) -> bool {
 /// Returns whether the results of a program can be kept within the cap on retained values.
 fn fits_retention_cap(program: &HostProgram) -> bool {
     let bytes = program.output_bytes();
-    let cap = machine::get().map_or(u64::MAX, |machine| machine.environment.upload_cap_bytes);
+    let cap = machine::get().map_or(u64::MAX, |machine| machine.header.run.upload_cap_bytes);
     bytes <= MAX_SMALL_BYTES || HostData::retained_bytes().saturating_add(bytes) <= cap
 }
 

@@ -161,7 +161,7 @@ impl CompiledProgram {
         compile_attempt: String,
         diagnostics: CompileDiagnostics,
     ) -> Arc<Self> {
-        let computes = machine::get().is_none_or(|machine| machine.environment.computes_values);
+        let computes = machine::get().is_none_or(|machine| machine.header.run.values);
         let number = host_program::new_number();
         Arc::new(CompiledProgram {
             number,

@@ -170,9 +170,8 @@ pub(crate) unsafe fn compile(
                 }
                 let machine = machine::get();
                 let mut time = machine.and_then(|machine| {
-                    let environment = &machine.environment;
-                    let calibration = environment.calibration.as_ref();
-                    program.time(dump.as_deref(), &environment.gpu, calibration)
+                    let run = &machine.header.run;
+                    program.time(dump.as_deref(), &run.gpus.gpu, run.calibration.as_ref())
                 });
                 let scratch = program.scratch.iter_mut().map(|need| &mut need.site);
                 let operations = time.iter_mut().flat_map(|time| &mut time.operations);
@@ -258,10 +257,10 @@ pub(crate) unsafe fn measure_variant(
 
 /// Returns the compilation cache for a compile; `None` if there is none, or if the compiler reads or writes other files.
 fn cache_folder(user_flags: &UserFlags<'_>) -> Option<&'static Path> {
-    let environment = &machine::get()?.environment;
-    let folder = environment.compilation_cache.as_deref()?;
+    let run = &machine::get()?.header.run;
+    let folder = run.compilation_cache.as_deref()?;
     let writes_files = user_flags.name_files() || user_flags.writes_dump();
-    (environment.autotune_results.is_none() && !writes_files).then_some(folder)
+    (run.autotune_results.is_none() && !writes_files).then_some(folder)
 }
 
 /// Returns the place of a compile in the compilation cache; `None` if the compiler cannot be identified.
@@ -284,7 +283,7 @@ fn cache_entry(
 
 /// Returns whether the memory of programs is to be attributed to owners.
 fn needs_attribution() -> bool {
-    machine::get().is_none_or(|machine| machine.environment.attribution)
+    machine::get().is_none_or(|machine| machine.header.run.attribution)
 }
 
 /// Says why it is not known what the memory of a program belongs to.
@@ -300,7 +299,7 @@ fn not_attributed(dump: Option<&[u8]>) -> Warning {
 /// its parent may have held the lock that it would wait for.
 fn compiler_log() -> Option<&'static Path> {
     let machine = machine::get().filter(|_| !machine::is_forked())?;
-    machine.environment.compiler_log.as_deref()
+    machine.run_folder()
 }
 
 /// Returns whether another attempt may succeed: failures inside the compiler may vanish with other kernels,
@@ -364,9 +363,12 @@ unsafe fn compile_once(
         };
         flags.push((name, value));
     }
-    let results = machine::get().and_then(|machine| machine.environment.autotune_results.as_ref());
+    let results = machine::get().and_then(|machine| machine.header.run.autotune_results.as_ref());
     if let Some(path) = results {
-        flags.push(("xla_gpu_load_autotune_results_from", OptionValue::Text(path.clone())));
+        flags.push((
+            "xla_gpu_load_autotune_results_from",
+            OptionValue::Text(path.display().to_string()),
+        ));
     }
     let options = memory_kinds::add_memory_kinds(options, &source.code, plugin.minor_version())?;
     let options = with_flags(&options, &flags);

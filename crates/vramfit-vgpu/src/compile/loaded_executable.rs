@@ -71,7 +71,7 @@ impl LoadedExecutable {
             hooks.on_compiled(compiled.number);
         }
         let limit_bytes = client.machine.limit_bytes();
-        let variant = if client.machine.environment.autotune_range
+        let variant = if client.machine.header.run.autotune_range
             && compiled.program.sizes.is_large(limit_bytes)
         {
             // SAFETY: the client's topology lives as long as the client.

@@ -3,8 +3,7 @@
 //! XLA has no interface for the compiler's log; it only goes to file descriptor 2. While a program is
 //! compiled, that descriptor leads to a log file, and a thread forwards its content to the real standard
 //! error. It is a file and not a pipe, so that the log survives when XLA aborts the process: `vramfit dryrun`,
-//! which names the folder in `VRAMFIT_COMPILER_LOG`, prints what was not forwarded. Without that variable
-//! nothing is captured.
+//! to whose folder it belongs, prints what was not forwarded. Without a folder nothing is captured.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 
 use vramfit_core::allocator::{AllocatorKind, PoolOptions};
+use vramfit_core::run_config::{RUN_CONFIG_VARIABLE, RunConfig};
 use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
 use vramfit_core::trace::Header;
 
 use crate::device::machine::{self, Machine};
 use crate::device::memory::Memory;
+use crate::device::sharing;
 use crate::device::topology;
 use crate::device::virtual_device::Device;
-use crate::environment::Environment;
 use crate::pjrt::abi::client::{
     ClientAddressableDevicesArgs, ClientAddressableMemoriesArgs, ClientCreateArgs,
     ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs,
@@ -62,17 +63,18 @@ pub(crate) unsafe fn from_raw(client: *mut abi::Client) -> PjrtResult<&'static C
 }
 
 pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
-    let mut environment = Environment::read()?;
-    let (options, visible, process) = pool_options(args, &environment)?;
+    let run = read_run_config()?;
+    let (options, visible, process) = pool_options(args, &run)?;
+    let mut gpus = visible_gpus(&run)?;
     if let Some(visible) = visible {
-        environment.visible_gpus = select_visible(&environment.visible_gpus, &visible);
+        gpus = select_visible(&gpus, &visible);
     }
-    if environment.visible_gpus.is_empty() {
+    if gpus.is_empty() {
         return Err(Status::failed_precondition("No visible GPU devices."));
     }
-    let header = header(&environment, &options, process);
-    let machine = machine::get_or_create(&environment, &options, &header)?;
-    let topology = topology::create_for_gpu(&environment, process)?;
+    let header = header(run, gpus, &options, process);
+    let machine = machine::get_or_create(&options, &header)?;
+    let topology = topology::create_for_gpu(&header)?;
     let devices = create_devices(machine, topology, process)?;
     let addressable = || devices.iter().filter(|device| device.ordinal.is_some());
     let device_pointers = devices.iter().map(|device| device.raw()).collect();
@@ -83,7 +85,7 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     let client = Client {
         machine,
         topology,
-        topology_description: topology::description(&environment, process),
+        topology_description: topology::description(&header),
         devices,
         process,
         platform_version: platform_version(),
@@ -93,6 +95,28 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     };
     args.client = into_handle(client);
     Ok(())
+}
+
+/// Reads the configuration of the dry run that this process is part of.
+///
+/// # Errors
+/// For a process that is part of none, and those of [`RunConfig::read`].
+pub(crate) fn read_run_config() -> PjrtResult<RunConfig> {
+    let run = RunConfig::from_environment(|name| std::env::var_os(name))?;
+    run.ok_or_else(|| {
+        Status::failed_precondition(format!(
+            "vramfit: no virtual GPU: `{RUN_CONFIG_VARIABLE}` is not set; start the program with `vramfit dryrun`"
+        ))
+    })
+}
+
+/// Returns the numbers of the GPUs that CUDA shows this process.
+///
+/// # Errors
+/// When the file of shared GPUs cannot be used.
+pub(super) fn visible_gpus(run: &RunConfig) -> PjrtResult<Vec<u32>> {
+    let list = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    sharing::visible_gpus(run, list.as_deref())
 }
 
 /// Returns the GPUs that `jax_cuda_visible_devices` selects of those that CUDA shows. XLA has the numbers in a
@@ -107,7 +131,7 @@ fn select_visible(gpus: &[u32], requested: &[i64]) -> Vec<u32> {
 /// Also returns which of the visible GPUs JAX selects, if it does, and which process this is.
 unsafe fn pool_options(
     args: &ClientCreateArgs,
-    environment: &Environment,
+    run: &RunConfig,
 ) -> PjrtResult<(PoolOptions, Option<Vec<i64>>, ProcessInfo)> {
     let named = pointers::list(args.create_options, args.num_options);
     let named: Vec<(String, Value)> = named.iter().map(|value| named_value(value)).collect();
@@ -132,7 +156,7 @@ unsafe fn pool_options(
     let options = PoolOptions {
         kind: client.allocator,
         ordinal: 0,
-        total_memory_bytes: environment.pool_total_bytes(),
+        total_memory_bytes: run.pool_total_bytes(),
         memory_fraction: client.fraction(),
         memory_cap: client.fraction_policy.and_then(|policy| policy.cap),
         preallocate: client.preallocate,
@@ -168,39 +192,26 @@ fn jax_version() -> Version {
         .unwrap_or_else(|| Version::new(0, 10, 2))
 }
 
-fn header(environment: &Environment, options: &PoolOptions, process: ProcessInfo) -> Header {
+fn header(run: RunConfig, gpus: Vec<u32>, options: &PoolOptions, process: ProcessInfo) -> Header {
     let (major, minor, patch) = options.jax_version;
     let head = cuda_plugin::get().map(|plugin| plugin.header());
     Header {
         jax: format!("{major}.{minor}.{patch}"),
         plugin: head.map_or(String::new(), |head| format!("{}.{}", head.major, head.minor)),
-        gpu: environment.gpu.name.clone(),
-        gpu_description: environment.gpu.description.clone(),
-        total_memory_bytes: options.total_memory_bytes,
-        max_total_memory_bytes: environment
-            .gpu
-            .max_total_memory_bytes
-            .max(options.total_memory_bytes),
-        devices: environment.devices(),
-        gpus: environment.visible_gpus.clone(),
-        machine_gpus: environment.machine_gpus,
+        devices: gpus.len() as u32,
+        gpus,
+        run,
         host: process.index,
         hosts: process.count,
         pid: std::process::id(),
-        sharing: environment.sharing.kind(),
         allocator: options.kind.name().to_owned(),
         memory_fraction: options.memory_fraction,
         memory_cap: options.memory_cap,
-        requested_limit_bytes: environment.requested_limit_bytes,
         preallocate: options.preallocate,
         spatial_partitioning: options.spatial_partitioning,
-        occupied_bytes: environment.occupied_bytes,
-        context_bytes: environment.context_bytes,
         unified_memory: options.unified_memory,
         cuda_async_prealloc: options.cuda_async_prealloc,
         collective_memory_bytes: options.collective_memory_bytes,
-        autotune_range: environment.autotune_range,
-        autotune_results: environment.autotune_results.is_some(),
         command: std::env::args().collect(),
     }
 }
@@ -216,14 +227,14 @@ unsafe fn create_devices(
     cuda_plugin::get()?.call("PJRT_TopologyDescription_GetDeviceDescriptions", &mut args)?;
     let descriptions = pointers::list(args.descriptions, args.num_descriptions);
     // Ids are consecutive over the processes, each with as many GPUs as this one.
-    let own = machine.environment.devices();
+    let own = machine.header.devices;
     let first = process.index * own;
     descriptions
         .iter()
         .enumerate()
         .map(|(id, &description)| {
             let ordinal = (id as u32).checked_sub(first).filter(|ordinal| *ordinal < own);
-            Device::new(id, ordinal, description, &machine.environment.gpu)
+            Device::new(id, ordinal, description, machine.header.gpu())
         })
         .collect()
 }
@@ -283,7 +294,7 @@ pub(crate) unsafe fn addressable_memories(args: &mut ClientAddressableMemoriesAr
 impl Client {
     /// Returns the hosts that have some of these devices, in ascending order.
     pub(crate) fn hosts_of(&self, devices: &[i64]) -> Vec<u32> {
-        let own = i64::from(self.machine.environment.devices());
+        let own = i64::from(self.machine.header.devices);
         let hosts: BTreeSet<u32> = devices.iter().map(|id| (id / own) as u32).collect();
         hosts.into_iter().collect()
     }

@@ -2,10 +2,11 @@
 //! machine, so that they run out of memory as on a real GPU.
 
 use vramfit_core::allocator::{DeviceMemory, PoolOptions, SimulatedDeviceMemory};
-use vramfit_core::trace::Note;
+use vramfit_core::run_config::RunConfig;
+use vramfit_core::trace::{Header, Note};
 
 use super::shared_gpu::{SharedGpu, SharedGpuState};
-use crate::environment::Environment;
+use super::sharing;
 use crate::pjrt::status::Status;
 
 pub(crate) struct GpuMemory {
@@ -26,22 +27,22 @@ pub(crate) enum GpuMemoryError {
 /// Returns the memory of the GPU of a device: its total, less what others use and the CUDA context, and with managed
 /// memory that of the host.
 pub(crate) fn open_gpu_memory(
-    environment: &Environment,
+    header: &Header,
     options: &PoolOptions,
     device: u32,
 ) -> Result<GpuMemory, GpuMemoryError> {
-    let total = environment.pool_total_bytes();
-    let free = options.allocatable_bytes(total.saturating_sub(environment.occupied_bytes));
-    let context = environment.context_bytes;
-    let Some(file) = environment.sharing.open().map_err(GpuMemoryError::Failed)? else {
+    let run = &header.run;
+    let total = run.pool_total_bytes();
+    let free = options.allocatable_bytes(total.saturating_sub(run.occupied_bytes));
+    let context = run.context_bytes;
+    let Some(file) = sharing::open(run).map_err(GpuMemoryError::Failed)? else {
         return Ok(GpuMemory {
             memory: Box::new(SimulatedDeviceMemory::new(free.saturating_sub(context))),
             shared: None,
         });
     };
-    let gpu = environment.visible_gpus.get(device as usize).copied();
-    let mut state = SharedGpuState::new(file, device, gpu.unwrap_or(device), free);
-    state.register(&describe_gpus(environment)).map_err(GpuMemoryError::Failed)?;
+    let mut state = SharedGpuState::new(file, device, header.gpu_of(device), free);
+    state.register(&describe_gpus(run)).map_err(GpuMemoryError::Failed)?;
     if !state.reserve(context) {
         let left = free.saturating_sub(state.others_bytes());
         let mut notes = vec![state.others_note()];
@@ -60,7 +61,7 @@ pub(crate) fn open_gpu_memory(
 }
 
 /// Returns a description of the machine's GPUs, which must be the same for all processes that share them.
-fn describe_gpus(environment: &Environment) -> String {
-    let gpu = &environment.gpu;
-    format!("{} {} {}", gpu.name, environment.machine_gpus, gpu.total_memory_bytes)
+fn describe_gpus(run: &RunConfig) -> String {
+    let gpu = &run.gpus.gpu;
+    format!("{} {} {}", gpu.name, run.gpus.count, gpu.total_memory_bytes)
 }

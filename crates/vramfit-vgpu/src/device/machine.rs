@@ -12,12 +12,12 @@ use rustc_hash::FxHashSet;
 use vramfit_core::allocator::{
     self, Allocator, DeviceMemory, PAGE_BYTES, PoolOptions, Region, SimulatedDeviceMemory,
 };
+use vramfit_core::gpu::Gpu;
 use vramfit_core::trace::{Header, Writer};
 
 use crate::compile::user_flags;
 use crate::device::gpu_memory::{self, GpuMemoryError};
 use crate::device::shared_gpu::SharedGpu;
-use crate::environment::Environment;
 use crate::lock;
 use crate::pjrt::status::{PjrtResult, Status};
 use crate::session::machine_session::Session;
@@ -25,8 +25,8 @@ use crate::session::trace_failure;
 
 /// The one machine of this process.
 pub(crate) struct Machine {
-    /// The configuration of the dry run.
-    pub(crate) environment: Environment,
+    /// What the trace begins with: the configuration of the dry run, and what is known of this process.
+    pub(crate) header: Header,
     /// The memory settings of JAX.
     pub(crate) options: PoolOptions,
     /// The limit that programs see, where it is not that of the pools.
@@ -95,12 +95,11 @@ pub(crate) fn is_forked() -> bool {
 /// # Errors
 /// When it exists with other options: one process has one set of GPUs.
 pub(crate) fn get_or_create(
-    environment: &Environment,
     options: &PoolOptions,
     header: &Header,
 ) -> PjrtResult<&'static Machine> {
     if MACHINE.get().is_none() {
-        let machine = Machine::new(environment.clone(), options.clone(), header)?;
+        let machine = Machine::new(options.clone(), header.clone())?;
         let _ = MACHINE.set(machine);
     }
     let machine = MACHINE.get().ok_or_else(|| Status::internal("no machine was created"))?;
@@ -119,21 +118,23 @@ pub(crate) fn get() -> Option<&'static Machine> {
 }
 
 impl Machine {
-    fn new(environment: Environment, options: PoolOptions, header: &Header) -> PjrtResult<Self> {
-        let mut recorder = environment.trace.as_ref().and_then(|path| {
+    fn new(options: PoolOptions, header: Header) -> PjrtResult<Self> {
+        let run = &header.run;
+        let path = Some(run.trace.as_path()).filter(|path| !path.as_os_str().is_empty());
+        let mut recorder = path.and_then(|path| {
             let start = |file| {
-                let mut recorder = Writer::new(BufWriter::new(file), header)?;
+                let mut recorder = Writer::new(BufWriter::new(file), &header)?;
                 if let Some(settings) = crate::session::run_settings::latest() {
                     recorder.settings(&settings)?;
                 }
-                if !environment.computes_values {
+                if !run.values {
                     recorder.not_computed("", "off", 0)?;
                 }
                 Ok(recorder)
             };
             let report_failure = |error: std::io::Error| {
                 let reason = format!("`{}` cannot be written: {error}", path.display());
-                trace_failure::report(environment.compiler_log.as_deref(), &reason);
+                trace_failure::report(run_folder(&header), &reason);
             };
             create_trace(path).and_then(start).map_err(report_failure).ok()
         });
@@ -141,8 +142,8 @@ impl Machine {
         user_flags::read_environment();
         // SAFETY: the handler only stores a flag. Failing to register it is ignored.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
-        let pools = (0..environment.devices()).map(|ordinal| {
-            DevicePool::new(&environment, &options, ordinal).map_err(|error| match error {
+        let pools = (0..header.devices).map(|ordinal| {
+            DevicePool::new(&header, &options, ordinal).map_err(|error| match error {
                 GpuMemoryError::Failed(status) => status,
                 GpuMemoryError::NoContext(notes, status) => {
                     for note in notes {
@@ -165,12 +166,12 @@ impl Machine {
             read_again: FxHashSet::default(),
         });
         Ok(Machine {
-            first_after_peak: (0..environment.devices()).map(|_| AtomicU64::new(0)).collect(),
-            reported_limit_bytes: environment
+            first_after_peak: (0..header.devices).map(|_| AtomicU64::new(0)).collect(),
+            reported_limit_bytes: run
                 .unlimited
-                .then(|| limit_on_gpu(&environment, &options))
+                .then(|| limit_on_gpu(header.gpu(), &options))
                 .flatten(),
-            environment,
+            header,
             options,
             state,
         })
@@ -180,7 +181,12 @@ impl Machine {
     pub(crate) fn limit_bytes(&'static self) -> u64 {
         // `cuda_async` without preallocation reports a limit of 0 and has none.
         let limit = self.reported_limit_bytes.or(self.session().limit_bytes());
-        limit.filter(|limit| *limit > 0).unwrap_or(self.environment.gpu.total_memory_bytes)
+        limit.filter(|limit| *limit > 0).unwrap_or(self.header.gpu().total_memory_bytes)
+    }
+
+    /// Returns the folder of the dry run; `None` where it has none.
+    pub(crate) fn run_folder(&self) -> Option<&Path> {
+        run_folder(&self.header)
     }
 
     /// Locks the machine.
@@ -189,9 +195,12 @@ impl Machine {
     }
 }
 
+fn run_folder(header: &Header) -> Option<&Path> {
+    Some(header.run.folder.as_path()).filter(|folder| !folder.as_os_str().is_empty())
+}
+
 /// Returns the limit that a pool would have on the GPU.
-fn limit_on_gpu(environment: &Environment, options: &PoolOptions) -> Option<u64> {
-    let gpu = &environment.gpu;
+fn limit_on_gpu(gpu: &Gpu, options: &PoolOptions) -> Option<u64> {
     let options = PoolOptions { total_memory_bytes: gpu.total_memory_bytes, ..options.clone() };
     let memory = SimulatedDeviceMemory::new(gpu.total_memory_bytes);
     allocator::build(&options, Box::new(memory)).stats().bytes_limit
@@ -212,13 +221,13 @@ fn create_trace(path: &Path) -> std::io::Result<File> {
 
 impl DevicePool {
     fn new(
-        environment: &Environment,
+        header: &Header,
         options: &PoolOptions,
         ordinal: u32,
     ) -> std::result::Result<Self, GpuMemoryError> {
         let driver_calls = Arc::new(Mutex::new(Vec::new()));
         let driver_bytes = Arc::new(AtomicU64::new(0));
-        let gpu = gpu_memory::open_gpu_memory(environment, options, ordinal)?;
+        let gpu = gpu_memory::open_gpu_memory(header, options, ordinal)?;
         let memory = RecordedMemory {
             inner: gpu.memory,
             calls: Arc::clone(&driver_calls),

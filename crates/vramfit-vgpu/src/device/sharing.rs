@@ -4,40 +4,19 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use vramfit_core::run_config::{RunConfig, Sharing};
 use vramfit_core::shared_gpus::{self, SharedGpuUsage};
-use vramfit_core::trace::Sharing;
 
 use super::usage_file::{LockedUsageFile, usage_file_error};
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
 
-/// With which processes the GPUs are shared, and through which file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SharingScope {
-    /// With none: each process has the GPUs to itself.
-    Private,
-    /// With the processes of the same dry run, through a file of the run.
-    Run(PathBuf),
-    /// With all dry runs that use the same name for the GPUs, through a file of the user.
-    Named(String),
-}
-
-impl SharingScope {
-    /// Returns how the trace describes it.
-    pub(crate) fn kind(&self) -> Sharing {
-        match self {
-            SharingScope::Private => Sharing::Private,
-            SharingScope::Run(_) => Sharing::Run,
-            SharingScope::Named(_) => Sharing::Named,
-        }
-    }
-
-    /// Opens the file; `None` if GPUs are not shared.
-    pub(super) fn open(&self) -> PjrtResult<Option<File>> {
-        match self {
-            SharingScope::Private => Ok(None),
-            SharingScope::Run(path) => open_or_create(path).map(Some),
-            SharingScope::Named(name) => open_or_create(&named_path(name)?).map(Some),
-        }
+/// Opens the file through which GPUs are shared; `None` where they are not. GPUs with a name are shared through a file
+/// of the user.
+pub(super) fn open(run: &RunConfig) -> PjrtResult<Option<File>> {
+    match &run.sharing {
+        Sharing::Private => Ok(None),
+        Sharing::Run => open_or_create(&run.shared_gpu_file()).map(Some),
+        Sharing::Named(name) => open_or_create(&named_path(name)?).map(Some),
     }
 }
 
@@ -46,22 +25,19 @@ impl SharingScope {
 ///
 /// # Errors
 /// When the file of shared GPUs cannot be used.
-pub(crate) fn visible_gpus(
-    scope: &SharingScope,
-    count: u32,
-    list: Option<&str>,
-) -> PjrtResult<Vec<u32>> {
+pub(crate) fn visible_gpus(run: &RunConfig, list: Option<&str>) -> PjrtResult<Vec<u32>> {
+    let count = run.gpus.count;
     let mut usage = SharedGpuUsage::default();
     if !list.is_some_and(shared_gpus::has_uuids) {
         return Ok(usage.visible_gpus(count, list));
     }
-    let Some(mut file) = scope.open()? else {
+    let Some(mut file) = open(run)? else {
         return Ok(usage.visible_gpus(count, list));
     };
     let mut usage_file =
         LockedUsageFile::new(&mut file).map_err(|error| usage_file_error(&error))?;
     usage_file.drop_ended_processes();
-    if matches!(scope, SharingScope::Named(_)) && usage_file.usage.holdings.is_empty() {
+    if matches!(run.sharing, Sharing::Named(_)) && usage_file.usage.holdings.is_empty() {
         // The file is from earlier runs, whose GPUs may have had other names.
         usage_file.usage.uuids.clear();
     }

@@ -3,9 +3,9 @@
 use std::ptr;
 
 use vramfit_core::gpu::target_config_text;
+use vramfit_core::trace::Header;
 
-use crate::device::client::{ProcessInfo, named_value};
-use crate::environment::Environment;
+use crate::device::client::{named_value, read_run_config, visible_gpus};
 use crate::pjrt::abi::TopologyDescription;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue, TopologyDescriptionCreateArgs};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
@@ -13,23 +13,20 @@ use crate::pjrt::pointers::{self, list_parts, text_parts};
 use crate::pjrt::status::PjrtResult;
 
 /// The options of a topology: the GPU, and slices x hosts x devices.
-fn gpu_options(environment: &Environment, process: ProcessInfo) -> (String, String) {
-    let shape = format!("1x{}x{}", process.count, environment.devices());
-    (target_config_text(&environment.gpu), shape)
+fn gpu_options(header: &Header) -> (String, String) {
+    let shape = format!("1x{}x{}", header.hosts, header.devices);
+    (target_config_text(header.gpu()), shape)
 }
 
 /// Returns what determines the topology of a process, for the compiler.
-pub(crate) fn description(environment: &Environment, process: ProcessInfo) -> String {
-    let (config, shape) = gpu_options(environment, process);
+pub(crate) fn description(header: &Header) -> String {
+    let (config, shape) = gpu_options(header);
     format!("{shape}\n{config}")
 }
 
 /// Creates a topology of the virtual GPUs with the real plugin, which needs no GPU for it.
-pub(crate) unsafe fn create_for_gpu(
-    environment: &Environment,
-    process: ProcessInfo,
-) -> PjrtResult<*mut TopologyDescription> {
-    let (config, shape) = gpu_options(environment, process);
+pub(crate) unsafe fn create_for_gpu(header: &Header) -> PjrtResult<*mut TopologyDescription> {
+    let (config, shape) = gpu_options(header);
     let options = [string_option("target_config", &config), string_option("topology", &shape)];
     let mut args: TopologyDescriptionCreateArgs = zeroed_struct();
     (args.create_options, args.num_options) = list_parts(&options);
@@ -51,9 +48,9 @@ pub(crate) unsafe fn create(args: &mut TopologyDescriptionCreateArgs) -> PjrtRes
     let provided = pointers::list(args.create_options, args.num_options);
     let has = |name: &str| provided.iter().any(|option| named_value(option).0 == name);
     let (has_target, has_shape) = (has("target_config"), has("topology"));
-    let environment = Environment::read()?;
-    let config = target_config_text(&environment.gpu);
-    let shape = format!("1x1x{}", environment.devices());
+    let run = read_run_config()?;
+    let config = target_config_text(&run.gpus.gpu);
+    let shape = format!("1x1x{}", visible_gpus(&run)?.len());
     let mut options = provided.to_vec();
     if !has_target {
         options.push(string_option("target_config", &config));

@@ -17,7 +17,7 @@ pub(super) fn usage_file_error(error: &std::io::Error) -> Status {
         StatusCode::Unavailable,
         format!(
             "vramfit cannot lock or write the file of shared GPUs: {error}; set `TMPDIR` to a directory on a \
-             local disk, or give each process the GPUs to itself (`--private`)"
+             local disk"
         ),
     )
 }

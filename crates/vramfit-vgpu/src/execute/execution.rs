@@ -42,9 +42,8 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
         .collect::<PjrtResult<_>>()?;
 
     let machine = machine::get().ok_or_else(|| Status::internal("no machine was created"))?;
-    let environment = &machine.environment;
-    let step_options =
-        StepOptions { limit: environment.steps, name: environment.step_name.as_deref() };
+    let run = &machine.header.run;
+    let step_options = StepOptions { limit: run.steps, name: run.step.as_deref() };
     let arguments = calls.first().map(DeviceCall::step_arguments).unwrap_or_default();
     let ordinal = calls.first().map_or(0, DeviceCall::ordinal);
     let mut session = machine.session();

@@ -341,7 +341,7 @@ impl Session {
         let pool = self.state.pools.get(device as usize)?;
         let used = pool.driver_bytes.load(std::sync::atomic::Ordering::Relaxed)
             + pool.non_pool_bytes
-            + self.machine.environment.context_bytes;
+            + self.machine.header.run.context_bytes;
         Some((used, pool.allocator.largest_free_block()))
     }
 
@@ -373,7 +373,7 @@ impl Session {
         if let Some(recorder) = &mut self.state.recorder
             && let Err(error) = change(recorder)
         {
-            let folder = self.machine.environment.compiler_log.as_deref();
+            let folder = self.machine.run_folder();
             trace_failure::report(folder, &error.to_string());
             self.state.recorder = None;
         }
@@ -425,7 +425,7 @@ impl Session {
         if let Some(mut recorder) = self.state.recorder.take()
             && let Err(error) = recorder.finish(&footer)
         {
-            let folder = self.machine.environment.compiler_log.as_deref();
+            let folder = self.machine.run_folder();
             trace_failure::report(folder, &error.to_string());
         }
     }

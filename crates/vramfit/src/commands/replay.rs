@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         _ => None,
     };
     let source = open(&args.trace)?;
-    let recorded = source.header().total_memory_bytes;
+    let recorded = source.header().gpu().total_memory_bytes;
     let total_bytes = gpu.as_ref().map_or(recorded, |gpu| gpu.total_memory_bytes);
     if gpu.is_none() && recorded == 0 {
         let message = "a list of requests does not name the GPU";

@@ -103,7 +103,7 @@ impl TraceAnalyzer {
     /// Prepares for a run as it was.
     pub(super) fn new(header: &Header) -> Result<TraceAnalyzer> {
         let replay = Replay::new(header)?;
-        let variant = header.autotune_range.then(|| VariantReplay::new(header)).transpose()?;
+        let variant = header.run.autotune_range.then(|| VariantReplay::new(header)).transpose()?;
         Ok(TraceAnalyzer {
             variant,
             others: OtherProcesses::new(replay.devices() as usize),

@@ -141,7 +141,7 @@ impl TraceAnalyzer {
             .map(|(device, live)| self.device_summary(device, live, header, &text))
             .collect();
         let limit = devices.first().and_then(DeviceSummary::limit);
-        let limit = limit.unwrap_or(header.total_memory_bytes);
+        let limit = limit.unwrap_or(header.total_memory_bytes());
         let autotune_range = self.autotune_range(limit, &text);
         let allocator_model = self.allocator_model();
         let tightest = tightest(&devices).map_or(0, |device| device.device as usize);

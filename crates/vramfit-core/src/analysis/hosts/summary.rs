@@ -157,6 +157,7 @@ pub(super) mod tests {
     use super::super::host_run::GlobalProgram;
     use super::*;
     use crate::analysis::summarize;
+    use crate::run_config::RunConfig;
     use crate::trace::{Footer, Header, Reader, Writer};
 
     #[derive(Clone, Default)]
@@ -181,11 +182,10 @@ pub(super) mod tests {
     ) -> HostRun {
         let file = File::default();
         let header = Header {
+            run: RunConfig::new("h100-80g".parse().expect("in the catalog")),
             host,
             hosts: 32,
-            gpu: "h100-80g".to_owned(),
             allocator: "default".to_owned(),
-            total_memory_bytes: 80 << 30,
             memory_fraction: 0.75,
             devices: 1,
             ..Header::default()

@@ -6,7 +6,7 @@ use super::super::system_info::SystemInfo;
 use super::{incomplete, uses_gpu};
 use crate::Bytes;
 use crate::allocator::is_fully_preallocated;
-use crate::settings::{FractionPolicy, JAX_DEFAULT_FRACTION};
+use crate::settings::{DEFAULT_FRACTION, FractionPolicy};
 
 const ID: &str = "pool";
 
@@ -63,10 +63,8 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
         && !matches!(allocator, "platform" | "vmm" | "address");
     let policy = options.memory_fraction_policy.as_deref();
     let policy = policy.and_then(|text| FractionPolicy::parse(text).ok());
-    let wanted = policy
-        .map(|policy| policy.start)
-        .or(options.memory_fraction)
-        .unwrap_or(JAX_DEFAULT_FRACTION);
+    let wanted =
+        policy.map(|policy| policy.start).or(options.memory_fraction).unwrap_or(DEFAULT_FRACTION);
     let is_near = |part: f64, wanted: f64| (part - wanted).abs() <= MAX_COUNTING_DIFFERENCE;
     // A release that does not grow pools ends with the start, another with the cap.
     let cap = policy.and_then(|policy| policy.cap);

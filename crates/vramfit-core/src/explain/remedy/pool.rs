@@ -7,6 +7,7 @@ use crate::explain::facts::Facts;
 use crate::explain::figures::FitFigures;
 use crate::explain::message::Message;
 use crate::gpu;
+use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION};
 
 pub(super) fn plan(facts: &Facts<'_>) -> Remedy {
     Remedy::new(
@@ -32,7 +33,7 @@ pub(super) fn smaller_batch(facts: &Facts<'_>) -> Remedy {
 /// budget and JAX's fraction of three quarters.
 fn exceeds_gpu(facts: &Facts<'_>) -> bool {
     let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
-    let most = limit.map(|limit| limit as f64 / 0.75 * FitFigures::RAISED_FRACTION);
+    let most = limit.map(|limit| limit as f64 / DEFAULT_FRACTION * MAX_FRACTION);
     let rounded = facts.rounded_bytes();
     facts.figures.gpu_total_bytes.is_none()
         && rounded.zip(most).is_some_and(|(rounded, most)| rounded as f64 > most)
@@ -45,7 +46,7 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
     let rounded = facts.rounded_bytes()? as f64;
     let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
     let total = facts.figures.gpu_total_bytes.map(|total| total as f64);
-    let total = total.or(limit.map(|limit| limit as f64 / 0.75))?;
+    let total = total.or(limit.map(|limit| limit as f64 / DEFAULT_FRACTION))?;
     let is_larger = match facts.figures.gpu_total_bytes {
         Some(_) => rounded > total,
         None => exceeds_gpu(facts),
@@ -89,7 +90,7 @@ pub(super) fn raise_fraction(facts: &Facts<'_>) -> Option<Remedy> {
     if exceeds_gpu(facts) {
         return None;
     }
-    let fraction = FitFigures::RAISED_FRACTION;
+    let fraction = MAX_FRACTION;
     let command = format!("vramfit run --fraction {fraction} -- {}", facts.command);
     let figures = &facts.figures;
     let (Some(total), Some(limit)) = (figures.gpu_total_bytes, figures.limit_bytes) else {

@@ -7,7 +7,7 @@ use crate::Bytes;
 use crate::allocator::AllocatorKind;
 use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
 use crate::settings::{
-    GpuMemoryBudget, JAX_DEFAULT_FRACTION, UNKNOWN_CONTEXT_BYTES, min_total_bytes, outside_bytes,
+    DEFAULT_FRACTION, GpuMemoryBudget, UNKNOWN_CONTEXT_BYTES, min_total_bytes, outside_bytes,
     pool_bytes,
 };
 
@@ -277,7 +277,7 @@ fn mig_fraction_of_parent(context: &LintContext<'_>) -> Vec<RawFinding> {
 fn preallocated_pool(context: &LintContext<'_>) -> Vec<RawFinding> {
     let mut all = Vec::new();
     for (gpu, room) in context.memory_budgets() {
-        let pool = pool_bytes(JAX_DEFAULT_FRACTION, room.total_bytes);
+        let pool = pool_bytes(DEFAULT_FRACTION, room.total_bytes);
         // The context comes on top, and libraries.
         let looks_like_a_pool = |process: &&Process| {
             process.used_bytes.is_some_and(|bytes| {

@@ -12,9 +12,9 @@ pub(super) fn headline(difference: &RunDiff) -> String {
     let (a, b) = (&difference.a, &difference.b);
     let change = difference.gap_bytes();
     let amount = amount(change);
-    let on = |run: &RunInfo| format!(" on {}", run.header.gpu);
+    let on = |run: &RunInfo| format!(" on {}", run.header.gpu().name);
     let are_peaks = a.total_kind == TotalKind::Peak && b.total_kind == TotalKind::Peak;
-    let totals = match (are_peaks, a.header.gpu == b.header.gpu) {
+    let totals = match (are_peaks, a.header.gpu().name == b.header.gpu().name) {
         (true, true) => format!("{} instead of {}{}", total(b), total(a), on(b)),
         (true, false) => format!("{}{} instead of {}{}", total(b), on(b), total(a), on(a)),
         (false, _) => format!(

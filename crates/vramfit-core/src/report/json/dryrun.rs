@@ -26,22 +26,22 @@ pub(in crate::report) fn dryrun(summary: &RunSummary, caveats: &[String]) -> Val
 
 fn outcome(summary: &RunSummary) -> Value {
     let header = &summary.header;
-    let max_total = Some(header.max_total_memory_bytes).filter(|max| *max > 0);
+    let max_total = Some(header.max_total_memory_bytes()).filter(|max| *max > 0);
     json!({
         "schema": SCHEMA,
         "jax": header.jax,
         "gpu": {
-            "name": header.gpu,
-            "description": header.gpu_description,
+            "name": header.gpu().name,
+            "description": header.gpu().description,
             "count": header.devices,
             "machine_count": header.machine_gpu_count(),
-            "total_memory_bytes": header.total_memory_bytes,
+            "total_memory_bytes": header.total_memory_bytes(),
             "max_total_memory_bytes": max_total,
         },
         "host": header.host,
         "hosts": summary.hosts,
         "pid": header.pid,
-        "sharing": header.sharing,
+        "sharing": header.run.sharing.kind(),
         "fits": summary.fits(),
         "verdict": verdict(summary),
         "complete": summary.complete,
@@ -266,17 +266,17 @@ fn run(summary: &RunSummary, caveats: &[String]) -> Value {
         })
     });
     json!({
-        "context_bytes_estimate": header.context_bytes,
+        "context_bytes_estimate": header.run.context_bytes,
         "executions": summary.executions,
         "evaluated": summary.evaluated,
         "settings": {
             "allocator": header.allocator,
             "memory_fraction": header.memory_fraction,
-            "requested_limit_bytes": header.requested_limit_bytes,
+            "requested_limit_bytes": header.run.requested_limit_bytes,
             "preallocate": header.preallocate,
             "spatial_partitioning": header.spatial_partitioning,
-            "occupied_bytes": header.occupied_bytes,
-            "autotune_results": header.autotune_results,
+            "occupied_bytes": header.run.occupied_bytes,
+            "autotune_results": header.run.autotune_results.is_some(),
             "variables": variables.collect::<Vec<_>>(),
             "findings": settings::findings(summary),
         },

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::explain::{Cause, Explanation, Figures, FitFigures, Remedy, Verdict};
+use crate::explain::{Cause, Explanation, Figures, Remedy, Verdict};
+use crate::settings::MAX_FRACTION;
 
 /// Version of the object; it changes when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
@@ -80,7 +81,7 @@ fn figures(figures: &Figures) -> Value {
             "preallocated_bytes": fits.preallocated,
             "growing_bytes": fits.growing,
             "partitioned_bytes": fits.partitioned,
-            "raised_fraction": FitFigures::RAISED_FRACTION,
+            "raised_fraction": MAX_FRACTION,
             "raised_fraction_bytes": fits.raised_fraction,
         },
         "bins": figures.bins,

@@ -29,13 +29,13 @@ fn side(summary: &RunSummary, fits: Option<bool>) -> Value {
     let at_peak = device.map(|device| device.at_peak).unwrap_or_default();
     json!({
         "fits": fits,
-        "gpu": header.gpu,
+        "gpu": header.gpu().name,
         "gpu_count": header.devices,
-        "total_memory_bytes": header.total_memory_bytes,
+        "total_memory_bytes": header.total_memory_bytes(),
         "allocator": header.allocator,
         "memory_fraction": header.memory_fraction,
         "preallocate": header.preallocate,
-        "occupied_bytes": header.occupied_bytes,
+        "occupied_bytes": header.run.occupied_bytes,
         "limit_bytes": device.and_then(|device| device.limit_bytes),
         "capacity_bytes": device.map(|device| device.capacity_bytes),
         "pool_bytes": device.and_then(|device| device.pool_bytes),

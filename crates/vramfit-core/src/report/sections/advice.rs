@@ -41,7 +41,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
         found.extend(unread_outputs(&program.unread_outputs));
         found.extend(replication(&program.replicated));
         found.extend(activations(memory));
-        found.extend(precision(memory, &summary.header.gpu));
+        found.extend(precision(memory, &summary.header.gpu().name));
         found.extend(smaller_batch(memory, summary));
         // Without the program's arguments nobody knows which arrays it uses.
         found.extend(other_arrays(attribution));

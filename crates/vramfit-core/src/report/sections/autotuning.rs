@@ -69,7 +69,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 
 /// What is unknown of the kernels that autotuning would choose.
 pub(super) fn caveat(summary: &RunSummary) -> String {
-    let kernels = if summary.header.autotune_results {
+    let kernels = if summary.header.run.autotune_results.is_some() {
         "autotuning: kernels without autotuning results are the compiler's defaults"
     } else {
         "autotuning: without a GPU, the compiler uses its default kernels"

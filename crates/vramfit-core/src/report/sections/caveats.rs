@@ -3,7 +3,7 @@
 use super::{autotuning, library_scratch, placeholders, processes};
 use crate::analysis::{Comparison, Condition, RunSummary};
 use crate::bytes::Bytes;
-use crate::gpu::{self, Certainty};
+use crate::gpu::Certainty;
 
 /// Returns the caveats of a dry run, one sentence each.
 pub(in crate::report) fn of_dryrun(summary: &RunSummary) -> Vec<String> {
@@ -44,7 +44,7 @@ pub(in crate::report) fn of_replay(comparison: &Comparison) -> Vec<String> {
     points.extend(truncated_trace(after));
     points.push(format!(
         "{LIBRARIES}; the CUDA context is estimated at {}",
-        Bytes(after.header.context_bytes)
+        Bytes(after.header.run.context_bytes)
     ));
     points.extend(library_scratch::caveats(after));
     points.extend(outside_the_pool(after));
@@ -60,7 +60,7 @@ const LIBRARIES: &str =
 fn recompiled(comparison: &Comparison) -> Option<String> {
     let before = comparison.before.as_ref()?;
     let limit = |summary: &RunSummary| summary.devices.first().and_then(|it| it.limit_bytes);
-    let why = if before.header.gpu != comparison.after.header.gpu {
+    let why = if before.header.gpu().name != comparison.after.header.gpu().name {
         "for another GPU, XLA chooses other kernels and fits programs into another limit"
     } else if limit(before) != limit(&comparison.after) {
         "XLA schedules and rematerializes programs to fit the limit, which is another one here"
@@ -108,10 +108,10 @@ fn outside_the_pool(summary: &RunSummary) -> Option<String> {
     let total = device
         .pool_bytes
         .unwrap_or(device.peak_bytes)
-        .saturating_add(header.context_bytes)
+        .saturating_add(header.run.context_bytes)
         .saturating_add(device.outside_bytes)
-        .saturating_add(header.occupied_bytes);
-    let over = total.checked_sub(header.total_memory_bytes)?;
+        .saturating_add(header.run.occupied_bytes);
+    let over = total.checked_sub(header.total_memory_bytes())?;
     let conditions = summary.verdict().conditions;
     let is_said =
         conditions.iter().any(|condition| matches!(condition, Condition::OutsidePool { .. }));
@@ -146,12 +146,12 @@ fn allocator_model(summary: &RunSummary) -> Option<String> {
 
 fn estimated_total(summary: &RunSummary) -> Option<String> {
     let header = &summary.header;
-    let gpu = gpu::all().iter().find(|gpu| gpu.name == header.gpu)?;
+    let gpu = header.gpu();
     (gpu.memory_certainty == Certainty::Estimated).then(|| {
         format!(
             "the exact total memory of {}: {} is an estimate, since no driver's report of it is known",
-            header.gpu,
-            Bytes(header.total_memory_bytes)
+            gpu.name,
+            Bytes(header.total_memory_bytes())
         )
     })
 }

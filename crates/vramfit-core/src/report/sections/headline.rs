@@ -109,7 +109,7 @@ fn total_range(summary: &RunSummary) -> String {
     match summary.total_range {
         Some(range) if range.is_met => format!(
             " with {} in total; with {} this request succeeds",
-            mebibytes(summary.header.total_memory_bytes),
+            mebibytes(summary.header.total_memory_bytes()),
             mebibytes(range.max_total_memory_bytes)
         ),
         _ => String::new(),
@@ -143,7 +143,7 @@ fn planned(plan: &ProgramNeed, on: &str) -> (&'static str, String) {
 /// Names the GPU, and which of several.
 fn location(summary: &RunSummary, device: &DeviceSummary) -> String {
     let header = &summary.header;
-    let (gpu, number) = (&header.gpu, header.gpu_of(device.device));
+    let (gpu, number) = (&header.gpu().name, header.gpu_of(device.device));
     let is_each = header.devices > 1 && !summary.is_refused() && peaks_are_equal(summary);
     match (header.devices, header.machine_gpu_count()) {
         (_, 0 | 1) => format!(" on {gpu}"),

@@ -82,10 +82,10 @@ pub(in crate::report) fn details(summary: &RunSummary) -> Option<Section> {
 }
 
 pub(in crate::report) fn outside_the_pool(header: &Header, device: &DeviceSummary) -> Metric {
-    let outside = header.context_bytes.saturating_add(device.outside_bytes);
+    let outside = header.run.context_bytes.saturating_add(device.outside_bytes);
     let note = format!(
         "CUDA context {} (estimate), programs {}",
-        Bytes(header.context_bytes),
+        Bytes(header.run.context_bytes),
         Bytes(device.outside_bytes)
     );
     Metric::new("outside the pool", Value::Bytes(outside), note)
@@ -93,9 +93,9 @@ pub(in crate::report) fn outside_the_pool(header: &Header, device: &DeviceSummar
 
 /// What the allocator may reserve.
 fn limit(header: &Header, device: &DeviceSummary) -> Metric {
-    let total = Bytes(header.total_memory_bytes);
+    let total = Bytes(header.total_memory_bytes());
     let is_async = header.allocator == AllocatorKind::CudaAsync.name();
-    let Some(limit) = device.limit().filter(|_| header.total_memory_bytes > 0) else {
+    let Some(limit) = device.limit().filter(|_| header.total_memory_bytes() > 0) else {
         let note = if is_async {
             format!(
                 "without preallocation, `cuda_async` may use all {total} of the GPU; JAX reports a \
@@ -107,13 +107,13 @@ fn limit(header: &Header, device: &DeviceSummary) -> Metric {
         };
         return Metric::new("limit", Value::Missing("none"), note);
     };
-    let fraction = limit as f64 / header.total_memory_bytes as f64;
+    let fraction = limit as f64 / header.total_memory_bytes() as f64;
     let mut note = format!("{} of the GPU's {total}", Value::Fraction(fraction));
-    if header.occupied_bytes > 0 {
-        let occupied = Bytes(header.occupied_bytes);
+    if header.run.occupied_bytes > 0 {
+        let occupied = Bytes(header.run.occupied_bytes);
         note += &format!(", of which other processes use {occupied}");
     }
-    if let Some(requested) = header.requested_limit_bytes.filter(|it| *it != limit) {
+    if let Some(requested) = header.run.requested_limit_bytes.filter(|it| *it != limit) {
         note += &format!("; requested {requested} bytes, got {limit}");
     }
     if is_async {
@@ -181,7 +181,7 @@ pub(in crate::report) fn metadata(summary: &RunSummary) -> Vec<Metric> {
             format!(", fraction {fraction}{}, {how}", cap.unwrap_or_default())
         }
     };
-    let gpu = format!("{} x {} ({})", header.devices, header.gpu, header.gpu_description);
+    let gpu = format!("{} x {} ({})", header.devices, header.gpu().name, header.gpu().description);
     vec![
         Metric::text("command", header.command.join(" ")),
         Metric::text("GPU", gpu),

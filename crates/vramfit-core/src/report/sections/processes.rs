@@ -4,7 +4,8 @@ use crate::analysis::{Condition, DeviceSummary, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::phrases::fits_phrase;
 use crate::report::{Content, Metric, Section, Table, Value};
-use crate::trace::{OtherProcess, Sharing};
+use crate::run_config::Sharing;
+use crate::trace::OtherProcess;
 
 /// Processes that are listed; the JSON has all.
 const MAX_PROCESSES_SHOWN: usize = 16;
@@ -33,8 +34,8 @@ pub(super) fn used_by_others(summary: &RunSummary, device: &DeviceSummary) -> St
     if bytes == 0 {
         return String::new();
     }
-    let others = others(summary.header.sharing == Sharing::Run);
-    let total = Bytes(summary.header.total_memory_bytes);
+    let others = others(summary.header.run.sharing == Sharing::Run);
+    let total = Bytes(summary.header.total_memory_bytes());
     format!("; {others} {verb} {} of {total}", Bytes(bytes))
 }
 
@@ -80,16 +81,15 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 }
 
 fn sharing(summary: &RunSummary) -> &'static str {
-    match (summary.header.sharing, summary.header.autotune_range) {
-        (Sharing::Private, true) => "each as if it were alone (`--autotune-range`)",
-        (Sharing::Private, false) => "each as if it were alone (`--private`)",
-        _ => "they share the memory of the GPUs",
+    match summary.header.run.sharing {
+        Sharing::Private => "each as if it were alone (`--autotune-range`)",
+        Sharing::Run | Sharing::Named(_) => "they share the memory of the GPUs",
     }
 }
 
 /// What depends on the order in which processes allocate.
 pub(super) fn caveat(summary: &RunSummary) -> Option<String> {
-    let shares = summary.header.sharing != Sharing::Private;
+    let shares = summary.header.run.sharing != Sharing::Private;
     let has_others = summary.devices.iter().any(|it| it.used_by_others_bytes > 0);
     (shares && has_others).then(|| {
         "other orders of the processes: each got what was left when it allocated, and constants and \

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::analysis::RunSummary;
 use crate::bytes::Bytes;
-use crate::gpu;
 use crate::host::Host;
 use crate::lint::{self, Finding, LintInput};
 use crate::report::Section;
@@ -45,13 +44,9 @@ pub(in crate::report) fn findings(summary: &RunSummary) -> Vec<Finding> {
 
 fn lint_input(summary: &RunSummary, environment: &RunEnvironment) -> LintInput {
     let header = &summary.header;
-    let total_bytes = header.total_memory_bytes;
-    // A catalog that has changed since must not change the findings.
-    let known = gpu::find(&header.gpu).ok();
-    let name = known
-        .filter(|gpu| gpu.total_memory_bytes == total_bytes)
-        .map_or_else(|| header.gpu_description.clone(), |gpu| gpu.description);
-    let machine = Host::with_virtual_gpus(&name, header.devices, total_bytes, 0);
+    let total_bytes = header.total_memory_bytes();
+    let name = &header.gpu().description;
+    let machine = Host::with_virtual_gpus(name, header.devices, total_bytes, 0);
     LintInput {
         environment: user_variables(environment),
         jax: header.jax.parse().ok(),
@@ -118,7 +113,7 @@ fn effect(summary: &RunSummary, name: &str) -> String {
     let header = &summary.header;
     match name {
         "XLA_CLIENT_MEM_FRACTION" | "XLA_PYTHON_CLIENT_MEM_FRACTION" => {
-            let total = Bytes(header.total_memory_bytes);
+            let total = Bytes(header.total_memory_bytes());
             match summary.devices.first().and_then(|device| device.limit_bytes) {
                 Some(limit) => format!("the pool may use {} of {total}", Bytes(limit)),
                 None => format!("no effect: `{}` has no pool", header.allocator),

@@ -7,9 +7,10 @@ use super::super::names::{
     ALLOCATOR, FRACTION, NONEXISTENT_LIMIT, OLD_FRACTION, PREALLOCATE, turns_preallocation_off,
 };
 use super::super::platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, prefers_gpu};
-use super::super::pool_size::{JAX_DEFAULT_FRACTION, PoolSize};
+use super::super::pool_size::PoolSize;
 use super::Resolver;
 use super::pool::{NEW_FRACTION_SINCE, enforces_limit, environment_allocator};
+use crate::allocator::DEFAULT_FRACTION;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 
@@ -98,7 +99,7 @@ fn remove_nonexistent_limit(resolver: &mut Resolver<'_>) -> Result<Option<PoolSi
     };
     let (fraction, source) = match environment_fraction(resolver) {
         Some(fraction) => (fraction, "the fraction that is set"),
-        None => (JAX_DEFAULT_FRACTION, "JAX's default"),
+        None => (DEFAULT_FRACTION, "JAX's default"),
     };
     let pool = pool_bytes(fraction, budget.total_bytes);
     if limit_bytes >= pool || limit_bytes == 0 {

@@ -10,14 +10,13 @@ use crate::environment::unicode_variables;
 
 /// The beginnings of names of variables that change what a program needs. They are those of a machine, not
 /// of the program; an entry sets its own with `env`.
-const CLEARED: [&str; 8] = [
+const CLEARED: [&str; 7] = [
     "CUDA_VISIBLE_DEVICES",
     "JAX_",
     "NVIDIA_TF32_OVERRIDE",
     "TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC",
     "TF_FORCE_UNIFIED_MEMORY",
     "TF_GPU_ALLOCATOR",
-    "VRAMFIT_UNLIMITED",
     "XLA_",
 ];
 

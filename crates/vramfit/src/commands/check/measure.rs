@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use vramfit_core::analysis::Condition;
 use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
 use vramfit_core::gpu::GpuSelection;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Error, ErrorKind, Result};
@@ -132,8 +133,8 @@ impl<'a> Measuring<'a> {
             let left = self.deadline.saturating_duration_since(Instant::now());
             let time_limit = allowed.min(left);
             let trace = self.trace_path();
-            let spec =
-                DryrunSpec { steps, ..self.spec(entry, gpus, self.directory, time_limit, &trace) };
+            let mut spec = self.spec(entry, gpus, self.directory, time_limit, &trace);
+            spec.run.steps = steps;
             dryrun::measure(&spec, self.context, output)
         };
         let is_too_long = |error: &Error| error.kind() == ErrorKind::TimeLimit;
@@ -216,17 +217,25 @@ impl<'a> Measuring<'a> {
                 (self.function_command(function, arguments), None, None)
             }
         };
+        let mut variables = program_variables(entry, directory, directory != self.directory);
+        if matches!(entry.program, Program::Function { .. }) {
+            // The zeros that stand for large arguments are no values to keep.
+            variables.entry("VRAMFIT_UPLOAD_CAP".to_owned()).or_insert(Some("0".into()));
+        }
         let hosts = entry.hosts.map(|count| HostsSpec { count, ..HostsSpec::default() });
         let options = Options { fraction: entry.fraction, ..Options::default() };
         DryrunSpec {
-            steps,
-            step,
+            run: RunConfig {
+                steps,
+                step,
+                compilation_cache: Some(self.cache.clone()),
+                ..RunConfig::new(gpus.clone())
+            },
             directory: Some(directory.to_owned()),
-            variables: program_variables(entry, directory, directory != self.directory),
+            variables,
             settings: SettingsSpec::new(options, &gpus.gpu),
             hosts,
             time_limit: Some(time_limit),
-            compilation_cache: Some(self.cache.clone()),
             results: ResultFiles { trace: Some(trace.to_owned()), ..ResultFiles::default() },
             ..DryrunSpec::new(gpus.clone(), command)
         }

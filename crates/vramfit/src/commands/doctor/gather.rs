@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use vramfit_core::Result;
 use vramfit_core::doctor::{Driver, Inventory, SystemInfo, VirtualGpu};
 use vramfit_core::host::Host;
-use vramfit_core::{Result, gpu};
+use vramfit_core::run_config::RunConfig;
 use vramfit_gpu::GpuOverrides;
 
 use super::{Args, Required, driver, probe, query_python};
@@ -68,17 +69,16 @@ pub(super) fn gather(args: &Args, python_is_named: bool, context: &Context) -> R
 
 /// Returns the virtual GPU of the dry run that this process runs in.
 fn virtual_gpu() -> Result<Option<VirtualGpu>> {
-    let Some(name) = variable("VRAMFIT_GPU").filter(|name| !name.is_empty()) else {
+    let Some(run) = RunConfig::from_environment(variable)? else {
         return Ok(None);
     };
-    let gpu = gpu::find(&name)?;
     let budgets = GpuOverrides::default().budgets(variable)?;
-    let context = variable("VRAMFIT_CONTEXT").and_then(|text| text.parse().ok());
+    let gpu = run.gpus.gpu;
     Ok(Some(VirtualGpu {
         count: u32::try_from(budgets.len()).unwrap_or(u32::MAX),
         total_bytes: gpu.total_memory_bytes,
         occupied_bytes: budgets.iter().map(|budget| budget.occupied_bytes).max().unwrap_or(0),
-        context_bytes: context.unwrap_or(gpu.context_bytes_estimate),
+        context_bytes: run.context_bytes,
         name: gpu.name,
         description: gpu.description,
     }))

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use crate::scratch::TempDirectory;
 
-/// The variable by which the plugin gets the folder, and by which users choose one.
+/// The variable by which users choose the folder.
 pub(super) const COMPILATION_CACHE: &str = "VRAMFIT_COMPILATION_CACHE";
 /// Above this, programs that were compiled longest ago are removed from the user's cache.
 const MAX_BYTES: u64 = 2 << 30;

@@ -32,7 +32,7 @@ pub(super) fn check(
     output: &mut Output,
 ) -> Result<()> {
     let environment = delta.applied_to(spec.unicode_variables());
-    let mut findings = lint_environment(environment, &spec.gpus, jax);
+    let mut findings = lint_environment(environment, &spec.run.gpus, jax);
     let fatal = findings
         .iter()
         .position(|finding| finding.prevents_gpu_use() && !is_vramfit)

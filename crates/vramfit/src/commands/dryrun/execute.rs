@@ -2,18 +2,19 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::Version;
 use vramfit_core::{Error, Result};
 
-use super::env::{EnvDelta, RunPaths};
+use super::env::EnvDelta;
 use super::outcome::{self, FinishedRun};
-use super::plugin_paths::PluginPaths;
 use super::result_files::remove_traces;
-use super::spec::DryrunSpec;
+use super::shim::find_shim;
+use super::spec::{DryrunSpec, read_autotune_results};
 use super::{compiler, compiler_log, env, env_check, run_hosts, second_fill, trace_failure};
 use crate::child;
 use crate::command_line;
@@ -63,32 +64,12 @@ pub(super) fn run_program(
     env::check_platforms(|name| spec.variable(name))?;
     let (program, arguments) =
         command_line::split_program(spec.command.clone(), spec.directory.as_deref(), context)?;
-    let plugin = PluginPaths::find(context)?;
     let scratch = TempDirectory::create()?;
     trace_failure::prepare(scratch.path())?;
     let kept = spec.results.trace.as_deref();
     let trace = kept.map_or_else(|| scratch.path().join("run.trace"), Path::to_owned);
     check_space(&trace, MIN_TRACE_SPACE)?;
-    let autotune_results = spec
-        .autotune_results
-        .as_deref()
-        .map(|text| write_autotune_results(scratch.path(), text))
-        .transpose()?;
-
-    // Hosts save to the same path, as Orbax requires of them.
-    let folder = spec.host.as_ref().map(|host| host.folder.as_path());
-    let checkpoints = folder.unwrap_or(scratch.path()).join("checkpoints");
-    let mut delta = EnvDelta::for_dryrun(
-        spec,
-        &RunPaths {
-            trace: &trace,
-            scratch: scratch.path(),
-            checkpoints: &checkpoints,
-            autotune_results: autotune_results.as_deref(),
-            plugin: &plugin,
-        },
-        |name| spec.variable(name),
-    );
+    let (run, mut delta) = prepare(spec, scratch.path(), &trace, &find_shim(context)?)?;
     let installed = probe(spec, &program, &arguments, &delta)?;
     let jax = installed.as_ref().and_then(Installed::jax_version);
     if let Some(settings) = spec.resolve_settings(jax.unwrap_or(LATEST_TESTED))? {
@@ -121,18 +102,18 @@ pub(super) fn run_program(
         }
     })?;
     compiler_log::print_remaining(scratch.path(), log);
-    if checkpoints.exists() {
+    if run.checkpoints.exists() {
         if log.is_none() {
             output.info(CHECKPOINTS_NOTE);
         }
-        if spec.host.is_some() {
-            remove_checkpoints(&checkpoints)?;
+        if run.host.is_some() {
+            remove_checkpoints(&run.checkpoints)?;
         }
     }
     let trace_failure = trace_failure::read(scratch.path());
     Ok(FinishedRun {
         exit,
-        rejected_settings: env_check::rejected(scratch.path(), &spec.gpus, jax),
+        rejected_settings: env_check::rejected(scratch.path(), &run.gpus, jax),
         is_python_known: installed.is_some(),
         program,
         trace,
@@ -155,11 +136,27 @@ fn open_output_log(path: &Path) -> Result<(File, File)> {
         .map_err(|error| cannot_write(path, error))
 }
 
-/// Writes autotuning results where the compiler finds them. It takes them for text by their name.
-fn write_autotune_results(folder: &Path, text: &str) -> Result<PathBuf> {
-    let path = folder.join("autotune-results.txt");
-    std::fs::write(&path, text).map_err(|error| cannot_write(&path, error))?;
-    Ok(path)
+/// Writes what the processes of the run read into its folder. Returns the configuration, and the changes to the
+/// environment with which they find it.
+fn prepare(
+    spec: &DryrunSpec,
+    folder: &Path,
+    trace: &Path,
+    shim: &Path,
+) -> Result<(RunConfig, EnvDelta)> {
+    let mut run = spec.start_config(folder, trace)?;
+    if let Some(path) = &spec.run.autotune_results {
+        // The compiler takes them for text by their name.
+        let adapted = folder.join("autotune-results.txt");
+        std::fs::write(&adapted, read_autotune_results(path, &run.gpus.gpu)?)
+            .map_err(|error| cannot_write(&adapted, error))?;
+        run.autotune_results = Some(adapted);
+    }
+    let config = folder.join("run.json");
+    let delta = EnvDelta::for_dryrun(spec, &config, shim, |name| spec.variable(name));
+    run.set_by_vramfit = delta.own().to_vec();
+    run.write(&config)?;
+    Ok((run, delta))
 }
 
 /// Asks the Python that will run the program what it has installed, and rejects what cannot work.
@@ -176,7 +173,7 @@ fn probe(
     };
     let installed = python::query(&interpreter, |command| delta.apply(command));
     if let Some(installed) = &installed {
-        compiler::check(&interpreter, installed, &spec.gpus.gpu)?;
+        compiler::check(&interpreter, installed, &spec.run.gpus.gpu)?;
     }
     Ok(installed)
 }

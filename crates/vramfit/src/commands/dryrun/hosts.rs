@@ -1,12 +1,11 @@
 //! Many hosts that run the program together: the options, and what one of them finds in its environment.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::ValueEnum;
-use clap::builder::RangedI64ValueParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
 use vramfit_core::analysis::hosts::MAX_HOSTS;
+use vramfit_core::run_config::{HostConfig, Launcher};
 use vramfit_core::{Error, Result};
 
 /// Options of every command that makes dry runs of several hosts.
@@ -19,7 +18,7 @@ pub(crate) struct HostArgs {
     #[arg(long, value_name = "LIST", requires = "hosts")]
     host: Option<HostSelection>,
     /// Launcher whose variables the program finds in its environment
-    #[arg(long, value_name = "NAME", requires = "hosts")]
+    #[arg(long, value_name = "NAME", requires = "hosts", value_parser = launcher_parser())]
     launcher: Option<Launcher>,
 }
 
@@ -101,84 +100,85 @@ impl FromStr for HostSelection {
     }
 }
 
-/// A launcher that starts a program on the hosts of a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Launcher {
-    /// One task per node; JAX then takes one GPU per task unless the program names others
-    Slurm,
-    /// One process per node; JAX then takes one GPU per process unless the program names others
-    Openmpi,
-    /// An indexed job, one pod per node
-    Kubernetes,
+/// Returns the parser of `--launcher`.
+fn launcher_parser() -> impl TypedValueParser<Value = Launcher> {
+    const ALL: [(Launcher, &str, &str); 3] = [
+        (
+            Launcher::Slurm,
+            "slurm",
+            "One task per node; JAX then takes one GPU per task unless the program names others",
+        ),
+        (
+            Launcher::Openmpi,
+            "openmpi",
+            "One process per node; JAX then takes one GPU per process unless the program names others",
+        ),
+        (Launcher::Kubernetes, "kubernetes", "An indexed job, one pod per node"),
+    ];
+    let values = ALL.map(|(_, name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).map(|name| {
+        let named = ALL.iter().find(|(_, known, _)| *known == name);
+        named.expect("one of the possible values").0
+    })
 }
 
-/// One of the hosts, as its program sees it.
-#[derive(Clone, Debug)]
-pub(crate) struct HostSpec {
-    pub(crate) index: u32,
-    pub(crate) count: u32,
-    pub(crate) launcher: Option<Launcher>,
-    /// Where hosts leave what they tell those that are run after them.
-    pub(crate) folder: PathBuf,
-}
-
-impl HostSpec {
-    /// Returns the variables that the launcher sets for a process; without one, those that people set by hand.
-    pub(super) fn launcher_variables(&self) -> Vec<(&'static str, String)> {
-        let (index, count) = (self.index.to_string(), self.count.to_string());
-        let one = || "1".to_owned();
-        let none = || "0".to_owned();
-        let nodes = || match self.count {
-            1 => "host0".to_owned(),
-            count => format!("host[0-{}]", count - 1),
-        };
-        match self.launcher {
-            // What `vramfit train` reads, and many scripts do that pass it on to JAX.
-            None => vec![
-                ("JAX_COORDINATOR_ADDRESS", "host0:1234".to_owned()),
-                ("JAX_NUM_PROCESSES", count),
-                ("JAX_PROCESS_ID", index),
-            ],
-            Some(Launcher::Slurm) => vec![
-                ("SLURM_JOB_ID", one()),
-                ("SLURM_JOB_NODELIST", nodes()),
-                ("SLURM_JOB_NUM_NODES", count.clone()),
-                ("SLURM_LOCALID", none()),
-                ("SLURM_NNODES", count.clone()),
-                ("SLURM_NODEID", index.clone()),
-                ("SLURM_NTASKS", count.clone()),
-                ("SLURM_NTASKS_PER_NODE", one()),
-                ("SLURM_PROCID", index),
-                ("SLURM_STEP_NODELIST", nodes()),
-                ("SLURM_STEP_NUM_NODES", count.clone()),
-                ("SLURM_STEP_NUM_TASKS", count),
-            ],
-            Some(Launcher::Openmpi) => vec![
-                ("OMPI_COMM_WORLD_LOCAL_RANK", none()),
-                ("OMPI_COMM_WORLD_LOCAL_SIZE", one()),
-                ("OMPI_COMM_WORLD_RANK", index),
-                ("OMPI_COMM_WORLD_SIZE", count),
-                // JAX takes the coordinator's address and port from it, which nobody connects to.
-                ("OMPI_MCA_orte_hnp_uri", "4096.0;tcp://10.0.0.1:34911".to_owned()),
-            ],
-            Some(Launcher::Kubernetes) => vec![("JOB_COMPLETION_INDEX", index)],
-        }
+/// Returns the variables that the launcher of a host sets for a process; without one, those that people set by hand.
+pub(super) fn launcher_variables(host: &HostConfig) -> Vec<(&'static str, String)> {
+    let (index, count) = (host.index.to_string(), host.count.to_string());
+    let one = || "1".to_owned();
+    let none = || "0".to_owned();
+    let nodes = || match host.count {
+        1 => "host0".to_owned(),
+        count => format!("host[0-{}]", count - 1),
+    };
+    match host.launcher {
+        // What `vramfit train` reads, and many scripts do that pass it on to JAX.
+        None => vec![
+            ("JAX_COORDINATOR_ADDRESS", "host0:1234".to_owned()),
+            ("JAX_NUM_PROCESSES", count),
+            ("JAX_PROCESS_ID", index),
+        ],
+        Some(Launcher::Slurm) => vec![
+            ("SLURM_JOB_ID", one()),
+            ("SLURM_JOB_NODELIST", nodes()),
+            ("SLURM_JOB_NUM_NODES", count.clone()),
+            ("SLURM_LOCALID", none()),
+            ("SLURM_NNODES", count.clone()),
+            ("SLURM_NODEID", index.clone()),
+            ("SLURM_NTASKS", count.clone()),
+            ("SLURM_NTASKS_PER_NODE", one()),
+            ("SLURM_PROCID", index),
+            ("SLURM_STEP_NODELIST", nodes()),
+            ("SLURM_STEP_NUM_NODES", count.clone()),
+            ("SLURM_STEP_NUM_TASKS", count),
+        ],
+        Some(Launcher::Openmpi) => vec![
+            ("OMPI_COMM_WORLD_LOCAL_RANK", none()),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", one()),
+            ("OMPI_COMM_WORLD_RANK", index),
+            ("OMPI_COMM_WORLD_SIZE", count),
+            // JAX takes the coordinator's address and port from it, which nobody connects to.
+            ("OMPI_MCA_orte_hnp_uri", "4096.0;tcp://10.0.0.1:34911".to_owned()),
+        ],
+        Some(Launcher::Kubernetes) => vec![("JOB_COMPLETION_INDEX", index)],
     }
+}
 
-    /// Puts the number of the host in the place of `{host}`, and how many there are in that of `{hosts}`.
-    pub(super) fn fill_in(&self, word: &OsString) -> OsString {
-        match word.to_str() {
-            Some(text) => text
-                .replace("{host}", &self.index.to_string())
-                .replace("{hosts}", &self.count.to_string())
-                .into(),
-            None => word.clone(),
-        }
+/// Puts the number of the host in the place of `{host}`, and how many there are in that of `{hosts}`.
+pub(super) fn fill_in(host: &HostConfig, word: &OsString) -> OsString {
+    match word.to_str() {
+        Some(text) => text
+            .replace("{host}", &host.index.to_string())
+            .replace("{hosts}", &host.count.to_string())
+            .into(),
+        None => word.clone(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -208,9 +208,9 @@ mod tests {
 
     #[test]
     fn each_host_finds_its_own_number() {
-        let host = |launcher| HostSpec { index: 7, count: 32, launcher, folder: PathBuf::new() };
+        let host = |launcher| HostConfig { index: 7, count: 32, launcher, folder: PathBuf::new() };
         let value = |launcher, name: &str| {
-            let variables = host(launcher).launcher_variables();
+            let variables = launcher_variables(&host(launcher));
             variables.into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
         };
         for (launcher, name) in [
@@ -222,7 +222,7 @@ mod tests {
             assert_eq!(value(launcher, name).as_deref(), Some("7"), "{name}");
         }
         assert_eq!(value(Some(Launcher::Slurm), "SLURM_NTASKS").as_deref(), Some("32"));
-        let word = host(None).fill_in(&"--rank={host}/{hosts}".into());
+        let word = fill_in(&host(None), &"--rank={host}/{hosts}".into());
         assert_eq!(word, "--rank=7/32");
     }
 }

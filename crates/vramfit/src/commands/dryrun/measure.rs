@@ -7,6 +7,7 @@ use vramfit_core::analysis::{
     self, Condition, ReplayOverrides, RunSummary, load_summary, trace_files,
 };
 use vramfit_core::report::{describe_condition, describe_mismatch};
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::{ProcessExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
@@ -56,7 +57,7 @@ pub(crate) fn measure(
     let kept = spec.results.trace.clone();
     let trace = kept.unwrap_or_else(|| folder.path().join("run.trace"));
     let spec = DryrunSpec {
-        unlimited: true,
+        run: RunConfig { unlimited: true, ..spec.run.clone() },
         log: Some(log.clone()),
         results: ResultFiles { trace: Some(trace.clone()), force: true, ..ResultFiles::default() },
         ..spec.clone()
@@ -88,7 +89,7 @@ fn measure_hosts(
         }
         Ok(())
     })?;
-    let summary = summarize_hosts(&runs, hosts.count, spec.gpus.count);
+    let summary = summarize_hosts(&runs, hosts.count, spec.run.gpus.count);
     let mismatches = summary.and_then(|summary| summary.hosts).map(|hosts| hosts.mismatches);
     if let Some(mismatch) = mismatches.unwrap_or_default().first() {
         let text = format!("the hosts do not fit together: {}", describe_mismatch(mismatch));
@@ -129,11 +130,8 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
         };
         return Err(Error::new(ErrorKind::CompilerFailed, text));
     }
-    let settings = ReplayOverrides {
-        gpu: Some(spec.gpus.gpu.clone()),
-        options: spec.settings.options,
-        occupied_bytes: spec.occupied.map(|occupied| occupied.0),
-    };
+    // On the GPU itself, whose pool is limited.
+    let settings = ReplayOverrides { options: spec.settings.options, ..ReplayOverrides::default() };
     let mut run = MeasuredRun {
         conditions: verdict.conditions,
         summary,

@@ -13,10 +13,10 @@ mod host_messages;
 mod hosts;
 mod measure;
 mod outcome;
-mod plugin_paths;
 mod result_files;
 mod run_hosts;
 mod second_fill;
+mod shim;
 mod spec;
 mod trace_failure;
 
@@ -26,18 +26,19 @@ pub(crate) use execute::execute;
 pub(crate) use hosts::{HostArgs, HostsSpec, host_count_parser};
 pub(crate) use measure::{MeasuredRun, measure, with_output_tail};
 pub(crate) use result_files::ResultFiles;
-pub(crate) use spec::{DryrunSpec, SettingsSpec, check_calibration, read_plan};
+pub(crate) use spec::{DryrunSpec, SettingsSpec, read_plan};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use vramfit_core::gpu::GpuSelection;
+use vramfit_core::gpu::{Calibration, GpuSelection};
+use vramfit_core::run_config::{RunConfig, Sharing};
 use vramfit_core::settings::{Options, Version};
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Result};
 
 use self::result_files::writable_trace;
-use self::spec::{Callbacks, Fill, Sharing, Total};
+use self::spec::Total;
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable};
@@ -82,9 +83,6 @@ pub(crate) struct Args {
     /// Share the virtual GPUs with all other dry runs of this name
     #[arg(long, value_name = "NAME", value_parser = spec::parse_share_name)]
     share_as: Option<String>,
-    /// Give each process of the program its own copy of the GPUs
-    #[arg(long, conflicts_with = "share_as")]
-    private: bool,
     #[command(flatten)]
     hosts: HostArgs,
     #[command(flatten)]
@@ -104,15 +102,15 @@ pub(crate) struct Args {
     /// Rates measured on a GPU of the same model, for estimates of time
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
-    /// Contents of values that were not computed
-    #[arg(long, value_name = "KIND")]
-    fill: Option<Fill>,
     /// Do not compute any values, not even small ones
     #[arg(long)]
     no_values: bool,
     /// What to do with host callbacks whose arguments were not computed
     #[arg(long, value_name = "ACTION")]
     callbacks: Option<Callbacks>,
+    /// Give the pool more memory than the GPU has, while programs are compiled for the GPU: for `vramfit.estimate`
+    #[arg(long, hide = true)]
+    unlimited: bool,
     /// Print all of the report, not only the 30 most important lines
     #[arg(long)]
     full: bool,
@@ -138,6 +136,15 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// What to do with host callbacks whose arguments were not computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Callbacks {
+    /// Call them with placeholder values
+    Call,
+    /// Do not call them
+    Skip,
+}
+
 /// Runs `vramfit dryrun`.
 pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<Status> {
     let spec = args.into_spec()?;
@@ -159,7 +166,6 @@ impl Args {
         if let Some(total) = self.total {
             gpus.gpu = total.apply(&gpus.gpu)?;
         }
-        let total_bytes = gpus.gpu.total_memory_bytes;
         let (plan, options) = read_plan(self.plan.as_deref(), Options::from(&self.pool))?;
         let settings = SettingsSpec {
             report_findings: !self.prints_json(),
@@ -167,38 +173,35 @@ impl Args {
         };
         // Which names the program's JAX reads is found out later; whether the pool fits is known now.
         settings.resolve(Version::MAX)?;
-        check_occupied(self.occupied, total_bytes)?;
-        let autotune_results = self
-            .autotune_results
-            .as_deref()
-            .map(|path| spec::read_autotune_results(path, &gpus.gpu))
-            .transpose()?;
+        check_occupied(self.occupied, gpus.gpu.total_memory_bytes)?;
+        let autotune_results = self.autotune_results.as_deref();
+        autotune_results.map(|path| spec::read_autotune_results(path, &gpus.gpu)).transpose()?;
         let calibration = self.calibration.as_deref();
-        let calibration = calibration.map(|path| spec::check_calibration(path, &gpus.gpu));
-        let calibration = calibration.transpose()?;
-        let results = self.result_files()?;
+        let calibration = calibration.map(|path| Calibration::read(path, &gpus.gpu)).transpose()?;
         Ok(DryrunSpec {
-            total: self.total.map(|_| Bytes(total_bytes)),
-            occupied: self.occupied,
-            sharing: match self.share_as {
-                Some(name) => Sharing::Named(name),
-                // What other processes would do with other kernels is unknown, so each is measured alone.
-                None if self.private || self.autotune_range => Sharing::Private,
-                None => Sharing::Run,
-            },
+            results: self.result_files()?,
             hosts: self.hosts.to_spec()?,
             settings,
-            steps: self.steps,
-            step: self.step,
-            autotune_range: self.autotune_range,
-            plan,
-            attribution: !self.no_attribution,
-            autotune_results,
-            calibration,
-            fill: self.fill,
-            values: !self.no_values,
-            callbacks: self.callbacks,
-            results,
+            run: RunConfig {
+                occupied_bytes: self.occupied.map_or(0, |bytes| bytes.0),
+                sharing: match self.share_as {
+                    Some(name) => Sharing::Named(name),
+                    // What other processes would do with other kernels is unknown, so each is measured alone.
+                    None if self.autotune_range => Sharing::Private,
+                    None => Sharing::Run,
+                },
+                unlimited: self.unlimited,
+                steps: self.steps,
+                step: self.step,
+                plan,
+                attribution: !self.no_attribution,
+                autotune_range: self.autotune_range,
+                autotune_results: self.autotune_results,
+                calibration,
+                values: !self.no_values,
+                callbacks: self.callbacks != Some(Callbacks::Skip),
+                ..RunConfig::new(gpus.clone())
+            },
             ..DryrunSpec::new(gpus, self.command)
         })
     }

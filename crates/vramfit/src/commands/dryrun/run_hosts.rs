@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
 use vramfit_core::report::Report;
+use vramfit_core::run_config::{HostConfig, RunConfig};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::execute::run_program;
 use super::host_messages::HostMessages;
-use super::hosts::{HostSelection, HostSpec, HostsSpec};
+use super::hosts::{HostSelection, HostsSpec, fill_in};
 use super::measure::{output_tail, with_output_tail};
 use super::outcome::{self, FinishedRun};
 use super::spec::DryrunSpec;
@@ -35,7 +36,7 @@ pub(super) fn execute(
         finished.push((run, spec.results.clone()));
         Ok(())
     })?;
-    let summary = summarize_hosts(&runs, hosts.count, spec.gpus.count)
+    let summary = summarize_hosts(&runs, hosts.count, spec.run.gpus.count)
         .expect("a host without a result is an error");
     outcome::write_report(&Report::from_dryrun(&summary), &spec.results, output)?;
     for (run, files) in &finished {
@@ -65,13 +66,16 @@ pub(super) fn run_hosts(
         .map_err(|error| Error::io("cannot create a temporary directory").cause(error))?;
     let messages = HostMessages::new(&folder);
     // What host 0 has compiled, the others need not compile.
-    let cache = spec.compilation_cache.clone().or_else(|| {
+    let cache = spec.run.compilation_cache.clone().or_else(|| {
         let users = spec.variable(COMPILATION_CACHE);
         let has_own = users.is_some_and(|folder| !folder.is_empty());
         (!has_own).then(|| scratch.path().join("compilations"))
     });
     let running = RunningHosts {
-        spec: DryrunSpec { compilation_cache: cache, ..spec.clone() },
+        spec: DryrunSpec {
+            run: RunConfig { compilation_cache: cache, ..spec.run.clone() },
+            ..spec.clone()
+        },
         hosts,
         scratch: scratch.path(),
         folder: &folder,
@@ -175,7 +179,7 @@ impl RunningHosts<'_> {
         runs: &[HostRun],
         output: &mut Output,
     ) -> Result<(DryrunSpec, FinishedRun, HostRun)> {
-        let host = HostSpec {
+        let host = HostConfig {
             index,
             count: self.hosts.count,
             launcher: self.hosts.launcher,
@@ -187,8 +191,8 @@ impl RunningHosts<'_> {
         let spec = &self.spec;
         let spec = DryrunSpec {
             hosts: None,
-            command: spec.command.iter().map(|word| host.fill_in(word)).collect(),
-            host: Some(host),
+            command: spec.command.iter().map(|word| fill_in(&host, word)).collect(),
+            run: RunConfig { host: Some(host), ..spec.run.clone() },
             log: spec.log.clone().or_else(|| (!is_first).then(|| log.clone())),
             results: super::ResultFiles {
                 trace: spec.results.trace.as_deref().map(|trace| trace_of_host(trace, index)),

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use vramfit_core::analysis::RunSummary;
+use vramfit_core::run_config::{Fill, RunConfig};
 
 use super::execute::run_program;
 use super::outcome::summarize_run;
 use super::result_files::ResultFiles;
-use super::spec::{DryrunSpec, Fill};
+use super::spec::DryrunSpec;
 use crate::context::Context;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
@@ -46,12 +47,9 @@ fn run_with_other_fill(
     output: &Output,
 ) -> Option<bool> {
     let folder = TempDirectory::create().ok()?;
-    let fill = match spec.fill {
-        None | Some(Fill::Zeros) => Fill::Ones,
-        Some(_) => Fill::Zeros,
-    };
+    let fill = if spec.run.fill == Fill::Zeros { Fill::Ones } else { Fill::Zeros };
     let second = DryrunSpec {
-        fill: Some(fill),
+        run: RunConfig { fill, ..spec.run.clone() },
         time_limit: Some(MIN_TIME.max(elapsed * TIME_FACTOR)),
         log: Some(folder.path().join("output.log")),
         results: ResultFiles::default(),

@@ -1,84 +1,42 @@
-//! What a dry run is to do, as plain values: built from the arguments of `vramfit dryrun`, or by another
-//! command that makes one.
+//! A dry run as a value: made from the arguments of `vramfit dryrun`, or by another command that makes one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::ValueEnum;
 use vramfit_core::gpu::{self, Gpu, GpuSelection};
 use vramfit_core::planning::Plan;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::{GpuBudgets, Options, ResolvedSettings, Target, Version, resolve};
-use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, Result};
 
-use super::hosts::{HostSpec, HostsSpec};
+use super::compile_cache::COMPILATION_CACHE;
+use super::hosts::HostsSpec;
 use super::result_files::ResultFiles;
 use crate::environment::{unicode_variables, variable};
 use crate::files::cannot_read;
 
-/// What a dry run is to do.
+/// A dry run: what it does, how its program is started, and where results go.
 #[derive(Clone, Debug)]
 pub(crate) struct DryrunSpec {
-    /// The virtual GPUs, with the total memory that they are to have.
-    pub(crate) gpus: GpuSelection,
-    /// That total, where it is not the default of the catalog.
-    pub(crate) total: Option<Bytes>,
-    /// Memory already used on each GPU.
-    pub(crate) occupied: Option<Bytes>,
-    pub(crate) sharing: Sharing,
-    /// The hosts that run the program together; `None` for one.
+    /// What the run does. Its folder, its trace and what the environment says are filled in when it starts.
+    pub(crate) run: RunConfig,
+    /// The hosts that run the program together; `None` for one, and for one of several.
     pub(crate) hosts: Option<HostsSpec>,
-    /// Which of several hosts this run is.
-    pub(crate) host: Option<HostSpec>,
     /// Settings of the program's JAX.
     pub(crate) settings: SettingsSpec,
-    /// After which training steps to stop.
-    pub(crate) steps: Option<StepLimit>,
-    /// Name of the function that is the training step.
-    pub(crate) step: Option<String>,
-    pub(crate) autotune_range: bool,
-    /// The plan to apply to the program.
-    pub(crate) plan: Option<PathBuf>,
-    /// Where to record the sites that a plan could change.
-    pub(crate) plan_sites: Option<PathBuf>,
-    /// Whether memory is granted beyond what the GPU has, to measure a program that does not fit.
-    pub(crate) unlimited: bool,
-    pub(crate) attribution: bool,
-    /// Autotuning results for these GPUs.
-    pub(crate) autotune_results: Option<String>,
-    /// The calibration of these GPUs, for estimates of time.
-    pub(crate) calibration: Option<PathBuf>,
-    pub(crate) fill: Option<Fill>,
-    /// Whether small values are computed.
-    pub(crate) values: bool,
-    pub(crate) callbacks: Option<Callbacks>,
     /// The program and its arguments.
     pub(crate) command: Vec<OsString>,
     /// The directory that the program runs in, if it is not the current one.
     pub(crate) directory: Option<PathBuf>,
     /// Variables of the program's environment that are set, or removed, before anything else is.
     pub(crate) variables: BTreeMap<String, Option<OsString>>,
-    /// The folder in which the compiler's results are kept and found. JAX's own cache, which the user may have
-    /// set, is not used with it.
-    pub(crate) compilation_cache: Option<PathBuf>,
     /// When to kill the program.
     pub(crate) time_limit: Option<Duration>,
     /// Where the output of the program goes, instead of to the terminal.
     pub(crate) log: Option<PathBuf>,
     pub(crate) results: ResultFiles,
-}
-
-/// Which processes draw on the memory of the same virtual GPUs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    /// Each process has its own.
-    Private,
-    /// Those of this run.
-    Run,
-    /// Those of all dry runs with this name.
-    Named(String),
 }
 
 /// How the settings of the program are resolved.
@@ -131,59 +89,62 @@ impl SettingsSpec {
     }
 }
 
-/// Contents of values that were not computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Fill {
-    /// 0
-    Zeros,
-    /// 1
-    Ones,
-    /// NaN, where the type has it
-    Nan,
-    /// Pseudorandom numbers, the same in every run
-    Random,
-}
-
-/// What to do with host callbacks whose arguments were not computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Callbacks {
-    /// Call them with placeholder values
-    Call,
-    /// Do not call them
-    Skip,
-}
-
 impl DryrunSpec {
     /// Returns the spec of a dry run of a command, everything else being the default.
     pub(crate) fn new(gpus: GpuSelection, command: Vec<OsString>) -> Self {
         DryrunSpec {
             settings: SettingsSpec::new(Options::default(), &gpus.gpu),
-            gpus,
-            total: None,
-            occupied: None,
-            sharing: Sharing::Run,
+            run: RunConfig::new(gpus),
             hosts: None,
-            host: None,
-            steps: None,
-            step: None,
-            autotune_range: false,
-            plan: None,
-            plan_sites: None,
-            unlimited: false,
-            attribution: true,
-            autotune_results: None,
-            calibration: None,
-            fill: None,
-            values: true,
-            callbacks: None,
             command,
             directory: None,
             variables: BTreeMap::new(),
-            compilation_cache: None,
             time_limit: None,
             log: None,
             results: ResultFiles::default(),
         }
+    }
+
+    /// Returns the same dry run on other GPUs.
+    pub(crate) fn on(self, gpus: GpuSelection) -> Self {
+        let budgets = GpuBudgets::TotalOnly(gpus.gpu.total_memory_bytes);
+        DryrunSpec {
+            settings: SettingsSpec { gpu_budgets: budgets, ..self.settings },
+            run: RunConfig {
+                context_bytes: gpus.gpu.context_bytes_estimate,
+                gpus,
+                calibration: None,
+                ..self.run
+            },
+            ..self
+        }
+    }
+
+    /// Returns what the run does, with what is known when it starts.
+    ///
+    /// # Errors
+    /// `invalid-argument` for a variable that is no amount of memory.
+    pub(super) fn start_config(&self, folder: &Path, trace: &Path) -> Result<RunConfig> {
+        let bytes = |name: &str| -> Result<Option<u64>> {
+            let value = self.variable(name).filter(|value| !value.is_empty());
+            let bytes = value.map(|value| value.to_string_lossy().parse::<Bytes>()).transpose();
+            let bytes = bytes.map_err(|error| error.context(format!("`{name}`")))?;
+            Ok(bytes.map(|bytes| bytes.0))
+        };
+        let cache = self.variable(COMPILATION_CACHE).filter(|folder| !folder.is_empty());
+        let run = &self.run;
+        // Hosts save to the same path, as Orbax requires of them.
+        let of_hosts = run.host.as_ref().map(|host| host.folder.as_path());
+        Ok(RunConfig {
+            folder: folder.to_owned(),
+            trace: trace.to_owned(),
+            checkpoints: of_hosts.unwrap_or(folder).join("checkpoints"),
+            requested_limit_bytes: self.settings.options.limit.map(|limit| limit.0),
+            context_bytes: bytes("VRAMFIT_CONTEXT")?.unwrap_or(run.context_bytes),
+            upload_cap_bytes: bytes("VRAMFIT_UPLOAD_CAP")?.unwrap_or(run.upload_cap_bytes),
+            compilation_cache: run.compilation_cache.clone().or(cache.map(PathBuf::from)),
+            ..run.clone()
+        })
     }
 
     /// Returns a variable of the environment that the program would have without a dry run.
@@ -283,15 +244,6 @@ pub(crate) fn read_plan(
     let (plan, _) = Plan::read(path)?;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Ok((Some(absolute), plan.settings.add_to(&options)))
-}
-
-/// Checks `--calibration`, and returns the absolute path of the file.
-///
-/// # Errors
-/// `io` when the file cannot be read, `invalid-file` when it is no calibration of that model.
-pub(crate) fn check_calibration(path: &Path, gpu: &Gpu) -> Result<PathBuf> {
-    gpu::Calibration::read(path, gpu)?;
-    Ok(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 /// Reads `--autotune-results`, adapted to the GPU.

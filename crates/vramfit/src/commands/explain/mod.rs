@@ -9,11 +9,14 @@ use std::path::{Path, PathBuf};
 use vramfit_core::explain::{ExplainOptions, Explanation, Verdict, explain};
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::report::Report;
-use vramfit_core::settings::Version;
+use vramfit_core::run_config::RunConfig;
+use vramfit_core::settings::{Options, Version};
+use vramfit_core::trace::{FEW_CALLS, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::input::read;
 use self::remedies::{Program, apply_in_replay};
+use super::dryrun::{DryrunSpec, SettingsSpec};
 use crate::command_line::shell_line;
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
@@ -111,13 +114,8 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         apply_in_replay(&mut explanation, trace, shown)?;
     }
     if !args.command.is_empty() {
-        let program = Program {
-            gpus: program_gpu(args, &explanation)?,
-            occupied: args.occupied,
-            plan,
-            command: &args.command,
-            shown,
-        };
+        let program =
+            Program { dryrun: program_dryrun(args, program_gpu(args, &explanation)?), plan, shown };
         let _interruption = Interruption::watch()?;
         match program.apply_in_dryrun(&mut explanation, context, output) {
             // The cause is known without dry runs.
@@ -140,6 +138,20 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         output.info(&format!("written to {}", path.display()));
     }
     Ok(interruption::exit_code().map_or_else(|| status(&explanation), Status::Child))
+}
+
+/// Returns the dry run of the program, which remedies are tried in.
+fn program_dryrun(args: &Args, gpus: GpuSelection) -> DryrunSpec {
+    let settings = SettingsSpec::new(Options::default(), &gpus.gpu);
+    DryrunSpec {
+        settings: SettingsSpec { repair: true, ..settings },
+        run: RunConfig {
+            occupied_bytes: args.occupied.map_or(0, |bytes| bytes.0),
+            steps: Some(StepLimit::Calls(FEW_CALLS)),
+            ..RunConfig::new(gpus.clone())
+        },
+        ..DryrunSpec::new(gpus, args.command.clone())
+    }
 }
 
 /// Returns the GPU of the dry runs.

@@ -1,14 +1,12 @@
 //! Applies remedies, and states what they bring: in replays of a recorded run, or in dry runs of the program.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::analysis::{self, Comparison, ReplayOverrides, RunSummary};
-use vramfit_core::explain::{Basis, Explanation, FitFigures, Remedy};
-use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::Options;
-use vramfit_core::trace::{FEW_CALLS, Reader, StepLimit};
+use vramfit_core::explain::{Basis, Explanation, Remedy};
+use vramfit_core::settings::{MAX_FRACTION, Options};
+use vramfit_core::trace::Reader;
 use vramfit_core::{Bytes, Result};
 
 use crate::commands::dryrun::{DryrunSpec, MeasuredRun, SettingsSpec, measure};
@@ -29,7 +27,7 @@ struct Candidate {
 
 /// Returns the settings that are worth trying.
 fn candidates() -> [Candidate; 4] {
-    let fraction = FitFigures::RAISED_FRACTION;
+    let fraction = MAX_FRACTION;
     let unchanged = Options::default();
     let setting = |id, text, options_text, options| Candidate {
         id,
@@ -155,24 +153,23 @@ fn add(
 
 /// A program that remedies are tried on.
 pub(super) struct Program<'a> {
-    pub(super) gpus: GpuSelection,
-    pub(super) occupied: Option<Bytes>,
+    /// The dry run of the program as it is.
+    pub(super) dryrun: DryrunSpec,
     /// A plan to apply, instead of one that is searched for.
     pub(super) plan: Option<&'a Path>,
-    pub(super) command: &'a [OsString],
     /// The command as it is shown.
     pub(super) shown: &'a str,
 }
 
 impl Program<'_> {
+    fn gpu(&self) -> &str {
+        &self.dryrun.run.gpus.gpu.name
+    }
+
     /// Makes a dry run with some options.
     fn measure(&self, options: Options, context: &Context, output: &Output) -> Result<MeasuredRun> {
-        let spec = DryrunSpec {
-            occupied: self.occupied,
-            settings: SettingsSpec { repair: true, ..SettingsSpec::new(options, &self.gpus.gpu) },
-            steps: Some(StepLimit::Calls(FEW_CALLS)),
-            ..DryrunSpec::new(self.gpus.clone(), self.command.to_vec())
-        };
+        let settings = SettingsSpec { options, ..self.dryrun.settings.clone() };
+        let spec = DryrunSpec { settings, ..self.dryrun.clone() };
         measure(&spec, context, output)
     }
 
@@ -186,7 +183,7 @@ impl Program<'_> {
         context: &Context,
         output: &mut Output,
     ) -> Result<()> {
-        output.info(&format!("dry run of the program as it is on {}", self.gpus.gpu.name));
+        output.info(&format!("dry run of the program as it is on {}", self.gpu()));
         let before = self.measure(Options::default(), context, output)?;
         if before.fits {
             let peak = Bytes(before.peak_bytes);
@@ -194,7 +191,7 @@ impl Program<'_> {
             explanation.notes.push(format!(
                 "in a dry run on {} the program fits: peak {peak} of {limit}; on the GPU something was \
                  different",
-                self.gpus.gpu.name
+                self.gpu()
             ));
             return Ok(());
         }
@@ -228,14 +225,7 @@ impl Program<'_> {
             Some(_) => "dry run with the plan",
             None => "searching a plan: some dozen dry runs",
         });
-        let gains = measure_gains(
-            self.gpus.clone(),
-            self.occupied,
-            self.plan,
-            self.command,
-            context,
-            output,
-        )?;
+        let gains = measure_gains(&self.dryrun, self.plan, context, output)?;
         let effect = |gain: Gain| Effect {
             bytes: gain.before_bytes - gain.after_bytes.min(gain.before_bytes),
             fits: Some(gain.fits),
@@ -264,7 +254,7 @@ impl Program<'_> {
                 text: format!(
                     "donate arguments that are returned updated, `jax.jit(..., {option})`"
                 ),
-                command: format!("vramfit dryrun --gpu {} -- {}", self.gpus.gpu.name, self.shown),
+                command: format!("vramfit dryrun --gpu {} -- {}", self.gpu(), self.shown),
                 bytes: Some(effect(gain).bytes),
                 basis: Basis::Dryrun,
                 outcome: effect(gain).describe().to_owned(),

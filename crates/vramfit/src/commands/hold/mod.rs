@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use vramfit_base::duration::parse_duration;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::{Bytes, Error, Result};
 
 use self::amount::Amount;
@@ -80,7 +81,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     // Before anything is allocated, so that no signal can end this process without freeing it.
     let stop_signals = StopSignals::listen()?;
-    let virtual_gpu = std::env::var_os("VRAMFIT_GPU").is_some_and(|name| !name.is_empty());
+    let virtual_gpu = RunConfig::from_environment(|name| std::env::var_os(name))?.is_some();
     let mut backend: Box<dyn Backend> = match args.backend {
         Some(HoldBackend::Jax) | None if virtual_gpu => jax_backend::start(&args.gpu, context)?,
         Some(HoldBackend::Jax) => {

@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{Moves, Plan};
 use vramfit_core::report::qualify_headline;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::Options;
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{self, SearchSpec};
-use super::trial::{DEFAULT_TIME_LIMIT, TrialSpec};
+use super::trial::{DEFAULT_TIME_LIMIT, measure_plan};
 use super::vary;
 use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, all_moves};
-use crate::commands::dryrun::{SettingsSpec, cache_home, open_compilation_cache};
+use crate::commands::dryrun::{DryrunSpec, SettingsSpec, cache_home, open_compilation_cache};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::interruption;
@@ -42,7 +43,7 @@ pub(crate) fn find_fitting_plan(
     let trial = default_trial(gpus, occupied, options, command, &scratch);
     if let Ok((plan, _)) = Plan::read(&path) {
         output.info("dry run with the plan that was found before");
-        match trial.measure(&plan, context, output) {
+        match measure_plan(&trial, &plan, context, output) {
             Ok(measured) if measured.fits => {
                 let peak = format!("peak {}", Bytes(measured.peak_bytes));
                 let text = qualify_headline("fits", &peak, &measured.conditions, "the dry run");
@@ -57,7 +58,7 @@ pub(crate) fn find_fitting_plan(
             Err(error) => output.verbose(&error.to_string()),
         }
     }
-    let spec = default_search(all_moves(&trial.gpus.gpu, &options), trial);
+    let spec = default_search(all_moves(&trial.run.gpus.gpu, &options), trial);
     let found = search::run(&spec, context, output)?;
     if found.is_interrupted {
         if found.fits(&spec) {
@@ -75,30 +76,29 @@ pub(crate) fn find_fitting_plan(
     Ok(Some(path))
 }
 
-/// Returns what the dry runs of a search have in common where the user says no more.
+/// Returns the dry run of a command that others of a search begin from, where the user says no more.
 pub(super) fn default_trial(
     gpus: GpuSelection,
     occupied: Option<Bytes>,
     options: Options,
     command: &[OsString],
     scratch: &TempDirectory,
-) -> TrialSpec {
-    TrialSpec {
+) -> DryrunSpec {
+    DryrunSpec {
         settings: SettingsSpec { repair: true, ..SettingsSpec::new(options, &gpus.gpu) },
-        gpus,
-        hosts: None,
-        occupied,
-        steps: StepLimit::Steady,
-        step: None,
-        calibration: None,
-        time_limit: DEFAULT_TIME_LIMIT,
-        cache: open_compilation_cache(true, scratch),
-        command: command.to_vec(),
+        time_limit: Some(DEFAULT_TIME_LIMIT),
+        run: RunConfig {
+            occupied_bytes: occupied.map_or(0, |bytes| bytes.0),
+            steps: Some(StepLimit::Steady),
+            compilation_cache: Some(open_compilation_cache(true, scratch)),
+            ..RunConfig::new(gpus.clone())
+        },
+        ..DryrunSpec::new(gpus, command.to_vec())
     }
 }
 
 /// Returns a search of the defaults.
-pub(super) fn default_search(moves: Moves, trial: TrialSpec) -> SearchSpec {
+pub(super) fn default_search(moves: Moves, trial: DryrunSpec) -> SearchSpec {
     SearchSpec {
         moves,
         others: Vec::new(),

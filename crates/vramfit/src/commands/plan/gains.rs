@@ -1,15 +1,15 @@
 //! What plans bring to a program that does not fit, for `vramfit explain`.
 
-use std::ffi::OsString;
 use std::path::Path;
 
-use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{Moves, Plan};
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Result};
 
 use super::fit::{default_search, default_trial};
+use super::trial::measure_plan;
 use super::{all_moves, search};
+use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
@@ -39,20 +39,20 @@ pub(crate) struct PlanGains {
 /// # Errors
 /// Those of the dry run of the program as it is.
 pub(crate) fn measure_gains(
-    gpus: GpuSelection,
-    occupied: Option<Bytes>,
+    dryrun: &DryrunSpec,
     plan: Option<&Path>,
-    command: &[OsString],
     context: &Context,
     output: &mut Output,
 ) -> Result<PlanGains> {
     let scratch = TempDirectory::create()?;
     let options = Options::default();
-    let trial = default_trial(gpus, occupied, options, command, &scratch);
+    let run = &dryrun.run;
+    let occupied = Some(Bytes(run.occupied_bytes));
+    let trial = default_trial(run.gpus.clone(), occupied, options, &dryrun.command, &scratch);
     if let Some(path) = plan {
         let (plan, _) = Plan::read(path)?;
-        let before = trial.measure(&Plan::default(), context, &output.quiet())?;
-        let after = trial.measure(&plan, context, &output.quiet())?;
+        let before = measure_plan(&trial, &Plan::default(), context, &output.quiet())?;
+        let after = measure_plan(&trial, &plan, context, &output.quiet())?;
         let gain = Gain {
             before_bytes: before.peak_bytes,
             after_bytes: after.peak_bytes,
@@ -64,7 +64,7 @@ pub(crate) fn measure_gains(
         preallocation: false,
         allocator: false,
         larger_pool_bytes: None,
-        ..all_moves(&trial.gpus.gpu, &options)
+        ..all_moves(&trial.run.gpus.gpu, &options)
     };
     let spec = default_search(moves, trial);
     let found = search::run(&spec, context, &mut output.quiet())?;

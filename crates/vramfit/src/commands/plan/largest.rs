@@ -10,8 +10,9 @@ use vramfit_core::planning::{LargestNumber, LargestSearch, Measured, Plan};
 use vramfit_core::report::{conditions_json, qualify_headline};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::trial::{Measurement, TrialSpec, is_rejection, last_line};
+use super::trial::{Measurement, is_rejection, last_line, measure_plan};
 use super::vary::{NumberRange, substitute};
+use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -19,7 +20,7 @@ use crate::status::Status;
 /// What is searched.
 pub(super) struct LargestSpec {
     pub(super) number: NumberRange,
-    pub(super) trial: TrialSpec,
+    pub(super) trial: DryrunSpec,
     /// Bytes that the peak may have, instead of what the GPU can hold.
     pub(super) budget: Option<Bytes>,
     pub(super) max_trials: u32,
@@ -74,11 +75,11 @@ fn search(spec: &LargestSpec, context: &Context, output: &mut Output) -> Result<
             );
             break;
         }
-        let trial = TrialSpec {
+        let trial = DryrunSpec {
             command: substitute(&spec.trial.command, name, &number.to_string()),
             ..spec.trial.clone()
         };
-        match trial.measure(&Plan::default(), context, &quiet) {
+        match measure_plan(&trial, &Plan::default(), context, &quiet) {
             Ok(measurement) => {
                 let measured = spec.compare_with_limit(&measurement);
                 let fits = if measured.fits { "fits" } else { "does not fit" };
@@ -134,7 +135,7 @@ fn to_json(found: &Found, spec: &LargestSpec) -> Value {
     let rejected = rejected.map(|(number, error)| json!({"number": number, "error": error}));
     json!({
         "schema": 1,
-        "gpu": spec.trial.gpus.name,
+        "gpu": spec.trial.run.gpus.name,
         "limit_bytes": found.limit_bytes,
         "name": spec.number.name,
         "largest": largest.fits.map(|(number, _)| number),
@@ -150,7 +151,8 @@ fn to_json(found: &Found, spec: &LargestSpec) -> Value {
 }
 
 fn describe(found: &Found, spec: &LargestSpec) -> String {
-    let (name, gpu, limit) = (&spec.number.name, &spec.trial.gpus.name, Bytes(found.limit_bytes));
+    let (name, gpu, limit) =
+        (&spec.number.name, &spec.trial.run.gpus.name, Bytes(found.limit_bytes));
     let largest = &found.largest;
     let is_proven = largest.is_proven && found.stopped.is_none();
     let mut text = match (largest.fits, largest.too_large) {

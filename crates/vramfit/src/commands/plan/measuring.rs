@@ -6,7 +6,8 @@ use vramfit_core::trace::{FEW_CALLS, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::{Found, FoundRow, SearchSpec};
-use super::trial::{Measurement, TrialSpec};
+use super::trial::{Measurement, find_sites, measure_plan};
+use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
 use crate::interruption;
 use crate::output::Output;
@@ -105,14 +106,14 @@ impl Measuring<'_> {
         self.found.trials += 2;
         let (context, output) = (self.context, &self.output.quiet());
         let (plain, traced) = std::thread::scope(|scope| {
-            let sites = scope.spawn(|| trial.find_sites(context, output));
-            let plain = trial.measure(&Plan::default(), context, output);
+            let sites = scope.spawn(|| find_sites(&trial, context, output));
+            let plain = measure_plan(&trial, &Plan::default(), context, output);
             let panicked = |_| Err(Error::new(ErrorKind::Internal, "a thread has panicked"));
             (plain, sites.join().unwrap_or_else(panicked))
         });
         let is_late = |error: &Error| error.kind() == ErrorKind::TimeLimit;
         let is_late = plain.as_ref().is_err_and(is_late) || traced.as_ref().is_err_and(is_late);
-        if is_late && trial.steps == StepLimit::Steady {
+        if is_late && trial.run.steps == Some(StepLimit::Steady) {
             self.output.info("  it takes too long until it is steady; dry run of its first steps");
             self.found.steps = StepLimit::Calls(FEW_CALLS);
             return self.measure_as_it_is(command);
@@ -163,7 +164,7 @@ impl Measuring<'_> {
     /// Measures plans, several at a time.
     fn measure_all(
         &mut self,
-        trial: &TrialSpec,
+        trial: &DryrunSpec,
         plans: Vec<Plan>,
     ) -> Vec<(Plan, Result<Measurement>)> {
         self.found.trials += plans.len();
@@ -172,7 +173,7 @@ impl Measuring<'_> {
             if interruption::received().is_some() {
                 return None;
             }
-            let result = trial.measure(&plan, self.context, &quiet);
+            let result = measure_plan(trial, &plan, self.context, &quiet);
             Some((plan, result))
         })
     }
@@ -191,7 +192,7 @@ impl Measuring<'_> {
         self.output.info(&format!("dry run of more steps with the plan: {moves}"));
         let trial = self.spec.trial(row.command, steps);
         self.found.trials += 1;
-        let measured = trial.measure(&row.row.plan, self.context, &self.output.quiet());
+        let measured = measure_plan(&trial, &row.row.plan, self.context, &self.output.quiet());
         match measured {
             Ok(measured) => {
                 self.output.info(&format!(
@@ -226,11 +227,7 @@ impl Measuring<'_> {
         for gpus in &self.spec.others {
             for &index in &wanted {
                 let found = self.found.rows[index].clone();
-                let trial = TrialSpec {
-                    gpus: gpus.clone(),
-                    calibration: None,
-                    ..self.spec.trial(found.command, found.steps)
-                };
+                let trial = self.spec.trial(found.command, found.steps).on(gpus.clone());
                 let mut measured = self.measure_all(&trial, vec![found.row.plan.clone()]);
                 let found = &mut self.found.rows[index];
                 match measured.pop() {

@@ -20,9 +20,10 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde_json::Value;
 use vramfit_base::duration::parse_duration;
-use vramfit_core::gpu::{Gpu, GpuSelection};
-use vramfit_core::planning::{MAX_FRACTION, Moves, Offload};
-use vramfit_core::settings::{Options, Version};
+use vramfit_core::gpu::{Calibration, Gpu, GpuSelection};
+use vramfit_core::planning::{Moves, Offload};
+use vramfit_core::run_config::RunConfig;
+use vramfit_core::settings::{MAX_FRACTION, Options, Version};
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, Result};
 
@@ -30,9 +31,8 @@ pub(crate) use self::fit::find_fitting_plan;
 pub(crate) use self::gains::{Gain, measure_gains};
 use self::largest::LargestSpec;
 use self::search::SearchSpec;
-use self::trial::TrialSpec;
 use self::vary::Variation;
-use super::dryrun::{HostArgs, SettingsSpec, check_calibration, open_compilation_cache};
+use super::dryrun::{DryrunSpec, HostArgs, SettingsSpec, open_compilation_cache};
 use super::policy::{PoolArgs, check_occupied};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable, write};
@@ -221,22 +221,24 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         check_occupied(args.occupied, gpus.gpu.total_memory_bytes)?;
     }
     let calibration = args.calibration.as_deref();
-    let calibration = calibration.map(|path| check_calibration(path, &first.gpu));
+    let calibration = calibration.map(|path| Calibration::read(path, &first.gpu)).transpose()?;
     let settings = SettingsSpec::new(Options::from(&args.pool), &first.gpu);
     settings.resolve(Version::MAX)?;
     let scratch = TempDirectory::create()?;
     let _interruption = Interruption::watch()?;
-    let trial = TrialSpec {
-        time_limit: args.trial_timeout,
-        cache: open_compilation_cache(!args.no_cache, &scratch),
-        occupied: args.occupied,
-        gpus: first,
+    let trial = DryrunSpec {
+        time_limit: Some(args.trial_timeout),
         hosts: args.hosts.to_spec()?,
         settings,
-        steps: args.steps,
-        step: args.step.clone(),
-        calibration: calibration.transpose()?,
-        command: args.command.clone(),
+        run: RunConfig {
+            occupied_bytes: args.occupied.map_or(0, |bytes| bytes.0),
+            steps: Some(args.steps),
+            step: args.step.clone(),
+            calibration,
+            compilation_cache: Some(open_compilation_cache(!args.no_cache, &scratch)),
+            ..RunConfig::new(first.clone())
+        },
+        ..DryrunSpec::new(first, args.command.clone())
     };
     if let Some(number) = range {
         let spec = LargestSpec { number, trial, budget: args.budget, max_trials: args.max_trials };
@@ -245,7 +247,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         return Ok(status);
     }
     let spec = SearchSpec {
-        moves: args.moves(&trial.gpus.gpu),
+        moves: args.moves(&trial.run.gpus.gpu),
         trial,
         others: gpus[1..].to_vec(),
         commands: vary::commands(&lists, &args.command),

@@ -6,7 +6,8 @@ use vramfit_core::Bytes;
 use vramfit_core::analysis::RunSummary;
 use vramfit_core::planning::{Donation, Omission, Plan};
 
-use super::trial::TrialSpec;
+use super::trial::measure_plan;
+use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
 use crate::output::Output;
 
@@ -50,7 +51,7 @@ impl ProgramEdit {
 
     pub(super) fn measure(
         self,
-        trial: &TrialSpec,
+        trial: &DryrunSpec,
         context: &Context,
         output: &mut Output,
     ) -> MeasuredEdit {
@@ -59,7 +60,7 @@ impl ProgramEdit {
             Change::Donate(donation) => plan.donations.push(donation.clone()),
             Change::Omit(omission) => plan.omissions.push(omission.clone()),
         }
-        let measured = trial.measure(&plan, context, &output.quiet());
+        let measured = measure_plan(trial, &plan, context, &output.quiet());
         if let Err(error) = &measured {
             output.verbose(&error.to_string());
         }

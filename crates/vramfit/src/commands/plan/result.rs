@@ -44,7 +44,7 @@ impl Found {
         found.row.plan.to_toml(&PlanSource {
             vramfit: env!("CARGO_PKG_VERSION").to_owned(),
             jax: self.jax.clone(),
-            gpu: spec.trial.gpus.name.clone(),
+            gpu: spec.trial.run.gpus.name.clone(),
             command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             peak_bytes: found.row.peak_bytes,
         })
@@ -407,5 +407,8 @@ fn spare_text(found: &FoundRow, gpu: usize) -> String {
 }
 
 fn gpu_names(spec: &SearchSpec) -> Vec<String> {
-    std::iter::once(&spec.trial.gpus).chain(&spec.others).map(|gpus| gpus.name.clone()).collect()
+    std::iter::once(&spec.trial.run.gpus)
+        .chain(&spec.others)
+        .map(|gpus| gpus.name.clone())
+        .collect()
 }

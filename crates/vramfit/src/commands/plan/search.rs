@@ -3,13 +3,15 @@
 use vramfit_core::analysis::{Condition, Phase};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, pareto_front, recommend};
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::measuring::Measuring;
 use super::program_edit::MeasuredEdit;
-use super::trial::{StepTime, TrialSpec, XlaRemat, is_rejection, last_line};
+use super::trial::{StepTime, XlaRemat, is_rejection, last_line};
 use super::vary::VariedCommand;
+use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
 use crate::interruption;
 use crate::output::Output;
@@ -18,7 +20,7 @@ use crate::output::Output;
 const MIN_GAIN: f64 = 0.05;
 
 pub(super) struct SearchSpec {
-    pub(super) trial: TrialSpec,
+    pub(super) trial: DryrunSpec,
     /// Other GPUs that the plans worth choosing are measured on.
     pub(super) others: Vec<GpuSelection>,
     /// The first is that of the baseline.
@@ -110,7 +112,7 @@ pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> 
         edits: Vec::new(),
         jax: String::new(),
         phases: Vec::new(),
-        steps: spec.trial.steps,
+        steps: spec.trial.run.steps.unwrap_or(StepLimit::Steady),
     };
     let mut measuring = Measuring { spec, context, output, found };
     let mut rejection = None;
@@ -209,7 +211,7 @@ impl SearchSpec {
     pub(super) fn describe_limit(&self, found: &FoundRow) -> String {
         match self.budget {
             Some(budget) => format!("the budget of {budget}"),
-            None => format!("{} on {}", Bytes(found.limits[0]), self.trial.gpus.name),
+            None => format!("{} on {}", Bytes(found.limits[0]), self.trial.run.gpus.name),
         }
     }
 
@@ -234,7 +236,12 @@ impl SearchSpec {
         batches.is_some_and(|batches| batches.iter().any(|batch| *batch != batches[0]))
     }
 
-    pub(super) fn trial(&self, command: usize, steps: StepLimit) -> TrialSpec {
-        TrialSpec { command: self.commands[command].words.clone(), steps, ..self.trial.clone() }
+    pub(super) fn trial(&self, command: usize, steps: StepLimit) -> DryrunSpec {
+        let trial = self.trial.clone();
+        DryrunSpec {
+            command: self.commands[command].words.clone(),
+            run: RunConfig { steps: Some(steps), ..trial.run },
+            ..trial
+        }
     }
 }

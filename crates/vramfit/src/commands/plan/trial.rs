@@ -1,20 +1,19 @@
 //! One dry run of the program with a plan applied.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use vramfit_core::analysis::{Condition, Phase, RunSummary};
-use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::planning::{
     LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites,
 };
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::{FEW_CALLS, StepLimit};
-use vramfit_core::{Bytes, Error, ErrorKind, Result};
+use vramfit_core::{Error, ErrorKind, Result};
 
 use super::program_edit::ProgramEdit;
-use crate::commands::dryrun::{self, DryrunSpec, HostsSpec, MeasuredRun, SettingsSpec};
+use crate::commands::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
@@ -25,26 +24,6 @@ const MAX_SHORT_RUN: u64 = 10;
 
 /// How long a dry run may take unless the user says otherwise.
 pub(super) const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(15 * 60);
-
-/// What all dry runs of a search have in common.
-#[derive(Clone, Debug)]
-pub(super) struct TrialSpec {
-    pub(super) gpus: GpuSelection,
-    /// The hosts that run the program together; `None` for one.
-    pub(super) hosts: Option<HostsSpec>,
-    pub(super) settings: SettingsSpec,
-    /// What other processes hold on each GPU.
-    pub(super) occupied: Option<Bytes>,
-    /// After which training steps each of them ends.
-    pub(super) steps: StepLimit,
-    pub(super) step: Option<String>,
-    /// Rates measured on a GPU of this model.
-    pub(super) calibration: Option<PathBuf>,
-    /// When to kill a program.
-    pub(super) time_limit: Duration,
-    pub(super) cache: PathBuf,
-    pub(super) command: Vec<OsString>,
-}
 
 /// What a dry run has measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,97 +111,87 @@ impl StepTime {
     }
 }
 
-impl TrialSpec {
-    /// Measures a plan.
-    ///
-    /// # Errors
-    /// Those of [`dryrun::measure`].
-    pub(super) fn measure(
-        &self,
-        plan: &Plan,
-        context: &Context,
-        output: &Output,
-    ) -> Result<Measurement> {
-        self.execute(plan, None, context, output)
-    }
+/// Measures a plan for a program.
+///
+/// # Errors
+/// Those of [`dryrun::measure`].
+pub(super) fn measure_plan(
+    spec: &DryrunSpec,
+    plan: &Plan,
+    context: &Context,
+    output: &Output,
+) -> Result<Measurement> {
+    execute(spec, plan, None, context, output)
+}
 
-    /// Returns the total memory of each GPU, where it is not what the catalog says.
-    fn total(&self) -> Option<Bytes> {
-        let total_bytes = self.gpus.gpu.total_memory_bytes;
-        let known = gpu::find(&self.gpus.name).ok()?;
-        (known.total_memory_bytes != total_bytes).then_some(Bytes(total_bytes))
-    }
-
-    /// Runs the program with all functions traced that it differentiates, and returns their sites. A program that
-    /// fails because something keeps a traced value is run again, with that function left alone.
-    ///
-    /// # Errors
-    /// Those of [`dryrun::measure`], and `invalid-file` for a record that cannot be read.
-    pub(super) fn find_sites(&self, context: &Context, output: &Output) -> Result<RecordedSites> {
-        let folder = TempDirectory::create()?;
-        let file = folder.path().join("sites.jsonl");
-        let mut left_alone: Vec<LeftAlone> = Vec::new();
-        loop {
-            let done = self.execute(&Plan::default(), Some(&file), context, output);
-            let mut recorded = match std::fs::read_to_string(&file) {
-                Ok(text) => RecordedSites::parse(&text)?,
-                // No site was called.
-                Err(_) => RecordedSites::default(),
-            };
-            let error = match done {
-                Ok(_) => {
-                    // What keeps a value that is not used does no harm.
-                    recorded.left_alone.retain(|one| {
-                        one.reason != LeftAloneReason::ValueKept || left_alone.contains(one)
-                    });
-                    return Ok(recorded);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
-                Err(error) => error,
-            };
-            if recorded.left_alone.len() == left_alone.len() {
-                return Err(error);
+/// Runs the program with all functions traced that it differentiates, and returns their sites. A program that fails
+/// because something keeps a traced value is run again, with that function left alone.
+///
+/// # Errors
+/// Those of [`dryrun::measure`], and `invalid-file` for a record that cannot be read.
+pub(super) fn find_sites(
+    spec: &DryrunSpec,
+    context: &Context,
+    output: &Output,
+) -> Result<RecordedSites> {
+    let folder = TempDirectory::create()?;
+    let file = folder.path().join("sites.jsonl");
+    let mut left_alone: Vec<LeftAlone> = Vec::new();
+    loop {
+        let done = execute(spec, &Plan::default(), Some(&file), context, output);
+        let mut recorded = match std::fs::read_to_string(&file) {
+            Ok(text) => RecordedSites::parse(&text)?,
+            // No site was called.
+            Err(_) => RecordedSites::default(),
+        };
+        let error = match done {
+            Ok(_) => {
+                // What keeps a value that is not used does no harm.
+                recorded.left_alone.retain(|one| {
+                    one.reason != LeftAloneReason::ValueKept || left_alone.contains(one)
+                });
+                return Ok(recorded);
             }
-            left_alone = recorded.left_alone;
-            write_left_alone(&file, &left_alone)?;
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+            Err(error) => error,
+        };
+        if recorded.left_alone.len() == left_alone.len() {
+            return Err(error);
         }
+        left_alone = recorded.left_alone;
+        write_left_alone(&file, &left_alone)?;
     }
+}
 
-    fn execute(
-        &self,
-        plan: &Plan,
-        sites: Option<&Path>,
-        context: &Context,
-        output: &Output,
-    ) -> Result<Measurement> {
-        let folder = TempDirectory::create()?;
-        let plan_file = folder.path().join("plan.toml");
-        // Settings go to the process, the rest to the package in it.
-        let changes_program =
-            Plan { settings: PlanSettings::default(), ..plan.clone() } != Plan::default();
-        if changes_program {
-            std::fs::write(&plan_file, plan.to_toml(&PlanSource::default())?)
-                .map_err(|error| cannot_write(&plan_file, error))?;
-        }
-        let spec = DryrunSpec {
-            steps: Some(self.steps),
-            step: self.step.clone(),
-            calibration: self.calibration.clone(),
-            settings: SettingsSpec {
-                options: plan.settings.add_to(&self.settings.options),
-                ..self.settings.clone()
-            },
+fn execute(
+    spec: &DryrunSpec,
+    plan: &Plan,
+    sites: Option<&Path>,
+    context: &Context,
+    output: &Output,
+) -> Result<Measurement> {
+    let folder = TempDirectory::create()?;
+    let plan_file = folder.path().join("plan.toml");
+    // Settings go to the process, the rest to the package in it.
+    let changes_program =
+        Plan { settings: PlanSettings::default(), ..plan.clone() } != Plan::default();
+    if changes_program {
+        std::fs::write(&plan_file, plan.to_toml(&PlanSource::default())?)
+            .map_err(|error| cannot_write(&plan_file, error))?;
+    }
+    let spec = DryrunSpec {
+        settings: SettingsSpec {
+            options: plan.settings.add_to(&spec.settings.options),
+            ..spec.settings.clone()
+        },
+        run: RunConfig {
             plan: changes_program.then(|| plan_file.clone()),
             plan_sites: sites.map(Path::to_owned),
-            hosts: self.hosts.clone(),
-            total: self.total(),
-            occupied: self.occupied,
-            time_limit: Some(self.time_limit),
-            compilation_cache: Some(self.cache.clone()),
-            ..DryrunSpec::new(self.gpus.clone(), self.command.clone())
-        };
-        dryrun::measure(&spec, context, output).map(|run| Measurement::new(&run))
-    }
+            ..spec.run.clone()
+        },
+        ..spec.clone()
+    };
+    dryrun::measure(&spec, context, output).map(|run| Measurement::new(&run))
 }
 
 /// Writes what the next run leaves alone.

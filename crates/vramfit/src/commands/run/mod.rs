@@ -15,12 +15,14 @@ use std::process::Command;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::Plan;
 use vramfit_core::report::render_findings;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 
 use self::publish::AppliedPlan;
+pub(crate) use self::publish::PLAN_VARIABLE;
 use super::dryrun::{self, DryrunSpec, SettingsSpec};
 use super::plan::find_fitting_plan;
 use super::policy::{PolicyArgs, check_occupied};
@@ -229,7 +231,6 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
     check_occupied(overrides.occupied, gpus.gpu.total_memory_bytes)?;
     let (plan, options) = dryrun::read_plan(args.plan.as_deref(), Options::from(&args.policy))?;
     Ok(DryrunSpec {
-        occupied: overrides.occupied,
         settings: SettingsSpec {
             options,
             gpu_budgets: overrides.gpu_budgets(variable)?,
@@ -237,8 +238,12 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
             // They were reported for the program itself.
             report_findings: false,
         },
-        steps: args.steps,
-        plan,
+        run: RunConfig {
+            occupied_bytes: overrides.occupied.map_or(0, |bytes| bytes.0),
+            steps: args.steps,
+            plan,
+            ..RunConfig::new(gpus.clone())
+        },
         ..DryrunSpec::new(gpus, args.command.clone())
     })
 }

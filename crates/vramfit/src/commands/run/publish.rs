@@ -67,11 +67,13 @@ pub(super) fn plan_variables(
             .hint("start it with a Python 3.11 or newer that has JAX, without `-I` and `-E`")
     })?;
     let plan = std::path::absolute(plan).unwrap_or_else(|_| plan.to_owned());
-    let mut variables = vec![("VRAMFIT_PLAN", plan.into_os_string())];
+    let mut variables = vec![(PLAN_VARIABLE, plan.into_os_string())];
     variables.extend(python_path(shim, variable("PYTHONPATH")));
     Ok(variables)
 }
 
+/// The variable that names the file of the plan that a program applies.
+pub(crate) const PLAN_VARIABLE: &str = "VRAMFIT_PLAN";
 /// The variable that names a file which the program's Python makes when it applies a plan.
 const APPLIED_VARIABLE: &str = "VRAMFIT_PLAN_APPLIED";
 
