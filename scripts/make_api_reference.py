@@ -99,7 +99,7 @@ def find_definition(module, name):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
             return find_definition(node.module, name)
-        # Names that load on first use: `{"watch": "vramfit._watch"}`.
+        # Names that load on first use: `{"watch": "vramfit._functions._watch"}`.
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == name:

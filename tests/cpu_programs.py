@@ -3,7 +3,7 @@
 import numpy as np
 from jax._src.lib import xla_client
 
-from vramfit import _cpu
+from vramfit._values import _cpu
 
 XLA_NAMES = {
     "bool": "pred",

@@ -9,6 +9,7 @@ from commands import ROOT, clean_environment, start_command
 from run_configs import VARIABLE, write_run_config
 
 PACKAGE = ROOT / "python" / "vramfit"
+SHIM = PACKAGE / "_inprogram" / "_jax_shim"
 GIB = 1 << 30
 
 
@@ -26,7 +27,7 @@ def environment(gpu="h100-80g", count=1, run=None, **more):
         more: Other variables.
     """
     settings = {
-        "PYTHONPATH": str(PACKAGE / "_jax_shim"),
+        "PYTHONPATH": str(SHIM),
         VARIABLE: write_run_config(gpu, count, **(run or {})),
         "JAX_PLATFORMS": "cuda,cpu",
         **{name: str(value) for name, value in more.items()},

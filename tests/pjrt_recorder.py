@@ -189,7 +189,8 @@ def start_recording(platform):
 
     plugin.initialize = initialize
     if platform == "published":
-        from vramfit import _native, _publisher
+        from vramfit import _native
+        from vramfit._inprogram import _publisher
 
         _publisher.install(plugin)
         assert plugin._get_library_path() == _native.__file__

@@ -6,7 +6,7 @@ did.
 
 import os
 
-from on_gpu import PACKAGE, on_gpu
+from on_gpu import PACKAGE, SHIM, on_gpu
 
 CALL = """
 import ctypes, vramfit._native
@@ -65,7 +65,7 @@ tell(after=stats())
 jax.device_put(np.zeros(1 << 22, np.uint8)).block_until_ready()
 tell(later=stats())
 """,
-        PYTHONPATH=f"{PACKAGE / '_jax_shim'}{os.pathsep}{PACKAGE.parent}",
+        PYTHONPATH=f"{SHIM}{os.pathsep}{PACKAGE.parent}",
     )
     before, after, later = (
         [told[when][name] for name in STATISTICS] for when in ("before", "after", "later")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vramfit import _cpu_eval
-from vramfit._budget import PROGRAM_BUDGET, RUN_BUDGET, Budget
+from vramfit._values import _cpu_eval
+from vramfit._values._budget import PROGRAM_BUDGET, RUN_BUDGET, Budget
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from commands import run_command
 from hosts import run_hosts
 
-from vramfit._dryrun_checkpoints._copy import _MAX_COPIED_BYTES
+from vramfit._inprogram._dryrun_checkpoints._copy import _MAX_COPIED_BYTES
 
 TRAINING = """
 import os, sys

@@ -6,16 +6,16 @@ import jax
 import pytest
 from commands import hold_port, run_python
 
-from vramfit._hosts._coordination import CoordinationClient
-from vramfit._hosts._exchange import HostExchange
+from vramfit._inprogram._hosts._coordination import CoordinationClient
+from vramfit._inprogram._hosts._exchange import HostExchange
 
 # Makes the same calls with both; each answer is a value, or the first line of an error.
 CALLS = """
 import json, sys
 import jax
 from jax._src import distributed
-from vramfit._hosts._coordination import CoordinationClient
-from vramfit._hosts._exchange import HostExchange
+from vramfit._inprogram._hosts._coordination import CoordinationClient
+from vramfit._inprogram._hosts._exchange import HostExchange
 
 jax.distributed.initialize(f"localhost:{sys.argv[1]}", 1, 0)
 

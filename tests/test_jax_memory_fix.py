@@ -451,7 +451,7 @@ def test_s15_the_cpu_is_no_gpu():
 def test_s13_more_than_the_gpu_has_is_refused_at_once_with_the_reason(allocator):
     told, _ = run(
         """
-        import vramfit._fill_pool as pool
+        import vramfit._functions._fill_pool as pool
         from vramfit.jax_memory_fix import force_memory_allocation
         requests = []
         allocate = pool._allocate

@@ -68,7 +68,7 @@ def variables(*shapes):
     ],
 )
 def test_a_state_that_is_not_the_models_has_no_paths(state):
-    from vramfit import _keras_names
+    from vramfit._inprogram import _keras_names
 
     model = SimpleNamespace(
         trainable_variables=variables((2,)),

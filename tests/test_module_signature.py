@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from jax import export
 
-from vramfit._module_signature import read_signature
+from vramfit._values._module_signature import read_signature
 
 MODULE = b"""
 module @jit_f {

@@ -8,8 +8,8 @@ from cpu_programs import run_on_cpu
 from jax import export, lax
 from jax._src.interpreters import mlir, partial_eval
 
-from vramfit._module_slice import slice_outputs
-from vramfit._module_work import count_work
+from vramfit._values._module_slice import slice_outputs
+from vramfit._values._module_work import count_work
 
 BIG = jax.ShapeDtypeStruct((4096, 4096), jnp.float32)
 SCALAR = jnp.int32(3)

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 from flax.nnx import extract
 
-from vramfit import _nnx_names
+from vramfit._inprogram import _nnx_names
 
 MODEL = """
 import json, sys

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vramfit._dryrun_checkpoints._copy import _MAX_COPIED_BYTES
-from vramfit._dryrun_checkpoints._directories import PrivateDirectories
+from vramfit._inprogram._dryrun_checkpoints._copy import _MAX_COPIED_BYTES
+from vramfit._inprogram._dryrun_checkpoints._directories import PrivateDirectories
 
 LARGE = b"x" * (_MAX_COPIED_BYTES + 1)
 

@@ -102,7 +102,7 @@ def test_a_locale_without_utf_8_gets_ascii(tmp_path, variables):
     assert "vramfit dryrun …" in told[0]
     assert "vramfit dryrun ..." in told[1]
     assert told[1].isascii()
-    ask = "import vramfit._locale as l; print(l.for_terminal('1 → 2'))"
+    ask = "import vramfit._functions._locale as l; print(l.for_terminal('1 → 2'))"
     said = subprocess.run(
         [sys.executable, "-c", ask], env={**bare, **variables}, capture_output=True, text=True
     )

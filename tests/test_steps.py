@@ -56,7 +56,7 @@ while True:
 
 # Catches it, too, and then waits for a thread that waits for the main thread.
 HANGS = """
-from vramfit import _shutdown
+from vramfit._inprogram import _shutdown
 _shutdown.EXIT_TIMEOUT_S = 1
 messages = queue.Queue()
 thread = threading.Thread(target=messages.get)
@@ -70,7 +70,7 @@ thread.join()
 
 # Its exit handlers never come to an end.
 LINGERS = """
-from vramfit import _shutdown
+from vramfit._inprogram import _shutdown
 _shutdown.EXIT_TIMEOUT_S = 1
 atexit.register(threading.Event().wait)
 sys.stdout.flush()

@@ -155,7 +155,9 @@ tell(**told(seen))
     assert "counts neither temporaries nor a peak" in told["text"]
 
 
-@pytest.mark.parametrize("statement", ["import vramfit._watch", "import vramfit; vramfit.watch"])
+@pytest.mark.parametrize(
+    "statement", ["import vramfit._functions._watch", "import vramfit; vramfit.watch"]
+)
 def test_s20_it_loads_jax_only_when_it_watches(statement):
     code = f"{statement}\nimport sys\nassert not {{'jax', 'numpy'}} & set(sys.modules)"
     run_python("-c", code, env=environment(), code=0)

@@ -7,15 +7,15 @@ here loads on first use, and none of it imports JAX until it is called, so that
 
 from __future__ import annotations
 
-from vramfit._lazy import lazy_getattr
+from vramfit._functions._lazy import lazy_getattr
 
 TYPE_CHECKING = False  # of `typing`, whose import takes longer than all of this
 if TYPE_CHECKING:
-    from vramfit._estimate import estimate as estimate
+    from vramfit._functions._estimate import estimate as estimate
+    from vramfit._functions._watch import watch as watch
     from vramfit._native import __version__ as __version__
     from vramfit._plan._search import PlanResult as PlanResult
     from vramfit._plan._search import plan as plan
-    from vramfit._watch import watch as watch
     from vramfit.errors import VramfitError as VramfitError
     from vramfit.errors import VramfitWarning as VramfitWarning
     from vramfit.report import DryrunReport as DryrunReport
@@ -40,9 +40,9 @@ _SOURCES = {
     "VramfitWarning": "vramfit.errors",
     "__version__": "vramfit._native",
     "dryrun_report": "vramfit.report",
-    "estimate": "vramfit._estimate",
+    "estimate": "vramfit._functions._estimate",
     "plan": "vramfit._plan._search",
-    "watch": "vramfit._watch",
+    "watch": "vramfit._functions._watch",
 }
 
 __getattr__ = lazy_getattr(__name__, _SOURCES)

@@ -21,16 +21,18 @@ Example:
 from __future__ import annotations
 
 from vramfit import _settings
-from vramfit._lazy import lazy_getattr
+from vramfit._functions._lazy import lazy_getattr
 from vramfit.errors import InvalidArgumentError, JaxAlreadyInitializedError, VramfitWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from vramfit._applied_settings import AppliedSettings as AppliedSettings
-    from vramfit._fill_pool import allocate_memory_incremental as allocate_memory_incremental
-    from vramfit._fill_pool import clear_memory_registry as clear_memory_registry
-    from vramfit._fill_pool import force_memory_allocation as force_memory_allocation
-    from vramfit._verify import verify_gpu_usage as verify_gpu_usage
+    from vramfit._functions._fill_pool import (
+        allocate_memory_incremental as allocate_memory_incremental,
+    )
+    from vramfit._functions._fill_pool import clear_memory_registry as clear_memory_registry
+    from vramfit._functions._fill_pool import force_memory_allocation as force_memory_allocation
+    from vramfit._settings._applied_settings import AppliedSettings as AppliedSettings
+    from vramfit._settings._verify import verify_gpu_usage as verify_gpu_usage
 
 __all__ = [
     "AppliedSettings",
@@ -50,11 +52,11 @@ _latest: _settings.Applied | None = None
 
 # What uses JAX is loaded when it is first used itself.
 _SOURCES = {
-    "AppliedSettings": "vramfit._applied_settings",
-    "allocate_memory_incremental": "vramfit._fill_pool",
-    "clear_memory_registry": "vramfit._fill_pool",
-    "force_memory_allocation": "vramfit._fill_pool",
-    "verify_gpu_usage": "vramfit._verify",
+    "AppliedSettings": "vramfit._settings._applied_settings",
+    "allocate_memory_incremental": "vramfit._functions._fill_pool",
+    "clear_memory_registry": "vramfit._functions._fill_pool",
+    "force_memory_allocation": "vramfit._functions._fill_pool",
+    "verify_gpu_usage": "vramfit._settings._verify",
 }
 
 
@@ -101,7 +103,7 @@ def apply_jax_memory_fix(
         NoDriverError: If a size in bytes depends on a GPU whose memory is unknown.
     """
     global _latest
-    from vramfit._applied_settings import applied_settings
+    from vramfit._settings._applied_settings import applied_settings
 
     options: dict[str, object] = {
         "fraction": fraction,
@@ -126,7 +128,7 @@ _load = lazy_getattr(__name__, _SOURCES)
 def __getattr__(name: str) -> object:
     if name != "applied":
         return _load(name)
-    from vramfit._applied_settings import applied_settings
+    from vramfit._settings._applied_settings import applied_settings
 
     return None if _latest is None else applied_settings(_latest)
 
@@ -144,7 +146,7 @@ def _apply_defaults() -> None:
         # Raising would end programs that would run; a call raises.
         _warn(f"nothing was set: {error}")
         return
-    from vramfit import _late_settings
+    from vramfit._inprogram import _late_settings
 
     # What was seen when it was set is told with its line.
     seen = _late_settings.watcher()
@@ -161,7 +163,7 @@ def _warn_of_late_settings() -> None:
     import re
     import warnings
 
-    from vramfit import _late_settings
+    from vramfit._inprogram import _late_settings
 
     def warn(text: str, site: str) -> None:
         # Between the user's line and here are calls of Python's own, or a whole import.

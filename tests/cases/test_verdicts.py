@@ -216,7 +216,7 @@ def test_batches_ahead_are_counted_at_the_bound_of_their_queue(tmp_path, size, t
 ACTOR_AND_LEARNER = """
 import queue, threading
 import jax, jax.numpy as jnp
-from vramfit import _prefetch_queues
+from vramfit._inprogram import _prefetch_queues
 
 _prefetch_queues.TIMEOUT_S = _prefetch_queues.FULL_TIMEOUT_S = 1e9
 parameters, batches = queue.Queue(1), queue.Queue(1)

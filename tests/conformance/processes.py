@@ -14,6 +14,7 @@ sys.path.append(str(HERE.parent))
 from run_configs import VARIABLE, write_run_config  # noqa: E402
 
 ROOT = HERE.parent.parent
+SHIM = ROOT / "python" / "vramfit" / "_inprogram" / "_jax_shim"
 BUILD = ROOT / "build" / "conformance"
 DEVICES = 8
 GPU = "h100-80g"
@@ -125,7 +126,7 @@ def _tests_alone(source):
 def _environment(record, done, limit_s):
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
     return kept | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "python" / "vramfit" / "_jax_shim"), str(HERE)]),
+        "PYTHONPATH": os.pathsep.join([str(SHIM), str(HERE)]),
         "JAX_PLATFORMS": "cuda,cpu",
         # The stand-in would switch this on itself, and tests complain of changed settings.
         "JAX_SEND_TRACEBACK_TO_RUNTIME": "full",

@@ -62,7 +62,7 @@ def compare_beginnings_first():
 
 def count_made_up_values():
     """Count reads of values that the dry run makes up: at each the plugin asks who reads."""
-    from vramfit import _cpu_eval
+    from vramfit._values import _cpu_eval
 
     read_site = _cpu_eval.read_site
 
@@ -99,7 +99,7 @@ def separate_messages(test):
     They are numbered, since every host makes the same calls. After a test that failed on one host
     before it had made all of them, the numbers would be wrong for all further tests.
     """
-    from vramfit import _hosts
+    from vramfit._inprogram import _hosts
 
     exchange = _hosts._exchange()
     exchange._folder = Path(HOST["folder"], hashlib.sha1(test.encode()).hexdigest())

@@ -9,7 +9,7 @@ from jax import export
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
-from vramfit._module_signature import read_signature
+from vramfit._values._module_signature import read_signature
 
 exported = export.export(jax.jit(lambda x: (x > 0, x * 2)), platforms=["cuda"])(jnp.ones((4, 8)))
 for _ in range(300):

@@ -127,6 +127,11 @@ pub(crate) fn query(
     installed
 }
 
+/// Returns the directory of the modules that JAX and Python discover, in the package `vramfit`.
+pub(crate) fn shim_of(package: &Path) -> PathBuf {
+    package.join("_inprogram/_jax_shim")
+}
+
 /// Returns the user's `PYTHONPATH` with a directory in front, of whose modules the first is used.
 pub(crate) fn prepend_python_path(directory: PathBuf, users: Option<OsString>) -> OsString {
     let mut path = directory.into_os_string();

@@ -1,7 +1,7 @@
 //! Python child processes: requests go in, lines of JSON come out.
 //!
 //! A child writes one JSON object per line to standard output. Other lines are skipped, since start-up
-//! files of a site may print, too. `python/vramfit/_child.py` is the other end.
+//! files of a site may print, too. `python/vramfit/_functions/_child.py` is the other end.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from vramfit._jax_shim.run_config import run_config
+from vramfit._inprogram._jax_shim.run_config import run_config
 from vramfit._plan import _edits, _file, _sites
 from vramfit._plan._evaluate import Site
 from vramfit._plan._file import SitePlan

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from vramfit._frames import file_name, is_library, user_frame
+from vramfit._inprogram._frames import file_name, is_library, user_frame
 from vramfit._plan._jaxpr import user_line
 
 # How many wrappers a library puts around a function, at most.

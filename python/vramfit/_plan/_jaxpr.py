@@ -192,7 +192,7 @@ def _aval_bytes(aval: Any) -> int:
 
 def user_line(eqn: Any) -> str:
     """Return the user's line that an equation comes from, as ``file.py:line (function)``."""
-    from vramfit._frames import is_library
+    from vramfit._inprogram._frames import is_library
 
     traceback = eqn.source_info.traceback
     frames = traceback.frames if traceback is not None else ()

@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vramfit import _native, _step_file
-from vramfit._command import python_command
-from vramfit._estimate import run_step
+from vramfit import _native
+from vramfit._functions import _step_file
+from vramfit._functions._command import python_command
+from vramfit._functions._estimate import run_step
 from vramfit._plan._remat import remat
 from vramfit.errors import InvalidArgumentError
 
@@ -178,7 +179,7 @@ class PlanFunction:
                 [
                     *("plan", "--gpu", ",".join(_gpus(gpu, devices)), "--steps", "1"),
                     *(*given, "--json", answer, "--"),
-                    *(*python_command("vramfit._run_step"), path, *placeholders),
+                    *(*python_command("vramfit._functions._run_step"), path, *placeholders),
                 ],
                 path,
             )

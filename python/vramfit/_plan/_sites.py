@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from vramfit._frames import is_library, site_of
+from vramfit._inprogram._frames import is_library, site_of
 from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import Site, evaluate, trace_to_jaxpr
 from vramfit._plan._jaxpr import FlatJaxpr

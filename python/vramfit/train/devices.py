@@ -6,7 +6,8 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vramfit import _cpu_programs, _devices, _plugin_errors
+from vramfit._functions import _devices
+from vramfit._inprogram import _cpu_programs, _plugin_errors
 from vramfit.errors import (
     CompilerMissingError,
     InvalidArgumentError,

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vramfit import _child, _plugin_errors
+from vramfit._functions import _child
+from vramfit._inprogram import _plugin_errors
 from vramfit.errors import InsufficientMemoryError, IoError, VramfitError, first_line
 from vramfit.train.checkpoint.manager import SYSTEM_ERRORS
 from vramfit.train.cli.run import run_request

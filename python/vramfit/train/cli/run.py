@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from vramfit._jax_shim.quiet_import import QuietCudaExtensionFinder, hide_driver_messages
+from vramfit._inprogram._jax_shim.quiet_import import QuietCudaExtensionFinder, hide_driver_messages
 from vramfit.errors import PackageMissingError
 from vramfit.train.options import Checkpoints, FitOptions, Resume
 from vramfit.train.output import tensorboard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vramfit import _devices
+from vramfit._functions import _devices
 from vramfit._native import show_bytes
 from vramfit.errors import InsufficientMemoryError, first_line
 

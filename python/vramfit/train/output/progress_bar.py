@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TextIO
 
-from vramfit._locale import for_terminal
+from vramfit._functions._locale import for_terminal
 from vramfit.train.options import ProgressMode
 from vramfit.train.output.summary import duration, epoch_line, epoch_summary, number, wrapped
 from vramfit.train.result import Epoch

@@ -247,7 +247,7 @@ impl<'a> Measuring<'a> {
         vec![
             python.into_os_string(),
             "-m".into(),
-            "vramfit._run_function".into(),
+            "vramfit._functions._run_function".into(),
             function.into(),
             arguments.to_string().into(),
         ]

@@ -80,7 +80,7 @@ def try_backend():
         "platform": jax.default_backend(),
         "devices": [{"name": str(d), "kind": str(d.device_kind)} for d in devices],
         "platform_version": str(getattr(devices[0].client, "platform_version", "")),
-        "is_virtual": "vramfit._plugin" in sys.modules and devices[0].platform == "gpu",
+        "is_virtual": "vramfit._inprogram._plugin" in sys.modules and devices[0].platform == "gpu",
         "seconds": seconds,
         "logged": logged,
     }

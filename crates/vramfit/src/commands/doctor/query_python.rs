@@ -53,7 +53,7 @@ pub(super) fn dry_run(
         // The script takes the first directory for that of vramfit's shim.
         if let Some(package) = &context.package {
             let users = std::env::var_os("PYTHONPATH");
-            let path = python::prepend_python_path(package.join("_jax_shim"), users);
+            let path = python::prepend_python_path(python::shim_of(package), users);
             command.env("PYTHONPATH", path);
         }
     })?;

@@ -1,5 +1,5 @@
 //! What hosts have published for each other, and what they did not find: files that
-//! `python/vramfit/_hosts/_exchange.py` writes.
+//! `python/vramfit/_inprogram/_hosts/_exchange.py` writes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -33,7 +33,7 @@ pub(super) fn find_shim(context: &Context) -> Result<PathBuf> {
         return Err(Error::new(ErrorKind::CompilerMissing, text)
             .hint("build it with `make build`, or install a wheel"));
     }
-    Ok(package.join("_jax_shim"))
+    Ok(python::shim_of(&package))
 }
 
 /// Returns `true` if a package has the extension module, which is the PJRT plugin, too.

@@ -1,6 +1,6 @@
 //! Allocates arrays in JAX's pool, in a child process that frees them when it exits.
 //!
-//! The child, `vramfit._hold`, answers each line of input with a line of JSON, and exits at the end of its
+//! The child, `vramfit._functions._hold`, answers each line of input with a line of JSON, and exits at the end of its
 //! input, so that it cannot outlive this process.
 
 use serde::Deserialize;
@@ -37,7 +37,7 @@ pub(super) fn start(gpu: &str, context: &Context) -> Result<Box<dyn Backend>> {
         .hint("use `--gpu 0`, and hide the other GPUs with `CUDA_VISIBLE_DEVICES`")
     })?;
     let python = context.python.clone().unwrap_or_else(|| "python3".into());
-    let mut child = PythonChild::spawn_module(&python, "vramfit._hold", &[])?;
+    let mut child = PythonChild::spawn_module(&python, "vramfit._functions._hold", &[])?;
     let reply = request(&mut child, &format!("open {index}"))?;
     let (in_use, limit) = (reply.in_use_bytes, reply.limit_bytes);
     Ok(Box::new(JaxBackend {

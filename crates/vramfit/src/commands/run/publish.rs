@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_core::{Error, Result};
 
-use crate::python::{Installed, MIN_PYTHON, prepend_python_path};
+use crate::python::{Installed, MIN_PYTHON, prepend_python_path, shim_of};
 use crate::scratch::TempDirectory;
 use crate::status::Status;
 
@@ -49,7 +49,7 @@ pub(super) fn plan_variables(
 ) -> Result<Vec<(&'static str, OsString)>> {
     let shim = match installed {
         Some(_) => find_shim(package, installed),
-        None => package.map(|package| package.join("_jax_shim")),
+        None => package.map(shim_of),
     };
     let shim = shim.ok_or_else(|| {
         let reason = match installed {
@@ -122,7 +122,7 @@ fn find_shim(package: Option<&Path>, installed: Option<&Installed>) -> Option<Pa
             && installed.python_version >= MIN_PYTHON
             && installed.reads_pythonpath
     });
-    let shim = package.map(|package| package.join("_jax_shim"));
+    let shim = package.map(shim_of);
     shim.filter(|folder| is_supported && folder.is_dir())
 }
 
@@ -139,7 +139,7 @@ mod tests {
 
     fn names(installed: Option<&Installed>, users: &[(&str, &str)]) -> Vec<String> {
         let package = tempfile::tempdir().expect("a temporary directory");
-        std::fs::create_dir(package.path().join("_jax_shim")).expect("made");
+        std::fs::create_dir_all(shim_of(package.path())).expect("made");
         let set = variables(Some(package.path()), installed, "--limit 8.0 GiB", true, |name| {
             let found = users.iter().find(|(known, _)| *known == name)?;
             Some(found.1.into())
@@ -167,7 +167,7 @@ mod tests {
                 "VRAMFIT_PUBLISH=1",
                 "VRAMFIT_EXPLAIN=1",
                 "VRAMFIT_POLICY=--limit 8.0 GiB",
-                "PYTHONPATH=PACKAGE/_jax_shim:/mine"
+                "PYTHONPATH=PACKAGE/_inprogram/_jax_shim:/mine"
             ]
         );
     }

@@ -1,0 +1,1 @@
+"""Computes small values of a program on JAX's CPU client, for the virtual GPU."""

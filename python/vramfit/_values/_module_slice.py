@@ -1,0 +1,262 @@
+"""Cuts out of a StableHLO module what some of its results need, so that only that is evaluated.
+
+A step counter is one addition, whatever stands beside it: a training step that returns it reads
+gigabytes of weights and takes seconds, but the counter's slice reads one number. No value is
+simplified by arithmetic, so a slice computes what the program computes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from vramfit._values._module_graph import MANUAL, Graph, Operation, Region, read_graph
+from vramfit._values._module_liveness import MAX_ARRAY_BYTES, Liveness, NoSlice
+from vramfit._values._module_work import module_work
+
+# Results that are larger are read by nobody whose path depends on them.
+MAX_RESULT_BYTES = 1 << 20
+# Results that take longer are computed alone, so that none waits for another one.
+MAX_SHARED_NS = 1e6
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """A program for one device that computes some of a module's results."""
+
+    outputs: list[int]
+    """Which of the module's results it returns."""
+    parameters: list[int]
+    """Which of the module's arguments it takes."""
+    largest_array_bytes: int
+    """The size of the largest array in it."""
+    code: bytes
+    """StableHLO, as MLIR's bytecode."""
+
+
+def slice_outputs(
+    code: bytes, local_parameters: Sequence[bool], local_outputs: Sequence[bool]
+) -> list[Slice]:
+    """Cut a program into slices, one for the small results that need the same arguments.
+
+    Args:
+        code: StableHLO as JAX gave it to the plugin.
+        local_parameters: Of each argument, whether one device has all of it.
+        local_outputs: Of each result, the same.
+
+    Returns:
+        The slices. A result is in none if it is large, or needs an argument or an array that is, or
+        what one device cannot compute alone, or a Python function of the user's, which may have
+        effects.
+    """
+    from jax._src.interpreters import mlir
+    from jax._src.lib.mlir.dialects import hlo
+
+    with mlir.make_ir_context() as context:
+        graph = read_graph(hlo.deserialize_portable_artifact(context, code))
+        liveness = Liveness(graph)
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for output, value in enumerate(graph.functions["main"].returned):
+            if graph.bytes_of[value] > MAX_RESULT_BYTES or not local_outputs[output]:
+                continue
+            try:
+                parameters = liveness.slice_function("main", (output,)).parameters
+            except NoSlice:
+                continue
+            arguments = graph.functions["main"].arguments
+            read_bytes = sum(graph.bytes_of[arguments[place]] for place in parameters)
+            is_local = all(local_parameters[place] for place in parameters)
+            if is_local and read_bytes <= MAX_ARRAY_BYTES:
+                groups.setdefault(parameters, []).append(output)
+        slices = []
+        for outputs in groups.values():
+            copier = _SliceWriter(graph, liveness)
+            together = copier.copy(outputs)
+            if len(outputs) > 1 and copier.work_ns() > MAX_SHARED_NS:
+                slices += [_SliceWriter(graph, liveness).copy([output]) for output in outputs]
+            else:
+                slices.append(together)
+        return slices
+
+
+class _SliceWriter:
+    """Copies the marked part of a module into a new one."""
+
+    def __init__(self, graph: Graph, liveness: Liveness) -> None:
+        self._graph = graph
+        self._liveness = liveness
+        # The new functions, by what they are copies of.
+        self._names: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._largest_array_bytes = 0
+
+    def copy(self, outputs: list[int]) -> Slice:
+        """Copy what some results need; the current context is the module's."""
+        from jax._src.interpreters import mlir
+        from jax._src.lib.mlir import ir
+
+        with ir.Location.unknown():
+            self._target = ir.Module.create()
+            self._target.operation.attributes["sym_name"] = ir.StringAttr.get("slice")
+            self._copy_function("main", tuple(outputs), "main")
+        parameters = self._liveness.slice_function("main", tuple(outputs)).parameters
+        code = mlir.module_to_bytecode(self._target)
+        return Slice(outputs, list(parameters), self._largest_array_bytes, code)
+
+    def work_ns(self) -> float:
+        """Return what the copy takes on one core; infinite where that depends on values."""
+        return module_work(self._target).nanoseconds
+
+    def _copy_function(self, name: str, outputs: tuple[int, ...], new_name: str) -> None:
+        from jax._src.lib.mlir import ir
+        from jax._src.lib.mlir.dialects import func
+
+        plan = self._liveness.slice_function(name, outputs)
+        body = self._graph.functions[name]
+        arguments = [body.arguments[place] for place in plan.parameters]
+        returned = [body.returned[place] for place in outputs]
+        types = self._graph.types
+        kind = ir.FunctionType.get(
+            [types[each] for each in arguments], [types[each] for each in returned]
+        )
+        with ir.InsertionPoint(self._target.body):
+            function = func.FuncOp(new_name, kind)
+            if new_name != "main":
+                function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            copies = dict(zip(arguments, block.arguments, strict=True))
+            self._copy_region(body, plan.kept, copies)
+            func.ReturnOp([self._copy_of(each, copies) for each in returned])
+
+    def _copy_of(self, value: int, copies: dict[int, Any]) -> Any:
+        return copies[self._graph.resolve(value)]
+
+    def _copy_region(
+        self, region: Region, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
+    ) -> None:
+        for operation in region.operations:
+            if operation in kept:
+                self._copy_operation(operation, kept, copies)
+
+    def _copy_operation(
+        self,
+        operation: Operation,
+        kept: dict[Operation, tuple[int, ...]],
+        copies: dict[int, Any],
+    ) -> None:
+        results = kept[operation]
+        if operation.callee:
+            new = self._copy_call(operation, results, copies)
+        elif operation.name == "stablehlo.while":
+            new = self._copy_loop(operation, kept, copies)
+        elif operation.name == MANUAL:
+            (body,) = operation.regions
+            for operand, argument in zip(operation.operands, body.arguments, strict=True):
+                whole = copies.get(self._graph.resolve(operand))
+                if whole is not None:
+                    copies[argument] = whole
+            self._copy_region(body, kept, copies)
+            for place in results:
+                copies[operation.results[place]] = self._copy_of(body.returned[place], copies)
+            return
+        elif operation.regions:
+            new = self._copy_branches(operation, kept, copies)
+        else:
+            new = self._clone_operation(operation, copies)
+            results = tuple(range(len(operation.results)))
+        for place, result in zip(results, new.results, strict=True):
+            value = operation.results[place]
+            copies[value] = result
+            size = self._graph.bytes_of[value]
+            self._largest_array_bytes = max(self._largest_array_bytes, size)
+
+    def _clone_operation(self, operation: Operation, copies: dict[int, Any]) -> Any:
+        new = operation.source.clone().operation
+        for place, operand in enumerate(operation.operands):
+            new.operands[place] = self._copy_of(operand, copies)
+        if operation.captured:
+            self._replace_captured(operation, new, copies)
+        return new
+
+    def _replace_captured(self, operation: Operation, new: Any, copies: dict[int, Any]) -> None:
+        """Let the regions of a copy use copies of what the regions of the original use."""
+        replaced = {value: self._copy_of(value, copies) for value in operation.captured}
+
+        def visit(source: Any, target: Any) -> None:
+            for ours, theirs in zip(source.regions, target.regions, strict=True):
+                for mine, new_block in zip(ours.blocks, theirs.blocks, strict=True):
+                    pairs = zip(mine.operations, new_block.operations, strict=True)
+                    for one, other in pairs:
+                        for place, operand in enumerate(one.operands):
+                            number = self._graph.numbers.get(operand)
+                            if number in replaced:
+                                other.operation.operands[place] = replaced[number]
+                        visit(one, other)
+
+        visit(operation.source, new)
+
+    def _copy_call(self, call: Operation, results: tuple[int, ...], copies: dict[int, Any]) -> Any:
+        from jax._src.lib.mlir import ir
+
+        key = (call.callee, results)
+        if key not in self._names:
+            self._names[key] = f"part{len(self._names)}"
+            self._copy_function(*key, self._names[key])
+        parameters = self._liveness.slice_function(*key).parameters
+        return ir.Operation.create(
+            "func.call",
+            results=[self._graph.types[call.results[place]] for place in results],
+            operands=[self._copy_of(call.operands[place], copies) for place in parameters],
+            attributes={"callee": ir.FlatSymbolRefAttr.get(self._names[key])},
+        )
+
+    def _copy_loop(
+        self, loop: Operation, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
+    ) -> Any:
+        from jax._src.lib.mlir import ir
+
+        carried = kept[loop]
+        types = [self._graph.types[loop.results[place]] for place in carried]
+        new = ir.Operation.create(
+            "stablehlo.while",
+            results=types,
+            operands=[self._copy_of(loop.operands[place], copies) for place in carried],
+            regions=2,
+        )
+        for region, target, wanted in zip(loop.regions, new.regions, ((0,), carried), strict=True):
+            block = target.blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+            arguments = (region.arguments[place] for place in carried)
+            inside = copies | dict(zip(arguments, block.arguments, strict=True))
+            self._copy_block(region, block, wanted, kept, inside)
+        return new
+
+    def _copy_branches(
+        self, chosen: Operation, kept: dict[Operation, tuple[int, ...]], copies: dict[int, Any]
+    ) -> Any:
+        from jax._src.lib.mlir import ir
+
+        new = ir.Operation.create(
+            chosen.name,
+            results=[self._graph.types[chosen.results[place]] for place in kept[chosen]],
+            operands=[self._copy_of(operand, copies) for operand in chosen.operands],
+            regions=len(chosen.regions),
+        )
+        for region, target in zip(chosen.regions, new.regions, strict=True):
+            self._copy_block(region, target.blocks.append(), kept[chosen], kept, dict(copies))
+        return new
+
+    def _copy_block(
+        self,
+        region: Region,
+        block: Any,
+        wanted: tuple[int, ...],
+        kept: dict[Operation, tuple[int, ...]],
+        copies: dict[int, Any],
+    ) -> None:
+        from jax._src.lib.mlir import ir
+        from jax._src.lib.mlir.dialects import hlo
+
+        with ir.InsertionPoint(block):
+            self._copy_region(region, kept, copies)
+            hlo.return_([self._copy_of(region.returned[place], copies) for place in wanted])
