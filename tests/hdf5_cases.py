@@ -1,6 +1,6 @@
 """Small HDF5 files, one for each feature of the format: what is read, and what is refused by name.
 
-The tests make them afresh with the h5py that is installed; `scripts/record_hdf5.py` keeps them as
+The tests make them afresh with the h5py that is installed; `scripts/record/hdf5.py` keeps them as
 fixtures for the tests in Rust.
 """
 

@@ -205,7 +205,7 @@ def test_every_variable_that_is_read_is_documented():
     documented = set(re.findall(r"`(VRAMFIT_[A-Z_]+)`", page))
     read = set()
     for path in sources(
-        "crates/*/src/**/*.rs", "crates/*/benches/*.rs", "python/**/*.py", "scripts/*.py"
+        "crates/*/src/**/*.rs", "crates/*/benches/*.rs", "python/**/*.py", "scripts/**/*.py"
     ):
         # What only a unit test sets is no part of the program.
         code = path.read_text().split("#[cfg(test)]")[0]

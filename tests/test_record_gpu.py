@@ -11,7 +11,7 @@ from commands import ROOT, run_command, run_python
 
 
 def record(folder, *options, code):
-    script = ROOT / "scripts" / "record_gpu.py"
+    script = ROOT / "scripts" / "record" / "gpu.py"
     return run_python(script, "--out", folder, *options, code=code)
 
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 from commands import ROOT, run_vramfit
 
-PROGRAMS = ROOT / "scripts" / "gpu_programs"
-sys.path.insert(0, str(ROOT / "scripts"))
+PROGRAMS = ROOT / "scripts" / "record" / "gpu_programs"
+sys.path.append(str(ROOT / "scripts" / "record"))
 from recorded_statistics import COMPARED, read_statistics  # noqa: E402
 
 RECORDED = json.loads((ROOT / "fixtures/gpu/h100-80g-jax-0.11.2/statistics.json").read_text())

@@ -7,7 +7,7 @@ import pytest
 from commands import ROOT, run_example, run_vramfit
 
 TRACES = ROOT / "fixtures" / "traces"
-# What the page opens in: `scripts/bench_report.py` measures it. Far above that, since other work
+# What the page opens in: `scripts/bench/report.py` measures it. Far above that, since other work
 # may run beside the tests.
 OPENS_IN_MS = 5000
 

@@ -18,8 +18,10 @@ from vramfit.train import Checkpoints, fit
 
 
 def test_t7_a_run_that_is_killed_ends_as_one_that_is_not():
-    # `python scripts/kill_training.py` does it a hundred times.
-    done = run_python(ROOT / "scripts" / "kill_training.py", "--kills", "6", code=0, timeout=570)
+    # `python scripts/verify/kill_training.py` does it a hundred times.
+    done = run_python(
+        ROOT / "scripts" / "verify" / "kill_training.py", "--kills", "6", code=0, timeout=570
+    )
     assert "6 kills" in done.stdout
     assert "the same to the last bit" in done.stdout
 

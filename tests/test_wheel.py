@@ -192,8 +192,10 @@ def test_dryrun(bare, tmp_path):
 
 @pytest.mark.parametrize("options", [[], ["--make"]], ids=["installed", "made"])
 def test_a_newer_python_imports_it(options, wheel, tmp_path):
-    """The second of them is what `scripts/newer_python.py` makes where no other is installed."""
-    found = run_python(ROOT / "scripts" / "newer_python.py", *options, "3.12", env=os.environ)
+    """The second of them is what `newer_python.py` makes where no other is installed."""
+    found = run_python(
+        ROOT / "scripts" / "verify" / "newer_python.py", *options, "3.12", env=os.environ
+    )
     if found.returncode != 0 and not os.environ.get("CI"):
         pytest.skip(found.stderr.strip())
     assert found.returncode == 0, found.stderr

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from commands import ROOT
 
-sys.path.append(str(ROOT / "scripts"))
+sys.path.append(str(ROOT / "scripts" / "verify"))
 import environments
 import wild
 

@@ -1,6 +1,6 @@
 //! Our checks of client options answer as the plugins of fourteen releases did.
 //!
-//! `fixtures/client-options/*.tsv` were recorded by `scripts/record_client_options.py`.
+//! `fixtures/client-options/*.tsv` were recorded by `scripts/record/client_options.py`.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What is read from serialized executables, against XLA's own figures for the same programs.
 //!
 //! `fixtures/programs/` holds what the CUDA plugins of several releases of JAX wrote, and what
-//! their `memory_analysis()` said; `scripts/record_programs.py` recorded both.
+//! their `memory_analysis()` said; `scripts/record/programs.py` recorded both.
 
 use std::fs;
 use std::path::{Path, PathBuf};

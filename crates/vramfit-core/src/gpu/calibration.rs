@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// The version of the format.
 const SCHEMA: u32 = 1;
 
-/// Rates of one model of GPU, as `scripts/record_gpu.py` measures them.
+/// Rates of one model of GPU, as `scripts/record/gpu.py` measures them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
@@ -64,7 +64,7 @@ impl Calibration {
         let calibration: Calibration = toml::from_str(text).map_err(|error| {
             Error::invalid_file("the file is not a calibration")
                 .cause(error)
-                .hint("`scripts/record_gpu.py` of the source repository records one on a GPU")
+                .hint("`scripts/record/gpu.py` of the source repository records one on a GPU")
         })?;
         if calibration.schema != SCHEMA {
             return Err(Error::invalid_file(format!(

@@ -1,7 +1,7 @@
 //! The names that JAX, its plugin and related programs read.
 //!
 //! `names/jax.tsv` is recorded from the sources of every release since 0.4.26 by
-//! `scripts/record_names.py`; `names/others.txt` holds names of the same families that somebody else
+//! `scripts/record/names.py`; `names/others.txt` holds names of the same families that somebody else
 //! reads. What the settings do is in [`crate::settings`].
 
 use std::sync::LazyLock;

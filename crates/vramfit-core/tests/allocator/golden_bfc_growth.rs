@@ -1,6 +1,6 @@
 //! The growing partitioned pool against recordings of XLA's own, from the plugin of JAX 0.12.0.1.
 //!
-//! The format is described in `fixtures/README.md`; `scripts/record_growth.py` wrote them.
+//! The format is described in `fixtures/README.md`; `scripts/record/growth.py` wrote them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -79,7 +79,7 @@ fn what_the_script_wrote_has_its_line() {
         for buffer in made {
             let site = memory.user_site(buffer.frame).unwrap_or_default();
             assert!(
-                site.contains("record_memory.py:"),
+                site.contains("memory.py:"),
                 "{}: `{}` of {} bytes: {site}",
                 recorded.name,
                 buffer.instruction,

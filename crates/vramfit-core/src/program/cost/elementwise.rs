@@ -11,7 +11,7 @@ use crate::program::proto::HloInstructionProto;
 use crate::program::shape::Shape;
 
 /// Elements that a multiprocessor computes in a cycle, of 32-bit floats; 16-bit floats are computed as such. Measured
-/// on an H100 by `scripts/gpu_programs/rates.py` (`fixtures/gpu/`), divided by 132 multiprocessors at 1.98 GHz.
+/// on an H100 by `scripts/record/gpu_programs/rates.py` (`fixtures/gpu/`), divided by 132 multiprocessors at 1.98 GHz.
 const ELEMENTS_PER_CYCLE: &[(&str, f64)] = &[
     ("atan2", 2.2),
     ("cbrt", 6.1),
