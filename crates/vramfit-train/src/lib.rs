@@ -10,6 +10,7 @@ mod keys;
 mod location;
 mod metrics_log;
 mod overrides;
+mod raw_config;
 mod read;
 mod rules;
 mod template;

@@ -13,37 +13,8 @@ use super::config::Config;
 use super::key::{DefaultValue, Key, ValueType};
 use super::keys::{SECTIONS, keys};
 use super::location::SourceLocation;
+use super::raw_config::RawConfig;
 use super::{overrides, rules};
-
-/// The values of the keys that were set, and where.
-pub(super) struct RawConfig(BTreeMap<String, (Json, SourceLocation)>);
-
-impl RawConfig {
-    /// Returns where a key was set, if it was.
-    pub(super) fn location(&self, dotted: &str) -> Option<&SourceLocation> {
-        self.0.get(dotted).map(|(_, location)| location)
-    }
-
-    fn insert(
-        &mut self,
-        key: &Key,
-        value: &DeValue<'_>,
-        shown: &str,
-        location: SourceLocation,
-    ) -> Result<()> {
-        let Some(value) = key.value_type.parse(value) else {
-            let expected = key.value_type.describe();
-            let what = format!("`{}` is `{shown}`, but must be {expected}", key.name);
-            let error = location.error(&what);
-            return Err(match nearest_choice(key.value_type, value) {
-                Some(word) => error.hint(format!("did you mean `{word}`?")),
-                None => error.hint(format!("for example `{}`", key.line())),
-            });
-        };
-        self.0.insert(key.dotted(), (value, location));
-        Ok(())
-    }
-}
 
 impl Config {
     /// Reads the text of a file, then overrides (`--set`), the last of which wins.
@@ -168,15 +139,6 @@ fn suggest_key(section: Option<&str>, name: &str) -> String {
         }
         (None, None) => "`vramfit train --init` lists all keys".to_owned(),
     }
-}
-
-/// Returns the choice that is probably meant.
-fn nearest_choice(value_type: ValueType, value: &DeValue<'_>) -> Option<&'static str> {
-    let ValueType::Choice(words) = value_type else {
-        return None;
-    };
-    let text = value.as_str()?.to_ascii_lowercase();
-    nearest(&text, words.iter().copied()).first().copied()
 }
 
 /// Truncates a value to what fits into a sentence.

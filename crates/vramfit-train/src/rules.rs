@@ -3,7 +3,7 @@
 use vramfit_base::Result;
 
 use super::config::Config;
-use super::read::RawConfig;
+use super::raw_config::RawConfig;
 
 /// Number of layers if `layers` is not set and `hidden_sizes` has one width.
 const DEFAULT_LAYERS: u64 = 2;

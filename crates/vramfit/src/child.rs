@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 use vramfit_core::trace::ProcessExit;
 use vramfit_core::{Error, ErrorKind, Result};
 
+use crate::signals::{is_ignored, signal_name};
 use crate::{interruption, process_tree};
 
 /// How a child ended.
@@ -220,25 +221,9 @@ fn exit_reason(status: ExitStatus) -> ExitReason {
     }
 }
 
-/// Returns the name people know a signal by.
-pub(crate) fn signal_name(signal: i32) -> String {
-    match signal_hook::low_level::signal_name(signal) {
-        Some(name) => name.to_owned(),
-        None => format!("signal {signal}"),
-    }
-}
-
 fn is_executable(path: &Path) -> bool {
     std::fs::metadata(path)
         .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-/// Returns `true` if this process was started with a signal ignored (`nohup`, a background job).
-pub(crate) fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::child::{is_ignored, signal_name};
 use crate::process_tree::{Process, descendants};
+use crate::signals::{is_ignored, signal_name};
 
 /// How long programs have to end by themselves, and to remove their temporary files.
 const END_TIMEOUT: Duration = Duration::from_secs(1);

@@ -26,6 +26,7 @@ mod process_tree;
 mod python;
 mod python_child;
 mod scratch;
+mod signals;
 mod status;
 mod trace_progress;
 mod usage;

@@ -5,14 +5,16 @@
 //! preallocated, see [`super::spatial`] for the others. Frees are taken to be safe at once, as in
 //! JAX, which orders them by the compute stream.
 
+use super::bfc_options::BfcOptions;
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
 use super::dump::{FreeChunks, dump};
 use super::free_set::{Entry, FreeSet};
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
-use super::pool::{BfcOptions, BfcPool, UNIT, round_request};
+use super::pool::{BfcPool, round_request};
 use super::regions::SharedDeviceMemory;
 use super::spatial_policy::PoolEnd;
+use super::units::UNIT;
 use super::{AllocError, AllocResult, Allocator, DeviceMemory, PoolSpace, Stats};
 use crate::error::Result;
 

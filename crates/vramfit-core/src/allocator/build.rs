@@ -1,13 +1,13 @@
 //! From the options of a JAX client to the allocator that it makes, as `xla/pjrt/gpu/gpu_helpers.cc` does it.
 
 use super::bfc::Bfc;
+use super::bfc_options::{Backpedal, BfcOptions};
 use super::collective::SplitCollectivePool;
 use super::config::PoolOptions;
 use super::cuda_async::build_cuda_async;
 use super::kind::AllocatorKind;
 use super::platform::build_platform;
-use super::pool::BfcOptions;
-use super::regions::{Backpedal, SharedDeviceMemory};
+use super::regions::SharedDeviceMemory;
 use super::spatial::Spatial;
 use super::spatial_policy::SpatialPolicy;
 use super::vmm::Vmm;

@@ -12,8 +12,9 @@ use super::config::JaxVersion;
 use super::live_set::LiveSet;
 use super::log_record::{LogRecord, info, warning};
 use super::message::human_readable_bytes;
-use super::pool::{BINS, BfcPool, bin_of, round_up};
+use super::pool::{BINS, BfcPool, bin_of};
 use super::spatial_policy::PoolEnd;
+use super::units::round_up;
 
 /// The wordings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -55,6 +55,7 @@
 
 mod address_map;
 mod bfc;
+mod bfc_options;
 mod build;
 mod chunk_table;
 mod collective;
@@ -80,11 +81,13 @@ mod spatial;
 mod spatial_policy;
 #[cfg(test)]
 mod testing;
+mod units;
 mod vmm;
 
 use std::sync::Arc;
 
 pub use bfc::Bfc;
+pub use bfc_options::{Backpedal, BfcOptions};
 pub use build::build;
 pub use chunk_table::ChunkTag;
 pub use config::{DEFAULT_FRACTION, JaxVersion, POOL_GROWS_SINCE, PoolOptions};
@@ -94,12 +97,11 @@ pub use kind::AllocatorKind;
 pub use live_set::LiveSet;
 pub use log_record::{LogRecord, Severity};
 pub use message::{human_readable_bytes, out_of_memory_text};
-pub use pool::BfcOptions;
-use pool::round_up;
 pub use preallocation::is_fully_preallocated;
-pub use regions::{Backpedal, SharedDeviceMemory};
+pub use regions::SharedDeviceMemory;
 pub use spatial::Spatial;
 pub use spatial_policy::{EndPolicy, PoolEnd, SpatialPolicy, SplitRule};
+use units::round_up;
 
 use crate::error::Result;
 

@@ -7,26 +7,21 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::address_map::AddressMap;
+use super::bfc_options::BfcOptions;
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTable, ChunkTag};
 use super::config::JaxVersion;
 use super::device_memory::{free_page_bytes, region_page_bytes};
 use super::live_set::LiveSet;
-use super::regions::{Backpedal, PoolRegion, Regions, SharedDeviceMemory};
+use super::regions::{PoolRegion, Regions, SharedDeviceMemory};
+use super::units::{UNIT, round_up};
 use super::{AllocError, AllocResult, Chunk, Fidelity, Region, Stats};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Sizes are multiples of this, and so are addresses.
-pub(super) const UNIT: u64 = 256;
 /// Bin `b` begins at `256 << b` bytes; the last one has no upper end.
 pub(super) const BINS: usize = 21;
 
 /// The newest release of JAX whose allocator the recordings are from.
 const MAX_COMPARED_JAX: (u32, u32) = (0, 12);
-
-/// Rounds up to a multiple of 256; `None` beyond 64 bits.
-pub(super) fn round_up(bytes: u64) -> Option<u64> {
-    bytes.checked_next_multiple_of(UNIT)
-}
 
 /// Rounds a request up to what the pool hands out: its size, and its alignment to a power of two.
 #[inline]
@@ -40,47 +35,6 @@ pub(super) fn round_request(bytes: u64, alignment: u64) -> AllocResult<(u64, u64
 pub(super) fn bin_of(size: u64) -> usize {
     let units = (size / UNIT).max(1);
     (63 - units.leading_zeros() as usize).min(BINS - 1)
-}
-
-/// What decides how a BFC pool behaves.
-#[derive(Clone, Debug)]
-pub struct BfcOptions {
-    /// The name in log lines; `GPU_0_bfc` for the first GPU.
-    pub name: String,
-    /// What the pool may take from the GPU at most.
-    pub limit_bytes: u64,
-    /// False takes the whole limit at the first request (JAX: `preallocate`).
-    pub grows: bool,
-    /// What a partitioned pool takes at the first request to extend it later, up to the limit; both are whole pages
-    /// of 2 MiB. `None` takes the limit, once and for all. Only partitioned pools read it.
-    pub start_bytes: Option<u64>,
-    /// Gives wholly free regions back before failing. JAX leaves it off.
-    pub garbage_collection: bool,
-    /// The surplus above which a chunk is always split, as a part of the limit; 0 means 128 MiB.
-    pub fragmentation_fraction: f64,
-    /// What becomes of requests that the GPU refuses.
-    pub backpedal: Backpedal,
-    /// Whether `largest_free_block_bytes` is filled, as since JAX 0.11.
-    pub reports_largest_free_block: bool,
-    /// The release of JAX whose texts are wanted.
-    pub jax_version: JaxVersion,
-}
-
-impl Default for BfcOptions {
-    /// XLA as it was when the recordings in `fixtures/bfc` were made, with an empty limit.
-    fn default() -> Self {
-        BfcOptions {
-            name: "GPU_0_bfc".to_owned(),
-            limit_bytes: 0,
-            grows: false,
-            start_bytes: None,
-            garbage_collection: false,
-            fragmentation_fraction: 0.0,
-            backpedal: Backpedal::Up,
-            reports_largest_free_block: true,
-            jax_version: (0, 11, 2),
-        }
-    }
 }
 
 /// Chunks, regions and statistics of one pool.

@@ -5,7 +5,7 @@
 //! `bytes_limit`, is total times fraction cut to a whole byte before JAX 0.10.2, and a multiple of
 //! 2 MiB since. So `pool_bytes` of a healthy pool may be up to 255 bytes below `bytes_limit`.
 
-use super::pool::UNIT;
+use super::units::UNIT;
 
 /// Returns the bytes that a preallocating pool asks the driver for under a limit.
 pub(super) const fn preallocated_bytes(limit_bytes: u64) -> u64 {

@@ -5,10 +5,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::bfc_options::{Backpedal, BfcOptions};
 use super::chunk_table::ChunkHandle;
 use super::free_set::Entry;
-use super::pool::{BfcOptions, UNIT};
 use super::preallocation::preallocated_bytes;
+use super::units::UNIT;
 use super::{AllocError, AllocResult, DeviceMemory, Region, round_up};
 
 /// The GPU, as several pools of one device share it.
@@ -83,18 +84,6 @@ pub(super) const FIRST_REGION_BYTES: u64 = 2 << 20;
 /// Each refusal makes the next request this much smaller. A 32-bit float, as in XLA: the products
 /// are rounded to 24 bits, which shows in region sizes above 16 MiB.
 const BACKPEDAL_FACTOR: f32 = 0.9;
-
-/// What becomes of a request that the GPU refused, after it was made a tenth smaller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Backpedal {
-    /// Rounded up to 256 bytes. At 2,304 bytes that changes nothing any more, and XLA never returns.
-    /// Up to JAX 0.11.0.
-    UpForEver,
-    /// Rounded up, but at least 256 bytes smaller than before. JAX 0.11.1 and 0.11.2.
-    Up,
-    /// Rounded down. From JAX 0.12 on.
-    Down,
-}
 
 /// Returns what a refused request becomes before it is rounded.
 fn tenth_smaller(bytes: u64) -> u64 {

@@ -9,12 +9,13 @@
 //! error, from then on for ever.
 
 use super::bfc::padding;
+use super::bfc_options::BfcOptions;
 use super::chunk_table::{ChunkHandle, ChunkSlot, ChunkTag};
 use super::dump::{FreeChunks, dump};
 use super::free_set::{Entry, FreeSet};
 use super::live_set::LiveSet;
 use super::log_record::LogRecord;
-use super::pool::{BfcOptions, BfcPool, round_request};
+use super::pool::{BfcPool, round_request};
 use super::regions::SharedDeviceMemory;
 use super::reserved_range::ReservedRange;
 use super::spatial_policy::{PoolEnd, SpatialPolicy, SplitRule};

@@ -1,8 +1,8 @@
 //! The bytes that are compared.
 
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
-use super::lock::short_digest;
 use crate::analysis::RunSummary;
 
 /// The bytes of a run that are compared, each of the GPU where they are the most.
@@ -46,4 +46,14 @@ impl Figures {
             ("temporaries of the step", self.temp_bytes),
         ]
     }
+}
+
+/// Characters of a digest in the lock file.
+pub(super) const CHECKSUM_CHARS: usize = 8;
+
+/// Returns the first digits of the SHA-256 of a text.
+pub(super) fn short_digest(text: &str) -> String {
+    let digest = Sha256::digest(text);
+    let hex = digest.iter().map(|byte| format!("{byte:02x}"));
+    hex.take(CHECKSUM_CHARS / 2).collect()
 }

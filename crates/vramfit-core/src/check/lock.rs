@@ -7,9 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use sha2::{Digest, Sha256};
-
-use super::figures::Figures;
+use super::figures::{CHECKSUM_CHARS, Figures, short_digest};
 use super::whole_run::WholeRun;
 use crate::error::{Error, Result};
 use crate::settings::Version;
@@ -312,15 +310,6 @@ fn check_header(text: &str) -> Result<()> {
         ))
         .hint("remove it if it is not needed, then run `vramfit check --update`")),
     }
-}
-
-const CHECKSUM_CHARS: usize = 8;
-
-/// Returns the first digits of the SHA-256 of a text.
-pub(super) fn short_digest(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    let hex = digest.iter().map(|byte| format!("{byte:02x}"));
-    hex.take(CHECKSUM_CHARS / 2).collect()
 }
 
 #[cfg(test)]

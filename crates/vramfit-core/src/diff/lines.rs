@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-use super::pairs::operation;
 use crate::analysis::AttributionEntry;
 
 /// A line, the same number in both runs where it is the same line.
@@ -161,4 +160,19 @@ fn by_content<'a>(a: &FunctionLines<'a>, b: &FunctionLines<'a>) -> Vec<LinePair<
     pairs.extend((at..a.len()).map(|at| (of_a(at), None)));
     pairs.extend((other..b.len()).map(|other| (None, of_b(other))));
     pairs
+}
+
+/// Returns the innermost operation that makes a part.
+pub(super) fn operation(part: &AttributionEntry) -> &str {
+    let last = part.made_by.rsplit('/').next().unwrap_or_default();
+    unnumbered(last)
+}
+
+/// Leaves away the number that XLA puts behind the name of an instruction.
+pub(super) fn unnumbered(name: &str) -> &str {
+    let end = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    match end.strip_suffix('.') {
+        Some(bare) if end.len() < name.len() && !bare.is_empty() => bare,
+        _ => name,
+    }
 }

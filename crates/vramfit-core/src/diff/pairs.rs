@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, operation, unnumbered};
 use super::{EntryDelta, EntryGroup, sum};
 use crate::analysis::{AttributionEntry, EntryKind};
 
@@ -185,19 +185,4 @@ impl<'a> KeyBuilder<'a> {
 
 fn non_empty(name: &str) -> Option<&str> {
     Some(name).filter(|name| !name.is_empty())
-}
-
-/// Returns the innermost operation that makes a part.
-pub(super) fn operation(part: &AttributionEntry) -> &str {
-    let last = part.made_by.rsplit('/').next().unwrap_or_default();
-    unnumbered(last)
-}
-
-/// Leaves away the number that XLA puts behind the name of an instruction.
-fn unnumbered(name: &str) -> &str {
-    let end = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    match end.strip_suffix('.') {
-        Some(bare) if end.len() < name.len() && !bare.is_empty() => bare,
-        _ => name,
-    }
 }

@@ -250,3 +250,32 @@ pub struct Cause {
     /// The command to go on with.
     pub next_command: String,
 }
+
+/// How certain a cause is, and why.
+pub(super) struct Judgement {
+    pub(super) confidence: Confidence,
+    pub(super) summary: String,
+    pub(super) evidence: Vec<Evidence>,
+}
+
+impl Judgement {
+    pub(super) fn new(
+        confidence: Confidence,
+        summary: impl Into<String>,
+        evidence: Vec<Evidence>,
+    ) -> Self {
+        Judgement { confidence, summary: summary.into(), evidence }
+    }
+
+    pub(super) fn sure(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Judgement::new(Confidence::Sure, summary, evidence)
+    }
+
+    pub(super) fn likely(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Judgement::new(Confidence::Likely, summary, evidence)
+    }
+
+    pub(super) fn possible(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Judgement::new(Confidence::Possible, summary, evidence)
+    }
+}

@@ -1,20 +1,10 @@
 //! What every cause is judged by: the events of a log, the request that failed first, its figures.
 
-use super::cause::{Cause, CauseId, Evidence};
-use super::causes::{Judgement, not_memory};
-use super::figures::Figures;
+use super::cause::Evidence;
+use super::figures::{Figures, scale_budget};
 use super::log::{Event, Log};
 use super::message::{HostFailure, Message};
 use super::request::Request;
-
-/// What XLA's scheduler keeps of the budget, in percent: `xla_gpu_memory_limit_slop_factor`.
-const SLOP_PERCENT: i64 = 95;
-
-/// Returns the budget of which XLA prints what its scheduler keeps.
-pub(super) fn scale_budget(target: i64) -> i64 {
-    let whole = i128::from(target) * 100 / i128::from(SLOP_PERCENT);
-    i64::try_from(whole).unwrap_or(if target < 0 { i64::MIN } else { i64::MAX })
-}
 
 /// Lines that a cause shows.
 const MAX_EVIDENCE: usize = 4;
@@ -114,23 +104,6 @@ impl<'a> Facts<'a> {
         self.quote_all([Some(event), self.request_event()].into_iter().flatten())
     }
 
-    /// Makes a cause with the usual words for it.
-    pub(super) fn cause(&self, id: CauseId, judgement: Judgement) -> Cause {
-        Cause {
-            id,
-            confidence: judgement.confidence,
-            summary: judgement.summary,
-            evidence: judgement.evidence,
-            falsified_by: match id {
-                CauseId::HostMemory if self.is_shared_segment() => {
-                    "`df -h /dev/shm` shows free space while the program runs".to_owned()
-                }
-                _ => id.falsified_by().to_owned(),
-            },
-            next_command: self.next_command(id),
-        }
-    }
-
     /// Returns `true` if the host's memory that ran out is what processes share.
     pub(super) fn is_shared_segment(&self) -> bool {
         let first = self.log.find(|message| match message {
@@ -144,39 +117,5 @@ impl<'a> Facts<'a> {
     /// Returns the GPU for a dry run: that of the log, or a placeholder.
     pub(super) fn gpu_name(&self) -> &str {
         self.figures.gpu.unwrap_or("GPU")
-    }
-
-    fn next_command(&self, id: CauseId) -> String {
-        let command = self.command;
-        let gpu = self.gpu_name();
-        match id {
-            CauseId::Tpu => {
-                "see the error page of OpenXLA for TPUs: https://openxla.org/xla/errors".to_owned()
-            }
-            CauseId::RequestLargerThanGpu | CauseId::PoolTooSmall => {
-                format!("vramfit dryrun --gpu {gpu} --full -- {command}")
-            }
-            CauseId::AddressSpace => format!("ulimit -v unlimited; {command}"),
-            CauseId::HostMemory if self.is_shared_segment() => "df -h /dev/shm".to_owned(),
-            CauseId::HostMemory => format!("/usr/bin/time -v {command}"),
-            CauseId::WrongSetting => "vramfit doctor --verbose".to_owned(),
-            CauseId::PoolNotObtained => "vramfit doctor".to_owned(),
-            CauseId::MemoryTakenLater => "vramfit top".to_owned(),
-            CauseId::Fragmentation => {
-                format!("vramfit run --allocator cuda_async -- {command}")
-            }
-            CauseId::OutsidePool => format!("vramfit run --fraction 0.6 -- {command}"),
-            CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
-            CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),
-            CauseId::Leak => format!("vramfit dryrun --gpu {gpu} --steps 20 --full -- {command}"),
-            CauseId::NotMemory if not_memory::is_about_peer(self) => {
-                "vramfit explain LOG...".to_owned()
-            }
-            CauseId::NotMemory if not_memory::is_about_installation(self) => {
-                "vramfit doctor".to_owned()
-            }
-            // An error of the program is for its author to find.
-            CauseId::NotMemory => String::new(),
-        }
     }
 }

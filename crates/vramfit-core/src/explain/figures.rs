@@ -2,10 +2,9 @@
 
 use serde::Serialize;
 
-use super::facts::scale_budget;
 use super::fit::{OtherPool, fit_elsewhere};
 use super::log::Log;
-use super::message::{Message, StatName};
+use super::message::{BinFigures, Message, StatName};
 use super::number::Size;
 use super::request::Request;
 use crate::allocator::{JaxVersion, PoolOptions};
@@ -14,21 +13,6 @@ use crate::settings::MAX_FRACTION;
 
 /// The release that is assumed where a log names none: the figures of a pool are the same in all before 0.11.
 const ASSUMED_JAX: JaxVersion = (0, 10, 2);
-
-/// What a size class of the pool has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BinFigures {
-    /// The smallest size in it.
-    pub min_bytes: u64,
-    /// Chunks in it.
-    pub chunks: u64,
-    /// Those in use.
-    pub chunks_in_use: u64,
-    /// Their bytes, as precise as the log shows them.
-    pub bytes: u64,
-    /// Bytes of those in use.
-    pub bytes_in_use: u64,
-}
 
 /// The largest requests that would have fitted, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -283,4 +267,13 @@ fn other_request(log: &Log) -> Option<u64> {
         _ => None,
     });
     found.map(|(_, size)| size.bytes)
+}
+
+/// What XLA's scheduler keeps of the budget, in percent: `xla_gpu_memory_limit_slop_factor`.
+const SLOP_PERCENT: i64 = 95;
+
+/// Returns the budget of which XLA prints what its scheduler keeps.
+pub(super) fn scale_budget(target: i64) -> i64 {
+    let whole = i128::from(target) * 100 / i128::from(SLOP_PERCENT);
+    i64::try_from(whole).unwrap_or(if target < 0 { i64::MIN } else { i64::MAX })
 }

@@ -1,6 +1,7 @@
 //! What a message in a log says.
 
-use super::figures::BinFigures;
+use serde::Serialize;
+
 use super::number::Size;
 use super::{ListedBuffer, LoggedChunk};
 use crate::allocator::PoolEnd;
@@ -327,4 +328,19 @@ pub(super) struct ProgramNeed {
     pub(super) live_out: Size,
     pub(super) temporaries: Size,
     pub(super) total: Size,
+}
+
+/// What a size class of the pool has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BinFigures {
+    /// The smallest size in it.
+    pub min_bytes: u64,
+    /// Chunks in it.
+    pub chunks: u64,
+    /// Those in use.
+    pub chunks_in_use: u64,
+    /// Their bytes, as precise as the log shows them.
+    pub bytes: u64,
+    /// Bytes of those in use.
+    pub bytes_in_use: u64,
 }

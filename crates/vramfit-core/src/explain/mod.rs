@@ -39,7 +39,7 @@ mod scan;
 mod summary_log;
 
 pub use cause::{Cause, CauseId, Confidence, Evidence};
-pub use figures::{BinFigures, Figures, FitFigures, NeedFigures, OutputsOnly};
+pub use figures::{Figures, FitFigures, NeedFigures, OutputsOnly};
 pub use log::Log;
 pub use page::{EXAMPLE_HEADING, page_head};
 pub use remedy::{Basis, Remedy};
@@ -48,6 +48,7 @@ pub use scan::LogScanner;
 use crate::allocator::{ChunkTag, JaxVersion};
 use crate::gpu::Gpu;
 use facts::Facts;
+pub use message::BinFigures;
 use message::Message;
 
 /// What is known beside the log.

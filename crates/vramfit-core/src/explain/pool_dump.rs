@@ -2,8 +2,7 @@
 
 use super::block::Place;
 use super::cause::Evidence;
-use super::figures::BinFigures;
-use super::message::{DumpLine, PoolFigures, PoolStats};
+use super::message::{BinFigures, DumpLine, PoolFigures, PoolStats};
 use super::number::Size;
 use super::{LoggedChunk, LoggedRegion};
 use crate::allocator::{ChunkTag, PoolEnd};

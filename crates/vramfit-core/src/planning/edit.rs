@@ -1,8 +1,9 @@
 //! What somebody would write in the program instead of applying a plan.
 
-use super::plan::{Plan, SitePlan, short_name};
+use super::plan::{Plan, SitePlan};
 use super::settings::PlanSettings;
 use super::site::SiteKind;
+use super::site::short_name;
 
 impl Plan {
     /// Returns the edits of the program that come nearest to the plan, a sentence each. Their memory is not

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::donation::Donation;
 use super::omission::Omission;
 use super::settings::PlanSettings;
-use super::site::{Site, SiteKind};
+use super::site::{Site, SiteKind, short_name};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The version of the format.
@@ -184,12 +184,6 @@ impl SitePlan {
             _ => format!("{place}: {kept}"),
         }
     }
-}
-
-/// Returns a place without the folder of its file.
-pub(super) fn short_name(place: &str) -> &str {
-    let file_end = place.find(':').unwrap_or(place.len());
-    place[..file_end].rfind('/').map_or(place, |slash| &place[slash + 1..])
 }
 
 impl Plan {

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::short_name;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How the program uses a function that can be rematerialized.
@@ -168,4 +167,10 @@ impl RecordedSites {
         }
         Ok(recorded)
     }
+}
+
+/// Returns a place without the folder of its file.
+pub(super) fn short_name(place: &str) -> &str {
+    let file_end = place.find(':').unwrap_or(place.len());
+    place[..file_end].rfind('/').map_or(place, |slash| &place[slash + 1..])
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::Program;
 use super::proto::{HloInstructionProto, HloModuleProto, IotaReplicaGroupList};
 
 /// Beginnings of the opcodes of collectives; asynchronous ones end with `-start` and `-done`.
@@ -19,15 +18,6 @@ const COLLECTIVES: [&str; 8] = [
 
 /// Groups of devices; a device is its number in the program, replica-major.
 pub type DeviceGroups = Vec<Vec<u32>>;
-
-impl Program {
-    /// Returns the ids of the devices in each group of a collective.
-    pub fn device_ids(&self, groups: &DeviceGroups) -> Vec<Vec<i64>> {
-        let id = |number: &u32| self.options.devices.get(*number as usize).copied();
-        let ids = groups.iter().map(|group| group.iter().filter_map(id).collect());
-        ids.collect()
-    }
-}
 
 fn is_collective_name(text: &str) -> bool {
     COLLECTIVES.iter().any(|name| text.starts_with(name))

@@ -96,6 +96,13 @@ pub enum BufferClass {
 }
 
 impl Program {
+    /// Returns the ids of the devices in each group of a collective.
+    pub fn device_ids(&self, groups: &DeviceGroups) -> Vec<Vec<i64>> {
+        let id = |number: &u32| self.options.devices.get(*number as usize).copied();
+        let ids = groups.iter().map(|group| group.iter().filter_map(id).collect());
+        ids.collect()
+    }
+
     /// Reads what `PJRT_Executable_Serialize` of the CUDA plugin wrote, together with the options
     /// the program was compiled with.
     ///

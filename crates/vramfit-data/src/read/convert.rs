@@ -6,6 +6,7 @@
 use half::{bf16, f16};
 use vramfit_base::{Error, Result};
 
+use super::elements::{Load, StridedElements};
 use super::overflow::{self, Overflow};
 use crate::hdf5::{Axis, Number, Numbers, Scalar};
 
@@ -31,15 +32,6 @@ enum Placement {
     Single(usize),
     /// Several: `run` of them side by side, repeated along further axes.
     Runs { offset: usize, run: usize, axes: Vec<Axis> },
-}
-
-/// Numbers that lie at equal distances.
-#[derive(Clone, Copy)]
-pub(super) struct StridedElements {
-    /// Distance between elements, and where in each the number begins.
-    pub(super) stride: usize,
-    pub(super) offset: usize,
-    pub(super) big_endian: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -210,11 +202,6 @@ fn gather<const SIZE: usize>(
         }
     }
     Ok(())
-}
-
-/// A number as its bytes have it.
-pub(super) trait Load: Copy {
-    fn load(bytes: &[u8], big_endian: bool) -> Self;
 }
 
 /// A number that can be written.

@@ -8,6 +8,7 @@
 mod chunk_rows;
 mod convert;
 mod dataset;
+mod elements;
 mod fields;
 mod overflow;
 mod row_reader;

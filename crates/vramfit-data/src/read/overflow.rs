@@ -5,7 +5,7 @@ use std::ops::Range;
 use half::bf16;
 use vramfit_base::{Error, ErrorKind, Result};
 
-use super::convert::{Load, StridedElements};
+use super::elements::{Load, StridedElements};
 use crate::hdf5::{Number, Scalar};
 
 /// A number does not fit into the type that is wanted: what it is.

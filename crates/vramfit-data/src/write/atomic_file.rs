@@ -10,7 +10,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 use vramfit_base::{Bytes, Error, Result};
 
-use super::writer::WriteOptions;
+use super::options::{WriteOptions, cannot_write};
 
 /// A file that is not published yet.
 #[derive(Debug)]
@@ -179,10 +179,6 @@ fn hidden(target: &Path, ending: &str) -> PathBuf {
     name.push(".");
     name.push(ending);
     target.with_file_name(name)
-}
-
-pub(super) fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
-    Error::io(format!("cannot write `{}`", path.display())).cause(error)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use vramfit_base::Result;
 
-use super::atomic_file::cannot_write;
+use super::options::cannot_write;
 
 /// The version of the journal and of the data it describes. An attempt with another version is restarted.
 const SCHEMA: u32 = 1;

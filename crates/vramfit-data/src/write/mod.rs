@@ -16,6 +16,7 @@ mod journal;
 mod message;
 mod metadata_block;
 mod number;
+mod options;
 mod parallel;
 mod pipeline;
 mod queue;
@@ -25,6 +26,6 @@ mod writer;
 
 pub use content::{Compression, Content, Dataset, Storage};
 pub use number::Number;
+pub use options::WriteOptions;
 pub use parallel::{Progress, Source, WriteTask, estimate_file_size, write};
 pub use value::{Attribute, Value};
-pub use writer::WriteOptions;

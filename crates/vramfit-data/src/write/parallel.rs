@@ -10,9 +10,10 @@ use std::path::Path;
 use vramfit_base::{Bytes, Error, Result};
 
 use super::content::{Compression, Content, Dataset, Storage};
+use super::options::WriteOptions;
 use super::pipeline::{EncodedChunk, Pipeline};
 use super::queue::{Queue, StopOnDrop};
-use super::writer::{WriteOptions, Writer};
+use super::writer::{Writer, piece};
 
 /// Makes rows: for each dataset, in its order, their bytes, appended to an empty buffer. Called from
 /// several threads.
@@ -160,12 +161,6 @@ fn pieces(content: &Content) -> Result<(u64, u64)> {
         }
     };
     Ok((rows, piece.max(1)))
-}
-
-/// Returns the rows of a piece.
-pub(super) fn piece(number: u64, piece_rows: u64, all_rows: u64) -> Range<u64> {
-    let start = (number * piece_rows).min(all_rows);
-    start..(start + piece_rows).min(all_rows)
 }
 
 fn pipelines(datasets: &[Dataset]) -> Result<Vec<Pipeline>> {

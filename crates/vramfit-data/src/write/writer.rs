@@ -3,6 +3,7 @@
 //! The unfinished file begins with zeros, so no reader takes it for HDF5. After a kill it can be
 //! resumed.
 
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -13,27 +14,9 @@ use super::content::{Content, Dataset};
 use super::index::{Chunk, tree};
 use super::journal::{Entry, Journal};
 use super::metadata_block::{self, Offsets};
-use super::parallel::piece;
+use super::options::WriteOptions;
 use super::pipeline::EncodedChunk;
 use super::sync_thread::SyncThread;
-
-/// How a file is created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// Replace the file if it exists, and what an earlier attempt left.
-    pub force: bool,
-    /// Go on with what an earlier attempt left, if it left anything.
-    pub resume: bool,
-    /// How many bytes are written between two points at which they are made safe, and from which a later
-    /// attempt can resume.
-    pub sync_every: Bytes,
-}
-
-impl Default for WriteOptions {
-    fn default() -> Self {
-        WriteOptions { force: false, resume: false, sync_every: Bytes(64 << 20) }
-    }
-}
 
 /// A file being written, piece by piece.
 #[derive(Debug)]
@@ -231,4 +214,10 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// Returns the rows of a piece.
+pub(super) fn piece(number: u64, piece_rows: u64, all_rows: u64) -> Range<u64> {
+    let start = (number * piece_rows).min(all_rows);
+    start..(start + piece_rows).min(all_rows)
 }

@@ -21,10 +21,10 @@ use crate::pjrt::abi::transfer::{
     AsyncHostToDeviceTransferManagerSetBufferErrorArgs,
     AsyncHostToDeviceTransferManagerTransferDataArgs, ClientCreateBuffersForAsyncHostToDeviceArgs,
 };
+use crate::pjrt::args::read_sized;
 use crate::pjrt::event;
 use crate::pjrt::pointers::{self, into_handle};
 use crate::pjrt::status::{PjrtResult, Status};
-use crate::pjrt::table::read_sized;
 use crate::session::machine_session::Block;
 
 struct TransferManager {

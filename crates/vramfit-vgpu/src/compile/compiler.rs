@@ -31,10 +31,10 @@ use crate::pjrt::abi::executable::{
     CompileArgs, ExecutableDestroyArgs, ExecutableSerializeArgs, Program as RawProgram,
 };
 use crate::pjrt::abi::{Executable, TopologyDescription};
+use crate::pjrt::args::read_sized;
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
 use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
-use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::log;
 

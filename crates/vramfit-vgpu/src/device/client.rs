@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 
 use vramfit_core::allocator::{AllocatorKind, PoolOptions};
-use vramfit_core::run_config::{RUN_CONFIG_VARIABLE, RunConfig};
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::settings::{ClientOptions, PluginSettings, Value, Version};
 use vramfit_core::trace::Header;
 
+use crate::device::client_options::{named_value, read_run_config, visible_gpus};
 use crate::device::machine::{self, Machine};
 use crate::device::memory::Memory;
-use crate::device::sharing;
 use crate::device::topology;
 use crate::device::virtual_device::Device;
 use crate::pjrt::abi::client::{
     ClientAddressableDevicesArgs, ClientAddressableMemoriesArgs, ClientCreateArgs,
     ClientDefaultDeviceAssignmentArgs, ClientDestroyArgs, ClientDevicesArgs,
     ClientLookupAddressableDeviceArgs, ClientLookupDeviceArgs, ClientPlatformNameArgs,
-    ClientPlatformVersionArgs, ClientProcessIndexArgs, ClientTopologyDescriptionArgs, NamedValue,
+    ClientPlatformVersionArgs, ClientProcessIndexArgs, ClientTopologyDescriptionArgs,
     TopologyDescriptionGetDeviceDescriptionsArgs,
 };
 use crate::pjrt::abi::{self, Device as RawDevice, Memory as RawMemory, TopologyDescription};
@@ -97,28 +97,6 @@ pub(crate) unsafe fn create(args: &mut ClientCreateArgs) -> PjrtResult {
     Ok(())
 }
 
-/// Reads the configuration of the dry run that this process is part of.
-///
-/// # Errors
-/// For a process that is part of none, and those of [`RunConfig::read`].
-pub(crate) fn read_run_config() -> PjrtResult<RunConfig> {
-    let run = RunConfig::from_environment(|name| std::env::var_os(name))?;
-    run.ok_or_else(|| {
-        Status::failed_precondition(format!(
-            "vramfit: no virtual GPU: `{RUN_CONFIG_VARIABLE}` is not set; start the program with `vramfit dryrun`"
-        ))
-    })
-}
-
-/// Returns the numbers of the GPUs that CUDA shows this process.
-///
-/// # Errors
-/// When the file of shared GPUs cannot be used.
-pub(super) fn visible_gpus(run: &RunConfig) -> PjrtResult<Vec<u32>> {
-    let list = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    sharing::visible_gpus(run, list.as_deref())
-}
-
 /// Returns the GPUs that `jax_cuda_visible_devices` selects of those that CUDA shows. XLA has the numbers in a
 /// set, so they are in ascending order, and ignores those that do not exist (`GetStreamExecutors`).
 fn select_visible(gpus: &[u32], requested: &[i64]) -> Vec<u32> {
@@ -169,19 +147,6 @@ unsafe fn pool_options(
     let process =
         ProcessInfo { index: client.node_id.max(0) as u32, count: client.num_nodes.max(1) as u32 };
     Ok((options, visible, process))
-}
-
-/// Converts an option of the C API.
-pub(crate) unsafe fn named_value(value: &NamedValue) -> (String, Value) {
-    let name = pointers::text(value.name, value.name_size);
-    let value = match value.r#type {
-        0 => Value::String(pointers::text(value.value.string, value.value_size)),
-        1 => Value::Int64(value.value.int64),
-        2 => Value::Int64List(pointers::list(value.value.int64_list, value.value_size).to_vec()),
-        3 => Value::Float(value.value.float),
-        _ => Value::Bool(value.value.bool),
-    };
-    (name, value)
 }
 
 /// Returns the version of `jax` in this process, which the shim has set.

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | `client` | PJRT clients: from JAX's create options to a machine and its devices |
+//! | `client_options` | what decides which GPUs a client has |
 //! | `topology` | the topology that programs are compiled for |
 //! | `virtual_device` | PJRT devices and their descriptions |
 //! | `memory` | the memory spaces of a device |
@@ -13,6 +14,7 @@
 //! | `shared_gpu` | a shared GPU: what this process and others use of it |
 
 pub(crate) mod client;
+pub(crate) mod client_options;
 mod gpu_memory;
 pub(crate) mod machine;
 pub(crate) mod memory;

@@ -5,7 +5,7 @@ use std::ptr;
 use vramfit_core::gpu::target_config_text;
 use vramfit_core::trace::Header;
 
-use crate::device::client::{named_value, read_run_config, visible_gpus};
+use crate::device::client_options::{named_value, read_run_config, visible_gpus};
 use crate::pjrt::abi::TopologyDescription;
 use crate::pjrt::abi::client::{NamedUnion, NamedValue, TopologyDescriptionCreateArgs};
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};

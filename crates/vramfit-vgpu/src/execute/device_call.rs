@@ -20,7 +20,7 @@ use crate::buffer::value::Value;
 use crate::compile::compiled::{CompiledProgram, memory_kind_of};
 use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::virtual_device::Device;
-use crate::execute::step_detector::StepArgument;
+use crate::execute::program_history::StepArgument;
 use crate::lock;
 use crate::pjrt::abi::Buffer as RawBuffer;
 use crate::pjrt::abi::executable::LoadedExecutableExecuteArgs;

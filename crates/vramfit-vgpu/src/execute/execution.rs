@@ -10,12 +10,13 @@ use crate::compile::loaded_executable::{self, LoadedExecutable};
 use crate::device::machine;
 use crate::device::virtual_device::Device;
 use crate::execute::device_call::{AllocatedBlocks, DeviceCall};
+use crate::execute::program_history;
 use crate::execute::step_detector::{self, RunMemory, RunProgress, StepOptions};
 use crate::pjrt::abi::executable::{ExecuteOptions, LoadedExecutableExecuteArgs};
+use crate::pjrt::args::read_sized;
 use crate::pjrt::event;
 use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status};
-use crate::pjrt::table::read_sized;
 use crate::session::call_site;
 use crate::session::machine_session::Session;
 use crate::session::shutdown::RunningExecution;
@@ -47,7 +48,7 @@ pub(crate) unsafe fn execute(args: &mut LoadedExecutableExecuteArgs) -> PjrtResu
     let arguments = calls.first().map(DeviceCall::step_arguments).unwrap_or_default();
     let ordinal = calls.first().map_or(0, DeviceCall::ordinal);
     let mut session = machine.session();
-    let execution = step_detector::Execution {
+    let execution = program_history::Execution {
         program: loaded.compiled.number,
         name: &loaded.compiled.program.name,
         needed_bytes: loaded.compiled.program.sizes.needed_bytes(),

@@ -2,7 +2,7 @@
 
 use vramfit_core::trace::{STEADY_CALLS, StepLimit};
 
-use super::step_detector::Execution;
+use crate::buffer::origin::Origin;
 
 /// Calls that count as one step where the returned state may be accumulated gradients, which are rarely
 /// accumulated over more calls.
@@ -14,6 +14,27 @@ const MAX_SMALL_BYTES: u64 = 1 << 20;
 /// and a loss of each call (the allocator's smallest chunk). Hardly any network has so few parameters.
 const MAX_RESIDUAL_BYTES: u64 = 16 << 10;
 const RESIDUAL_BYTES_PER_CALL: u64 = 256;
+
+/// A program that is about to be executed, as its first device sees it.
+#[derive(Debug)]
+pub(crate) struct Execution<'a> {
+    pub(crate) program: u32,
+    pub(crate) name: &'a str,
+    /// What it needs in all: arguments, outputs, temporaries.
+    pub(crate) needed_bytes: u64,
+    /// Whether it has a backward pass.
+    pub(crate) backward: bool,
+    pub(crate) arguments: &'a [StepArgument],
+}
+
+/// One argument of an execution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepArgument {
+    pub(crate) origin: Origin,
+    pub(crate) bytes: u64,
+    /// Whether it holds floating-point numbers: any program may return keys and counters.
+    pub(crate) float: bool,
+}
 
 /// The calls of one program.
 #[derive(Debug, Default)]

@@ -28,32 +28,10 @@ use std::sync::Mutex;
 use rustc_hash::FxHashMap;
 use vramfit_core::trace::{Note, StepLimit, is_program_named};
 
-use super::program_history::ProgramHistory;
-use crate::buffer::origin::Origin;
+use super::program_history::{Execution, ProgramHistory};
 use crate::hooks;
 use crate::lock;
 use crate::session::shutdown;
-
-/// A program that is about to be executed, as its first device sees it.
-#[derive(Debug)]
-pub(crate) struct Execution<'a> {
-    pub(crate) program: u32,
-    pub(crate) name: &'a str,
-    /// What it needs in all: arguments, outputs, temporaries.
-    pub(crate) needed_bytes: u64,
-    /// Whether it has a backward pass.
-    pub(crate) backward: bool,
-    pub(crate) arguments: &'a [StepArgument],
-}
-
-/// One argument of an execution.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StepArgument {
-    pub(crate) origin: Origin,
-    pub(crate) bytes: u64,
-    /// Whether it holds floating-point numbers: any program may return keys and counters.
-    pub(crate) float: bool,
-}
 
 /// The step options of the command line.
 #[derive(Clone, Copy, Debug, Default)]

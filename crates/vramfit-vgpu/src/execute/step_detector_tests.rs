@@ -1,6 +1,8 @@
 //! Scripts as the detector sees them: programs with arguments and results.
 
+use super::super::program_history::StepArgument;
 use super::*;
+use crate::buffer::origin::Origin;
 
 const MIB: u64 = 1 << 20;
 

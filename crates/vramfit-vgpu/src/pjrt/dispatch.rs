@@ -30,19 +30,6 @@ pub(crate) enum Dispatch {
     Missing,
 }
 
-/// Makes a C function of a handler, for the tables of extensions.
-macro_rules! entry_point {
-    ($handler:path) => {{
-        unsafe extern "C" fn entry(args: *mut std::ffi::c_void) -> *mut crate::pjrt::abi::Error {
-            // SAFETY: JAX passes the argument struct that belongs to this entry.
-            let result = unsafe { crate::pjrt::table::with_args(args, |args| $handler(args)) };
-            result.err().map_or(std::ptr::null_mut(), crate::pjrt::error::into_raw)
-        }
-        entry as crate::pjrt::abi::Function
-    }};
-}
-pub(crate) use entry_point;
-
 /// Functions of the CUDA plugin that only take objects of its own: the plugin itself, topologies, descriptions
 /// of devices, and execute contexts (into which the FFI extension writes, so they must be its objects).
 const FORWARDED: &[&str] = &[
@@ -83,7 +70,7 @@ macro_rules! table {
                 $($name => {
                     unsafe fn entry(args: *mut c_void) -> PjrtResult {
                         // SAFETY: the caller passes the argument struct of this entry.
-                        unsafe { crate::pjrt::table::with_args(args, |args| $handler(args)) }
+                        unsafe { crate::pjrt::args::with_args(args, |args| $handler(args)) }
                     }
                     Some(entry)
                 })*

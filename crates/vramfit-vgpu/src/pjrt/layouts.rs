@@ -108,7 +108,7 @@ pub(crate) unsafe fn replace(extension: *mut LayoutsExtension, size: usize) {
             if std::mem::offset_of!(LayoutsExtension, $field) + size_of::<usize>() <= size {
                 (&raw mut (*extension).$field)
                     .cast::<crate::pjrt::abi::Function>()
-                    .write(crate::pjrt::dispatch::entry_point!($handler));
+                    .write(crate::pjrt::args::entry_point!($handler));
             }
         };
     }

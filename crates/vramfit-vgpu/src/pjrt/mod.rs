@@ -13,6 +13,7 @@
 //! | `error`, `event`, `status` | error objects, events, and what a function can fail with |
 
 pub(crate) mod abi;
+pub(crate) mod args;
 pub(crate) mod cuda_plugin;
 mod dispatch;
 pub(crate) mod error;

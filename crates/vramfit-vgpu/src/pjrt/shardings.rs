@@ -5,7 +5,7 @@ use std::ptr;
 use crate::compile::compiled::CachedStrings;
 use crate::compile::executable;
 use crate::pjrt::abi::extension::{ExecutableShardingsArgs, ShardingsExtension};
-use crate::pjrt::dispatch::entry_point;
+use crate::pjrt::args::entry_point;
 use crate::pjrt::status::PjrtResult;
 
 /// Replaces both functions.

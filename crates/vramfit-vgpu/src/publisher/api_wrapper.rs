@@ -9,13 +9,13 @@ use vramfit_core::settings::{FractionPolicy, Value};
 
 use super::config::PublishConfig;
 use super::{VirtualGpu, start, stop};
-use crate::device::client::named_value;
+use crate::device::client_options::named_value;
 use crate::pjrt::abi::client::{ClientCreateArgs, ClientDestroyArgs};
 use crate::pjrt::abi::{self, ApiHeader, Error, Function};
+use crate::pjrt::args::read_sized;
 use crate::pjrt::cuda_plugin::CudaPlugin;
 use crate::pjrt::names::NAMES;
 use crate::pjrt::pointers;
-use crate::pjrt::table::read_sized;
 
 const CREATE: &str = "PJRT_Client_Create";
 const DESTROY: &str = "PJRT_Client_Destroy";

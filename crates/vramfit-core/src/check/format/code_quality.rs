@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::sarif::rule;
 use crate::check::CheckReport;
-use crate::check::lock::short_digest;
+use crate::check::figures::short_digest;
 use crate::check::report::Level;
 
 impl CheckReport {

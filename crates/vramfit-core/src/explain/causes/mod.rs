@@ -20,34 +20,9 @@ mod wrong_setting;
 
 use std::cmp::Reverse;
 
-use super::cause::{Cause, CauseId, Confidence, Evidence};
+use super::cause::{Cause, CauseId, Confidence, Judgement};
 use super::facts::Facts;
 use super::message::{DriverCall, Message, Reason};
-
-/// How certain a cause is, and why.
-pub(super) struct Judgement {
-    pub(super) confidence: Confidence,
-    pub(super) summary: String,
-    pub(super) evidence: Vec<Evidence>,
-}
-
-impl Judgement {
-    fn new(confidence: Confidence, summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Judgement { confidence, summary: summary.into(), evidence }
-    }
-
-    fn sure(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Judgement::new(Confidence::Sure, summary, evidence)
-    }
-
-    fn likely(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Judgement::new(Confidence::Likely, summary, evidence)
-    }
-
-    fn possible(summary: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Judgement::new(Confidence::Possible, summary, evidence)
-    }
-}
 
 /// Finds the causes, the likeliest first; of equally likely ones the most specific. What is certain leaves no
 /// alternatives; a setting that does nothing is none, and returned as a note then.
@@ -70,7 +45,7 @@ pub(super) fn find(facts: &Facts<'_>) -> (Vec<Cause>, Option<String>) {
             CauseId::PoolTooSmall => pool_too_small::find(facts, &causes),
             CauseId::NotMemory => not_memory::find(facts, &causes),
         };
-        causes.extend(judgement.map(|judgement| facts.cause(id, judgement)));
+        causes.extend(judgement.map(|judgement| make_cause(facts, id, judgement)));
     }
     // What fills the memory may be the reason that there is too little.
     let fills = |cause: &Cause| matches!(cause.id, CauseId::Leak | CauseId::Recompilation);
@@ -118,6 +93,58 @@ fn is_driver_call(message: &Message, calls: &[DriverCall]) -> bool {
 
 fn has(causes: &[Cause], id: CauseId) -> bool {
     causes.iter().any(|cause| cause.id == id)
+}
+
+/// Makes a cause with the usual words for it.
+fn make_cause(facts: &Facts<'_>, id: CauseId, judgement: Judgement) -> Cause {
+    Cause {
+        id,
+        confidence: judgement.confidence,
+        summary: judgement.summary,
+        evidence: judgement.evidence,
+        falsified_by: match id {
+            CauseId::HostMemory if facts.is_shared_segment() => {
+                "`df -h /dev/shm` shows free space while the program runs".to_owned()
+            }
+            _ => id.falsified_by().to_owned(),
+        },
+        next_command: next_command(facts, id),
+    }
+}
+
+/// Returns what to do first.
+fn next_command(facts: &Facts<'_>, id: CauseId) -> String {
+    let command = facts.command;
+    let gpu = facts.gpu_name();
+    match id {
+        CauseId::Tpu => {
+            "see the error page of OpenXLA for TPUs: https://openxla.org/xla/errors".to_owned()
+        }
+        CauseId::RequestLargerThanGpu | CauseId::PoolTooSmall => {
+            format!("vramfit dryrun --gpu {gpu} --full -- {command}")
+        }
+        CauseId::AddressSpace => format!("ulimit -v unlimited; {command}"),
+        CauseId::HostMemory if facts.is_shared_segment() => "df -h /dev/shm".to_owned(),
+        CauseId::HostMemory => format!("/usr/bin/time -v {command}"),
+        CauseId::WrongSetting => "vramfit doctor --verbose".to_owned(),
+        CauseId::PoolNotObtained => "vramfit doctor".to_owned(),
+        CauseId::MemoryTakenLater => "vramfit top".to_owned(),
+        CauseId::Fragmentation => {
+            format!("vramfit run --allocator cuda_async -- {command}")
+        }
+        CauseId::OutsidePool => format!("vramfit run --fraction 0.6 -- {command}"),
+        CauseId::Autotuning => format!("XLA_FLAGS=--xla_gpu_autotune_level=0 {command}"),
+        CauseId::Recompilation => format!("JAX_LOG_COMPILES=1 {command}"),
+        CauseId::Leak => format!("vramfit dryrun --gpu {gpu} --steps 20 --full -- {command}"),
+        CauseId::NotMemory if not_memory::is_about_peer(facts) => {
+            "vramfit explain LOG...".to_owned()
+        }
+        CauseId::NotMemory if not_memory::is_about_installation(facts) => {
+            "vramfit doctor".to_owned()
+        }
+        // An error of the program is for its author to find.
+        CauseId::NotMemory => String::new(),
+    }
 }
 
 #[cfg(test)]

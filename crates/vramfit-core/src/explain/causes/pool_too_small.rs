@@ -1,7 +1,8 @@
 use super::{Judgement, has};
 use crate::bytes::Bytes;
 use crate::explain::cause::{Cause, CauseId, Confidence};
-use crate::explain::facts::{Facts, scale_budget};
+use crate::explain::facts::Facts;
+use crate::explain::figures::scale_budget;
 use crate::explain::message::Message;
 use crate::explain::request::{Request, RequestKind};
 

@@ -4,8 +4,7 @@ use super::allocator::pool_stats;
 use super::{Match, Pattern, after_label, contains, head, labelled_size, lossy, until};
 use crate::allocator::ChunkTag;
 use crate::explain::LoggedChunk;
-use crate::explain::figures::BinFigures;
-use crate::explain::message::{DumpLine, Message, PoolFigures};
+use crate::explain::message::{BinFigures, DumpLine, Message, PoolFigures};
 use crate::explain::number::{integer, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[

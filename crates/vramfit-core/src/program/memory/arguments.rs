@@ -4,10 +4,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::counterpart::{counterparts, gradients_of};
 use super::index::{ModuleIndex, WHOLE};
+use super::owner::Meaning;
 use super::owner::{Argument, is_training_program, of_argument};
-use super::path::{Meaning, meaning_of};
-use super::phase::{Phase, Users, readers_of};
+use super::path::meaning_of;
+use super::phase::Phase;
 use super::update::{Update, trace_update};
+use super::users::{Users, readers_of};
 use super::value::producer_of_output;
 use super::{Names, Owner};
 use crate::program::Program;

@@ -32,6 +32,7 @@ mod phase;
 mod read;
 mod stored;
 mod update;
+mod users;
 mod value;
 
 use rustc_hash::FxHashSet;

@@ -8,8 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::path::Meaning;
-use super::phase::{Phase, Users};
+use super::phase::Phase;
+use super::users::Users;
 
 /// Who owns a buffer.
 #[derive(
@@ -183,6 +183,21 @@ pub(super) fn of_temporary(made_in: Phase, users: Users) -> Owner {
         Phase::Backward if users.outside || users.returned => Owner::Gradients,
         _ => Owner::Temporaries,
     }
+}
+
+/// What the path of a leaf says of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Whose it is, whatever the program does.
+    Settled(Owner),
+    /// A part of a model, unless the program treats it as something else.
+    Model,
+    /// What an optimizer keeps, if the program trains.
+    Moment,
+    /// The state of a simulated body: no evidence for a training, whatever gradients are taken.
+    Body,
+    /// Nothing.
+    Unknown,
 }
 
 #[cfg(test)]

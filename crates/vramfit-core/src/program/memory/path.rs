@@ -4,21 +4,7 @@
 //! word that settles it counts. Other words only hint: what the program does has to agree.
 
 use super::Owner;
-
-/// What a path says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    /// Whose it is, whatever the program does.
-    Settled(Owner),
-    /// A part of a model, unless the program treats it as something else.
-    Model,
-    /// What an optimizer keeps, if the program trains.
-    Moment,
-    /// The state of a simulated body: no evidence for a training, whatever gradients are taken.
-    Body,
-    /// Nothing.
-    Unknown,
-}
+use super::owner::Meaning;
 
 /// Words that settle it, wherever they stand; the first one decides.
 const SETTLING: &[(Owner, &[&str])] = &[

@@ -12,6 +12,7 @@ use super::index::{HloIndex, HloPosition, ModuleIndex, WHOLE};
 use super::liveness::{HeapSchedule, LiveRange, read_schedule};
 use super::owner::of_temporary;
 use super::phase;
+use super::users::users_of;
 use super::value::{producer_of_output, rank_producer, shape, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
 use crate::error::{Error, Result};
@@ -324,7 +325,7 @@ impl<'a> Reader<'a> {
         }
         buffer.shape = shape(&self.index, best);
         buffer.stacked = places.iter().any(|place| writes_slices(&self.index, place.0));
-        buffer.owner = of_temporary(buffer.phase, phase::users_of(&self.index, &places));
+        buffer.owner = of_temporary(buffer.phase, users_of(&self.index, &places));
         buffer
     }
 

@@ -9,7 +9,6 @@ use super::super::plugin::PluginSettings;
 use super::super::pool_size::{FractionText, PoolSize};
 use super::super::version::Version;
 use super::Resolver;
-use super::repair::environment_fraction;
 use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
@@ -259,4 +258,12 @@ fn check_allocator(kind: AllocatorKind, version: Version) -> Result<()> {
         kind.name()
     ))
     .hint("use `bfc`, `platform` or `cuda_async`, or a newer JAX"))
+}
+
+/// Returns the fraction that JAX would read, if it is a number.
+pub(super) fn environment_fraction(resolver: &Resolver<'_>) -> Option<f64> {
+    let reads_new_name = resolver.target.jax.is_none() || resolver.is_at_least(NEW_FRACTION_SINCE);
+    let new = resolver.non_empty_var(FRACTION).filter(|_| reads_new_name);
+    let text = new.or_else(|| resolver.non_empty_var(OLD_FRACTION))?;
+    text.trim().parse().ok().filter(|fraction| *fraction > 0.0)
 }

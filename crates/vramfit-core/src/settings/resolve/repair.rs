@@ -9,7 +9,9 @@ use super::super::names::{
 use super::super::platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, prefers_gpu};
 use super::super::pool_size::PoolSize;
 use super::Resolver;
-use super::pool::{NEW_FRACTION_SINCE, enforces_limit, environment_allocator};
+use super::pool::{
+    NEW_FRACTION_SINCE, enforces_limit, environment_allocator, environment_fraction,
+};
 use crate::allocator::DEFAULT_FRACTION;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
@@ -108,14 +110,6 @@ fn remove_nonexistent_limit(resolver: &mut Resolver<'_>) -> Result<Option<PoolSi
     }
     resolver.note(format!("{never}; the fraction enforces its {amount} instead"));
     Ok(Some(PoolSize::Limit { limit_bytes, total_bytes: budget.total_bytes }))
-}
-
-/// Returns the fraction that JAX would read, if it is a number.
-pub(super) fn environment_fraction(resolver: &Resolver<'_>) -> Option<f64> {
-    let reads_new_name = resolver.target.jax.is_none() || resolver.is_at_least(NEW_FRACTION_SINCE);
-    let new = resolver.non_empty_var(FRACTION).filter(|_| reads_new_name);
-    let text = new.or_else(|| resolver.non_empty_var(OLD_FRACTION))?;
-    text.trim().parse().ok().filter(|fraction| *fraction > 0.0)
 }
 
 /// Leaves one name of the fraction, the one that the release reads. Where the new name is read, the

@@ -3,7 +3,7 @@
 //!
 //! The API only ever appends: a struct begins with its own size, and a newer one has more fields
 //! at the end. So one definition serves every release of JAX, as long as nothing beyond the
-//! given size is touched; `table::with_args` sees to that for every call.
+//! given size is touched; `args::with_args` sees to that for every call.
 
 #[macro_use]
 mod macros;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use vramfit_core::doctor::{JaxProbe, ProbeExit, ProbeStep};
 
 use super::Args;
-use crate::child::signal_name;
 use crate::python_child::{ChildEvent, PythonChild};
+use crate::signals::signal_name;
 
 /// The script, see its own first lines. It is passed through standard input, so that process lists do not
 /// show it, and no file is needed in a read-only container.

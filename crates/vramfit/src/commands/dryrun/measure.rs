@@ -12,14 +12,15 @@ use vramfit_core::trace::{ProcessExit, Reader};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::hosts::HostsSpec;
+use super::outcome::with_output_tail;
 use super::result_files::ResultFiles;
 use super::run_hosts;
 use super::spec::DryrunSpec;
-use crate::child::signal_name;
 use crate::context::Context;
 use crate::files::cannot_write;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
+use crate::signals::signal_name;
 
 /// What a dry run has measured.
 #[derive(Clone, Debug)]
@@ -169,21 +170,4 @@ fn describe_exit(exit: Option<ProcessExit>) -> String {
         Some(ProcessExit { code: Some(code), .. }) => format!("ended with exit code {code}"),
         _ => "ended".to_owned(),
     }
-}
-
-/// Adds the end of the output of the program, which was not shown; not to an error that is not the program's.
-pub(crate) fn with_output_tail(error: Error, log: &Path) -> Error {
-    match output_tail(log) {
-        tail if tail.is_empty() || error.kind() == ErrorKind::Interrupted => error,
-        tail => error.cause(tail),
-    }
-}
-
-/// Returns the last lines of a log; empty where there is none.
-pub(super) fn output_tail(log: &Path) -> String {
-    const MAX_LINES: usize = 12;
-    let text = std::fs::read(log).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(MAX_LINES)..].join("\n")
 }

@@ -15,8 +15,8 @@ mod measure;
 mod outcome;
 mod result_files;
 mod run_hosts;
+mod run_one;
 mod second_fill;
-mod shim;
 mod spec;
 mod trace_failure;
 
@@ -24,7 +24,8 @@ pub(crate) use compile_cache::{cache_home, open_compilation_cache, remove_oldest
 pub(crate) use compiler::check as check_compiler;
 pub(crate) use execute::execute;
 pub(crate) use hosts::{HostArgs, HostsSpec, host_count_parser};
-pub(crate) use measure::{MeasuredRun, measure, with_output_tail};
+pub(crate) use measure::{MeasuredRun, measure};
+pub(crate) use outcome::with_output_tail;
 pub(crate) use result_files::ResultFiles;
 pub(crate) use spec::{DryrunSpec, SettingsSpec, read_plan};
 

@@ -8,10 +8,11 @@ use vramfit_core::report::Report;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::result_files::ResultFiles;
-use crate::child::{ExitReason, signal_name};
+use crate::child::ExitReason;
 use crate::files::write;
 use crate::output::Output;
 use crate::scratch::TempDirectory;
+use crate::signals::signal_name;
 use crate::status::Status;
 use crate::trace_progress::load_own;
 
@@ -184,4 +185,21 @@ fn output_hint() -> &'static str {
     } else {
         "see its last output above"
     }
+}
+
+/// Adds the end of the output of the program, which was not shown; not to an error that is not the program's.
+pub(crate) fn with_output_tail(error: Error, log: &Path) -> Error {
+    match output_tail(log) {
+        tail if tail.is_empty() || error.kind() == ErrorKind::Interrupted => error,
+        tail => error.cause(tail),
+    }
+}
+
+/// Returns the last lines of a log; empty where there is none.
+pub(super) fn output_tail(log: &Path) -> String {
+    const MAX_LINES: usize = 12;
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(MAX_LINES)..].join("\n")
 }

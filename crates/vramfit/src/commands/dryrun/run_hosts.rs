@@ -9,11 +9,10 @@ use vramfit_core::run_config::{HostConfig, RunConfig};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
-use super::execute::run_program;
 use super::host_messages::HostMessages;
 use super::hosts::{HostSelection, HostsSpec, fill_in};
-use super::measure::{output_tail, with_output_tail};
-use super::outcome::{self, FinishedRun};
+use super::outcome::{self, FinishedRun, output_tail, with_output_tail};
+use super::run_one::run_program;
 use super::spec::DryrunSpec;
 use crate::child::ExitReason;
 use crate::context::Context;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use vramfit_core::analysis::RunSummary;
 use vramfit_core::run_config::{Fill, RunConfig};
 
-use super::execute::run_program;
 use super::outcome::summarize_run;
 use super::result_files::ResultFiles;
+use super::run_one::run_program;
 use super::spec::DryrunSpec;
 use crate::context::Context;
 use crate::output::Output;

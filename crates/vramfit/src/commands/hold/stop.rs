@@ -7,8 +7,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vramfit_core::{Error, ErrorKind, Result};
 
-use crate::child::is_ignored;
 use crate::parallel::receive_within;
+use crate::signals::is_ignored;
 
 /// Why the memory was freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

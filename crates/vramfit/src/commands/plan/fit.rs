@@ -13,10 +13,10 @@ use vramfit_core::settings::Options;
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::search::{self, SearchSpec};
+use super::search::SearchSpec;
 use super::trial::{DEFAULT_TIME_LIMIT, measure_plan};
 use super::vary;
-use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, all_moves};
+use super::{DEFAULT_JOBS, DEFAULT_MAX_TRIALS, all_moves, run_search};
 use crate::commands::dryrun::{DryrunSpec, SettingsSpec, cache_home, open_compilation_cache};
 use crate::context::Context;
 use crate::files::cannot_write;
@@ -59,7 +59,7 @@ pub(crate) fn find_fitting_plan(
         }
     }
     let spec = default_search(all_moves(&trial.run.gpus.gpu, &options), trial);
-    let found = search::run(&spec, context, output)?;
+    let found = run_search::run(&spec, context, output)?;
     if found.is_interrupted {
         if found.fits(&spec) {
             write(&path, &found.plan_file(&spec)?)?;

@@ -8,7 +8,7 @@ use vramfit_core::{Bytes, Result};
 
 use super::fit::{default_search, default_trial};
 use super::trial::measure_plan;
-use super::{all_moves, search};
+use super::{all_moves, run_search};
 use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
 use crate::output::Output;
@@ -67,7 +67,7 @@ pub(crate) fn measure_gains(
         ..all_moves(&trial.run.gpus.gpu, &options)
     };
     let spec = default_search(moves, trial);
-    let found = search::run(&spec, context, &mut output.quiet())?;
+    let found = run_search::run(&spec, context, &mut output.quiet())?;
     let before_bytes = found.rows[0].row.peak_bytes;
     let best = match found.fits(&spec) {
         true => found.recommended,

@@ -5,6 +5,7 @@ use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::trace::{FEW_CALLS, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
+use super::program_edit::{MeasuredEdit, ProgramEdit};
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::{Measurement, find_sites, measure_plan};
 use crate::commands::dryrun::DryrunSpec;
@@ -69,7 +70,7 @@ impl Measuring<'_> {
         if self.found.rows.is_empty() {
             let trial = self.spec.trial(command, self.found.steps);
             for edit in plain.edits.clone() {
-                let measured = edit.measure(&trial, self.context, self.output);
+                let measured = self.measure_edit(edit, &trial);
                 if interruption::received().is_some() {
                     break;
                 }
@@ -296,6 +297,15 @@ impl Measuring<'_> {
             highest_peak_bytes: measured.highest_peak_bytes,
             conditions: measured.conditions.clone(),
         }
+    }
+
+    /// Measures an edit of the program.
+    fn measure_edit(&mut self, edit: ProgramEdit, trial: &DryrunSpec) -> MeasuredEdit {
+        let measured = measure_plan(trial, &edit.plan(), self.context, &self.output.quiet());
+        if let Err(error) = &measured {
+            self.output.verbose(&error.to_string());
+        }
+        MeasuredEdit { edit, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
     }
 
     pub(super) fn note_failure(&mut self, text: &str) {

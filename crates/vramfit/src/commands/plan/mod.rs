@@ -9,6 +9,7 @@ mod largest;
 mod measuring;
 mod program_edit;
 mod result;
+mod run_search;
 mod search;
 mod trial;
 mod vary;
@@ -257,7 +258,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
         max_trials: args.max_trials as usize,
         jobs: args.jobs as usize,
     };
-    let found = search::run(&spec, context, output)?;
+    let found = run_search::run(&spec, context, output)?;
     if found.is_interrupted {
         output.info("interrupted; what was found so far:");
     }

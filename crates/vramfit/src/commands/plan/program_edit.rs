@@ -6,11 +6,6 @@ use vramfit_core::Bytes;
 use vramfit_core::analysis::RunSummary;
 use vramfit_core::planning::{Donation, Omission, Plan};
 
-use super::trial::measure_plan;
-use crate::commands::dryrun::DryrunSpec;
-use crate::context::Context;
-use crate::output::Output;
-
 /// An edit of the function with the peak.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ProgramEdit {
@@ -27,9 +22,9 @@ enum Change {
 
 /// An edit, and what a dry run with it has measured.
 pub(super) struct MeasuredEdit {
-    edit: ProgramEdit,
+    pub(super) edit: ProgramEdit,
     /// Peak with it; `None` where the program did not run to its end.
-    peak_bytes: Option<u64>,
+    pub(super) peak_bytes: Option<u64>,
 }
 
 impl ProgramEdit {
@@ -49,22 +44,14 @@ impl ProgramEdit {
             .collect()
     }
 
-    pub(super) fn measure(
-        self,
-        trial: &DryrunSpec,
-        context: &Context,
-        output: &mut Output,
-    ) -> MeasuredEdit {
+    /// Returns the plan that makes the edit.
+    pub(super) fn plan(&self) -> Plan {
         let mut plan = Plan::default();
         match &self.change {
             Change::Donate(donation) => plan.donations.push(donation.clone()),
             Change::Omit(omission) => plan.omissions.push(omission.clone()),
         }
-        let measured = measure_plan(trial, &plan, context, &output.quiet());
-        if let Err(error) = &measured {
-            output.verbose(&error.to_string());
-        }
-        MeasuredEdit { edit: self, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
+        plan
     }
 }
 

@@ -2,19 +2,15 @@
 
 use vramfit_core::analysis::{Condition, Phase};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, pareto_front, recommend};
+use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, recommend};
 use vramfit_core::run_config::RunConfig;
 use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::measuring::Measuring;
 use super::program_edit::MeasuredEdit;
-use super::trial::{StepTime, XlaRemat, is_rejection, last_line};
+use super::trial::{StepTime, XlaRemat};
 use super::vary::VariedCommand;
 use crate::commands::dryrun::DryrunSpec;
-use crate::context::Context;
-use crate::interruption;
-use crate::output::Output;
 
 /// A plan that is faster by less of the time of a step is not offered: estimates are not that good.
 const MIN_GAIN: f64 = 0.05;
@@ -92,85 +88,14 @@ pub(super) struct Found {
     pub(super) steps: StepLimit,
 }
 
-/// Searches.
-///
-/// # Errors
-/// Those of the dry run of the program as it is. A signal that comes later ends the search with what was found.
-pub(super) fn run(spec: &SearchSpec, context: &Context, output: &mut Output) -> Result<Found> {
-    let found = Found {
-        rows: Vec::new(),
-        front: Vec::new(),
-        recommended: 0,
-        faster: None,
-        failures: Vec::new(),
-        trials: 0,
-        sites: 0,
-        left_alone: Vec::new(),
-        is_complete: true,
-        is_interrupted: false,
-        cost: CostKind::RecomputedShare,
-        edits: Vec::new(),
-        jax: String::new(),
-        phases: Vec::new(),
-        steps: spec.trial.run.steps.unwrap_or(StepLimit::Steady),
-    };
-    let mut measuring = Measuring { spec, context, output, found };
-    let mut rejection = None;
-    for command in 0..spec.commands.len() {
-        let begun = match measuring.begin(command) {
-            // What was found so far is a result.
-            Err(error)
-                if error.kind() == ErrorKind::Interrupted && !measuring.found.rows.is_empty() =>
-            {
-                break;
-            }
-            Err(error) if is_rejection(&error) => {
-                let values = spec.commands[command].values.join(", ");
-                let message = format!("{values}: {}", last_line(&error));
-                measuring.note_failure(&message);
-                rejection = Some(error);
-                continue;
-            }
-            begun => begun?,
-        };
-        measuring.found.sites += begun.sites;
-        let is_complete = measuring.follow(command, begun);
-        measuring.found.is_complete &= is_complete;
-    }
-    if let Some(error) = rejection.filter(|_| measuring.found.rows.is_empty()) {
-        return Err(error);
-    }
-    // What is said to fit is measured as far as the program as it is.
-    loop {
-        let found = &mut measuring.found;
-        (found.recommended, found.faster) = found.choose(spec)?;
-        let mut chosen = [Some(found.recommended), found.faster].into_iter().flatten();
-        let Some(row) = chosen.find(|row| found.is_unfinished(*row, spec)) else {
-            break;
-        };
-        let has_trials = found.trials < spec.max_trials;
-        found.is_complete &= has_trials;
-        if !has_trials || measuring.measure_to_the_end(row).is_err() {
-            break;
-        }
-    }
-    let front = pareto_front(&measuring.found.plain_rows());
-    measuring.measure_elsewhere(&front);
-    let mut found = measuring.found;
-    found.front = front;
-    found.is_interrupted = interruption::received().is_some();
-    found.is_complete &= !found.is_interrupted;
-    Ok(found)
-}
-
 impl Found {
-    fn plain_rows(&self) -> Vec<Row> {
+    pub(super) fn plain_rows(&self) -> Vec<Row> {
         self.rows.iter().map(|found| found.row.clone()).collect()
     }
 
     /// Returns the row to recommend, and the fastest that fits where the program fits as it is and that one is faster by
     /// the estimate.
-    fn choose(&self, spec: &SearchSpec) -> Result<(usize, Option<usize>)> {
+    pub(super) fn choose(&self, spec: &SearchSpec) -> Result<(usize, Option<usize>)> {
         let rows = self.plain_rows();
         let best = recommend(&rows, |row| spec.is_met(row))
             .ok_or_else(|| Error::new(ErrorKind::Internal, "the search has no rows"))?;
@@ -188,7 +113,7 @@ impl Found {
     }
 
     /// Returns `true` if a row fits by fewer training steps than were asked for.
-    fn is_unfinished(&self, row: usize, spec: &SearchSpec) -> bool {
+    pub(super) fn is_unfinished(&self, row: usize, spec: &SearchSpec) -> bool {
         let found = &self.rows[row];
         Condition::is_stopped(&found.conditions)
             && found.steps != self.steps
