@@ -18,7 +18,6 @@ pub enum DriverUnavailable {
     TooOld {
         /// The name or path of the library.
         library: String,
-        /// The function.
         function: String,
     },
     /// The driver works, but shows no GPU to this process.

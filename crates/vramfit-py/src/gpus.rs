@@ -95,7 +95,6 @@ pub(crate) fn all_gpus() -> Vec<Gpu> {
     gpu::all().iter().cloned().map(Gpu).collect()
 }
 
-/// Returns the GPU of that name.
 #[pyfunction]
 pub(crate) fn find_gpu(py: Python<'_>, name: &str) -> PyResult<Gpu> {
     gpu::find(name).map(Gpu).map_err(|error| raise(py, &error))

@@ -49,7 +49,7 @@ fn doctor(description: &Description, options: &[&str]) -> Told {
         .arg(&python)
         .args(options)
         .env("VRAMFIT_NVML", driver.library())
-        .env_remove("VRAMFIT_GPU")
+        .env_remove("VRAMFIT_RUN_CONFIG")
         .output()
         .expect("the binary starts");
     let out = String::from_utf8_lossy(&done.stdout);

@@ -51,7 +51,7 @@ fn hold(library: &Path) -> Command {
         .arg("hold")
         .env("VRAMFIT_NVML", library)
         .env("VRAMFIT_CUDA", library)
-        .env_remove("VRAMFIT_GPU")
+        .env_remove("VRAMFIT_RUN_CONFIG")
         .env("NO_COLOR", "1");
     command
 }

@@ -160,10 +160,10 @@ def _record_pmap() -> None:
 
     for name in ("shard_map", "_shard_map"):
         if plain := getattr(pmap, name, None):
-            setattr(pmap, name, _noting_tree(plain))
+            setattr(pmap, name, _record_leaf_names(plain))
 
 
-def _noting_tree(shard_map: Callable[..., Any]) -> Callable[..., Any]:
+def _record_leaf_names(shard_map: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(shard_map)
     def recording(function: Any, **settings: Any) -> Any:
         mapped = shard_map(function, **settings)

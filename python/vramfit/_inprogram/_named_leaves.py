@@ -30,12 +30,12 @@ def named_leaves(names: list[str], leaves: list[Any]) -> Any:
         names: Each with what separates it from the name before: ``.kernel``, ``['kernel']``.
         leaves: As many.
     """
-    _register()
+    _register_pytree()
     return _NamedLeaves(names, leaves)
 
 
 @functools.cache
-def _register() -> None:
+def _register_pytree() -> None:
     import jax
 
     jax.tree_util.register_pytree_with_keys(

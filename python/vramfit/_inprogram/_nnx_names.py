@@ -42,7 +42,7 @@ def _record_results(extract: Any) -> None:
         if is_outside():
             return tree
         with contextlib.suppress(Exception):
-            given, ours = _names(tree), _names(_replaced(tree, extract))
+            given, ours = _names(tree), _names(_replace_modules(tree, extract))
             if given != ours and _results.setdefault(given, ours) != ours:
                 _results[given] = None
         return tree
@@ -63,11 +63,11 @@ def with_paths(args: Any, kwargs: Any) -> tuple[Any, Any]:
     if extract is None:
         return args, kwargs
     _record_results(extract)
-    replaced: tuple[Any, Any] = _replaced((args, kwargs), extract)
+    replaced: tuple[Any, Any] = _replace_modules((args, kwargs), extract)
     return replaced
 
 
-def _replaced(tree: Any, extract: Any) -> Any:
+def _replace_modules(tree: Any, extract: Any) -> Any:
     """Return a tree with its modules replaced; the same one, untouched, where it has none."""
     import jax
 

@@ -110,7 +110,7 @@ class _Evaluation:
             self._run_segment(jaxpr, segment, values, last_uses)
             position = segment.stop
         self._run_range(jaxpr, position, len(jaxpr.equations), values, {})
-        return [_read(jaxpr, values, number) for number in jaxpr.outputs]
+        return [_read_value(jaxpr, values, number) for number in jaxpr.outputs]
 
     def _run_range(
         self, jaxpr: FlatJaxpr, start: int, stop: int, values: dict[int, Any], names: dict[int, str]
@@ -119,7 +119,7 @@ class _Evaluation:
 
         for index in range(start, stop):
             equation = jaxpr.equations[index]
-            operands = [_read(jaxpr, values, number) for number in equation.inputs]
+            operands = [_read_value(jaxpr, values, number) for number in equation.inputs]
             results = self._apply(equation, operands)
             if index in names:
                 results = [checkpoint_name(result, names[index]) for result in results]
@@ -287,7 +287,7 @@ def _inner_functions(eqn: Any) -> Iterator[tuple[str, Any]]:
             yield "branches", branch
 
 
-def _read(jaxpr: FlatJaxpr, values: dict[int, Any], number: int) -> Any:
+def _read_value(jaxpr: FlatJaxpr, values: dict[int, Any], number: int) -> Any:
     return values[number] if number >= 0 else jaxpr.constants[-number - 1]
 
 

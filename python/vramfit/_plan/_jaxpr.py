@@ -76,10 +76,10 @@ class FlatJaxpr:
         # Constants of the jaxpr and literals of its equations; number -1 is the first.
         self.constants: list[Any] = []
         self._next = self.input_count
-        self.outputs = self._expand(closed, list(range(self.input_count)), None)
+        self.outputs = self._flatten_jaxpr(closed, list(range(self.input_count)), None)
         self.output_avals = [atom.aval for atom in closed.jaxpr.outvars]
 
-    def _expand(self, closed: Any, inputs: list[int], name_stack: Any) -> list[int]:
+    def _flatten_jaxpr(self, closed: Any, inputs: list[int], name_stack: Any) -> list[int]:
         numbers = dict(zip(closed.jaxpr.invars, inputs, strict=True))
         for variable, constant in zip(closed.jaxpr.constvars, closed.consts, strict=True):
             numbers[variable] = self._constant(constant)
@@ -93,7 +93,7 @@ class FlatJaxpr:
                 own = eqn.source_info.name_stack
                 inner = own if name_stack is None else name_stack + own
                 inner = inner.extend(str(eqn.params["name"])) if hasattr(inner, "extend") else inner
-                results = self._expand(eqn.params["jaxpr"], operands, inner)
+                results = self._flatten_jaxpr(eqn.params["jaxpr"], operands, inner)
             else:
                 results = list(range(self._next, self._next + len(eqn.outvars)))
                 self._next += len(eqn.outvars)

@@ -183,17 +183,17 @@ class PlanFunction:
                 ],
                 path,
             )
-            result = json.loads(_read(answer) or "{}")
-            plan = _read(out)
+            result = json.loads(_read_if_written(answer) or "{}")
+            plan = _read_if_written(out)
             return PlanResult(
                 result,
                 text.rstrip(),
                 None if plan is None else _replace_command(plan, step),
-                _read(page),
+                _read_if_written(page),
             )
 
 
-def _read(path: str) -> str | None:
+def _read_if_written(path: str) -> str | None:
     """Return the text of a file; None if there is none."""
     try:
         with open(path, encoding="utf-8") as file:

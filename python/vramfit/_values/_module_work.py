@@ -132,13 +132,15 @@ class _Module:
         return self._done[name]
 
     def _of_region(self, region: Any) -> Work:
-        parts = [self._of(operation) for block in region.blocks for operation in block.operations]
+        parts = [
+            self._work_of(operation) for block in region.blocks for operation in block.operations
+        ]
         return Work(
             sum(part.nanoseconds for part in parts),
             tuple(call for part in parts for call in part.calls),
         )
 
-    def _of(self, operation: Any) -> Work:
+    def _work_of(self, operation: Any) -> Work:
         name = _name(operation)
         own = _WORK.get(name)
         if own is not None:

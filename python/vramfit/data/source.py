@@ -73,7 +73,7 @@ class HDF5Source:
             IndexError: The row is out of range.
             FileChangedError: The file has changed since it was opened.
         """
-        return self._read([index], ())
+        return self._read_columns([index], ())
 
     def read_rows(self, rows: Sequence[int]) -> Row:
         """Read several rows at once, in the order of `rows`: a dictionary with an array of each.
@@ -82,9 +82,9 @@ class HDF5Source:
             IndexError: A row is out of range.
             FileChangedError: The file has changed since it was opened.
         """
-        return self._read(rows, (len(rows),))
+        return self._read_columns(rows, (len(rows),))
 
-    def _read(self, rows: Sequence[int], leading: tuple[int, ...]) -> Row:
+    def _read_columns(self, rows: Sequence[int], leading: tuple[int, ...]) -> Row:
         """Read rows into arrays of the shape of a row with the axes `leading` before it."""
         import numpy as np
 

@@ -326,16 +326,16 @@ fn statistics(pool: &BfcPool, free: &FreeChunks, style: LogStyle) -> LogRecord {
 
 /// Draws all regions end to end in 100 characters: `*` requested, `x` given out beyond that, `_` free.
 fn map(pool: &BfcPool) -> String {
-    const CELLS: u64 = 100;
+    const MAP_CELLS: u64 = 100;
     let regions = &pool.regions.list;
     let total: u64 = regions.iter().map(|region| region.bytes).sum();
     if total == 0 {
         return "<allocator contains no memory>".to_owned();
     }
-    let mut cells = vec![b'_'; CELLS as usize];
+    let mut cells = vec![b'_'; MAP_CELLS as usize];
     let mut draw = |begin: u64, bytes: u64, with: u8| {
         // In 128 bits: a hundred times a unified-memory pool may not fit 64.
-        let cell = |at: u64| (u128::from(at) * u128::from(CELLS) / u128::from(total)) as usize;
+        let cell = |at: u64| (u128::from(at) * u128::from(MAP_CELLS) / u128::from(total)) as usize;
         cells[cell(begin)..=cell(begin + bytes - 1)].fill(with);
     };
     let mut before = 0;

@@ -42,7 +42,7 @@
 //! | `device_memory.rs` | the memory of one GPU, in this process |
 //! | `bfc.rs` | the classic best-fit-with-coalescing pool |
 //! | `spatial.rs`, `spatial_policy.rs` | the partitioned pool of JAX 0.11 and later |
-//! | `growth.rs`, `reserved_range.rs` | how that pool is extended, and the addresses it keeps for this |
+//! | `extension.rs`, `reserved_range.rs` | how that pool is extended, and the addresses it keeps for this |
 //! | `chunk_table.rs`, `address_map.rs`, `free_set.rs`, `regions.rs`, `pool.rs` | what BFC pools are made of |
 //! | `preallocation.rs` | whether a pool that takes its limit at once got it |
 //! | `collective.rs` | the separate pool for collective memory |
@@ -65,8 +65,8 @@ mod cuda_async;
 mod cuda_malloc;
 mod device_memory;
 mod dump;
+mod extension;
 mod free_set;
-mod growth;
 mod kind;
 mod live_allocations;
 mod live_set;

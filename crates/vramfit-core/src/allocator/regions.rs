@@ -54,7 +54,6 @@ impl std::fmt::Debug for SharedDeviceMemory {
     }
 }
 
-/// A region of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolRegion {
     pub(super) address: u64,

@@ -4,7 +4,6 @@ use super::series::CompilationSummary;
 use crate::program::ProgramSizes;
 use crate::trace::TextId;
 
-/// One compilation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compilation {
     pub(super) name: TextId,

@@ -37,7 +37,6 @@ impl EventContext {
 }
 
 impl OomMessage {
-    /// Returns the text.
     pub(super) fn text(&self, text: &impl Fn(TextId) -> String) -> String {
         match self {
             OomMessage::Recorded(id) => text(*id),

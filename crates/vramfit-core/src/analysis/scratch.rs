@@ -67,7 +67,7 @@ pub struct ScratchShortage {
 
 /// A need as a trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ScratchNeed {
+pub(super) struct RecordedScratch {
     pub(super) library: TextId,
     pub(super) routine: TextId,
     pub(super) site: TextId,
@@ -93,7 +93,7 @@ struct ScratchLimit {
 }
 
 impl ScratchLimits {
-    pub(super) fn new(needs: &[ScratchNeed]) -> ScratchLimits {
+    pub(super) fn new(needs: &[RecordedScratch]) -> ScratchLimits {
         let most = |phase| {
             let of_phase = (0..).zip(needs).filter(|(_, need)| need.phase == phase);
             let known = of_phase.filter(|(_, need)| need.source != EstimateSource::Unknown);
@@ -114,7 +114,7 @@ impl ScratchLimits {
 }
 
 /// Returns the least that routines take in an execution beside its plan, as a run takes it.
-pub(super) fn least_in_execution(needs: &[ScratchNeed]) -> u64 {
+pub(super) fn least_in_execution(needs: &[RecordedScratch]) -> u64 {
     let needs = needs.iter();
     let needs = needs.filter(|need| need.phase == ScratchPhase::Execution);
     needs.map(|need| need.low_bytes).max().unwrap_or(0)

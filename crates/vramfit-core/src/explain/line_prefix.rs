@@ -9,7 +9,6 @@ use super::normal::escape_sequence;
 /// What stands in front of the text of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LinePrefix {
-    /// Its bytes.
     pub(super) bytes: usize,
     /// Whether the line begins a record of its own, and so does not continue the line before it.
     pub(super) begins_record: bool,
@@ -34,7 +33,6 @@ const MAX_ELEMENTS: usize = 8;
 /// The longest name of a process or container that is taken for one.
 const MAX_NAME_BYTES: usize = 48;
 
-/// Finds the prefix of a line.
 pub(super) fn find(line: &[u8]) -> LinePrefix {
     let mut prefix = LinePrefix::default();
     for _ in 0..MAX_ELEMENTS {

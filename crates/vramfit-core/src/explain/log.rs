@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::ListedBuffer;
 use super::block::{Block, Place};
 use super::cause::Evidence;
-use super::message::{DumpLine, Message, PoolStats, ProgramNeed, StatName};
+use super::message::{DumpLine, LoggedProgramNeed, Message, PoolStats, StatName};
 use super::pool_dump::{DumpBuilder, PoolDump};
 use crate::allocator::{JaxVersion, PoolEnd};
 
@@ -339,9 +339,11 @@ impl Log {
     }
 
     /// Returns what the compiler says that a program needs, and where it says it.
-    pub(super) fn program_need(&self) -> Option<(&Event, &ProgramNeed)> {
+    pub(super) fn program_need(&self) -> Option<(&Event, &LoggedProgramNeed)> {
         self.messages().find_map(|(event, message)| match message {
-            Message::ProgramNeed(need) | Message::DumpedProgram { need } => Some((event, need)),
+            Message::LoggedProgramNeed(need) | Message::DumpedProgram { need } => {
+                Some((event, need))
+            }
             _ => None,
         })
     }

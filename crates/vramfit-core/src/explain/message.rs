@@ -65,7 +65,7 @@ pub(super) enum Message {
     /// Figures of `Device.memory_stats()`, as a program has printed them.
     MemoryStat { name: StatName, bytes: u64 },
     /// `BufferAssignment stats`: what a program needs.
-    ProgramNeed(ProgramNeed),
+    LoggedProgramNeed(LoggedProgramNeed),
     /// One of the largest buffers of a program.
     PeakBuffer(ListedBuffer),
     /// `Can't reduce memory use below … by rematerialization`.
@@ -115,7 +115,7 @@ pub(super) enum Message {
     /// A GPU of the catalog, by its name there.
     Gpu { name: &'static str },
     /// What a program needs, by what XLA has dumped of it: not that it failed.
-    DumpedProgram { need: ProgramNeed },
+    DumpedProgram { need: LoggedProgramNeed },
     /// The map of a pool, without the request that failed.
     MemoryMap,
     /// Arrays that stay allocated after each step, as a recorded run shows them.
@@ -322,7 +322,7 @@ pub(super) struct PoolStats {
 
 /// What one compiled program needs, by the kind of buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ProgramNeed {
+pub(super) struct LoggedProgramNeed {
     pub(super) arguments: Size,
     /// Outputs; donated arguments are among them.
     pub(super) live_out: Size,

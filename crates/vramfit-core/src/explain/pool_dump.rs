@@ -73,7 +73,6 @@ impl PoolDump {
         }
     }
 
-    /// Returns the bytes in use.
     pub(super) fn in_use_bytes(&self) -> Option<u64> {
         if self.is_complete() {
             let used = self.chunks().filter(|chunk| chunk.in_use);

@@ -3,7 +3,7 @@
 
 use super::ListedBuffer;
 use super::log::Log;
-use super::message::{Message, ProgramNeed};
+use super::message::{LoggedProgramNeed, Message};
 use super::number::Size;
 use crate::bytes::Bytes;
 use crate::error::Result;
@@ -26,7 +26,7 @@ impl Log {
             let bytes = buffers.map(|buffer| buffer.peak_bytes);
             Size::exact(bytes.fold(0, u64::saturating_add))
         };
-        let need = ProgramNeed {
+        let need = LoggedProgramNeed {
             arguments: sum(|buffer| buffer.parameter.is_some()),
             live_out: sum(|buffer| buffer.owner == Owner::Outputs),
             temporaries: Size::exact(memory.temp_bytes),

@@ -23,7 +23,6 @@ fn is_collective_name(text: &str) -> bool {
     COLLECTIVES.iter().any(|name| text.starts_with(name))
 }
 
-/// Returns `true` if an instruction is a collective.
 pub(super) fn is_collective(instruction: &HloInstructionProto) -> bool {
     // What a generic asynchronous instruction does is in its name and in the computation that it calls.
     let is_async = instruction.opcode.starts_with("async-");

@@ -32,7 +32,6 @@ pub struct Layout {
     pub live_offset: usize,
     /// Number of records.
     pub devices: usize,
-    /// Words of one record.
     record_words: usize,
 }
 

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::effect::{Divergence, StepEffect};
+use super::effect::{Divergence, EventEffect};
 use super::engine::Replay;
 use crate::error::Result;
 use crate::trace::{Event, Header, Purpose};
@@ -112,8 +112,8 @@ impl VariantReplay {
     }
 
     /// Notes what did not go well. A process whose allocator cannot free something is aborted.
-    fn note(&mut self, effect: &StepEffect) {
-        self.refused |= matches!(effect, StepEffect::Refused(..) | StepEffect::Aborted(..));
+    fn note(&mut self, effect: &EventEffect) {
+        self.refused |= matches!(effect, EventEffect::Refused(..) | EventEffect::Aborted(..));
     }
 
     /// Returns how much a request asks for now. The first temporary block of an execution on a

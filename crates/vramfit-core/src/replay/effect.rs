@@ -31,7 +31,7 @@ pub struct Block {
 
 /// What an event did to the pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StepEffect {
+pub enum EventEffect {
     /// Nothing was allocated, freed or refused.
     None,
     /// Bytes were given out.

@@ -10,7 +10,7 @@
 use rustc_hash::FxHashMap;
 
 use super::bounds::{MAX_ADDRESS, MAX_LIVE_ALLOCATIONS, is_valid, too_many_allocations};
-use super::effect::{Block, Divergence, StepEffect};
+use super::effect::{Block, Divergence, EventEffect};
 use super::pool::{DeviceSource, PoolLevel, PoolState, ReplayPool, corrupt_trace, replay_mismatch};
 use super::recorded_device::RecordedDevice;
 use super::recorded_options::{allocatable_bytes, pool_options};
@@ -181,9 +181,9 @@ impl Replay {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] when the event makes no sense here or, where the run is to be followed,
     /// when the allocators do something else than they did in it.
-    pub fn apply(&mut self, event: &Event, owner: u32) -> Result<StepEffect> {
+    pub fn apply(&mut self, event: &Event, owner: u32) -> Result<EventEffect> {
         if self.divergence.is_some() {
-            return Ok(StepEffect::None);
+            return Ok(EventEffect::None);
         }
         self.events += 1;
         if !is_valid(event) {
@@ -197,26 +197,26 @@ impl Replay {
                 self.allocate(device, bytes, alignment, space, (number, owner))
             }
             Event::Free { allocation } => match self.free(allocation)? {
-                None => Ok(StepEffect::None),
-                Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
+                None => Ok(EventEffect::None),
+                Some((block, Ok(()))) => Ok(EventEffect::Freed(block)),
                 Some((_, Err(error))) if self.mode == ReplayMode::Verify => {
                     let what =
                         format!("an allocation that was freed in the run cannot be freed: {error}");
                     Err(replay_mismatch(self.events, &what))
                 }
-                Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
+                Some((block, Err(error))) => Ok(EventEffect::Aborted(block, error.to_string())),
             },
             Event::FreeAborts { allocation, .. } => match self.free(allocation)? {
-                None => Ok(StepEffect::None),
+                None => Ok(EventEffect::None),
                 Some((block, Err(error))) if error.kind() == ErrorKind::AllocatorAborts => {
-                    Ok(StepEffect::Aborted(block, error.to_string()))
+                    Ok(EventEffect::Aborted(block, error.to_string()))
                 }
                 Some(_) if self.mode == ReplayMode::Verify => Err(replay_mismatch(
                     self.events,
                     "a free aborted in the run, but succeeds in the replay",
                 )),
-                Some((block, Ok(()))) => Ok(StepEffect::Freed(block)),
-                Some((block, Err(error))) => Ok(StepEffect::Aborted(block, error.to_string())),
+                Some((block, Ok(()))) => Ok(EventEffect::Freed(block)),
+                Some((block, Err(error))) => Ok(EventEffect::Aborted(block, error.to_string())),
             },
             Event::AllocationFailure { device, bytes, alignment, space, .. } => {
                 self.refuse(device, bytes, alignment, space)
@@ -232,10 +232,10 @@ impl Replay {
                     }
                     pool.has_pending_results = true;
                 }
-                Ok(StepEffect::None)
+                Ok(EventEffect::None)
             }
             Event::OutsidePool { device, .. } | Event::ClearPeak { device } => {
-                self.pool(device).map(|_| StepEffect::None)
+                self.pool(device).map(|_| EventEffect::None)
             }
             Event::Program { .. }
             | Event::Variant { .. }
@@ -249,7 +249,7 @@ impl Replay {
             | Event::DecisiveRead { .. }
             | Event::Unread { .. }
             | Event::Callback { .. }
-            | Event::CallbackSkipped { .. } => Ok(StepEffect::None),
+            | Event::CallbackSkipped { .. } => Ok(EventEffect::None),
         }
     }
 
@@ -262,13 +262,13 @@ impl Replay {
         device: u32,
         bytes: u64,
         alignment: u64,
-    ) -> Result<StepEffect> {
+    ) -> Result<EventEffect> {
         let pool = self.pool(device)?;
         match pool.allocator().allocate(bytes, alignment, PoolSpace::Default) {
-            Ok(address) => pool.allocator().free(address).map(|()| StepEffect::None),
+            Ok(address) => pool.allocator().free(address).map(|()| EventEffect::None),
             Err(refusal) => {
                 self.divergence = Some(Divergence::Refused);
-                Ok(StepEffect::Refused(device, refusal))
+                Ok(EventEffect::Refused(device, refusal))
             }
         }
     }
@@ -280,7 +280,7 @@ impl Replay {
         alignment: u64,
         space: PoolSpace,
         (number, owner): (u64, u32),
-    ) -> Result<StepEffect> {
+    ) -> Result<EventEffect> {
         let (at, mode) = (self.events, self.mode);
         if self.live.len() == MAX_LIVE_ALLOCATIONS {
             return Err(too_many_allocations(at));
@@ -299,7 +299,7 @@ impl Replay {
                 if mode == ReplayMode::WhatIf {
                     self.divergence = Some(Divergence::Refused);
                 }
-                return Ok(StepEffect::Refused(device, refusal));
+                return Ok(EventEffect::Refused(device, refusal));
             }
         };
         pool.verify_driver_calls(at)?;
@@ -314,7 +314,7 @@ impl Replay {
             allocated_bytes: pool.level.in_use_bytes.saturating_sub(before),
         };
         self.live.insert(number, block);
-        Ok(StepEffect::Allocated(block))
+        Ok(EventEffect::Allocated(block))
     }
 
     fn refuse(
@@ -323,7 +323,7 @@ impl Replay {
         bytes: u64,
         alignment: u64,
         space: PoolSpace,
-    ) -> Result<StepEffect> {
+    ) -> Result<EventEffect> {
         let (at, mode) = (self.events, self.mode);
         let pool = self.pool(device)?;
         match pool.allocator().allocate(bytes, alignment, space) {
@@ -331,7 +331,7 @@ impl Replay {
                 pool.verify_driver_calls(at)?;
                 // A request that is refused may leave a larger pool behind.
                 pool.update_level();
-                Ok(StepEffect::Refused(device, refusal))
+                Ok(EventEffect::Refused(device, refusal))
             }
             Ok(_) if mode == ReplayMode::Verify => {
                 let what = format!(
@@ -341,7 +341,7 @@ impl Replay {
             }
             Ok(_) => {
                 self.divergence = Some(Divergence::Granted);
-                Ok(StepEffect::None)
+                Ok(EventEffect::None)
             }
         }
     }

@@ -20,7 +20,7 @@ mod recorded_options;
 mod total_range;
 
 pub(crate) use autotune_range::{VariantReplay, insert_device};
-pub use effect::{Block, Divergence, StepEffect};
+pub use effect::{Block, Divergence, EventEffect};
 pub use engine::Replay;
 pub use pool::PoolState;
 pub(crate) use pool::{PoolLevel, corrupt_trace, replay_mismatch};

@@ -1,6 +1,6 @@
 //! What a refused request comes to on a GPU whose driver reports the highest total of its kind.
 
-use super::effect::{Divergence, StepEffect};
+use super::effect::{Divergence, EventEffect};
 use super::engine::Replay;
 use crate::error::Result;
 use crate::trace::{EventSource, Header};
@@ -68,7 +68,7 @@ fn replay_to_decisive_request(
     let mut replay = Replay::what_if(header, false)?;
     while let Some(event) = source.next_event()? {
         let is_met = match replay.apply(&event, 0)? {
-            StepEffect::Refused(..) | StepEffect::Aborted(..) => false,
+            EventEffect::Refused(..) | EventEffect::Aborted(..) => false,
             _ if replay.divergence() == Some(Divergence::Granted) => true,
             _ => continue,
         };

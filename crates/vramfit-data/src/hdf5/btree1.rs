@@ -16,7 +16,6 @@ pub(crate) enum Node {
 
 /// An entry of a leaf: the key before it, and where it leads.
 pub(crate) struct LeafEntry<'a> {
-    /// The key.
     pub(crate) key: Cursor<'a>,
     /// Where the table or the chunk is.
     pub(crate) child: u64,

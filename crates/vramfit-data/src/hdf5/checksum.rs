@@ -1,6 +1,5 @@
 //! The checksum of HDF5's newer structures: Bob Jenkins's `lookup3` hash, from a seed of zero.
 
-/// Returns the checksum of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32);
     let (mut a, mut b, mut c) = (start, start, start);

@@ -26,7 +26,6 @@ pub(crate) struct FractalHeap {
 }
 
 impl FractalHeap {
-    /// Reads the heap at an address, with all its blocks.
     pub(crate) fn read(blocks: &mut BoundedReader<'_>, address: u64) -> Result<FractalHeap> {
         let container = blocks.container;
         let length = 26 + 12 * container.length_width + 3 * container.address_width;

@@ -39,14 +39,12 @@ pub enum Content {
     ExternalLink {
         /// The file, as the link names it.
         file: String,
-        /// The path in it.
         path: String,
     },
     /// Another name for a group that is listed elsewhere.
     Again,
     /// It could not be read.
     Unreadable {
-        /// Why.
         why: String,
         /// What would help, if that is known.
         hint: Option<String>,

@@ -12,7 +12,6 @@ use crate::order::{Batches, RemainderPolicy, ShardOptions};
 pub(super) struct BatchPlan {
     batches: Batches,
     batch_size: u64,
-    /// Batches in a stack.
     stacked_batches: u64,
     shard: ShardOptions,
     start: u64,

@@ -110,7 +110,7 @@ impl Columns {
     }
 
     /// Returns a hash of the content of the files; none when they cannot be read or have changed.
-    pub(super) fn contents(&self) -> Option<u64> {
+    pub(super) fn content_hash(&self) -> Option<u64> {
         *self.contents.get_or_init(|| {
             let digests = self.files.iter().map(|(path, _)| sample_digest(path));
             let digests: Vec<u64> = digests.collect::<Result<_>>().ok()?;

@@ -309,7 +309,7 @@ impl Loader {
     /// Returns what to save to resume from a position of an epoch.
     pub fn state_at(&self, epoch: u64, position: u64) -> LoaderState {
         let file = order::DataFingerprint {
-            contents: self.columns.contents(),
+            contents: self.columns.content_hash(),
             ..self.columns.fingerprint
         };
         LoaderState::new(self.order, epoch, position, file)
@@ -327,7 +327,7 @@ impl Loader {
         self.ensure_not_forked()?;
         let path = self.columns.path.display().to_string();
         let file = self.columns.fingerprint;
-        let note = match state.ensure_matches(&path, &file, || self.columns.contents()) {
+        let note = match state.ensure_matches(&path, &file, || self.columns.content_hash()) {
             Err(error) if force => Some(error.message().to_owned()),
             Err(error) => return Err(error),
             Ok(()) if state.file.modified_ns == file.modified_ns || !self.columns.is_sampled() => {

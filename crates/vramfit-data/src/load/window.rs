@@ -46,7 +46,6 @@ impl SequentialWindows {
 }
 
 impl WindowPlan {
-    /// Plans the windows of a shuffled epoch.
     pub(super) fn shuffled(epoch: Epoch, size: WindowSize, row_bytes: u64) -> WindowPlan {
         let block_bytes = size.block_rows.saturating_mul(row_bytes).max(1);
         let task_blocks = (TASK_BYTES / block_bytes).min(size.window_blocks / MIN_TASKS).max(1);

@@ -106,7 +106,6 @@ impl SearchHint {
         SearchHint { blocks: entries.collect(), shift }
     }
 
-    /// Returns the block of a row.
     #[inline]
     fn block_of(&self, row: u64, before: &[u64]) -> usize {
         let mut block = self.blocks[(row >> self.shift) as usize] as usize;

@@ -95,7 +95,6 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Appends a chunk as it is stored.
     fn append(&mut self, chunk: &[u8], stored: &mut EncodedChunk) -> Result<()> {
         let failed = |cause: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Internal, "a chunk could not be compressed").cause(cause)

@@ -216,7 +216,6 @@ impl Writer {
     }
 }
 
-/// Returns the rows of a piece.
 pub(super) fn piece(number: u64, piece_rows: u64, all_rows: u64) -> Range<u64> {
     let start = (number * piece_rows).min(all_rows);
     start..(start + piece_rows).min(all_rows)

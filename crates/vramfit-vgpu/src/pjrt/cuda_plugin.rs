@@ -86,7 +86,6 @@ impl CudaPlugin {
         CudaPlugin { header, functions }
     }
 
-    /// Returns its table, as it is.
     pub(crate) fn table(&self) -> *const ApiHeader {
         self.header
     }

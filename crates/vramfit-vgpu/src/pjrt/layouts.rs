@@ -177,16 +177,16 @@ pub(crate) unsafe fn buffer_layout(args: &mut BufferLayoutArgs) -> PjrtResult {
 pub(crate) unsafe fn outputs(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
     let shapes = &executable.compiled.program.outputs;
-    set_layouts(args, &executable.layouts.outputs, shapes)
+    return_layouts(args, &executable.layouts.outputs, shapes)
 }
 
 pub(crate) unsafe fn parameters(args: &mut ExecutableLayoutsArgs) -> PjrtResult {
     let executable = executable::from_raw(args.executable)?;
     let shapes = &executable.compiled.program.parameters;
-    set_layouts(args, &executable.layouts.parameters, shapes)
+    return_layouts(args, &executable.layouts.parameters, shapes)
 }
 
-fn set_layouts(
+fn return_layouts(
     args: &mut ExecutableLayoutsArgs,
     cached: &OnceLock<LayoutList>,
     shapes: &[Shape],

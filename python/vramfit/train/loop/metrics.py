@@ -57,7 +57,7 @@ class MetricsBuffer:
         self._stack_single()
         ready, self._previous, self._stacked = self._previous, self._stacked, []
         self._count = 0
-        return [_read(ready)] if ready else []
+        return [_fetch_metrics(ready)] if ready else []
 
     def flush(self) -> list[dict[str, Any]]:
         """Return all numbers that are left; waits for the device."""
@@ -90,7 +90,7 @@ def _stack_program() -> Any:
     return jax.jit(stack)
 
 
-def _read(parts: list[tuple[Mapping[str, Any], int]]) -> dict[str, Any]:
+def _fetch_metrics(parts: list[tuple[Mapping[str, Any], int]]) -> dict[str, Any]:
     import numpy as np
 
     return {

@@ -23,13 +23,13 @@ use super::leaks::Leaks;
 use super::other_processes::OtherProcesses;
 use super::programs::{ErrorText, Programs};
 use super::roles::ArgumentRoles;
-use super::scratch::{ScratchChecks, ScratchDemand, ScratchNeed};
+use super::scratch::{RecordedScratch, ScratchChecks, ScratchDemand};
 use super::step_search::StepNotes;
 use super::unknown_reads::{Decision, UnknownReadCounts};
 use super::unread_outputs::OutputUses;
 use crate::error::Result;
 use crate::replay::{
-    Block, Divergence, Replay, StepEffect, VariantReplay, allocatable_bytes, corrupt_trace,
+    Block, Divergence, EventEffect, Replay, VariantReplay, allocatable_bytes, corrupt_trace,
 };
 use crate::trace::{Event, EventSource, Header, Note, Purpose, TextId};
 
@@ -163,7 +163,7 @@ impl TraceAnalyzer {
         let active = active.map(|execution| (execution.entry, &mut execution.checks));
         self.scratch.on_event(event, active, &self.programs, &mut self.replay, self.gpu_bytes);
         let effect = self.replay.apply(event, owner)?;
-        if self.replay.divergence().is_some() && effect == StepEffect::None {
+        if self.replay.divergence().is_some() && effect == EventEffect::None {
             self.on_divergence(event);
             return Ok(());
         }
@@ -171,11 +171,11 @@ impl TraceAnalyzer {
             variant.apply(event)?;
         }
         match effect {
-            StepEffect::None => return self.on_other_event(event),
-            StepEffect::Allocated(block) => self.on_allocated(&block, event),
-            StepEffect::Freed(block) => self.on_freed(&block),
-            StepEffect::Aborted(block, message) => self.on_aborted(&block, message, event),
-            StepEffect::Refused(device, error) => self.on_refused(device, error, event),
+            EventEffect::None => return self.on_other_event(event),
+            EventEffect::Allocated(block) => self.on_allocated(&block, event),
+            EventEffect::Freed(block) => self.on_freed(&block),
+            EventEffect::Aborted(block, message) => self.on_aborted(&block, message, event),
+            EventEffect::Refused(device, error) => self.on_refused(device, error, event),
         }
         Ok(())
     }
@@ -233,8 +233,15 @@ impl TraceAnalyzer {
                 source,
                 phase,
             } => {
-                let need =
-                    ScratchNeed { library, routine, site, low_bytes, high_bytes, source, phase };
+                let need = RecordedScratch {
+                    library,
+                    routine,
+                    site,
+                    low_bytes,
+                    high_bytes,
+                    source,
+                    phase,
+                };
                 self.programs.add_scratch(program, need)
             }
             Event::Unload { program } => self.programs.on_unloaded(program),

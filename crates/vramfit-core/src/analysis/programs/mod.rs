@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::compilations::Compilation;
 use super::devices::DeviceAnalysis;
-use super::scratch::{ScratchLimits, ScratchNeed};
+use super::scratch::{RecordedScratch, ScratchLimits};
 use crate::program::{ProgramSizes, ProgramTime};
 use crate::trace::{EventSource, TextId};
 
@@ -46,7 +46,7 @@ pub(super) struct ProgramEntry {
     /// How it was compiled a second time, and the temporaries that it needs then.
     pub(super) variant: Option<(TextId, u64)>,
     /// What its library routines take beside the plan.
-    pub(super) scratch: Vec<ScratchNeed>,
+    pub(super) scratch: Vec<RecordedScratch>,
     /// The most that they take at once in each phase.
     pub(super) scratch_limits: ScratchLimits,
     pub(super) compilations: u64,
@@ -131,7 +131,11 @@ impl Programs {
     }
 
     /// Records what library routines of a program take outside its plan.
-    pub(super) fn add_scratch(&mut self, program: u32, need: ScratchNeed) -> Result<(), ErrorText> {
+    pub(super) fn add_scratch(
+        &mut self,
+        program: u32,
+        need: RecordedScratch,
+    ) -> Result<(), ErrorText> {
         const MAX_NEEDS: usize = 100_000;
         let Some((entry, _)) = self.loaded.get(&program) else {
             return Err("scratch memory refers to an unknown program");

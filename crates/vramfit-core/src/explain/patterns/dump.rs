@@ -130,7 +130,7 @@ fn stats(at: &Match<'_>) -> Option<Message> {
 /// The row of `*`, `x` and `_` that shows what is in use: of 100 characters, and of others where the text in front of
 /// it says that it is one. Rulers in other logs look the same.
 fn map(at: &Match<'_>) -> Option<Message> {
-    const CELLS: usize = 100;
+    const MAP_CELLS: usize = 100;
     const MAX_CELLS: usize = 1000;
     const MIN_CELLS: usize = 20;
     const MAX_DISTANCE: usize = 400;
@@ -144,7 +144,7 @@ fn map(at: &Match<'_>) -> Option<Message> {
     let lead = at.before_in_log(before + MAX_DISTANCE);
     let lead = &lead[..lead.len() - before];
     let is_of_allocator =
-        whole == CELLS || ((MIN_CELLS..=MAX_CELLS).contains(&whole) && is_lead_of_map(lead));
+        whole == MAP_CELLS || ((MIN_CELLS..=MAX_CELLS).contains(&whole) && is_lead_of_map(lead));
     (is_of_allocator && first == Some(before))
         .then(|| Message::Dump(DumpLine::Map { cells: lossy(until(text, b"\n")) }))
 }

@@ -156,7 +156,6 @@ pub(super) struct PatternSet {
 }
 
 impl PatternSet {
-    /// Returns the one set.
     pub(super) fn get() -> &'static PatternSet {
         static SET: OnceLock<PatternSet> = OnceLock::new();
         SET.get_or_init(PatternSet::build)

@@ -2,7 +2,7 @@
 
 use super::{Match, Pattern, after_label, contains_any, head, labelled_size, lossy, until};
 use crate::explain::ListedBuffer;
-use crate::explain::message::{Message, ProgramNeed};
+use crate::explain::message::{LoggedProgramNeed, Message};
 use crate::explain::number::{integer, signed, size};
 
 pub(super) const PATTERNS: &[Pattern] = &[
@@ -59,7 +59,7 @@ fn program_need(at: &Match<'_>) -> Option<Message> {
     const MAX_STATS_BYTES: usize = 900;
     let text = head(at.after(), MAX_STATS_BYTES);
     let field = |label: &str| labelled_size(text, label);
-    Some(Message::ProgramNeed(ProgramNeed {
+    Some(Message::LoggedProgramNeed(LoggedProgramNeed {
         arguments: field("parameterallocation:")?,
         live_out: field("maybe_live_outallocation:").unwrap_or_default(),
         temporaries: field("preallocatedtempallocation:").unwrap_or_default(),
@@ -72,8 +72,8 @@ fn peak_buffer(at: &Match<'_>) -> Option<Message> {
     let after = at.after();
     // Names of operations contain the sign, too; a row of them ends the entry.
     let text = &after[..memchr::memmem::find(after, b"==========").unwrap_or(after.len())];
-    let value = skip_breaks(text).strip_prefix(b"size:")?;
-    let (size, rest) = size(skip_breaks(value))?;
+    let value = skip_line_breaks(text).strip_prefix(b"size:")?;
+    let (size, rest) = size(skip_line_breaks(value))?;
     let argument = after_label(rest, "entryparametersubshape:");
     let shape = argument.or_else(|| after_label(rest, "shape:")).unwrap_or_default();
     let shape = until(shape, b"\n=");
@@ -95,7 +95,7 @@ fn peak_buffer(at: &Match<'_>) -> Option<Message> {
 }
 
 /// Skips the marks and prefixes between a label and the line that follows it.
-fn skip_breaks(text: &[u8]) -> &[u8] {
+fn skip_line_breaks(text: &[u8]) -> &[u8] {
     const MAX_PREFIX_BYTES: usize = 48;
     let text = text.strip_prefix(b"\n").unwrap_or(text);
     if text.starts_with(b"size:") || text.first().is_some_and(u8::is_ascii_digit) {

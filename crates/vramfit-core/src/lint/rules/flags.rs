@@ -195,7 +195,6 @@ fn table_flag(name: &str) -> Option<&'static Setting> {
     settings::find(name).filter(|setting| setting.is_flag() && setting.name == name)
 }
 
-/// Returns whether the name is that of an XLA flag.
 fn is_xla_flag(name: &str) -> bool {
     name.starts_with("xla_") && !name.starts_with("xla_tpu_")
 }

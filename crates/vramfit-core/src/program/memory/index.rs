@@ -199,7 +199,6 @@ impl<'a> ModuleIndex<'a> {
         operands.chain(users).chain(readers.map(|(_, reader)| *reader))
     }
 
-    /// Returns the operand of that number.
     pub(super) fn operand(&self, at: HloIndex, number: usize) -> Option<HloIndex> {
         self.find(*self.get(at).operand_ids.get(number)?)
     }

@@ -43,7 +43,6 @@ struct SharedPlace {
     needed: u32,
 }
 
-/// Reads the trace of one heap.
 pub(super) fn read_schedule(trace: &HeapSimulatorTrace) -> HeapSchedule {
     let mut schedule = HeapSchedule::default();
     let mut places: Vec<SharedPlace> = Vec::new();

@@ -13,7 +13,7 @@ use super::index::{HloPosition, ModuleIndex, WHOLE};
 use super::phase::Phase;
 
 /// Most places that are looked at on the way back from one output.
-const MAX_POSITIONS: usize = 4096;
+const MAX_VISITED_POSITIONS: usize = 4096;
 
 /// What the way back from an output has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) fn trace_update(index: &ModuleIndex<'_>, output: usize) -> Update {
         update.has_gradient |= before.is_gradient;
         update.arguments.extend(before.argument);
         for place in before.places {
-            if seen.len() < MAX_POSITIONS && seen.insert(place) {
+            if seen.len() < MAX_VISITED_POSITIONS && seen.insert(place) {
                 open.push(place);
             }
         }

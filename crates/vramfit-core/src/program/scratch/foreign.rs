@@ -5,7 +5,7 @@ use super::{Estimate, EstimateSource, ScratchPhase};
 
 /// Beginnings of names that XLA and JAX use for calls that take no scratch memory at run time, or
 /// have it among their operands and results.
-const KNOWN: &[&str] = &[
+const TARGETS_WITHOUT_SCRATCH: &[&str] = &[
     "__",
     "cu_",
     "cublas_",
@@ -36,7 +36,7 @@ const KNOWN: &[&str] = &[
 
 pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     let target = routine.target();
-    if target.is_empty() || KNOWN.iter().any(|known| target.starts_with(known)) {
+    if target.is_empty() || TARGETS_WITHOUT_SCRATCH.iter().any(|known| target.starts_with(known)) {
         return None;
     }
     Some(Estimate {

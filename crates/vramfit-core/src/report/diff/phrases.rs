@@ -5,7 +5,6 @@ use crate::bytes::Bytes;
 use crate::diff::{EntryDelta, RunDiff, RunInfo, SettingDiff, TotalKind};
 use crate::report::phrases::file_name;
 
-/// Programs that are named.
 pub(super) const MAX_PROGRAMS_NAMED: usize = 8;
 
 pub(super) fn headline(difference: &RunDiff) -> String {

@@ -80,7 +80,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                     let cause = cause(error);
                     format!("the program failed with an error of its own {after} ({cause})")
                 }
-                (None, Some(exit)) => format!("the program {} {after}", ended(*exit)),
+                (None, Some(exit)) => format!("the program {} {after}", describe_exit(*exit)),
                 (None, None) => format!("the program failed with an error of its own {after}"),
             }
         }
@@ -146,8 +146,9 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                     format!(", {STEADY_CALLS} calls after the last program that was new")
                 }
             };
-            let exit =
-                exit.map_or_else(String::new, |exit| format!("; the program then {}", ended(exit)));
+            let exit = exit.map_or_else(String::new, |exit| {
+                format!("; the program then {}", describe_exit(exit))
+            });
             format!(
                 "`--steps {steps}` stopped the run after call {} of `{}`{site}, the detected training \
                  step ({}){why}; what would follow is not included{exit}",
@@ -265,7 +266,7 @@ fn cause(error: &UncaughtError) -> String {
     format!("{}{at}{message}", error.name)
 }
 
-fn ended(exit: ProcessExit) -> String {
+fn describe_exit(exit: ProcessExit) -> String {
     match (exit.code, exit.signal) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),

@@ -37,7 +37,6 @@ pub(crate) enum Target {
     External {
         /// The file, as the link names it.
         file: String,
-        /// The path in it.
         path: String,
     },
     /// To something that only its writer understands; its number says what.

@@ -8,7 +8,6 @@ use vramfit_core::host::Host;
 use vramfit_core::{Error, ErrorKind};
 use vramfit_gpu::{DriverUnavailable, Sampler};
 
-/// Queries the driver.
 pub(super) fn query(timeout: Duration) -> Driver {
     let (sender, receiver) = mpsc::channel();
     // A thread that hangs in the driver cannot be stopped; it ends with the process.

@@ -22,7 +22,6 @@ pub(crate) struct HostArgs {
     launcher: Option<Launcher>,
 }
 
-/// Returns the parser of `--hosts`.
 pub(crate) fn host_count_parser() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(MAX_HOSTS))
 }
@@ -100,7 +99,6 @@ impl FromStr for HostSelection {
     }
 }
 
-/// Returns the parser of `--launcher`.
 fn launcher_parser() -> impl TypedValueParser<Value = Launcher> {
     const ALL: [(Launcher, &str, &str); 3] = [
         (

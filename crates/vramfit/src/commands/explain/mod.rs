@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     if !args.command.is_empty() {
         let program =
-            Program { dryrun: program_dryrun(args, program_gpu(args, &explanation)?), plan, shown };
+            Program { dryrun: program_dryrun(args, select_gpu(args, &explanation)?), plan, shown };
         let _interruption = Interruption::watch()?;
         match program.apply_in_dryrun(&mut explanation, context, output) {
             // The cause is known without dry runs.
@@ -155,7 +155,7 @@ fn program_dryrun(args: &Args, gpus: GpuSelection) -> DryrunSpec {
 }
 
 /// Returns the GPU of the dry runs.
-fn program_gpu(args: &Args, explanation: &Explanation) -> Result<GpuSelection> {
+fn select_gpu(args: &Args, explanation: &Explanation) -> Result<GpuSelection> {
     match args.gpu.as_deref().or(explanation.figures.gpu) {
         Some(name) => name.parse(),
         None => Err(Error::invalid_argument(

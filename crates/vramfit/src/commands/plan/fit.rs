@@ -97,7 +97,6 @@ pub(super) fn default_trial(
     }
 }
 
-/// Returns a search of the defaults.
 pub(super) fn default_search(moves: Moves, trial: DryrunSpec) -> SearchSpec {
     SearchSpec {
         moves,

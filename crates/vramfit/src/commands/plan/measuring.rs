@@ -299,7 +299,6 @@ impl Measuring<'_> {
         }
     }
 
-    /// Measures an edit of the program.
     fn measure_edit(&mut self, edit: ProgramEdit, trial: &DryrunSpec) -> MeasuredEdit {
         let measured = measure_plan(trial, &edit.plan(), self.context, &self.output.quiet());
         if let Err(error) = &measured {

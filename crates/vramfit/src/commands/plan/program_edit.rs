@@ -101,7 +101,6 @@ impl MeasuredEdit {
         }
     }
 
-    /// Returns the donation as JSON, if it is one.
     pub(super) fn donation_json(&self) -> Option<Value> {
         let Change::Donate(donation) = &self.edit.change else {
             return None;

@@ -31,9 +31,7 @@ pub(super) struct DatasetInfo {
     /// Whether that was inferred from the labels, and not configured.
     #[serde(skip)]
     pub(super) classes_inferred: bool,
-    /// Rows for training.
     pub(super) train_rows: u64,
-    /// Rows for validation.
     pub(super) validation_rows: u64,
     /// Steps of an epoch, one for each batch.
     pub(super) steps_per_epoch: u64,
@@ -105,7 +103,7 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
         }
     }
     let sequence_length = match vocabulary {
-        Some(_) => Some(token_steps(config, &inputs, predicts_next)?),
+        Some(_) => Some(tokens_per_row(config, &inputs, predicts_next)?),
         None => sequence_length(config, &inputs)?,
     };
     let classes = match labels {
@@ -175,7 +173,7 @@ fn vocabulary(config: &Config, inputs: &Column) -> Result<u64> {
 }
 
 /// Returns how many tokens of a row the model gets: all but the last one, if the next token is predicted.
-fn token_steps(config: &Config, inputs: &Column, predicts_next: bool) -> Result<u64> {
+fn tokens_per_row(config: &Config, inputs: &Column, predicts_next: bool) -> Result<u64> {
     let steps = inputs.row()[0] - u64::from(predicts_next);
     match config.data.sequence_length {
         Some(wanted) if wanted > steps => {

@@ -143,7 +143,6 @@ fn ensure_dense(path: &Path, dataset: &str, labels: Labels, terms: &Terms) -> Re
         .hint(format!("correct that row; or, if it is right, confirm it with `{key} = {classes}`")))
 }
 
-/// Reads the labels of a dataset.
 fn read(path: &Path, dataset: &str) -> Result<Labels> {
     let options = RowOptions { to: Some(Scalar::Int64), ..RowOptions::default() };
     let rows = RowReader::new(Dataset::open(path, dataset)?, &options)?;

@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     }
     let file = args.config.as_deref().expect("clap requires it");
     let config = read(file, &args.overrides())?;
-    ensure_no_file(&config)?;
+    ensure_directory_is_no_file(&config)?;
     let info = datasets::inspect(&config)?;
     let warnings = ineffective_keys::check(&config, &info)?;
     if args.check {
@@ -185,7 +185,7 @@ fn command_with(context: &Context, more: &[&str]) -> String {
 }
 
 /// Ensures that the directory of the run is not a file, such as that of the data, nor in one.
-fn ensure_no_file(config: &Config) -> Result<()> {
+fn ensure_directory_is_no_file(config: &Config) -> Result<()> {
     let directory = config.training.directory.clone().unwrap_or_default();
     let there = directory.ancestors().find(|path| path.exists());
     let Some(file) = there.filter(|path| !path.is_dir()) else {

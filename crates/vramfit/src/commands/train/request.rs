@@ -51,7 +51,6 @@ pub(super) struct Outcome {
     pub(super) kind: OutcomeKind,
     #[serde(default)]
     pub(super) error: Option<PythonFailure>,
-    /// The result as JSON.
     #[serde(default)]
     pub(super) result: Json,
     /// The number of the signal that stopped it.
