@@ -18,6 +18,7 @@ pub enum DriverUnavailable {
     TooOld {
         /// The name or path of the library.
         library: String,
+        /// The function that it lacks.
         function: String,
     },
     /// The driver works, but shows no GPU to this process.

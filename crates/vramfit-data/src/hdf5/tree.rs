@@ -39,12 +39,14 @@ pub enum Content {
     ExternalLink {
         /// The file, as the link names it.
         file: String,
+        /// The path in the file.
         path: String,
     },
     /// Another name for a group that is listed elsewhere.
     Again,
     /// It could not be read.
     Unreadable {
+        /// Why it is not described.
         why: String,
         /// What would help, if that is known.
         hint: Option<String>,
