@@ -22,7 +22,7 @@ def write_run_config(gpu="h100-80g", count=1, **fields):
     Args:
         gpu: Name of the virtual GPU.
         count: How many of it.
-        fields: Other fields of `RunConfig` (`run_config.rs`); those left out have their defaults.
+        fields: Other fields of `RunConfig` in Rust; those left out have their defaults.
     """
     described = _describe(gpu)
     config = {

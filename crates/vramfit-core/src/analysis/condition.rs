@@ -6,7 +6,8 @@ use serde::Serialize;
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;
-use crate::trace::{CpuProgram, OtherProcess, ProcessExit, StepLimit, UncaughtError};
+use crate::run_config::StepLimit;
+use crate::trace::{CpuProgram, OtherProcess, ProcessExit, UncaughtError};
 
 /// What a condition does to an answer, the one that weighs most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

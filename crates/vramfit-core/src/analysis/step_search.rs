@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::other_processes::OtherProcesses;
 use super::programs::{Evidence, Programs};
-use crate::trace::{Note, StepLimit, TextId};
+use crate::run_config::StepLimit;
+use crate::trace::{Note, TextId};
 
 /// The search for the training step of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

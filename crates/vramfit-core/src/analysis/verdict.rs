@@ -7,8 +7,7 @@ use super::condition::{Condition, LastExecution, ProgramNeed};
 use super::device_summary::DeviceSummary;
 use super::programs::Evidence;
 use super::summary::{ProgramSummary, RunSummary, UnknownReads};
-use crate::run_config::Sharing;
-use crate::trace::StepLimit;
+use crate::run_config::{Sharing, StepLimit};
 
 /// Whether a run fits.
 #[derive(Clone, Debug, PartialEq, Eq)]

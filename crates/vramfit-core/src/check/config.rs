@@ -12,7 +12,7 @@ use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::gpu::GpuSelection;
 use crate::nearest::nearest;
-use crate::trace::{FEW_CALLS, StepLimit};
+use crate::run_config::{FEW_CALLS, StepLimit};
 
 /// What is checked.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 pub enum WholeRun {
     /// Its peak in bytes.
     Peak(u64),
-    /// Its peak in bytes until it was steady ([`StepLimit::Steady`](crate::trace::StepLimit::Steady)); all of it takes too long.
+    /// Its peak in bytes until it was steady ([`StepLimit::Steady`](crate::run_config::StepLimit::Steady)); all of it takes too long.
     Steady(u64),
     /// It was ended when it had taken this many seconds.
     TimeLimit(u64),

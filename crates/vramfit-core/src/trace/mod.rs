@@ -7,7 +7,6 @@
 //! | file | content |
 //! | --- | --- |
 //! | `header.rs`, `event.rs`, `note.rs` | header and footer, events, notes |
-//! | `step_limit.rs` | after which steps a run ends |
 //! | `run_environment.rs`, `compiler_warning.rs`, `not_computed.rs` | other records |
 //! | `event_source.rs` | the trait of everything that yields events |
 //! | `writer.rs`, `reader.rs`, `records.rs` | the file |
@@ -28,7 +27,6 @@ mod records;
 mod request_list;
 mod run_environment;
 mod sequence_index;
-mod step_limit;
 mod wire;
 mod writer;
 
@@ -45,5 +43,4 @@ pub use reader::{Reader, TraceEnd};
 pub use records::end_with_note;
 pub use request_list::RequestList;
 pub use run_environment::RunEnvironment;
-pub use step_limit::{FEW_CALLS, STEADY_CALLS, StepLimit};
 pub use writer::Writer;

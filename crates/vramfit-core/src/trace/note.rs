@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::StepLimit;
 use super::wire::tag;
+use crate::run_config::StepLimit;
 
 /// Something that was learnt about a run. A trace without notes is as good; a note of a kind that
 /// is not known is passed over.

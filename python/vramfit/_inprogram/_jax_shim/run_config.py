@@ -1,7 +1,7 @@
 """Reads what the dry run is to do that this process is part of.
 
-The command line writes it to a file that a variable names (``run_config.rs``, which describes the
-fields). Whoever has that variable uses virtual GPUs.
+The command line writes it to a file that a variable names; `RunConfig` in Rust describes the fields.
+Whoever has that variable uses virtual GPUs.
 """
 
 from __future__ import annotations

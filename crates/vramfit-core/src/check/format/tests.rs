@@ -3,7 +3,7 @@ use serde_json::Value;
 use crate::analysis::{Condition, Evidence, StepStop};
 use crate::check::report::samples::{grown, of_every_kind};
 use crate::check::{CheckReport, Outcome};
-use crate::trace::StepLimit;
+use crate::run_config::StepLimit;
 
 #[test]
 fn text_says_what_grew_where_and_how_to_accept_it() {

@@ -5,7 +5,8 @@ use crate::analysis::{Bearing, Condition, Evidence, LastExecution, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
-use crate::trace::{CpuProgram, ProcessExit, STEADY_CALLS, StepLimit, UncaughtError};
+use crate::run_config::{STEADY_CALLS, StepLimit};
+use crate::trace::{CpuProgram, ProcessExit, UncaughtError};
 
 /// The conditions that the headline does not mention.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use vramfit_core::analysis::Condition;
 use vramfit_core::check::{Entry, Figures, Lock, LockKey, LockLine, Program, WholeRun};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::run_config::RunConfig;
+use vramfit_core::run_config::{RunConfig, StepLimit};
 use vramfit_core::settings::Options;
-use vramfit_core::trace::StepLimit;
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::environment::{cleared_variables, program_variables};

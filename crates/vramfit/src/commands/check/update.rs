@@ -4,7 +4,7 @@ use std::path::Path;
 
 use vramfit_core::check::{LOCK_FILE, Lock, LockLine, Outcome, WholeRun, combine_answers};
 use vramfit_core::report::{describe_phases, qualify_headline};
-use vramfit_core::trace::STEADY_CALLS;
+use vramfit_core::run_config::STEADY_CALLS;
 use vramfit_core::{Bytes, Result};
 
 use super::config_file::ConfigFile;

@@ -33,9 +33,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use vramfit_core::gpu::{Calibration, GpuSelection};
-use vramfit_core::run_config::{RunConfig, Sharing};
+use vramfit_core::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_core::settings::{Options, Version};
-use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Result};
 
 use self::result_files::writable_trace;

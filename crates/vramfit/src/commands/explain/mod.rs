@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use vramfit_core::explain::{ExplainOptions, Explanation, Verdict, explain};
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::report::Report;
-use vramfit_core::run_config::RunConfig;
+use vramfit_core::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_core::settings::{Options, Version};
-use vramfit_core::trace::{FEW_CALLS, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::input::read;

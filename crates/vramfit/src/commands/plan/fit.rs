@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{Moves, Plan};
 use vramfit_core::report::qualify_headline;
-use vramfit_core::run_config::RunConfig;
+use vramfit_core::run_config::{RunConfig, StepLimit};
 use vramfit_core::settings::Options;
-use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::search::SearchSpec;

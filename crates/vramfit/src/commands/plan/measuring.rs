@@ -1,8 +1,8 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
 use vramfit_core::planning::{CostKind, Moves, Plan, RecordedSites, Row, Strategy};
+use vramfit_core::run_config::{FEW_CALLS, StepLimit};
 use vramfit_core::settings::{Version, XlaFlags};
-use vramfit_core::trace::{FEW_CALLS, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::program_edit::{MeasuredEdit, ProgramEdit};

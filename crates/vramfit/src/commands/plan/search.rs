@@ -3,8 +3,7 @@
 use vramfit_core::analysis::{Condition, Phase};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, recommend};
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::StepLimit;
+use vramfit_core::run_config::{RunConfig, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use super::program_edit::MeasuredEdit;

@@ -8,8 +8,7 @@ use vramfit_core::planning::{
     LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites,
 };
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
-use vramfit_core::run_config::RunConfig;
-use vramfit_core::trace::{FEW_CALLS, StepLimit};
+use vramfit_core::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_core::{Error, ErrorKind, Result};
 
 use super::program_edit::ProgramEdit;

@@ -15,9 +15,8 @@ use std::process::Command;
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::planning::Plan;
 use vramfit_core::report::render_findings;
-use vramfit_core::run_config::RunConfig;
+use vramfit_core::run_config::{RunConfig, StepLimit};
 use vramfit_core::settings::{self, Options, ResolvedSettings, Target};
-use vramfit_core::trace::StepLimit;
 use vramfit_core::{Bytes, ErrorKind, Result};
 use vramfit_gpu::{GpuOverrides, PROCESSES_VARIABLE};
 

@@ -4,6 +4,8 @@
 //! What this does not say is how the program is started and where results go (`DryrunSpec` of the command line), and
 //! what JAX makes of its own settings in the process ([`crate::trace::Header`]).
 
+mod step_limit;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Calibration, GpuSelection};
-use crate::trace::StepLimit;
+
+pub use step_limit::{FEW_CALLS, STEADY_CALLS, StepLimit};
 
 /// The environment variable with the path of the file that holds the configuration. A process that has it is part of a
 /// dry run, and its GPUs are virtual.
@@ -285,7 +288,7 @@ mod tests {
 
     #[test]
     fn every_field_is_documented() {
-        let page = include_str!("../../../docs/reference/trace-format.md");
+        let page = include_str!("../../../../docs/reference/trace-format.md");
         let (_, section) = page.split_once("## Run configuration").expect("a section");
         let (section, _) = section.split_once("\n## ").expect("one more section");
         let written = serde_json::to_value(config()).expect("a value");
