@@ -213,8 +213,8 @@ def test_a_full_disk_leaves_nothing_under_the_name_and_can_be_resumed(tmp_path):
 
     # The console script takes the signal of a file's limit, for the sake of the programs it starts;
     # Python by itself ignores it, and writing fails as on a full disk.
-    run = "import sys; from vramfit import _native as n; sys.exit(n.run_cli(sys.argv, package='.'"
-    program = run + ", plugin=None, python=None))"
+    run = "import sys; from vramfit import _native as n; "
+    program = run + "sys.exit(n.run_cli(sys.argv, package='.', python=None))"
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, 8 << 20))

@@ -19,9 +19,13 @@ def is_library(file: str) -> bool:
         or "/dist-packages/" in file
         or "/lib/python3" in file
         or (file.startswith("<") and not file.startswith(_CELL))
-        or os.path.dirname(file) == _HOME
-        or file.startswith(os.path.join(_HOME, "_"))
+        or is_ours(file)
     )
+
+
+def is_ours(file: str) -> bool:
+    """Return whether a file is one of vramfit's own that no user calls by its name."""
+    return os.path.dirname(file) == _HOME or file.startswith(os.path.join(_HOME, "_"))
 
 
 def file_name(file: str) -> str:

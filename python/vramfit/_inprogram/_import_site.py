@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 import linecache
-import os
 import sys
 from collections.abc import Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
-from vramfit._inprogram._frames import file_name
-
-_HOME = os.path.dirname(os.path.dirname(__file__))
+from vramfit._inprogram._frames import file_name, is_ours
 
 # The user's line that called a function of this package which imported JAX first, and the function.
 _own_import: tuple[str, str] | None = None
@@ -39,7 +36,7 @@ def _caller() -> tuple[str, str] | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if os.path.dirname(code.co_filename) != _HOME:
+        if not is_ours(code.co_filename):
             return f"{file_name(code.co_filename)}:{frame.f_lineno}", called
         called = code.co_qualname.partition(".")[0]
         frame = frame.f_back
@@ -81,7 +78,7 @@ def _sources() -> Iterator[tuple[str, str, int]]:
         frame = frame.f_back
     for frame in reversed(frames):
         file = frame.f_code.co_filename
-        if os.path.dirname(file) == _HOME or file.startswith("<frozen"):
+        if is_ours(file) or file.startswith("<frozen"):
             continue
         text = "".join(linecache.getlines(file, frame.f_globals))
         if text:

@@ -1,6 +1,6 @@
 """Reads what the dry run is to do that this process is part of.
 
-The command line writes it to a file that a variable names; `RunConfig` in Rust describes the fields.
+The command line writes it to a file that a variable names; `RunConfig` in Rust has its fields.
 Whoever has that variable uses virtual GPUs.
 """
 
