@@ -107,7 +107,8 @@ def test_a_command_ends_with_its_dry_runs(project, pipe, name):
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_search_says_what_it_has_found_when_it_is_interrupted(write_script, pipe, number):
     # With a plan applied the program waits.
-    waits = f'\nif "VRAMFIT_PLAN" in os.environ:\n    wait({str(pipe)!r})\n'
+    plan = 'json.load(open(os.environ["VRAMFIT_RUN_CONFIG"]))["plan"]'
+    waits = f"\nimport json\nif {plan}:\n    wait({str(pipe)!r})\n"
     program = write_script(WAIT + waits + LAYERS)
     command = ["plan", "--gpu", "t4", "--limit", "100MiB", "--no-cache", "--jobs", 1]
     code, out, err = interrupt([*VRAMFIT, *command, "--", program, 4096], pipe, number)
