@@ -34,13 +34,14 @@ def main():
     (PLACE / "env" / "lib").symlink_to(Path(sys.prefix) / "lib")
     for name in names:
         gpu, arguments = RUNS[name]
-        trace = ROOT / "fixtures" / "traces" / f"{name}.trace"
-        trace.parent.mkdir(exist_ok=True)
+        # Its path is in it, too.
+        trace = PLACE / f"{name}.trace"
         command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, "--steps", "3"]
         command += ["--trace", str(trace), "--force", "--", str(python), str(PLACE / SCRIPT)]
         code = subprocess.run(command + arguments.split(), check=False).returncode
         if code not in (0, 1):
             raise SystemExit(f"{name}: exit code {code}")
+        shutil.move(trace, ROOT / "fixtures" / "traces" / trace.name)
     shutil.rmtree(PLACE)
 
 
