@@ -341,9 +341,7 @@ impl Log {
     /// Returns what the compiler says that a program needs, and where it says it.
     pub(super) fn program_need(&self) -> Option<(&Event, &LoggedProgramNeed)> {
         self.messages().find_map(|(event, message)| match message {
-            Message::LoggedProgramNeed(need) | Message::DumpedProgram { need } => {
-                Some((event, need))
-            }
+            Message::ProgramNeed(need) | Message::DumpedProgram { need } => Some((event, need)),
             _ => None,
         })
     }

@@ -65,7 +65,7 @@ pub(super) enum Message {
     /// Figures of `Device.memory_stats()`, as a program has printed them.
     MemoryStat { name: StatName, bytes: u64 },
     /// `BufferAssignment stats`: what a program needs.
-    LoggedProgramNeed(LoggedProgramNeed),
+    ProgramNeed(LoggedProgramNeed),
     /// One of the largest buffers of a program.
     PeakBuffer(ListedBuffer),
     /// `Can't reduce memory use below … by rematerialization`.

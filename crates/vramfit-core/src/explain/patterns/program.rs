@@ -59,7 +59,7 @@ fn program_need(at: &Match<'_>) -> Option<Message> {
     const MAX_STATS_BYTES: usize = 900;
     let text = head(at.after(), MAX_STATS_BYTES);
     let field = |label: &str| labelled_size(text, label);
-    Some(Message::LoggedProgramNeed(LoggedProgramNeed {
+    Some(Message::ProgramNeed(LoggedProgramNeed {
         arguments: field("parameterallocation:")?,
         live_out: field("maybe_live_outallocation:").unwrap_or_default(),
         temporaries: field("preallocatedtempallocation:").unwrap_or_default(),
