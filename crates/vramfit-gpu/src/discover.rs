@@ -68,7 +68,7 @@ impl GpuOverrides {
         let (name, budgets) = match (&self.selection, run) {
             (Some(selection), _) => return Ok(selection.clone()),
             (None, Some(run)) => {
-                let count = self.budgets(variable)?.len();
+                let count = virtual_budgets(&run, self.processes, variable)?.len();
                 let count = u32::try_from(count).unwrap_or(u32::MAX);
                 return Ok(GpuSelection { count, ..run.gpus });
             }
