@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use vramfit_core::program::{BufferClass, Program, executable_and_options};
+use vramfit_core::program::{BufferClass, OptimizedModule, Program, executable_and_options};
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/programs")
@@ -105,7 +105,9 @@ fn a_sharded_program_knows_its_devices_and_shardings() {
 fn every_program_takes_at_least_its_bound() {
     let gpu = vramfit_core::gpu::find("h100-80g").expect("known");
     for (name, bytes) in recorded() {
-        let time = parse(&bytes).time(None, &gpu, None).expect("a module");
+        let program = parse(&bytes);
+        let module = OptimizedModule::from_executable(&program).expect("a module");
+        let time = program.time(&module.graph(), &gpu, None);
         assert!(time.low_us <= time.model_us && time.model_us > 0.0, "{name}");
         assert!(time.unknown_us <= time.model_us, "{name}");
         assert_eq!(time.xla_us, 0.0, "{name} was recorded without estimates");

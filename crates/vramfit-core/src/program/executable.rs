@@ -6,6 +6,7 @@ use prost::Message;
 
 use super::collectives::{DeviceGroups, device_groups};
 use super::container;
+use super::hlo::HloGraph;
 use super::options::CompileOptions;
 use super::outputs::OutputFinder;
 use super::proto::{
@@ -128,6 +129,7 @@ impl Program {
             options: CompileOptions::parse(options)?,
             ..Program::default()
         };
+        let graph = HloGraph::new(&module);
         let is_tuple = program.set_shapes(&shape);
         program.set_shardings(&module);
         program.device_groups = device_groups(&module, program.options.devices.len());
@@ -146,7 +148,7 @@ impl Program {
         program.output_allocations = vec![None; program.outputs.len()];
         if executable.output_info_map.is_empty() {
             if let Some(assignment) = &executable.buffer_assignment {
-                program.find_outputs(&module, assignment, is_tuple)?;
+                program.find_outputs(&graph, assignment, is_tuple)?;
             }
         } else {
             for entry in &executable.output_info_map {
@@ -165,7 +167,7 @@ impl Program {
             + executable.thunks.iter().map(|thunk| code_bytes(thunk, 0)).sum::<u64>();
         program.host_sizes = program.sum_sizes(allocations, true);
         program.workspace_bytes = workspace::largest(&module);
-        program.scratch = scratch::needs(&module);
+        program.scratch = scratch::needs(&graph);
         program.module = executable.hlo_module_with_config;
         Ok(program)
     }
@@ -235,11 +237,11 @@ impl Program {
     /// Finds the allocation of each output in the legacy form, which does not tell it.
     fn find_outputs(
         &mut self,
-        module: &HloModuleProto,
+        graph: &HloGraph<'_>,
         assignment: &BufferAssignmentProto,
         is_tuple: bool,
     ) -> Result<()> {
-        let finder = OutputFinder::new(module, assignment);
+        let finder = OutputFinder::new(graph, assignment);
         for (output, shape) in self.outputs.iter().enumerate() {
             let index = [output as i64];
             let found = finder.find(if is_tuple { &index } else { &[] });

@@ -18,6 +18,9 @@
 //! | `collectives` | which devices exchange data |
 //! | [`cost`] | how long the program takes, by XLA's cost model and by what the GPU does at most |
 //! | `executable` | from serialized bytes to a [`Program`] |
+//! | `optimized_module` | the module of a dump, or of an executable |
+//! | `hlo` | the module as a graph |
+//! | `phase` | forward, backward, computed again |
 //! | `texts` | each different text once |
 //! | [`memory`] | where the memory of a program goes: owners, lines, the peak |
 
@@ -25,9 +28,12 @@ mod collectives;
 mod container;
 pub mod cost;
 mod executable;
+mod hlo;
 pub mod memory;
+mod optimized_module;
 pub mod options;
 mod outputs;
+mod phase;
 pub mod proto;
 mod scratch;
 pub mod shape;
@@ -39,8 +45,11 @@ pub(crate) mod workspace;
 pub use collectives::DeviceGroups;
 pub use cost::ProgramTime;
 pub use executable::{Alias, BufferAllocation, BufferClass, Program, executable_and_options};
+pub use hlo::HloGraph;
 pub use memory::ProgramMemory;
+pub use optimized_module::OptimizedModule;
 pub use options::CompileOptions;
+
 pub use scratch::{EstimateSource, ScratchNeed, ScratchPhase};
 pub use shape::{ElementType, MemorySpace, Shape};
 pub use sizes::ProgramSizes;

@@ -6,66 +6,41 @@
 
 use std::collections::HashMap;
 
-use super::proto::{
-    BufferAssignmentProto, HloComputationProto, HloInstructionProto, HloModuleProto,
-};
+use super::hlo::{HloGraph, HloIndex};
+use super::proto::BufferAssignmentProto;
 
-/// A part of what an instruction returns: the instruction's id, and an index into its tuple.
-type Place = (i64, Vec<i64>);
+/// A part of what an instruction returns: the instruction, and an index into its tuple.
+type Place = (HloIndex, Vec<i64>);
 
 /// Finds the allocations of a program's outputs.
 pub(crate) struct OutputFinder<'a> {
-    instructions: HashMap<i64, &'a HloInstructionProto>,
-    computations: HashMap<i64, &'a HloComputationProto>,
-    /// For each computation that is called as a whole, the call.
-    callers: HashMap<i64, &'a HloInstructionProto>,
-    /// For each instruction, its computation.
-    homes: HashMap<i64, i64>,
-    /// For each place where a logical buffer begins, the buffer.
+    graph: &'a HloGraph<'a>,
+    /// For each place where a logical buffer begins, by the instruction's id, the buffer.
     buffers: HashMap<(i64, &'a [i64]), i64>,
     /// For each logical buffer, the number of its allocation.
     allocations: HashMap<i64, usize>,
-    root: Option<i64>,
 }
 
 impl<'a> OutputFinder<'a> {
-    pub(crate) fn new(module: &'a HloModuleProto, assignment: &'a BufferAssignmentProto) -> Self {
-        let computations: HashMap<i64, _> =
-            module.computations.iter().map(|one| (one.id, one)).collect();
-        let all = || {
-            let each = module.computations.iter();
-            each.flat_map(|one| one.instructions.iter().map(move |i| (one.id, i)))
-        };
+    pub(crate) fn new(graph: &'a HloGraph<'a>, assignment: &'a BufferAssignmentProto) -> Self {
         let buffers = assignment.logical_buffers.iter().filter_map(|buffer| {
             let at = buffer.defined_at.as_ref()?;
             Some(((at.instruction_id, at.shape_index.as_slice()), buffer.id))
         });
         let allocations = assignment.buffer_allocations.iter().enumerate();
-        OutputFinder {
-            instructions: all().map(|(_, i)| (i.id, i)).collect(),
-            callers: all()
-                .filter(|(_, i)| matches!(i.opcode.as_str(), "call" | "async-start"))
-                .flat_map(|(_, i)| i.called_computation_ids.iter().map(move |&id| (id, i)))
-                .collect(),
-            homes: all().map(|(home, i)| (i.id, home)).collect(),
-            buffers: buffers.collect(),
-            allocations: allocations
-                .flat_map(|(index, one)| {
-                    let parts = one.assigned.iter();
-                    parts.map(move |part| (part.logical_buffer_id, index))
-                })
-                .collect(),
-            root: computations.get(&module.entry_computation_id).map(|entry| entry.root_id),
-            computations,
-        }
+        let allocations = allocations.flat_map(|(number, one)| {
+            one.assigned.iter().map(move |part| (part.logical_buffer_id, number))
+        });
+        OutputFinder { graph, buffers: buffers.collect(), allocations: allocations.collect() }
     }
 
     /// Returns the allocation of the output at a shape index of the result.
     pub(crate) fn find(&self, index: &[i64]) -> Option<usize> {
-        let mut place: Place = (self.root?, index.to_vec());
+        let mut place: Place = (self.graph.entry_root()?, index.to_vec());
         // A longer way would go round in circles.
-        for _ in 0..=self.instructions.len() {
-            if let Some(buffer) = self.buffers.get(&(place.0, place.1.as_slice())) {
+        for _ in 0..=self.graph.len() {
+            let id = self.graph.get(place.0).id;
+            if let Some(buffer) = self.buffers.get(&(id, place.1.as_slice())) {
                 return self.allocations.get(buffer).copied();
             }
             place = self.origin(place)?;
@@ -74,9 +49,9 @@ impl<'a> OutputFinder<'a> {
     }
 
     /// Goes back one instruction.
-    fn origin(&self, (id, mut index): Place) -> Option<Place> {
-        let instruction = self.instructions.get(&id)?;
-        let operand = |number: usize| instruction.operand_ids.get(number).copied();
+    fn origin(&self, (at, mut index): Place) -> Option<Place> {
+        let instruction = self.graph.get(at);
+        let operand = |number: usize| self.graph.operand(at, number);
         match instruction.opcode.as_str() {
             "tuple" if !index.is_empty() => {
                 let number = usize::try_from(index.remove(0)).ok()?;
@@ -99,23 +74,21 @@ impl<'a> OutputFinder<'a> {
                 index.insert(0, 1);
                 Some((operand(0)?, index))
             }
-            "call" => Some((self.root_of_callee(instruction)?, index)),
+            "call" => Some((self.graph.root_of(at, 0)?, index)),
             "async-start" if index.first() == Some(&1) => {
                 index.remove(0);
-                Some((self.root_of_callee(instruction)?, index))
+                Some((self.graph.root_of(at, 0)?, index))
             }
             "parameter" => {
-                let caller = self.callers.get(self.homes.get(&id)?)?;
+                let mut callers = self.graph.callers_of_parent(at).iter();
+                let caller = callers.rfind(|&&caller| {
+                    matches!(self.graph.get(caller).opcode.as_str(), "call" | "async-start")
+                })?;
                 let number = usize::try_from(instruction.parameter_number).ok()?;
-                Some((caller.operand_ids.get(number).copied()?, index))
+                Some((self.graph.operand(*caller, number)?, index))
             }
             _ => None,
         }
-    }
-
-    fn root_of_callee(&self, call: &HloInstructionProto) -> Option<i64> {
-        let callee = call.called_computation_ids.first()?;
-        Some(self.computations.get(callee)?.root_id)
     }
 }
 
@@ -123,7 +96,8 @@ impl<'a> OutputFinder<'a> {
 mod tests {
     use super::*;
     use crate::program::proto::{
-        AssignedProto, BufferAllocationProto, LocationProto, LogicalBufferProto,
+        AssignedProto, BufferAllocationProto, HloComputationProto, HloInstructionProto,
+        HloModuleProto, LocationProto, LogicalBufferProto,
     };
 
     fn instruction(id: i64, opcode: &str, operands: &[i64]) -> HloInstructionProto {
@@ -179,7 +153,8 @@ mod tests {
             ..HloModuleProto::default()
         };
         let assignment = assignment(&[(1, &[]), (2, &[0]), (2, &[2])]);
-        assert_eq!(OutputFinder::new(&module, &assignment).find(&[]), Some(1));
+        let graph = HloGraph::new(&module);
+        assert_eq!(OutputFinder::new(&graph, &assignment).find(&[]), Some(1));
     }
 
     #[test]
@@ -207,7 +182,8 @@ mod tests {
             ..HloModuleProto::default()
         };
         let assignment = assignment(&[(1, &[]), (2, &[]), (11, &[])]);
-        let finder = OutputFinder::new(&module, &assignment);
+        let graph = HloGraph::new(&module);
+        let finder = OutputFinder::new(&graph, &assignment);
         assert_eq!((finder.find(&[0]), finder.find(&[1])), (Some(1), Some(2)));
         assert_eq!(finder.find(&[2]), None);
     }

@@ -8,7 +8,7 @@ use vramfit_core::program::proto::{
     HeapSimulatorTrace, HloComputationProto, HloInstructionProto, HloModuleProto, LocationProto,
     LogicalBufferProto, OpMetadata, ShapeProto, StackFrame, StackFrameIndexProto,
 };
-use vramfit_core::program::{Alias, ElementType, Program, ProgramMemory, Shape};
+use vramfit_core::program::{Alias, ElementType, HloGraph, Program, ProgramMemory, Shape};
 
 use super::recorded::all;
 
@@ -228,7 +228,7 @@ proptest! {
         assignment in assignment(),
         (program, names) in program(),
     ) {
-        check(&ProgramMemory::read(&program, &module, &assignment, &names));
+        check(&ProgramMemory::read(&program, &HloGraph::new(&module), &assignment, &names));
     }
 }
 
@@ -314,6 +314,7 @@ fn sizes_beyond_all_measure_are_survived() {
         ..Program::default()
     };
     let module = HloModuleProto::default();
-    let memory = ProgramMemory::read(&program, &module, &assignment, &Names::default());
+    let memory =
+        ProgramMemory::read(&program, &HloGraph::new(&module), &assignment, &Names::default());
     assert_eq!(memory.occupied_bytes(), u64::MAX);
 }

@@ -1,6 +1,5 @@
 //! A module made by hand, of which every owner is known.
 
-use vramfit_core::program::ProgramMemory;
 use vramfit_core::program::memory::{Names, Owner};
 use vramfit_core::program::proto::{
     AliasEntryProto, AssignedProto, BufferAllocationProto, BufferAssignmentProto, FileLocation,
@@ -8,6 +7,7 @@ use vramfit_core::program::proto::{
     HloInstructionProto, HloModuleProto, LocationProto, LogicalBufferProto, OpMetadata,
     ProgramShapeProto, ShapeProto, StackFrame, StackFrameIndexProto,
 };
+use vramfit_core::program::{HloGraph, ProgramMemory};
 
 use super::recorded::program;
 
@@ -190,7 +190,7 @@ fn assignment() -> BufferAssignmentProto {
 
 fn memory(names: &Names) -> ProgramMemory {
     let (module, assignment) = (module(), assignment());
-    ProgramMemory::read(&program(&module, &assignment), &module, &assignment, names)
+    ProgramMemory::read(&program(&module, &assignment), &HloGraph::new(&module), &assignment, names)
 }
 
 fn named(arguments: [&str; 3], outputs: [&str; 2]) -> Names {
@@ -255,7 +255,7 @@ fn an_output_in_the_place_of_a_gradient_is_no_gradient() {
     output.assigned[1].logical_buffer_id = 6;
     let names = matching_names();
     let program = program(&module, &assignment);
-    let memory = ProgramMemory::read(&program, &module, &assignment, &names);
+    let memory = ProgramMemory::read(&program, &HloGraph::new(&module), &assignment, &names);
     assert_eq!(memory.bytes_of(Owner::Parameters), 256);
     let mut buffers = memory.buffers.iter();
     let output = buffers.find(|buffer| buffer.path == "result['p']");
@@ -375,7 +375,7 @@ fn what_goes_round_in_a_loop_is_one_tenant() {
     };
     let memory = ProgramMemory::read(
         &program(&module, &assignment),
-        &module,
+        &HloGraph::new(&module),
         &assignment,
         &Names::default(),
     );

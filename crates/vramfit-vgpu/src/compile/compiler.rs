@@ -20,9 +20,10 @@ use vramfit_core::program::{
 };
 use vramfit_core::trace::CompilerWarning;
 
+use crate::compile::analysis::{ProgramAnalysis, rename_sites};
 use crate::compile::compilation_cache::{CacheEntry, CompilerOutput};
 use crate::compile::compiled::{CompileDiagnostics, CompiledProgram};
-use crate::compile::dump::{self, Dump};
+use crate::compile::dump::Dump;
 use crate::compile::memory_kinds;
 use crate::compile::stderr_capture::{self, Warning};
 use crate::compile::user_flags::UserFlags;
@@ -35,7 +36,6 @@ use crate::pjrt::args::read_sized;
 use crate::pjrt::cuda_plugin::{self, zeroed_struct};
 use crate::pjrt::pointers;
 use crate::pjrt::status::{PjrtResult, Status, StatusCode};
-use crate::session::call_site;
 use crate::session::log;
 
 /// Makes XLA write its estimates of run times into the module. It changes nothing else of it.
@@ -161,33 +161,19 @@ pub(crate) unsafe fn compile(
         match result {
             Ok(CompilerOutput { serialized, dump, .. }) => {
                 let mut program = Program::parse(&serialized, options)?;
-                let memory = dump.as_ref();
-                let mut memory = memory.and_then(|it| dump::memory(&program, it, &source.code));
-                match &mut memory {
-                    Some(memory) => memory.rename_sites(call_site::name_notebook_cell),
-                    None if needs_dump => warnings.push(not_attributed(dump.as_deref())),
-                    None => {}
-                }
-                let machine = machine::get();
-                let mut time = machine.and_then(|machine| {
-                    let run = &machine.header.run;
-                    program.time(dump.as_deref(), &run.gpus.gpu, run.calibration.as_ref())
-                });
-                let scratch = program.scratch.iter_mut().map(|need| &mut need.site);
-                let operations = time.iter_mut().flat_map(|time| &mut time.operations);
-                for site in scratch.chain(operations.map(|operation| &mut operation.site)) {
-                    if let Some(name) = call_site::name_notebook_cell(site) {
-                        *site = name;
-                    }
+                rename_sites(program.scratch.iter_mut().map(|need| &mut need.site));
+                let ProgramAnalysis { memory, time } =
+                    ProgramAnalysis::new(&program, dump.as_deref(), &source.code);
+                if memory.is_none() && needs_dump {
+                    warnings.push(not_attributed(dump.as_deref()));
                 }
                 let code = if source.format == b"mlir" { source.code.clone() } else { Vec::new() };
-                let attempt = attempt.name.to_owned();
                 return Ok(CompiledProgram::new(
                     program,
                     code,
                     serialized,
                     options.to_vec(),
-                    attempt,
+                    attempt.name.to_owned(),
                     CompileDiagnostics {
                         replaced_arguments: memory
                             .as_ref()

@@ -9,10 +9,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use vramfit_core::program::proto::OptionValue;
-use vramfit_core::program::{Program, ProgramMemory};
 
 use crate::compile::user_flags::{ENABLED_DUMPS, ENABLES_DUMPS, UserFlags};
-use crate::hooks;
 
 /// The flag for the folder.
 const FLAG: &str = "xla_dump_to";
@@ -79,10 +77,4 @@ impl Dump {
         let dump = dumps.next()?;
         (dump.metadata().ok()?.len() <= MAX_BYTES).then(|| fs::read(dump.path()).ok())?
     }
-}
-
-/// Returns the memory of a program by its dump. `None` if that contains another one.
-pub(crate) fn memory(program: &Program, dump: &[u8], code: &[u8]) -> Option<ProgramMemory> {
-    let names = hooks::get().and_then(|hooks| hooks.value_names(code)).unwrap_or_default();
-    ProgramMemory::from_dump(program, dump, &names).ok()
 }

@@ -2,9 +2,9 @@
 
 use super::MAX_DEPTH;
 use super::backend_config::BackendConfig;
-use super::graph::{Graph, arrays};
 use super::rates::Rates;
 use super::traffic::is_matrix_library;
+use crate::program::hlo::{HloGraph, arrays};
 use crate::program::proto::HloInstructionProto;
 use crate::program::shape::Shape;
 
@@ -41,7 +41,7 @@ const COLLECTIVES: &[&str] = &["all-", "collective-", "ragged-", "reduce-scatter
 
 impl Arithmetic {
     pub(super) fn new(
-        graph: &Graph<'_>,
+        graph: &HloGraph<'_>,
         rates: Rates<'_>,
         instruction: &HloInstructionProto,
     ) -> Self {
@@ -50,7 +50,13 @@ impl Arithmetic {
         sum
     }
 
-    fn add(&mut self, graph: &Graph<'_>, rates: Rates<'_>, it: &HloInstructionProto, depth: usize) {
+    fn add(
+        &mut self,
+        graph: &HloGraph<'_>,
+        rates: Rates<'_>,
+        it: &HloInstructionProto,
+        depth: usize,
+    ) {
         let opcode = it.opcode.as_str();
         match opcode {
             "fusion" if depth > 0 => {
@@ -69,9 +75,9 @@ impl Arithmetic {
         }
     }
 
-    fn add_matrix(&mut self, graph: &Graph<'_>, rates: Rates<'_>, it: &HloInstructionProto) {
+    fn add_matrix(&mut self, graph: &HloGraph<'_>, rates: Rates<'_>, it: &HloInstructionProto) {
         self.is_matrix = true;
-        let shape = |number| arrays(graph.operand(it, number)?).into_iter().next();
+        let shape = |number| arrays(graph.operand_of(it, number)?).into_iter().next();
         let shapes = (shape(0), shape(1), arrays(it).into_iter().next());
         let (Some(left), Some(right), Some(result)) = shapes else {
             self.is_unknown = true;

@@ -5,8 +5,8 @@
 //! than reading and writing it.
 
 use super::MAX_DEPTH;
-use super::graph::{Graph, arrays};
 use super::rates::Rates;
+use crate::program::hlo::{HloGraph, arrays};
 use crate::program::proto::HloInstructionProto;
 use crate::program::shape::Shape;
 
@@ -33,7 +33,7 @@ const ELEMENTS_PER_CYCLE: &[(&str, f64)] = &[
 /// Returns the microseconds that the functions in a kernel take; `None` where it has none, or one of an element type
 /// whose rate is not known.
 pub(super) fn functions_us(
-    graph: &Graph<'_>,
+    graph: &HloGraph<'_>,
     rates: Rates<'_>,
     instruction: &HloInstructionProto,
 ) -> Option<f64> {
@@ -43,7 +43,7 @@ pub(super) fn functions_us(
 }
 
 fn add(
-    graph: &Graph<'_>,
+    graph: &HloGraph<'_>,
     rates: Rates<'_>,
     instruction: &HloInstructionProto,
     depth: usize,

@@ -6,8 +6,8 @@
 use rustc_hash::FxHashMap;
 
 use super::MAX_DEPTH;
-use super::graph::{Graph, arrays};
 use crate::program::MemorySpace;
+use crate::program::hlo::{HloGraph, arrays};
 use crate::program::proto::HloInstructionProto;
 use crate::program::shape::Shape;
 
@@ -20,13 +20,13 @@ pub(super) struct HostTransfer {
 
 impl HostTransfer {
     /// Returns what an instruction moves, or what the computation that it starts does.
-    pub(super) fn new(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Self {
+    pub(super) fn new(graph: &HloGraph<'_>, instruction: &HloInstructionProto) -> Self {
         let mut sum = HostTransfer::default();
         sum.add(graph, instruction, MAX_DEPTH);
         sum
     }
 
-    fn add(&mut self, graph: &Graph<'_>, it: &HloInstructionProto, depth: usize) {
+    fn add(&mut self, graph: &HloGraph<'_>, it: &HloInstructionProto, depth: usize) {
         match it.opcode.as_str() {
             "async-start" if depth > 0 => {
                 let called = graph.called(it).flat_map(|inner| &inner.instructions);
@@ -36,7 +36,7 @@ impl HostTransfer {
             "while" | "conditional" | "call" => {}
             "copy-start" => {
                 // Its result is the copy, the original and a context.
-                let source = graph.operand(it, 0).and_then(single_array);
+                let source = graph.operand_of(it, 0).and_then(single_array);
                 let copy = arrays(it).into_iter().next();
                 if let (Some(source), Some(copy)) = (source, copy) {
                     match (is_on_host(&source), is_on_host(&copy)) {
@@ -47,7 +47,7 @@ impl HostTransfer {
                 }
             }
             "fusion" => {
-                let root = graph.called(it).next().and_then(|fused| graph.root(fused));
+                let root = graph.called(it).next().and_then(|fused| graph.root_in(fused));
                 self.add_access(graph, it, root.unwrap_or(it));
             }
             _ => self.add_access(graph, it, it),
@@ -57,17 +57,16 @@ impl HostTransfer {
     /// Adds what an instruction reads and writes; `root` is what computes its result.
     fn add_access(
         &mut self,
-        graph: &Graph<'_>,
+        graph: &HloGraph<'_>,
         it: &HloInstructionProto,
         root: &HloInstructionProto,
     ) {
         let results: u64 = arrays(it).iter().map(Shape::bytes).sum();
-        let operands = (0..it.operand_ids.len()).filter_map(|number| graph.operand(it, number));
-        let operands: Vec<Shape> = operands.flat_map(arrays).collect();
+        let operands: Vec<Shape> = graph.operands_of(it).flat_map(arrays).collect();
         if arrays(it).iter().any(is_on_host) {
             // What is updated in place lies there already.
             let update = (root.opcode == "dynamic-update-slice")
-                .then(|| graph.operand(root, 1).and_then(single_array))
+                .then(|| graph.operand_of(root, 1).and_then(single_array))
                 .flatten();
             self.to_host += update.map_or(results, |update| update.bytes());
         } else {

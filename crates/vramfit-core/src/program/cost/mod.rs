@@ -12,7 +12,6 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `graph` | the module by its numbers |
 //! | `backend_config` | what XLA says of an instruction |
 //! | `traffic` | bytes that a kernel reads and writes |
 //! | `arithmetic` | matrix products and convolutions |
@@ -24,25 +23,21 @@
 mod arithmetic;
 mod backend_config;
 mod elementwise;
-mod graph;
 mod host_transfer;
 mod program_time;
 mod rates;
 mod traffic;
 
-use prost::Message;
 use rustc_hash::FxHashMap;
 
 use self::arithmetic::Arithmetic;
 use self::backend_config::BackendConfig;
-use self::graph::{Graph, arrays};
 use self::host_transfer::{Clock, HostTransfer};
 pub use self::program_time::{MAX_UNKNOWN_SHARE, OperationTime, ProgramTime};
 use self::rates::{Rates, min_transfer_us};
+use super::hlo::{HloGraph, arrays};
 use super::memory::Frames;
-use super::proto::{
-    HloComputationProto, HloInstructionProto, HloModuleProto, HloProto, OpMetadata,
-};
+use super::proto::{HloComputationProto, HloInstructionProto, OpMetadata};
 use super::shape::Shape;
 use super::{MemorySpace, Program};
 use crate::gpu::{Calibration, Gpu};
@@ -54,48 +49,36 @@ const MAX_DEPTH: usize = 32;
 const MAX_SLOWDOWN: f64 = 4.0;
 
 impl Program {
-    /// Returns how long one execution takes on a GPU; `None` when its module cannot be read. The module
-    /// is that of XLA's dump, where there is one: since JAX 0.10.2 a serialized executable does not say
-    /// how often loops run.
+    /// Returns how long one execution takes on a GPU.
     pub fn time(
         &self,
-        dump: Option<&[u8]>,
+        graph: &HloGraph<'_>,
         gpu: &Gpu,
         calibration: Option<&Calibration>,
-    ) -> Option<ProgramTime> {
-        let module = match dump {
-            Some(dump) => HloProto::decode(dump).ok()?.hlo_module?,
-            None => HloModuleProto::decode(self.module_proto().ok()?.as_slice()).ok()?,
-        };
-        Some(ProgramTime {
+    ) -> ProgramTime {
+        ProgramTime {
             host_memory_bytes: self.host_sizes.temp_bytes,
-            ..estimate(&module, gpu, calibration)
-        })
+            ..estimate(graph, gpu, calibration)
+        }
     }
 }
 
 /// Returns how long one execution of an optimized module takes.
-pub fn estimate(
-    module: &HloModuleProto,
-    gpu: &Gpu,
-    calibration: Option<&Calibration>,
-) -> ProgramTime {
+fn estimate(graph: &HloGraph<'_>, gpu: &Gpu, calibration: Option<&Calibration>) -> ProgramTime {
     let rates = Rates { gpu, calibration };
-    let graph = Graph::new(module);
-    let entry = graph.computation(module.entry_computation_id);
     let mut walk = Walk {
         graph,
         rates,
-        frames: Frames::new(module),
+        frames: Frames::new(graph.module()),
         time: ProgramTime { calibrated: calibration.is_some(), ..ProgramTime::default() },
         certain_transfers: [0.0; 2],
         operations: FxHashMap::default(),
     };
-    let Some(entry) = entry else {
+    let Some(entry) = graph.entry() else {
         return walk.time;
     };
     walk.add(entry, 1.0, true, MAX_DEPTH);
-    let bytes = traffic::certain_bytes(&walk.graph, entry);
+    let bytes = traffic::certain_bytes(graph, entry);
     // The cache may hold that much of the arguments before, and of the results after the execution.
     let bytes = bytes.saturating_sub(2 * gpu.l2_bytes);
     let mut time = walk.time;
@@ -139,7 +122,7 @@ fn is_free(opcode: &str) -> bool {
 
 /// The schedule of a module, added up.
 struct Walk<'a> {
-    graph: Graph<'a>,
+    graph: &'a HloGraph<'a>,
     rates: Rates<'a>,
     frames: Frames<'a>,
     time: ProgramTime,
@@ -173,7 +156,7 @@ impl<'a> Walk<'a> {
             if is_free(&instruction.opcode) {
                 continue;
             }
-            let transfer = HostTransfer::new(&self.graph, instruction);
+            let transfer = HostTransfer::new(self.graph, instruction);
             if let Some(link) = self.rates.gpu.host_link.filter(|_| !transfer.is_none()) {
                 let both = [transfer.to_host, transfer.from_host];
                 clock.start(instruction.id, self.rates.transfer_us(link, both));
@@ -229,9 +212,9 @@ impl<'a> Walk<'a> {
         times: f64,
         is_certain: bool,
     ) -> f64 {
-        let arithmetic = Arithmetic::new(&self.graph, self.rates, instruction);
-        let reads = traffic::reads(&self.graph, instruction).into_iter();
-        let accesses = reads.chain(traffic::writes(&self.graph, instruction));
+        let arithmetic = Arithmetic::new(self.graph, self.rates, instruction);
+        let reads = traffic::reads(self.graph, instruction).into_iter();
+        let accesses = reads.chain(traffic::writes(self.graph, instruction));
         let bytes = accesses.fold(0, |sum: u64, access| sum.saturating_add(access.bytes));
         let is_copy = matches!(instruction.opcode.as_str(), "copy" | "transpose");
         let memory_us = self.rates.memory_us(bytes, is_copy);
@@ -241,7 +224,7 @@ impl<'a> Walk<'a> {
         let model = match instruction.fusion_kind.as_str() {
             // XLA's own loops, reductions and transpositions.
             "kLoop" | "kInput" => config.time_us("").map(|us| {
-                let functions_us = elementwise::functions_us(&self.graph, self.rates, instruction);
+                let functions_us = elementwise::functions_us(self.graph, self.rates, instruction);
                 // XLA prices functions too high; where there are none it knows better how memory is accessed.
                 let us = functions_us.map_or(us, |functions| us.min(functions.max(memory_us)));
                 match self.time.calibrated {
@@ -280,8 +263,7 @@ impl<'a> Walk<'a> {
     /// Returns the microseconds of a collective whose rate was measured: for the bytes of its operands or
     /// of its results, whichever are more.
     fn collective_us(&self, instruction: &HloInstructionProto) -> Option<f64> {
-        let operands = 0..instruction.operand_ids.len();
-        let operands = operands.filter_map(|number| self.graph.operand(instruction, number));
+        let operands = self.graph.operands_of(instruction);
         let sum = |shapes: Vec<Shape>| shapes.iter().map(Shape::bytes).sum::<u64>();
         let operand_bytes = sum(operands.flat_map(arrays).collect());
         let result_bytes = sum(arrays(instruction));
@@ -298,8 +280,7 @@ impl<'a> Walk<'a> {
 
     /// Returns `true` if an instruction reads or writes host memory, whose speed is not known.
     fn is_on_host(&self, instruction: &HloInstructionProto) -> bool {
-        let operands = 0..instruction.operand_ids.len();
-        let operands = operands.filter_map(|number| self.graph.operand(instruction, number));
+        let operands = self.graph.operands_of(instruction);
         let mut shapes = operands.chain([instruction]).flat_map(arrays);
         shapes.any(|shape| shape.space == MemorySpace::Host)
     }

@@ -2,7 +2,7 @@
 //! highest clock), a cache of 50 MiB.
 
 use super::*;
-use crate::program::proto::{DotDimensionNumbers, LayoutProto, ShapeProto};
+use crate::program::proto::{DotDimensionNumbers, HloModuleProto, LayoutProto, ShapeProto};
 
 const F32: i32 = 11;
 const BF16: i32 = 16;
@@ -61,7 +61,7 @@ fn time_on(
     let module =
         HloModuleProto { entry_computation_id: 1, computations, ..HloModuleProto::default() };
     let gpu = crate::gpu::find(gpu);
-    estimate(&module, gpu.as_ref().expect("known"), calibration)
+    estimate(&HloGraph::new(&module), gpu.as_ref().expect("known"), calibration)
 }
 
 #[track_caller]

@@ -2,9 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::{Graph, arrays, device_bytes, result_bytes};
 use super::{MAX_DEPTH, is_free};
+use crate::program::hlo::{HloGraph, arrays};
 use crate::program::proto::{HloComputationProto, HloInstructionProto};
+use crate::program::shape::{MemorySpace, Shape};
 
 /// Instructions that read all of each operand if all of their result is needed.
 const READS_ALL: &[&str] = &[
@@ -73,11 +74,11 @@ impl Access {
 }
 
 /// Returns what an instruction reads of each of its operands.
-pub(super) fn reads(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
+pub(super) fn reads(graph: &HloGraph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
     reads_within(graph, instruction, MAX_DEPTH)
 }
 
-fn reads_within(graph: &Graph<'_>, user: &HloInstructionProto, depth: usize) -> Vec<Access> {
+fn reads_within(graph: &HloGraph<'_>, user: &HloInstructionProto, depth: usize) -> Vec<Access> {
     let fused = graph.called(user).next();
     match fused.filter(|_| user.opcode == "fusion" && depth > 0) {
         Some(fused) => fused_reads(graph, fused, user.operand_ids.len(), depth - 1),
@@ -92,14 +93,14 @@ fn reads_within(graph: &Graph<'_>, user: &HloInstructionProto, depth: usize) -> 
 /// Returns what a fused computation reads of each of its parameters: from the root back, only what
 /// each instruction needs of its operands.
 fn fused_reads(
-    graph: &Graph<'_>,
+    graph: &HloGraph<'_>,
     fused: &HloComputationProto,
     parameters: usize,
     depth: usize,
 ) -> Vec<Access> {
     let mut needed: FxHashMap<i64, Access> = FxHashMap::default();
     let mut result = vec![Access::default(); parameters];
-    if let Some(root) = graph.root(fused) {
+    if let Some(root) = graph.root_in(fused) {
         needed.insert(root.id, Access::all(result_bytes(root)));
     }
     // Operands stand before their users.
@@ -129,8 +130,8 @@ fn fused_reads(
 }
 
 /// Returns what an instruction reads of one operand, where so much of its result is needed.
-fn read(graph: &Graph<'_>, user: &HloInstructionProto, number: usize, needed: Access) -> Access {
-    let bytes = graph.operand(user, number).map_or(0, result_bytes);
+fn read(graph: &HloGraph<'_>, user: &HloInstructionProto, number: usize, needed: Access) -> Access {
+    let bytes = graph.operand_of(user, number).map_or(0, result_bytes);
     let reads_all =
         READS_ALL.contains(&user.opcode.as_str()) || is_matrix_library(&user.custom_call_target);
     match user.opcode.as_str() {
@@ -154,12 +155,12 @@ pub(super) fn is_matrix_library(target: &str) -> bool {
 }
 
 /// Returns what an instruction writes of each of its results.
-pub(super) fn writes(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
+pub(super) fn writes(graph: &HloGraph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
     let fused = graph.called(instruction).next();
     let fused = fused.filter(|_| instruction.opcode == "fusion");
-    match fused.and_then(|fused| graph.root(fused)) {
+    match fused.and_then(|fused| graph.root_in(fused)) {
         Some(root) if root.opcode == "tuple" => {
-            let parts = graph.operands(root);
+            let parts = graph.operands_of(root);
             parts.map(|part| write(graph, part)).collect()
         }
         Some(root) => vec![write(graph, root)],
@@ -172,8 +173,8 @@ pub(super) fn writes(graph: &Graph<'_>, instruction: &HloInstructionProto) -> Ve
     }
 }
 
-fn write(graph: &Graph<'_>, result: &HloInstructionProto) -> Access {
-    let made = graph.operand(result, 0).filter(|_| result.opcode == "bitcast");
+fn write(graph: &HloGraph<'_>, result: &HloInstructionProto) -> Access {
+    let made = graph.operand_of(result, 0).filter(|_| result.opcode == "bitcast");
     let result = made.unwrap_or(result);
     let update = match result.opcode.as_str() {
         "dynamic-update-slice" => Some(1),
@@ -181,7 +182,7 @@ fn write(graph: &Graph<'_>, result: &HloInstructionProto) -> Access {
         _ => None,
     };
     if let Some(number) = update {
-        return Access::part(graph.operand(result, number).map_or(0, result_bytes));
+        return Access::part(graph.operand_of(result, number).map_or(0, result_bytes));
     }
     match result.opcode.as_str() {
         "parameter" => Access::default(),
@@ -190,15 +191,15 @@ fn write(graph: &Graph<'_>, result: &HloInstructionProto) -> Access {
 }
 
 /// Returns the bytes of arguments and results that an execution certainly reads or writes all of.
-pub(super) fn certain_bytes(graph: &Graph<'_>, entry: &HloComputationProto) -> u64 {
+pub(super) fn certain_bytes(graph: &HloGraph<'_>, entry: &HloComputationProto) -> u64 {
     let mut read = FxHashSet::default();
     let mut written = FxHashSet::default();
     let mut total = 0u64;
     for instruction in entry.instructions.iter().filter(|it| !is_free(&it.opcode)) {
         let operands = reads(graph, instruction).into_iter().enumerate();
         for (number, _) in operands.filter(|(_, access)| access.is_all) {
-            let operand = graph.operand(instruction, number);
-            let source = operand.map(|operand| graph.source(operand));
+            let operand = graph.operand_of(instruction, number);
+            let source = operand.map(|operand| source(graph, operand));
             if let Some(source) = source.filter(|it| it.opcode == "parameter")
                 && read.insert(source.id)
             {
@@ -206,12 +207,12 @@ pub(super) fn certain_bytes(graph: &Graph<'_>, entry: &HloComputationProto) -> u
             }
         }
     }
-    let Some(root) = graph.root(entry) else {
+    let Some(root) = graph.root_in(entry) else {
         return total;
     };
-    let parts = if root.opcode == "tuple" { graph.operands(root).collect() } else { vec![root] };
-    for part in parts.into_iter().map(|part| graph.source(part)) {
-        let (maker, number) = match graph.operand(part, 0) {
+    let parts = if root.opcode == "tuple" { graph.operands_of(root).collect() } else { vec![root] };
+    for part in parts.into_iter().map(|part| source(graph, part)) {
+        let (maker, number) = match graph.operand_of(part, 0) {
             Some(maker) if part.opcode == "get-tuple-element" => (maker, part.tuple_index),
             _ => (part, 0),
         };
@@ -224,4 +225,35 @@ pub(super) fn certain_bytes(graph: &Graph<'_>, entry: &HloComputationProto) -> u
         }
     }
     total
+}
+
+/// Returns the instruction that made what this one only looks at in another shape.
+fn source<'a>(
+    graph: &HloGraph<'a>,
+    mut instruction: &'a HloInstructionProto,
+) -> &'a HloInstructionProto {
+    // Operands stand before their users, so this ends; a damaged module may bite its tail.
+    for _ in 0..graph.len() {
+        match graph.operand_of(instruction, 0) {
+            Some(operand) if matches!(instruction.opcode.as_str(), "bitcast" | "reshape") => {
+                instruction = operand;
+            }
+            _ => break,
+        }
+    }
+    instruction
+}
+
+/// Returns the bytes of an array that lie in the GPU's memory.
+fn device_bytes(shape: &Shape) -> u64 {
+    match shape.space {
+        MemorySpace::Host => 0,
+        MemorySpace::Device | MemorySpace::Collective => shape.bytes(),
+    }
+}
+
+/// Returns the bytes of a result that lie in the GPU's memory.
+fn result_bytes(instruction: &HloInstructionProto) -> u64 {
+    let arrays = arrays(instruction);
+    arrays.iter().map(device_bytes).fold(0, u64::saturating_add)
 }

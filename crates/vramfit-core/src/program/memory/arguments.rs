@@ -3,16 +3,16 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::counterpart::{counterparts, gradients_of};
-use super::index::{ModuleIndex, WHOLE};
 use super::owner::Meaning;
 use super::owner::{Argument, is_training_program, of_argument};
 use super::path::meaning_of;
-use super::phase::Phase;
 use super::update::{Update, trace_update};
 use super::users::{Users, readers_of};
 use super::value::producer_of_output;
 use super::{Names, Owner};
 use crate::program::Program;
+use crate::program::hlo::{HloGraph, WHOLE};
+use crate::program::phase::Phase;
 
 /// What is known of a program's arguments.
 #[derive(Clone, Debug, Default)]
@@ -55,18 +55,18 @@ fn frozen_weights(known: &[Argument], owners: &[Owner], names: &[String]) -> Vec
 
 impl Arguments {
     /// Finds out whose the arguments of a program are.
-    pub(super) fn classify(index: &ModuleIndex<'_>, program: &Program, names: &Names) -> Self {
+    pub(super) fn classify(graph: &HloGraph<'_>, program: &Program, names: &Names) -> Self {
         let readers: Vec<Users> = (0..program.parameters.len())
-            .map(|number| index.entry_parameter(number as i64))
-            .map(|at| at.map_or(Users::default(), |at| readers_of(index, (at, WHOLE))))
+            .map(|number| graph.entry_parameter(number as i64))
+            .map(|at| at.map_or(Users::default(), |at| readers_of(graph, (at, WHOLE))))
             .collect();
         let outputs = 0..program.outputs.len();
         let gradients: Vec<bool> = outputs
             .clone()
-            .map(|output| producer_of_output(index, output))
-            .map(|maker| maker.is_some_and(|at| index.phase(at) == Phase::Backward))
+            .map(|output| producer_of_output(graph, output))
+            .map(|maker| maker.is_some_and(|at| graph.phase(at) == Phase::Backward))
             .collect();
-        let updates: Vec<Update> = outputs.map(|output| trace_update(index, output)).collect();
+        let updates: Vec<Update> = outputs.map(|output| trace_update(graph, output)).collect();
         let differentiated: Vec<bool> =
             readers.iter().map(|readers| readers.forward || readers.backward).collect();
         let counterparts = counterparts(program, names, &gradients, &differentiated, &updates);

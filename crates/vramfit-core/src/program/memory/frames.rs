@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Frame;
-use super::index::{HloIndex, ModuleIndex};
+use crate::program::hlo::{HloGraph, HloIndex};
 use crate::program::proto::{HloModuleProto, OpMetadata, StackFrameIndexProto};
 
 /// How far to look among operands and users for an instruction that says where it came from.
@@ -37,19 +37,19 @@ impl<'a> Frames<'a> {
 
     /// Returns the innermost frame of an instruction, or of the nearest one that tells: XLA's own
     /// copies and fusions often do not.
-    pub(super) fn of(&mut self, index: &ModuleIndex<'_>, at: HloIndex) -> Option<u32> {
+    pub(super) fn of(&mut self, graph: &HloGraph<'_>, at: HloIndex) -> Option<u32> {
         let mut seen = vec![at];
         let mut ring = 0..1;
         for _ in 0..MAX_DEPTH {
             for &one in &seen[ring.clone()] {
-                let origin = index.op_metadata(one);
+                let origin = graph.op_metadata(one);
                 if let Some(frame) = origin.and_then(|metadata| self.of_metadata(metadata)) {
                     return Some(frame);
                 }
             }
             let next = seen.len();
             'ring: for one in ring {
-                for neighbor in index.neighbors(seen[one], MAX_WIDTH) {
+                for neighbor in graph.neighbors(seen[one], MAX_WIDTH) {
                     if seen.len() - next == MAX_WIDTH {
                         break 'ring;
                     }

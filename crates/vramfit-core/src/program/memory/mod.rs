@@ -6,10 +6,9 @@
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `index` | the module as a graph |
 //! | `frames` | Python stacks, and which line is the user's |
 //! | `liveness` | when each value is needed |
-//! | `phase` | forward, backward, computed again; who uses a value |
+//! | `users` | who uses a value |
 //! | `owner` | who owns a buffer |
 //! | `path` | what the path of an argument says of it |
 //! | `update` | how an output is computed: of which arguments, with a gradient or not |
@@ -24,11 +23,9 @@ mod arguments;
 mod block;
 mod counterpart;
 mod frames;
-mod index;
 mod liveness;
 mod owner;
 mod path;
-mod phase;
 mod read;
 mod stored;
 mod update;
@@ -41,8 +38,9 @@ use serde::{Deserialize, Serialize};
 pub(super) use frames::Frames;
 pub use frames::{is_library, is_notebook_cell};
 pub use owner::Owner;
-pub use phase::Phase;
 pub use read::Names;
+
+pub use super::phase::Phase;
 
 /// Where the memory of one program goes, on each of its devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

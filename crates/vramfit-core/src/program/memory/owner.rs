@@ -8,8 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::phase::Phase;
 use super::users::Users;
+use crate::program::phase::Phase;
 
 /// Who owns a buffer.
 #[derive(

@@ -1,6 +1,5 @@
 //! From XLA's messages to [`ProgramMemory`].
 
-use prost::Message;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arguments::Arguments;
@@ -8,20 +7,22 @@ use super::block::{PlacedRange, divide, live_bytes, peak_time};
 
 use super::counterpart::{donated_in_vain, undonated};
 use super::frames::Frames;
-use super::index::{HloIndex, HloPosition, ModuleIndex, WHOLE};
 use super::liveness::{HeapSchedule, LiveRange, read_schedule};
 use super::owner::of_temporary;
-use super::phase;
 use super::users::users_of;
 use super::value::{producer_of_output, rank_producer, shape, writes_slices};
 use super::{Buffer, Owner, ProgramMemory};
 use crate::error::{Error, Result};
 use crate::program::collectives::is_collective;
+use crate::program::hlo::{HloGraph, HloIndex, HloPosition, WHOLE};
+use crate::program::phase;
 use crate::program::proto::{
     AssignedProto, BufferAllocationProto, BufferAssignmentProto, HeapSimulatorTrace,
-    HloModuleProto, HloProto, LogicalBufferProto,
+    LogicalBufferProto,
 };
-use crate::program::{BufferAllocation, BufferClass, MemorySpace, Program, Shape, workspace};
+use crate::program::{
+    BufferAllocation, BufferClass, MemorySpace, OptimizedModule, Program, Shape, workspace,
+};
 
 /// What a program's arguments and outputs are called, where JAX says it: pytree paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,31 +40,28 @@ impl ProgramMemory {
     /// Finds out where the memory of a program goes from what XLA dumped of it after its last pass.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::InvalidFile`] when the bytes are no such dump.
+    /// [`crate::ErrorKind::InvalidFile`] when the bytes are no such dump, or one without a buffer assignment.
     pub fn from_dump(program: &Program, dump: &[u8], names: &Names) -> Result<ProgramMemory> {
-        let invalid = |message: &str| Error::invalid_file(message);
-        let dumped = HloProto::decode(dump)
-            .map_err(|error| invalid("cannot read the module that XLA dumped").cause(error))?;
-        match (&dumped.hlo_module, &dumped.buffer_assignment) {
-            (Some(module), Some(assignment)) => {
-                Ok(ProgramMemory::read(program, module, assignment, names))
-            }
-            _ => Err(invalid("XLA's dump contains no buffer assignment")),
-        }
+        let dumped = OptimizedModule::from_dump(dump)?;
+        let assignment = dumped
+            .assignment()
+            .ok_or_else(|| Error::invalid_file("XLA's dump contains no buffer assignment"))?;
+        Ok(ProgramMemory::read(program, &dumped.graph(), assignment, names))
     }
 
     /// Finds out where the memory of a program goes.
     ///
-    /// `module` and `assignment` are those the program was compiled to. Where they lack something, or
+    /// `graph` and `assignment` are of the module the program was compiled to. Where they lack something, or
     /// contradict themselves, the bytes are still all there, with less said about them.
     pub fn read(
         program: &Program,
-        module: &HloModuleProto,
+        graph: &HloGraph<'_>,
         assignment: &BufferAssignmentProto,
         names: &Names,
     ) -> ProgramMemory {
+        let module = graph.module();
         let reader = Reader {
-            index: ModuleIndex::new(module),
+            graph,
             values: assignment.logical_buffers.iter().map(|one| (one.id, one)).collect(),
             frames: Frames::new(module),
             program,
@@ -83,7 +81,7 @@ impl ProgramMemory {
 }
 
 struct Reader<'a> {
-    index: ModuleIndex<'a>,
+    graph: &'a HloGraph<'a>,
     values: FxHashMap<i64, &'a LogicalBufferProto>,
     frames: Frames<'a>,
     program: &'a Program,
@@ -98,7 +96,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn read(mut self, assignment: &'a BufferAssignmentProto) -> ProgramMemory {
-        self.arguments = Arguments::classify(&self.index, self.program, self.names);
+        self.arguments = Arguments::classify(self.graph, self.program, self.names);
         self.memory.undonated = undonated(self.program, self.names, &self.arguments);
         let in_vain = donated_in_vain(self.program, &self.donors, self.names);
         self.memory.undonated.extend(in_vain);
@@ -150,15 +148,15 @@ impl<'a> Reader<'a> {
     ) -> Buffer {
         let made = proto.assigned.iter().find_map(|value| {
             let place = self.place(value)?;
-            let instruction = self.index.get(place.0);
+            let instruction = self.graph.get(place.0);
             let is_it = instruction.opcode == "parameter"
                 && instruction.parameter_number == parameter as i64
-                && self.index.callers_of_parent(place.0).is_empty();
+                && self.graph.callers_of_parent(place.0).is_empty();
             is_it.then_some(place)
         });
         let mut path = self.names.arguments.get(parameter).cloned().unwrap_or_default();
         if path.is_empty() {
-            path = made.map_or_else(String::new, |place| self.index.name(place.0).to_owned());
+            path = made.map_or_else(String::new, |place| self.graph.name(place.0).to_owned());
         }
         if path.is_empty() {
             path = format!("argument {parameter}");
@@ -186,7 +184,7 @@ impl<'a> Reader<'a> {
         let place = largest.and_then(|value| self.place(value));
         let output = self.outputs.get(&(number as usize)).copied();
         let made = output
-            .and_then(|output| producer_of_output(&self.index, output))
+            .and_then(|output| producer_of_output(self.graph, output))
             .or(place.map(|place| place.0));
         let path = output.and_then(|output| self.names.outputs.get(output));
         Buffer {
@@ -206,7 +204,7 @@ impl<'a> Reader<'a> {
             },
             shape: match output.and_then(|output| self.program.outputs.get(output)) {
                 Some(shape) => shape.text(),
-                None => place.map_or_else(String::new, |place| shape(&self.index, place)),
+                None => place.map_or_else(String::new, |place| shape(self.graph, place)),
             },
             ..self.whole(number, allocation, made)
         }
@@ -234,14 +232,14 @@ impl<'a> Reader<'a> {
 
     /// Says which instruction makes a buffer, and where that came from.
     fn describe(&mut self, buffer: &mut Buffer, at: HloIndex) {
-        let instruction = self.index.get(at);
-        let operation = self.index.name(at);
+        let instruction = self.graph.get(at);
+        let operation = self.graph.name(at);
         buffer.instruction.clone_from(&instruction.name);
         if instruction.opcode != "parameter" {
             operation.clone_into(&mut buffer.operation);
-            buffer.frame = self.frames.of(&self.index, at);
+            buffer.frame = self.frames.of(self.graph, at);
         }
-        buffer.phase = self.index.phase(at);
+        buffer.phase = self.graph.phase(at);
         buffer.collective = is_collective(instruction);
         buffer.rematerialized = phase::is_rematerialized(&instruction.name, operation);
     }
@@ -315,17 +313,17 @@ impl<'a> Reader<'a> {
             one.live_range.values.iter().filter_map(|value| self.place_of_value(*value)).collect();
         let Some(&best) = places
             .iter()
-            .max_by_key(|place| (rank_producer(&self.index, **place), std::cmp::Reverse(place.0)))
+            .max_by_key(|place| (rank_producer(self.graph, **place), std::cmp::Reverse(place.0)))
         else {
             return buffer;
         };
         self.describe(&mut buffer, best.0);
-        if let Some(name) = workspace::name_of(self.index.get(best.0), best.1) {
+        if let Some(name) = workspace::name_of(self.graph.get(best.0), best.1) {
             name.clone_into(&mut buffer.operation);
         }
-        buffer.shape = shape(&self.index, best);
-        buffer.stacked = places.iter().any(|place| writes_slices(&self.index, place.0));
-        buffer.owner = of_temporary(buffer.phase, users_of(&self.index, &places));
+        buffer.shape = shape(self.graph, best);
+        buffer.stacked = places.iter().any(|place| writes_slices(self.graph, place.0));
+        buffer.owner = of_temporary(buffer.phase, users_of(self.graph, &places));
         buffer
     }
 
@@ -335,7 +333,7 @@ impl<'a> Reader<'a> {
 
     fn place_of_value(&self, value: i64) -> Option<HloPosition> {
         let defined = self.values.get(&value)?.defined_at.as_ref()?;
-        let at = self.index.find(defined.instruction_id)?;
+        let at = self.graph.find(defined.instruction_id)?;
         Some((at, defined.shape_index.first().copied().unwrap_or(WHOLE)))
     }
 }

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use rustc_hash::FxHashSet;
 
-use super::index::{HloPosition, ModuleIndex, WHOLE};
-use super::phase::Phase;
+use crate::program::hlo::{HloGraph, HloPosition, WHOLE};
+use crate::program::phase::Phase;
 
 /// Most places that are looked at on the way back from one output.
 const MAX_VISITED_POSITIONS: usize = 4096;
@@ -25,15 +25,15 @@ pub(super) struct Update {
 }
 
 /// Finds out how an output of the program is computed.
-pub(super) fn trace_update(index: &ModuleIndex<'_>, output: usize) -> Update {
-    let Some(place) = output_position(index, output) else {
+pub(super) fn trace_update(graph: &HloGraph<'_>, output: usize) -> Update {
+    let Some(place) = output_position(graph, output) else {
         return Update::default();
     };
     let mut update = Update::default();
     let mut seen: FxHashSet<HloPosition> = [place].into_iter().collect();
     let mut open = vec![place];
     while let Some(place) = open.pop() {
-        let before = step_back(index, place);
+        let before = step_back(graph, place);
         update.has_gradient |= before.is_gradient;
         update.arguments.extend(before.argument);
         for place in before.places {
@@ -66,9 +66,9 @@ impl Sources {
     }
 }
 
-fn output_position(index: &ModuleIndex<'_>, output: usize) -> Option<HloPosition> {
-    let root = index.entry_root()?;
-    let parts = &index.get(root).shape.as_ref()?.tuple_shapes;
+fn output_position(graph: &HloGraph<'_>, output: usize) -> Option<HloPosition> {
+    let root = graph.entry_root()?;
+    let parts = &graph.get(root).shape.as_ref()?.tuple_shapes;
     match (parts.is_empty(), output) {
         (true, 0) => Some((root, WHOLE)),
         (false, _) if output < parts.len() => Some((root, output as i64)),
@@ -76,26 +76,26 @@ fn output_position(index: &ModuleIndex<'_>, output: usize) -> Option<HloPosition
     }
 }
 
-fn step_back(index: &ModuleIndex<'_>, place: HloPosition) -> Sources {
+fn step_back(graph: &HloGraph<'_>, place: HloPosition) -> Sources {
     let (at, part) = place;
-    if let Some(before) = pass_back(index, place) {
+    if let Some(before) = pass_back(graph, place) {
         return before;
     }
-    match index.phase_of_one(at) {
+    match graph.phase_of_one(at) {
         Phase::Backward => return Sources::GRADIENT,
         Phase::Forward => return Sources::default(),
         Phase::Outside => {}
     }
-    let opcode = index.get(at).opcode.as_str();
+    let opcode = graph.get(at).opcode.as_str();
     if opcode == "custom-call" {
-        return product_with_addend(index, place);
+        return product_with_addend(graph, place);
     }
     if part != WHOLE {
         return Sources::default();
     }
-    let count = index.get(at).operand_ids.len();
+    let count = graph.get(at).operand_ids.len();
     let operands = |numbers: Range<usize>| -> Vec<HloPosition> {
-        let operands = numbers.filter_map(|number| index.operand(at, number));
+        let operands = numbers.filter_map(|number| graph.operand(at, number));
         operands.map(|operand| (operand, WHOLE)).collect()
     };
     Sources::places(match opcode {
@@ -112,7 +112,7 @@ fn step_back(index: &ModuleIndex<'_>, place: HloPosition) -> Sources {
         "scatter" => [operands(0..1), operands(2..count)].concat(),
         _ => {
             let mut all = operands(0..count);
-            all.retain(|&operand| index.elements(operand) == index.elements(place));
+            all.retain(|&operand| graph.elements(operand) == graph.elements(place));
             all
         }
     })
@@ -120,13 +120,13 @@ fn step_back(index: &ModuleIndex<'_>, place: HloPosition) -> Sources {
 
 /// A product of matrices that XLA has joined with the addition of a third: the momentum, to which the
 /// gradient is added.
-fn product_with_addend(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Sources {
-    let factors = [0, 1].into_iter().filter_map(|number| index.operand(at, number));
+fn product_with_addend(graph: &HloGraph<'_>, (at, part): HloPosition) -> Sources {
+    let factors = [0, 1].into_iter().filter_map(|number| graph.operand(at, number));
     let is_gradient =
-        factors.map(|factor| index.phase(factor)).any(|phase| phase == Phase::Backward);
+        factors.map(|factor| graph.phase(factor)).any(|phase| phase == Phase::Backward);
     let first = (at, if part == WHOLE { WHOLE } else { 0 });
-    let addend = index.operand(at, 2).map(|addend| (addend, WHOLE));
-    let addend = addend.filter(|&addend| index.elements(addend) == index.elements(first));
+    let addend = graph.operand(at, 2).map(|addend| (addend, WHOLE));
+    let addend = addend.filter(|&addend| graph.elements(addend) == graph.elements(first));
     match addend {
         Some(addend) => Sources { is_gradient, ..Sources::places([addend]) },
         None => Sources::default(),
@@ -134,15 +134,15 @@ fn product_with_addend(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Sour
 }
 
 /// Returns where the way leads through what only passes values on; none for what computes.
-fn pass_back(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Option<Sources> {
-    let instruction = index.get(at);
-    let whole_of = |number: usize| index.operand(at, number).map(|operand| (operand, WHOLE));
-    let part_of = |number: usize| index.operand(at, number).map(|operand| (operand, part));
-    let root_of = |called: usize| index.root_of(at, called).map(|root| (root, part));
+fn pass_back(graph: &HloGraph<'_>, (at, part): HloPosition) -> Option<Sources> {
+    let instruction = graph.get(at);
+    let whole_of = |number: usize| graph.operand(at, number).map(|operand| (operand, WHOLE));
+    let part_of = |number: usize| graph.operand(at, number).map(|operand| (operand, part));
+    let root_of = |called: usize| graph.root_of(at, called).map(|root| (root, part));
     let before: Option<HloPosition> = match instruction.opcode.as_str() {
-        "parameter" => return Some(leave_computation(index, (at, part))),
+        "parameter" => return Some(leave_computation(graph, (at, part))),
         "while" => {
-            return Some(match index.phase_of_one(at) {
+            return Some(match graph.phase_of_one(at) {
                 // A loop of the backward part makes gradients in every part that goes round.
                 Phase::Backward => Sources::GRADIENT,
                 Phase::Forward => Sources::default(),
@@ -154,7 +154,7 @@ fn pass_back(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Option<Sources
             return Some(Sources::places(branches.filter_map(root_of)));
         }
         "fusion" | "call" => root_of(0),
-        "get-tuple-element" => index.operand(at, 0).map(|whole| (whole, instruction.tuple_index)),
+        "get-tuple-element" => graph.operand(at, 0).map(|whole| (whole, instruction.tuple_index)),
         "tuple" => usize::try_from(part).ok().and_then(whole_of),
         "optimization-barrier"
         | "add-dependency"
@@ -166,7 +166,7 @@ fn pass_back(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Option<Sources
         // One operand for each part.
         "all-reduce" | "all-reduce-start" | "all-gather" | "all-gather-start"
         | "reduce-scatter"
-            if index.phase_of_one(at) == Phase::Outside =>
+            if graph.phase_of_one(at) == Phase::Outside =>
         {
             whole_of(usize::try_from(part).unwrap_or(0))
         }
@@ -177,26 +177,26 @@ fn pass_back(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Option<Sources
 
 /// Returns what a parameter stands for: an argument of the program, or operands of what calls its
 /// computation; in a loop what the round before has made, too.
-fn leave_computation(index: &ModuleIndex<'_>, (at, part): HloPosition) -> Sources {
-    let Ok(number) = usize::try_from(index.get(at).parameter_number) else {
+fn leave_computation(graph: &HloGraph<'_>, (at, part): HloPosition) -> Sources {
+    let Ok(number) = usize::try_from(graph.get(at).parameter_number) else {
         return Sources::default();
     };
-    let callers = index.callers_of_parent(at);
+    let callers = graph.callers_of_parent(at);
     if callers.is_empty() {
         return Sources { argument: Some(number), ..Sources::default() };
     }
     let mut places = Vec::new();
     for &caller in callers {
-        let operand = |number: usize| index.operand(caller, number).map(|one| (one, part));
-        match index.get(caller).opcode.as_str() {
+        let operand = |number: usize| graph.operand(caller, number).map(|one| (one, part));
+        match graph.get(caller).opcode.as_str() {
             "while" => {
                 places.extend(operand(0));
-                places.extend(index.root_of(caller, 0).map(|root| (root, part)));
+                places.extend(graph.root_of(caller, 0).map(|root| (root, part)));
             }
             "conditional" => {
-                let mut branches = 0..index.get(caller).called_computation_ids.len();
+                let mut branches = 0..graph.get(caller).called_computation_ids.len();
                 let ours = branches
-                    .find(|&branch| index.parameter(caller, branch, number as i64) == Some(at));
+                    .find(|&branch| graph.parameter(caller, branch, number as i64) == Some(at));
                 // Operand 0 chooses.
                 places.extend(ours.and_then(|branch| operand(branch + 1)));
             }

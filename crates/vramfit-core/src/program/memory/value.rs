@@ -1,8 +1,8 @@
 //! What the instructions say of a value: its shape, how much of it a loop writes at once, what really
 //! makes an output, and which of several makers tells most.
 
-use super::index::{HloIndex, HloPosition, ModuleIndex, WHOLE};
 use crate::program::Shape;
+use crate::program::hlo::{HloGraph, HloIndex, HloPosition, WHOLE};
 
 /// Most instructions that pass an output on after it was made.
 const MAX_FORWARDING_STEPS: usize = 64;
@@ -10,26 +10,26 @@ const MAX_FORWARDING_STEPS: usize = 64;
 /// Returns the instruction that makes an output of the program. Several values lie in an output's
 /// memory one after the other, a gradient before the parameter that it changes; only the way back
 /// from the result tells which of them comes out.
-pub(super) fn producer_of_output(index: &ModuleIndex<'_>, output: usize) -> Option<HloIndex> {
-    let root = index.entry_root()?;
-    let is_tuple = index.get(root).shape.as_ref()?.tuple_shapes.len() > output;
+pub(super) fn producer_of_output(graph: &HloGraph<'_>, output: usize) -> Option<HloIndex> {
+    let root = graph.entry_root()?;
+    let is_tuple = graph.get(root).shape.as_ref()?.tuple_shapes.len() > output;
     let mut at = match is_tuple {
-        true => part(index, root, output)?,
+        true => part(graph, root, output)?,
         false => root,
     };
     for _ in 0..MAX_FORWARDING_STEPS {
-        let instruction = index.get(at);
+        let instruction = graph.get(at);
         let passes_on =
             matches!(instruction.opcode.as_str(), "bitcast" | "copy" | "copy-start" | "copy-done");
         let before = match usize::try_from(instruction.tuple_index) {
             Ok(number) if instruction.opcode == "get-tuple-element" => {
-                part(index, index.operand(at, 0)?, number)?
+                part(graph, graph.operand(at, 0)?, number)?
             }
-            _ if passes_on && index.name(at).is_empty() => index.operand(at, 0)?,
+            _ if passes_on && graph.name(at).is_empty() => graph.operand(at, 0)?,
             _ => return Some(at),
         };
         // An argument that is returned is copied: the copy makes the output.
-        if index.get(before).opcode == "parameter" {
+        if graph.get(before).opcode == "parameter" {
             return Some(at);
         }
         at = before;
@@ -38,13 +38,13 @@ pub(super) fn producer_of_output(index: &ModuleIndex<'_>, output: usize) -> Opti
 }
 
 /// Returns what makes a part of what an instruction returns; itself where it cannot be taken apart.
-fn part(index: &ModuleIndex<'_>, at: HloIndex, number: usize) -> Option<HloIndex> {
-    match index.get(at).opcode.as_str() {
-        "tuple" => index.operand(at, number),
+fn part(graph: &HloGraph<'_>, at: HloIndex, number: usize) -> Option<HloIndex> {
+    match graph.get(at).opcode.as_str() {
+        "tuple" => graph.operand(at, number),
         "fusion" => {
-            let root = index.root_of(at, 0)?;
-            let inside = (index.get(root).opcode == "tuple").then(|| index.operand(root, number));
-            let named = inside.flatten().filter(|&one| !index.name(one).is_empty());
+            let root = graph.root_of(at, 0)?;
+            let inside = (graph.get(root).opcode == "tuple").then(|| graph.operand(root, number));
+            let named = inside.flatten().filter(|&one| !graph.name(one).is_empty());
             Some(named.unwrap_or(at))
         }
         _ => Some(at),
@@ -52,28 +52,28 @@ fn part(index: &ModuleIndex<'_>, at: HloIndex, number: usize) -> Option<HloIndex
 }
 
 /// Ranks how well an instruction describes a value: computing ranks above passing on.
-pub(super) fn rank_producer(index: &ModuleIndex<'_>, place: HloPosition) -> u32 {
-    let computes = match index.get(place.0).opcode.as_str() {
+pub(super) fn rank_producer(graph: &HloGraph<'_>, place: HloPosition) -> u32 {
+    let computes = match graph.get(place.0).opcode.as_str() {
         "parameter" | "while" | "tuple" | "get-tuple-element" | "call" | "conditional" => 0,
         "copy" | "broadcast" | "bitcast" | "constant" | "iota" => 1,
         _ => 2,
     };
-    let named = !index.name(place.0).is_empty();
-    4 * u32::from(writes_slices(index, place.0)) + 2 * u32::from(named && computes > 0) + computes
+    let named = !graph.name(place.0).is_empty();
+    4 * u32::from(writes_slices(graph, place.0)) + 2 * u32::from(named && computes > 0) + computes
 }
 
 /// Returns `true` if an instruction writes a slice of what it returns.
-pub(super) fn writes_slices(index: &ModuleIndex<'_>, at: HloIndex) -> bool {
-    let writes = |at: HloIndex| index.get(at).opcode == "dynamic-update-slice";
-    match index.get(at).opcode.as_str() {
-        "fusion" => index.root_of(at, 0).is_some_and(writes),
+pub(super) fn writes_slices(graph: &HloGraph<'_>, at: HloIndex) -> bool {
+    let writes = |at: HloIndex| graph.get(at).opcode == "dynamic-update-slice";
+    match graph.get(at).opcode.as_str() {
+        "fusion" => graph.root_of(at, 0).is_some_and(writes),
         _ => writes(at),
     }
 }
 
 /// Returns the shape of a value as text.
-pub(super) fn shape(index: &ModuleIndex<'_>, place: HloPosition) -> String {
-    let whole = index.get(place.0).shape.as_ref();
+pub(super) fn shape(graph: &HloGraph<'_>, place: HloPosition) -> String {
+    let whole = graph.get(place.0).shape.as_ref();
     let shape = match (usize::try_from(place.1), place.1) {
         (_, WHOLE) => whole,
         (Ok(number), _) => whole.and_then(|whole| whole.tuple_shapes.get(number)),

@@ -26,12 +26,11 @@ mod cusparse;
 mod foreign;
 mod routine;
 
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use self::routine::Routine;
+use super::hlo::HloGraph;
 use super::memory::Frames;
-use super::proto::HloModuleProto;
 
 /// Scratch memory of the routines of one library that a line of the program calls with one shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -121,17 +120,12 @@ struct Estimate {
 /// Returns the scratch memory that the library routines of a module take, each line and routine
 /// once, in the order of the module. Needs of nothing (`high_bytes` 0 with a known source) are left
 /// out.
-pub(super) fn needs(module: &HloModuleProto) -> Vec<ScratchNeed> {
-    let by_id: FxHashMap<i64, _> = module.instructions().map(|it| (it.id, it)).collect();
-    let computations = module.computations.iter();
-    let computations: FxHashMap<i64, _> = computations.map(|it| (it.id, it)).collect();
-    let mut frames = Frames::new(module);
+pub(super) fn needs(graph: &HloGraph<'_>) -> Vec<ScratchNeed> {
+    let mut frames = Frames::new(graph.module());
     let mut needs: Vec<ScratchNeed> = Vec::new();
     let mut autotuned: Option<ScratchNeed> = None;
-    for instruction in module.instructions() {
-        let called = instruction.called_computation_ids.first();
-        let called = called.and_then(|id| computations.get(id).copied());
-        let routine = Routine::new(instruction, called, &by_id);
+    for instruction in graph.module().instructions() {
+        let routine = Routine::new(graph, instruction);
         let mut named = |estimate: Estimate| ScratchNeed {
             library: estimate.library.to_owned(),
             routine: estimate.routine,

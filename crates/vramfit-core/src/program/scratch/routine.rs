@@ -1,7 +1,6 @@
 //! One instruction as a library routine: its operands and results as arrays.
 
-use rustc_hash::FxHashMap;
-
+use crate::program::hlo::{HloGraph, arrays};
 use crate::program::proto::{HloComputationProto, HloInstructionProto};
 use crate::program::shape::Shape;
 
@@ -26,19 +25,13 @@ pub(super) struct Matrices {
 }
 
 impl<'a> Routine<'a> {
-    pub(super) fn new(
-        instruction: &'a HloInstructionProto,
-        called: Option<&'a HloComputationProto>,
-        by_id: &FxHashMap<i64, &'a HloInstructionProto>,
-    ) -> Self {
-        let operands = instruction.operand_ids.iter();
-        let operands = operands.filter_map(|id| by_id.get(id)?.shape.as_ref());
-        let results = instruction.shape.as_ref();
+    pub(super) fn new(graph: &HloGraph<'a>, instruction: &'a HloInstructionProto) -> Self {
+        let called = graph.called(instruction).next();
         Routine {
             instruction,
             fused: called.filter(|_| instruction.opcode == "fusion"),
-            operands: operands.flat_map(Shape::arrays).collect(),
-            results: results.map(Shape::arrays).unwrap_or_default(),
+            operands: graph.operands_of(instruction).flat_map(arrays).collect(),
+            results: arrays(instruction),
         }
     }
 

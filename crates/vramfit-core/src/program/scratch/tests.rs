@@ -47,7 +47,7 @@ fn module(operands: &[ShapeProto], instruction: HloInstructionProto) -> HloModul
 
 /// The needs of one kind of phase of one instruction.
 fn need(operands: &[ShapeProto], instruction: HloInstructionProto) -> Option<ScratchNeed> {
-    let needs = needs(&module(operands, instruction));
+    let needs = needs(&HloGraph::new(&module(operands, instruction)));
     let mut needs = needs.into_iter();
     needs.find(|need| need.phase != ScratchPhase::Compilation)
 }
@@ -296,7 +296,7 @@ fn the_largest_kernel_decides_what_autotuning_takes() {
         shape: Some(tuple(&[x.clone(), array(ElementType::U8.0, &[4 << 20])])),
         ..HloInstructionProto::default()
     };
-    let found = needs(&module(&[x.clone(), x], gemm));
+    let found = needs(&HloGraph::new(&module(&[x.clone(), x], gemm)));
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].phase, ScratchPhase::Compilation);
     // Two inputs of 4 MiB and the output, each with two red zones of 8 MiB, and output and workspace twice.
@@ -356,7 +356,7 @@ fn fused_product(kind: &str, opcode: &str) -> HloModuleProto {
 #[test]
 fn a_fused_product_is_autotuned() {
     const MIB: u64 = 1 << 20;
-    let needs = needs(&fused_product("kCustom", "dot"));
+    let needs = needs(&HloGraph::new(&fused_product("kCustom", "dot")));
     let [autotuner] = &needs[..] else {
         panic!("{needs:?}");
     };
@@ -371,6 +371,6 @@ fn a_fused_product_is_autotuned() {
 #[test]
 fn other_fusions_are_no_products() {
     for (kind, opcode) in [("kLoop", "dot"), ("kCustom", "add"), ("kInput", "dot")] {
-        assert_eq!(needs(&fused_product(kind, opcode)), [], "{kind} {opcode}");
+        assert_eq!(needs(&HloGraph::new(&fused_product(kind, opcode))), [], "{kind} {opcode}");
     }
 }

@@ -1,14 +1,16 @@
-//! The optimized module as a graph that can be walked both ways.
+//! The optimized module as a graph that can be walked both ways: operands, users, callers.
 //!
-//! Everything that is asked more than once is found out here, in one pass over the module: a program
-//! has tens of thousands of buffers, and each of them asks about its neighbors.
+//! Memory, run time, outputs and scratch are found out from it. Everything that is asked more than once is found out
+//! here, in one pass over the module: a program has tens of thousands of buffers, and each of them asks about its
+//! neighbors.
 
 use rustc_hash::FxHashMap;
 
 use super::phase::{self, Phase};
-use crate::program::proto::{HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata};
+use super::proto::{HloComputationProto, HloInstructionProto, HloModuleProto, OpMetadata};
+use super::shape::Shape;
 
-/// Position of an instruction in [`ModuleIndex`].
+/// Position of an instruction in [`HloGraph`].
 pub(super) type HloIndex = u32;
 
 /// A part of what an instruction returns: its position, and the place in its tuple. Tuples inside
@@ -20,7 +22,9 @@ pub(super) type HloPosition = (HloIndex, i64);
 pub(super) const WHOLE: i64 = -1;
 
 /// Instructions by number, and who uses them.
-pub(super) struct ModuleIndex<'a> {
+#[derive(Debug)]
+pub struct HloGraph<'a> {
+    module: &'a HloModuleProto,
     instructions: Vec<&'a HloInstructionProto>,
     by_id: FxHashMap<i64, HloIndex>,
     computations: FxHashMap<i64, Computation<'a>>,
@@ -34,12 +38,12 @@ pub(super) struct ModuleIndex<'a> {
     homes: Vec<i64>,
     /// For each instruction, the name of the operation it stands for, and what that says.
     names: Vec<(&'a str, Phase)>,
-    entry: i64,
 }
 
 /// What is asked of a computation.
-#[derive(Default)]
+#[derive(Debug)]
 struct Computation<'a> {
+    proto: &'a HloComputationProto,
     root: Option<HloIndex>,
     parameters: FxHashMap<i64, HloIndex>,
     /// The name of an operation, and what says where one came from: those of the root, else of the
@@ -48,9 +52,11 @@ struct Computation<'a> {
     origin: Option<&'a OpMetadata>,
 }
 
-impl<'a> ModuleIndex<'a> {
-    pub(super) fn new(module: &'a HloModuleProto) -> Self {
-        let mut index = ModuleIndex {
+impl<'a> HloGraph<'a> {
+    /// Makes the graph of a module. What a damaged module lacks is missing in it.
+    pub fn new(module: &'a HloModuleProto) -> Self {
+        let mut graph = HloGraph {
+            module,
             instructions: Vec::new(),
             by_id: FxHashMap::default(),
             computations: FxHashMap::default(),
@@ -59,32 +65,37 @@ impl<'a> ModuleIndex<'a> {
             callers: FxHashMap::default(),
             homes: Vec::new(),
             names: Vec::new(),
-            entry: module.entry_computation_id,
         };
         for computation in &module.computations {
             for instruction in &computation.instructions {
-                let at = index.instructions.len() as HloIndex;
-                index.instructions.push(instruction);
-                index.homes.push(computation.id);
-                index.by_id.insert(instruction.id, at);
+                let at = graph.instructions.len() as HloIndex;
+                graph.instructions.push(instruction);
+                graph.homes.push(computation.id);
+                graph.by_id.insert(instruction.id, at);
             }
         }
         for computation in &module.computations {
-            let known = index.computation(computation);
-            index.computations.insert(computation.id, known);
+            let known = graph.computation(computation);
+            graph.computations.insert(computation.id, known);
         }
-        index.connect();
-        index.names = (0..index.instructions.len())
+        graph.connect();
+        graph.names = (0..graph.instructions.len())
             .map(|at| {
-                let name = index.name_of(at as HloIndex);
+                let name = graph.name_of(at as HloIndex);
                 (name, phase::of_name(name))
             })
             .collect();
-        index
+        graph
     }
 
     fn computation(&self, computation: &'a HloComputationProto) -> Computation<'a> {
-        let mut known = Computation::default();
+        let mut known = Computation {
+            proto: computation,
+            root: None,
+            parameters: FxHashMap::default(),
+            name: "",
+            origin: None,
+        };
         for instruction in &computation.instructions {
             let Some(at) = self.find(instruction.id) else {
                 continue;
@@ -148,6 +159,57 @@ impl<'a> ModuleIndex<'a> {
         }
     }
 
+    /// Returns the module that it is the graph of.
+    pub(super) fn module(&self) -> &'a HloModuleProto {
+        self.module
+    }
+
+    /// Returns the computation that the program begins with.
+    pub(super) fn entry(&self) -> Option<&'a HloComputationProto> {
+        self.computations.get(&self.module.entry_computation_id).map(|entry| entry.proto)
+    }
+
+    /// Returns the computations that an instruction calls.
+    pub(super) fn called(
+        &self,
+        instruction: &HloInstructionProto,
+    ) -> impl Iterator<Item = &'a HloComputationProto> {
+        let ids = instruction.called_computation_ids.iter();
+        ids.filter_map(|id| self.computations.get(id)).map(|called| called.proto)
+    }
+
+    /// Returns the instruction that makes what a computation returns.
+    pub(super) fn root_in(
+        &self,
+        computation: &HloComputationProto,
+    ) -> Option<&'a HloInstructionProto> {
+        self.find(computation.root_id).map(|at| self.get(at))
+    }
+
+    /// Returns an operand of an instruction.
+    pub(super) fn operand_of(
+        &self,
+        instruction: &HloInstructionProto,
+        number: usize,
+    ) -> Option<&'a HloInstructionProto> {
+        let id = instruction.operand_ids.get(number)?;
+        self.find(*id).map(|at| self.get(at))
+    }
+
+    /// Returns the operands of an instruction, without those that are missing.
+    pub(super) fn operands_of(
+        &self,
+        instruction: &HloInstructionProto,
+    ) -> impl Iterator<Item = &'a HloInstructionProto> {
+        let ids = instruction.operand_ids.iter();
+        ids.filter_map(|id| self.find(*id)).map(|at| self.get(at))
+    }
+
+    /// Returns how many instructions the module has.
+    pub(super) fn len(&self) -> usize {
+        self.instructions.len()
+    }
+
     pub(super) fn get(&self, at: HloIndex) -> &'a HloInstructionProto {
         self.instructions[at as usize]
     }
@@ -205,12 +267,12 @@ impl<'a> ModuleIndex<'a> {
 
     /// Returns the instruction that makes what the program returns.
     pub(super) fn entry_root(&self) -> Option<HloIndex> {
-        self.computations.get(&self.entry)?.root
+        self.computations.get(&self.module.entry_computation_id)?.root
     }
 
     /// Returns the argument of the program that has this number.
     pub(super) fn entry_parameter(&self, number: i64) -> Option<HloIndex> {
-        let entry = self.computations.get(&self.entry)?;
+        let entry = self.computations.get(&self.module.entry_computation_id)?;
         entry.parameters.get(&number).copied()
     }
 
@@ -275,4 +337,9 @@ impl<'a> ModuleIndex<'a> {
 /// Whether the metadata name the line of Python that an instruction came from.
 fn has_source(metadata: &OpMetadata) -> bool {
     metadata.stack_frame_id > 0 || !metadata.source_file.is_empty()
+}
+
+/// Returns the arrays of an instruction's result, a tuple taken apart.
+pub(super) fn arrays(instruction: &HloInstructionProto) -> Vec<Shape> {
+    instruction.shape.as_ref().map(Shape::arrays).unwrap_or_default()
 }
