@@ -223,20 +223,20 @@ impl<'a> Measuring<'a> {
         }
         let hosts = entry.hosts.map(|count| HostsSpec { count, ..HostsSpec::default() });
         let options = Options { fraction: entry.fraction, ..Options::default() };
+        let run = RunConfig {
+            steps,
+            step,
+            compilation_cache: Some(self.cache.clone()),
+            ..RunConfig::new(gpus.clone())
+        };
         DryrunSpec {
-            run: RunConfig {
-                steps,
-                step,
-                compilation_cache: Some(self.cache.clone()),
-                ..RunConfig::new(gpus.clone())
-            },
             directory: Some(directory.to_owned()),
             variables,
             settings: SettingsSpec::new(options, &gpus.gpu),
             hosts,
             time_limit: Some(time_limit),
             results: ResultFiles { trace: Some(trace.to_owned()), ..ResultFiles::default() },
-            ..DryrunSpec::new(gpus.clone(), command)
+            ..DryrunSpec::new(run, command)
         }
     }
 

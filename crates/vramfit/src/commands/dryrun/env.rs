@@ -149,13 +149,14 @@ pub(super) fn check_platforms(variable: impl Fn(&str) -> Option<OsString>) -> Re
 
 #[cfg(test)]
 mod tests {
+    use vramfit_core::run_config::RunConfig;
     use vramfit_core::settings::Assignment;
 
     use super::*;
 
     fn delta_of(edit: impl FnOnce(&mut DryrunSpec), users: &[(&str, &str)]) -> EnvDelta {
-        let gpus = "h100-80gx2".parse().expect("in the catalog");
-        let mut spec = DryrunSpec::new(gpus, Vec::new());
+        let run = RunConfig::new("h100-80gx2".parse().expect("in the catalog"));
+        let mut spec = DryrunSpec::new(run, Vec::new());
         edit(&mut spec);
         let (config, shim) = (Path::new("/tmp/run/run.json"), Path::new("/p/_jax_shim"));
         EnvDelta::for_dryrun(&spec, config, shim, |name| {

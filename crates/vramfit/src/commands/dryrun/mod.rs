@@ -178,32 +178,28 @@ impl Args {
         autotune_results.map(|path| spec::read_autotune_results(path, &gpus.gpu)).transpose()?;
         let calibration = self.calibration.as_deref();
         let calibration = calibration.map(|path| Calibration::read(path, &gpus.gpu)).transpose()?;
-        Ok(DryrunSpec {
-            results: self.result_files()?,
-            hosts: self.hosts.to_spec()?,
-            settings,
-            run: RunConfig {
-                occupied_bytes: self.occupied.map_or(0, |bytes| bytes.0),
-                sharing: match self.share_as {
-                    Some(name) => Sharing::Named(name),
-                    // What other processes would do with other kernels is unknown, so each is measured alone.
-                    None if self.autotune_range => Sharing::Private,
-                    None => Sharing::Run,
-                },
-                unlimited: self.unlimited,
-                steps: self.steps,
-                step: self.step,
-                plan,
-                attribution: !self.no_attribution,
-                autotune_range: self.autotune_range,
-                autotune_results: self.autotune_results,
-                calibration,
-                values: !self.no_values,
-                callbacks: self.callbacks != Some(Callbacks::Skip),
-                ..RunConfig::new(gpus.clone())
+        let (results, hosts) = (self.result_files()?, self.hosts.to_spec()?);
+        let run = RunConfig {
+            occupied_bytes: self.occupied.unwrap_or_default().0,
+            sharing: match self.share_as {
+                Some(name) => Sharing::Named(name),
+                // What other processes would do with other kernels is unknown, so each is measured alone.
+                None if self.autotune_range => Sharing::Private,
+                None => Sharing::Run,
             },
-            ..DryrunSpec::new(gpus, self.command)
-        })
+            unlimited: self.unlimited,
+            steps: self.steps,
+            step: self.step,
+            plan,
+            attribution: !self.no_attribution,
+            autotune_range: self.autotune_range,
+            autotune_results: self.autotune_results,
+            calibration,
+            values: !self.no_values,
+            callbacks: self.callbacks != Some(Callbacks::Skip),
+            ..RunConfig::new(gpus)
+        };
+        Ok(DryrunSpec { results, hosts, settings, ..DryrunSpec::new(run, self.command) })
     }
 
     fn result_files(&self) -> Result<ResultFiles> {

@@ -91,10 +91,10 @@ impl SettingsSpec {
 
 impl DryrunSpec {
     /// Returns the spec of a dry run of a command, everything else being the default.
-    pub(crate) fn new(gpus: GpuSelection, command: Vec<OsString>) -> Self {
+    pub(crate) fn new(run: RunConfig, command: Vec<OsString>) -> Self {
         DryrunSpec {
-            settings: SettingsSpec::new(Options::default(), &gpus.gpu),
-            run: RunConfig::new(gpus),
+            settings: SettingsSpec::new(Options::default(), &run.gpus.gpu),
+            run,
             hosts: None,
             command,
             directory: None,

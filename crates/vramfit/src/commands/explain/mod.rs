@@ -10,7 +10,7 @@ use vramfit_core::explain::{ExplainOptions, Explanation, Verdict, explain};
 use vramfit_core::gpu::{self, GpuSelection};
 use vramfit_core::report::Report;
 use vramfit_core::run_config::{FEW_CALLS, RunConfig, StepLimit};
-use vramfit_core::settings::{Options, Version};
+use vramfit_core::settings::Version;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
 use self::input::read;
@@ -141,16 +141,13 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 
 /// Returns the dry run of the program, which remedies are tried in.
 fn program_dryrun(args: &Args, gpus: GpuSelection) -> DryrunSpec {
-    let settings = SettingsSpec::new(Options::default(), &gpus.gpu);
-    DryrunSpec {
-        settings: SettingsSpec { repair: true, ..settings },
-        run: RunConfig {
-            occupied_bytes: args.occupied.map_or(0, |bytes| bytes.0),
-            steps: Some(StepLimit::Calls(FEW_CALLS)),
-            ..RunConfig::new(gpus.clone())
-        },
-        ..DryrunSpec::new(gpus, args.command.clone())
-    }
+    let run = RunConfig {
+        occupied_bytes: args.occupied.unwrap_or_default().0,
+        steps: Some(StepLimit::Calls(FEW_CALLS)),
+        ..RunConfig::new(gpus)
+    };
+    let spec = DryrunSpec::new(run, args.command.clone());
+    DryrunSpec { settings: SettingsSpec { repair: true, ..spec.settings }, ..spec }
 }
 
 /// Returns the GPU of the dry runs.

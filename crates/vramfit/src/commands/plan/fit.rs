@@ -83,16 +83,17 @@ pub(super) fn default_trial(
     command: &[OsString],
     scratch: &TempDirectory,
 ) -> DryrunSpec {
+    let settings = SettingsSpec::new(options, &gpus.gpu);
+    let run = RunConfig {
+        occupied_bytes: occupied.unwrap_or_default().0,
+        steps: Some(StepLimit::Steady),
+        compilation_cache: Some(open_compilation_cache(true, scratch)),
+        ..RunConfig::new(gpus)
+    };
     DryrunSpec {
-        settings: SettingsSpec { repair: true, ..SettingsSpec::new(options, &gpus.gpu) },
+        settings: SettingsSpec { repair: true, ..settings },
         time_limit: Some(DEFAULT_TIME_LIMIT),
-        run: RunConfig {
-            occupied_bytes: occupied.map_or(0, |bytes| bytes.0),
-            steps: Some(StepLimit::Steady),
-            compilation_cache: Some(open_compilation_cache(true, scratch)),
-            ..RunConfig::new(gpus.clone())
-        },
-        ..DryrunSpec::new(gpus, command.to_vec())
+        ..DryrunSpec::new(run, command.to_vec())
     }
 }
 

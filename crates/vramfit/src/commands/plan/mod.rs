@@ -226,19 +226,19 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
     settings.resolve(Version::MAX)?;
     let scratch = TempDirectory::create()?;
     let _interruption = Interruption::watch()?;
+    let trial_run = RunConfig {
+        occupied_bytes: args.occupied.unwrap_or_default().0,
+        steps: Some(args.steps),
+        step: args.step.clone(),
+        calibration,
+        compilation_cache: Some(open_compilation_cache(!args.no_cache, &scratch)),
+        ..RunConfig::new(first)
+    };
     let trial = DryrunSpec {
         time_limit: Some(args.trial_timeout),
         hosts: args.hosts.to_spec()?,
         settings,
-        run: RunConfig {
-            occupied_bytes: args.occupied.map_or(0, |bytes| bytes.0),
-            steps: Some(args.steps),
-            step: args.step.clone(),
-            calibration,
-            compilation_cache: Some(open_compilation_cache(!args.no_cache, &scratch)),
-            ..RunConfig::new(first.clone())
-        },
-        ..DryrunSpec::new(first, args.command.clone())
+        ..DryrunSpec::new(trial_run, args.command.clone())
     };
     if let Some(number) = range {
         let spec = LargestSpec { number, trial, budget: args.budget, max_trials: args.max_trials };

@@ -229,22 +229,20 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
     let overrides = GpuOverrides { selection: Some(gpus.clone()), ..args.policy.gpu_overrides()? };
     check_occupied(overrides.occupied, gpus.gpu.total_memory_bytes)?;
     let (plan, options) = dryrun::read_plan(args.plan.as_deref(), Options::from(&args.policy))?;
-    Ok(DryrunSpec {
-        settings: SettingsSpec {
-            options,
-            gpu_budgets: overrides.gpu_budgets(variable)?,
-            repair: true,
-            // They were reported for the program itself.
-            report_findings: false,
-        },
-        run: RunConfig {
-            occupied_bytes: overrides.occupied.map_or(0, |bytes| bytes.0),
-            steps: args.steps,
-            plan,
-            ..RunConfig::new(gpus.clone())
-        },
-        ..DryrunSpec::new(gpus, args.command.clone())
-    })
+    let settings = SettingsSpec {
+        options,
+        gpu_budgets: overrides.gpu_budgets(variable)?,
+        repair: true,
+        // They were reported for the program itself.
+        report_findings: false,
+    };
+    let run = RunConfig {
+        occupied_bytes: overrides.occupied.unwrap_or_default().0,
+        steps: args.steps,
+        plan,
+        ..RunConfig::new(gpus)
+    };
+    Ok(DryrunSpec { settings, ..DryrunSpec::new(run, args.command.clone()) })
 }
 
 /// Prints the settings in a form that a shell reads back.

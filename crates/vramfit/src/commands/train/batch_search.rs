@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use vramfit_core::analysis::load_summary;
+use vramfit_core::run_config::RunConfig;
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_train::{BatchSearchResult, Config, Trial, largest_batch};
 
@@ -99,7 +100,7 @@ fn try_batch(
     let spec = DryrunSpec {
         log: Some(log.clone()),
         results: ResultFiles { trace: Some(trace.clone()), ..ResultFiles::default() },
-        ..DryrunSpec::new(gpu.parse()?, command)
+        ..DryrunSpec::new(RunConfig::new(gpu.parse()?), command)
     };
     let status = dryrun::execute(&spec, context, &mut output.quiet());
     // The error of the run itself says more than that it ended.
