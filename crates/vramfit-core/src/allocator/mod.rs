@@ -101,7 +101,7 @@ pub use preallocation::is_fully_preallocated;
 pub use regions::SharedDeviceMemory;
 pub use spatial::Spatial;
 pub use spatial_policy::{EndPolicy, PoolEnd, SpatialPolicy, SplitRule};
-use units::round_up;
+pub(crate) use units::round_up;
 
 use crate::error::Result;
 

@@ -4,6 +4,6 @@
 pub(super) const UNIT: u64 = 256;
 
 /// Rounds up to a multiple of 256; `None` beyond 64 bits.
-pub(super) fn round_up(bytes: u64) -> Option<u64> {
+pub(crate) fn round_up(bytes: u64) -> Option<u64> {
     bytes.checked_next_multiple_of(UNIT)
 }

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
-use super::failure::EventContext;
+use super::failure::{EventContext, RefusedRequest};
 use super::programs::ProgramEntry;
 use super::roles::{ArgumentRoles, gradient};
 use crate::program::ProgramMemory;
@@ -100,8 +100,8 @@ pub(super) struct Attributor<'a> {
     pub(super) arguments: &'a Arguments,
     /// What was read after the peak; `None` for a request that was refused, and where the trace does not tell.
     pub(super) later_reads: Option<LaterReads>,
-    /// A request that was refused then: its slot.
-    pub(super) request: Option<u32>,
+    /// The request that was refused then.
+    pub(super) refused: Option<&'a RefusedRequest>,
     pub(super) sites: &'a AllocationSites,
     pub(super) roles: &'a ArgumentRoles,
     pub(super) entries: &'a [ProgramEntry],
@@ -178,26 +178,49 @@ impl Attributor<'_> {
                 }
             }
         }
-        if let Some(slot) = self.request {
-            let EventContext { purpose, bytes, .. } = self.context;
-            total = total.saturating_add(bytes);
-            match memory {
-                _ if purpose == Purpose::Scratch => {
-                    parts.add(self.scratch_part(entry.unwrap_or(NO_PROGRAM), slot), bytes);
-                }
-                Some(memory) => self::slot(memory, slot, purpose, bytes, &mut parts),
-                None => parts.add(unattributed(purpose), bytes),
-            }
+        if let Some(refused) = self.refused {
+            // With as much memory as is missing, it would be free.
+            total = total
+                .saturating_sub(refused.surplus_at_end)
+                .saturating_add(refused.remaining_bytes);
+            rounding = rounding.saturating_sub(refused.surplus_at_end);
+            self.add_remaining(refused, memory, &mut parts);
         }
         parts.add(of_kind(EntryKind::Rounding), rounding);
         Attribution {
             device: self.device,
-            refused: self.request.is_some(),
+            refused: self.refused.is_some(),
             program: self.context.entry,
             total_bytes: total,
             parts: parts.sorted(),
             reads_are_known: self.later_reads.as_ref().is_some_and(|reads| reads.to_the_end),
         }
+    }
+
+    /// Adds what the execution that was refused a request had still to allocate, the request first.
+    fn add_remaining(
+        &self,
+        refused: &RefusedRequest,
+        memory: Option<&(&ProgramMemory, ArgumentSlots<'_>)>,
+        parts: &mut EntrySet,
+    ) {
+        let EventContext { entry, purpose, bytes, .. } = self.context;
+        if purpose == Purpose::Scratch {
+            let entry = entry.map_or(NO_PROGRAM, |entry| entry as u32);
+            return parts.add(self.scratch_part(entry, refused.slot), bytes);
+        }
+        let Some(memory) = memory else {
+            return parts.add(unattributed(purpose), refused.remaining_bytes);
+        };
+        slot(memory, refused.slot, purpose, bytes, parts);
+        let mut left = refused.remaining_bytes.saturating_sub(bytes);
+        // Slots are allocated in ascending order.
+        for (number, purpose, size) in memory.1.allocated_after(refused.slot, memory.0.temp_bytes) {
+            let own = size.min(left);
+            left -= own;
+            slot(memory, number, purpose, own, parts);
+        }
+        parts.add(unattributed(Purpose::Output), left);
     }
 
     /// Returns `true` if the program of an entry is one operation outside of `jit`.
@@ -313,6 +336,23 @@ impl<'a> ArgumentSlots<'a> {
             }
         }
         places
+    }
+
+    /// Returns the slots that an execution allocates after one: with what for, and how many bytes.
+    fn allocated_after(&self, slot: u32, temp_bytes: u64) -> Vec<(u32, Purpose, u64)> {
+        let later = self.others.iter().filter(|(number, _)| **number > slot);
+        let mut later: Vec<_> = later
+            .filter_map(|(number, buffers)| {
+                let first = buffers.first()?;
+                match first.owner {
+                    Owner::Constants => None,
+                    Owner::Outputs => Some((*number, Purpose::Output, first.bytes)),
+                    _ => Some((*number, Purpose::Temporary, temp_bytes)),
+                }
+            })
+            .collect();
+        later.sort_unstable_by_key(|(number, ..)| *number);
+        later
     }
 
     fn others(&self, allocation: u32) -> &[&'a Buffer] {

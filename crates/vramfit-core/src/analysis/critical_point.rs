@@ -72,7 +72,7 @@ impl CriticalPoint<'_> {
                 Some(_) => None,
                 None => LaterReads::from_notes(source.notes()),
             },
-            request: self.refused.map(|refused| refused.slot),
+            refused: self.refused,
             sites,
             roles,
             entries: &programs.entries,

@@ -51,6 +51,10 @@ pub(super) struct RefusedRequest {
     pub(super) context: EventContext,
     /// The buffer it was for, in XLA's assignment.
     pub(super) slot: u32,
+    /// What its execution had still to allocate, the request included.
+    pub(super) remaining_bytes: u64,
+    /// What the block at the end of the pool has beyond its rounded size, too little to be split off.
+    pub(super) surplus_at_end: u64,
     pub(super) message: OomMessage,
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,

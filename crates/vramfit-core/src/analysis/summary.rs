@@ -177,6 +177,12 @@ pub struct AllocationFailure {
     pub device: u32,
     /// When, and for what.
     pub context: RequestContext,
+    /// What its execution had still to allocate, the request included: the outputs and temporaries that were not
+    /// allocated yet, without copies of arguments that were not donated.
+    pub remaining_bytes: u64,
+    /// What the block at the end of the pool has beyond its rounded size: in use, since it was too little to be split
+    /// off, and free in a larger pool.
+    pub surplus_at_end: u64,
     /// What the program was told.
     pub message: String,
     /// What the pool looked like.
@@ -204,13 +210,22 @@ impl AllocationFailure {
         largest.unwrap_or(0).max(self.growth_bytes.unwrap_or(0))
     }
 
-    /// Returns how much was missing in one piece: requested less available.
+    /// Returns how much was missing: to the request in one piece, or to its whole execution in total, whichever is
+    /// more.
     ///
-    /// It is what this request lacked. What would have been asked for after it is not in it. 0 when
-    /// memory was not what was missing: the free block was for the other end of a partitioned
-    /// pool, or the allocator died.
+    /// What later executions would have asked for is not in it. 0 when memory was not what was missing: the free
+    /// block was for the other end of a partitioned pool, or the allocator died.
     pub fn short_bytes(&self) -> u64 {
-        self.context.requested_bytes.saturating_sub(self.available_bytes())
+        let request = self.context.requested_bytes.saturating_sub(self.available_bytes());
+        let free = self.free_bytes().unwrap_or_else(|| self.available_bytes());
+        let free = free.saturating_add(self.surplus_at_end);
+        request.max(self.remaining_bytes.saturating_sub(free))
+    }
+
+    /// Returns what would have been in use if its execution had been given all that it asked for.
+    pub fn needed_bytes(&self) -> u64 {
+        let in_use = self.pool.in_use_bytes.saturating_sub(self.surplus_at_end);
+        in_use.saturating_add(self.remaining_bytes)
     }
 
     /// Returns what was free in all, `None` where nothing is pooled: in the pool, and by which
@@ -222,10 +237,10 @@ impl AllocationFailure {
         Some(free.saturating_add(growth.unwrap_or(0)))
     }
 
-    /// Returns `true` if enough was free in all, only not in one piece.
+    /// Returns `true` if enough was free in total for the whole execution, only not in one piece.
     pub fn fragmented(&self) -> bool {
         let free = self.free_bytes().filter(|_| self.fatal.is_none());
-        free.is_some_and(|free| free >= self.context.requested_bytes)
+        free.is_some_and(|free| free >= self.remaining_bytes)
     }
 }
 
@@ -342,6 +357,18 @@ impl RunSummary {
     /// what the program did about it.
     pub fn out_of_memory(&self) -> Option<&AllocationFailure> {
         self.failures.first()
+    }
+
+    /// Returns what the device that decides needs in its pool, as far as the run shows it: the peak, or what was in
+    /// use and what the execution that was refused memory had still to allocate, or what a program needs that was
+    /// only compiled.
+    pub fn needed_bytes(&self) -> u64 {
+        let peak_bytes = self.critical_device().map_or(0, |device| device.peak_bytes);
+        match (self.out_of_memory(), self.plan()) {
+            (Some(failure), _) => failure.needed_bytes().max(peak_bytes),
+            (None, Some(plan)) => plan.needed_bytes,
+            (None, None) => peak_bytes,
+        }
     }
 
     /// Returns the device that decides the answer: that of [`RunSummary::out_of_memory`], that of the

@@ -152,6 +152,34 @@ fn a_refusal_in_pieces_is_fragmentation() {
 }
 
 #[test]
+fn what_a_whole_execution_lacks_is_counted() {
+    let mut run = Recorder::new(&header());
+    // Three outputs of 200 MiB, and one in the memory of an argument; then the temporaries.
+    let sizes = ProgramSizes {
+        argument_bytes: 100 * MIB,
+        output_bytes: 700 * MIB,
+        alias_bytes: 100 * MIB,
+        temp_bytes: 150 * MIB,
+        ..ProgramSizes::default()
+    };
+    run.program(1, "jit_step", sizes);
+    let _state = run.upload(200 * MIB);
+    run.begin(1);
+    for _ in 0..2 {
+        run.allocate(0, 200 * MIB, Purpose::Output).unwrap();
+    }
+    assert!(run.allocate(0, 200 * MIB, Purpose::Output).is_none());
+    run.end();
+    let summary = summarize_run(run);
+    let refusal = summary.out_of_memory().unwrap();
+    assert_eq!(refusal.available_bytes(), 168 * MIB);
+    assert_eq!(refusal.remaining_bytes, (200 + 150) * MIB);
+    assert_eq!((refusal.short_bytes(), refusal.fragmented()), ((350 - 168) * MIB, false));
+    assert_eq!(summary.needed_bytes(), (200 + 600 + 150) * MIB);
+    assert_eq!(summary.attribution.unwrap().total_bytes, (200 + 600 + 150) * MIB);
+}
+
+#[test]
 fn a_refusal_beyond_all_that_is_free_is_not_fragmentation() {
     let mut run = Recorder::new(&header());
     let _state = run.upload(400 * MIB);

@@ -1,11 +1,11 @@
 //! Refused requests, aborts, and requests that only this replay grants.
 
 use super::TraceAnalyzer;
-use crate::allocator::AllocError;
-use crate::analysis::failure::{Abort, OomMessage, RefusedRequest};
+use crate::allocator::{AllocError, round_up};
+use crate::analysis::failure::{Abort, EventContext, OomMessage, RefusedRequest};
 use crate::analysis::summary::MAX_FAILURES_KEPT;
 use crate::replay::{Block, Divergence};
-use crate::trace::{Event, TextId};
+use crate::trace::{Event, Purpose, TextId};
 
 impl TraceAnalyzer {
     /// Records a free at which the allocator would have aborted the process.
@@ -51,6 +51,8 @@ impl TraceAnalyzer {
             let state = &mut self.devices[device as usize];
             state.live_at_refusal.capture(next);
         }
+        let remaining_bytes = self.remaining_bytes(device, &context);
+        let surplus_at_end = self.surplus_at_end(device);
         let allocator = self.replay.allocator(device);
         let is_pooled = allocator.stats().pool_bytes.is_some();
         let obtainable = allocator.obtainable_bytes(self.gpu_bytes.saturating_sub(used_by_others));
@@ -58,6 +60,8 @@ impl TraceAnalyzer {
             device,
             context,
             slot,
+            remaining_bytes,
+            surplus_at_end,
             message,
             pool: self.replay.device_state(device),
             growth: is_pooled.then_some(obtainable),
@@ -69,6 +73,46 @@ impl TraceAnalyzer {
             },
             executions_before: self.executions,
         });
+    }
+
+    /// Returns what the execution that makes a request has still to allocate on a device, the request included. An
+    /// execution allocates all of its outputs and temporaries before it runs; copies of arguments that were not
+    /// donated come last, and are not counted.
+    fn remaining_bytes(&self, device: u32, request: &EventContext) -> u64 {
+        let is_planned =
+            |purpose| matches!(purpose, Purpose::Output | Purpose::Temporary | Purpose::Tuple);
+        let Some(entry) = request.entry.filter(|_| is_planned(request.purpose)) else {
+            return request.bytes;
+        };
+        let sizes = &self.programs.entries[entry].key.sizes;
+        let planned = sizes.output_bytes.saturating_sub(sizes.alias_bytes);
+        let planned = planned.saturating_add(sizes.temp_bytes);
+        let own = self.replay.live().filter(|block| {
+            let site = self.sites.get(block.owner);
+            block.device == device
+                && block.number >= request.first_allocation
+                && site.entry as usize == entry
+                && is_planned(site.purpose)
+        });
+        let allocated = own.fold(0, |sum: u64, block| sum.saturating_add(block.requested_bytes));
+        planned.saturating_sub(allocated).max(request.bytes)
+    }
+
+    /// Returns what the block at the end of a device's pool has beyond its rounded size: with a larger pool it would
+    /// have been split off. What other blocks have in surplus they would have in any pool.
+    fn surplus_at_end(&mut self, device: u32) -> u64 {
+        let regions = self.replay.allocator(device).regions();
+        let Some(end) = regions.iter().map(|region| region.address + region.bytes).max() else {
+            return 0;
+        };
+        let mut live = self.replay.live();
+        let last = live.find(|block| {
+            block.device == device && block.address.saturating_add(block.allocated_bytes) == end
+        });
+        last.map_or(0, |block| {
+            let rounded = round_up(block.requested_bytes).unwrap_or(u64::MAX);
+            block.allocated_bytes.saturating_sub(rounded)
+        })
     }
 
     /// Notes the request that is granted although the run was refused it.

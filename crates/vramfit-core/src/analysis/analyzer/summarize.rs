@@ -281,6 +281,8 @@ impl TraceAnalyzer {
             .map(|refused| AllocationFailure {
                 device: refused.device,
                 context: refused.context.named(&self.programs, text),
+                remaining_bytes: refused.remaining_bytes,
+                surplus_at_end: refused.surplus_at_end,
                 message: refused.message.text(text),
                 pool: refused.pool,
                 growth_bytes: refused.growth,

@@ -74,6 +74,7 @@ fn critical_device(summary: &RunSummary) -> Value {
         "capacity_bytes": device.capacity_bytes,
         "pool_bytes": device.pool_bytes,
         "peak_bytes": device.peak_bytes,
+        "needed_bytes": summary.needed_bytes(),
         "used_by_others_bytes": device.used_by_others_bytes,
         "steady_state_bytes": device.steady_state_bytes,
         "largest_free_block_bytes": device.at_peak.largest_free_block_bytes,
@@ -158,6 +159,8 @@ pub(super) fn out_of_memory(failure: &AllocationFailure) -> Value {
     let moment = &failure.context;
     json!({
         "requested_bytes": moment.requested_bytes,
+        "remaining_bytes": failure.remaining_bytes,
+        "needed_bytes": failure.needed_bytes(),
         "program": moment.program,
         "message": failure.message,
         "device": failure.device,

@@ -15,6 +15,16 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
         available(summary, failure),
         Metric::new("in use at failure", in_use, recovered),
     ];
+    if failure.remaining_bytes > failure.context.requested_bytes {
+        let what = match &failure.context.program {
+            Some(program) => {
+                format!("all of `{program}`'s outputs and temporaries that were not allocated yet")
+            }
+            None => String::new(),
+        };
+        let remaining = Value::Bytes(failure.remaining_bytes);
+        metrics.insert(1, Metric::new("still to allocate", remaining, what));
+    }
     if let Some(fatal) = &failure.fatal {
         let value = Value::Missing("crashes");
         metrics.push(Metric::new("on a real GPU", value, fatal.clone()));

@@ -11,19 +11,12 @@ use crate::trace::Header;
 /// The peak as a part of what was available.
 pub(in crate::report) fn usage(summary: &RunSummary) -> Option<Section> {
     let device = summary.critical_device()?;
-    // What a failed request needed counts as if it had succeeded.
-    let attribution = summary.attribution.as_ref();
-    let needed = attribution.filter(|it| it.refused && it.device == device.device);
     let bar = Bar {
         label: match summary.header.devices {
             0 | 1 => String::new(),
             _ => format!("GPU {}", summary.header.gpu_of(device.device)),
         },
-        part_bytes: match (needed, summary.plan()) {
-            (Some(attribution), _) => attribution.total_bytes,
-            (None, Some(plan)) => plan.needed_bytes.max(device.peak_bytes),
-            (None, None) => device.peak_bytes,
-        },
+        part_bytes: summary.needed_bytes(),
         whole_bytes: device.capacity_bytes,
     };
     Some(Section::new("", Content::Bars(vec![bar])))
