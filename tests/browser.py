@@ -52,10 +52,10 @@ class Browser:
     def __init__(self, program):
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         commands, self.commands = os.pipe()
-        self.answers, answers = os.pipe()
-        os.set_blocking(self.answers, False)
+        self.responses, responses = os.pipe()
+        os.set_blocking(self.responses, False)
         # Away from 3 and 4 before these become the child's.
-        theirs = [os.dup(commands), os.dup(answers)]
+        theirs = [os.dup(commands), os.dup(responses)]
 
         def arrange():
             high = [os.dup2(fd, 100 + n) for n, fd in enumerate(theirs)]
@@ -71,7 +71,7 @@ class Browser:
             pass_fds=(3, 4, *theirs),
             preexec_fn=arrange,
         )
-        for fd in (commands, answers, *theirs):
+        for fd in (commands, responses, *theirs):
             os.close(fd)
         self.buffer = b""
         self.number = 0
@@ -82,7 +82,7 @@ class Browser:
 
     def __exit__(self, *reason):
         os.close(self.commands)
-        os.close(self.answers)
+        os.close(self.responses)
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -93,9 +93,9 @@ class Browser:
     def _read(self, until):
         while b"\0" not in self.buffer:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+            if left <= 0 or not select.select([self.responses], [], [], left)[0]:
                 raise TimeoutError("the browser does not answer")
-            chunk = os.read(self.answers, 1 << 20)
+            chunk = os.read(self.responses, 1 << 20)
             if not chunk:
                 raise RuntimeError("the browser has ended")
             self.buffer += chunk
@@ -112,12 +112,12 @@ class Browser:
         os.write(self.commands, json.dumps(message).encode() + b"\0")
         until = time.monotonic() + TIMEOUT_S
         while True:
-            answer = self._read(until)
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
-                return answer["result"]
-            self.events.append(answer)
+            response = self._read(until)
+            if response.get("id") == number:
+                if "error" in response:
+                    raise RuntimeError(f"{method}: {response['error']}")
+                return response["result"]
+            self.events.append(response)
 
     def wait(self, method, session):
         """Wait for an event and return its parameters."""
@@ -163,12 +163,12 @@ class Page:
 
     def run(self, expression):
         """Return the value of an expression."""
-        answer = self.call(
+        response = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
-        if "exceptionDetails" in answer:
-            raise RuntimeError(json.dumps(answer["exceptionDetails"])[:2000])
-        return answer["result"].get("value")
+        if "exceptionDetails" in response:
+            raise RuntimeError(json.dumps(response["exceptionDetails"])[:2000])
+        return response["result"].get("value")
 
     def until(self, condition):
         """Wait, frame by frame, until a condition holds."""

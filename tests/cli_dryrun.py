@@ -9,9 +9,9 @@ from commands import run_vramfit
 
 @dataclasses.dataclass(frozen=True)
 class DryRun:
-    """What `vramfit dryrun` left behind; a run that was refused has no answer and no page."""
+    """What `vramfit dryrun` left behind; a run that was refused has no summary and no page."""
 
-    answer: dict | None
+    summary: dict | None
     page: str | None
     trace: Path | None
     code: int
@@ -20,12 +20,12 @@ class DryRun:
 
     def programs(self, name):
         """Return the programs called `name`, smallest temporaries first."""
-        found = [p for p in self.answer["programs"] if p["name"] == name]
+        found = [p for p in self.summary["programs"] if p["name"] == name]
         return sorted(found, key=lambda p: p["temp_bytes"])
 
     def callbacks(self):
         """Return the rows of host callbacks, by the function whose line it is."""
-        rows = self.answer["callbacks"]
+        rows = self.summary["callbacks"]
         return {row["site"].split("(")[1].rstrip(")"): row for row in rows}
 
 
@@ -34,14 +34,14 @@ def dryrun_of(folder, program, *options, gpu="h100-80g", arguments=(), trace=Non
     if isinstance(program, str):
         lines, program = program, folder / "program.py"
         program.write_text(lines)
-    answer, page = folder / "answer.json", folder / "page.html"
-    for file in (answer, page):
+    summary_file, page = folder / "summary.json", folder / "page.html"
+    for file in (summary_file, page):
         file.unlink(missing_ok=True)
-    command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", answer, "--report", page]
+    command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", summary_file, "--report", page]
     command += ["--trace", trace] if trace else []
     done = run_vramfit(*command, "--force", program, *arguments, **running)
-    if done.returncode == 2 and not answer.exists():
+    if done.returncode == 2 and not summary_file.exists():
         return DryRun(None, None, trace, done.returncode, done.stdout, done.stderr)
-    assert answer.exists(), f"no answer, exit code {done.returncode}\n{done.stderr[-4000:]}"
-    found = json.loads(answer.read_text())
+    assert summary_file.exists(), f"no summary, exit code {done.returncode}\n{done.stderr[-4000:]}"
+    found = json.loads(summary_file.read_text())
     return DryRun(found, page.read_text(), trace, done.returncode, done.stdout, done.stderr)

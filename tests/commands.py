@@ -43,8 +43,8 @@ def run_command(*words, env=None, code=None, **options):
         text=True,
         **options,
     )
-    told = f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
-    assert code in (None, done.returncode), f"exit code {done.returncode}\n{told}"
+    output = f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+    assert code in (None, done.returncode), f"exit code {done.returncode}\n{output}"
     return done
 
 

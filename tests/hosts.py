@@ -17,11 +17,11 @@ class HostsRun:
     code: int
     out: str
     err: str
-    answer: dict
+    summary: dict
 
     def host(self, number):
-        """Return what the answer says of a host that was run."""
-        return next(run for run in self.answer["hosts"]["runs"] if run["host"] == number)
+        """Return what the summary says of a host that was run."""
+        return next(run for run in self.summary["hosts"]["runs"] if run["host"] == number)
 
     def printed(self):
         """Return what the first host printed, as JSON."""
@@ -35,10 +35,10 @@ def run_hosts(folder, program, *options, hosts=2, gpu="h100-80gx2", arguments=()
         path.write_text(program)
     else:
         path = program
-    answer = folder / "answer.json"
+    summary_file = folder / "summary.json"
     command = [sys.executable, "-m", "vramfit", "dryrun", "--gpu", gpu, "--hosts", hosts, *options]
-    command += ["--full", "--force", "--json", answer, "--", sys.executable, path, *arguments]
-    answer.unlink(missing_ok=True)
+    command += ["--full", "--force", "--json", summary_file, "--", sys.executable, path, *arguments]
+    summary_file.unlink(missing_ok=True)
     done = run_command(*command, env=variables)
-    found = json.loads(answer.read_text()) if answer.exists() else None
+    found = json.loads(summary_file.read_text()) if summary_file.exists() else None
     return HostsRun(done.returncode, done.stdout, done.stderr, found)

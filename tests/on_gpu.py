@@ -36,10 +36,10 @@ def environment(gpu="h100-80g", count=1, run=None, **more):
 
 
 def start(lines, *, python=sys.executable, **settings):
-    """Start a process that runs `lines`; they may call `tell(**values)`."""
+    """Start a process that runs `lines`; they may call `report(**values)`."""
     program = (
         "import json, jax, jax.numpy as jnp, numpy as np\n"
-        "def tell(**values): print('TOLD', json.dumps(values), flush=True)\n"
+        "def report(**values): print('VALUES', json.dumps(values), flush=True)\n"
         "def stats(device=0): return jax.devices()[device].memory_stats()\n"
         + textwrap.dedent(lines)
     )
@@ -48,22 +48,22 @@ def start(lines, *, python=sys.executable, **settings):
 
 
 def finish(process):
-    """Wait for a process of `start`; return what it told, its output and its errors."""
+    """Wait for a process of `start`; return the values it reported, its output and its errors."""
     out, err = process.communicate()
-    told = {}
+    values = {}
     for line in out.splitlines():
-        if line.startswith("TOLD "):
-            told |= json.loads(line.removeprefix("TOLD "))
-    return told, out, err, process.returncode
+        if line.startswith("VALUES "):
+            values |= json.loads(line.removeprefix("VALUES "))
+    return values, out, err, process.returncode
 
 
 def on_gpu(lines, **settings):
-    """Run `lines` on the virtual GPU and return what they `tell`.
+    """Run `lines` on the virtual GPU and return the values that they `report`.
 
     Raises:
         Failed: If they end with an exception, with its text.
     """
-    told, out, err, code = finish(start(lines, **settings))
+    values, out, err, code = finish(start(lines, **settings))
     if code != 0:
         raise Failed(f"exit code {code}\n{out[-2000:]}\n{err[-6000:]}")
-    return told
+    return values

@@ -48,8 +48,8 @@ def vramfit(*arguments, code=None, **env):
 
 def peak(done):
     """Return the peak in the JSON of a dry run."""
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return max(device["peak_bytes"] for device in answer["devices"])
+    summary = json.loads(done.stdout.splitlines()[-1])
+    return max(device["peak_bytes"] for device in summary["devices"])
 
 
 def run_names(*, of_libraries=True):

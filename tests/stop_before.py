@@ -20,5 +20,5 @@ class StopBefore:
 
     def __call__(self, function, number, signal):
         """Return the variables that send the signal before that call of `function`, from 1."""
-        told = f"{function}:{number}:{int(signal)}"
-        return {"LD_PRELOAD": str(self._library), "STOP_BEFORE": told}
+        point = f"{function}:{number}:{int(signal)}"
+        return {"LD_PRELOAD": str(self._library), "STOP_BEFORE": point}

@@ -59,13 +59,13 @@ LAYER_BYTES = 6 * (128 * 128 + 128) * 4
 
 
 class Attribution:
-    """The attribution of an answer."""
+    """The attribution of a dry run."""
 
-    def __init__(self, answer):
-        self.all = answer["attribution"]
+    def __init__(self, summary):
+        self.all = summary["attribution"]
         self.entries = self.all["entries"]
-        self.owners = {owner["kind"]: owner["bytes"] for owner in answer["owners"]}
-        self.peak = answer["peak_bytes"]
+        self.owners = {owner["kind"]: owner["bytes"] for owner in summary["owners"]}
+        self.peak = summary["peak_bytes"]
 
     def sum(self, **wanted):
         found = [p for p in self.entries if all(p[key] == value for key, value in wanted.items())]
@@ -79,7 +79,7 @@ def attribution(dryrun, tmp_path):
     def run(*options, script=STEP, **settings):
         path = tmp_path / "step.py"
         path.write_text(script)
-        return Attribution(dryrun(path, *options, **settings).answer)
+        return Attribution(dryrun(path, *options, **settings).summary)
 
     return run
 
@@ -137,11 +137,11 @@ def test_offloaded_activations_are_not_on_the_gpu(attribution):
 
 
 def test_without_attribution_the_total_is_the_same(attribution):
-    told, plain = (
+    attributed, plain = (
         attribution("donate", "scan"),
         attribution("donate", "scan", options=["--no-attribution"]),
     )
-    assert plain.peak == told.peak == sum(plain.owners.values())
+    assert plain.peak == attributed.peak == sum(plain.owners.values())
     assert "activations" not in plain.owners
 
 
@@ -204,5 +204,5 @@ step({"w": jnp.ones((256, 256))}, {"large": jnp.ones((1024, 1024))})
 
 def test_a_donation_without_effect_is_named_with_its_bytes(dryrun, write_script):
     path = write_script(UNUSED_DONATION, "step.py")
-    told = " ".join(dryrun(path).err.split())
-    assert "`scratch['large']` is donated without effect (4.0 MiB)" in told, told
+    text = " ".join(dryrun(path).err.split())
+    assert "`scratch['large']` is donated without effect (4.0 MiB)" in text, text

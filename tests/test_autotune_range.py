@@ -58,18 +58,18 @@ for with_triton in (True, False):
 
 
 def dryrun(tmp_path, *options, **settings):
-    """Return the exit code, the answer (or None) and standard error of a dry run of the loop."""
+    """Return the exit code, the summary (or None) and standard error of a dry run of the loop."""
     said = dryrun_of(tmp_path, LOOP, *options, gpu=GPU, env=settings)
-    return said.code, said.answer, said.err
+    return said.code, said.summary, said.err
 
 
-def step_of(answer):
-    (step,) = (program for program in answer["programs"] if program["name"] == "jit_step")
+def step_of(summary):
+    (step,) = (program for program in summary["programs"] if program["name"] == "jit_step")
     return step
 
 
 def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
-    code, answer, err = dryrun(tmp_path, "--autotune-range")
+    code, summary, err = dryrun(tmp_path, "--autotune-range")
     assert code == 0, err
     gpus = json.loads(run_example("target_config"))
     reference = run_python(
@@ -80,14 +80,14 @@ def test_both_ends_are_what_the_compiler_says_of_both_ways(tmp_path):
         input=gpus[GPU]["target_config"],
     )
     by_triton, by_cublas = map(int, reference.stdout.split())
-    step = step_of(answer)
+    step = step_of(summary)
     assert (step["temp_bytes"], step["variant_temp_bytes"]) == (by_triton, by_cublas)
     assert by_triton != by_cublas, "the comparison would show nothing"
 
-    autotune_range = answer["autotune_range"]
+    autotune_range = summary["autotune_range"]
     assert (autotune_range["programs_measured"], autotune_range["programs_not_measured"]) == (1, 0)
     default, other = autotune_range["variants"]
-    assert default == {"name": "default", "peak_bytes": answer["peak_bytes"], "fits": True}
+    assert default == {"name": "default", "peak_bytes": summary["peak_bytes"], "fits": True}
     # The step has the peak either way, and blocks are whole multiples of 256 bytes.
     assert by_triton % 256 == by_cublas % 256 == 0
     assert other["peak_bytes"] - default["peak_bytes"] == by_cublas - by_triton
@@ -133,9 +133,9 @@ def test_results_recorded_on_a_gpu_are_used_whatever_its_clock_and_its_cudnn(tmp
 def test_results_without_entries_change_nothing(tmp_path):
     results = tmp_path / "results.txt"
     results.write_text("version: 3\n")
-    code, answer, err = dryrun(tmp_path, "--autotune-results", results, "--autotune-range")
+    code, summary, err = dryrun(tmp_path, "--autotune-results", results, "--autotune-range")
     assert code == 0, err
-    assert step_of(answer)["compile_attempt"] == ""
+    assert step_of(summary)["compile_attempt"] == ""
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_results_that_cannot_be_used_are_refused_before_anything_runs(tmp_path, 
     results = tmp_path / "results.txt"
     if text is not None:
         results.write_text(text)
-    code, answer, err = dryrun(tmp_path, "--autotune-results", results)
-    assert (code, answer) == (2, None)
+    code, summary, err = dryrun(tmp_path, "--autotune-results", results)
+    assert (code, summary) == (2, None)
     assert f"error[{kind}]" in err
     assert "Traceback" not in err

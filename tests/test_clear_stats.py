@@ -53,22 +53,22 @@ STATISTICS = ("num_allocs", "largest_alloc_size", "bytes_in_use", "peak_bytes_in
 
 
 def test_cleared_statistics_begin_with_what_is_in_use():
-    told = on_gpu(
+    values = on_gpu(
         CALL
         + """
 kept = jax.device_put(np.zeros(1 << 20, np.uint8))
 freed = jax.device_put(np.zeros(1 << 24, np.uint8))
 del freed
-tell(before=stats())
+report(before=stats())
 clear()
-tell(after=stats())
+report(after=stats())
 jax.device_put(np.zeros(1 << 22, np.uint8)).block_until_ready()
-tell(later=stats())
+report(later=stats())
 """,
         PYTHONPATH=f"{SHIM}{os.pathsep}{PACKAGE.parent}",
     )
     before, after, later = (
-        [told[when][name] for name in STATISTICS] for when in ("before", "after", "later")
+        [values[when][name] for name in STATISTICS] for when in ("before", "after", "later")
     )
     pool = before[-1]
     assert before == [2, 1 << 24, 1 << 20, (1 << 24) + (1 << 20), pool]

@@ -79,21 +79,21 @@ def test_json_is_the_last_line_of_standard_output(write_script):
     # Of a pipe nobody knows whether the program has ended its last line: a line feed comes first.
     first, empty, last = done.stdout.splitlines()
     assert (first, empty) == ("done", "")
-    answer = json.loads(last)
-    assert answer["schema"] == 2
-    assert answer["fits"] is True
-    assert answer["oom"] is None
+    summary = json.loads(last)
+    assert summary["schema"] == 2
+    assert summary["fits"] is True
+    assert summary["oom"] is None
     # Two arrays of 1024 x 1024 in float32 live at once.
-    assert answer["peak_bytes"] >= 2 * 4 * 1024**2
+    assert summary["peak_bytes"] >= 2 * 4 * 1024**2
 
 
 def test_files_are_written_and_never_overwritten(write_script, tmp_path):
-    answer, trace = tmp_path / "answer.json", tmp_path / "run.trace"
-    args = ["--json", str(answer), "--trace", str(trace), write_script(FITS)]
+    summary_file, trace = tmp_path / "summary.json", tmp_path / "run.trace"
+    args = ["--json", str(summary_file), "--trace", str(trace), write_script(FITS)]
     done = dryrun(*args, code=0)
-    assert json.loads(answer.read_text())["fits"] is True
+    assert json.loads(summary_file.read_text())["fits"] is True
     assert trace.stat().st_size > 0
-    assert str(answer) in done.stderr
+    assert str(summary_file) in done.stderr
     assert str(trace) in done.stderr
 
     refused = dryrun(*args)
@@ -109,8 +109,8 @@ def test_the_page_is_written_at_the_end_and_again_from_the_trace(write_script, t
     assert f"report written to {page}" in done.stderr
     again = tmp_path / "again.html"
     command = ["report", "--full", str(trace), "--html", str(again)]
-    told = run_vramfit(*command, code=1)
-    assert told.stdout.startswith("does not fit: short by ")
+    result = run_vramfit(*command, code=1)
+    assert result.stdout.startswith("does not fit: short by ")
     assert again.read_text() == page.read_text()
 
     refused = dryrun("--report", str(page), write_script(FITS))
@@ -168,9 +168,9 @@ finally:
     print("cleaned up")
 """
     done = dryrun("--steps", "3", "--json", "-", write_script(loop), code=0)
-    said, empty, answer = done.stdout.splitlines()
+    said, empty, last = done.stdout.splitlines()
     assert (said, empty) == ("cleaned up", "")
-    calls = {row["name"]: row["calls"] for row in json.loads(answer)["programs"]}
+    calls = {row["name"]: row["calls"] for row in json.loads(last)["programs"]}
     assert calls["jit_train_step"] == 3
 
 
@@ -190,16 +190,16 @@ compiled = jax.jit(lambda x: jnp.tanh(x) @ x.T).lower(wide).compile()
 @pytest.mark.parametrize(("rows", "fits"), [(16384, True), (65536, False)])
 def test_a_program_that_only_compiles_is_answered_from_its_plan(write_script, rows, fits):
     done = dryrun("--json", "-", write_script(ONLY_COMPILES.replace("ROWS", str(rows))))
-    answer = json.loads(done.stdout.splitlines()[-1])
-    assert (done.returncode, answer["fits"]) == (0 if fits else 1, fits)
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, summary["fits"]) == (0 if fits else 1, fits)
     # By hand: the argument, tanh of it, and the product, all in float32.
-    plan = answer["plan"]
+    plan = summary["plan"]
     least = rows * 1024 * 4 + rows * rows * 4
     assert least <= plan["needed_bytes"] <= least + rows * 1024 * 4 + (64 << 20)
-    assert plan["capacity_bytes"] == answer["capacity_bytes"]
-    (condition,) = answer["verdict"]["conditions"]
+    assert plan["capacity_bytes"] == summary["capacity_bytes"]
+    (condition,) = summary["verdict"]["conditions"]
     assert (condition["kind"], condition["anything_ran"]) == ("compiled_only", False)
-    assert (answer["executions"], answer["peak_bytes"]) == (0, 0)
+    assert (summary["executions"], summary["peak_bytes"]) == (0, 0)
 
 
 def test_a_program_that_only_compiles_its_step_is_not_judged_by_its_start(write_script):
@@ -348,6 +348,6 @@ def test_asking_the_python_first_imports_nothing_heavy():
     question = "".join(script.read_text() for script in scripts)
     check = "print([name for name in ('jax', 'jaxlib', 'numpy') if name in sys.modules])"
     done = run_python("-c", f"{question}\n{check}", code=0)
-    answer, heavy = done.stdout.strip().splitlines()
-    assert json.loads(answer)["jax"] is not None
+    packages, heavy = done.stdout.strip().splitlines()
+    assert json.loads(packages)["jax"] is not None
     assert heavy == "[]"

@@ -12,7 +12,7 @@ OF_ONE_RUN = ("pid", "wall", "seconds", "_us")
 
 @pytest.fixture
 def dryrun(tmp_path):
-    """Return a function that runs `train.py`, and returns the answer and what XLA logged."""
+    """Return a function that runs `train.py`, and returns the summary and what XLA logged."""
 
     def run(text=TRAIN, *, gpu="t4", limit="96MiB", cache="", code=1, **env):
         program = tmp_path / "train.py"
@@ -26,13 +26,13 @@ def dryrun(tmp_path):
     return run
 
 
-def comparable(answer):
-    """Return an answer without what belongs to one run."""
-    if isinstance(answer, list):
-        return [comparable(each) for each in answer]
-    if not isinstance(answer, dict):
-        return answer
-    kept = {name: each for name, each in answer.items() if not name.endswith(OF_ONE_RUN)}
+def comparable(summary):
+    """Return a summary without what belongs to one run."""
+    if isinstance(summary, list):
+        return [comparable(each) for each in summary]
+    if not isinstance(summary, dict):
+        return summary
+    kept = {name: each for name, each in summary.items() if not name.endswith(OF_ONE_RUN)}
     return {name: comparable(each) for name, each in kept.items()}
 
 

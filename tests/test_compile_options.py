@@ -23,7 +23,7 @@ NO_TILES = "Couldn't find output tile sizes"
 def attempt_of(tmp_path, script, **environment):
     """Return by which attempt `attention` was compiled, and what the program printed."""
     said = dryrun_of(tmp_path, ATTENTION + script, env=environment, code=0)
-    programs = said.answer["programs"]
+    programs = said.summary["programs"]
     attempts = [row["compile_attempt"] for row in programs if row["name"] == "jit_attention"]
     return (attempts or [None])[0], said.out
 

@@ -27,20 +27,20 @@ for rows in range(int(sys.argv[1])):
 
 @pytest.fixture
 def dryrun(tmp_path):
-    """Run a program on a small pool: `dryrun(TRAIN, "1")` gives its answer and standard error."""
+    """Run a program on a small pool: `dryrun(TRAIN, "1")` gives its summary and standard error."""
 
     def run(program, *arguments, options=(), code=1):
         options = ["--limit", "96MiB", *options]
         said = dryrun_of(tmp_path, program, *options, gpu="t4", arguments=arguments, code=code)
-        return said.answer, said.err
+        return said.summary, said.err
 
     return run
 
 
 def test_rematerialization_that_did_not_reach_its_aim_is_reported_and_explained(dryrun, tmp_path):
     trace = tmp_path / "run.trace"
-    answer, err = dryrun(TRAIN, "2", options=("--trace", str(trace)))
-    warnings = answer["compiler_warnings"]
+    summary, err = dryrun(TRAIN, "2", options=("--trace", str(trace)))
+    warnings = summary["compiler_warnings"]
     assert [warning["program"] for warning in warnings] == ["jit_loss"]
     assert warnings[0]["source"] == "hlo_rematerialization.cc"
     assert warnings[0]["count"] == 2
@@ -57,8 +57,8 @@ def test_rematerialization_that_did_not_reach_its_aim_is_reported_and_explained(
 
 def test_a_program_that_fits_has_no_warnings(dryrun):
     program = "import jax.numpy as jnp; print(jnp.ones(8).sum())"
-    answer, err = dryrun(program, code=0)
-    assert answer["compiler_warnings"] == []
+    summary, err = dryrun(program, code=0)
+    assert summary["compiler_warnings"] == []
     assert "compiler warnings" not in err
 
 
@@ -69,9 +69,9 @@ shape = jax.ShapeDtypeStruct((1 << 26,), jnp.float32)
 jax.jit(lambda x: x.sum()).lower(shape).compile()
 jnp.ones(8).sum()
 """
-    answer, err = dryrun(program, code=1)
-    assert answer["fits"] is False
-    texts = [warning["text"] for warning in answer["compiler_warnings"]]
+    summary, err = dryrun(program, code=1)
+    assert summary["fits"] is False
+    texts = [warning["text"] for warning in summary["compiler_warnings"]]
     assert any("input/output arguments (268435460) exceeds" in text for text in texts)
     assert "arguments and outputs alone (256.0 MiB) exceed the pool" in " ".join(err.split())
 

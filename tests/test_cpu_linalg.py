@@ -84,7 +84,7 @@ def test_a_call_of_a_cuda_library_gives_what_jax_gives_on_the_cpu(name):
 
 
 def test_newton_s_method_ends_as_it_does_on_the_cpu():
-    told = on_gpu(
+    values = on_gpu(
         """
         weights = jnp.ones((4096, 4096))  # beside which the system is small
 
@@ -98,8 +98,8 @@ def test_newton_s_method_ends_as_it_does_on_the_cpu():
         while change > 1e-5:
             weights, x, change = newton(weights, x)
             rounds += 1
-        tell(rounds=rounds, x=x.tolist())
+        report(rounds=rounds, x=x.tolist())
         """
     )
-    assert told["rounds"] == 7
-    assert told["x"] == pytest.approx([0.5897545, 1.0, 1.4102455, 2.1648777])
+    assert values["rounds"] == 7
+    assert values["x"] == pytest.approx([0.5897545, 1.0, 1.4102455, 2.1648777])

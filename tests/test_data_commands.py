@@ -19,18 +19,18 @@ def data(*words, **options):
 
 def inspect(path, *options):
     done = data("inspect", path, "--json", *options, code=0)
-    answer = json.loads(done.stdout)
-    assert answer["schema"] == 1
-    assert answer["file_bytes"] == path.stat().st_size
-    return answer
+    report = json.loads(done.stdout)
+    assert report["schema"] == 1
+    assert report["file_bytes"] == path.stat().st_size
+    return report
 
 
-def by_path(answer):
-    return {entry["path"]: entry for entry in answer["entries"]}
+def by_path(report):
+    return {entry["path"]: entry for entry in report["entries"]}
 
 
-def findings(answer):
-    return {(finding["dataset"], finding["id"]) for finding in answer["findings"]}
+def findings(report):
+    return {(finding["dataset"], finding["id"]) for finding in report["findings"]}
 
 
 @pytest.fixture(name="file")
@@ -177,11 +177,11 @@ def test_a_sample_is_as_large_as_asked_spread_evenly_and_the_same_again(tmp_path
 
 
 def test_what_loading_costs_and_what_streaming_costs_T13(file):
-    answer = inspect(file, "--memory", "1MiB")
+    report = inspect(file, "--memory", "1MiB")
     with h5py.File(file) as opened:
         readable = ["train/x", "train/y", "train/sparse"]
-        assert answer["memory_bytes"] == sum(opened[name].nbytes for name in readable)
-    plan = answer["streaming"]
+        assert report["memory_bytes"] == sum(opened[name].nbytes for name in readable)
+    plan = report["streaming"]
     assert plan["datasets"] == ["/train/sparse", "/train/x", "/train/y"]
     assert plan["rows"] == 20_000
     assert plan["budget_bytes"] == 1 << 20
@@ -194,14 +194,14 @@ def test_what_loading_costs_and_what_streaming_costs_T13(file):
 
 def test_a_measurement_reads_in_three_ways(file):
     assert inspect(file)["measured"] == []
-    answer = inspect(file, "--measure")
-    assert [speed["pattern"] for speed in answer["measured"]] == ["blocks", "rows", "sequential"]
+    report = inspect(file, "--measure")
+    assert [speed["pattern"] for speed in report["measured"]] == ["blocks", "rows", "sequential"]
     row_bytes = 16 * 4 + 8 + 2 * 2
-    for speed in answer["measured"]:
+    for speed in report["measured"]:
         assert speed["bytes"] > 0
         assert speed["bytes"] % row_bytes == 0
         assert speed["seconds"] >= 0.06
-    assert answer["measured"][0]["rows_per_read"] == answer["streaming"]["block_rows"]
+    assert report["measured"][0]["rows_per_read"] == report["streaming"]["block_rows"]
     done = data("inspect", file, "--measure")
     assert done.stdout.count(" MB/s (") == 3
 

@@ -42,15 +42,15 @@ def command(path, kind, *options):
 def generate(path, kind, *options):
     """Generate a file and return its datasets as arrays."""
     done = run_command(*command(path, kind, *options), "--json", code=0)
-    answer = json.loads(done.stdout)
-    assert answer["file_bytes"] == path.stat().st_size
+    report = json.loads(done.stdout)
+    assert report["file_bytes"] == path.stat().st_size
     with h5py.File(path) as file:
         arrays = {name: file[name][:] for name in file}
         assert {
-            entry["name"]: (entry["dtype"], tuple(entry["shape"])) for entry in answer["datasets"]
+            entry["name"]: (entry["dtype"], tuple(entry["shape"])) for entry in report["datasets"]
         } == {name: (str(array.dtype), array.shape) for name, array in arrays.items()}
         assert file.attrs["kind"] == kind
-        assert file.attrs["best_loss"] == answer["best_loss"]
+        assert file.attrs["best_loss"] == report["best_loss"]
     return arrays
 
 

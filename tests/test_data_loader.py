@@ -387,12 +387,12 @@ def test_ctrl_c_ends_waiting(train):
         # takes note of that is no Python code, in which an exception of Ctrl-C would be lost.
         gc.disable()
         calls = {}
-        def tell():
+        def announce():
             while "stop" not in calls:
                 time.sleep(0.01)
             print("waiting", flush=True)
             threading.Event().wait()
-        threading.Thread(target=tell, daemon=True).start()
+        threading.Thread(target=announce, daemon=True).start()
         loader = Loader(sys.argv[1], ["x"], batch_size=8, memory="100kB")
         kept = []
         gc.callbacks.append(calls.__setitem__)

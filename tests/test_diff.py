@@ -42,17 +42,23 @@ def diff(a, b, *options, code):
 
 def compared(a, b):
     done = diff(a.trace, b.trace, "--json", "-", code=0)
-    told = json.loads(done.stdout)
-    assert sum(change["change_bytes"] for change in told["changes"]) == told["difference_bytes"]
-    assert sum(owner["change_bytes"] for owner in told["owners"]) == told["difference_bytes"]
-    peaks = [run.answer["peak_bytes"] for run in (a, b)]
-    assert [told["a"]["total_bytes"], told["b"]["total_bytes"]] == peaks
-    assert told["difference_bytes"] == peaks[1] - peaks[0]
-    return told
+    comparison = json.loads(done.stdout)
+    assert (
+        sum(change["change_bytes"] for change in comparison["changes"])
+        == comparison["difference_bytes"]
+    )
+    assert (
+        sum(owner["change_bytes"] for owner in comparison["owners"])
+        == comparison["difference_bytes"]
+    )
+    peaks = [run.summary["peak_bytes"] for run in (a, b)]
+    assert [comparison["a"]["total_bytes"], comparison["b"]["total_bytes"]] == peaks
+    assert comparison["difference_bytes"] == peaks[1] - peaks[0]
+    return comparison
 
 
-def owner(told, name):
-    [found] = [row for row in told["owners"] if row["owner"] == name]
+def owner(comparison, name):
+    [found] = [row for row in comparison["owners"] if row["owner"] == name]
     return found["a_bytes"], found["b_bytes"]
 
 
@@ -71,30 +77,32 @@ def train(tmp_path, dryrun):
 
 @pytest.mark.fast
 def test_twice_the_batch_is_twice_the_batch_and_the_activations(train):
-    told = compared(train(8), train(16))
+    comparison = compared(train(8), train(16))
     array = 8 * 512 * 256 * 4
-    assert owner(told, "batch") == (array, 2 * array)
-    saved = owner(told, "activations")
+    assert owner(comparison, "batch") == (array, 2 * array)
+    saved = owner(comparison, "activations")
     assert saved[0] >= 2 * array, "the inputs of the second layer and of the third at least"
     assert saved[1] == 2 * saved[0]
-    kept = owner(told, "parameters")
+    kept = owner(comparison, "parameters")
     assert kept[0] == kept[1] > 0
-    assert told["located_bytes"] >= 0.95 * told["changed_bytes"]
+    assert comparison["located_bytes"] >= 0.95 * comparison["changed_bytes"]
     unnamed = [
         change["change_bytes"]
-        for change in told["changes"]
+        for change in comparison["changes"]
         if not any(side and (side["path"] or side["site"]) for side in (change["a"], change["b"]))
     ]
-    assert abs(sum(unnamed)) <= 0.05 * told["difference_bytes"]
+    assert abs(sum(unnamed)) <= 0.05 * comparison["difference_bytes"]
     # The line of each activation is the user's own, and so is its operation.
     line = next(n for n, text in enumerate(TRAIN.splitlines(), 1) if "jnp.tanh" in text)
     sites = {
         change["b"]["site"]
-        for change in told["changes"]
+        for change in comparison["changes"]
         if change["b"] and change["b"]["owner"] == "activations"
     }
     assert any(site.endswith(f"train.py:{line} (predict)") for site in sites), sites
-    [batch] = [change for change in told["changes"] if change["b"] and change["b"]["path"] == "x"]
+    [batch] = [
+        change for change in comparison["changes"] if change["b"] and change["b"]["path"] == "x"
+    ]
     shapes = (batch["a"]["shape"], batch["b"]["shape"])
     assert shapes == ("f32[8,512,256]", "f32[16,512,256]")
 
@@ -104,19 +112,19 @@ def test_an_edited_program_in_another_folder_on_another_gpu(train):
     edited = edited.replace("(256, 256)", "(256, 256), jnp.bfloat16")
     before = train(8)
     moved = train(8, TRAIN.replace("import sys\n", "import sys\n\n\n"), "b")
-    told = compared(before, moved)
-    assert told["difference_bytes"] == 0
-    assert told["changes"] == [], "the lines only moved"
+    comparison = compared(before, moved)
+    assert comparison["difference_bytes"] == 0
+    assert comparison["changes"] == [], "the lines only moved"
 
-    told = compared(before, train(8, edited, "b", gpu="a100-40g"))
-    differences = {row["what"]: (row["a"], row["b"]) for row in told["other_differences"]}
+    comparison = compared(before, train(8, edited, "b", gpu="a100-40g"))
+    differences = {row["what"]: (row["a"], row["b"]) for row in comparison["other_differences"]}
     assert differences["GPU"] == ("h100-80g", "a100-40g")
     assert differences["pool limit"] == ("59.3 GiB", "29.5 GiB")
     # Four arrays of half the size.
-    assert owner(told, "parameters") == (4 * 256 * 256 * 4, 4 * 256 * 256 * 2)
+    assert owner(comparison, "parameters") == (4 * 256 * 256 * 4, 4 * 256 * 256 * 2)
     paths = {
         change["a"]["path"]: change["b"]["path"]
-        for change in told["changes"]
+        for change in comparison["changes"]
         if change["a"] and change["a"]["owner"] == "parameters"
     }
     assert paths == {f"params[{n}]": f"params[{n}]" for n in range(4)}

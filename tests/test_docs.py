@@ -133,8 +133,8 @@ def test_quickstart_trains_as_written(tmp_path):
     for block in re.findall(r"^```console\n(.*?)^```", part, re.M | re.S):
         # Each command with what stands below it.
         for command, *lines in (piece.splitlines() for piece in block.split("$ ")[1:]):
-            answer = said(shlex.split(command)[1:], tmp_path)
-            assert_shows(answer, lines or ["..."])
+            printed = said(shlex.split(command)[1:], tmp_path)
+            assert_shows(printed, lines or ["..."])
             shown += len(lines)
     assert shown > 10
 

@@ -16,7 +16,7 @@ from commands import ROOT, VRAMFIT, run_command, run_vramfit
 TRAINING = ["backend", "computation", "transfers", "jit", "readiness"]
 
 
-class Told:
+class DoctorRun:
     """What a run of the doctor said."""
 
     def __init__(self, done):
@@ -41,7 +41,7 @@ def start(command, **environment):
 
 
 def doctor(*options, **environment):
-    return Told(start([*VRAMFIT, "doctor", "--json", *options], **environment))
+    return DoctorRun(start([*VRAMFIT, "doctor", "--json", *options], **environment))
 
 
 def on_gpu(*options, gpu="t4", dryrun=(), **environment):
@@ -49,7 +49,7 @@ def on_gpu(*options, gpu="t4", dryrun=(), **environment):
     settings = [f"{name}={value}" for name, value in environment.items()]
     command = [*VRAMFIT, "dryrun", "--quiet", "--gpu", gpu, *dryrun, "--"]
     command += ["env", *settings, *VRAMFIT, "doctor", "--json", *options]
-    return Told(start(command))
+    return DoctorRun(start(command))
 
 
 def is_here(name):
@@ -61,22 +61,22 @@ without_gpu = pytest.mark.skipif(is_here("nvidiactl"), reason="there is a GPU he
 
 @without_gpu
 def test_row_s19_a_host_without_a_gpu_passes():
-    told = doctor()
-    assert told.code == 0, told.out + told.err
-    assert told.record["passed"] is True
-    assert told.one("driver")["status"] == "skip"
-    assert told.one("jax")["status"] == "pass"
-    assert told.one("dry-run")["status"] == "pass"
-    assert told.one("backend")["message"] == "JAX uses the CPU; there is no GPU"
-    assert told.one("computation")["status"] == "pass"
-    assert told.one("jit")["status"] == "pass"
+    run = doctor()
+    assert run.code == 0, run.out + run.err
+    assert run.record["passed"] is True
+    assert run.one("driver")["status"] == "skip"
+    assert run.one("jax")["status"] == "pass"
+    assert run.one("dry-run")["status"] == "pass"
+    assert run.one("backend")["message"] == "JAX uses the CPU; there is no GPU"
+    assert run.one("computation")["status"] == "pass"
+    assert run.one("jit")["status"] == "pass"
 
 
 @without_gpu
 def test_row_s19_a_required_gpu_that_is_not_there_fails():
-    told = doctor("--require", "gpu")
-    assert told.code == 1
-    assert told.one("required-gpu")["status"] == "fail"
+    run = doctor("--require", "gpu")
+    assert run.code == 1
+    assert run.one("required-gpu")["status"] == "fail"
     loud = doctor(JAX_PLATFORMS="cuda")
     assert loud.code == 1
     assert "demands a GPU, but there is none" in loud.one("backend")["message"]
@@ -84,10 +84,10 @@ def test_row_s19_a_required_gpu_that_is_not_there_fails():
 
 @without_gpu
 def test_row_t9_training_is_reported_in_five_checks():
-    told = doctor("--train")
-    assert told.code == 0, told.out + told.err
-    assert [check["id"] for check in told.record["checks"]] == TRAINING
-    readiness = told.one("readiness")
+    run = doctor("--train")
+    assert run.code == 0, run.out + run.err
+    assert [check["id"] for check in run.record["checks"]] == TRAINING
+    readiness = run.one("readiness")
     assert readiness["status"] == "pass"
     assert readiness["message"].startswith("ready to train on the CPU: loss ")
 
@@ -105,52 +105,52 @@ def test_people_get_one_line_a_check_and_a_verdict():
 
 
 def test_row_s15_the_pool_of_a_virtual_gpu_is_what_was_asked_for():
-    told = on_gpu()
-    assert told.code == 0, told.out + told.err
-    assert told.record["virtual_gpu"] == "t4"
-    assert told.one("backend")["message"].endswith("has a virtual GPU (Tesla T4)")
-    pool = told.one("pool")
+    run = on_gpu()
+    assert run.code == 0, run.out + run.err
+    assert run.record["virtual_gpu"] == "t4"
+    assert run.one("backend")["message"].endswith("has a virtual GPU (Tesla T4)")
+    pool = run.one("pool")
     assert pool["status"] == "pass"
     assert "preallocated, 75.0 % of the GPU's 14.6 GiB" in pool["message"]
-    assert told.one("computation")["status"] == "skip"
-    assert told.one("jit")["status"] == "pass"
-    assert told.one("transfers")["status"] == "skip"
-    assert told.one("outside-pool")["status"] == "skip"
+    assert run.one("computation")["status"] == "skip"
+    assert run.one("jit")["status"] == "pass"
+    assert run.one("transfers")["status"] == "skip"
+    assert run.one("outside-pool")["status"] == "skip"
 
 
 def test_row_t9_on_a_virtual_gpu_nothing_is_claimed():
-    told = on_gpu("--train")
-    assert told.code == 0, told.out + told.err
-    assert [check["id"] for check in told.record["checks"]] == TRAINING
-    assert told.one("readiness")["status"] == "skip"
-    assert "20 training steps were compiled" in told.one("readiness")["message"]
+    run = on_gpu("--train")
+    assert run.code == 0, run.out + run.err
+    assert [check["id"] for check in run.record["checks"]] == TRAINING
+    assert run.one("readiness")["status"] == "skip"
+    assert "20 training steps were compiled" in run.one("readiness")["message"]
 
 
 def test_a_slice_has_the_memory_of_the_slice():
-    told = on_gpu(gpu="a100-40g-mig-1g.5gb")
-    assert "75.0 % of the GPU's 4.8 GiB" in told.one("pool")["message"]
+    run = on_gpu(gpu="a100-40g-mig-1g.5gb")
+    assert "75.0 % of the GPU's 4.8 GiB" in run.one("pool")["message"]
 
 
 def test_row_s15_a_pool_that_cannot_be_had_fails():
-    told = on_gpu(dryrun=["--occupied", "8GiB"])
+    run = on_gpu(dryrun=["--occupied", "8GiB"])
     # Of the dry run: `doctor` ended with 1, so whether it fits cannot be told.
-    assert told.code == 2
-    pool = told.one("pool")
+    assert run.code == 2
+    pool = run.one("pool")
     assert pool["status"] == "fail"
     assert "10.9 GiB requested" in pool["message"]
     assert "JAX does not report this" in pool["message"]
     assert "--occupied" in pool["fix"]
     # The rules knew it before.
-    assert any("is used by" in check["message"] for check in told.all("settings"))
+    assert any("is used by" in check["message"] for check in run.all("settings"))
     growing = on_gpu("--no-preallocate", dryrun=["--occupied", "8GiB"])
     assert growing.one("pool")["status"] == "pass"
     assert "grows up to" in growing.one("pool")["message"]
 
 
 def test_row_s15_the_cpu_by_choice_is_a_warning():
-    told = on_gpu(JAX_PLATFORMS="cpu")
-    assert told.one("backend")["status"] == "warn"
-    assert told.one("backend")["fix"] == "unset JAX_PLATFORMS"
+    run = on_gpu(JAX_PLATFORMS="cpu")
+    assert run.one("backend")["status"] == "warn"
+    assert run.one("backend")["fix"] == "unset JAX_PLATFORMS"
 
 
 @pytest.mark.parametrize(
@@ -166,19 +166,19 @@ def test_row_s15_the_cpu_by_choice_is_a_warning():
 )
 def test_row_s15_the_cpu_without_a_word_fails_with_the_reason(settings, reason):
     # Without JAX_PLATFORMS, which a dry run sets, JAX falls back to the CPU.
-    told = on_gpu(JAX_PLATFORMS="", **settings)
+    run = on_gpu(JAX_PLATFORMS="", **settings)
     # The exit code is that of the dry run, which has no answer: no GPU was used.
-    assert told.record["passed"] is False
-    backend = told.one("backend")
+    assert run.record["passed"] is False
+    backend = run.one("backend")
     assert backend["status"] == "fail"
     assert "JAX falls back to the CPU" in backend["message"]
     assert any(reason in line for line in backend["evidence"])
-    wrong = [check for check in told.all("settings") if check["status"] == "fail"]
+    wrong = [check for check in run.all("settings") if check["status"] == "fail"]
     assert wrong
     assert backend["message"].startswith("see `settings`, which fails above: ")
     assert backend["fix"] == "fix `settings` first"
     # What the CPU computes proves nothing about the GPU.
-    assert told.one("computation")["status"] == "skip"
+    assert run.one("computation")["status"] == "skip"
 
 
 def test_a_plugin_of_another_release_is_named(tmp_path):
@@ -187,9 +187,9 @@ def test_a_plugin_of_another_release_is_named(tmp_path):
     (other / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: jax-cuda13-plugin\nVersion: 0.9.2\n"
     )
-    told = doctor(PYTHONPATH=str(tmp_path))
-    assert told.code == 1
-    jax = told.one("jax")
+    run = doctor(PYTHONPATH=str(tmp_path))
+    assert run.code == 1
+    jax = run.one("jax")
     assert jax["status"] == "fail"
     assert "0.9.2 is incompatible with jaxlib" in jax["message"]
     assert "jax-cuda13-plugin==" in jax["fix"]
@@ -205,12 +205,12 @@ def with_jax(folder, body):
 
 def test_a_jax_that_hangs_is_ended_and_reported(tmp_path):
     path = with_jax(tmp_path, "import threading\nthreading.Event().wait()\n")
-    told = doctor("--timeout", "2", PYTHONPATH=path)
-    assert told.code == 1
-    backend = told.one("backend")
+    run = doctor("--timeout", "2", PYTHONPATH=path)
+    assert run.code == 1
+    backend = run.one("backend")
     assert backend["status"] == "fail"
     assert "hung while it imported JAX: no progress for 2 s" in backend["message"]
-    assert told.one("pool")["status"] == "skip"
+    assert run.one("pool")["status"] == "skip"
 
 
 def test_a_jax_that_crashes_is_reported_with_its_last_words(tmp_path):
@@ -223,24 +223,24 @@ def test_a_jax_that_crashes_is_reported_with_its_last_words(tmp_path):
         os.kill(os.getpid(), signal.SIGABRT)
         """,
     )
-    told = doctor(PYTHONPATH=path)
-    assert told.code == 1
-    backend = told.one("backend")
+    run = doctor(PYTHONPATH=path)
+    assert run.code == 1
+    backend = run.one("backend")
     assert "was killed by SIGABRT while it imported JAX" in backend["message"]
     assert "logged before the end" in backend["evidence"]
 
 
 def test_a_jax_that_cannot_be_imported_is_reported(tmp_path):
     path = with_jax(tmp_path, "raise ImportError('libfoo.so: no such file')\n")
-    told = doctor(PYTHONPATH=path)
-    assert told.code == 1
-    assert "ImportError: libfoo.so: no such file" in told.one("backend")["message"]
+    run = doctor(PYTHONPATH=path)
+    assert run.code == 1
+    assert "ImportError: libfoo.so: no such file" in run.one("backend")["message"]
 
 
 def test_the_environment_is_held_against_the_rules():
-    told = doctor(JAX_PREALLOCATION_SIZE_LIMIT_BYTES="8589934592")
-    assert told.code == 0, told.out
-    settings = told.one("settings")
+    run = doctor(JAX_PREALLOCATION_SIZE_LIMIT_BYTES="8589934592")
+    assert run.code == 0, run.out
+    settings = run.one("settings")
     assert settings["status"] == "warn"
     assert "JAX_PREALLOCATION_SIZE_LIMIT_BYTES" in settings["message"]
     assert settings["fix"]
@@ -257,9 +257,9 @@ def test_files_of_the_user_do_not_get_in_the_way(tmp_path):
     for name in ("json.py", "jax.py", "logging.py"):
         (tmp_path / name).write_text("raise SystemExit('a file of the user was imported')\n")
     done = run_vramfit("doctor", "--json", cwd=tmp_path)
-    told = Told(done)
-    assert told.one("jax")["status"] == "pass"
-    assert told.one("computation")["status"] in ("pass", "skip")
+    run = DoctorRun(done)
+    assert run.one("jax")["status"] == "pass"
+    assert run.one("computation")["status"] in ("pass", "skip")
 
 
 def test_row_s21_the_pages_name_the_checks_that_there_are():
@@ -277,28 +277,28 @@ def test_row_s21_the_pages_name_the_checks_that_there_are():
 
 @pytest.mark.gpu
 def test_row_s15_a_real_gpu_computes_and_its_pool_is_there():
-    told = doctor("--require", "gpu")
-    assert told.code == 0, told.out + told.err
-    assert told.one("driver")["status"] == "pass"
-    assert all(check["status"] == "pass" for check in told.all("gpu"))
-    assert told.one("computation")["status"] == "pass"
-    assert all("preallocated" in check["message"] for check in told.all("pool"))
-    assert "to the device" in told.one("transfers")["message"]
-    assert told.one("required-gpu")["status"] == "pass"
+    run = doctor("--require", "gpu")
+    assert run.code == 0, run.out + run.err
+    assert run.one("driver")["status"] == "pass"
+    assert all(check["status"] == "pass" for check in run.all("gpu"))
+    assert run.one("computation")["status"] == "pass"
+    assert all("preallocated" in check["message"] for check in run.all("pool"))
+    assert "to the device" in run.one("transfers")["message"]
+    assert run.one("required-gpu")["status"] == "pass"
 
 
 @pytest.mark.gpu
 def test_row_t9_a_real_gpu_is_ready_to_train():
-    told = doctor("--train", "--require", "gpu")
-    assert told.code == 0, told.out + told.err
-    assert [check["status"] for check in told.record["checks"]] == ["pass"] * 5
-    assert "ready to train on the GPU" in told.one("readiness")["message"]
+    run = doctor("--train", "--require", "gpu")
+    assert run.code == 0, run.out + run.err
+    assert [check["status"] for check in run.record["checks"]] == ["pass"] * 5
+    assert "ready to train on the GPU" in run.one("readiness")["message"]
 
 
 @pytest.mark.gpu
 def test_what_lies_outside_the_pool_is_measured():
-    told = doctor()
-    outside = told.one("outside-pool")
+    run = doctor()
+    outside = run.one("outside-pool")
     # In a container the driver may count processes by PIDs of another namespace here.
     assert outside["status"] in ("pass", "skip")
     assert outside["status"] == "pass" or "PIDs of another namespace" in outside["message"]

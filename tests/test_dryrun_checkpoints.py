@@ -206,7 +206,7 @@ def test_each_host_saves_and_restores_its_part(tmp_path):
     run = run_hosts(tmp_path, program, "--host", "all", arguments=[tmp_path / "checkpoints"])
     assert run.code == 0, run.err[-3000:]
     assert run.out.splitlines() == ["steps 0 [1, 2]"]
-    assert run.answer["hosts"]["mismatches"] == []
+    assert run.summary["hosts"]["mismatches"] == []
     assert not (tmp_path / "checkpoints").exists()
 
 

@@ -90,8 +90,8 @@ def test_shellcheck_has_nothing_to_say(place, dialect):
     checker = pathlib.Path(sys.executable).with_name("shellcheck")
     done = run_command(checker, f"--shell={dialect}", "-", input=text)
     # SC2016: a dollar sign in single quotes is meant to stay one.
-    told = [line for line in done.stdout.splitlines() if re.search(r"SC\d+", line)]
-    assert [line for line in told if "SC2016" not in line and "wiki" not in line] == []
+    findings = [line for line in done.stdout.splitlines() if re.search(r"SC\d+", line)]
+    assert [line for line in findings if "SC2016" not in line and "wiki" not in line] == []
 
 
 def test_a_job_of_slurm_hands_its_steps_the_settings_and_the_command(tmp_path):

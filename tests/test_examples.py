@@ -212,7 +212,7 @@ def assert_peak(run, expected, program="jit_train_step", devices=1):
     for device in range(devices):
         peak = peak_of(run.trace, device)
         assert (peak.program, peak.requested) == (program, expected)
-        assert run.answer["peak_bytes"] == peak.bytes
+        assert run.summary["peak_bytes"] == peak.bytes
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -226,13 +226,13 @@ def test_a_loop_needs_what_xla_says(loop, dryrun, derive):
     steps = 6
     run = dryrun(f"{example}.py", *words(settings), "--steps", steps)
     assert run.code == 0
-    assert run.answer["fits"] is True
-    assert run.answer["limit_bytes"] == run.answer["pool_bytes"] == LIMIT
+    assert run.summary["fits"] is True
+    assert run.summary["limit_bytes"] == run.summary["pool_bytes"] == LIMIT
     (step,) = run.programs("jit_train_step")
     assert step["calls"] == steps
     assert_same_sizes(step, program)
     assert_peak(run, at_launch(program) + sum(others.values()))
-    assert run.answer["leaks"] == []
+    assert run.summary["leaks"] == []
     assert "grows by" not in run.err
 
 
@@ -255,7 +255,7 @@ def test_svi_needs_what_xla_says(dryrun, derive):
     kept = 2 * rounded(groups * F32) + 2 * rounded(rows * F32)
     peak = peak_of(run.trace)
     assert peak.program == "jit_scan"
-    assert run.answer["peak_bytes"] == peak.bytes
+    assert run.summary["peak_bytes"] == peak.bytes
     assert 0 <= peak.requested - at_launch(program) - kept <= 64 * 256
 
 
@@ -264,7 +264,7 @@ def test_nuts_samples_to_the_end(dryrun):
     run = dryrun("infer_svi.py", "--mcmc", *words(settings))
     assert run.code == 0
     # Only a lower bound: NUTS is a nest of programs made by NumPyro, not one loop of ours.
-    assert run.answer["peak_bytes"] >= 2000 * (4 * F32 + I32 + F32)
+    assert run.summary["peak_bytes"] >= 2000 * (4 * F32 + I32 + F32)
 
 
 def test_each_of_eight_devices_holds_its_slice(dryrun, derive):
@@ -281,7 +281,7 @@ def test_each_of_eight_devices_holds_its_slice(dryrun, derive):
     (step,) = run.programs("jit_train_step")
     assert_same_sizes(step, program)
     assert_peak(run, at_launch(program) + 256, devices=8)  # and the last loss
-    assert run.answer["leaks"] == []
+    assert run.summary["leaks"] == []
 
 
 # --- runs that do not fit ------------------------------------------------------------------
@@ -292,10 +292,10 @@ def test_a_gpt_fits_two_gpus_of_three(dryrun):
     fits = {}
     for gpu in ("h100-80g", "rtx-4090", "rtx-4080"):
         run = dryrun("train_gpt.py", "--steps", 2, gpu=gpu)
-        fits[gpu] = run.answer["fits"]
+        fits[gpu] = run.summary["fits"]
         assert run.code == (0 if fits[gpu] else 1)
     assert fits == {"h100-80g": True, "rtx-4090": True, "rtx-4080": False}
-    assert run.answer["oom"]["program"] == "jit_train_step"
+    assert run.summary["oom"]["program"] == "jit_train_step"
     assert "RESOURCE_EXHAUSTED: Out of memory while trying to allocate" in run.err
 
 
@@ -303,8 +303,8 @@ def test_donation_decides_on_a_48_gb_gpu(dryrun):
     """The state is 18 GiB. Two of it and the temporaries exceed 35.7 GiB, one of it does not."""
     kept = dryrun("no_donation.py", "--steps", 2, gpu="a6000")
     donated = dryrun("no_donation.py", "--steps", 2, "--donate", gpu="a6000")
-    assert (kept.answer["fits"], kept.code) == (False, 1)
-    assert (donated.answer["fits"], donated.code) == (True, 0)
+    assert (kept.summary["fits"], kept.code) == (False, 1)
+    assert (donated.summary["fits"], donated.code) == (True, 0)
 
 
 class Replay:
@@ -359,10 +359,10 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
     assert done == (LIMIT - always) // scores
 
     run = dryrun("leak.py")
-    assert (run.answer["fits"], run.code) == (False, 1)
+    assert (run.summary["fits"], run.code) == (False, 1)
     assert f"kept {done - done % 50}" in run.out
     assert f"kept {done - done % 50 + 50}" not in run.out
-    oom = run.answer["oom"]
+    oom = run.summary["oom"]
     assert oom["program"] == "jit_train_step"
     assert oom["requested_bytes"] == requested
     # Nothing can be higher than the last step that was done.
@@ -370,7 +370,7 @@ def test_the_leak_runs_out_when_arithmetic_says(dryrun, derive):
 
     script = (ROOT / "examples" / "leak.py").read_text().splitlines()
     line = 1 + next(n for n, text in enumerate(script) if "= train_step(" in text)
-    (leak,) = run.answer["leaks"]
+    (leak,) = run.summary["leaks"]
     assert leak["site"].endswith(f"/leak.py:{line} (main)")
     assert (leak["program"], leak["purpose"]) == ("jit_train_step", "output")
     assert (leak["bytes_per_step"], leak["requested_bytes"]) == (scores, leak["steps"] * scores)
@@ -387,7 +387,7 @@ def test_the_leak_is_gone_when_scores_go_to_the_host(dryrun, derive):
     # The scores of the last step are still named while the next step makes new ones.
     last = 64 * 10000 * F32 + 256
     assert_peak(run, at_launch(program) + last)
-    assert run.answer["leaks"] == []
+    assert run.summary["leaks"] == []
 
 
 def replay_stages(pool, programs):
@@ -426,31 +426,31 @@ def test_a_growing_pool_fragments_and_a_preallocated_one_does_not(preallocate, d
     env = {} if preallocate else {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     run = dryrun("fragment.py", env=env)
     stages = re.findall(r"length +(\d+)", run.out)
-    answer = run.answer
+    summary = run.summary
     for ours, theirs in zip(run.programs("jit_train_step"), programs[::2], strict=True):
         assert_same_sizes(ours, theirs)
 
     if preallocate:
         assert failure is None
-        assert (answer["fits"], run.code) == (True, 0)
+        assert (summary["fits"], run.code) == (True, 0)
         assert stages == ["512", "1024", "2048", "4096"]
-        assert answer["pool_bytes"] == LIMIT
+        assert summary["pool_bytes"] == LIMIT
         # The evaluations of the stages before, the inputs, the state, the last loss.
         kept = sum(rounded(length * 1024 * F32) for length in (512, 1024, 2048))
         assert_peak(run, at_launch(programs[-2]) + kept + 256)
-        assert answer["leaks"] == []
+        assert summary["leaks"] == []
     else:
         program, requested = failure
         assert program["name"] == "jit_train_step/4096"
-        assert (answer["fits"], run.code) == (False, 1)
+        assert (summary["fits"], run.code) == (False, 1)
         assert stages == ["512", "1024", "2048"]
-        assert answer["oom"]["program"] == "jit_train_step"
-        assert answer["oom"]["requested_bytes"] == requested == program["temp_bytes"]
+        assert summary["oom"]["program"] == "jit_train_step"
+        assert summary["oom"]["requested_bytes"] == requested == program["temp_bytes"]
         # Enough bytes, no room: what is free and what was never taken exceed the request by far.
         free = LIMIT - at_launch(program) + program["temp_bytes"]
         assert free > requested + 10 * 1024 * MIB
-        assert answer["largest_free_block_bytes"] < requested
-        assert answer["pool_bytes"] == pool.pool
+        assert summary["largest_free_block_bytes"] < requested
+        assert summary["pool_bytes"] == pool.pool
 
 
 # --- the page of the examples --------------------------------------------------------------

@@ -19,8 +19,8 @@ y = jnp.tanh(x)
 
 
 @pytest.fixture
-def answer(tmp_path):
-    """Return a function that dry-runs a script and returns its exit code and its answer."""
+def dry_run(tmp_path):
+    """Return a function that dry-runs a script and returns its exit code and its summary."""
 
     def run(script):
         path = tmp_path / "program.py"
@@ -39,21 +39,21 @@ def answer(tmp_path):
         ("os.kill(os.getpid(), signal.SIGKILL)", 137, False),
     ],
 )
-def test_what_was_done_before_an_abrupt_end_is_in_the_answer(answer, ending, code, complete):
-    returned, told = answer(STEP + ending)
+def test_what_was_done_before_an_abrupt_end_is_in_the_answer(dry_run, ending, code, complete):
+    returned, summary = dry_run(STEP + ending)
     # What it would have done after that is not known; its own code is in the answer.
-    assert (returned, told["complete"]) == (2 if code else 0, complete)
-    assert told["fits"] is (None if code else True)
-    assert told["peak_bytes"] == 2 * ONES
+    assert (returned, summary["complete"]) == (2 if code else 0, complete)
+    assert summary["fits"] is (None if code else True)
+    assert summary["peak_bytes"] == 2 * ONES
     exited = {"code": None, "signal": 9} if code == 137 else {"code": code, "signal": None}
-    assert told["process_exit"] == exited
+    assert summary["process_exit"] == exited
 
 
-def test_an_own_failure_and_a_lack_of_memory_are_distinguished(answer):
+def test_an_own_failure_and_a_lack_of_memory_are_distinguished(dry_run):
     # A program that was refused memory does not fit, whatever its exit code is.
-    fails = answer(STEP + "sys.exit(1)")
-    too_large = answer("import jax.numpy as jnp\nx = jnp.ones((1 << 16, 1 << 16))")
-    goes_on = answer(
+    fails = dry_run(STEP + "sys.exit(1)")
+    too_large = dry_run("import jax.numpy as jnp\nx = jnp.ones((1 << 16, 1 << 16))")
+    goes_on = dry_run(
         """
 import sys
 import jax.numpy as jnp
@@ -64,8 +64,8 @@ except Exception:
 """
     )
     assert [code for code, _ in (fails, too_large, goes_on)] == [2, 1, 1]
-    assert [told["fits"] for _, told in (fails, too_large, goes_on)] == [None, False, False]
-    codes = [told["process_exit"] for _, told in (fails, too_large, goes_on)]
+    assert [summary["fits"] for _, summary in (fails, too_large, goes_on)] == [None, False, False]
+    codes = [summary["process_exit"] for _, summary in (fails, too_large, goes_on)]
     assert codes == [{"code": code, "signal": None} for code in (1, 1, 7)]
 
 
@@ -75,9 +75,9 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path, write_script):
     trace, page = tmp_path / "run.trace", tmp_path / "run.html"
     options = ["--gpu", "t4", "--json", "-", "--trace", str(trace), "--report", str(page)]
     done = run_vramfit("dryrun", "--full", *options, program)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert (done.returncode, told["fits"], told["verdict"]["fits"]) == (2, None, None)
-    (condition,) = told["verdict"]["conditions"]
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, summary["fits"], summary["verdict"]["fits"]) == (2, None, None)
+    (condition,) = summary["verdict"]["conditions"]
     assert (condition["kind"], condition["inconclusive"]) == ("process_failed", True)
     assert condition["exit"] == {"code": 1, "signal": None}
     error = {"name": "ValueError", "message": "no data", "site": f"{program}:3 (<module>)"}
@@ -98,9 +98,9 @@ def test_a_crash_is_no_fit_in_any_form(tmp_path, write_script):
         assert "unknown: the program failed with an error of its own" in again.stdout + again.stderr
 
 
-def test_a_forked_copy_leaves_the_trace_alone(answer):
+def test_a_forked_copy_leaves_the_trace_alone(dry_run):
     # The copy runs the exit handlers, JAX's among them; joining JAX's threads would never end.
-    returned, told = answer(
+    returned, summary = dry_run(
         STEP
         + """
 import atexit
@@ -113,12 +113,12 @@ os.waitpid(copy, 0)
 z = jnp.tanh(y)
 """
     )
-    assert (returned, told["complete"]) == (0, True)
-    assert told["peak_bytes"] == 3 * ONES
+    assert (returned, summary["complete"]) == (0, True)
+    assert summary["peak_bytes"] == 3 * ONES
 
 
-def test_a_worker_that_is_forked_before_jax_is_imported_gives_an_answer(answer):
-    returned, told = answer(
+def test_a_worker_that_is_forked_before_jax_is_imported_gives_an_answer(dry_run):
+    returned, summary = dry_run(
         """
 import multiprocessing
 
@@ -132,5 +132,5 @@ worker.start()
 worker.join()
 """
     )
-    assert (returned, told["complete"]) == (0, True)
-    assert told["peak_bytes"] == 2 * ONES
+    assert (returned, summary["complete"]) == (0, True)
+    assert summary["peak_bytes"] == 2 * ONES

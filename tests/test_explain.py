@@ -18,7 +18,7 @@ SEEDS = range(3)
 
 
 def explain(text, *arguments):
-    """Return exit code and answer for a log."""
+    """Return exit code and explanation for a log."""
     done = subprocess.run(
         [sys.executable, "-m", "vramfit", "explain", "--json", "-", *arguments],
         input=text,
@@ -31,9 +31,9 @@ def explain(text, *arguments):
 
 
 def problems(log):
-    """Return what is wrong with the answer for a generated log."""
-    code, answer = explain(log.text)
-    causes = {cause["id"]: cause["confidence"] for cause in answer["causes"]}
+    """Return what is wrong with the explanation for a generated log."""
+    code, explanation = explain(log.text)
+    causes = {cause["id"]: cause["confidence"] for cause in explanation["causes"]}
     found = []
     first = next(iter(causes), None)
     if log.first and first not in log.first:
@@ -43,7 +43,7 @@ def problems(log):
     found.extend(f"{cause} is missing" for cause in log.present - causes.keys())
     wrong = [cause for cause, word in causes.items() if word == "sure" and cause in log.wrong]
     found.extend(f"{cause} is not sure" for cause in wrong)
-    requested = answer["figures"]["requested_bytes"]
+    requested = explanation["figures"]["requested_bytes"]
     if log.requested_bytes is not None and requested != log.requested_bytes:
         found.append(f"{requested} bytes instead of {log.requested_bytes}")
     if code != log.exit_code:
@@ -120,8 +120,8 @@ def test_real_logs_are_explained(file):
     while lines[0].startswith(b"# "):
         del lines[0]
     expected = REAL_LOGS.get(file.name[:2])
-    code, answer = explain(b"".join(lines))
-    causes = {cause["id"]: cause["confidence"] for cause in answer["causes"]}
+    code, explanation = explain(b"".join(lines))
+    causes = {cause["id"]: cause["confidence"] for cause in explanation["causes"]}
     assert causes, "something is recognized in every real log"
     if expected is None:
         return
@@ -136,8 +136,8 @@ def test_evidence_is_in_the_line_that_it_names():
     for log in SCENARIOS:
         if log.name.startswith(("pool-too-small/", "fragmentation/")):
             lines = log.text.decode().split("\n")
-            _, answer = explain(log.text)
-            for cause in answer["causes"]:
+            _, explanation = explain(log.text)
+            for cause in explanation["causes"]:
                 for evidence in cause["evidence"]:
                     assert evidence["text"] in lines[evidence["line"] - 1]
 
@@ -146,11 +146,11 @@ def test_advice_suits_an_error_that_is_not_about_memory():
     advised = {}
     for log in SCENARIOS:
         if log.name.startswith("not-memory/"):
-            _, answer = explain(log.text)
-            ids = [remedy["id"] for remedy in answer["remedies"]]
+            _, explanation = explain(log.text)
+            ids = [remedy["id"] for remedy in explanation["remedies"]]
             advised[log.name.removeprefix("not-memory/")] = (
                 ids,
-                answer["causes"][0]["next_command"],
+                explanation["causes"][0]["next_command"],
             )
     doctor = (["check-installation"], "vramfit doctor")
     for name in ("cudnn-0.6", "outdated-library-0.7", "toolchain-0.3", "other-gpu"):
@@ -176,5 +176,5 @@ def test_evidence_is_quoted_from_the_beginning_of_its_line():
             "allocate 1048576 bytes.",
         ),
     ):
-        _, answer = explain(text)
-        assert answer["causes"][0]["evidence"][0]["text"] == quoted
+        _, explanation = explain(text)
+        assert explanation["causes"][0]["evidence"][0]["text"] == quoted

@@ -51,10 +51,10 @@ def test_the_binary_map_of_a_pool_is_read(tmp_path):
         address += size
     path = tmp_path / "memory.pb"
     path.write_bytes(memory_dump(chunks, 64 * MIB))
-    code, answer = explain(path)
+    code, explanation = explain(path)
     assert code == 0
-    assert answer["causes"][0]["confidence"] == "possible", "the request is not in a map"
-    figures = answer["figures"]
+    assert explanation["causes"][0]["confidence"] == "possible", "the request is not in a map"
+    figures = explanation["figures"]
     assert figures["in_use_bytes"] == 64 * MIB
     assert figures["pool_bytes"] == 128 * MIB
     assert figures["free_bytes"] == 64 * MIB
@@ -73,10 +73,10 @@ def test_a_named_pipe_is_read_once(tmp_path):
 
     writer = threading.Thread(target=write_log, daemon=True)
     writer.start()
-    code, answer = explain(pipe)
+    code, explanation = explain(pipe)
     writer.join(timeout=120)
     assert code == 0
-    assert answer["figures"]["requested_bytes"] == MIB
+    assert explanation["figures"]["requested_bytes"] == MIB
 
 
 def test_the_map_is_joined_with_the_log_that_names_the_request(tmp_path):
@@ -89,11 +89,11 @@ def test_the_map_is_joined_with_the_log_that_names_the_request(tmp_path):
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 16.00MiB "
         "(rounded to 16777216)requested by op\n"
     )
-    code, answer = explain(log, path)
+    code, explanation = explain(log, path)
     assert code == 0
-    first = answer["causes"][0]
+    first = explanation["causes"][0]
     assert (first["id"], first["confidence"]) == ("fragmentation", "sure")
-    assert answer["figures"]["largest_free_block_bytes"] == 2 * MIB
+    assert explanation["figures"]["largest_free_block_bytes"] == 2 * MIB
     assert first["evidence"][0]["file"] == str(log)
 
 
@@ -109,14 +109,14 @@ def test_the_programs_that_xla_has_dumped_are_read(tmp_path, write_script):
     run_vramfit(*command, env={"XLA_FLAGS": flags})
     # An argument, the result and a temporary at least, of 4 GiB each.
     array = 4 << 30
-    code, answer = explain(dump, "--gpu", "t4")
-    assert answer["figures"]["program_need"]["argument_bytes"] == array
-    assert answer["figures"]["program_need"]["total_bytes"] >= 3 * array
-    first = answer["causes"][0]
+    code, explanation = explain(dump, "--gpu", "t4")
+    assert explanation["figures"]["program_need"]["argument_bytes"] == array
+    assert explanation["figures"]["program_need"]["total_bytes"] >= 3 * array
+    first = explanation["causes"][0]
     assert (code, first["id"], first["confidence"]) == (0, "pool-too-small", "sure")
-    assert max(buffer["bytes"] for buffer in answer["buffers"]) == array
-    code, answer = explain(dump, "--gpu", "h100-80g")
-    assert (code, answer["causes"][0]["id"]) == (1, "not-memory")
+    assert max(buffer["bytes"] for buffer in explanation["buffers"]) == array
+    code, explanation = explain(dump, "--gpu", "h100-80g")
+    assert (code, explanation["causes"][0]["id"]) == (1, "not-memory")
 
 
 def test_the_process_that_wrote_a_line_is_named(tmp_path):
@@ -126,7 +126,7 @@ def test_the_process_that_wrote_a_line_is_named(tmp_path):
         "[rank3]: jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while "
         "trying to allocate 1073741824 bytes.\n"
     )
-    _, answer = explain(log)
-    evidence = answer["causes"][0]["evidence"][0]
+    _, explanation = explain(log)
+    evidence = explanation["causes"][0]["evidence"][0]
     assert (evidence["line"], evidence["process"]) == (2, "rank3")
     assert evidence["text"].startswith("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED")

@@ -40,8 +40,8 @@ def dryrun(*arguments):
     """Return the critical device of a dry run, whether it fits, and what it logged."""
     options = ["--full", "--gpu", "t4", "--steps", 3, "--json", "-", *arguments]
     done = vramfit("dryrun", *options)
-    answer = json.loads(done.stdout)
-    return answer["devices"][0], answer["fits"], done.stderr
+    summary = json.loads(done.stdout)
+    return summary["devices"][0], summary["fits"], done.stderr
 
 
 def remedies(*arguments, log):

@@ -26,14 +26,14 @@ def events(lines):
 
 
 def hold_in_dryrun(tmp_path, *words, options=()):
-    """Run it in a dry run; return its lines and the answer of the dry run."""
-    answer = tmp_path / "answer.json"
-    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", *options, "--json", answer, "--"]
+    """Run it in a dry run; return its lines and the summary of the dry run."""
+    summary_file = tmp_path / "summary.json"
+    command = [*VRAMFIT, "dryrun", "--full", "--gpu", "t4", *options, "--json", summary_file, "--"]
     command += [*VRAMFIT, "hold", *words, "--json"]
     done = run_command(*command)
-    assert answer.exists(), done.stderr[-4000:]
+    assert summary_file.exists(), done.stderr[-4000:]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return lines, json.loads(answer.read_text())
+    return lines, json.loads(summary_file.read_text())
 
 
 def start(*words, env):
@@ -47,23 +47,23 @@ def start(*words, env):
 
 
 def test_s13_jax_really_holds_what_was_asked_for(tmp_path):
-    lines, answer = hold_in_dryrun(tmp_path, "8GiB", "--for", "0s", "--verify")
+    lines, summary = hold_in_dryrun(tmp_path, "8GiB", "--for", "0s", "--verify")
     assert events(lines) == ["start", *["step"] * 8, "verified", "holding", "released"]
     begin, verified = lines[0], lines[-3]
     # Three quarters of the GPU, which is the pool that JAX makes.
-    assert begin["total_bytes"] == answer["limit_bytes"] == begin["free_bytes"]
+    assert begin["total_bytes"] == summary["limit_bytes"] == begin["free_bytes"]
     # By the allocator's own count, exactly.
     assert verified["allocated_bytes"] == verified["counted_bytes"] == 8 * GIB
     assert verified["read_back"] is None
     assert "no memory contents" in verified["note"]
     # The virtual GPU saw the same: 8 GiB, and the number that the last array was filled with.
-    assert answer["peak_bytes"] == 8 * GIB + 256
+    assert summary["peak_bytes"] == 8 * GIB + 256
 
 
 def test_s13_a_part_is_one_of_the_pool(tmp_path):
-    lines, answer = hold_in_dryrun(tmp_path, "50%", "--step", "100GiB", "--for", "0s")
-    assert lines[0]["requested_bytes"] == answer["limit_bytes"] // 2
-    assert lines[-1]["allocated_bytes"] == answer["limit_bytes"] // 2
+    lines, summary = hold_in_dryrun(tmp_path, "50%", "--step", "100GiB", "--for", "0s")
+    assert lines[0]["requested_bytes"] == summary["limit_bytes"] // 2
+    assert lines[-1]["allocated_bytes"] == summary["limit_bytes"] // 2
 
 
 def test_s14_each_step_is_reported_with_what_is_left(tmp_path):
@@ -77,7 +77,7 @@ def test_s14_each_step_is_reported_with_what_is_left(tmp_path):
 
 def test_s14_it_stops_cleanly_at_the_limit(tmp_path):
     # A growing pool believes in memory that something else on the GPU has.
-    lines, answer = hold_in_dryrun(
+    lines, summary = hold_in_dryrun(
         tmp_path, "10GiB", "--step", "2GiB", options=("--occupied", "8GiB", "--no-preallocate")
     )
     assert events(lines) == ["start", "step", "step", "step", "stopped"]
@@ -88,7 +88,7 @@ def test_s14_it_stops_cleanly_at_the_limit(tmp_path):
         "requested_bytes": 10 * GIB,
         "reason": "JAX's pool has no free block of 2.0 GiB",
     }
-    assert answer["process_exit"]["code"] == 1
+    assert summary["process_exit"]["code"] == 1
 
 
 def test_s14_more_than_the_pool_is_refused_before_anything_is_held():
@@ -99,12 +99,12 @@ def test_s14_more_than_the_pool_is_refused_before_anything_is_held():
 
 
 def test_more_than_the_pool_has_one_answer_in_a_dry_run(tmp_path):
-    answer = tmp_path / "answer.json"
-    command = ["dryrun", "--full", "--gpu", "t4", "--json", answer, "--"]
+    summary_file = tmp_path / "summary.json"
+    command = ["dryrun", "--full", "--gpu", "t4", "--json", summary_file, "--"]
     done = run_vramfit(*command, *VRAMFIT, "hold", "500GiB", code=1)
-    told = json.loads(answer.read_text())
-    assert told["fits"] is False
-    assert told["oom"]["requested_bytes"] == 500 * GIB
+    summary = json.loads(summary_file.read_text())
+    assert summary["fits"] is False
+    assert summary["oom"]["requested_bytes"] == 500 * GIB
     assert "cannot allocate 500.0 GiB" in done.stdout + done.stderr
     assert "gpu-not-used" not in done.stderr
 
@@ -125,9 +125,9 @@ def test_s18_a_signal_ends_jax_and_what_it_held(ending):
     process = start("2GiB", env=environment("t4"))
     [child] = children(process.pid)
     process.send_signal(ending)
-    told, _ = process.communicate()
+    output, _ = process.communicate()
     assert process.returncode == 0
-    assert events(map(json.loads, told.splitlines())) == ["released"]
+    assert events(map(json.loads, output.splitlines())) == ["released"]
     assert not Path(f"/proc/{child}").exists()
 
 

@@ -197,7 +197,7 @@ step(net, jnp.ones((4096, 4096)))
 
 def test_every_callback_has_a_line_of_the_program(tmp_path):
     pytest.importorskip("equinox")
-    rows = dryrun_of(tmp_path, EQUINOX, code=0).answer["callbacks"]
+    rows = dryrun_of(tmp_path, EQUINOX, code=0).summary["callbacks"]
     lines = {row["site"].rsplit("/", 1)[-1] for row in rows}
     # JAX's locations have no line of the program for the first and the last.
     expected = {"program.py:4 (double)", "program.py:14 (Net.__call__)", "program.py:22 (<module>)"}

@@ -8,7 +8,7 @@ from hosts import EXAMPLES, run_hosts
 
 INITIALIZE = "import jax, jax.numpy as jnp, numpy as np\njax.distributed.initialize()\n"
 USE = "jnp.ones(8).block_until_ready()\n"
-TELL = """
+PRINT = """
 import json
 print(json.dumps({
     "count": jax.process_count(),
@@ -23,7 +23,7 @@ print(json.dumps({
 
 @pytest.mark.fast
 def test_a_host_sees_its_own_devices_and_knows_of_the_others(tmp_path):
-    run = run_hosts(tmp_path, INITIALIZE + TELL + USE, "--host", 2, hosts=4)
+    run = run_hosts(tmp_path, INITIALIZE + PRINT + USE, "--host", 2, hosts=4)
     seen = run.printed()
     assert (seen["count"], seen["index"]) == (4, 2)
     assert seen["devices"] == [[number, number // 2] for number in range(8)]
@@ -33,7 +33,7 @@ def test_a_host_sees_its_own_devices_and_knows_of_the_others(tmp_path):
 
 def test_a_program_may_ask_for_jax_before_it_imports_it(tmp_path):
     ask = "import importlib.util\nassert importlib.util.find_spec('jax')\n"
-    assert run_hosts(tmp_path, ask + INITIALIZE + TELL + USE).printed()["count"] == 2
+    assert run_hosts(tmp_path, ask + INITIALIZE + PRINT + USE).printed()["count"] == 2
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_a_program_may_ask_for_jax_before_it_imports_it(tmp_path):
 def test_each_launcher_is_detected_as_on_the_cluster(tmp_path, launcher, local):
     # Under SLURM and Open MPI, JAX takes one GPU for each process.
     options = ["--host", 1, "--launcher", launcher]
-    seen = run_hosts(tmp_path, INITIALIZE + TELL + USE, *options).printed()
+    seen = run_hosts(tmp_path, INITIALIZE + PRINT + USE, *options).printed()
     assert (seen["count"], seen["index"], seen["local"]) == (2, 1, local)
 
 
 def test_a_launcher_gives_all_gpus_to_a_program_that_names_them(tmp_path):
     program = INITIALIZE.replace("initialize()", "initialize(local_device_ids=[0, 1])")
     options = ["--host", 1, "--launcher", "slurm"]
-    assert run_hosts(tmp_path, program + TELL + USE, *options).printed()["local"] == [2, 3]
+    assert run_hosts(tmp_path, program + PRINT + USE, *options).printed()["local"] == [2, 3]
 
 
 @pytest.mark.parametrize("argument", ["{host}", "$RANK"])
@@ -59,7 +59,7 @@ def test_a_program_may_name_hosts_itself(tmp_path, argument):
         "jax.distributed.initialize('10.0.0.1:1234', 2, int(sys.argv[1]))\n"
     )
     if argument == "{host}":
-        run = run_hosts(tmp_path, program + TELL + USE, "--host", 1, arguments=[argument])
+        run = run_hosts(tmp_path, program + PRINT + USE, "--host", 1, arguments=[argument])
         assert run.printed()["index"] == 1
     else:
         run = run_hosts(tmp_path, program + USE, "--host", 1, arguments=["0"])
@@ -75,7 +75,7 @@ def test_another_number_of_processes_is_an_error_that_names_both(tmp_path):
 
 
 def test_without_initialize_each_host_is_alone_and_the_report_says_so(tmp_path):
-    run = run_hosts(tmp_path, "import jax, jax.numpy as jnp\n" + TELL + USE)
+    run = run_hosts(tmp_path, "import jax, jax.numpy as jnp\n" + PRINT + USE)
     assert run.printed()["count"] == 1
     assert not run.host(0)["initialized"]
     assert "does not call `jax.distributed.initialize`" in " ".join(run.err.split())
@@ -111,8 +111,8 @@ client.key_value_delete("config")
 
 def test_the_key_value_store_holds_what_earlier_hosts_have_set(tmp_path):
     run = run_hosts(tmp_path, KEY_VALUE)
-    assert (run.code, run.answer["fits"]) == (0, True), run.err
-    assert [host["error"] for host in run.answer["hosts"]["runs"]] == [None, None]
+    assert (run.code, run.summary["fits"]) == (0, True), run.err
+    assert [host["error"] for host in run.summary["hosts"]["runs"]] == [None, None]
 
 
 def test_a_key_that_no_host_has_set_is_refused_at_once(tmp_path):
@@ -189,14 +189,14 @@ def test_placeholders_of_other_hosts_are_reported_and_comparisons_are_not(tmp_pa
         "from jax.experimental import multihost_utils\n"
         "multihost_utils.process_allgather(np.array([jax.process_index()]))\n"
     )
-    assert run_hosts(tmp_path, gathers, "--host", 0).answer["unknown_reads"]
+    assert run_hosts(tmp_path, gathers, "--host", 0).summary["unknown_reads"]
     compares = INITIALIZE + (
         "from jax.experimental import multihost_utils\n"
         "multihost_utils.sync_global_devices('begin')\n"
         "multihost_utils.assert_equal(np.ones(3))\n"
         "multihost_utils.broadcast_one_to_all(np.ones(3))\n"
     )
-    assert not run_hosts(tmp_path, compares, "--host", 0).answer["unknown_reads"]
+    assert not run_hosts(tmp_path, compares, "--host", 0).summary["unknown_reads"]
 
 
 def test_hosts_that_compare_different_values_fail_as_on_the_cluster(tmp_path):
@@ -240,10 +240,10 @@ def test_a_transfer_to_other_hosts_is_refused_with_a_reason(tmp_path):
 
 def test_a_program_that_one_host_alone_executes_is_a_deadlock(tmp_path):
     run = run_hosts(tmp_path, SHARDED + "if me == 0: gather(array)\n")
-    (mismatch,) = run.answer["hosts"]["mismatches"]
+    (mismatch,) = run.summary["hosts"]["mismatches"]
     assert mismatch["hosts"] == [0, 1]
     assert mismatch["programs"] == ["jit__lambda", None]
-    assert (run.code, run.answer["fits"]) == (2, None)
+    assert (run.code, run.summary["fits"]) == (2, None)
     assert "they would wait for each other" in " ".join(run.err.split())
 
 
@@ -257,7 +257,7 @@ def test_a_callback_on_one_host_alone_makes_another_program(tmp_path):
         "step(array)\n"
     )
     run = run_hosts(tmp_path, program)
-    (mismatch,) = run.answer["hosts"]["mismatches"]
+    (mismatch,) = run.summary["hosts"]["mismatches"]
     assert mismatch["programs"] == ["jit_step", "jit_step"]
     assert "different programs that are both called `jit_step`" in " ".join(run.err.split())
 
@@ -265,15 +265,15 @@ def test_a_callback_on_one_host_alone_makes_another_program(tmp_path):
 def test_programs_that_exchange_no_data_may_be_executed_by_one_host(tmp_path):
     program = SHARDED + "whole = gather(array)\nif me == 0: whole + 1\n"
     run = run_hosts(tmp_path, program)
-    assert (run.code, run.answer["hosts"]["mismatches"]) == (0, [])
+    assert (run.code, run.summary["hosts"]["mismatches"]) == (0, [])
     assert "jit_add" in run.host(0)["own_programs"]
 
 
 def test_a_host_that_alone_runs_out_of_memory_decides(tmp_path):
     program = SHARDED + "kept = [jnp.ones((1 << 32,)) for _ in range(4 * (me == 2))]\n"
     run = run_hosts(tmp_path, program, "--host", "all", hosts=3)
-    assert (run.code, run.answer["hosts"]["critical_host"]) == (1, 2)
-    assert [host["fits"] for host in run.answer["hosts"]["runs"]] == [True, True, False]
+    assert (run.code, run.summary["hosts"]["critical_host"]) == (1, 2)
+    assert [host["fits"] for host in run.summary["hosts"]["runs"]] == [True, True, False]
     assert "of host 2" in run.err
     assert run.host(2)["differences"][0]["bytes"] > 3 << 34
 
@@ -307,14 +307,14 @@ def test_the_training_command_runs_on_several_hosts(tmp_path):
     arguments = ["train", configuration, "--set", "model.kind=mlp", "--epochs", "1"]
     command = EXAMPLES.parents[1] / "python" / "vramfit" / "__main__.py"
     run = run_hosts(tmp_path, command, "--steps", 3, arguments=arguments)
-    assert run.answer["fits"], run.err[-3000:]
-    assert all(host["initialized"] for host in run.answer["hosts"]["runs"])
-    assert run.answer["hosts"]["mismatches"] == []
+    assert run.summary["fits"], run.err[-3000:]
+    assert all(host["initialized"] for host in run.summary["hosts"]["runs"])
+    assert run.summary["hosts"]["mismatches"] == []
 
 
 def test_only_hosts_that_were_asked_for_are_run(tmp_path):
     run = run_hosts(tmp_path, SHARDED, "--host", "1,3", hosts=6)
-    hosts = run.answer["hosts"]
+    hosts = run.summary["hosts"]
     assert [host["host"] for host in hosts["runs"]] == [1, 3]
     assert hosts["runs"][0]["represents"] == [2, 4]
     assert hosts["not_run"] == [0, 5]
@@ -344,4 +344,4 @@ def test_wrong_options_are_errors_that_say_what_is_right(tmp_path, options, mess
     run = run_hosts(tmp_path, USE, *options)
     assert run.code != 0
     assert message in run.err
-    assert run.answer is None
+    assert run.summary is None

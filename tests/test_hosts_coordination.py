@@ -9,7 +9,7 @@ from commands import hold_port, run_python
 from vramfit._inprogram._hosts._coordination import CoordinationClient
 from vramfit._inprogram._hosts._exchange import HostExchange
 
-# Makes the same calls with both; each answer is a value, or the first line of an error.
+# Makes the same calls with both; each outcome is a value, or the first line of an error.
 CALLS = """
 import json, sys
 import jax
@@ -20,7 +20,7 @@ from vramfit._inprogram._hosts._exchange import HostExchange
 jax.distributed.initialize(f"localhost:{sys.argv[1]}", 1, 0)
 
 
-def answer(call, *arguments, **named):
+def outcome_of(call, *arguments, **named):
     try:
         value = call(*arguments, **named)
         return value.hex() if isinstance(value, bytes) else value
@@ -30,23 +30,23 @@ def answer(call, *arguments, **named):
 
 def converse(client):
     return [
-        answer(client.key_value_set, "a/1", "x"),
-        answer(client.key_value_set, "a/1", "y"),
-        answer(client.key_value_set, "a/2", "y"),
-        answer(client.key_value_set, "a/2", "z", allow_overwrite=True),
-        answer(client.key_value_try_get, "a/2"),
-        answer(client.key_value_try_get, "b"),
-        answer(client.blocking_key_value_get, "a/1", 1000),
-        answer(client.key_value_set_bytes, "c", b"\\xff"),
-        answer(client.key_value_try_get_bytes, "c"),
+        outcome_of(client.key_value_set, "a/1", "x"),
+        outcome_of(client.key_value_set, "a/1", "y"),
+        outcome_of(client.key_value_set, "a/2", "y"),
+        outcome_of(client.key_value_set, "a/2", "z", allow_overwrite=True),
+        outcome_of(client.key_value_try_get, "a/2"),
+        outcome_of(client.key_value_try_get, "b"),
+        outcome_of(client.blocking_key_value_get, "a/1", 1000),
+        outcome_of(client.key_value_set_bytes, "c", b"\\xff"),
+        outcome_of(client.key_value_try_get_bytes, "c"),
         sorted(map(list, client.key_value_dir_get("a"))),
         sorted(map(list, client.key_value_dir_get("a/"))),
-        answer(client.key_value_delete, "a"),
-        answer(client.key_value_try_get, "a/1"),
-        answer(client.key_value_increment, "n", 2),
-        answer(client.key_value_increment, "n", 3),
-        answer(client.wait_at_barrier, "one", 1000),
-        answer(client.wait_at_barrier, "two", 1000, process_ids=[0]),
+        outcome_of(client.key_value_delete, "a"),
+        outcome_of(client.key_value_try_get, "a/1"),
+        outcome_of(client.key_value_increment, "n", 2),
+        outcome_of(client.key_value_increment, "n", 3),
+        outcome_of(client.wait_at_barrier, "one", 1000),
+        outcome_of(client.wait_at_barrier, "two", 1000, process_ids=[0]),
     ]
 
 

@@ -14,7 +14,7 @@ PROGRAMS = ["train_transformer", "pipeline", "train_experts"]
 
 def step_of(run):
     """Return the training step of the host that decides."""
-    (step,) = [one for one in run.answer["programs"] if one["name"] == run.answer["step"]]
+    (step,) = [one for one in run.summary["programs"] if one["name"] == run.summary["step"]]
     return step
 
 

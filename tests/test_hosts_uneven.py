@@ -36,8 +36,8 @@ def train_for_real(folder, way):
         )
         for index in range(2)
     ]
-    told = [process.communicate(timeout=300)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], told
+    errors = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
     return steps_of(folder)
 
 
@@ -48,10 +48,10 @@ def test_hosts_agree_as_on_a_cluster(tmp_path, way):
     dry.mkdir()
     run = dryrun_of(tmp_path, PROGRAM, "--hosts", "2", arguments=[way, dry], gpu="t4")
     assert steps_of(dry) == train_for_real(real, way)
-    assert (run.code, run.answer["fits"]) == (0, True)
-    assert run.answer["hosts"]["mismatches"] == []
+    assert (run.code, run.summary["fits"]) == (0, True)
+    assert run.summary["hosts"]["mismatches"] == []
     # Nothing is assumed: all hosts were run, and heard of each other.
-    kinds = [one["kind"] for one in run.answer["verdict"]["conditions"]]
+    kinds = [one["kind"] for one in run.summary["verdict"]["conditions"]]
     assert "placeholder_decides" not in kinds
 
 
@@ -59,11 +59,11 @@ def test_hosts_agree_as_on_a_cluster(tmp_path, way):
 def test_what_hosts_that_were_not_run_have_is_the_same_for_all(tmp_path, way):
     """Of sixteen, the first and the last are run; what the others have is as on the first."""
     run = dryrun_of(tmp_path, PROGRAM, "--hosts", "16", arguments=[way, tmp_path], gpu="t4")
-    assert run.answer["hosts"]["mismatches"] == []
+    assert run.summary["hosts"]["mismatches"] == []
     assert (tmp_path / "0").read_text() == (tmp_path / "15").read_text()
     # How many there are is not known.
     [assumed] = [
-        one for one in run.answer["verdict"]["conditions"] if one["kind"] == "placeholder_decides"
+        one for one in run.summary["verdict"]["conditions"] if one["kind"] == "placeholder_decides"
     ]
     assert assumed["bearing"] == "assumed"
 
@@ -72,20 +72,20 @@ def test_values_that_differ_in_each_run_are_told(tmp_path):
     """Such as times, which are gathered to be logged: hosts cannot come to rest."""
     steps = "len(gather(__import__('time').time_ns())) + 1"
     run = run_with_steps(tmp_path, steps, "--hosts", "2")
-    assert (run.code, run.answer["fits"]) == (0, True)
-    told = " ".join(run.err.split())
-    assert "host 0: running again" in told
-    assert "has since sent with another value (host 0 `allgather 1`): values that differ" in told
+    assert (run.code, run.summary["fits"]) == (0, True)
+    text = " ".join(run.err.split())
+    assert "host 0: running again" in text
+    assert "has since sent with another value (host 0 `allgather 1`): values that differ" in text
 
 
 def test_no_host_is_run_again_for_values_that_nobody_reads(tmp_path):
     run = run_with_steps(
         tmp_path, "make_global_array(batches).sum() is not None and 3", "--hosts", "2"
     )
-    assert (run.code, run.answer["fits"]) == (0, True)
+    assert (run.code, run.summary["fits"]) == (0, True)
     assert "running again" not in run.err
     read = run_with_steps(tmp_path, "int(make_global_array(batches).sum()) // 5", "--hosts", "2")
-    assert (read.code, read.answer["fits"]) == (0, True)
+    assert (read.code, read.summary["fits"]) == (0, True)
     assert "running again" in read.err
 
 
@@ -109,13 +109,13 @@ def run_with_steps(folder, steps, *options):
 def test_a_value_of_a_host_that_was_not_run_is_no_reason_for_a_deadlock(tmp_path, steps, read_at):
     """How often each trains depends on one that is not run, and on its own number."""
     run = run_with_steps(tmp_path, steps, "--hosts", "4", "--host", "0,3")
-    [mismatch] = run.answer["hosts"]["mismatches"]
+    [mismatch] = run.summary["hosts"]["mismatches"]
     lines = (tmp_path / "train.py").read_text().splitlines()
     [number] = [at for at, line in enumerate(lines, 1) if line.strip().startswith(read_at)]
     assert mismatch["placeholder"].split("(")[0].endswith(f"train.py:{number} ")
-    assert (run.code, run.answer["fits"]) == (2, None)
-    told = " ".join(run.err.split())
-    assert "it cannot be told whether they do so on the cluster" in told
+    assert (run.code, run.summary["fits"]) == (2, None)
+    text = " ".join(run.err.split())
+    assert "it cannot be told whether they do so on the cluster" in text
 
 
 def test_a_run_without_a_training_step_is_unknown(tmp_path):
@@ -123,5 +123,5 @@ def test_a_run_without_a_training_step_is_unknown(tmp_path):
     run = run_with_steps(
         tmp_path, "int(gather(batches).sum()) - 4 * batches", "--hosts", "4", "--host", "0"
     )
-    assert (run.code, run.answer["fits"]) == (2, None)
+    assert (run.code, run.summary["fits"]) == (2, None)
     assert "no program with a backward pass ran" in " ".join(run.err.split())

@@ -8,18 +8,18 @@ from commands import ROOT, run_vramfit
 NOTEBOOK = ROOT / "examples" / "jax_memory_demo.ipynb"
 
 
-def execute(notebook, answer):
-    """Execute a notebook on a virtual T4; return the dry run's answer and standard error."""
-    command = ["dryrun", "--full", "--gpu", "t4", "--json", answer, "--", sys.executable]
+def execute(notebook, summary_file):
+    """Execute a notebook on a virtual T4; return the dry run's summary and standard error."""
+    command = ["dryrun", "--full", "--gpu", "t4", "--json", summary_file, "--", sys.executable]
     done = run_vramfit(*command, ROOT / "scripts" / "run_notebook.py", notebook)
-    return json.loads(answer.read_text()), done.stderr
+    return json.loads(summary_file.read_text()), done.stderr
 
 
 def test_s22_the_notebook_shows_what_its_cells_print(tmp_path):
-    answer, err = execute(NOTEBOOK, tmp_path / "answer.json")
-    assert answer["process_exit"]["code"] == 0, err[-6000:]
+    summary, err = execute(NOTEBOOK, tmp_path / "summary.json")
+    assert summary["process_exit"]["code"] == 0, err[-6000:]
     # One of its cells runs out of memory on purpose, and goes on.
-    assert answer["oom"]["requested_bytes"] == 8 << 30
+    assert summary["oom"]["requested_bytes"] == 8 << 30
 
 
 def test_s22_an_output_that_is_not_fresh_is_found(tmp_path):
@@ -29,8 +29,8 @@ def test_s22_an_output_that_is_not_fresh_is_found(tmp_path):
     notebook["cells"] = code[:2]
     stale = tmp_path / "stale.ipynb"
     stale.write_text(json.dumps(notebook))
-    answer, err = execute(stale, tmp_path / "answer.json")
-    assert answer["process_exit"]["code"] == 1
+    summary, err = execute(stale, tmp_path / "summary.json")
+    assert summary["process_exit"]["code"] == 1
     assert "cell [1] shows something else" in err
     assert "-set XLA_CLIENT_MEM_FRACTION=0.1: as it was" in err
 

@@ -39,19 +39,19 @@ json.dump(paths, open(sys.argv[1], "w"))
 def test_variables_have_the_paths_that_keras_gives(dryrun, tmp_path, way):
     script = tmp_path / "model.py"
     script.write_text(MODEL + WAYS[way] + WRITE)
-    answer = dryrun(script, str(tmp_path / "paths.json")).answer
+    summary = dryrun(script, str(tmp_path / "paths.json")).summary
     paths = json.loads((tmp_path / "paths.json").read_text())
-    told = {
+    shapes = {
         entry["path"].removeprefix("state['").removesuffix("']"): entry["shape"]
-        for entry in answer["attribution"]["entries"]
+        for entry in summary["attribution"]["entries"]
         if entry["path"].startswith("state")
     }
-    assert {"sequential/first/kernel", "sequential/norm/gamma"} <= told.keys()
-    assert told.keys() <= paths.keys()
-    for path, shape in told.items():
+    assert {"sequential/first/kernel", "sequential/norm/gamma"} <= shapes.keys()
+    assert shapes.keys() <= paths.keys()
+    for path, shape in shapes.items():
         assert shape.partition("[")[2] == ",".join(map(str, paths[path])) + "]"
     kernel = "adam/sequential_first_kernel_momentum"
-    assert (kernel in told) == (way in ("fit", "train_on_batch"))
+    assert (kernel in shapes) == (way in ("fit", "train_on_batch"))
 
 
 def variables(*shapes):

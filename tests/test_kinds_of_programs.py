@@ -87,7 +87,7 @@ def test_runs(kind):
 
 
 def test_collectives_over_eight_devices():
-    told = on_gpu(
+    values = on_gpu(
         """
         from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
         from jax.experimental.shard_map import shard_map
@@ -101,15 +101,15 @@ def test_collectives_over_eight_devices():
         f = jax.jit(shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
         x = jax.device_put(np.ones((1024, 128), "float32"), NamedSharding(mesh, P("x")))
         y = f(x)
-        tell(shape=list(y.shape), shards=[s.data.shape[0] for s in y.addressable_shards])
+        report(shape=list(y.shape), shards=[s.data.shape[0] for s in y.addressable_shards])
         """,
         count=8,
     )
-    assert told == {"shape": [1024, 128], "shards": [128] * 8}
+    assert values == {"shape": [1024, 128], "shards": [128] * 8}
 
 
 def test_rematerialization_saves_what_theory_says():
-    told = on_gpu(
+    values = on_gpu(
         """
         layers, rows, width = 8, 4096, 1024
         w = [jnp.ones((width, width)) for _ in range(layers)]
@@ -122,27 +122,27 @@ def test_rematerialization_saves_what_theory_says():
             f = jax.jit(jax.grad(lambda w, x: loss(w, x, layer)))
             return f.lower(w, x).compile().memory_analysis().temp_size_in_bytes
         plain = lambda m, x: jnp.tanh(jnp.tanh(x @ m) @ m)
-        tell(kept=temp(plain), remat=temp(jax.checkpoint(plain)),
-             saved=layers * rows * width * 4)
+        report(kept=temp(plain), remat=temp(jax.checkpoint(plain)),
+               saved=layers * rows * width * 4)
         """
     )
     # Two activations of each layer are kept without it, and with it the layer's input alone.
-    assert told["kept"] >= 2 * told["saved"] * 7 // 8
-    assert told["remat"] <= told["kept"] - told["saved"] // 2
+    assert values["kept"] >= 2 * values["saved"] * 7 // 8
+    assert values["remat"] <= values["kept"] - values["saved"] // 2
 
 
 def test_constants_of_loaded_programs_lie_outside_the_pool():
-    told = on_gpu(
+    values = on_gpu(
         """
         table = np.arange(1 << 20, dtype="float32")
         f = jax.jit(lambda x: x + jnp.asarray(table))
         x = jnp.zeros(1 << 20)
         before = stats()["bytes_in_use"]
         y = f(x)
-        tell(added=stats()["bytes_in_use"] - before)
+        report(added=stats()["bytes_in_use"] - before)
         """
     )
-    assert told["added"] == 4 << 20, "the output alone"
+    assert values["added"] == 4 << 20, "the output alone"
 
 
 def test_the_compilation_cache_is_filled_and_used(tmp_path):
@@ -153,8 +153,8 @@ def test_the_compilation_cache_is_filled_and_used(tmp_path):
         logger.setLevel(logging.DEBUG)
         x = jnp.ones((256, 256))
         y = jax.jit(lambda x: (x @ x).sum())(x)
-        tell(hits=log.getvalue().count("Persistent compilation cache hit"),
-             peak=stats()["peak_bytes_in_use"])
+        report(hits=log.getvalue().count("Persistent compilation cache hit"),
+               peak=stats()["peak_bytes_in_use"])
         """
     settings = {
         "JAX_COMPILATION_CACHE_DIR": tmp_path,

@@ -48,11 +48,11 @@ source = "made up: everything is to be too large for it"
 
 @pytest.fixture
 def dryrun(tmp_path):
-    """Run a program: gives exit code, answer and standard error, with its words on one line."""
+    """Run a program: gives exit code, summary and standard error, with its words on one line."""
 
     def run(program, gpu, *options, arguments=()):
         said = dryrun_of(tmp_path, program, *options, gpu=gpu, arguments=arguments)
-        return said.code, said.answer, " ".join(said.err.split())
+        return said.code, said.summary, " ".join(said.err.split())
 
     return run
 
@@ -61,55 +61,55 @@ def test_a_verdict_between_the_known_totals_says_so(dryrun):
     lowest, highest = 15_642_329_088, 15_843_721_216
     # Pools are three quarters, in whole pages: 11,731,746,816 and 11,884,560,384 bytes.
     need = 11_800_000_000
-    code, answer, err = dryrun(ONE_ARRAY, "t4", arguments=[need])
+    code, summary, err = dryrun(ONE_ARRAY, "t4", arguments=[need])
     assert code == 1, err
-    assert answer["gpu"]["total_memory_bytes"] == lowest
-    assert answer["gpu"]["max_total_memory_bytes"] == highest
-    assert answer["total_range"] == {
+    assert summary["gpu"]["total_memory_bytes"] == lowest
+    assert summary["gpu"]["max_total_memory_bytes"] == highest
+    assert summary["total_range"] == {
         "max_total_memory_bytes": highest,
         "limit_bytes": -(-highest * 3 // 4 // (2 * MIB)) * 2 * MIB,
         "fits": True,
     }
     assert "with 14,917 MiB in total; with 15,109 MiB this request succeeds" in err
     assert "--total highest" in err
-    (condition,) = (c for c in answer["verdict"]["conditions"] if c["kind"] == "total_range")
+    (condition,) = (c for c in summary["verdict"]["conditions"] if c["kind"] == "total_range")
     assert condition["max_total_memory_bytes"] == highest
     assert not condition["inconclusive"]
 
     for total in ("highest", str(highest)):
-        code, answer, err = dryrun(ONE_ARRAY, "t4", "--total", total, arguments=[need])
+        code, summary, err = dryrun(ONE_ARRAY, "t4", "--total", total, arguments=[need])
         assert code == 0, err
-        assert answer["gpu"]["total_memory_bytes"] == highest
-        assert answer["total_range"] is None
+        assert summary["gpu"]["total_memory_bytes"] == highest
+        assert summary["total_range"] is None
 
 
 def test_a_request_beyond_every_known_total_is_refused_at_each(dryrun):
-    code, answer, err = dryrun(ONE_ARRAY, "t4", arguments=[12_000_000_000])
+    code, summary, err = dryrun(ONE_ARRAY, "t4", arguments=[12_000_000_000])
     assert code == 1, err
-    assert answer["total_range"]["fits"] is False
+    assert summary["total_range"]["fits"] is False
     assert "at the highest total fails this request with 15,109 MiB" in err
     assert "this request succeeds" not in err
 
 
 def test_a_run_that_fits_at_the_lowest_total_needs_no_other(dryrun):
-    code, answer, err = dryrun(ONE_ARRAY, "t4", arguments=[1 << 30])
+    code, summary, err = dryrun(ONE_ARRAY, "t4", arguments=[1 << 30])
     assert code == 0, err
-    assert answer["total_range"] is None
+    assert summary["total_range"] is None
     assert "highest total" not in err
 
 
 def test_a_total_that_no_driver_reports_is_refused_before_anything_runs(dryrun):
-    code, answer, err = dryrun(ONE_ARRAY, "t4", "--total", "80GiB", arguments=[1])
-    assert (code, answer) == (2, None)
+    code, summary, err = dryrun(ONE_ARRAY, "t4", "--total", "80GiB", arguments=[1])
+    assert (code, summary) == (2, None)
     assert "error[invalid-argument]: no driver reports 80.0 GiB for `t4`" in err
 
 
 def test_a_gpu_file_with_one_total_has_no_range(dryrun, tmp_path):
     gpu = tmp_path / "small.toml"
     gpu.write_text(GPU)
-    code, answer, err = dryrun(ONE_ARRAY, gpu, arguments=[GPU_BYTES])
+    code, summary, err = dryrun(ONE_ARRAY, gpu, arguments=[GPU_BYTES])
     assert code == 1, err
-    assert answer["total_range"] is None
+    assert summary["total_range"] is None
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def test_a_gpu_file_with_one_total_has_no_range(dryrun, tmp_path):
 def test_the_compiler_plans_for_what_jax_tells_it_of_the_allocator(dryrun, tmp_path, options, base):
     gpu = tmp_path / "small.toml"
     gpu.write_text(GPU)
-    _, answer, err = dryrun(TRAIN, gpu, *options)
-    texts = [warning["text"] for warning in answer["compiler_warnings"]]
+    _, summary, err = dryrun(TRAIN, gpu, *options)
+    texts = [warning["text"] for warning in summary["compiler_warnings"]]
     found = [re.search(r"below \S+ \((\d+) bytes\) by remat", text) for text in texts]
     (said,) = {int(match[1]) for match in found if match}
     weights, x = LAYERS * WIDTH * WIDTH * 4, ROWS * WIDTH * 4
@@ -140,28 +140,28 @@ def test_the_compiler_plans_for_what_jax_tells_it_of_the_allocator(dryrun, tmp_p
 
 def test_a_limit_that_is_none_is_not_called_0_bytes(dryrun):
     options = ["--allocator", "cuda_async", "--no-preallocate"]
-    code, answer, err = dryrun(ONE_ARRAY, "t4", *options, arguments=[1 << 20])
+    code, summary, err = dryrun(ONE_ARRAY, "t4", *options, arguments=[1 << 20])
     assert code == 0, err
-    assert answer["limit_bytes"] == 0, "as JAX reports it"
+    assert summary["limit_bytes"] == 0, "as JAX reports it"
     assert "limit 0 B" not in err
     assert "limit none without preallocation, `cuda_async` may use all" in err
-    code, answer, err = dryrun(ONE_ARRAY, "t4", *options[:2], arguments=[13_000_000_000])
+    code, summary, err = dryrun(ONE_ARRAY, "t4", *options[:2], arguments=[13_000_000_000])
     assert code == 0, "the GPU has more than the threshold"
-    assert answer["peak_bytes"] > answer["limit_bytes"] == 15_642_329_088 * 3 // 4
+    assert summary["peak_bytes"] > summary["limit_bytes"] == 15_642_329_088 * 3 // 4
     assert "release threshold 10.9 GiB" in err
     assert "allocates more when it needs more" in err
 
 
 def test_a_limit_that_becomes_another_is_reported_with_both_figures(dryrun):
     asked = 500 * MIB + 1
-    code, answer, err = dryrun(ONE_ARRAY, "t4", "--limit", str(asked), arguments=[1 << 20])
+    code, summary, err = dryrun(ONE_ARRAY, "t4", "--limit", str(asked), arguments=[1 << 20])
     assert code == 0, err
-    assert answer["settings"]["requested_limit_bytes"] == asked
-    assert answer["limit_bytes"] == 500 * MIB
+    assert summary["settings"]["requested_limit_bytes"] == asked
+    assert summary["limit_bytes"] == 500 * MIB
     assert f"limit of {asked} bytes becomes a limit of {500 * MIB} bytes: " in err
     assert f"requested {asked} bytes, got {500 * MIB}" in err
-    _, answer, err = dryrun(ONE_ARRAY, "t4", "--limit", "500MiB", arguments=[1 << 20])
-    assert answer["limit_bytes"] == 500 * MIB
+    _, summary, err = dryrun(ONE_ARRAY, "t4", "--limit", "500MiB", arguments=[1 << 20])
+    assert summary["limit_bytes"] == 500 * MIB
     assert "becomes a limit" not in err
 
 
@@ -171,10 +171,10 @@ import jax, jax.numpy as jnp
 x = jnp.ones((256, 256))
 jax.block_until_ready(jax.jit(lambda x: (x @ x).sum() + x.T.sum())(x))
 """
-    _, answer, err = dryrun(program, "t4", "--autotune-range")
-    small = answer["autotune_range"]["small_programs"]
-    assert small == len([p for p in answer["programs"] if p["compile_attempt"] == ""]) > 0
-    temporaries = sum(p["temp_bytes"] for p in answer["programs"])
-    assert answer["autotune_range"]["small_programs_temp_bytes"] == temporaries
+    _, summary, err = dryrun(program, "t4", "--autotune-range")
+    small = summary["autotune_range"]["small_programs"]
+    assert small == len([p for p in summary["programs"] if p["compile_attempt"] == ""]) > 0
+    temporaries = sum(p["temp_bytes"] for p in summary["programs"])
+    assert summary["autotune_range"]["small_programs_temp_bytes"] == temporaries
     assert f"{small} program" in err
     assert "below 1 % of the pool" in err

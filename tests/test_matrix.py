@@ -93,8 +93,8 @@ def test_code_and_toolchain_are_told_apart(release, tmp_path):
     def peak():
         """Return the peak of the program by a dry run that has nothing to do with a check."""
         arguments = ["dryrun", "--full", "--gpu", "l4", "--steps", "3", "--json", "-", "--"]
-        answer = vramfit(*arguments, bin_folder / "python", project.folder / "train.py")
-        return answer["peak_bytes"]
+        summary = vramfit(*arguments, bin_folder / "python", project.folder / "train.py")
+        return summary["peak_bytes"]
 
     project.write("train.py", PROGRAM)
     project.write("vramfit.toml", project.entry(command=["python", "train.py"]))

@@ -63,17 +63,17 @@ def shape(part):
 
 
 @pytest.fixture
-def told(dryrun, tmp_path):
+def parts_and_paths(dryrun, tmp_path):
     """Return the parts of the step's memory, and flax's own paths and shapes."""
     script = tmp_path / "step.py"
     script.write_text(MODEL + STEP)
     paths = tmp_path / "paths.json"
-    parts = dryrun(script, str(paths)).answer["attribution"]["entries"]
+    parts = dryrun(script, str(paths)).summary["attribution"]["entries"]
     return parts, json.loads(paths.read_text())
 
 
-def test_arguments_are_called_as_flax_calls_them(told):
-    parts, paths = told
+def test_arguments_are_called_as_flax_calls_them(parts_and_paths):
+    parts, paths = parts_and_paths
     kinds = ("parameters", "optimizer_state", "other_state")
     ours = {slashes(p["path"]): shape(p) for p in parts if p["kind"] in kinds}
     # What no program reads is no argument of it: of three counters Adam's and dropout's are read.
@@ -83,16 +83,16 @@ def test_arguments_are_called_as_flax_calls_them(told):
     assert {"model/layers/2/kernel", "model/by_word/a", "model/norm/mean"} <= ours.keys()
 
 
-def test_the_kind_of_a_variable_decides_whose_it_is(told):
-    parts, _ = told
+def test_the_kind_of_a_variable_decides_whose_it_is(parts_and_paths):
+    parts, _ = parts_and_paths
     kinds = {part["path"]: part["kind"] for part in parts}
     assert kinds["model.norm.var (BatchStat)"] == "other_state"
     assert kinds["model.norm.scale"] == "parameters"
     assert kinds["optimizer.opt_state[0].mu.norm.scale"] == "optimizer_state"
 
 
-def test_results_are_called_by_path_too(told):
-    parts, paths = told
+def test_results_are_called_by_path_too(parts_and_paths):
+    parts, paths = parts_and_paths
     results = {slashes(p["path"]): shape(p) for p in parts if p["kind"] == "outputs" and p["path"]}
     expected = {
         f"result/0/0/{path.partition('/')[2]}" for path in paths if path.startswith("model/l")

@@ -37,17 +37,17 @@ raise KeyError("a cell's own error")
 
 def test_every_line_of_a_notebook_is_named_by_its_cell(tmp_path):
     said = dryrun_of(tmp_path, textwrap.dedent(KERNEL + CELLS))
-    told = json.dumps(said.answer) + said.page
-    assert "ipykernel" not in told
-    assert "ipython-input" not in told
-    arrays = {part["site"] for part in said.answer["attribution"]["entries"]}
+    text = json.dumps(said.summary) + said.page
+    assert "ipykernel" not in text
+    assert "ipython-input" not in text
+    arrays = {part["site"] for part in said.summary["attribution"]["entries"]}
     assert "cell [3]:4 (<module>)" in arrays
     assert "cell [3]:7 (spectrum)" in arrays
-    assert "cell [4]:2 (<module>)" in {row["site"] for row in said.answer["programs"]}
-    needs = said.answer["scratch"]["needs"]
+    assert "cell [4]:2 (<module>)" in {row["site"] for row in said.summary["programs"]}
+    needs = said.summary["scratch"]["needs"]
     assert {need["site"] for need in needs if need["library"] == "cuFFT"} == {
         "cell [3]:7 (spectrum)"
     }
-    findings = said.answer["settings"]["findings"]
+    findings = said.summary["settings"]["findings"]
     assert "cell [3]:9" in json.dumps(findings)
     assert "cell [4]:4" in said.err.partition("unknown: ")[2]

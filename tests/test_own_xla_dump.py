@@ -67,17 +67,17 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def dryrun(tmp_path_factory):
-    """Return a function that runs the program with flags: its answer, its output and its folder."""
+    """Return a function that runs the program with flags: its summary, output and folder."""
 
     def run(when, flags):
         folder = tmp_path_factory.mktemp("dump")
         (folder / "program.py").write_text(PROGRAM)
         (folder / "flags.txt").write_text("--xla_dump_to=D")
-        options = ["--gpu", "t4", "--full", "--json", "answer.json"]
+        options = ["--gpu", "t4", "--full", "--json", "summary.json"]
         done = run_vramfit("dryrun", *options, "program.py", when, flags, cwd=folder, code=0)
         # Lines are the same in each folder.
-        answer = (folder / "answer.json").read_text().replace(f"{folder}/", "")
-        return json.loads(answer), done, folder
+        text = (folder / "summary.json").read_text().replace(f"{folder}/", "")
+        return json.loads(text), done, folder
 
     return run
 
@@ -90,10 +90,10 @@ def plain(dryrun):
 @pytest.mark.parametrize("name", CASES)
 def test_flags_of_a_dump_change_nothing_else(dryrun, plain, name):
     when, flags, dumped = CASES[name]
-    answer, done, folder = dryrun(when, flags)
+    summary, done, folder = dryrun(when, flags)
     for key in ("owners", "attribution", "step_time", "peak_bytes"):
-        assert answer[key] == plain[key], key
-    assert answer["compiler_warnings"] == []
+        assert summary[key] == plain[key], key
+    assert summary["compiler_warnings"] == []
     if dumped == "-":
         assert "*** Begin module_" in done.stdout
     elif dumped is None:

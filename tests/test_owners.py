@@ -372,9 +372,9 @@ def test_a_kind_needs_evidence(dryrun, write_script, name):
     text, expected, undonated = CASES[name]
     path = write_script(program(text), "step.py")
     run = dryrun(path)
-    attribution = run.answer["attribution"]
+    attribution = run.summary["attribution"]
     assert sum(entry["bytes"] for entry in attribution["entries"]) == attribution["total_bytes"]
     kinds = {entry["path"]: entry["kind"] for entry in attribution["entries"]}
     assert {path: kinds.get(path) for path in expected} == expected, kinds
-    told = NOT_DONATED.search(" ".join(run.err.split()))
-    assert (1 + int(told[1] or 0) if told else 0) == undonated, run.err
+    match = NOT_DONATED.search(" ".join(run.err.split()))
+    assert (1 + int(match[1] or 0) if match else 0) == undonated, run.err

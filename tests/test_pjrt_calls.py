@@ -15,15 +15,15 @@ NOT_THERE = """
 try:
     jnp.from_dlpack(jnp.ones(4))
 except Exception as error:
-    tell(refused=str(error))
+    report(refused=str(error))
 """
 
 
 def calls(lines, **settings):
-    told, _, err, code = finish(start(lines, **settings))
+    values, _, err, code = finish(start(lines, **settings))
     assert code == 0, err[-4000:]
     rows = re.findall(r"^vramfit: +(\d+) (PJRT_\w+)(  \(not available\))?$", err, re.MULTILINE)
-    return told, {name: (int(count), bool(missing)) for count, name, missing in rows}
+    return values, {name: (int(count), bool(missing)) for count, name, missing in rows}
 
 
 def test_every_call_is_counted():
@@ -36,10 +36,10 @@ def test_every_call_is_counted():
 
 
 def test_a_call_that_the_virtual_gpu_does_not_answer_is_marked():
-    told, table = calls(NOT_THERE, VRAMFIT_PJRT_CALLS="1")
+    values, table = calls(NOT_THERE, VRAMFIT_PJRT_CALLS="1")
     missing = [name for name, (_, is_missing) in table.items() if is_missing]
     assert missing == ["PJRT_Client_CreateViewOfDeviceBuffer"]
-    assert missing[0] in told["refused"]
+    assert missing[0] in values["refused"]
 
 
 def test_nothing_is_printed_unless_asked_for():

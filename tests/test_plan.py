@@ -54,12 +54,12 @@ def test_losses_and_gradients_are_the_same():
 
 
 def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(write_script, tmp_path):
-    program, plan, answer = write_script(LAYERS), tmp_path / "plan.toml", tmp_path / "answer.json"
+    program, plan, json_file = write_script(LAYERS), tmp_path / "plan.toml", tmp_path / "plan.json"
     command = ["--", sys.executable, program, 65536]
     page = tmp_path / "plan.html"
-    options = ["--max-trials", 8, "--out", plan, "--json", answer, "--html", page]
+    options = ["--max-trials", 8, "--out", plan, "--json", json_file, "--html", page]
     done = vramfit("plan", "--gpu", "t4", "--budget", "2000MiB", *options, *command)
-    found = json.loads(answer.read_text())
+    found = json.loads(json_file.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
     baseline, recommended = found["baseline"], found["recommended"]
     assert baseline["peak_bytes"] > 2000 << 20 >= recommended["peak_bytes"]
@@ -90,11 +90,11 @@ def test_a_plan_makes_a_program_smaller_and_is_what_the_dry_run_measures(write_s
 
 def test_values_are_offloaded_to_the_host(write_script, tmp_path):
     """What enters the body of a scan goes to the host: the stack of it is not on the GPU."""
-    program, plan, answer = SCANNED, tmp_path / "plan.toml", tmp_path / "answer.json"
+    program, plan, json_file = SCANNED, tmp_path / "plan.toml", tmp_path / "plan.json"
     command = ["--", sys.executable, program, 32768]
-    options = ["--try", "remat,offload", "--out", plan, "--json", answer, "--max-trials", 16]
+    options = ["--try", "remat,offload", "--out", plan, "--json", json_file, "--max-trials", 16]
     done = vramfit("plan", "--gpu", "t4", "--budget", "700MiB", *options, *command)
-    found = json.loads(answer.read_text())
+    found = json.loads(json_file.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
     recommended = found["recommended"]
     assert recommended["moves"][0].endswith(": recompute everything, offload what enters")
@@ -252,12 +252,12 @@ def test_a_program_that_fits_is_offered_what_is_faster(write_script):
     # The estimate of the fastest that was tried.
     times = [row["time"]["model_us"] for row in found["rows"] if row["fits"]["h100-80g"]]
     assert faster["time"]["model_us"] == min(times)
-    told = vramfit("plan", "--gpu", "h100-80g", "--fastest", *command, code=0)
-    assert told.stdout.startswith("a plan that fits is ")
-    assert " faster, by the estimate: peak " in told.stdout
-    assert f"> {faster['moves'][0]}"[2:] in told.stdout
+    done = vramfit("plan", "--gpu", "h100-80g", "--fastest", *command, code=0)
+    assert done.stdout.startswith("a plan that fits is ")
+    assert " faster, by the estimate: peak " in done.stdout
+    assert f"> {faster['moves'][0]}"[2:] in done.stdout
     low, high = (faster["time"][end] / 1e3 for end in ("low_us", "model_us"))
-    assert f"{low:.1f} to {high:.1f} ms" in told.stdout
+    assert f"{low:.1f} to {high:.1f} ms" in done.stdout
 
 
 def test_numbers_of_a_list_that_a_program_rejects_are_passed_over(write_script):

@@ -133,14 +133,14 @@ for gibibytes in 1, 2, 4:
 )
 def test_a_fragmented_pool_is_cured(write_script, tmp_path, program, preallocate, move, setting):
     """Bytes would suffice, and no free block does."""
-    plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
+    plan, json_file = tmp_path / "plan.toml", tmp_path / "plan.json"
     command = ["--", sys.executable, write_script(program)]
     environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate}
-    options = ["--try", "pool", "--out", plan, "--json", answer]
+    options = ["--try", "pool", "--out", plan, "--json", json_file]
     done = vramfit("plan", "--gpu", "t4", *options, *command, **environment, code=0)
     assert "  fragmented  none\n" in done.stdout
     assert ("is by a model" in done.stdout) == (program is HOLES)
-    found = json.loads(answer.read_text())
+    found = json.loads(json_file.read_text())
     baseline, best = found["baseline"], found["recommended"]
     assert baseline["fits"] == {"t4": False}
     assert baseline["spare_bytes"]["t4"] > 0
@@ -157,11 +157,11 @@ def test_a_fragmented_pool_is_cured(write_script, tmp_path, program, preallocate
 
 def test_more_memory_for_the_pool_is_a_plan(write_script, tmp_path):
     """What does not fit in 0.75 of the GPU, but in 0.92, needs nothing else."""
-    plan, answer = tmp_path / "plan.toml", tmp_path / "answer.json"
+    plan, json_file = tmp_path / "plan.toml", tmp_path / "plan.json"
     command = ["--", sys.executable, write_script(STATE)]
-    options = ["--try", "pool", "--out", plan, "--json", answer]
+    options = ["--try", "pool", "--out", plan, "--json", json_file]
     done = vramfit("plan", "--gpu", "t4", *options, *command)
-    found = json.loads(answer.read_text())
+    found = json.loads(json_file.read_text())
     assert done.returncode == 0, done.stdout + done.stderr
     assert found["baseline"]["fits"] == {"t4": False}
     assert found["baseline"]["xla_remat"]["recomputed_us"] >= 0

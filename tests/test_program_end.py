@@ -166,7 +166,7 @@ main()
 
 @pytest.fixture
 def headline(tmp_path):
-    """Return a function that gives what the headline says and the answer, by how a program ends."""
+    """Return a function that gives the headline and the summary, by how a program ends."""
 
     def run(ending, *, before=PRELUDE):
         path = tmp_path / "program.py"
@@ -174,12 +174,12 @@ def headline(tmp_path):
         # A release of IPython is not needed to see what an import of it does.
         shell = tmp_path / "IPython.py"
         shell.write_text("def get_ipython(): return None\n")
-        answer = tmp_path / "answer.json"
-        options = ["--full", "--gpu", "t4", "--json", answer, "--force"]
+        summary_file = tmp_path / "summary.json"
+        options = ["--full", "--gpu", "t4", "--json", summary_file, "--force"]
         run_vramfit("dryrun", *options, path, cwd=tmp_path)
-        told = json.loads(answer.read_text())
-        conditions = told["verdict"]["conditions"]
-        return conditions[0]["text"] if conditions else "", told
+        summary = json.loads(summary_file.read_text())
+        conditions = summary["verdict"]["conditions"]
+        return conditions[0]["text"] if conditions else "", summary
 
     return run
 
@@ -187,22 +187,22 @@ def headline(tmp_path):
 @pytest.mark.parametrize("name", FAILURES)
 def test_the_error_that_ended_the_program_is_named(headline, name):
     ending, code = FAILURES[name]
-    said, told = headline(ending)
+    said, summary = headline(ending)
     assert said.startswith("the program failed with an error of its own after"), said
     assert REAL in said
-    assert told["fits"] is None
+    assert summary["fits"] is None
     if code is not None:
-        assert told["process_exit"] == {"code": code, "signal": None}
+        assert summary["process_exit"] == {"code": code, "signal": None}
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_other_error_is_named(headline, name):
     ending, code, expected = OTHERS[name]
-    said, told = headline(ending)
+    said, summary = headline(ending)
     assert expected in said
     assert "ValueError" not in said
-    assert told["fits"] is (None if code else True)
-    assert told["process_exit"] == {"code": code, "signal": None}
+    assert summary["fits"] is (None if code else True)
+    assert summary["process_exit"] == {"code": code, "signal": None}
 
 
 def test_the_error_of_a_worker_is_named(headline):

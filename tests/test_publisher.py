@@ -45,22 +45,22 @@ def next_look(path):
 
 @pytest.mark.parametrize("allocator", ["default", "cuda_async"])
 def test_v7_what_is_published_is_what_the_allocator_says(runtime, publishing, allocator):
-    lines = "x = jnp.ones(1 << 20); y = (x * 2).block_until_ready(); del x; tell(stats=stats())\n"
+    lines = "x = jnp.ones(1 << 20); y = (x * 2).block_until_ready(); del x; report(stats=stats())\n"
     process = publishing(
         lines + WAIT,
         XLA_PYTHON_CLIENT_ALLOCATOR=allocator,
         XLA_PYTHON_CLIENT_MEM_FRACTION="0.5",
     )
-    told = json.loads(process.stdout.readline().removeprefix("TOLD "))["stats"]
+    stats = json.loads(process.stdout.readline().removeprefix("VALUES "))["stats"]
     until_ready(process)
     header, live = next_look(await_stats_file(runtime))
     (device,) = live["devices"]
     assert device["status"] == "available"
-    assert device["in_use"] == told["bytes_in_use"]
-    assert device["peak"] == told["peak_bytes_in_use"]
-    assert device["limit"] == told["bytes_limit"]
-    assert device["allocations"] == told["num_allocs"]
-    assert device.get("pool") == told.get("pool_bytes")
+    assert device["in_use"] == stats["bytes_in_use"]
+    assert device["peak"] == stats["peak_bytes_in_use"]
+    assert device["limit"] == stats["bytes_limit"]
+    assert device["allocations"] == stats["num_allocs"]
+    assert device.get("pool") == stats.get("pool_bytes")
     # On a virtual GPU the driver's figure is known too: the pool and the context.
     assert device["driver"] > (device.get("pool") or device["in_use"])
     assert header["pid"] == process.pid
@@ -119,11 +119,11 @@ def test_the_stats_file_goes_with_the_process_however_it_ends(runtime, publishin
     lines = f"""
         import os, sys
         jnp.ones(8).block_until_ready()
-        tell(pages=os.listdir(os.environ["XDG_RUNTIME_DIR"] + "/vramfit"))
+        report(pages=os.listdir(os.environ["XDG_RUNTIME_DIR"] + "/vramfit"))
         {ending}
     """
-    told, _, err, code = finish(publishing(lines))
-    assert len(told["pages"]) == 1
+    values, _, err, code = finish(publishing(lines))
+    assert len(values["pages"]) == 1
     assert stats_files(runtime) == []
     assert code == {"sys.exit(3)": 3, "os._exit(4)": 4, "raise ValueError": 1}.get(ending, 0)
     assert ("Traceback" in err) == ("ValueError" in ending), err
@@ -166,8 +166,8 @@ def test_a_forked_copy_leaves_the_stats_file_alone(runtime, publishing):
 
 def test_a_folder_that_cannot_be_used_is_passed_over_in_silence(runtime, publishing):
     folder(runtime).write_text("in the way")
-    told, _, err, code = finish(publishing("tell(sum=float(jnp.ones(8).sum()))"))
-    assert (told, err, code) == ({"sum": 8.0}, "", 0)
+    values, _, err, code = finish(publishing("report(sum=float(jnp.ones(8).sum()))"))
+    assert (values, err, code) == ({"sum": 8.0}, "", 0)
 
 
 REAL = """
@@ -216,11 +216,11 @@ def test_v7_on_a_gpu_what_is_published_is_what_the_allocator_says(runtime):
     del given["VRAMFIT_RUN_CONFIG"]
     command = [sys.executable, "-c", lines]
     process = start_command(*command, env=given, stdin=subprocess.PIPE)
-    told = json.loads(process.stdout.readline())
+    stats = json.loads(process.stdout.readline())
     header, live = next_look(await_stats_file(runtime))
     assert header["virtual_gpu"] is None
-    assert live["devices"][0]["in_use"] == told["bytes_in_use"]
-    assert live["devices"][0].get("pool") == told.get("pool_bytes")
+    assert live["devices"][0]["in_use"] == stats["bytes_in_use"]
+    assert live["devices"][0].get("pool") == stats.get("pool_bytes")
     assert "driver" not in live["devices"][0]
     process.communicate("\n")
     assert process.returncode == 0

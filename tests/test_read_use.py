@@ -68,10 +68,10 @@ NOT_OUT = {
 
 
 def reads_by_line(tmp_path, script):
-    """Return what was read, by line of the script, and the whole answer."""
-    answer = dryrun_of(tmp_path, script, code=0).answer
-    by_line = {int(row["site"].split(":")[-1].split()[0]): row for row in answer["unknown_reads"]}
-    return by_line, answer
+    """Return what was read, by line of the script, and the whole summary."""
+    summary = dryrun_of(tmp_path, script, code=0).summary
+    by_line = {int(row["site"].split(":")[-1].split()[0]): row for row in summary["unknown_reads"]}
+    return by_line, summary
 
 
 def test_a_value_that_was_not_computed_leaves_by_no_way_uncounted(tmp_path):
@@ -262,11 +262,11 @@ def script_of(functions):
 @pytest.mark.parametrize(("functions", "decides"), [(SHOWN, False), (DECIDING, True)])
 def test_it_is_told_apart_which_reads_decide_what_runs(tmp_path, functions, decides):
     script, owners = script_of(functions)
-    reads, answer = reads_by_line(tmp_path, script)
+    reads, summary = reads_by_line(tmp_path, script)
     assert {owners[line] for line in reads} == set(owners.values())
     deciding = {owners[line] for line, row in reads.items() if row["decisions"]}
     assert deciding == (set(owners.values()) if decides else set())
-    kinds = [condition["kind"] for condition in answer["verdict"]["conditions"]]
+    kinds = [condition["kind"] for condition in summary["verdict"]["conditions"]]
     assert ("placeholder_decides" in kinds) == decides
 
 

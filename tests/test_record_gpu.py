@@ -22,10 +22,10 @@ def test_both_halves_are_recorded_and_compared(tmp_path):
     assert "host_memory: 36 figures are equal, 0 differ" in summary
     with tarfile.open(tmp_path / "record.tar.gz") as archive:
         names = set(archive.getnames())
-        told = archive.extractfile("record/host_memory.real.out.txt").read().decode()
+        output = archive.extractfile("record/host_memory.real.out.txt").read().decode()
         record_of = json.load(archive.extractfile("record/host_memory.virtual.json"))
     assert {"record/host_memory.virtual.out.txt", "record/packages.out.txt"} <= names
-    assert told.count("TOLD") == 6
+    assert output.count("STATS") == 6
     assert record_of["exit_code"] == 0
 
 

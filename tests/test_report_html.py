@@ -397,8 +397,8 @@ def test_the_page_of_a_real_run(chromium, tmp_path, gpu):
     first, *lines = done.stdout.splitlines()
     # The headline goes on in lines that are indented.
     more = itertools.takewhile(lambda line: line.startswith("  "), lines)
-    answer = " ".join([first, *map(str.strip, more)]).replace("`", "")
-    assert page.run("document.querySelector('h1').textContent").replace("`", "") == answer
+    headline = " ".join([first, *map(str.strip, more)]).replace("`", "")
+    assert page.run("document.querySelector('h1').textContent").replace("`", "") == headline
     assert ["jit_train_step", "1" if gpu == "t4" else "3"] in [row[:2] for row in shown_rows(page)]
     assert page.complaints() == []
 

@@ -42,8 +42,8 @@ def dryrun(folder, program, *words, **keywords):
 def test_the_answer_is_the_last_line_whatever_the_program_left(tmp_path, end):
     program = SMALL + f"import sys; sys.stdout.write('loss 0.1' + {end!r})\n"
     through_pipe = dryrun(tmp_path, program, "--json", "-").stdout
-    answer = json.loads(through_pipe.splitlines()[-1])
-    assert answer["fits"] is True
+    summary = json.loads(through_pipe.splitlines()[-1])
+    assert summary["fits"] is True
     assert "loss 0.1\n" in through_pipe
     with open(tmp_path / "out", "w") as out:
         script = tmp_path / "train.py"
@@ -95,13 +95,13 @@ def test_a_locale_without_utf_8_gets_ascii(tmp_path, variables):
         name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))
     }
     wrong = {"JAX_PLATFORMS": "cpu"}
-    told = [
+    outputs = [
         dryrun(tmp_path, SMALL, env={**bare, **locale, **wrong}).stderr
         for locale in ({"LANG": "C.UTF-8"}, variables)
     ]
-    assert "vramfit dryrun …" in told[0]
-    assert "vramfit dryrun ..." in told[1]
-    assert told[1].isascii()
+    assert "vramfit dryrun …" in outputs[0]
+    assert "vramfit dryrun ..." in outputs[1]
+    assert outputs[1].isascii()
     ask = "import vramfit._functions._locale as l; print(l.for_terminal('1 → 2'))"
     said = subprocess.run(
         [sys.executable, "-c", ask], env={**bare, **variables}, capture_output=True, text=True

@@ -13,11 +13,11 @@ GIB = 1 << 30
 PAGE = 2 << 20
 
 # Uses the GPU, then tells the figures of JAX's own allocator.
-TELL = """
+PRINTS_STATS = """
 import json, jax, jax.numpy as jnp
 jax.block_until_ready(jnp.ones(8))
 stats = jax.devices()[0].memory_stats()
-print("TOLD", json.dumps(stats), flush=True)
+print("VALUES", json.dumps(stats), flush=True)
 """
 
 
@@ -25,31 +25,33 @@ print("TOLD", json.dumps(stats), flush=True)
 class Started:
     """What a program that was started by `run` inside a dry run left behind."""
 
-    answer: dict
-    told: dict
+    summary: dict
+    values: dict
     err: str
 
 
-def told(out):
-    """Return what a program told with a line that begins with `TOLD`."""
-    lines = [line.removeprefix("TOLD ") for line in out.splitlines() if line.startswith("TOLD ")]
+def read_values(out):
+    """Return the values that a program printed on a line that begins with `VALUES`."""
+    lines = [
+        line.removeprefix("VALUES ") for line in out.splitlines() if line.startswith("VALUES ")
+    ]
     return json.loads(lines[-1]) if lines else None
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Run a program on a virtual GPU, started by `run`: `start(TELL, "--limit", "8GiB")`."""
+    """Run a program on a virtual GPU by `run`: `start(PRINTS_STATS, "--limit", "8GiB")`."""
     runs = 0
 
     def run(program, *policy, gpu="t4", options=(), code=0, **env):
         nonlocal runs
         runs += 1
-        script, answer = tmp_path / f"program-{runs}.py", tmp_path / f"answer-{runs}.json"
+        script, summary_file = tmp_path / f"program-{runs}.py", tmp_path / f"summary-{runs}.json"
         script.write_text(program)
-        command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", answer, "--"]
+        command = ["dryrun", "--full", "--gpu", gpu, *options, "--json", summary_file, "--"]
         command += [*VRAMFIT, "run", *policy, "--", sys.executable, script]
         done = run_vramfit(*command, env=env, code=code)
-        return Started(json.loads(answer.read_text()), told(done.stdout), done.stderr)
+        return Started(json.loads(summary_file.read_text()), read_values(done.stdout), done.stderr)
 
     return run
 
@@ -69,31 +71,31 @@ def total_bytes(gpu):
 
 @pytest.mark.parametrize("word", ["FALSE", "no", "off"])
 def test_s1_words_that_mean_off_switch_preallocation_off(start, word):
-    done = start(TELL, XLA_PYTHON_CLIENT_PREALLOCATE=word)
-    assert done.told["pool_bytes"] == PAGE, "a pool that grows begins with one page"
+    done = start(PRINTS_STATS, XLA_PYTHON_CLIENT_PREALLOCATE=word)
+    assert done.values["pool_bytes"] == PAGE, "a pool that grows begins with one page"
     assert f"JAX takes `{word}` for on" in done.err
 
 
 @pytest.mark.fast
 def test_s1_preallocation_takes_the_whole_limit(start):
-    done = start(TELL, "--preallocate", XLA_PYTHON_CLIENT_PREALLOCATE="false")
-    assert done.told["pool_bytes"] == done.told["bytes_limit"] > 10 * GIB
+    done = start(PRINTS_STATS, "--preallocate", XLA_PYTHON_CLIENT_PREALLOCATE="false")
+    assert done.values["pool_bytes"] == done.values["bytes_limit"] > 10 * GIB
     assert "`XLA_PYTHON_CLIENT_PREALLOCATE` was false and is now true" in done.err
 
 
 def test_s2_platform_is_set_and_what_it_costs_is_reported(start):
-    done = start(TELL, "--allocator", "platform", "--fraction", "0.5")
-    assert done.told is None, "there are no statistics of a pool that is not there"
-    assert done.answer["settings"]["allocator"] == "platform"
+    done = start(PRINTS_STATS, "--allocator", "platform", "--fraction", "0.5")
+    assert done.values is None, "there are no statistics of a pool that is not there"
+    assert done.summary["settings"]["allocator"] == "platform"
     assert "exact, and slow" in done.err
     assert "neither a fraction nor preallocation applies" in done.err
     assert "since 0.10, JAX is reported to retain" in done.err
 
 
 def test_s3_a_fraction_has_the_name_that_jax_wants_and_its_rest_is_reported_in_bytes(start):
-    done = start(TELL, "--fraction", "0.95", XLA_PYTHON_CLIENT_MEM_FRACTION="0.5")
+    done = start(PRINTS_STATS, "--fraction", "0.95", XLA_PYTHON_CLIENT_MEM_FRACTION="0.5")
     total = total_bytes("t4")
-    assert abs(done.told["bytes_limit"] - 0.95 * total) < PAGE
+    assert abs(done.values["bytes_limit"] - 0.95 * total) < PAGE
     assert "set XLA_CLIENT_MEM_FRACTION=0.95" in done.err
     assert "leaves 745.9 MiB outside the pool" in done.err
     assert "`XLA_PYTHON_CLIENT_MEM_FRACTION`, which was 0.5, is removed" in done.err
@@ -111,13 +113,13 @@ def test_s4_no_silent_fall_to_the_cpu():
 
 
 def test_s4_a_required_gpu_is_had_and_the_cpu_beside_it(start):
-    done = start(TELL + "print(jax.devices('cpu'))", "--require-gpu")
-    assert done.told["bytes_limit"] > GIB
+    done = start(PRINTS_STATS + "print(jax.devices('cpu'))", "--require-gpu")
+    assert done.values["bytes_limit"] > GIB
 
 
 def test_s4_the_deprecated_name_is_reported_and_its_intent_delivered(start):
-    done = start(TELL, JAX_PLATFORM_NAME="gpu")
-    assert done.told["bytes_limit"] > GIB
+    done = start(PRINTS_STATS, JAX_PLATFORM_NAME="gpu")
+    assert done.values["bytes_limit"] > GIB
     assert "warning[platform-name-deprecated]" in done.err
     alone = run_here("--print", JAX_PLATFORM_NAME="gpu")
     assert alone.stdout == "JAX_PLATFORMS=cuda,cpu\n"
@@ -154,9 +156,9 @@ def test_s6_truth_values_are_those_that_jax_reads():
 
 @pytest.mark.parametrize("gpu", ["t4", "a100-40g-mig-3g.20gb"])
 def test_s7_an_absolute_limit_becomes_the_pool(start, gpu):
-    done = start(TELL, "--limit", "8GiB", gpu=gpu)
-    assert 8 * GIB - PAGE <= done.told["bytes_limit"] <= 8 * GIB
-    assert done.answer["limit_bytes"] == done.told["bytes_limit"] == done.told["pool_bytes"]
+    done = start(PRINTS_STATS, "--limit", "8GiB", gpu=gpu)
+    assert 8 * GIB - PAGE <= done.values["bytes_limit"] <= 8 * GIB
+    assert done.summary["limit_bytes"] == done.values["bytes_limit"] == done.values["pool_bytes"]
 
 
 @pytest.mark.fast
@@ -165,11 +167,11 @@ def test_s7_the_invented_limit_is_made_true(start):
         "JAX_PREALLOCATION_SIZE_LIMIT_BYTES": "8589934592",
         "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.95",
     }
-    done = start(TELL, **settings)
-    assert 8 * GIB - PAGE <= done.told["bytes_limit"] <= 8 * GIB
+    done = start(PRINTS_STATS, **settings)
+    assert 8 * GIB - PAGE <= done.values["bytes_limit"] <= 8 * GIB
     assert "no release of JAX reads" in done.err
-    less = start(TELL, **settings | {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.25"})
-    assert abs(less.told["bytes_limit"] - 0.25 * total_bytes("t4")) < PAGE
+    less = start(PRINTS_STATS, **settings | {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.25"})
+    assert abs(less.values["bytes_limit"] - 0.25 * total_bytes("t4")) < PAGE
 
 
 # Rows A: the rules of allocation.
@@ -185,24 +187,24 @@ jax.block_until_ready(jnp.ones((225 << 20,), jnp.float32))
 
 def test_a2_a_growing_pool_fragments_where_a_preallocated_one_lives(start):
     lives = start(GROWS, "--limit", "1GiB", "--preallocate")
-    assert lives.answer["fits"]
+    assert lives.summary["fits"]
     dies = start(GROWS, "--limit", "1GiB", "--no-preallocate", code=1)
-    assert not dies.answer["fits"]
-    assert dies.answer["oom"]["free_bytes"] >= 512 << 20, "what the arrays held is free"
+    assert not dies.summary["fits"]
+    assert dies.summary["oom"]["free_bytes"] >= 512 << 20, "what the arrays held is free"
     assert "makes fragmentation more likely" in dies.err
 
 
 @pytest.mark.parametrize("name", ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"])
 def test_a3_either_name_of_the_fraction_is_left_as_it_is(start, name):
-    done = start(TELL, **{name: "0.4"})
-    assert abs(done.told["bytes_limit"] - 0.4 * total_bytes("t4")) < PAGE
+    done = start(PRINTS_STATS, **{name: "0.4"})
+    assert abs(done.values["bytes_limit"] - 0.4 * total_bytes("t4")) < PAGE
     assert "set " not in done.err
 
 
 def test_a3_both_names_together_are_parted(start):
     both = {"XLA_CLIENT_MEM_FRACTION": "0.4", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.8"}
-    done = start(TELL, **both)
-    assert abs(done.told["bytes_limit"] - 0.4 * total_bytes("t4")) < PAGE
+    done = start(PRINTS_STATS, **both)
+    assert abs(done.values["bytes_limit"] - 0.4 * total_bytes("t4")) < PAGE
     assert "JAX rejects it together with" in done.err
 
 
@@ -216,13 +218,13 @@ jax.block_until_ready(jnp.ones((10 << 18,), jnp.float32))
 
 def test_a4_platform_takes_exactly_what_is_needed(start):
     exact = start(HOLDS, "--allocator", "platform")
-    assert exact.answer["limit_bytes"] is None
-    assert exact.answer["pool_bytes"] is None
-    assert 100 << 20 <= exact.answer["peak_bytes"] < 101 << 20
+    assert exact.summary["limit_bytes"] is None
+    assert exact.summary["pool_bytes"] is None
+    assert 100 << 20 <= exact.summary["peak_bytes"] < 101 << 20
 
 
 # Tells its pool, then holds it until its standard input ends.
-STAYS = TELL + "\nimport sys; sys.stdin.read()\n"
+STAYS = PRINTS_STATS + "\nimport sys; sys.stdin.read()\n"
 
 
 def two_on_one_gpu(tmp_path, *policy):
@@ -238,7 +240,7 @@ def two_on_one_gpu(tmp_path, *policy):
         for _ in range(2):
             process = start_command(*command, stdin=subprocess.PIPE)
             processes.append(process)
-            pools.append(told(process.stdout.readline()))
+            pools.append(read_values(process.stdout.readline()))
     finally:
         for process in processes:
             process.communicate()
@@ -259,11 +261,11 @@ def test_a5_two_processes_at_75_percent_collide_and_share_2_fit(tmp_path):
 
 def test_a6_what_another_framework_holds_is_left_to_it(start):
     taken = ["--occupied", "6GiB"]
-    jax_alone = start(TELL, options=taken)
-    assert jax_alone.told["pool_bytes"] < jax_alone.told["bytes_limit"]
-    done = start(TELL, "--keep-free", "1GiB", options=taken)
-    assert done.told["pool_bytes"] == done.told["bytes_limit"]
-    assert done.told["bytes_limit"] <= total_bytes("t4") - 7 * GIB
+    jax_alone = start(PRINTS_STATS, options=taken)
+    assert jax_alone.values["pool_bytes"] < jax_alone.values["bytes_limit"]
+    done = start(PRINTS_STATS, "--keep-free", "1GiB", options=taken)
+    assert done.values["pool_bytes"] == done.values["bytes_limit"]
+    assert done.values["bytes_limit"] <= total_bytes("t4") - 7 * GIB
     assert "6.0 GiB used by other processes, 1.0 GiB kept free" in done.err
 
 
@@ -286,7 +288,7 @@ jax.block_until_ready(step(weights, jnp.ones((1 << 17, 256))))
 
 
 def step_bytes(done):
-    [step] = [row for row in done.answer["programs"] if row["name"] == "jit_step"]
+    [step] = [row for row in done.summary["programs"] if row["name"] == "jit_step"]
     return step["temp_bytes"]
 
 
@@ -294,8 +296,8 @@ def test_a8_remat_on_and_off_differ(start):
     limit = ["--limit", "8GiB"]
     on = start(DEEP, *limit, "--remat", "on", JAX_COMPILER_ENABLE_REMAT_PASS="false")
     off = start(DEEP, *limit, "--remat", "off", code=1)
-    assert on.answer["fits"]
-    assert not off.answer["fits"]
+    assert on.summary["fits"]
+    assert not off.summary["fits"]
     assert step_bytes(on) < 8 * GIB < step_bytes(off)
 
 
@@ -307,11 +309,11 @@ def test_a8_other_disabled_passes_stay_disabled_without_rematerialization():
 
 
 def test_a9_cuda_async_is_chosen_where_jax_reads_it(start):
-    tensorflows = start(TELL, TF_GPU_ALLOCATOR="cuda_malloc_async")
-    assert tensorflows.answer["settings"]["allocator"] == "bfc"
+    tensorflows = start(PRINTS_STATS, TF_GPU_ALLOCATOR="cuda_malloc_async")
+    assert tensorflows.summary["settings"]["allocator"] == "bfc"
     assert not [line for line in tensorflows.err.splitlines() if line.startswith("set ")]
-    done = start(TELL, "--allocator", "cuda_async", TF_GPU_ALLOCATOR="cuda_malloc_async")
-    assert done.answer["settings"]["allocator"] == "cuda_async"
+    done = start(PRINTS_STATS, "--allocator", "cuda_async", TF_GPU_ALLOCATOR="cuda_malloc_async")
+    assert done.summary["settings"]["allocator"] == "cuda_async"
     assert "not with TF_GPU_ALLOCATOR" in done.err
 
 
@@ -321,7 +323,7 @@ import json, os, jax, jax.numpy as jnp
 jax.block_until_ready(jnp.ones(8))
 books = open(os.path.join(os.environ["XDG_RUNTIME_DIR"], "vramfit", "desk")).read().splitlines()
 [held] = [int(line.split()[3]) for line in books[1:] if int(line.split()[0]) == os.getpid()]
-print("TOLD", json.dumps({"held": held, "limit": jax.devices()[0].memory_stats()["bytes_limit"]}))
+print("VALUES", json.dumps({"held": held, "limit": jax.devices()[0].memory_stats()["bytes_limit"]}))
 """
 
 
@@ -331,15 +333,15 @@ def test_a9_preallocation_of_cuda_async(start, tmp_path, amount):
     policy, shared = ["--allocator", "cuda_async"], ["--share-as", "desk"]
     grows = start(HELD, *policy, "--no-preallocate", options=shared, **env)
     # Beside the context, what was taken at the start has been given back.
-    assert grows.told["held"] < 200 << 20
+    assert grows.values["held"] < 200 << 20
     assert "without preallocation the pool retains nothing" in grows.err
     whole = start(HELD, *policy, "--limit", "4GiB", options=shared, **env)
-    assert 0 <= whole.told["held"] - whole.told["limit"] < 200 << 20
+    assert 0 <= whole.values["held"] - whole.values["limit"] < 200 << 20
     assert "has no effect: the whole fraction is preallocated" in whole.err
 
 
 def test_a10_newer_allocators_are_known_by_version(start):
-    assert start(TELL, "--allocator", "vmm").answer["settings"]["allocator"] == "vmm"
+    assert start(PRINTS_STATS, "--allocator", "vmm").summary["settings"]["allocator"] == "vmm"
     refused = run_here(
         "--allocator", "address", "--", sys.executable, "-c", "print('no')", code=125
     )
@@ -349,7 +351,7 @@ def test_a10_newer_allocators_are_known_by_version(start):
 
 PUBLISHES = """
 import os, jax
-print("TOLD", __import__("json").dumps({n: os.environ.get(n) for n in ("VRAMFIT_PUBLISH",
+print("VALUES", __import__("json").dumps({n: os.environ.get(n) for n in ("VRAMFIT_PUBLISH",
     "VRAMFIT_POLICY", "PYTHONPATH", "VRAMFIT_RUN_CONFIG")}))
 jax.block_until_ready(jax.numpy.ones(8))
 """
@@ -357,13 +359,13 @@ jax.block_until_ready(jax.numpy.ones(8))
 
 @pytest.mark.fast
 def test_v7_a_program_lets_top_see_inside_its_pool(start):
-    published = start(PUBLISHES, "--limit", "8GiB").told
+    published = start(PUBLISHES, "--limit", "8GiB").values
     assert published["VRAMFIT_PUBLISH"] == "1"
     assert published["VRAMFIT_POLICY"] == "--limit 8.0 GiB"
     # What the dry run around it has set is still there, and once.
     assert published["VRAMFIT_RUN_CONFIG"]
     assert published["PYTHONPATH"].count("_jax_shim") == 1
-    assert start(PUBLISHES, "--no-publish").told["VRAMFIT_PUBLISH"] is None
+    assert start(PUBLISHES, "--no-publish").values["VRAMFIT_PUBLISH"] is None
 
 
 def test_v7_the_shim_comes_before_the_users_own_path():

@@ -26,18 +26,28 @@ RECIPE = {
 
 @pytest.fixture
 def dry(tmp_path):
-    """Make a dry run of a program; return the process, its answer if there is one, its page."""
+    """Make a dry run of a program; return the process, its summary if there is one, its page."""
 
     def run(program, *options, gpu="t4", command=None, **env):
-        script, answer = tmp_path / "train.py", tmp_path / "answer.json"
+        script, summary_file = tmp_path / "train.py", tmp_path / "summary.json"
         page = tmp_path / "report.html"
         script.write_text(textwrap.dedent(program))
-        words = ["dryrun", "--full", "--gpu", gpu, "--force", "--json", answer, "--report", page]
+        words = [
+            "dryrun",
+            "--full",
+            "--gpu",
+            gpu,
+            "--force",
+            "--json",
+            summary_file,
+            "--report",
+            page,
+        ]
         words += [*options, "--", *(command or [sys.executable]), script]
-        answer.unlink(missing_ok=True)
+        summary_file.unlink(missing_ok=True)
         done = run_vramfit(*words, env=env)
-        told = json.loads(answer.read_text()) if answer.exists() else None
-        return done, told, page
+        summary = json.loads(summary_file.read_text()) if summary_file.exists() else None
+        return done, summary, page
 
     return run
 
@@ -62,10 +72,10 @@ def joined(text):
     ],
 )
 def test_settings_that_leave_no_gpu_are_refused_before_the_program_starts(dry, name, value, reason):
-    done, answer, _ = dry("print('STARTED')", **{name: value})
+    done, summary, _ = dry("print('STARTED')", **{name: value})
     assert done.returncode == 2, done.stderr
     assert "STARTED" not in done.stdout
-    assert answer is None
+    assert summary is None
     assert done.stderr.startswith("error[invalid-argument]: ")
     assert reason in joined(done.stderr)
     assert "hint: " in done.stderr
@@ -73,18 +83,18 @@ def test_settings_that_leave_no_gpu_are_refused_before_the_program_starts(dry, n
 
 def test_what_jax_refuses_inside_the_program_is_explained(dry):
     program = "import os; os.environ['XLA_PYTHON_CLIENT_MEM_FRACTION'] = '.XX'\n" + USE
-    done, answer, _ = dry(program)
+    done, summary, _ = dry(program)
     assert done.returncode == 2
-    assert answer is None
+    assert summary is None
     assert "error[gpu-not-used]: JAX rejected its settings: " in done.stderr
     assert "`.XX` is not a number" in done.stderr
 
 
 def test_settings_that_are_put_right_by_run_are_left_to_it(dry):
     both = {"XLA_CLIENT_MEM_FRACTION": "0.4", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.8"}
-    done, answer, _ = dry(USE, command=[*VRAMFIT, "run", "--", sys.executable], **both)
+    done, summary, _ = dry(USE, command=[*VRAMFIT, "run", "--", sys.executable], **both)
     assert done.returncode == 0, done.stderr
-    assert answer["settings"]["memory_fraction"] == pytest.approx(0.4)
+    assert summary["settings"]["memory_fraction"] == pytest.approx(0.4)
     refused, _, _ = dry(USE, **both)
     assert refused.returncode == 2
 
@@ -93,19 +103,19 @@ def test_settings_that_are_put_right_by_run_are_left_to_it(dry):
 
 
 def test_a_sound_run_says_nothing_of_its_settings(dry):
-    done, answer, _ = dry(USE)
+    done, summary, _ = dry(USE)
     assert done.returncode == 0
     assert "settings of this run" not in done.stderr
-    assert answer["settings"]["findings"] == []
-    own = {row["name"]: row["set_by_vramfit"] for row in answer["settings"]["variables"]}
+    assert summary["settings"]["findings"] == []
+    own = {row["name"]: row["set_by_vramfit"] for row in summary["settings"]["variables"]}
     assert own["JAX_PLATFORMS"]
 
 
 def test_a_recipe_of_eight_variables_gets_a_word_for_each(dry):
-    done, answer, page = dry(USE, **RECIPE)
+    done, summary, page = dry(USE, **RECIPE)
     assert done.returncode == 0, done.stderr
     report = joined(done.stderr[done.stderr.index("settings of this run") :])
-    rows = {row["name"]: row for row in answer["settings"]["variables"]}
+    rows = {row["name"]: row for row in summary["settings"]["variables"]}
     for name, value in RECIPE.items():
         assert f"`{name}={value}`: " in report, name
         assert rows[name]["value"] == value
@@ -116,7 +126,7 @@ def test_a_recipe_of_eight_variables_gets_a_word_for_each(dry):
     assert "choose one: " in rows["JAX_PREALLOCATION_SIZE_LIMIT_BYTES"]["effect"]
     assert "it does not affect GPUs" in rows["XLA_FLAGS"]["effect"]
     assert "deprecated" in rows["JAX_PLATFORM_NAME"]["effect"]
-    ids = {finding["id"] for finding in answer["settings"]["findings"]}
+    ids = {finding["id"] for finding in summary["settings"]["findings"]}
     assert {"ignored-by-allocator", "unread-variable", "flag-cpu-only"} <= ids
     assert "settings of this run" in page.read_text()
     # Before the program starts, too, and without `--verbose`.
@@ -126,13 +136,13 @@ def test_a_recipe_of_eight_variables_gets_a_word_for_each(dry):
 
 
 def test_what_a_fraction_leaves_is_judged_in_bytes_of_the_gpu(dry):
-    tight, answer, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.99", gpu="h100-80g")
+    tight, summary, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.99", gpu="h100-80g")
     assert "warning[insufficient-headroom]" in tight.stderr
-    (row,) = [r for r in answer["settings"]["variables"] if "FRACTION" in r["name"]]
+    (row,) = [r for r in summary["settings"]["variables"] if "FRACTION" in r["name"]]
     assert row["effect"].startswith("the pool may use 78.")
-    roomy, answer, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.95", gpu="h100-80g")
+    roomy, summary, _ = dry(USE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.95", gpu="h100-80g")
     assert "insufficient-headroom" not in roomy.stderr
-    assert answer["settings"]["findings"] == []
+    assert summary["settings"]["findings"] == []
     assert "settings of this run" in roomy.stderr
 
 
@@ -159,9 +169,9 @@ jax.block_until_ready(jnp.ones(8))
 
 
 def test_a_dry_run_tells_what_was_set_too_late_and_where(dry, tmp_path):
-    done, answer, page = dry(LATE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.6")
+    done, summary, page = dry(LATE, XLA_PYTHON_CLIENT_MEM_FRACTION="0.6")
     script = tmp_path / "train.py"
-    late = [f for f in answer["settings"]["findings"] if f["id"] == "set-too-late"]
+    late = [f for f in summary["settings"]["findings"] if f["id"] == "set-too-late"]
     found = {finding["subject"]: finding for finding in late}
     x64, fraction = found["JAX_ENABLE_X64"], found["XLA_PYTHON_CLIENT_MEM_FRACTION"]
     assert f"at {script}:3 (<module>), after JAX was imported" in x64["message"]
@@ -170,9 +180,9 @@ def test_a_dry_run_tells_what_was_set_too_late_and_where(dry, tmp_path):
     assert f"{script}:6 (main), after the first use of JAX" in fraction["message"]
     assert "JAX has read `0.6`" in fraction["message"]
     # The value that JAX has read is the one that counts.
-    (row,) = [r for r in answer["settings"]["variables"] if "FRACTION" in r["name"]]
+    (row,) = [r for r in summary["settings"]["variables"] if "FRACTION" in r["name"]]
     assert row["value"] == "0.6"
-    assert answer["settings"]["memory_fraction"] == pytest.approx(0.6)
+    assert summary["settings"]["memory_fraction"] == pytest.approx(0.6)
     assert "error (set-too-late)" in joined(done.stderr)
     assert "set-too-late" in page.read_text()
 
@@ -196,14 +206,14 @@ def test_a_dry_run_tells_what_was_set_too_late_and_where(dry, tmp_path):
     ],
 )
 def test_what_is_set_in_time_or_without_a_difference_is_no_finding(dry, program):
-    done, answer, _ = dry(program)
+    done, summary, _ = dry(program)
     assert done.returncode == 0, done.stderr
-    assert [f for f in answer["settings"]["findings"] if f["id"] == "set-too-late"] == []
+    assert [f for f in summary["settings"]["findings"] if f["id"] == "set-too-late"] == []
 
 
 def test_what_ends_without_exit_handlers_has_its_settings_too(dry):
-    _, answer, _ = dry(LATE + "os._exit(0)\n")
-    ids = [finding["id"] for finding in answer["settings"]["findings"]]
+    _, summary, _ = dry(LATE + "os._exit(0)\n")
+    ids = [finding["id"] for finding in summary["settings"]["findings"]]
     assert ids.count("set-too-late") == 2
 
 
@@ -211,10 +221,12 @@ def test_under_run_it_is_reported_on_standard_error(write_script):
     script = write_script(LATE + "print('RAN')\n")
     done = run_vramfit("run", "--", sys.executable, script, env={"JAX_PLATFORMS": "cpu"})
     assert done.stdout == "RAN\n", done.stderr
-    told = [line for line in done.stderr.splitlines() if "has no effect in this process" in line]
-    assert len(told) == 2, done.stderr
-    assert told[0].startswith("vramfit: `JAX_ENABLE_X64=1` is set at ")
-    assert f"{script}:6 (main)" in told[1]
+    messages = [
+        line for line in done.stderr.splitlines() if "has no effect in this process" in line
+    ]
+    assert len(messages) == 2, done.stderr
+    assert messages[0].startswith("vramfit: `JAX_ENABLE_X64=1` is set at ")
+    assert f"{script}:6 (main)" in messages[1]
 
 
 def test_after_jax_memory_fix_it_is_a_warning(write_script):
@@ -307,9 +319,9 @@ def test_doctor_finds_no_fault_with_what_run_sets():
         "dryrun", "--full", "--gpu", "t4", "--", *VRAMFIT, "doctor", "--json", env=settings
     )
     checks = json.loads(doctor.stdout)["checks"]
-    told = [check for check in checks if check["id"] == "settings"]
-    assert [check["status"] for check in told] == ["pass"], told
-    assert "remove" not in json.dumps(told)
+    settings_checks = [check for check in checks if check["id"] == "settings"]
+    assert [check["status"] for check in settings_checks] == ["pass"], settings_checks
+    assert "remove" not in json.dumps(settings_checks)
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="this machine has a GPU")

@@ -46,9 +46,9 @@ jax.jit(jnp.sort)(jnp.ones(1 << 24))  # LINE
 
 
 def dryrun(tmp_path, source, *options):
-    """Return the exit code, the answer and standard error of a dry run."""
+    """Return the exit code, the summary and standard error of a dry run."""
     said = dryrun_of(tmp_path, source, *options, gpu="a100-40g")
-    return said.code, said.answer, said.err
+    return said.code, said.summary, said.err
 
 
 def line_of(source):
@@ -56,9 +56,9 @@ def line_of(source):
     return next(n for n, line in enumerate(source.splitlines(), 1) if "# LINE" in line)
 
 
-def needs_of(answer, library):
+def needs_of(summary, library):
     """Return what the routines of a library need, the largest first."""
-    return [need for need in answer["scratch"]["needs"] if need["library"] == library]
+    return [need for need in summary["scratch"]["needs"] if need["library"] == library]
 
 
 # Library, routine, least and most bytes, when. The routines of a QR decomposition are two.
@@ -113,10 +113,10 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_routines_are_recognized_with_line_and_range(tmp_path, case):
     source, library, routine, low, high, phase = CASES[case]
-    code, answer, told = dryrun(tmp_path, source)
-    assert (code, answer["fits"]) == (0, True), told
-    found = [need for need in needs_of(answer, library) if need["routine"] == routine]
-    assert found, answer["scratch"]
+    code, summary, err = dryrun(tmp_path, source)
+    assert (code, summary["fits"]) == (0, True), err
+    found = [need for need in needs_of(summary, library) if need["routine"] == routine]
+    assert found, summary["scratch"]
     need = found[0]
     assert (need["low_bytes"], need["high_bytes"]) == (low, high)
     assert need["phase"] == phase
@@ -124,10 +124,10 @@ def test_routines_are_recognized_with_line_and_range(tmp_path, case):
 
 
 def test_convolutions_have_a_bounded_workspace(tmp_path):
-    code, answer, told = dryrun(tmp_path, CONVOLUTION)
-    assert (code, answer["fits"]) == (0, True), told
-    needs = needs_of(answer, "cuDNN")
-    assert needs, answer["scratch"]
+    code, summary, err = dryrun(tmp_path, CONVOLUTION)
+    assert (code, summary["fits"]) == (0, True), err
+    needs = needs_of(summary, "cuDNN")
+    assert needs, summary["scratch"]
     for need in needs:
         assert need["low_bytes"] == 0 < need["high_bytes"] <= 4096 * MIB
         assert need["phase"] == "plan"
@@ -135,14 +135,14 @@ def test_convolutions_have_a_bounded_workspace(tmp_path):
 
 
 def test_the_work_area_of_an_fft_is_in_the_peak(tmp_path):
-    _, answer, told = dryrun(tmp_path, FFT)
+    _, summary, err = dryrun(tmp_path, FFT)
     # Argument, result and work area, as whole blocks; scalars and the like are small.
     least = 64 * (1 << 20) * 4 + 2 * SPECTRUM
-    assert least <= answer["peak_bytes"] < least + MIB
-    assert answer["peak"]["purpose"] == "scratch"
-    assert "cuFFT rfft" in told
-    assert "program.py:4" in told
-    kinds = {part["kind"]: part for part in answer["attribution"]["entries"]}
+    assert least <= summary["peak_bytes"] < least + MIB
+    assert summary["peak"]["purpose"] == "scratch"
+    assert "cuFFT rfft" in err
+    assert "program.py:4" in err
+    kinds = {part["kind"]: part for part in summary["attribution"]["entries"]}
     assert kinds["library_scratch"]["bytes"] == SPECTRUM
 
 
@@ -152,13 +152,13 @@ def test_the_work_area_of_an_fft_is_in_the_peak(tmp_path):
     [("700MiB", False, 1), ("900MiB", None, 2), ("1200MiB", True, 0)],
 )
 def test_the_verdict_counts_a_range(tmp_path, limit, fits, code):
-    done, answer, told = dryrun(tmp_path, FFT, "--limit", limit)
-    assert (done, answer["fits"]) == (code, fits), told
+    done, summary, err = dryrun(tmp_path, FFT, "--limit", limit)
+    assert (done, summary["fits"]) == (code, fits), err
     if fits is None:
-        (condition,) = answer["verdict"]["conditions"]
+        (condition,) = summary["verdict"]["conditions"]
         assert condition["kind"] == "library_scratch"
         available = condition["available_bytes"]
         assert SPECTRUM <= available < 2 * SPECTRUM
-        assert "the run fits only if cuFFT (rfft f32[64,1048576])" in " ".join(told.split())
+        assert "the run fits only if cuFFT (rfft f32[64,1048576])" in " ".join(err.split())
     if fits is False:
-        assert "Failed to create cuFFT batched plan with scratch allocator" in told
+        assert "Failed to create cuFFT batched plan with scratch allocator" in err

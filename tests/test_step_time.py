@@ -26,7 +26,7 @@ LOW_US = 8 * 3 * 2 * 4096 * 2048 * 2048 / 1070.53e6
 @pytest.mark.parametrize("gpu", ["h100-80g", "a100-80g"])
 def test_a_step_has_a_bound_and_an_estimate(gpu, tmp_path):
     said = dryrun_of(tmp_path, TRAINING, gpu=gpu)
-    time = said.answer["step_time"]
+    time = said.summary["step_time"]
     assert time["low_us"] <= time["model_us"] <= 8 * time["low_us"]
     assert time["unknown_share"] == 0
     assert time["comparable"]
@@ -45,12 +45,12 @@ def test_estimates_change_no_memory_and_no_setting_of_the_user(tmp_path):
     said = dryrun_of(tmp_path, TRAINING)
     off = {"XLA_FLAGS": "--xla_gpu_collect_cost_model_stats=false"}
     without = dryrun_of(tmp_path, TRAINING, env=off)
-    assert without.answer["step_time"]["xla_us"] == 0
+    assert without.summary["step_time"]["xla_us"] == 0
     for key in ["peak_bytes", "steady_state_bytes", "programs", "attribution"]:
-        assert said.answer[key] == without.answer[key]
-    assert "cost_model" not in str(said.answer["settings"])
+        assert said.summary[key] == without.summary[key]
+    assert "cost_model" not in str(said.summary["settings"])
 
 
 def test_without_a_training_step_there_is_no_time(tmp_path):
     lines = "import jax.numpy as jnp\nprint(jnp.ones((4, 4)).sum())"
-    assert dryrun_of(tmp_path, lines).answer["step_time"] is None
+    assert dryrun_of(tmp_path, lines).summary["step_time"] is None

@@ -95,10 +95,10 @@ def test_the_run_ends_after_its_steps(tmp_path, script, said):
     assert (run.code, run.out) == (0, said), run.err
     assert "Traceback" not in run.err
     assert "Exception ignored" not in run.err
-    told = run.answer
-    assert told["complete"] is True
-    assert told["process_exit"] == {"code": 0, "signal": None}
-    (step,) = [row for row in told["programs"] if row["name"] == "jit_train_step"]
+    summary = run.summary
+    assert summary["complete"] is True
+    assert summary["process_exit"] == {"code": 0, "signal": None}
+    (step,) = [row for row in summary["programs"] if row["name"] == "jit_train_step"]
     assert step["calls"] >= 3
 
 
@@ -185,22 +185,22 @@ print("trained")
 
 @pytest.fixture
 def dry_run(tmp_path):
-    """Return a function that dry-runs a script: its exit code, answer, output and text."""
+    """Return a function that dry-runs a script: its exit code, summary, output and text."""
 
     def run(script, *options):
         said = dryrun_of(tmp_path, script, *options, gpu="t4")
-        return said.code, said.answer, said.out, said.err
+        return said.code, said.summary, said.out, said.err
 
     return run
 
 
-def calls(answer, name):
-    (row,) = [row for row in answer["programs"] if row["name"] == name]
+def calls(summary, name):
+    (row,) = [row for row in summary["programs"] if row["name"] == name]
     return row["calls"]
 
 
-def condition(answer, kind):
-    (found,) = [one for one in answer["verdict"]["conditions"] if one["kind"] == kind]
+def condition(summary, kind):
+    (found,) = [one for one in summary["verdict"]["conditions"] if one["kind"] == kind]
     return found
 
 
@@ -215,45 +215,45 @@ def condition(answer, kind):
 def test_what_comes_before_training_is_no_step(dry_run, script, step, first):
     code, whole, out, _ = dry_run(script)
     assert (code, out) == (0, "trained\n")
-    code, answer, out, text = dry_run(script, "--steps", "3")
-    assert (code, out, answer["fits"]) == (0, "", True)
+    code, summary, out, text = dry_run(script, "--steps", "3")
+    assert (code, out, summary["fits"]) == (0, "", True)
     # It was cut in training, so that what training needs is in the answer, to the byte.
-    assert (calls(answer, step), calls(answer, first[0])) == (3, first[1])
-    assert answer["peak_bytes"] == whole["peak_bytes"]
-    assert (answer["step"], answer["step_evidence"]) == (step, "state_returned")
-    cut = condition(answer, "stopped_at_step")
+    assert (calls(summary, step), calls(summary, first[0])) == (3, first[1])
+    assert summary["peak_bytes"] == whole["peak_bytes"]
+    assert (summary["step"], summary["step_evidence"]) == (step, "state_returned")
+    cut = condition(summary, "stopped_at_step")
     assert (cut["program"], cut["calls"], cut["steps"]) == (step, 3, 3)
     said = " ".join(text.split())
     assert f"`--steps 3` stopped the run after call 3 of `{step}`" in said
 
 
 def test_a_run_that_does_not_fit_in_training_is_not_cut_before_it(dry_run):
-    code, answer, _, text = dry_run(ROLLS_OUT_FIRST, "--steps", "3", "--limit", "400MiB")
-    assert (code, answer["fits"]) == (1, False)
+    code, summary, _, text = dry_run(ROLLS_OUT_FIRST, "--steps", "3", "--limit", "400MiB")
+    assert (code, summary["fits"]) == (1, False)
     assert "does not fit: short by" in text
-    assert answer["oom"]["program"] in ("jit_update", "jit_concatenate")
+    assert summary["oom"]["program"] in ("jit_update", "jit_concatenate")
 
 
 def test_gradients_with_an_update_outside_of_them_are_a_step(dry_run):
-    _, answer, out, _ = dry_run(SPLIT, "--steps", "3")
-    assert (out, calls(answer, answer["step"])) == ("", 3)
+    _, summary, out, _ = dry_run(SPLIT, "--steps", "3")
+    assert (out, calls(summary, summary["step"])) == ("", 3)
 
 
 def test_without_a_step_the_run_is_not_cut_and_says_so(dry_run):
-    code, answer, out, text = dry_run(MAPS, "--steps", "3")
-    assert (code, out, answer["fits"]) == (0, "trained\n", True)
-    told = condition(answer, "no_step_found")
-    assert (told["steps"], told["found"]) == (3, None)
+    code, summary, out, text = dry_run(MAPS, "--steps", "3")
+    assert (code, out, summary["fits"]) == (0, "trained\n", True)
+    no_step = condition(summary, "no_step_found")
+    assert (no_step["steps"], no_step["found"]) == (3, None)
     assert "no training step was detected" in " ".join(text.split())
 
 
 def test_a_named_step_is_taken_as_it_is(dry_run):
-    _, answer, out, _ = dry_run(ROLLS_OUT_FIRST, "--steps", "5", "--step", "rollout")
-    assert (out, calls(answer, "jit_rollout")) == ("", 5)
-    assert (answer["step"], answer["step_evidence"]) == ("jit_rollout", "named")
-    code, answer, out, text = dry_run(MAPS, "--steps", "3", "--step", "no_such_step")
+    _, summary, out, _ = dry_run(ROLLS_OUT_FIRST, "--steps", "5", "--step", "rollout")
+    assert (out, calls(summary, "jit_rollout")) == ("", 5)
+    assert (summary["step"], summary["step_evidence"]) == ("jit_rollout", "named")
+    code, summary, out, text = dry_run(MAPS, "--steps", "3", "--step", "no_such_step")
     assert (code, out) == (0, "trained\n")
-    assert condition(answer, "no_step_found")["name"] == "no_such_step"
+    assert condition(summary, "no_step_found")["name"] == "no_such_step"
     assert "no program named `no_such_step` ran" in " ".join(text.split())
 
 
@@ -284,10 +284,10 @@ for _ in range(6):
 
 def test_what_is_collected_before_a_step_is_no_leak(dry_run):
     for updates in ("", UPDATES):
-        _, answer, _, _ = dry_run(COLLECTS.replace("UPDATES", updates))
-        assert answer["leaks"] == [], updates
-    _, answer, _, _ = dry_run(COLLECTS.replace("UPDATES", LEAKS))
-    (leak,) = answer["leaks"]
-    assert (leak["bytes_per_step"], leak["step"]) == (512 * 512 * 4, answer["step"])
+        _, summary, _, _ = dry_run(COLLECTS.replace("UPDATES", updates))
+        assert summary["leaks"] == [], updates
+    _, summary, _, _ = dry_run(COLLECTS.replace("UPDATES", LEAKS))
+    (leak,) = summary["leaks"]
+    assert (leak["bytes_per_step"], leak["step"]) == (512 * 512 * 4, summary["step"])
     # Between steps there are what was kept, what was collected, the weights and the state.
-    assert answer["step_evidence"] == "state_returned"
+    assert summary["step_evidence"] == "state_returned"

@@ -145,8 +145,8 @@ def test_s17_metrics_are_accepted_by_prometheus(served):
 
     text, end = "", time.monotonic() + 120
     while not text and time.monotonic() < end:  # nothing was looked at yet
-        with urllib.request.urlopen(served, timeout=120) as answer:
-            kind, text = answer.headers["Content-Type"], answer.read().decode()
+        with urllib.request.urlopen(served, timeout=120) as response:
+            kind, text = response.headers["Content-Type"], response.read().decode()
     assert kind == "text/plain; version=0.0.4; charset=utf-8"
     families = {family.name: family for family in text_string_to_metric_families(text)}
     in_use = {s.labels["pid"]: s.value for s in families["vramfit_pool_in_use_bytes"].samples}

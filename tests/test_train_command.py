@@ -31,9 +31,9 @@ def test_each_model_learns_a_generated_task(sequences, kind, model, epochs, reac
         training={"device": "cpu", "epochs": epochs, "directory": "run"},
     )
     done = vramfit("train", "train.toml", "--json", cwd=sequences, code=0)
-    answer = json.loads(done.stdout)
-    assert answer["outcome"] == "finished"
-    best = answer["result"]["best"]["validation"]["loss"]
+    printed = json.loads(done.stdout)
+    assert printed["outcome"] == "finished"
+    best = printed["result"]["best"]["validation"]["loss"]
     assert 0.0156 < best < reached
     page = (sequences / "run/report.html").read_text()
     assert "default-src 'none'" in page
@@ -91,9 +91,9 @@ def test_a_signal_saves_and_the_same_command_resumes(sequences):
     done = vramfit("train", "train.toml", "--resume", "--epochs", epochs, cwd=sequences, code=0)
     assert f"resuming from step {end['step']}" in done.stderr
     assert [line["epoch"] for line in events(sequences, "epoch")] == list(range(1, epochs + 1))
-    answer = json.loads(vramfit("report", "run", "--json", "-", cwd=sequences).stdout)
-    assert answer["sessions"] == 2
-    assert answer["steps"] == 84 * epochs
+    run_report = json.loads(vramfit("report", "run", "--json", "-", cwd=sequences).stdout)
+    assert run_report["sessions"] == 2
+    assert run_report["steps"] == 84 * epochs
 
 
 @pytest.mark.fast
@@ -175,12 +175,12 @@ def wide(tmp_path):
 
 def test_dry_runs_find_the_largest_batch_without_reading_data(wide):
     done = vramfit("train", "train.toml", "--dry-run", "t4", "--json", cwd=wide)
-    answer = json.loads(done.stdout)
-    assert done.returncode == (0 if answer["fits"] else 1)
-    largest, fails = answer["largest_batch"], answer["smallest_too_large"]
+    summary = json.loads(done.stdout)
+    assert done.returncode == (0 if summary["fits"] else 1)
+    largest, fails = summary["largest_batch"], summary["smallest_too_large"]
     assert 16 <= largest < fails <= largest + largest // 32 + 16
-    assert answer["largest_peak_bytes"] <= answer["limit_bytes"]
-    assert answer["trials"] <= 10
+    assert summary["largest_peak_bytes"] <= summary["limit_bytes"]
+    assert summary["trials"] <= 10
     assert not (wide / "run").exists()
 
 
@@ -218,14 +218,14 @@ def test_v9_two_processes_train_one_model_and_one_of_them_tells(sequences):
     # Gloo says on standard output who is connected, so an answer is the last line.
     (code, out, err), (other_code, other_out, other_err) = two_processes(sequences, "--json")
     assert (code, other_code) == (0, 0), err + other_err
-    answer = json.loads(out.splitlines()[-1])
+    printed = json.loads(out.splitlines()[-1])
     assert "Gloo" in other_out
     assert "outcome" not in other_out
     together = [line["loss"] for line in events(sequences, "steps")]
     (sequences / "run").rename(sequences / "together")
     assert vramfit("train", "train.toml", cwd=sequences).returncode == 0
     alone = [line["loss"] for line in events(sequences, "steps")]
-    assert len(alone) == answer["result"]["steps"] // 10 + 2
+    assert len(alone) == printed["result"]["steps"] // 10 + 2
     assert np.allclose(together, alone, rtol=1e-5)
 
 

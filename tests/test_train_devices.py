@@ -216,8 +216,8 @@ def test_v1_training_runs_on_a_virtual_gpu_and_believes_no_value(train, tmp_path
         """,
     )
     assert said.code == 0, said.err
-    assert said.answer["fits"] is True
-    assert said.answer["unknown_reads"] == []
+    assert said.summary["fits"] is True
+    assert said.summary["unknown_reads"] == []
     assert said.out.startswith("finished 87 None")
     assert "unknown on a virtual GPU" in said.err
     assert "nothing is written" in said.err
@@ -237,9 +237,9 @@ def test_t14_a_step_that_finds_no_memory_says_what_it_needs(train, tmp_path):
         fit(large, start(), load({str(train)!r}), progress="none")
         """,
     )
-    assert said.answer["fits"] is False
+    assert said.summary["fits"] is False
     text = said.err
-    told = "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows"
-    assert told in text
+    message = "InsufficientMemoryError: out of memory: step 1 on cuda:0 with a batch of 32 rows"
+    assert message in text
     assert "the step needs" in text
     assert "hint: use a smaller batch" in text

@@ -11,8 +11,8 @@ from train_command import vramfit
 
 def train(folder, *words, file="train.toml"):
     done = vramfit("train", file, "--json", *words, cwd=folder, code=0)
-    answer = json.loads(done.stdout)
-    return answer.get("result") or answer
+    printed = json.loads(done.stdout)
+    return printed.get("result") or printed
 
 
 def generate(folder, name, *words):
@@ -105,8 +105,8 @@ def test_stacks_of_steps_and_a_rehearsal_have_tokens_too(tokens):
     assert again["steps"] == once["steps"] == 7
     loss = once["epochs"][0]["validation"]["loss"]
     assert again["epochs"][0]["validation"]["loss"] == pytest.approx(loss, rel=1e-4)
-    answer = train(tokens, "--dry-run", "t4", "--set", "data.batch_size=1800")
-    assert answer["fits"]
+    summary = train(tokens, "--dry-run", "t4", "--set", "data.batch_size=1800")
+    assert summary["fits"]
 
 
 def test_tokens_out_of_range_are_named(tokens):

@@ -52,10 +52,10 @@ for name in {names}:
 
 
 def unknown_reads(tmp_path, script):
-    """Return what was read, by function, and what the answer depends on."""
-    told = dryrun_of(tmp_path, SETUP + script, code=0).answer
-    reads = {row["site"].split("(")[1].rstrip(")"): row for row in told["unknown_reads"]}
-    return reads, told["verdict"]["conditions"]
+    """Return what was read, by function, and what the verdict depends on."""
+    summary = dryrun_of(tmp_path, SETUP + script, code=0).summary
+    reads = {row["site"].split("(")[1].rstrip(")"): row for row in summary["unknown_reads"]}
+    return reads, summary["verdict"]["conditions"]
 
 
 def test_a_shape_made_of_unknown_values_is_distinguished_from_other_reads(tmp_path):
@@ -118,4 +118,4 @@ def test_a_small_program_goes_on_with_what_is_assumed(tmp_path, steps):
     scale, calls = run.out.split()
     assert float(scale) == pytest.approx(1.25**steps)
     assert calls == "1"
-    assert sum(row["reads"] for row in run.answer["unknown_reads"]) == 1
+    assert sum(row["reads"] for row in run.summary["unknown_reads"]) == 1

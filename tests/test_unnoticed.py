@@ -4,7 +4,7 @@ from on_gpu import on_gpu
 
 
 def test_jax_logs_and_reports_nothing_while_a_value_is_computed():
-    told = on_gpu(
+    values = on_gpu(
         """
         import logging
         records, events = [], []
@@ -27,20 +27,20 @@ def test_jax_logs_and_reports_nothing_while_a_value_is_computed():
         records.clear()
         events.clear()
         values = np.asarray(quick).tolist(), int(np.asarray(slow))
-        tell(values=values, logged=min(logged) > 0, records=records, events=events)
+        report(values=values, logged=min(logged) > 0, records=records, events=events)
         """
     )
-    assert told == {"values": [[0, 2, 4], 5], "logged": True, "records": [], "events": []}
+    assert values == {"values": [[0, 2, 4], 5], "logged": True, "records": [], "events": []}
 
 
 def test_a_timer_of_kernels_says_why_it_cannot_measure():
-    told = on_gpu(
+    values = on_gpu(
         """
         from jax.experimental.mosaic.gpu import profiler
         try:
             profiler.measure(jax.jit(lambda x: x + 1))(jnp.ones(3))
         except RuntimeError as error:
-            tell(error=str(error))
+            report(error=str(error))
         """
     )
-    assert "a dry run measures memory and no time" in told["error"]
+    assert "a dry run measures memory and no time" in values["error"]

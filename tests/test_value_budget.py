@@ -11,28 +11,28 @@ from on_gpu import on_gpu
 NORMALIZE = """
 samples = jax.scipy.special.ndtri(jnp.linspace(0.0, 1.0, 1_000_001 + 2)[1:-1])
 constant = float(jnp.mean(jax.nn.silu(samples) ** 2) ** 0.5)
-tell(constant=constant, inverse=1 / constant)
+report(constant=constant, inverse=1 / constant)
 """
 
 
 def test_a_constant_averaged_over_a_million_samples_is_that_of_the_cpu():
-    told = on_gpu(NORMALIZE)
+    values = on_gpu(NORMALIZE)
     samples = jax.scipy.special.ndtri(jnp.linspace(0.0, 1.0, 1_000_001 + 2)[1:-1])
     expected = float(jnp.mean(jax.nn.silu(samples) ** 2) ** 0.5)
-    assert told["constant"] == pytest.approx(expected, rel=1e-4)
+    assert values["constant"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_large_arrays_are_not_computed_where_that_takes_long():
     # 2^27 multiplications for each of 1,000 rounds: hours, for 2 MiB.
-    told = on_gpu(
+    values = on_gpu(
         """
         x = jnp.full((512, 512), 1 / 512)
         step = jax.jit(lambda x: jax.lax.fori_loop(0, 1000, lambda _, y: y @ x, x))
         x = jnp.concatenate([x, x])
-        tell(value=float(jax.jit(lambda x: step(x[:512]))(x)[0, 0]))
+        report(value=float(jax.jit(lambda x: step(x[:512]))(x)[0, 0]))
         """
     )
-    assert told["value"] == 0.0
+    assert values["value"] == 0.0
 
 
 FAILS = """
@@ -45,8 +45,8 @@ print(1 / scale())
 
 def test_a_failure_after_a_made_up_read_names_the_line(tmp_path):
     run = dryrun_of(tmp_path, FAILS)
-    assert run.answer["process_exit"]["code"] == 1
-    cause = run.answer["likely_cause"]
+    assert run.summary["process_exit"]["code"] == 1
+    cause = run.summary["likely_cause"]
     assert cause["kind"] == "placeholder_read"
     assert cause["site"].endswith("program.py:4 (scale)")
     assert "why the program may have failed" in run.err
@@ -55,8 +55,8 @@ def test_a_failure_after_a_made_up_read_names_the_line(tmp_path):
 
 def test_a_program_that_does_not_fail_has_no_cause(tmp_path):
     run = dryrun_of(tmp_path, FAILS.replace("1 / scale()", "scale()"))
-    assert run.answer["likely_cause"] is None
-    assert run.answer["unknown_reads"]
+    assert run.summary["likely_cause"] is None
+    assert run.summary["unknown_reads"]
 
 
 ENDLESS = """
@@ -81,22 +81,22 @@ print("found", found, "counted", int(counted))
 def test_a_loop_that_never_ends_is_given_up_and_reported(tmp_path):
     run = dryrun_of(tmp_path, ENDLESS, env={"VRAMFIT_VALUES_BUDGET": "3"})
     assert run.out == "found [0, 0, 0] counted 100\n"
-    (row,) = run.answer["not_computed"]
+    (row,) = run.summary["not_computed"]
     assert (row["program"], row["reason"]) == ("jit_search", "program_budget")
     assert row["spent_ms"] >= 1000
-    assert "values of `jit_search`" in " ".join(run.answer["caveats"])
+    assert "values of `jit_search`" in " ".join(run.summary["caveats"])
 
 
 def test_no_value_is_computed_where_that_is_not_requested(tmp_path):
     run = dryrun_of(tmp_path, ENDLESS, "--no-values")
     assert run.out == "found [0, 0, 0] counted 0\n"
-    assert run.answer["evaluated"] == 0
-    assert "--no-values" in " ".join(run.answer["caveats"])
+    assert run.summary["evaluated"] == 0
+    assert "--no-values" in " ".join(run.summary["caveats"])
 
 
 def test_the_past_of_a_long_loop_is_not_kept():
     # Each value was kept by the one made of it: when the last went, so did the stack.
-    told = on_gpu(
+    values = on_gpu(
         """
         import resource
         count = jax.jit(lambda x: x + 1)
@@ -105,7 +105,7 @@ def test_the_past_of_a_long_loop_is_not_kept():
             x = count(x)
         last = int(x)
         del x
-        tell(last=last)
+        report(last=last)
         """
     )
-    assert told["last"] == 60_000
+    assert values["last"] == 60_000

@@ -6,7 +6,7 @@ from on_gpu import finish, on_gpu, start
 
 
 def test_uploads_read_back_as_they_were():
-    told = on_gpu(
+    values = on_gpu(
         """
         rng = np.random.default_rng(0)
         for array in [
@@ -20,20 +20,20 @@ def test_uploads_read_back_as_they_were():
                       "complex64"]:
             small = jnp.array([0, 1, 2, 3], dtype)
             assert np.asarray(small).astype("complex64").real.tolist() == [0, 1, 2, 3], dtype
-        tell(done=True)
+        report(done=True)
         """
     )
-    assert told["done"]
+    assert values["done"]
 
 
 @pytest.mark.fast
 def test_small_results_are_those_of_the_cpu():
-    told = on_gpu(
+    values = on_gpu(
         """
         key = jax.random.key(7)
         for _ in range(200):  # longer than any chain of unread values is kept
             key, part = jax.random.split(key)
-        tell(
+        report(
             key=jax.random.key_data(part).tolist(),
             normal=jax.random.normal(part, (3,)).tolist(),
             nonzero=jnp.nonzero(jnp.array([0, 3, 0, 4]))[0].tolist(),
@@ -45,13 +45,13 @@ def test_small_results_are_those_of_the_cpu():
     key = jax.random.key(7)
     for _ in range(200):
         key, part = jax.random.split(key)
-    assert told["key"] == jax.random.key_data(part).tolist()
-    assert told["normal"] == pytest.approx(jax.random.normal(part, (3,)).tolist())
-    assert (told["nonzero"], told["unique"], told["norm"]) == ([1, 3], [1, 3], 5.0)
+    assert values["key"] == jax.random.key_data(part).tolist()
+    assert values["normal"] == pytest.approx(jax.random.normal(part, (3,)).tolist())
+    assert (values["nonzero"], values["unique"], values["norm"]) == ([1, 3], [1, 3], 5.0)
 
 
 def test_results_that_are_handed_on_are_those_of_the_cpu():
-    told = on_gpu(
+    values = on_gpu(
         """
         step = jax.jit(lambda a, b: (a + b, a - b), donate_argnums=0)
         a, b = jnp.float32(3), jnp.float32(1)
@@ -67,7 +67,7 @@ def test_results_that_are_handed_on_are_those_of_the_cpu():
                 x, half, complex_ = wide(x)
         with jax.transfer_guard("disallow"):
             a, guarded = step(a, b)
-        tell(
+        report(
             read=[float(a), float(difference), float(b), float(copy), float(other)],
             wide=[np.asarray(x).tolist(), np.asarray(half).tolist(), str(x.dtype),
                   str(half.dtype), str(complex_.dtype), np.asarray(complex_).real.tolist()],
@@ -76,49 +76,49 @@ def test_results_that_are_handed_on_are_those_of_the_cpu():
         """,
         count=2,
     )
-    assert told["read"] == [75, 72, 1, 3, 4]
+    assert values["read"] == [75, 72, 1, 3, 4]
     numbers = [[5, 6, 7], [2.0, 2.5, 3.0], "int64", "float64", "complex128", [4, 5, 6]]
-    assert told["wide"] == numbers
-    assert told["guarded"] == 73
+    assert values["wide"] == numbers
+    assert values["guarded"] == 73
 
 
 def test_values_are_known_where_jax_platforms_leaves_the_cpu_out():
-    told = on_gpu("tell(sum=float(jnp.arange(5.0).sum()))", JAX_PLATFORMS="cuda")
-    assert told["sum"] == 10.0
+    values = on_gpu("report(sum=float(jnp.arange(5.0).sum()))", JAX_PLATFORMS="cuda")
+    assert values["sum"] == 10.0
 
 
 @pytest.mark.fast
 @pytest.mark.parametrize(("fill", "value"), [("zeros", 0.0), ("ones", 1.0), ("random", None)])
 def test_unknown_values_read_as_asked(fill, value):
-    told = on_gpu(
+    values = on_gpu(
         """
         large = jnp.ones((4000, 4000)) * 3
-        tell(first=float(large[0, 0]), again=float(large[0, 0]))
+        report(first=float(large[0, 0]), again=float(large[0, 0]))
         """,
         run={"fill": fill},
     )
     if value is None:
-        assert 0 <= told["first"] < 1
-        assert told["again"] == told["first"]
+        assert 0 <= values["first"] < 1
+        assert values["again"] == values["first"]
     else:
-        assert told["first"] == value
+        assert values["first"] == value
 
 
 def test_checks_on_unknown_arrays_agree_with_what_they_read_as():
-    told = on_gpu(
+    values = on_gpu(
         """
         large = jnp.ones((4000, 4000)) * 3
-        tell(
+        report(
             finite=bool(jnp.all(jnp.isfinite(large))), nan=bool(jnp.any(jnp.isnan(large))),
             same=bool(jnp.all(large == large)), positive=bool(jnp.all(large > 0)),
         )
         """
     )
-    assert told == {"finite": True, "nan": False, "same": True, "positive": False}
+    assert values == {"finite": True, "nan": False, "same": True, "positive": False}
 
 
 def test_host_callbacks_see_values_where_these_are_known():
-    told = on_gpu(
+    values = on_gpu(
         """
         from jax.experimental import io_callback
         seen = []
@@ -131,14 +131,14 @@ def test_host_callbacks_see_values_where_these_are_known():
         small = step(jnp.arange(4.0))
         step(jnp.ones((4000, 4000)))  # not known: 64 MB
         jax.effects_barrier()
-        tell(seen=seen, small=small.tolist())
+        report(seen=seen, small=small.tolist())
         """
     )
-    assert told == {"seen": [6.0, 0.0], "small": [0.0, 2.0, 4.0, 6.0]}
+    assert values == {"seen": [6.0, 0.0], "small": [0.0, 2.0, 4.0, 6.0]}
 
 
 def test_an_error_in_a_callback_is_an_error_of_the_program():
-    told = on_gpu(
+    values = on_gpu(
         """
         from jax.experimental import io_callback
         calls = []
@@ -167,27 +167,27 @@ def test_an_error_in_a_callback_is_an_error_of_the_program():
                 errors.append("INTERNAL" in str(error) and "3.0 is too large" in str(error))
         in_use = jax.devices()[0].memory_stats()["bytes_in_use"]
         fine = float(pure(jnp.float32(1)))
-        tell(errors=errors, fine=fine, calls=calls, in_use=in_use < 2048)
+        report(errors=errors, fine=fine, calls=calls, in_use=in_use < 2048)
         """
     )
-    assert told == {"errors": [True] * 3, "fine": 1.0, "calls": [3.0] * 3 + [1.0], "in_use": True}
+    assert values == {"errors": [True] * 3, "fine": 1.0, "calls": [3.0] * 3 + [1.0], "in_use": True}
 
 
 def test_uploads_beyond_the_cap_are_forgotten_and_small_ones_kept():
-    told = on_gpu(
+    values = on_gpu(
         """
         first = jax.device_put(np.ones(1 << 18, "float32"))   # 1 MiB
         second = jax.device_put(np.ones(1 << 18, "float32"))
         small = jax.device_put(np.ones(16, "float32"))
-        tell(kept=[float(np.asarray(a)[0]) for a in (first, second, small)])
+        report(kept=[float(np.asarray(a)[0]) for a in (first, second, small)])
         del first
         import gc; gc.collect()  # JAX leaves cycles behind when it first traces something
         third = jax.device_put(np.ones(1 << 18, "float32"))   # there is room again
-        tell(third=float(np.asarray(third)[0]))
+        report(third=float(np.asarray(third)[0]))
         """,
         run={"upload_cap_bytes": 3 << 19},
     )
-    assert told == {"kept": [1.0, 0.0, 1.0], "third": 1.0}
+    assert values == {"kept": [1.0, 0.0, 1.0], "third": 1.0}
 
 
 def test_the_users_output_is_not_disturbed():
@@ -210,7 +210,7 @@ def test_a_loop_on_a_made_up_value_is_reported_once():
 
 def test_a_callback_in_a_loop_of_unknown_length_gives_its_results():
     # Such a loop is computed in another process, and the function is called in this one.
-    told = on_gpu(
+    values = on_gpu(
         """
         def add_one(x):
             return np.float32(x + 1)
@@ -221,7 +221,7 @@ def test_a_callback_in_a_loop_of_unknown_length_gives_its_results():
             body = lambda x: jax.pure_callback(add_one, shape, x)
             return jax.lax.while_loop(lambda x: x < 10, body, x)
 
-        tell(count=float(count(0.0)))
+        report(count=float(count(0.0)))
         """
     )
-    assert told["count"] == 10
+    assert values["count"] == 10

@@ -12,62 +12,62 @@ def init(): return [jnp.ones((512, 512)) for _ in range(3)]
 w = init()
 @jax.jit
 def step(w): return [x @ x for x in w]
-def told(seen):
+def describe(seen):
     return {"devices": [d._asdict() for d in seen.devices],
             "arrays": [a._asdict() for a in seen.arrays], "text": str(seen)}
 """
 
 
 def watch_after_step(lines, **settings):
-    """Run lines after those of `STEP` on the virtual GPU, and return what they tell."""
+    """Run lines after those of `STEP` on the virtual GPU, and return what they report."""
     return on_gpu(STEP + lines, **settings)
 
 
 def test_s20_before_after_and_a_new_peak_are_those_of_the_allocator():
-    told = watch_after_step("""
+    values = watch_after_step("""
 before = stats()
 with vramfit.watch() as seen:
     w2 = step(w)
-tell(**told(seen), before=before, after=stats())
+report(**describe(seen), before=before, after=stats())
 """)
-    [device] = told["devices"]
+    [device] = values["devices"]
     assert device["counted"]
-    assert device["before"] == told["before"]["bytes_in_use"] == 3 * MIB
-    assert device["after"] == told["after"]["bytes_in_use"] == 6 * MIB
-    assert device["peak"] == told["after"]["peak_bytes_in_use"] >= 6 * MIB
-    assert device["limit"] == told["after"]["bytes_limit"]
-    assert told["text"].startswith("cuda:0: in use 3.0 MiB → 6.0 MiB (+3.0 MiB), peak ")
+    assert device["before"] == values["before"]["bytes_in_use"] == 3 * MIB
+    assert device["after"] == values["after"]["bytes_in_use"] == 6 * MIB
+    assert device["peak"] == values["after"]["peak_bytes_in_use"] >= 6 * MIB
+    assert device["limit"] == values["after"]["bytes_limit"]
+    assert values["text"].startswith("cuda:0: in use 3.0 MiB → 6.0 MiB (+3.0 MiB), peak ")
 
 
 def test_s20_a_peak_that_is_not_new_is_reported_as_a_range():
-    told = watch_after_step("""
+    values = watch_after_step("""
 w2 = step(w)
 del w2
 highest = stats()["peak_bytes_in_use"]
 with vramfit.watch() as seen:
     small = jnp.ones((256, 256))
-tell(**told(seen), highest=highest, least=seen.devices[0].peak_at_least)
+report(**describe(seen), highest=highest, least=seen.devices[0].peak_at_least)
 """)
-    [device] = told["devices"]
+    [device] = values["devices"]
     assert device["peak"] is None
-    assert device["peak_at_most"] == told["highest"]
-    assert told["least"] == device["after"] == 3 * MIB + MIB // 4
-    assert "peak at least 3.2 MiB and at most the " in told["text"]
+    assert device["peak_at_most"] == values["highest"]
+    assert values["least"] == device["after"] == 3 * MIB + MIB // 4
+    assert "peak at least 3.2 MiB and at most the " in values["text"]
 
 
 def test_s20_arrays_are_reported_with_shape_type_line_and_whether_they_are_new():
-    told = watch_after_step("""
+    values = watch_after_step("""
 with vramfit.watch() as seen:
     w2 = jnp.zeros((1024, 1024), jnp.bfloat16)
     w3 = jnp.zeros((512, 512))
     del w[0]
-tell(**told(seen))
+report(**describe(seen))
 """)
     # These lines are given to Python as an argument, and lie in no file.
-    rows = [(row["shape"], row["dtype"], row["bytes"]) for row in told["arrays"]]
+    rows = [(row["shape"], row["dtype"], row["bytes"]) for row in values["arrays"]]
     assert rows == [([512, 512], "float32", 3 * MIB), ([1024, 1024], "bfloat16", 2 * MIB)]
-    assert [(row["arrays"], row["new"]) for row in told["arrays"]] == [(3, 1), (1, 1)]
-    assert "3 × float32[512,512] on cuda:0, 1 new" in told["text"]
+    assert [(row["arrays"], row["new"]) for row in values["arrays"]] == [(3, 1), (1, 1)]
+    assert "3 × float32[512,512] on cuda:0, 1 new" in values["text"]
 
 
 def test_s20_the_line_that_made_an_array_is_named(tmp_path, write_script):
@@ -75,84 +75,84 @@ def test_s20_the_line_that_made_an_array_is_named(tmp_path, write_script):
         "import jax.numpy as jnp\n\ndef init(size):\n    return jnp.ones((size, size))\n",
         "model.py",
     )
-    told = on_gpu(f"""
+    values = on_gpu(f"""
 import sys; sys.path.insert(0, {str(tmp_path)!r})
 import model, vramfit
 with vramfit.watch() as seen:
     w = [model.init(512), model.init(512)]
-tell(line=seen.arrays[0].line, count=seen.arrays[0].arrays, kinds=len(seen.arrays))
+report(line=seen.arrays[0].line, count=seen.arrays[0].arrays, kinds=len(seen.arrays))
 """)
-    assert told["line"].endswith("model.py:4 (init)")
-    assert (told["count"], told["kinds"]) == (2, 1)
+    assert values["line"].endswith("model.py:4 (init)")
+    assert (values["count"], values["kinds"]) == (2, 1)
 
 
 def test_s20_what_is_freed_in_the_block_goes_down():
-    told = watch_after_step("""
+    values = watch_after_step("""
 with vramfit.watch() as seen:
     del w
-tell(**told(seen))
+report(**describe(seen))
 """)
-    assert told["devices"][0]["after"] == 0
-    assert told["arrays"] == []
-    assert "(−3.0 MiB)" in told["text"]
+    assert values["devices"][0]["after"] == 0
+    assert values["arrays"] == []
+    assert "(−3.0 MiB)" in values["text"]
 
 
 def test_s20_several_devices_count_each_their_part():
-    told = watch_after_step(
+    values = watch_after_step(
         """
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 half = NamedSharding(Mesh(np.array(jax.devices()), "x"), P("x"))
 with vramfit.watch() as seen:
     x = jax.device_put(np.ones((2048, 512), np.float32), half)
-tell(**told(seen))
+report(**describe(seen))
 """,
         count=2,
     )
-    assert [device["after"] - device["before"] for device in told["devices"]] == [2 * MIB] * 2
-    new = [row for row in told["arrays"] if row["new"]]
+    assert [device["after"] - device["before"] for device in values["devices"]] == [2 * MIB] * 2
+    new = [row for row in values["arrays"] if row["new"]]
     assert [(row["shape"], row["bytes"]) for row in new] == [([1024, 512], 2 * MIB)] * 2
 
 
 def test_s20_a_decorated_function_is_watched_at_each_call():
-    told = watch_after_step("""
+    values = watch_after_step("""
 seen = []
 @vramfit.watch(report=seen.append, top=1)
 def train(w): return step(w)
 other = jnp.ones(8)
 kept = [train(w), train(w)]
-tell(after=[s.devices[0].after for s in seen], text=str(seen[1]))
+report(after=[s.devices[0].after for s in seen], text=str(seen[1]))
 """)
-    assert told["after"] == [6 * MIB + 256, 9 * MIB + 256]
-    assert told["text"].splitlines()[-1].endswith("32 B  1 more")
+    assert values["after"] == [6 * MIB + 256, 9 * MIB + 256]
+    assert values["text"].splitlines()[-1].endswith("32 B  1 more")
 
 
 def test_s20_a_block_that_runs_out_of_memory_is_reported_and_raises():
-    told = watch_after_step("""
+    values = watch_after_step("""
 try:
     with vramfit.watch() as seen:
         kept = jnp.ones(1 << 40, jnp.uint8)
 except Exception as error:
-    tell(**told(seen), error=str(error))
+    report(**describe(seen), error=str(error))
 """)
-    assert "RESOURCE_EXHAUSTED" in told["error"]
+    assert "RESOURCE_EXHAUSTED" in values["error"]
     # What was refused is not counted; the number that it was to be filled with may be.
-    assert 3 * MIB <= told["devices"][0]["after"] <= 3 * MIB + 256
+    assert 3 * MIB <= values["devices"][0]["after"] <= 3 * MIB + 256
 
 
 def test_s20_the_cpu_counts_arrays_only_and_says_so():
-    told = watch_after_step(
+    values = watch_after_step(
         """
 with vramfit.watch() as seen:
     w2 = step(w)
-tell(**told(seen))
+report(**describe(seen))
 """,
         JAX_PLATFORMS="cpu",
     )
-    [device] = told["devices"]
+    [device] = values["devices"]
     assert not device["counted"]
     assert (device["before"], device["after"]) == (3 * MIB, 6 * MIB)
     assert device["peak"] is device["peak_at_most"] is None
-    assert "counts neither temporaries nor a peak" in told["text"]
+    assert "counts neither temporaries nor a peak" in values["text"]
 
 
 @pytest.mark.parametrize(

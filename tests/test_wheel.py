@@ -183,11 +183,11 @@ def test_dryrun(bare, tmp_path):
     """Also tells whether the release build computes what the tested build does."""
     (tmp_path / "tiny.py").write_text(PROGRAM)
     command = ["dryrun", "--gpu", "t4", "--json", "-", "--"]
-    answer = json.loads(bare("vramfit", *command, "python", "tiny.py").splitlines()[-1])
+    summary = json.loads(bare("vramfit", *command, "python", "tiny.py").splitlines()[-1])
     here = run_vramfit(*command, sys.executable, "tiny.py", code=0, cwd=tmp_path)
     expected = json.loads(here.stdout.splitlines()[-1])
-    assert answer["fits"] is True
-    assert answer["peak_bytes"] == expected["peak_bytes"]
+    assert summary["fits"] is True
+    assert summary["peak_bytes"] == expected["peak_bytes"]
 
 
 @pytest.mark.parametrize("options", [[], ["--make"]], ids=["installed", "made"])

@@ -26,7 +26,7 @@ PROGRAM = {
     "no_owners": ["gradients"],
     "bytes": {"parameters": 700},
 }
-ANSWER = {
+SUMMARY = {
     "fits": True,
     "step": "jit_step",
     "step_evidence": "state_returned",
@@ -38,13 +38,13 @@ ANSWER = {
 PLAN = {"least_bytes": 900, "most_bytes": 1000}
 
 
-def told(answer=ANSWER, plan=PLAN, code=0):
+def differences(summary=SUMMARY, plan=PLAN, code=0):
     done = SimpleNamespace(returncode=code, stderr="Traceback")
-    return list(wild.differences(PROGRAM, answer, plan, done))
+    return list(wild.differences(PROGRAM, summary, plan, done))
 
 
 def test_what_is_expected_is_no_difference():
-    assert told() == []
+    assert differences() == []
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_what_is_expected_is_no_difference():
     ],
 )
 def test_each_difference_is_reported(change, words):
-    answer = copy.deepcopy(ANSWER)
-    change(answer)
-    assert words in " ".join(told(answer))
+    summary = copy.deepcopy(SUMMARY)
+    change(summary)
+    assert words in " ".join(differences(summary))
 
 
 def test_a_program_that_failed_or_planned_nothing_is_reported():
-    assert "exit code 1: Traceback" in " ".join(told(code=1))
-    assert "has not written down" in " ".join(told(plan=None))
+    assert "exit code 1: Traceback" in " ".join(differences(code=1))
+    assert "has not written down" in " ".join(differences(plan=None))
 
 
 def test_the_manifest_is_whole():

@@ -33,28 +33,28 @@ spent = samples = 0
 if page:
     live = struct.unpack_from("<I", page, 12)[0]
     _, _, samples, spent = struct.unpack_from("<4Q", page, live)
-tell(step=sorted(times)[len(times) // 2], spent=spent, samples=samples)
+report(step=sorted(times)[len(times) // 2], spent=spent, samples=samples)
 """
 
 
 def measure(devices, **settings):
     with tempfile.TemporaryDirectory() as runtime:
-        told, _, err, code = finish(
+        values, _, err, code = finish(
             start(STEPS, count=devices, XDG_RUNTIME_DIR=runtime, **settings)
         )
     if code != 0:
         raise SystemExit(err)
-    return told
+    return values
 
 
 def main():
     print_load("before")
     for devices in (1, 8):
-        told = measure(devices, VRAMFIT_PUBLISH="1", VRAMFIT_PUBLISH_MS=10)
-        look = told["spent"] / told["samples"] / 1000
+        values = measure(devices, VRAMFIT_PUBLISH="1", VRAMFIT_PUBLISH_MS=10)
+        look = values["spent"] / values["samples"] / 1000
         share = look * 10 / 1e6
         print(
-            f"{devices} device(s): {look:.1f} µs a look ({told['samples']} looks), "
+            f"{devices} device(s): {look:.1f} µs a look ({values['samples']} looks), "
             f"{share:.4%} of a core at 10 Hz"
         )
     without, published = [], []

@@ -48,9 +48,9 @@ def is_known(flag):
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, errors="replace") as pipe:
-        told = pipe.read()
+        log = pipe.read()
     os.waitpid(child, 0)
-    return "Unknown flag" not in told
+    return "Unknown flag" not in log
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ class Plugin:
 class Device:
     """Memory at rising addresses, as an object of C++ with the functions of `tsl::SubAllocator`."""
 
-    def __init__(self, capacity, free_bytes, told):
-        self.mapped, self.capacity, self.free_bytes, self.told = 0, capacity, free_bytes, told
+    def __init__(self, capacity, free_bytes, record):
+        self.mapped, self.capacity, self.free_bytes, self.record = 0, capacity, free_bytes, record
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
         kinds = [
             (None, [pointer], lambda _: None),
@@ -78,7 +78,7 @@ class Device:
     def allocate(self, _, alignment, asked, received):
         whole = -(-asked // GRANULARITY) * GRANULARITY
         granted = 0 < whole <= min(self.capacity, self.free_bytes) - self.mapped
-        self.told(f"ask {asked} = {whole if granted else 0}")
+        self.record(f"ask {asked} = {whole if granted else 0}")
         if not granted:
             received[0] = 0
             return None
@@ -87,17 +87,17 @@ class Device:
         return BASE + self.mapped - whole
 
     def free(self, _, address, freed):
-        self.told(f"return {freed}")
+        self.record(f"return {freed}")
         self.mapped -= freed
 
 
 class Pool:
     """One `tsl::BFCAllocator`, with the options of a pool that grows."""
 
-    def __init__(self, plugin, start, limit, free_bytes, told):
-        self.plugin, self.told = plugin, told
-        told(f"pool start={start} limit={limit} free={free_bytes}")
-        self.device = Device(limit, free_bytes, told)
+    def __init__(self, plugin, start, limit, free_bytes, record):
+        self.plugin, self.record = plugin, record
+        record(f"pool start={start} limit={limit} free={free_bytes}")
+        self.device = Device(limit, free_bytes, record)
         self.object = ctypes.create_string_buffer(4096)
         # `BFCAllocator::Options`: allow_growth, allow_retry_on_failure, garbage_collection,
         # fragmentation_fraction, enable_spatial_partitioning, initial_region_bytes; for each end
@@ -126,11 +126,11 @@ class Pool:
         address = self.allocate_raw(self.object, alignment, size, False, 0, end)
         self.live[number] = address
         place = -1 if address is None else address - BASE
-        self.told(f"{'AU' if end == UPPER else 'AL'} {number} {size} {alignment} = {place}")
+        self.record(f"{'AU' if end == UPPER else 'AL'} {number} {size} {alignment} = {place}")
         return address is not None
 
     def free(self, number):
-        self.told(f"F {number}")
+        self.record(f"F {number}")
         self.free_raw(self.object, self.live.pop(number))
 
     def stats(self):
@@ -138,7 +138,7 @@ class Pool:
         words = (ctypes.c_int64 * 64)()
         self.read_stats(words, self.object)
         chosen = [words[index] for index in (0, 1, 2, 3, 4, 11, 12, 14)]
-        self.told("stats " + " ".join(map(str, chosen)))
+        self.record("stats " + " ".join(map(str, chosen)))
 
 
 def play(pool, seed, operations, largest, collective):
@@ -194,7 +194,7 @@ def main():
             # The allocator's destructor is never called, and what it points to must stay.
             kept.append(pool)
             play(pool, seed, operations, largest, collective)
-            pool.device.told = lambda line: None
+            pool.device.record = lambda line: None
 
 
 if __name__ == "__main__":

@@ -27,8 +27,10 @@ def virtual_runs_at_once():
 
 def read_statistics(output):
     """Return the statistics that a program printed, by step."""
-    lines = [line.removeprefix("TOLD ") for line in output.splitlines() if line.startswith("TOLD ")]
-    return {one.pop("step"): one for one in map(json.loads, lines)}
+    marker = "STATS "
+    lines = [line for line in output.splitlines() if line.startswith(marker)]
+    values = [json.loads(line.removeprefix(marker)) for line in lines]
+    return {one.pop("step"): one for one in values}
 
 
 def compare(recorder, name, real, virtual, sides=("really", "virtually")):

@@ -80,8 +80,8 @@ def repeat(runs):
         for run in range(runs):
             options = ["--no-cache"] if run < UNCACHED_RUNS * runs // 1000 else []
             done = check(folder, "--json", "-", *options)
-            answer = json.loads(done.stdout.splitlines()[-1])
-            same = all(row["outcome"] == "unchanged" for row in answer["rows"])
+            report = json.loads(done.stdout.splitlines()[-1])
+            same = all(row["outcome"] == "unchanged" for row in report["rows"])
             if done.returncode != 0 or not same:
                 failed += 1
                 print(f"run {run}: {done.stdout}{done.stderr}")

@@ -65,12 +65,12 @@ def main():
 
 
 def run_program(program, python):
-    """Run one program under a dry run; return its answer and how that differs."""
+    """Run one program under a dry run; return its summary and how that differs."""
     with tempfile.TemporaryDirectory() as scratch:
-        answer_file, plan_file = pathlib.Path(scratch, "answer"), pathlib.Path(scratch, "plan")
+        summary_file, plan_file = pathlib.Path(scratch, "summary"), pathlib.Path(scratch, "plan")
         environment = {**os.environ, "WILD_PLAN": str(plan_file)}
         environment.pop("PYTHONPATH", None)
-        line = ["vramfit", "dryrun", "--gpu", program["gpu"], "--json", str(answer_file)]
+        line = ["vramfit", "dryrun", "--gpu", program["gpu"], "--json", str(summary_file)]
         line += ["--", python, f"{program['name']}.py"]
         begun = time.monotonic()
         try:
@@ -84,27 +84,27 @@ def run_program(program, python):
             )
         except subprocess.TimeoutExpired:
             return {"differences": [f"took longer than {TIMEOUT_S} s"]}
-        answer = json.loads(answer_file.read_text()) if answer_file.is_file() else None
+        summary = json.loads(summary_file.read_text()) if summary_file.is_file() else None
         plan = json.loads(plan_file.read_text()) if plan_file.is_file() else None
-    result = {"seconds": time.monotonic() - begun, "answer": answer}
-    if answer is None:
-        result["differences"] = [f"no answer: {done.stderr.strip()[-1500:]}"]
+    result = {"seconds": time.monotonic() - begun, "summary": summary}
+    if summary is None:
+        result["differences"] = [f"no summary: {done.stderr.strip()[-1500:]}"]
     else:
-        result["differences"] = list(differences(program, answer, plan, done))
+        result["differences"] = list(differences(program, summary, plan, done))
     return result
 
 
-def differences(program, answer, plan, done):
-    """Say how an answer differs from what the manifest and the program's own plan expect."""
-    if answer["fits"] != program["fits"]:
-        yield f"fits is {answer['fits']}"
+def differences(program, summary, plan, done):
+    """Say how a summary differs from what the manifest and the program's own plan expect."""
+    if summary["fits"] != program["fits"]:
+        yield f"fits is {summary['fits']}"
     if program["fits"] and done.returncode != 0:
         yield f"exit code {done.returncode}: {done.stderr.strip()[-1500:]}"
     # Without evidence the program that needs most stands in for the step.
-    step = None if answer["step_evidence"] == "most_memory" else answer["step"]
+    step = None if summary["step_evidence"] == "most_memory" else summary["step"]
     if step != program.get("step"):
         yield f"the step is {step}, not {program.get('step')}"
-    owners = {owner["kind"]: owner["bytes"] for owner in answer["owners"]}
+    owners = {owner["kind"]: owner["bytes"] for owner in summary["owners"]}
     for kind in program.get("owners", []):
         if not owners.get(kind):
             yield f"no {kind} among {owners}"
@@ -114,30 +114,30 @@ def differences(program, answer, plan, done):
     for kind, expected in program.get("bytes", {}).items():
         if owners.get(kind) != expected:
             yield f"{kind} has {owners.get(kind)} bytes, not {expected}"
-    if sum(owners.values()) != answer["attribution"]["total_bytes"]:
+    if sum(owners.values()) != summary["attribution"]["total_bytes"]:
         yield "the owners do not add up"
-    if program.get("leaks", 0) != len(answer.get("leaks", [])):
-        yield f"leaks: {answer['leaks']}"
+    if program.get("leaks", 0) != len(summary.get("leaks", [])):
+        yield f"leaks: {summary['leaks']}"
     if plan is None:
         if program.get("planned", True):
             yield "the program has not written down what XLA plans"
         return
     # What the allocator adds, rounding and chunks given out whole, is no part of XLA's plan.
-    asked_for = answer["peak_bytes"] - owners.get("rounding", 0)
+    asked_for = summary["peak_bytes"] - owners.get("rounding", 0)
     if asked_for < plan["least_bytes"]:
         yield f"the peak is {asked_for} bytes, and the step alone plans {plan['least_bytes']}"
     most = plan["most_bytes"] + SMALL_ARRAYS_BYTES
     # The peak of some programs is in their initialization.
-    if answer["attribution"]["program"] == step and asked_for > most:
+    if summary["attribution"]["program"] == step and asked_for > most:
         yield f"the peak is {asked_for} bytes in the step, which plans no more than {most}"
 
 
 def print_row(program, result):
     """Print the line of a program, and under it how it differs."""
     head = f"{program['name']:20} {program['project']:16} {program['gpu']:10}"
-    answer = result.get("answer")
-    peak = f"{answer['peak_bytes'] / 2**20:.1f} MiB" if answer else ""
-    fits = str(answer["fits"]).lower() if answer else ""
+    summary = result.get("summary")
+    peak = f"{summary['peak_bytes'] / 2**20:.1f} MiB" if summary else ""
+    fits = str(summary["fits"]).lower() if summary else ""
     outcome = "differs" if result["differences"] else "as expected"
     seconds = result.get("seconds", TIMEOUT_S)
     print(f"{head} {peak:>10} {fits:5} {seconds:4.0f}  {outcome}", flush=True)

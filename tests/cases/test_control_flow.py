@@ -13,5 +13,5 @@ def test_control_flow_that_depends_on_small_values_is_that_of_the_real_run(tmp_p
     run = dryrun_of(tmp_path, SCRIPT, code=0)
     assert run.out.splitlines() == real.stdout.splitlines()
     # Nothing was read that was not computed: the answer holds without a condition.
-    assert run.answer["unknown_reads"] == []
-    assert run.answer["verdict"]["conditions"] == []
+    assert run.summary["unknown_reads"] == []
+    assert run.summary["verdict"]["conditions"] == []

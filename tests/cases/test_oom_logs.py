@@ -15,7 +15,7 @@ LOGS = sorted(FOLDER.joinpath("oom_logs").iterdir())
 MESSAGES = tomllib.loads(FOLDER.joinpath("oom_messages.toml").read_text())
 
 # The causes that an expert accepts of logs whose file does not name them, and words that the
-# answer must have.
+# output must have.
 EXPECTED = {
     "l01": ("pool-too-small request-larger-than-gpu", ["49.6 GiB", "17.7 GiB", "outputs"]),
     "l02": ("request-larger-than-gpu pool-too-small", ["TF_FORCE_UNIFIED_MEMORY=true"]),
@@ -39,14 +39,14 @@ def explain(text, *arguments):
     return done.stdout
 
 
-def answer_for(text):
+def causes_of(text):
     """Return the causes by their confidence, in order."""
-    answer = json.loads(explain(text, "--json", "-"))
-    return {cause["id"]: cause["confidence"] for cause in answer["causes"]}
+    explanation = json.loads(explain(text, "--json", "-"))
+    return {cause["id"]: cause["confidence"] for cause in explanation["causes"]}
 
 
 def split(file):
-    """Return the accepted causes of a log, the words that its answer must have, and its text."""
+    """Return the accepted causes of a log, the words that its output must have, and its text."""
     text = file.read_text()
     if (key := file.name[:3]) in EXPECTED:
         accepted, words = EXPECTED[key]
@@ -77,10 +77,10 @@ def in_parallel(function, items):
 def test_logs_of_public_threads_are_explained():
     logs = [split(file) for file in LOGS]
     assert len(logs) == 42
-    answers = in_parallel(answer_for, [text for _, _, text in logs])
+    all_causes = in_parallel(causes_of, [text for _, _, text in logs])
     found = [
         f"{file.name}: {problem}"
-        for file, (accepted, _, _), causes in zip(LOGS, logs, answers, strict=True)
+        for file, (accepted, _, _), causes in zip(LOGS, logs, all_causes, strict=True)
         for problem in problems(accepted, causes)
     ]
     assert not found, "\n".join(found)
@@ -89,19 +89,19 @@ def test_logs_of_public_threads_are_explained():
 def test_answers_name_the_lines_and_figures_that_matter():
     asked = [file for file in LOGS if file.name[:3] in EXPECTED]
     assert len(asked) == len(EXPECTED)
-    answers = in_parallel(lambda file: explain(split(file)[2], "--all"), asked)
-    for file, answer in zip(asked, answers, strict=True):
+    outputs = in_parallel(lambda file: explain(split(file)[2], "--all"), asked)
+    for file, output in zip(asked, outputs, strict=True):
         # Sentences are wrapped.
-        sentences = " ".join(answer.split())
+        sentences = " ".join(output.split())
         assert [word for word in split(file)[1] if word not in sentences] == [], file.name
 
 
 @pytest.mark.fast
 def test_messages_of_libraries_are_explained():
     assert len(MESSAGES) >= 40
-    answers = in_parallel(answer_for, [message["text"] for message in MESSAGES.values()])
+    all_causes = in_parallel(causes_of, [message["text"] for message in MESSAGES.values()])
     found = []
-    for (name, message), causes in zip(MESSAGES.items(), answers, strict=True):
+    for (name, message), causes in zip(MESSAGES.items(), all_causes, strict=True):
         accepted = message["causes"].split()
         found.extend(f"{name}: {problem}" for problem in problems(accepted, causes))
     assert not found, "\n".join(found)
@@ -109,9 +109,9 @@ def test_messages_of_libraries_are_explained():
 
 def test_words_about_memory_that_are_not_known_are_quoted():
     text = "RuntimeError: frobnicate: page allocation failed (errno 3)\n"
-    answer = explain(text)
-    assert answer.startswith("not explained: the log speaks of memory in words that vramfit does")
-    assert "line 1 speaks of memory: RuntimeError: frobnicate" in " ".join(answer.split())
+    output = explain(text)
+    assert output.startswith("not explained: the log speaks of memory in words that vramfit does")
+    assert "line 1 speaks of memory: RuntimeError: frobnicate" in " ".join(output.split())
 
 
 # Rows of the map of a pool, for a request of 2.2 GiB: the cause that must be there, or must not be.
@@ -136,12 +136,12 @@ REFUSED = (
 def test_maps_of_any_length_are_read(row, cause, is_there):
     prefix = "W0623 18:20:12.602631 2860192 bfc_allocator.cc:"
     text = f"{prefix}497] {REFUSED} \n{prefix}508] {row}\n"
-    assert (cause in answer_for(text)) == is_there
+    assert (cause in causes_of(text)) == is_there
 
 
 def test_a_ruler_in_a_log_is_no_map():
     steps = "step 1\nstep 2\nstep 3\nstep 4\n"
-    causes = answer_for(f"{REFUSED}\n{steps}{'_' * 79}\nsummary\n")
+    causes = causes_of(f"{REFUSED}\n{steps}{'_' * 79}\nsummary\n")
     assert "pool-not-obtained" not in causes
 
 
@@ -163,7 +163,7 @@ def test_a_negative_target_is_certain_in_bytes():
     # 0.95 × 4 GiB beyond the limit, and 1 GiB of outputs on top.
     target = -(4 * GIB) * 95 // 100 + GIB
     text = remat(target, 3 * GIB, 5 * GIB, 2 * GIB)
-    assert answer_for(text) == {"pool-too-small": "sure"}
+    assert causes_of(text) == {"pool-too-small": "sure"}
     assert f"by {-target * 100 / 95 / GIB:.1f} GiB or more" in " ".join(explain(text).split())
 
 
@@ -171,6 +171,6 @@ def test_the_limit_follows_where_there_is_nothing_but_outputs():
     limit, outputs = 12 * GIB, 40 * GIB
     target = (limit - outputs) * 95 // 100
     text = remat(target, outputs + 64, outputs + 64, outputs)
-    answer = json.loads(explain(text, "--json", "-"))
-    assert abs(answer["figures"]["limit_bytes"] - limit) < 256
-    assert not {"plan", "raise-fraction"} & {remedy["id"] for remedy in answer["remedies"]}
+    explanation = json.loads(explain(text, "--json", "-"))
+    assert abs(explanation["figures"]["limit_bytes"] - limit) < 256
+    assert not {"plan", "raise-fraction"} & {remedy["id"] for remedy in explanation["remedies"]}

@@ -24,8 +24,8 @@ def headline(text):
     return " ".join(text.split("\n\n")[0].split())
 
 
-def kinds(answer):
-    return [one["kind"] for one in answer["verdict"]["conditions"]]
+def kinds(summary):
+    return [one["kind"] for one in summary["verdict"]["conditions"]]
 
 
 # --- the rest of a run ---
@@ -36,18 +36,18 @@ def test_a_dry_run_says_that_it_ended_after_some_steps(tmp_path):
     assert run.code == 0
     assert f"to spare; the dry run {ENDED}" in headline(run.err)
     assert f"the dry run {ENDED}" in run.page
-    [stopped] = run.answer["verdict"]["conditions"]
+    [stopped] = run.summary["verdict"]["conditions"]
     assert (stopped["kind"], stopped["bearing"]) == ("stopped_at_step", "excluded")
 
 
 @pytest.mark.parametrize("steps", [3, 4])
 def test_nothing_is_left_out_of_a_run_that_ends_by_itself(tmp_path, steps):
-    """The last step was the third: the evaluation is in the answer."""
+    """The last step was the third: the evaluation is in the summary."""
     whole = dry_run(tmp_path, "evaluates_last.py", arguments=["3"])
     run = dry_run(tmp_path, "evaluates_last.py", "--steps", str(steps), arguments=["3"])
     assert "ended after" not in run.err
-    assert "stopped_at_step" not in kinds(run.answer)
-    assert run.answer["peak_bytes"] == whole.answer["peak_bytes"] > 1 << 30
+    assert "stopped_at_step" not in kinds(run.summary)
+    assert run.summary["peak_bytes"] == whole.summary["peak_bytes"] > 1 << 30
     assert run.out == "(2048,)\n"
 
 
@@ -65,19 +65,19 @@ def plan_of(folder, *options, code=0, arguments=("10",)):
 
 
 def test_a_plan_says_that_its_dry_run_ended_after_some_steps(tmp_path):
-    text, answer, page = plan_of(tmp_path, "--quiet", "--steps", "3")
+    text, plan, page = plan_of(tmp_path, "--quiet", "--steps", "3")
     said = f"the dry run {ENDED}"
     assert said in text.splitlines()[0]
     assert said in page
-    assert [one["kind"] for one in answer["recommended"]["conditions"]] == ["stopped_at_step"]
+    assert [one["kind"] for one in plan["recommended"]["conditions"]] == ["stopped_at_step"]
 
 
 @pytest.mark.parametrize("options", [(), ("--steps", "20"), ("--steps", "steady")])
 def test_a_plan_measures_the_evaluation(tmp_path, options):
-    text, answer, _ = plan_of(tmp_path, *options, code=1)
+    text, plan, _ = plan_of(tmp_path, *options, code=1)
     assert "no plan fits" in text
     assert "ended after" not in text
-    assert answer["baseline"]["peak_bytes"] > 1 << 30
+    assert plan["baseline"]["peak_bytes"] > 1 << 30
 
 
 def test_what_begins_after_the_first_steps_is_measured_and_named(tmp_path):
@@ -87,9 +87,9 @@ def test_what_begins_after_the_first_steps_is_measured_and_named(tmp_path):
     said = "the dry run ended after 213 calls of jit_train_step; what comes after them"
     assert said in headline(run.err)
     first = dry_run(tmp_path, "evaluates_often.py", "--steps", "3", arguments=arguments)
-    peaks = [one.answer["peak_bytes"] for one in (first, run)]
+    peaks = [one.summary["peak_bytes"] for one in (first, run)]
     assert peaks[0] < peaks[1]
-    [phase] = run.answer["step_search"]["phases"]
+    [phase] = run.summary["step_search"]["phases"]
     assert phase == {
         "step_calls": 12,
         "program": "jit_evaluate",
@@ -98,7 +98,7 @@ def test_what_begins_after_the_first_steps_is_measured_and_named(tmp_path):
         "peak_bytes": peaks[1],
     }
     assert "`jit_evaluate` after 12 calls of the training step: the peak rises from" in run.page
-    assert first.answer["step_search"]["phases"] == []
+    assert first.summary["step_search"]["phases"] == []
 
 
 def find_plan(folder, budget, program, *arguments, code=0):
@@ -114,27 +114,27 @@ def find_plan(folder, budget, program, *arguments, code=0):
 def test_a_plan_is_judged_by_all_phases(tmp_path):
     """Its steps take less under a plan, the evaluation does not."""
     arguments = ("evaluates_often.py", "1000000000", "8192")
-    text, answer = find_plan(tmp_path, "250MiB", *arguments)
+    text, plan = find_plan(tmp_path, "250MiB", *arguments)
     assert text.startswith("fits with a plan: peak ")
     assert text.endswith("ended after 213 calls of jit_train_step; what comes after them was not measured")  # fmt: skip # noqa: E501
-    assert [phase["step_calls"] for phase in answer["phases"]] == [12]
+    assert [phase["step_calls"] for phase in plan["phases"]] == [12]
     # Other plans were measured until the evaluation had been executed.
-    stops = [row["conditions"][0]["calls"] for row in answer["rows"]]
+    stops = [row["conditions"][0]["calls"] for row in plan["rows"]]
     assert sorted(set(stops)) == [14, 213]
-    text, answer = find_plan(tmp_path, "250MiB", *arguments[:2], "262144", code=1)
+    text, plan = find_plan(tmp_path, "250MiB", *arguments[:2], "262144", code=1)
     assert text.startswith("no plan fits: ")
 
 
 def test_a_plan_that_fits_in_the_first_steps_only_is_not_recommended(tmp_path):
     """Without a new program there is nothing to see of it in the program as it is."""
-    _, answer = find_plan(tmp_path, "200MiB", "keeps_some_outputs.py", code=1)
-    lowest = min(row["peak_bytes"] for row in answer["rows"])
+    _, plan = find_plan(tmp_path, "200MiB", "keeps_some_outputs.py", code=1)
+    lowest = min(row["peak_bytes"] for row in plan["rows"])
     assert lowest > 200 << 20
     # It is recommended with a budget that it meets to the end.
-    text, answer = find_plan(tmp_path, "400MiB", "keeps_some_outputs.py")
+    text, plan = find_plan(tmp_path, "400MiB", "keeps_some_outputs.py")
     assert text.startswith("fits with a plan: peak ")
     assert "ended after" not in text
-    assert answer["recommended"]["peak_bytes"] > min(row["peak_bytes"] for row in answer["rows"])
+    assert plan["recommended"]["peak_bytes"] > min(row["peak_bytes"] for row in plan["rows"])
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_batches_ahead_are_counted_at_the_bound_of_their_queue(tmp_path, size, t
     """The queue is full, each thread waits with a batch, and the step has one."""
     run = dry_run(tmp_path, "uploads_ahead.py", arguments=[str(size), str(threads)])
     assert run.out == "all batches\n"
-    entries = run.answer["attribution"]["entries"]
+    entries = run.summary["attribution"]["entries"]
     [ahead] = [one for one in entries if one["producer"] == "upload"]
     [batch] = [one for one in entries if one["kind"] == "batch"]
     assert (ahead["count"], batch["count"]) == (size + threads, 1)
@@ -263,15 +263,17 @@ def test_a_step_is_over_when_the_next_one_begins(tmp_path, steps):
     run = dry_run(tmp_path, "updates_eagerly.py", "--steps", str(steps), arguments=["9"])
     whole = dry_run(tmp_path, "updates_eagerly.py", arguments=[str(steps)])
     [step] = [
-        row for row in run.answer["programs"] if row["calls"] and row["name"] == run.answer["step"]
+        row
+        for row in run.summary["programs"]
+        if row["calls"] and row["name"] == run.summary["step"]
     ]
-    stopped = run.answer["step_search"]["stop"]
+    stopped = run.summary["step_search"]["stop"]
     assert step["calls"] == stopped["calls"]
     # The update after the last call is in it, and nothing of the step that would follow.
     assert run.out == "".join(f"step {n + 1}\n" for n in range(stopped["calls"]))
     assert stopped["calls"] == max(steps, 3)
     if steps >= 3:
-        assert run.answer["peak_bytes"] == whole.answer["peak_bytes"]
+        assert run.summary["peak_bytes"] == whole.summary["peak_bytes"]
 
 
 def test_an_update_of_the_same_name_is_no_next_step(tmp_path):
@@ -285,12 +287,14 @@ def test_an_update_of_the_same_name_is_no_next_step(tmp_path):
 def test_a_peak_that_still_grows_is_a_condition(tmp_path, mebibytes, is_said):
     run = dry_run(tmp_path, "keeps_outputs.py", "--steps", "5", arguments=[mebibytes])
     assert ("the peak was still growing at step 5" in headline(run.err)) is is_said
-    assert ("still_growing" in kinds(run.answer)) is is_said
+    assert ("still_growing" in kinds(run.summary)) is is_said
     if is_said:
-        found = next(c for c in run.answer["verdict"]["conditions"] if c["kind"] == "still_growing")
+        found = next(
+            c for c in run.summary["verdict"]["conditions"] if c["kind"] == "still_growing"
+        )
         before = dry_run(tmp_path, "keeps_outputs.py", "--steps", "4", arguments=[mebibytes])
         peaks = found["previous_peak_bytes"], found["peak_bytes"]
-        assert peaks == (before.answer["peak_bytes"], run.answer["peak_bytes"])
+        assert peaks == (before.summary["peak_bytes"], run.summary["peak_bytes"])
     # All of it was measured, so that nothing can grow any more.
     run = dry_run(tmp_path, "keeps_outputs.py", "--steps", "12", arguments=[mebibytes])
     assert "still growing" not in run.err
@@ -396,25 +400,25 @@ def run_model(folder, lines, *options):
 @pytest.mark.parametrize("lines", TRAINING_ON_THE_CPU.values(), ids=TRAINING_ON_THE_CPU)
 def test_a_training_step_on_the_cpu_is_no_answer(tmp_path, lines):
     run = run_model(tmp_path, lines)
-    assert (run.code, run.answer["fits"]) == (2, None), run.err
+    assert (run.code, run.summary["fits"]) == (2, None), run.err
     assert headline(run.err).startswith("unknown: ")
     assert " ran on the CPU" in headline(run.err)
-    condition = run.answer["verdict"]["conditions"][0]
+    condition = run.summary["verdict"]["conditions"][0]
     assert (condition["kind"], condition["bearing"]) == ("ran_on_cpu", "open")
 
 
 @pytest.mark.parametrize("lines", TRAINING_ON_THE_GPU.values(), ids=TRAINING_ON_THE_GPU)
 def test_preparations_on_the_cpu_are_not_mentioned(tmp_path, lines):
     run = run_model(tmp_path, lines)
-    assert (run.code, run.answer["fits"]) == (0, True), run.err
+    assert (run.code, run.summary["fits"]) == (0, True), run.err
     assert "CPU" not in headline(run.err)
-    assert "ran_on_cpu" not in kinds(run.answer)
+    assert "ran_on_cpu" not in kinds(run.summary)
 
 
 @pytest.mark.parametrize("lines", SOME_ON_THE_CPU.values(), ids=SOME_ON_THE_CPU)
 def test_much_work_on_the_cpu_is_said_with_the_answer(tmp_path, lines):
     run = run_model(tmp_path, lines)
-    assert (run.code, run.answer["fits"]) == (0, True), run.err
+    assert (run.code, run.summary["fits"]) == (0, True), run.err
     assert "ran on the CPU and was not measured" in headline(run.err)
 
 
@@ -453,7 +457,7 @@ def test_a_plan_for_a_program_on_the_cpu_is_refused(tmp_path, write_script):
 
 
 @pytest.mark.parametrize(
-    ("mib", "code", "answer"),
+    ("mib", "code", "verdict"),
     [
         # Of 14,917 MiB, 149 are not the pool's; the context takes 99 of them, about.
         (160, 1, "does not fit: 160.0 MiB of constants and code lie outside the pool"),
@@ -461,18 +465,20 @@ def test_a_plan_for_a_program_on_the_cpu_is_refused(tmp_path, write_script):
         (40, 0, "fits: peak"),
     ],
 )
-def test_captured_arrays_need_room_outside_the_pool(tmp_path, mib, code, answer):
+def test_captured_arrays_need_room_outside_the_pool(tmp_path, mib, code, verdict):
     """More than is computed: JAX reads a placeholder, and XLA must not fold it."""
     options = ("--fraction", "0.99")
     run = dry_run(tmp_path, "captures.py", *options, arguments=[mib, "captured"])
     assert run.code == code
-    assert answer in " ".join(run.err.split())
+    assert verdict in " ".join(run.err.split())
     assert f"outside the pool: {mib}.0 MiB are constants of `jit__lambda`" in " ".join(
         run.err.split()
     )
-    [constants] = [one["constant_bytes"] for one in run.answer["programs"] if one["constant_bytes"]]
+    [constants] = [
+        one["constant_bytes"] for one in run.summary["programs"] if one["constant_bytes"]
+    ]
     assert constants >= mib << 20
-    outside = [kind for kind in kinds(run.answer) if kind == "outside_pool"]
+    outside = [kind for kind in kinds(run.summary) if kind == "outside_pool"]
     assert outside == ["outside_pool"] * (code != 0)
 
 
@@ -500,12 +506,12 @@ def dry_run_with_managed_memory(folder, *options, code):
 
 
 def test_managed_memory_beyond_the_card_lies_in_host_memory(tmp_path):
-    answer = "fits, if the host has 3.5 GiB of free memory: peak 18.0 GiB of 46.6 GiB on t4"
+    verdict = "fits, if the host has 3.5 GiB of free memory: peak 18.0 GiB of 46.6 GiB on t4"
     text = dry_run_with_managed_memory(tmp_path, "--fraction", "3.2", code=0)
-    assert answer in text
+    assert verdict in text
     assert "3.5 GiB of 18.0 GiB lie in host memory at the peak" in text
     replayed = run_vramfit("replay", "run.trace", cwd=tmp_path, code=0)
-    assert answer in " ".join((replayed.stdout + replayed.stderr).split())
+    assert verdict in " ".join((replayed.stdout + replayed.stderr).split())
     # A smaller need lies on the card.
     (tmp_path / "program.py").write_text(THREE_ARRAYS.replace("3", "2"))
     words = ["dryrun", "--gpu", "t4", "--fraction", "3.2", "program.py"]

@@ -40,13 +40,13 @@ def test_the_report_is_right(name, tmp_path):
     for file, text in IPYTHON.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
-    outputs = ["--json", "answer.json", "--report", "page.html", "--trace", "run.trace"]
+    outputs = ["--json", "summary.json", "--report", "page.html", "--trace", "run.trace"]
     options = ["--full", "--gpu", expected["gpu"], *expected.get("options", [])]
     command = ["dryrun", *options, *outputs, path.name, *expected.get("arguments", [])]
     settings, code = expected.get("settings"), expected.get("exit", 0)
     done = run_vramfit(*command, env=settings, cwd=tmp_path, code=code)
-    answer = json.loads((tmp_path / "answer.json").read_text())
-    owners = {owner["kind"] for owner in answer["owners"]}
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    owners = {owner["kind"] for owner in summary["owners"]}
     assert owners >= set(expected.get("owners", []))
     again = run_vramfit("report", "--full", "run.trace", cwd=tmp_path)
     page = joined(html.unescape((tmp_path / "page.html").read_text()))

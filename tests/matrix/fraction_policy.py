@@ -33,9 +33,9 @@ if VERSION < (0, 12):
 else:
     assert VERSION == (0, 12, 0), VERSION
     # A client of its own, because a process has one set of options.
-    told = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, check=True)
     # 75 % of the GPU, rounded up to whole pages.
-    total = int(told.stdout.split()[-1]) * 4 // 3
+    total = int(done.stdout.split()[-1]) * 4 // 3
     device = jax.devices()[0]
     jnp.ones(4, jnp.float32).block_until_ready()
     stats = device.memory_stats()

@@ -50,19 +50,19 @@ def in_child(name, planner=None):
             from runs import RUNS
 
             leaves = jax.tree.leaves(jax.block_until_ready(RUNS[name]()))
-            answer = [x if isinstance(x, str) else np.asarray(x) for x in leaves]
+            result = [x if isinstance(x, str) else np.asarray(x) for x in leaves]
         except BaseException:
-            answer = traceback.format_exc()
+            result = traceback.format_exc()
         with os.fdopen(write, "wb") as file:
-            pickle.dump(answer, file)
+            pickle.dump(result, file)
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as file:
-        answer = pickle.load(file)
+        result = pickle.load(file)
     os.waitpid(child, 0)
-    if isinstance(answer, str):
-        raise _Failed(answer)
-    return answer
+    if isinstance(result, str):
+        raise _Failed(result)
+    return result
 
 
 def difference(one, other):

@@ -8,8 +8,8 @@ import jax
 def print_stats(step, device=None):
     """Print the statistics of a device's pool, behind a step with this name."""
     stats = (device or jax.local_devices()[0]).memory_stats() or {}
-    told = {"step": step} | {name: int(value) for name, value in stats.items()}
-    print("TOLD", json.dumps(told), flush=True)
+    values = {"step": step} | {name: int(value) for name, value in stats.items()}
+    print("STATS", json.dumps(values), flush=True)
 
 
 def steps(step, state, batch, count):
@@ -28,5 +28,5 @@ def planned(step, compiled):
     """Print what XLA has planned for a compiled program."""
     sizes = compiled.memory_analysis()
     names = ("argument", "output", "alias", "temp", "generated_code")
-    told = {f"{name}_bytes": int(getattr(sizes, f"{name}_size_in_bytes")) for name in names}
-    print("PLANNED", json.dumps({"step": step} | told), flush=True)
+    planned = {f"{name}_bytes": int(getattr(sizes, f"{name}_size_in_bytes")) for name in names}
+    print("PLANNED", json.dumps({"step": step} | planned), flush=True)
