@@ -170,6 +170,7 @@ def record_settings(
     own: list[str],
     late: list[tuple[str, str | None, str | None, str, str]],
     libraries: dict[str, str],
+    gpu_libraries: dict[str, str],
 ) -> None: ...
 def settings_too_late(
     environment: dict[str, str],

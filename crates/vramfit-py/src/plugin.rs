@@ -61,7 +61,8 @@ pub(crate) fn start_publisher(library: PathBuf, jax: &str) {
 type Change = (String, Option<String>, Option<String>, String, String);
 
 /// Records the settings of the run in its trace: the environment as JAX has read it, which of its
-/// variables the command set itself, what the program changed since, and the versions of libraries that use JAX.
+/// variables the command set itself, what the program changed since, and the versions of libraries that
+/// use JAX, and of those that allocate GPU memory of their own.
 #[pyfunction]
 pub(crate) fn record_settings(
     py: Python<'_>,
@@ -69,9 +70,11 @@ pub(crate) fn record_settings(
     own: Vec<String>,
     late: Vec<Change>,
     libraries: BTreeMap<String, String>,
+    gpu_libraries: BTreeMap<String, String>,
 ) {
     let settings = RunEnvironment {
         libraries,
+        gpu_libraries,
         ..RunEnvironment::of_process(environment, own, late_changes(late))
     };
     py.detach(|| vramfit_vgpu::record_settings(settings));

@@ -38,7 +38,11 @@ def record_in_trace() -> None:
     seen.listeners.append(lambda _: record_settings(seen))
 
 
-def record_settings(seen: Any = None, libraries: dict[str, str] | None = None) -> None:
+def record_settings(
+    seen: Any = None,
+    libraries: dict[str, str] | None = None,
+    gpu_libraries: dict[str, str] | None = None,
+) -> None:
     """Write the settings as they are now into the trace, with the versions of libraries."""
     from vramfit import _native
     from vramfit._inprogram._jax_shim.run_config import run_config
@@ -49,6 +53,7 @@ def record_settings(seen: Any = None, libraries: dict[str, str] | None = None) -
         run_config().get("set_by_vramfit", []),
         _changes(seen.find_late_changes()),
         libraries or {},
+        gpu_libraries or {},
     )
 
 

@@ -1,4 +1,4 @@
-"""Versions of the installed libraries that a program uses JAX through."""
+"""Versions of the installed libraries that a program uses JAX through, or that use its GPU, too."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from vramfit._inprogram._frames import is_library
 _BOUND = ("jax", "jnp", "lax")
 # These are told as JAX and its compiler, not as libraries.
 _TOOLCHAIN = ("jax", "jaxlib", "jax_plugins", "jax_cuda12_plugin", "jax_cuda13_plugin", "vramfit")
+# Packages that allocate GPU memory of their own once they are used for that.
+_GPU_LIBRARIES = ("torch", "tensorflow", "cupy", "warp", "rmm", "cudf", "pycuda", "paddle")
 
 
 def library_versions() -> dict[str, str]:
@@ -30,6 +32,33 @@ def library_versions() -> dict[str, str]:
             users.setdefault(package, []).append(name)
     versions = {package: _version(package, names) for package, names in users.items()}
     return {package: version for package, version in versions.items() if version}
+
+
+def gpu_library_versions() -> dict[str, str]:
+    """Return the versions of imported packages that allocate GPU memory beside JAX, by their names.
+
+    Builds that cannot use a GPU do not count, nor do modules of the user's own that are called so.
+    """
+    found = {}
+    for name in _GPU_LIBRARIES:
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None) or ""
+        if is_library(file) and not _is_cpu_build(name, module):
+            found[name] = _version(name, [name]) or "(unknown version)"
+    return found
+
+
+def _is_cpu_build(name: str, module: object) -> bool:
+    if name == "torch":
+        # ROCm builds have `hip` instead.
+        version = getattr(module, "version", None)
+        return not (getattr(version, "cuda", None) or getattr(version, "hip", None))
+    if name == "tensorflow":
+        try:
+            return not module.sysconfig.get_build_info()["is_cuda_build"]  # type: ignore[attr-defined]
+        except Exception:  # an older release, or one without this
+            return False
+    return False
 
 
 def _is_jax(value: object) -> bool:

@@ -78,7 +78,10 @@ def _finish(status: object = None) -> None:
     from vramfit._inprogram import _late_settings, _libraries
 
     with contextlib.suppress(Exception):
-        _late_settings.record_settings(libraries=_libraries.library_versions())
+        _late_settings.record_settings(
+            libraries=_libraries.library_versions(),
+            gpu_libraries=_libraries.gpu_library_versions(),
+        )
     _native.finish_plugin(_uncaught_error.uncaught_error(status))
 
 

@@ -1,6 +1,8 @@
 //! What an answer depends on, and what that does to it: where it is told is its [`Bearing`]. How it is put into words is
 //! the business of [`crate::report`].
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::hosts::ProgramMismatch;
@@ -156,6 +158,11 @@ pub enum Condition {
         /// What of it the GPU has no room for, so that the host must have as much free memory.
         host_bytes: u64,
     },
+    /// Other libraries in the process that allocate GPU memory of their own, which is not counted.
+    OtherLibraries {
+        /// Their versions, by the names that they are imported by.
+        libraries: BTreeMap<String, String>,
+    },
     /// A routine of a library may take more scratch memory than the run had left for it.
     LibraryScratch {
         /// The library, such as `cuFFT`.
@@ -204,7 +211,9 @@ impl Condition {
             | Condition::RanOnCpu { decides: false, .. } => Bearing::Excluded,
             // Something was refused where these two are said.
             Condition::TotalRange { .. } | Condition::SharedGpu { .. } => Bearing::Explained,
-            Condition::NoStepFound { .. } | Condition::CompiledOnly { .. } => Bearing::Explained,
+            Condition::NoStepFound { .. }
+            | Condition::CompiledOnly { .. }
+            | Condition::OtherLibraries { .. } => Bearing::Explained,
         }
     }
 

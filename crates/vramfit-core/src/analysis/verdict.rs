@@ -63,6 +63,7 @@ impl RunSummary {
         conditions.extend(self.short_of_scratch());
         conditions.extend(self.short_outside_pool());
         conditions.extend(self.in_host_memory());
+        conditions.extend(self.other_libraries());
         // One is enough: each has the same cause as a rule.
         let mismatch = self.hosts.as_ref().and_then(|hosts| hosts.mismatches.first());
         conditions.extend(mismatch.cloned().map(Condition::HostsDiffer));
@@ -208,6 +209,14 @@ impl RunSummary {
         let host_bytes = highest.peak_bytes.saturating_sub(free_bytes);
         (host_bytes > 0)
             .then_some(Condition::HostMemory { peak_bytes: highest.peak_bytes, host_bytes })
+    }
+
+    /// Which other libraries may allocate GPU memory, if nothing is counted for others.
+    fn other_libraries(&self) -> Option<Condition> {
+        let environment = self.environment.as_ref()?;
+        let is_counted = self.header.run.occupied_bytes > 0;
+        let libraries = environment.gpu_libraries.clone();
+        (!is_counted && !libraries.is_empty()).then_some(Condition::OtherLibraries { libraries })
     }
 
     /// Whether constants of programs have no room beside the pool. Code alone is no reason: what is outside is known

@@ -19,6 +19,8 @@ pub struct RunEnvironment {
     pub late: Vec<LateChange>,
     /// Versions of the installed libraries that use JAX, by the name that they are imported by.
     pub libraries: BTreeMap<String, String>,
+    /// Versions of imported libraries that allocate GPU memory of their own, by the name that they are imported by.
+    pub gpu_libraries: BTreeMap<String, String>,
 }
 
 impl RunEnvironment {
@@ -35,6 +37,7 @@ impl RunEnvironment {
             set_by_vramfit,
             late: late.into_iter().filter(|change| is_jax_related(&change.name)).collect(),
             libraries: BTreeMap::new(),
+            gpu_libraries: BTreeMap::new(),
         }
     }
 }

@@ -103,10 +103,22 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
         Condition::RanOnCpu { program, decides } => ran_on_cpu(program, *decides),
         Condition::HostsDiffer(mismatch) => hosts::mismatch_clause(mismatch),
         Condition::HostMemory { peak_bytes, host_bytes } => format!(
-            "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there;              what a program uses of it moves over the link to the GPU, so that it runs slowly, and the step              time above does not contain that",
+            "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there; \
+             what a program uses of it moves over the link to the GPU, so that it runs slowly, and the step \
+             time above does not contain that",
             Bytes(*host_bytes),
             Bytes(*peak_bytes)
         ),
+        Condition::OtherLibraries { libraries } => {
+            let names: Vec<String> =
+                libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();
+            let whose = if names.len() == 1 { "its" } else { "their" };
+            format!(
+                "the program imports {}: {whose} GPU memory is not counted; `--occupied 6GiB`, for example, \
+                 counts it",
+                names.join(", ")
+            )
+        }
         Condition::OutsidePool { outside_bytes, available_bytes, is_certain, .. } => {
             let room = match is_certain {
                 true => "there is only room for",
