@@ -155,8 +155,10 @@ pub enum Condition {
     HostMemory {
         /// The peak on the device where it is highest.
         peak_bytes: u64,
-        /// What of it the GPU has no room for, so that the host must have as much free memory.
+        /// What of the peaks the GPUs have no room for, so that the host must have as much free memory.
         host_bytes: u64,
+        /// What the host has free; `None` where that is not known.
+        available_bytes: Option<u64>,
     },
     /// Other libraries in the process that allocate GPU memory of their own, which is not counted.
     OtherLibraries {
@@ -205,7 +207,8 @@ impl Condition {
             | Condition::OutsidePool { .. }
             | Condition::PlaceholderDecides { replaces_step: true, .. }
             | Condition::RanOnCpu { decides: true, .. } => Bearing::Open,
-            Condition::PlaceholderDecides { .. } | Condition::HostMemory { .. } => Bearing::Assumed,
+            Condition::PlaceholderDecides { .. }
+            | Condition::HostMemory { available_bytes: None, .. } => Bearing::Assumed,
             Condition::StoppedAtStep { .. }
             | Condition::StillGrowing { .. }
             | Condition::RanOnCpu { decides: false, .. } => Bearing::Excluded,
@@ -213,6 +216,7 @@ impl Condition {
             Condition::TotalRange { .. } | Condition::SharedGpu { .. } => Bearing::Explained,
             Condition::NoStepFound { .. }
             | Condition::CompiledOnly { .. }
+            | Condition::HostMemory { .. }
             | Condition::OtherLibraries { .. } => Bearing::Explained,
         }
     }

@@ -23,8 +23,13 @@ impl Verdict {
     /// Returns why a run does not fit to which the pool has refused nothing; `None` if that is not so.
     pub fn outside_pool(&self) -> Option<&Condition> {
         let mut conditions = self.conditions.iter();
-        conditions
-            .find(|condition| matches!(condition, Condition::OutsidePool { is_certain: true, .. }))
+        conditions.find(|condition| match condition {
+            Condition::OutsidePool { is_certain, .. } => *is_certain,
+            Condition::HostMemory { host_bytes, available_bytes, .. } => {
+                available_bytes.is_some_and(|available| *host_bytes > available)
+            }
+            _ => false,
+        })
     }
 }
 
@@ -203,12 +208,17 @@ impl RunSummary {
 
     /// What lies in host memory.
     fn in_host_memory(&self) -> Option<Condition> {
-        let devices = self.devices.iter().filter(|_| self.header.unified_memory);
         let free_bytes = self.header.free_bytes();
-        let highest = devices.max_by_key(|device| device.peak_bytes)?;
-        let host_bytes = highest.peak_bytes.saturating_sub(free_bytes);
-        (host_bytes > 0)
-            .then_some(Condition::HostMemory { peak_bytes: highest.peak_bytes, host_bytes })
+        let peaks = self.devices.iter().map(|device| device.peak_bytes);
+        let peaks = peaks.filter(|_| self.header.unified_memory);
+        let in_host = peaks.clone().map(|peak| peak.saturating_sub(free_bytes));
+        // The GPUs of a host move to the same memory.
+        let host_bytes = in_host.fold(0, u64::saturating_add);
+        (host_bytes > 0).then_some(Condition::HostMemory {
+            peak_bytes: peaks.max()?,
+            host_bytes,
+            available_bytes: self.header.run.host_memory_bytes,
+        })
     }
 
     /// Which other libraries may allocate GPU memory, if nothing is counted for others.

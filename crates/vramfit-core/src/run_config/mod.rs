@@ -28,6 +28,8 @@ pub struct RunConfig {
     pub gpus: GpuSelection,
     /// Bytes that other programs use on each GPU (`--occupied`).
     pub occupied_bytes: u64,
+    /// Bytes of host memory that are free for the program (`--host-memory`); `None` where that is not known.
+    pub host_memory_bytes: Option<u64>,
     /// Estimate of what a CUDA context takes on each GPU, outside every pool, in bytes.
     pub context_bytes: u64,
     /// Which processes share the memory of the GPUs.
@@ -144,6 +146,7 @@ impl Default for RunConfig {
         RunConfig {
             gpus: GpuSelection::default(),
             occupied_bytes: 0,
+            host_memory_bytes: None,
             context_bytes: 0,
             sharing: Sharing::Private,
             host: None,

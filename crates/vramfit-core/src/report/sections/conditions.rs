@@ -102,7 +102,16 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
         ),
         Condition::RanOnCpu { program, decides } => ran_on_cpu(program, *decides),
         Condition::HostsDiffer(mismatch) => hosts::mismatch_clause(mismatch),
-        Condition::HostMemory { peak_bytes, host_bytes } => format!(
+        Condition::HostMemory { host_bytes, available_bytes: Some(available), .. }
+            if host_bytes > available =>
+        {
+            format!(
+                "unified memory would move {} to the host, which has {} free",
+                Bytes(*host_bytes),
+                Bytes(*available)
+            )
+        }
+        Condition::HostMemory { peak_bytes, host_bytes, .. } => format!(
             "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there; \
              what a program uses of it moves over the link to the GPU, so that it runs slowly, and the step \
              time above does not contain that",

@@ -2,7 +2,8 @@
 
 use super::{conditions, hosts, processes};
 use crate::analysis::{
-    AllocationFailure, Bearing, Condition, DeviceSummary, NoContextSummary, ProgramNeed, RunSummary,
+    AllocationFailure, Bearing, Condition, DeviceSummary, NoContextSummary, ProgramNeed,
+    RunSummary, Verdict,
 };
 use crate::bytes::Bytes;
 use crate::report::phrases::{mebibytes, time_phrase};
@@ -47,7 +48,7 @@ pub(in crate::report) fn headline(summary: &RunSummary) -> String {
     } else {
         let (answer, rest) = match summary.plan() {
             Some(plan) => planned(&plan, &on),
-            None => ("fits", peak_of(device, &on)),
+            None => ("fits", in_host_memory(&verdict, &on).unwrap_or_else(|| peak_of(device, &on))),
         };
         (answer, rest + &used)
     };
@@ -75,6 +76,21 @@ fn without_owners(summary: &RunSummary) -> String {
     });
     warning.map_or_else(String::new, |warning| {
         format!("; owners are off for `{}`: {}", program.name, warning.text)
+    })
+}
+
+/// Says how much lies in host memory, where that is known to be there.
+fn in_host_memory(verdict: &Verdict, on: &str) -> Option<String> {
+    let mut conditions = verdict.conditions.iter();
+    conditions.find_map(|condition| match *condition {
+        Condition::HostMemory { peak_bytes, host_bytes, available_bytes: Some(_) } => {
+            Some(format!(
+                "peak {}{on}, {} of it in host memory, so it runs slowly",
+                Bytes(peak_bytes),
+                Bytes(host_bytes)
+            ))
+        }
+        _ => None,
     })
 }
 

@@ -77,6 +77,9 @@ pub(crate) struct Args {
     /// Memory already used on each GPU
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     occupied: Option<Bytes>,
+    /// Host memory that is free for the program; unified memory takes what the GPUs have no room for from it
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
+    host_memory: Option<Bytes>,
     /// Total memory that the driver reports: a size, `lowest` [default] or `highest`
     #[arg(long, value_name = "BYTES", value_parser = spec::parse_total)]
     total: Option<Total>,
@@ -181,6 +184,7 @@ impl Args {
         let (results, hosts) = (self.result_files()?, self.hosts.to_spec()?);
         let run = RunConfig {
             occupied_bytes: self.occupied.unwrap_or_default().0,
+            host_memory_bytes: self.host_memory.map(|bytes| bytes.0),
             sharing: match self.share_as {
                 Some(name) => Sharing::Named(name),
                 // What other processes would do with other kernels is unknown, so each is measured alone.
