@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
 use super::failure::{EventContext, RefusedRequest};
+use super::program_slots::ProgramSlots;
 use super::programs::ProgramEntry;
 use super::roles::{ArgumentRoles, gradient};
 use crate::program::ProgramMemory;
@@ -119,10 +120,10 @@ impl Attributor<'_> {
             // An array that is passed twice is one array.
             by_number.entry(*allocation).or_insert(*parameter);
         }
-        let programs: FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)> = self
+        let programs: FxHashMap<u32, (&ProgramMemory, ProgramSlots<'_>)> = self
             .memories
             .iter()
-            .map(|(entry, memory)| (*entry, (memory, ArgumentSlots::new(memory))))
+            .map(|(entry, memory)| (*entry, (memory, ProgramSlots::new(memory))))
             .collect();
         let entry = self.context.entry.map(|entry| entry as u32);
         let memory = entry.and_then(|entry| programs.get(&entry));
@@ -201,7 +202,7 @@ impl Attributor<'_> {
     fn add_remaining(
         &self,
         refused: &RefusedRequest,
-        memory: Option<&(&ProgramMemory, ArgumentSlots<'_>)>,
+        memory: Option<&(&ProgramMemory, ProgramSlots<'_>)>,
         parts: &mut EntrySet,
     ) {
         let EventContext { entry, purpose, bytes, .. } = self.context;
@@ -227,7 +228,7 @@ impl Attributor<'_> {
     fn is_operation(
         &self,
         entry: u32,
-        programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
+        programs: &FxHashMap<u32, (&ProgramMemory, ProgramSlots<'_>)>,
     ) -> bool {
         let site = self.entries.get(entry as usize).map(|entry| entry.site);
         let memory = programs.get(&entry).map(|(memory, _)| *memory);
@@ -260,7 +261,7 @@ impl Attributor<'_> {
     fn known_array(
         &self,
         block: &Block,
-        programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
+        programs: &FxHashMap<u32, (&ProgramMemory, ProgramSlots<'_>)>,
     ) -> Option<AttributionEntry> {
         let origin = self.sites.get(block.owner);
         let site = self.source.text(origin.site).to_owned();
@@ -289,7 +290,7 @@ impl Attributor<'_> {
     fn remainder(
         &self,
         origin: &AllocationKey,
-        programs: &FxHashMap<u32, (&ProgramMemory, ArgumentSlots<'_>)>,
+        programs: &FxHashMap<u32, (&ProgramMemory, ProgramSlots<'_>)>,
     ) -> AttributionEntry {
         let text = |id| self.source.text(id).to_owned();
         let made = |entry: u32| programs.get(&entry)?.1.others(origin.slot).first();
@@ -315,54 +316,9 @@ impl Attributor<'_> {
     }
 }
 
-/// The buffers of a program, by what is asked for.
-#[derive(Default)]
-struct ArgumentSlots<'a> {
-    arguments: FxHashMap<u32, &'a Buffer>,
-    /// Those that are no arguments, by their allocation.
-    others: FxHashMap<u32, Vec<&'a Buffer>>,
-}
-
-impl<'a> ArgumentSlots<'a> {
-    fn new(memory: &'a ProgramMemory) -> Self {
-        let mut places = ArgumentSlots::default();
-        for buffer in &memory.buffers {
-            match buffer.parameter {
-                Some(parameter) => drop(places.arguments.entry(parameter).or_insert(buffer)),
-                None => {
-                    let others = places.others.entry(buffer.allocation);
-                    others.or_default().push(buffer);
-                }
-            }
-        }
-        places
-    }
-
-    /// Returns the slots that an execution allocates after one: with what for, and how many bytes.
-    fn allocated_after(&self, slot: u32, temp_bytes: u64) -> Vec<(u32, Purpose, u64)> {
-        let later = self.others.iter().filter(|(number, _)| **number > slot);
-        let mut later: Vec<_> = later
-            .filter_map(|(number, buffers)| {
-                let first = buffers.first()?;
-                match first.owner {
-                    Owner::Constants => None,
-                    Owner::Outputs => Some((*number, Purpose::Output, first.bytes)),
-                    _ => Some((*number, Purpose::Temporary, temp_bytes)),
-                }
-            })
-            .collect();
-        later.sort_unstable_by_key(|(number, ..)| *number);
-        later
-    }
-
-    fn others(&self, allocation: u32) -> &[&'a Buffer] {
-        self.others.get(&allocation).map_or(&[], Vec::as_slice)
-    }
-}
-
 /// Adds what lies in an allocation of the program that ran.
 fn slot(
-    (memory, places): &(&ProgramMemory, ArgumentSlots<'_>),
+    (memory, places): &(&ProgramMemory, ProgramSlots<'_>),
     slot: u32,
     purpose: Purpose,
     bytes: u64,
@@ -389,7 +345,7 @@ fn slot(
 }
 
 /// Names an argument; its line is the one that made the array.
-fn argument_part(places: &ArgumentSlots<'_>, parameter: u32, site: &str) -> AttributionEntry {
+fn argument_part(places: &ProgramSlots<'_>, parameter: u32, site: &str) -> AttributionEntry {
     let buffer = places.arguments.get(&parameter);
     AttributionEntry {
         kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),

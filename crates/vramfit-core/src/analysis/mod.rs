@@ -5,14 +5,14 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `summary.rs`, `device_summary.rs`, `series.rs`, `verdict.rs`, `condition.rs` | the results |
+//! | `summary.rs`, `device_summary.rs`, `allocation_failure.rs`, `series.rs`, `verdict.rs`, `condition.rs` | the results |
 //! | `analyzer/` | adds up the events of a replay, and makes the results of it |
 //! | `comparison.rs` | the same under other settings |
 //! | `load.rs` | the trace files of a run, and the process that decides |
 //! | `devices.rs`, `programs/`, `failure.rs` | what is added up for devices, programs, failures |
 //! | `running_minimum.rs`, `snapshot.rs`, `timeline/` | a run's past in bounded memory |
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
-//! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs` | memory attribution at the peak or the first refused request |
+//! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs`, `program_slots.rs` | memory attribution at the peak or the first refused request |
 //! | `cause.rs` | what takes most of the memory then, and the peak without it |
 //! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |
 //! | `unread_outputs.rs` | outputs that nothing reads |
@@ -22,6 +22,7 @@
 //! | `partitions.rs` | what several devices have copies of, and which exchange data |
 //! | `step_search.rs` | which program is the training step |
 
+mod allocation_failure;
 mod analyzer;
 mod arrays;
 mod attribution;
@@ -42,6 +43,7 @@ mod leaks;
 mod load;
 mod other_processes;
 mod partitions;
+mod program_slots;
 mod programs;
 mod roles;
 mod running_minimum;
@@ -55,6 +57,7 @@ mod unknown_reads;
 mod unread_outputs;
 mod verdict;
 
+pub use allocation_failure::{AllocationFailure, MAX_FAILURES_KEPT};
 pub use analyzer::{summarize, summarize_events, summarize_until};
 pub use attribution::Attribution;
 pub use attribution_entry::{AttributionEntry, EntryKind};
@@ -78,8 +81,7 @@ pub use series::{
 };
 pub use step_search::{PeakGrowth, Phase, StepSearch, StepStop};
 pub use summary::{
-    AbortInfo, AllocationFailure, AutotuneRange, MAX_FAILURES_KEPT, ProgramMemorySummary,
-    ProgramSummary, RunSummary, UnknownReads,
+    AbortInfo, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary, UnknownReads,
 };
 pub use unread_outputs::UnreadOutput;
 pub use verdict::Verdict;

@@ -5,13 +5,12 @@
 
 use serde::Serialize;
 
+use super::allocation_failure::AllocationFailure;
 use super::attribution::Attribution;
 use super::attribution_entry::EntryKind;
 use super::callbacks::CallbackSummary;
 use super::condition::{Condition, LastExecution};
-use super::device_summary::{
-    DeviceSummary, ProcessDevice, ProcessSummary, RequestContext, tightest,
-};
+use super::device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, tightest};
 use super::hosts::HostsSummary;
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::partitions::ReplicatedArgument;
@@ -22,7 +21,7 @@ use super::step_search::{Phase, StepSearch};
 use super::unread_outputs::UnreadOutput;
 use crate::program::memory::Owner;
 use crate::program::{ProgramMemory, ProgramSizes, ProgramTime};
-use crate::replay::{PoolState, TotalRangeSummary};
+use crate::replay::TotalRangeSummary;
 use crate::trace::{
     CompilerWarning, CpuProgram, Header, NotComputed, ProcessExit, RunEnvironment, UncaughtError,
 };
@@ -136,9 +135,6 @@ pub struct ProgramMemorySummary {
     pub replicated: Vec<ReplicatedArgument>,
 }
 
-/// How many refused requests an [`RunSummary`] keeps. A loop that tries until it fits makes many.
-pub const MAX_FAILURES_KEPT: usize = 100;
-
 /// Programs of the same name and the same sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramSummary {
@@ -168,80 +164,6 @@ pub struct ProgramSummary {
     pub scratch_bytes: u64,
     /// How long one execution takes on a device; `None` where that is not known.
     pub time: Option<ProgramTime>,
-}
-
-/// A request that was refused, and what there was instead.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AllocationFailure {
-    /// On which device.
-    pub device: u32,
-    /// When, and for what.
-    pub context: RequestContext,
-    /// What its execution had still to allocate, the request included: the outputs and temporaries that were not
-    /// allocated yet, without copies of arguments that were not donated.
-    pub remaining_bytes: u64,
-    /// What the block at the end of the pool has beyond its rounded size: in use, since it was too little to be split
-    /// off, and free in a larger pool.
-    pub surplus_at_end: u64,
-    /// What the program was told.
-    pub message: String,
-    /// What the pool looked like.
-    pub pool: PoolState,
-    /// The largest request for which the pool could still have grown, within its limit and what
-    /// the GPU had free. `None` where nothing is pooled.
-    pub growth_bytes: Option<u64>,
-    /// Where nothing is pooled: what the GPU should have had free, in whole pages, going by its
-    /// size, what others use and the context.
-    pub gpu_free_bytes: Option<u64>,
-    /// Whether the pool was to be preallocated, as opposed to one that grows.
-    pub is_preallocated: bool,
-    /// What other processes held of the GPU then.
-    pub used_by_others_bytes: u64,
-    /// Set when the real process would not have gone on at all (XLA aborts or hangs); says why.
-    pub fatal: Option<String>,
-    /// Whether the program executed anything after it.
-    pub recovered: bool,
-}
-
-impl AllocationFailure {
-    /// Returns the largest request that could have been met instead, rounding aside.
-    pub fn available_bytes(&self) -> u64 {
-        let largest = self.pool.largest_free_block_bytes.or(self.gpu_free_bytes);
-        largest.unwrap_or(0).max(self.growth_bytes.unwrap_or(0))
-    }
-
-    /// Returns how much was missing: to the request in one piece, or to its whole execution in total, whichever is
-    /// more.
-    ///
-    /// What later executions would have asked for is not in it. 0 when memory was not what was missing: the free
-    /// block was for the other end of a partitioned pool, or the allocator died.
-    pub fn short_bytes(&self) -> u64 {
-        let request = self.context.requested_bytes.saturating_sub(self.available_bytes());
-        let free = self.free_bytes().unwrap_or_else(|| self.available_bytes());
-        let free = free.saturating_add(self.surplus_at_end);
-        request.max(self.remaining_bytes.saturating_sub(free))
-    }
-
-    /// Returns what would have been in use if its execution had been given all that it asked for.
-    pub fn needed_bytes(&self) -> u64 {
-        let in_use = self.pool.in_use_bytes.saturating_sub(self.surplus_at_end);
-        in_use.saturating_add(self.remaining_bytes)
-    }
-
-    /// Returns what was free in all, `None` where nothing is pooled: in the pool, and by which
-    /// one that grows could have grown. A preallocated pool that is smaller than its limit got no
-    /// more from the GPU.
-    pub fn free_bytes(&self) -> Option<u64> {
-        let growth = self.growth_bytes.filter(|_| !self.is_preallocated);
-        let free = self.pool.free_bytes?;
-        Some(free.saturating_add(growth.unwrap_or(0)))
-    }
-
-    /// Returns `true` if enough was free in total for the whole execution, only not in one piece.
-    pub fn fragmented(&self) -> bool {
-        let free = self.free_bytes().filter(|_| self.fatal.is_none());
-        free.is_some_and(|free| free >= self.remaining_bytes)
-    }
 }
 
 /// The same run once more, with the temporaries that its large programs need when they are

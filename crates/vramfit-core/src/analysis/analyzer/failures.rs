@@ -2,8 +2,8 @@
 
 use super::TraceAnalyzer;
 use crate::allocator::{AllocError, round_up};
+use crate::analysis::allocation_failure::MAX_FAILURES_KEPT;
 use crate::analysis::failure::{Abort, EventContext, OomMessage, RefusedRequest};
-use crate::analysis::summary::MAX_FAILURES_KEPT;
 use crate::replay::{Block, Divergence};
 use crate::trace::{Event, Purpose, TextId};
 

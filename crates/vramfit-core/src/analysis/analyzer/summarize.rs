@@ -8,6 +8,7 @@ use std::io::Read;
 
 use super::{TraceAnalyzer, replay_events};
 use crate::allocator::{AllocatorKind, Fidelity};
+use crate::analysis::allocation_failure::AllocationFailure;
 use crate::analysis::arrays::NO_PROGRAM;
 use crate::analysis::compilations::repeated;
 use crate::analysis::condition::LastExecution;
@@ -19,7 +20,7 @@ use crate::analysis::roles::read_again;
 use crate::analysis::scratch::least_in_execution;
 use crate::analysis::series::{LeakSummary, TimelinePoint};
 use crate::analysis::summary::{
-    AbortInfo, AllocationFailure, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
+    AbortInfo, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
 };
 use crate::error::Result;
 use crate::replay::{Block, replay_mismatch};
