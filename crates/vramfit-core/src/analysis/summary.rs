@@ -48,7 +48,7 @@ pub struct RunSummary {
     /// How long one step takes on a device, all programs together that ran between two executions of
     /// [`RunSummary::step`]; `None` where no training step was detected or a time is not known.
     pub step_time: Option<ProgramTime>,
-    /// Every request that was refused, in order; at most [`MAX_FAILURES_KEPT`] of them.
+    /// Every request that was refused, in order; at most [`super::MAX_FAILURES_KEPT`] of them.
     pub failures: Vec<AllocationFailure>,
     /// How many requests were refused.
     pub failure_count: u64,

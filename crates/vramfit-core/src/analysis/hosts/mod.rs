@@ -2,7 +2,7 @@
 //!
 //! XLA compiles one module for all devices of a program, so its memory is the same on each of them, and hosts
 //! that take part in the same programs differ only by what their Python does. [`next_host`] says which host is
-//! to be run next until each host was run or is [represented](HostRun::represents) by one that was;
+//! to be run next until each host was run or is represented by one that was;
 //! [`summarize_hosts`] puts the runs together.
 //!
 //! | file | subject |
