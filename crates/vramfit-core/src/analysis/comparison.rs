@@ -6,11 +6,11 @@
 use super::analyzer::{TraceAnalyzer, replay_events};
 use super::device_summary::RequestContext;
 use super::summary::RunSummary;
-use crate::allocator::AllocatorKind;
+use crate::allocator::{AllocatorKind, POOL_GROWS_SINCE};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::replay::{Divergence, Replay};
-use crate::settings::{self, GpuBudgets, Options, Target, Version};
+use crate::settings::{self, FractionPolicy, GpuBudgets, Options, Target, Version};
 use crate::trace::{EventSource, Header};
 
 /// What is to be different.
@@ -22,6 +22,9 @@ pub struct ReplayOverrides {
     pub options: Options,
     /// Bytes that something else holds on each GPU; `None` leaves those of the run.
     pub occupied_bytes: Option<u64>,
+    /// The pool of a later release of JAX, which may grow past its fraction; it takes the place of the size and
+    /// allocator above.
+    pub policy: Option<FractionPolicy>,
 }
 
 /// A run under its own settings and under others.
@@ -140,6 +143,10 @@ impl ReplayOverrides {
         }
         header.preallocate = self.options.preallocate.unwrap_or(header.preallocate);
         let mut notes = resolved.notes;
+        if let Some(policy) = &self.policy {
+            notes.push(apply_policy(policy, &mut header));
+            return Ok((header, notes));
+        }
         if partitionable(&header, version) && !was_partitionable {
             header.spatial_partitioning = true;
             notes.push(
@@ -150,6 +157,25 @@ impl ReplayOverrides {
         }
         Ok((header, notes))
     }
+}
+
+/// Gives a run the pool that XLA's main branch makes of a policy, and returns what to know about it.
+fn apply_policy(policy: &FractionPolicy, header: &mut Header) -> String {
+    let recorded = std::mem::replace(&mut header.jax, {
+        let (major, minor, patch) = POOL_GROWS_SINCE;
+        format!("{major}.{minor}.{patch}")
+    });
+    AllocatorKind::Bfc.name().clone_into(&mut header.allocator);
+    header.memory_fraction = policy.start;
+    header.memory_cap = policy.cap;
+    header.preallocate = true;
+    header.spatial_partitioning = true;
+    header.unified_memory = false;
+    header.run.requested_limit_bytes = None;
+    format!(
+        "no release of JAX up to 0.12.0.1 has a pool that grows past its fraction; this is the pool of XLA's main \
+         branch, with the requests of a run of JAX {recorded}"
+    )
 }
 
 /// Returns `true` if a flag decides about partitioning the pool of a run.

@@ -8,7 +8,7 @@ use vramfit_core::gpu;
 use vramfit_core::program::ProgramSizes;
 use vramfit_core::report::{Outcome, Report};
 use vramfit_core::run_config::RunConfig;
-use vramfit_core::settings::Options;
+use vramfit_core::settings::{FractionPolicy, Options};
 use vramfit_core::trace::{Event, Header, Purpose, Reader, RequestList};
 
 use crate::recorded;
@@ -34,6 +34,11 @@ fn growing() -> ReplayOverrides {
 
 fn on_allocator(allocator: AllocatorKind) -> ReplayOverrides {
     with(Options { allocator: Some(allocator), ..Options::default() })
+}
+
+fn with_policy(policy: &str) -> ReplayOverrides {
+    let policy = FractionPolicy::parse(policy).expect("a policy");
+    ReplayOverrides { policy: Some(policy), ..ReplayOverrides::default() }
 }
 
 /// 300 MiB of state, and three steps with 250 MiB of temporaries.
@@ -79,6 +84,16 @@ fn other_settings_come_to_what_a_run_with_them_comes_to() {
             Header { run: RunConfig { occupied_bytes: 200 * MIB, ..header().run }, ..header() },
         ),
         (
+            with_policy("0.25+"),
+            Header {
+                memory_fraction: 0.25,
+                memory_cap: Some(1.0),
+                spatial_partitioning: true,
+                jax: "0.12.1".into(),
+                ..header()
+            },
+        ),
+        (
             on_allocator(AllocatorKind::Platform),
             Header { allocator: "platform".into(), ..header() },
         ),
@@ -110,6 +125,25 @@ fn the_request_that_fails_is_named_and_the_replay_ends_there() {
     assert_eq!(refusal.context.event, 5);
     assert_eq!((half.after.executions, half.after.events), (1, 6));
     assert_eq!(half.before.unwrap().fits(), Some(true));
+}
+
+#[test]
+fn a_pool_that_grows_meets_what_a_fixed_one_refused() {
+    let trace = refused().finish();
+    let limit = |policy: &str| {
+        let replayed = replay(&trace, &with_policy(policy));
+        (replayed.fits(), replayed.newly_granted.is_some(), replayed.after.devices[0].limit_bytes)
+    };
+    // 600 and 200 MiB of 1024.
+    assert_eq!(limit("0.5"), (Some(false), false, Some(512 * MIB)));
+    assert_eq!(limit("0.75"), (Some(false), false, Some(768 * MIB)));
+    assert_eq!(limit("0.75-0.78"), (Some(false), false, Some(798 * MIB)));
+    assert_eq!(limit("0.75+"), (None, true, Some(1024 * MIB)));
+    let notes = replay(&trace, &with_policy("0.75+")).notes;
+    assert!(
+        notes.iter().any(|note| note.contains("no release of JAX up to 0.12.0.1")),
+        "{notes:?}"
+    );
 }
 
 /// A run that is refused 200 MiB, and takes less then.

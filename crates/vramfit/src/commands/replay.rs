@@ -8,7 +8,7 @@ use vramfit_core::analysis;
 use vramfit_core::analysis::ReplayOverrides;
 use vramfit_core::gpu;
 use vramfit_core::report::Report;
-use vramfit_core::settings;
+use vramfit_core::settings::{self, FractionPolicy};
 use vramfit_core::trace::{EventSource, Reader, RequestList};
 use vramfit_core::{Bytes, Error, Result};
 
@@ -29,6 +29,7 @@ Examples:
   vramfit replay run.trace --fraction 0.9
   vramfit replay run.trace --gpu rtx-4090 --allocator cuda_async
   vramfit replay run.trace --no-preallocate --occupied 20GiB --json -
+  vramfit replay run.trace --policy 0.75+
 
 Exit codes:
   0  it fits
@@ -50,6 +51,10 @@ pub(crate) struct Args {
     /// Preallocate the whole pool at startup
     #[arg(long, conflicts_with = "no_preallocate")]
     preallocate: bool,
+    /// Pool of a later release of JAX, which may grow: START, START+ (to all memory) or START-CAP, such as `0.75+`
+    #[arg(long, value_name = "POLICY", value_parser = FractionPolicy::parse)]
+    #[arg(conflicts_with_all = ["fraction", "limit", "allocator", "preallocate", "no_preallocate"])]
+    policy: Option<FractionPolicy>,
     /// Write the results as JSON to a file, or with `-` as one line to standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -83,8 +88,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.preallocate {
         options.preallocate = Some(true);
     }
-    let settings =
-        ReplayOverrides { gpu, options, occupied_bytes: args.occupied.map(|occupied| occupied.0) };
+    let settings = ReplayOverrides {
+        gpu,
+        options,
+        occupied_bytes: args.occupied.map(|occupied| occupied.0),
+        policy: args.policy,
+    };
     let comparison = analysis::compare(&mut ReadProgress::new(source, output), &settings)
         .map_err(|error| error.in_file(&args.trace))?;
     let report = Report::from_replay(&comparison);

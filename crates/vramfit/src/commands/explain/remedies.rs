@@ -99,6 +99,7 @@ pub(super) fn apply_in_replay(
             gpu: None,
             options: candidate.options,
             occupied_bytes: candidate.alone.then_some(0),
+            ..ReplayOverrides::default()
         };
         // A setting that the release or the GPU does not have is no remedy.
         let Ok(comparison) = analysis::compare(&mut Reader::open(trace)?, &settings) else {
