@@ -93,6 +93,7 @@ fn load_estimate(trace: &Path, gpu: &str, limit: Option<&str>) -> Result<NativeR
         gpu: Some(gpu::find(gpu)?),
         options: Options { limit, ..Options::default() },
         occupied_bytes: None,
+        ..ReplayOverrides::default()
     };
     let summary = load_summary(trace)?;
     let comparison = compare(&mut Reader::open(trace)?, &settings)?;
