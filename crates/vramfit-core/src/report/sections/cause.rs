@@ -151,9 +151,11 @@ fn named(group: &CauseGroup) -> String {
         (path, "") => format!("`{path}`"),
         (path, shape) => format!("`{path}`, `{shape}`"),
     };
-    match group.count {
-        1 => format!(": {name}"),
-        count => format!(" in {count} arrays, the largest {name}"),
+    // Counters and the table of outputs beside one large array are not worth a word.
+    let is_nearly_all = largest.count == 1 && largest.bytes >= group.bytes - group.bytes / 100;
+    match is_nearly_all {
+        true => format!(": {name}"),
+        false => format!(" in {} arrays, the largest {name}", group.count),
     }
 }
 

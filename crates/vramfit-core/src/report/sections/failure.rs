@@ -15,7 +15,8 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
         available(summary, failure),
         Metric::new("in use at failure", in_use, recovered),
     ];
-    if failure.remaining_bytes > failure.context.requested_bytes {
+    let requested_bytes = failure.context.requested_bytes;
+    if failure.remaining_bytes > requested_bytes.saturating_add(requested_bytes / 100) {
         let what = match &failure.context.program {
             Some(program) => {
                 format!("all of `{program}`'s outputs and temporaries that were not allocated yet")
