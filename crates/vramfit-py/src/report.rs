@@ -92,7 +92,6 @@ fn load_estimate(trace: &Path, gpu: &str, limit: Option<&str>) -> Result<NativeR
     let settings = ReplayOverrides {
         gpu: Some(gpu::find(gpu)?),
         options: Options { limit, ..Options::default() },
-        occupied_bytes: None,
         ..ReplayOverrides::default()
     };
     let summary = load_summary(trace)?;

@@ -18,7 +18,7 @@ pub struct AllocationFailure {
     pub remaining_bytes: u64,
     /// What the block at the end of the pool has beyond its rounded size: in use, since it was too little to be split
     /// off, and free in a larger pool.
-    pub surplus_at_end: u64,
+    pub pool_end_surplus_bytes: u64,
     /// What the program was told.
     pub message: String,
     /// What the pool looked like.
@@ -54,13 +54,13 @@ impl AllocationFailure {
     pub fn short_bytes(&self) -> u64 {
         let request = self.context.requested_bytes.saturating_sub(self.available_bytes());
         let free = self.free_bytes().unwrap_or_else(|| self.available_bytes());
-        let free = free.saturating_add(self.surplus_at_end);
+        let free = free.saturating_add(self.pool_end_surplus_bytes);
         request.max(self.remaining_bytes.saturating_sub(free))
     }
 
     /// Returns what would have been in use if its execution had been given all that it asked for.
     pub fn needed_bytes(&self) -> u64 {
-        let in_use = self.pool.in_use_bytes.saturating_sub(self.surplus_at_end);
+        let in_use = self.pool.in_use_bytes.saturating_sub(self.pool_end_surplus_bytes);
         in_use.saturating_add(self.remaining_bytes)
     }
 

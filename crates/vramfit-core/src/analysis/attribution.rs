@@ -182,9 +182,9 @@ impl Attributor<'_> {
         if let Some(refused) = self.refused {
             // With as much memory as is missing, it would be free.
             total = total
-                .saturating_sub(refused.surplus_at_end)
+                .saturating_sub(refused.pool_end_surplus_bytes)
                 .saturating_add(refused.remaining_bytes);
-            rounding = rounding.saturating_sub(refused.surplus_at_end);
+            rounding = rounding.saturating_sub(refused.pool_end_surplus_bytes);
             self.add_remaining(refused, memory, &mut parts);
         }
         parts.add(of_kind(EntryKind::Rounding), rounding);

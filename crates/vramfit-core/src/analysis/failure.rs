@@ -54,7 +54,7 @@ pub(super) struct RefusedRequest {
     /// What its execution had still to allocate, the request included.
     pub(super) remaining_bytes: u64,
     /// What the block at the end of the pool has beyond its rounded size, too little to be split off.
-    pub(super) surplus_at_end: u64,
+    pub(super) pool_end_surplus_bytes: u64,
     pub(super) message: OomMessage,
     pub(super) pool: PoolState,
     pub(super) growth: Option<u64>,

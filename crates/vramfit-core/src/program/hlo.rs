@@ -179,7 +179,7 @@ impl<'a> HloGraph<'a> {
     }
 
     /// Returns the instruction that makes what a computation returns.
-    pub(super) fn root_in(
+    pub(super) fn root_instruction(
         &self,
         computation: &HloComputationProto,
     ) -> Option<&'a HloInstructionProto> {

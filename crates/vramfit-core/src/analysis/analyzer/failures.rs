@@ -52,7 +52,7 @@ impl TraceAnalyzer {
             state.live_at_refusal.capture(next);
         }
         let remaining_bytes = self.remaining_bytes(device, &context);
-        let surplus_at_end = self.surplus_at_end(device);
+        let pool_end_surplus_bytes = self.pool_end_surplus_bytes(device);
         let allocator = self.replay.allocator(device);
         let is_pooled = allocator.stats().pool_bytes.is_some();
         let obtainable = allocator.obtainable_bytes(self.gpu_bytes.saturating_sub(used_by_others));
@@ -61,7 +61,7 @@ impl TraceAnalyzer {
             context,
             slot,
             remaining_bytes,
-            surplus_at_end,
+            pool_end_surplus_bytes,
             message,
             pool: self.replay.device_state(device),
             growth: is_pooled.then_some(obtainable),
@@ -100,7 +100,7 @@ impl TraceAnalyzer {
 
     /// Returns what the block at the end of a device's pool has beyond its rounded size: with a larger pool it would
     /// have been split off. What other blocks have in surplus they would have in any pool.
-    fn surplus_at_end(&mut self, device: u32) -> u64 {
+    fn pool_end_surplus_bytes(&mut self, device: u32) -> u64 {
         let regions = self.replay.allocator(device).regions();
         let Some(end) = regions.iter().map(|region| region.address + region.bytes).max() else {
             return 0;

@@ -283,7 +283,7 @@ impl TraceAnalyzer {
                 device: refused.device,
                 context: refused.context.named(&self.programs, text),
                 remaining_bytes: refused.remaining_bytes,
-                surplus_at_end: refused.surplus_at_end,
+                pool_end_surplus_bytes: refused.pool_end_surplus_bytes,
                 message: refused.message.text(text),
                 pool: refused.pool,
                 growth_bytes: refused.growth,

@@ -47,7 +47,7 @@ impl HostTransfer {
                 }
             }
             "fusion" => {
-                let root = graph.called(it).next().and_then(|fused| graph.root_in(fused));
+                let root = graph.called(it).next().and_then(|fused| graph.root_instruction(fused));
                 self.add_access(graph, it, root.unwrap_or(it));
             }
             _ => self.add_access(graph, it, it),

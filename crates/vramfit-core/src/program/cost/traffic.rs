@@ -100,7 +100,7 @@ fn fused_reads(
 ) -> Vec<Access> {
     let mut needed: FxHashMap<i64, Access> = FxHashMap::default();
     let mut result = vec![Access::default(); parameters];
-    if let Some(root) = graph.root_in(fused) {
+    if let Some(root) = graph.root_instruction(fused) {
         needed.insert(root.id, Access::all(result_bytes(root)));
     }
     // Operands stand before their users.
@@ -158,7 +158,7 @@ pub(super) fn is_matrix_library(target: &str) -> bool {
 pub(super) fn writes(graph: &HloGraph<'_>, instruction: &HloInstructionProto) -> Vec<Access> {
     let fused = graph.called(instruction).next();
     let fused = fused.filter(|_| instruction.opcode == "fusion");
-    match fused.and_then(|fused| graph.root_in(fused)) {
+    match fused.and_then(|fused| graph.root_instruction(fused)) {
         Some(root) if root.opcode == "tuple" => {
             let parts = graph.operands_of(root);
             parts.map(|part| write(graph, part)).collect()
@@ -207,7 +207,7 @@ pub(super) fn certain_bytes(graph: &HloGraph<'_>, entry: &HloComputationProto) -
             }
         }
     }
-    let Some(root) = graph.root_in(entry) else {
+    let Some(root) = graph.root_instruction(entry) else {
         return total;
     };
     let parts = if root.opcode == "tuple" { graph.operands_of(root).collect() } else { vec![root] };

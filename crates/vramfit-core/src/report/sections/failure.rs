@@ -10,22 +10,11 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
     let requested = Value::Bytes(failure.context.requested_bytes);
     let recovered = if failure.recovered { "the program continued after the failure" } else { "" };
     let in_use = Value::Bytes(failure.pool.in_use_bytes);
-    let mut metrics = vec![
-        Metric::new("requested", requested, allocation_phrase(&failure.context)),
-        available(summary, failure),
-        Metric::new("in use at failure", in_use, recovered),
-    ];
-    let requested_bytes = failure.context.requested_bytes;
-    if failure.remaining_bytes > requested_bytes.saturating_add(requested_bytes / 100) {
-        let what = match &failure.context.program {
-            Some(program) => {
-                format!("all of `{program}`'s outputs and temporaries that were not allocated yet")
-            }
-            None => String::new(),
-        };
-        let remaining = Value::Bytes(failure.remaining_bytes);
-        metrics.insert(1, Metric::new("still to allocate", remaining, what));
-    }
+    let mut metrics =
+        vec![Metric::new("requested", requested, allocation_phrase(&failure.context))];
+    metrics.extend(still_to_allocate(failure));
+    metrics.push(available(summary, failure));
+    metrics.push(Metric::new("in use at failure", in_use, recovered));
     if let Some(fatal) = &failure.fatal {
         let value = Value::Missing("crashes");
         metrics.push(Metric::new("on a real GPU", value, fatal.clone()));
@@ -36,6 +25,15 @@ pub(in crate::report) fn metrics(summary: &RunSummary, failure: &AllocationFailu
         metrics.push(Metric::new("failed requests", count, note));
     }
     metrics
+}
+
+/// What the execution of the request had still to allocate, where that is more than the request.
+fn still_to_allocate(failure: &AllocationFailure) -> Option<Metric> {
+    let program = failure.context.program.as_ref()?;
+    let requested_bytes = failure.context.requested_bytes;
+    let is_more = failure.remaining_bytes > requested_bytes.saturating_add(requested_bytes / 100);
+    let note = format!("all of `{program}`'s outputs and temporaries that were not allocated yet");
+    is_more.then(|| Metric::new("still to allocate", Value::Bytes(failure.remaining_bytes), note))
 }
 
 fn available(summary: &RunSummary, failure: &AllocationFailure) -> Metric {

@@ -96,7 +96,6 @@ pub(super) fn apply_in_replay(
 ) -> Result<()> {
     for candidate in candidates() {
         let settings = ReplayOverrides {
-            gpu: None,
             options: candidate.options,
             occupied_bytes: candidate.alone.then_some(0),
             ..ReplayOverrides::default()
