@@ -159,6 +159,16 @@ pub struct HostEnvironment {
     pub cuda_visible_devices: Option<String>,
     /// Host memory of our control group, the tightest one above us.
     pub host_memory: Option<HostMemoryLimit>,
+    /// Host memory that the kernel could give to programs without swapping.
+    pub kernel_available_bytes: Option<u64>,
+}
+
+impl HostEnvironment {
+    /// Returns how much host memory a program can be given here; `None` where nothing is known of it.
+    pub fn available_memory_bytes(&self) -> Option<u64> {
+        let left = self.host_memory.as_ref().map(HostMemoryLimit::available_bytes);
+        self.kernel_available_bytes.into_iter().chain(left).min()
+    }
 }
 
 /// A limit on host memory, set by a container runtime or a job scheduler.
@@ -169,6 +179,16 @@ pub struct HostMemoryLimit {
     pub limit_bytes: u64,
     /// What it uses now, caches included.
     pub used_bytes: Option<u64>,
+    /// What of that are files in the page cache that nobody has used of late.
+    pub reclaimable_bytes: Option<u64>,
     /// The file that the limit was read from.
     pub source: String,
+}
+
+impl HostMemoryLimit {
+    /// Returns what the group may still use, with what the kernel can reclaim from its page cache.
+    pub fn available_bytes(&self) -> u64 {
+        let used = self.used_bytes.unwrap_or(0).saturating_sub(self.reclaimable_bytes.unwrap_or(0));
+        self.limit_bytes.saturating_sub(used)
+    }
 }

@@ -407,6 +407,7 @@ fn what_a_container_lacks_is_reported() {
         around.host_memory = Some(HostMemoryLimit {
             limit_bytes: 16 * GIB,
             used_bytes: None,
+            reclaimable_bytes: None,
             source: "/sys/fs/cgroup/memory.max".to_owned(),
         });
     });
@@ -507,6 +508,36 @@ fn a_pool_that_could_not_be_had_fails() {
     let mut info = healthy();
     info.probe.on_line(&growing);
     expect(&info, "pool", Pass, &["grows up to 60.0 GiB"]);
+}
+
+/// The checks of the settings and of the pool say the same.
+#[test]
+fn a_pool_of_unified_memory_is_judged_by_the_memory_of_the_host() {
+    let pool = |gib: u64, options: &str| {
+        let limit = (gib * GIB).to_string();
+        POOL.replace("64424509440", &limit).replace("{}", options)
+    };
+    let with_pool = |line: &str, available: Option<u64>| {
+        let mut info = with(set("TF_FORCE_UNIFIED_MEMORY", "true"));
+        info.host_environment.kernel_available_bytes = available;
+        info.probe.on_line(line);
+        info
+    };
+    // Without a fraction it is all of the GPU.
+    let whole = with_pool(&pool(80, "{}"), None);
+    expect(&whole, "pool", Pass, &["up to 80.0 GiB, all of the GPU"]);
+    expect(&whole, "settings", Warn, &["uses no host memory"]);
+    let doubled = pool(160, r#"{"memory_fraction":2.0}"#);
+    for (available, status, text) in [
+        (Some(200 * GIB), Pass, "80.0 GiB more than the GPU has"),
+        (Some(30 * GIB), Warn, "the host has 30.0 GiB free"),
+        (None, Pass, "80.0 GiB more than the GPU has"),
+    ] {
+        let mut info = with_pool(&doubled, available);
+        info.environment.insert("XLA_CLIENT_MEM_FRACTION".to_owned(), "2.0".to_owned());
+        expect(&info, "pool", status, &[text]);
+        expect(&info, "settings", Pass, &[]);
+    }
 }
 
 #[test]

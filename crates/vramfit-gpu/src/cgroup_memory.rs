@@ -10,10 +10,15 @@ pub(crate) fn find_limit(mount: &Path, groups: &str) -> Option<HostMemoryLimit> 
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let (mount, limit, used) = if controllers.is_empty() {
-            (mount.to_owned(), "memory.max", "memory.current")
+        let (mount, limit, used, inactive) = if controllers.is_empty() {
+            (mount.to_owned(), "memory.max", "memory.current", "inactive_file ")
         } else if controllers.split(',').any(|name| name == "memory") {
-            (mount.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
+            (
+                mount.join("memory"),
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file ",
+            )
         } else {
             continue;
         };
@@ -22,6 +27,7 @@ pub(crate) fn find_limit(mount: &Path, groups: &str) -> Option<HostMemoryLimit> 
                 Some(HostMemoryLimit {
                     limit_bytes: read_bytes(&dir.join(limit))?,
                     used_bytes: read_bytes(&dir.join(used)),
+                    reclaimable_bytes: read_statistic(&dir.join("memory.stat"), inactive),
                     source: dir.join(limit).display().to_string(),
                 })
             })
@@ -49,6 +55,12 @@ fn read_bytes(file: &Path) -> Option<u64> {
     (bytes < 1 << 60).then_some(bytes)
 }
 
+/// Reads a line of `memory.stat`.
+fn read_statistic(file: &Path, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name))?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,10 +76,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), "job/memory.max", "4294967296\n");
         write(root.path(), "job/memory.current", "1000\n");
+        write(root.path(), "job/memory.stat", "anon 600\ninactive_file 300\nactive_file 100\n");
         write(root.path(), "job/step/memory.max", "max\n");
         let found = find_limit(root.path(), "0::/job/step\n").expect("a limit");
         assert_eq!(found.limit_bytes, 4 << 30);
-        assert_eq!(found.used_bytes, Some(1000));
+        assert_eq!((found.used_bytes, found.reclaimable_bytes), (Some(1000), Some(300)));
+        assert_eq!(found.available_bytes(), (4 << 30) - 700);
         assert!(found.source.ends_with("job/memory.max"));
     }
 

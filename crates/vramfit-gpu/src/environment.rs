@@ -22,7 +22,17 @@ pub fn host_environment() -> HostEnvironment {
         nvidia_visible_devices: var("NVIDIA_VISIBLE_DEVICES"),
         cuda_visible_devices: var("CUDA_VISIBLE_DEVICES"),
         host_memory: cgroup_memory::find_limit(Path::new("/sys/fs/cgroup"), &own_groups),
+        kernel_available_bytes: std::fs::read_to_string("/proc/meminfo")
+            .ok()
+            .and_then(|text| available_bytes(&text)),
     }
+}
+
+/// Reads `MemAvailable` from `/proc/meminfo`.
+fn available_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 fn var(name: &str) -> Option<String> {
@@ -78,6 +88,13 @@ fn device_files(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_says_what_is_available() {
+        let text = "MemTotal:       24593488 kB\nMemAvailable:     1024 kB\n";
+        assert_eq!(available_bytes(text), Some(1 << 20));
+        assert_eq!(available_bytes("MemTotal: 1 kB\n"), None);
+    }
 
     #[test]
     fn a_container_is_recognized_from_inside() {

@@ -85,6 +85,7 @@ pub(crate) fn resolve_settings(
 ) -> PyResult<ResolvedSettings> {
     let resolve = move || -> Result<ResolvedSettings> {
         let options = Options {
+            spill: None,
             fraction,
             limit: limit.map(Bytes::parse_memory).transpose()?,
             processes,

@@ -137,6 +137,8 @@ _SHAPING = {
 _VALUE, _SHAPE, _DECISION, _CONSTANT = range(4)
 # The function of JAX's that makes a program of what was traced, and constants of what it captured.
 _LOWERING = "lower_jaxpr_to_module"
+# Functions of JAX's begin so that call the function that they trace.
+_TRACING = "trace_to_jaxpr"
 
 
 def site() -> str | None:
@@ -149,8 +151,8 @@ def read_site() -> tuple[str, int, str]:
     """Return the user's line that reads a value, what for, and the expression that reads it.
 
     The use is a value, a shape that JAX makes of it, a decision on what runs, or a constant of a
-    program whose function has captured it. Without a line of the user's, the line and the
-    expression are empty.
+    program whose function has captured it, or reads it while it is traced. Without a line of the
+    user's, the line and the expression are empty.
     """
     use = _VALUE
     method = ""
@@ -172,6 +174,18 @@ def read_site() -> tuple[str, int, str]:
         decides, expression = _read_use.use_of(frame, method)
         if decides and use == _VALUE:
             use = _DECISION
+        elif use == _VALUE and _is_traced(frame):
+            use = _CONSTANT
         return site_of(frame.f_code, frame.f_lineno), use, expression
     finally:
         del frame
+
+
+def _is_traced(frame: FrameType | None) -> bool:
+    """Return whether the function of a frame is called to be traced."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name.startswith(_TRACING) and "/jax/_src/" in code.co_filename:
+            return True
+        frame = frame.f_back
+    return False

@@ -137,10 +137,7 @@ def _placeholder_array(kind: str, dims: Sequence[int]) -> Any:
     if kind == "token":
         return np.zeros(0, bool)
     dtype = _cpu.dtype_of(kind)
-    fill = run_config().get("fill", "zeros")
-    if fill == "random" and kind.startswith(("f", "bf", "c")):
-        return np.random.default_rng(0).random(tuple(dims)).astype(dtype)
-    return np.full(tuple(dims), 1 if fill == "ones" else 0, dtype)
+    return np.full(tuple(dims), 1 if run_config().get("fill") == "ones" else 0, dtype)
 
 
 class _CallbackThread:

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;
+use crate::gpu::HostLink;
 use crate::run_config::StepLimit;
 use crate::trace::{CpuProgram, OtherProcess, ProcessExit, UncaughtError};
 
@@ -159,6 +160,8 @@ pub enum Condition {
         host_bytes: u64,
         /// What the host has free; `None` where that is not known.
         available_bytes: Option<u64>,
+        /// The program that uses more memory in a call than a GPU has; `None` if no single one does.
+        moved: Option<LinkTraffic>,
     },
     /// Other libraries in the process that allocate GPU memory of their own, which is not counted.
     OtherLibraries {
@@ -194,6 +197,25 @@ pub struct ProgramNeed {
     pub needed_bytes: u64,
     /// What the process could have had there.
     pub capacity_bytes: u64,
+}
+
+/// What a call of a program moves between GPU and host, where it uses more memory than the GPU has: what has no room at
+/// its end was moved to the host. Of arguments that it does not read in full it may move less.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LinkTraffic {
+    /// The program.
+    pub program: String,
+    /// Bytes that each call moves at least.
+    pub bytes: u64,
+    /// The link; `None` for a GPU that is not in the catalog.
+    pub link: Option<HostLink>,
+}
+
+impl LinkTraffic {
+    /// Returns the seconds that this takes at the full rate of the link.
+    pub fn seconds(&self) -> Option<f64> {
+        self.link.map(|link| self.bytes as f64 / link.bytes_per_s() as f64)
+    }
 }
 
 impl Condition {

@@ -64,7 +64,7 @@ pub use attribution_entry::{AttributionEntry, EntryKind};
 pub use callbacks::CallbackSummary;
 pub use cause::{Cause, CauseGroup, NextPeak, ValueSize};
 pub use comparison::{Comparison, ReplayOverrides, compare};
-pub use condition::{Bearing, Condition, LastExecution, ProgramNeed};
+pub use condition::{Bearing, Condition, LastExecution, LinkTraffic, ProgramNeed};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{

@@ -3,7 +3,7 @@
 //! The one place that decides: text, JSON, page, exit codes and other commands ask
 //! [`RunSummary::verdict`].
 
-use super::condition::{Condition, LastExecution, ProgramNeed};
+use super::condition::{Condition, LastExecution, LinkTraffic, ProgramNeed};
 use super::device_summary::DeviceSummary;
 use super::programs::Evidence;
 use super::summary::{ProgramSummary, RunSummary, UnknownReads};
@@ -218,6 +218,23 @@ impl RunSummary {
             peak_bytes: peaks.max()?,
             host_bytes,
             available_bytes: self.header.run.host_memory_bytes,
+            moved: self.link_traffic(),
+        })
+    }
+
+    /// What the program moves that uses most memory in a call.
+    fn link_traffic(&self) -> Option<LinkTraffic> {
+        let programs = self.programs.iter().filter(|program| program.calls > 0);
+        // Constants lie outside the pool.
+        let in_pool = |program: &&ProgramSummary| {
+            program.sizes.needed_bytes().saturating_sub(program.sizes.constant_bytes)
+        };
+        let program = programs.max_by_key(in_pool)?;
+        let bytes = in_pool(&program).saturating_sub(self.header.free_bytes());
+        (bytes > 0).then(|| LinkTraffic {
+            program: program.name.clone(),
+            bytes,
+            link: self.header.gpu().host_link,
         })
     }
 

@@ -136,8 +136,6 @@ pub enum Fill {
     Zeros,
     /// 1.
     Ones,
-    /// Uniform in [0, 1), the same in every run; for integers any bits.
-    Random,
 }
 
 impl Default for RunConfig {

@@ -13,6 +13,8 @@ pub struct Options {
     pub fraction: Option<f64>,
     /// Bytes that the pool may use.
     pub limit: Option<Bytes>,
+    /// Bytes of host memory that the pool of each GPU may use besides the GPU's: unified memory.
+    pub spill: Option<Bytes>,
     /// Number of processes among which each GPU is split evenly, 1 to 1024.
     pub processes: Option<u32>,
     /// Bytes to leave free for other processes.
@@ -38,7 +40,12 @@ pub struct Options {
 impl Options {
     /// Returns `true` if an option sets the size of the pool.
     pub fn sets_pool_size(&self) -> bool {
-        self.fraction.is_some() || self.limit.is_some() || self.is_split()
+        self.size_options().contains(&true)
+    }
+
+    /// Which of the options that set the size of the pool are given; they exclude each other.
+    fn size_options(&self) -> [bool; 4] {
+        [self.fraction.is_some(), self.limit.is_some(), self.spill.is_some(), self.is_split()]
     }
 
     /// Returns `true` if the pool is one of several on the GPU, or leaves memory to other processes.
@@ -48,7 +55,7 @@ impl Options {
 
     /// Returns `true` if the options cannot be resolved without the size of the GPU.
     pub(super) fn requires_gpu_size(&self) -> bool {
-        self.limit.is_some() || self.keep_free.is_some()
+        self.limit.is_some() || self.keep_free.is_some() || self.spill.is_some()
     }
 
     /// Rejects options that exclude each other or are out of range.
@@ -57,11 +64,10 @@ impl Options {
     /// [`crate::ErrorKind::InvalidArgument`].
     pub(super) fn check(&self) -> Result<()> {
         let reject = |message: &str, hint: &str| Err(Error::invalid_argument(message).hint(hint));
-        let sizes = [self.fraction.is_some(), self.limit.is_some(), self.is_split()];
-        if sizes.iter().filter(|is_set| **is_set).count() > 1 {
+        if self.size_options().iter().filter(|is_set| **is_set).count() > 1 {
             return reject(
                 "the size of the pool is given in more than one way",
-                "give one of `fraction`, `limit`, or `processes` with `keep_free`",
+                "give one of `fraction`, `limit`, `spill`, or `processes` with `keep_free`",
             );
         }
         match (self.processes, self.host_devices) {

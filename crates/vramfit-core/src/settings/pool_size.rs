@@ -14,6 +14,8 @@ pub(super) enum PoolSize {
     /// At most this many bytes of a GPU of that size. JAX has no such setting: it becomes the largest
     /// fraction of the GPU that does not exceed it.
     Limit { limit_bytes: u64, total_bytes: u64 },
+    /// All of a GPU of that size, and so many bytes of host memory.
+    Spill { host_bytes: u64, total_bytes: u64 },
     /// As much as each of several processes can have, with some memory of the GPU left free.
     Split {
         /// Number of processes on the GPU, this one included.
@@ -27,6 +29,10 @@ pub(super) enum PoolSize {
 /// The largest fraction of GPU memory to give to the pool. The rest is for what allocates outside of it: CUDA context,
 /// compiled programs, cuBLAS, cuDNN, NCCL.
 pub const MAX_FRACTION: f64 = 0.92;
+
+/// The multiple of the GPU's memory that AlphaFold 3's documentation gives a pool of unified memory; what needs more
+/// would spend its time on the link.
+pub const USUAL_UNIFIED_FRACTION: f64 = 3.2;
 
 /// A fraction as JAX reads it, and why it is that one.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +76,19 @@ impl PoolSize {
                     text: shortest_text(fraction),
                     reason: format!("{} of the GPU's {}", Bytes(limit_bytes), Bytes(total_bytes)),
                     note: limit_note(limit_bytes, &options),
+                })
+            }
+            PoolSize::Spill { host_bytes, total_bytes } => {
+                let fraction = (total_bytes as f64 + host_bytes as f64) / total_bytes as f64;
+                Ok(FractionText {
+                    // Truncated, so that it is never more host memory.
+                    text: ((fraction * 1e3).floor() / 1e3).to_string(),
+                    reason: format!(
+                        "all of the GPU's {}, and up to {} of host memory",
+                        Bytes(total_bytes),
+                        Bytes(host_bytes)
+                    ),
+                    note: None,
                 })
             }
             PoolSize::Split { processes, keep_free_bytes, budget: Some(budget) } => {

@@ -133,6 +133,7 @@ fn flags_that_xla_would_abort_at_are_reported() {
 fn settings_that_do_not_go_together() {
     for (variables, id) in [
         (&[(UNIFIED, "1"), (NEW, "0.8")][..], "unified-fraction-below-one"),
+        (&[(UNIFIED, "1")], "unified-fraction-below-one"),
         (&[(ALLOCATOR, "vmm"), (PREALLOCATE, "true")], "ignored-by-allocator"),
         (
             &[(ALLOCATOR, "cuda_async"), ("TF_CUDA_MALLOC_ASYNC_SUPPORTED_PREALLOC", "-1")],

@@ -4,21 +4,25 @@ use vramfit_core::run_config::Fill;
 
 /// Writes the values that an unknown array of an element type reads as.
 pub(crate) fn write_fill(fill: Fill, element: &str, bytes: &mut [u8]) {
-    let one: &[u8] = match element {
-        "f32" => &1.0_f32.to_ne_bytes(),
-        "f64" => &1.0_f64.to_ne_bytes(),
-        "f16" => &0x3c00_u16.to_ne_bytes(),
-        "bf16" => &0x3f80_u16.to_ne_bytes(),
-        "c64" => &[0, 0, 0x80, 0x3f, 0, 0, 0, 0],
-        "s16" | "u16" => &1_u16.to_ne_bytes(),
-        "s32" | "u32" => &1_u32.to_ne_bytes(),
-        "s64" | "u64" => &1_u64.to_ne_bytes(),
-        _ => &[1],
-    };
     match fill {
         Fill::Zeros => bytes.fill(0),
-        Fill::Ones => repeat(one, bytes),
-        Fill::Random => random(element, bytes),
+        Fill::Ones => repeat(&one(element), bytes),
+    }
+}
+
+/// Returns the bytes of the number 1.
+fn one(element: &str) -> Vec<u8> {
+    match element {
+        "f32" => 1.0_f32.to_ne_bytes().to_vec(),
+        "f64" => 1.0_f64.to_ne_bytes().to_vec(),
+        "f16" => 0x3c00_u16.to_ne_bytes().to_vec(),
+        "bf16" => 0x3f80_u16.to_ne_bytes().to_vec(),
+        "c64" => [1.0_f32.to_ne_bytes(), [0; 4]].concat(),
+        "c128" => [1.0_f64.to_ne_bytes(), [0; 8]].concat(),
+        "s16" | "u16" => 1_u16.to_ne_bytes().to_vec(),
+        "s32" | "u32" => 1_u32.to_ne_bytes().to_vec(),
+        "s64" | "u64" => 1_u64.to_ne_bytes().to_vec(),
+        _ => vec![1],
     }
 }
 
@@ -45,38 +49,23 @@ fn repeat(pattern: &[u8], bytes: &mut [u8]) {
     }
 }
 
-/// SplitMix64: small, and the same everywhere.
-fn random(element: &str, bytes: &mut [u8]) {
+/// Writes what an unknown array reads as that becomes a constant of a program: 0 and 1 in an order without a
+/// pattern, the same in every run. XLA folds what is the same everywhere, and the constant would take no memory.
+pub(crate) fn write_constant(element: &str, bytes: &mut [u8]) {
+    let width = one(element).len();
+    write_fill(Fill::Ones, element, bytes);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    // xorshift64, of which one bit is used
     let mut next = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state >> 63 == 0
     };
-    match element {
-        "f32" => {
-            for chunk in bytes.chunks_exact_mut(4) {
-                let value = (next() >> 40) as f32 / (1_u64 << 24) as f32;
-                chunk.copy_from_slice(&value.to_ne_bytes());
-            }
+    for element in bytes.chunks_exact_mut(width) {
+        if next() {
+            element.fill(0);
         }
-        "bf16" => {
-            for chunk in bytes.chunks_exact_mut(2) {
-                let value = (next() >> 40) as f32 / (1_u64 << 24) as f32;
-                chunk.copy_from_slice(&((value.to_bits() >> 16) as u16).to_ne_bytes());
-            }
-        }
-        "f64" => {
-            for chunk in bytes.chunks_exact_mut(8) {
-                let value = (next() >> 11) as f64 / (1_u64 << 53) as f64;
-                chunk.copy_from_slice(&value.to_ne_bytes());
-            }
-        }
-        // Half precision and the 8-bit floats have no type in Rust; their exponent bits are kept
-        // below one by taking small integers' patterns.
-        "pred" => bytes.iter_mut().for_each(|byte| *byte = (next() & 1) as u8),
-        _ => bytes.iter_mut().for_each(|byte| *byte = (next() & 0x3f) as u8),
     }
 }
 
@@ -91,13 +80,19 @@ mod tests {
         assert_eq!(bytes[..4], 1.0_f32.to_ne_bytes());
         write_fill(Fill::Zeros, "s8", &mut bytes);
         assert_eq!(bytes, [0; 8]);
-        let (mut a, mut b) = ([0; 64], [0; 64]);
-        write_fill(Fill::Random, "f32", &mut a);
-        write_fill(Fill::Random, "f32", &mut b);
-        assert_eq!(a, b, "the same in every run");
-        let values: Vec<f32> =
-            a.chunks_exact(4).map(|c| f32::from_ne_bytes([c[0], c[1], c[2], c[3]])).collect();
-        assert!(values.iter().all(|value| (0.0..1.0).contains(value)));
-        assert!(values[0] != values[1]);
+    }
+
+    #[test]
+    fn constants_have_both_numbers_everywhere() {
+        for element in ["f32", "bf16", "s8", "s64", "c128", "pred"] {
+            let mut bytes = vec![9; 1 << 12];
+            write_constant(element, &mut bytes);
+            let width = one(element).len();
+            let ones = bytes.chunks_exact(width).filter(|it| *it == one(element)).count();
+            let zeros =
+                bytes.chunks_exact(width).filter(|it| it.iter().all(|byte| *byte == 0)).count();
+            assert_eq!(ones + zeros, bytes.len() / width, "{element}");
+            assert!(ones > zeros / 2 && zeros > ones / 2, "{element}: {ones} and {zeros}");
+        }
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vramfit_core::program::Shape;
-use vramfit_core::run_config::Fill;
 use vramfit_core::trace::Event as LogEvent;
 
 use crate::buffer::fill;
@@ -53,13 +52,13 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostDat
     let reader = hooks::get().filter(|_| is_recorded);
     let reader = reader.and_then(hooks::Hooks::read_site).unwrap_or_default();
     let bytes = value.placeholder_bytes().unwrap_or_else(|| {
-        let fill = match reader.purpose {
-            // XLA would fold what is the same everywhere, and the constant would take no memory.
-            ReadUse::Constant => Fill::Random,
-            _ => machine.header.run.fill,
-        };
         let mut bytes = vec![0; shape.host_bytes() as usize];
-        fill::write_fill(fill, shape.element_type.name(), &mut bytes);
+        let element_type = shape.element_type.name();
+        if reader.purpose == ReadUse::Constant && shape.elements() > 1 {
+            fill::write_constant(element_type, &mut bytes);
+        } else {
+            fill::write_fill(machine.header.run.fill, element_type, &mut bytes);
+        }
         HostData::untracked(bytes)
     });
     if is_recorded {
@@ -106,6 +105,6 @@ fn describe(shape: &Shape, data: &[u8]) -> String {
     } else if data.chunks_exact(first.len().max(1)).all(|element| element == first) {
         format!("{number} everywhere")
     } else {
-        "filled as `--fill` says".to_owned()
+        "several values".to_owned()
     }
 }

@@ -9,7 +9,7 @@ use vramfit_core::env::{self, Format, GeneratedFile, Launch, Variable};
 use vramfit_core::gpu::GpuSelection;
 use vramfit_core::lint::{LintInput, lint};
 use vramfit_core::report::render_findings;
-use vramfit_core::settings::{NAME_GPU_HINT, Options, Target, Version, resolve};
+use vramfit_core::settings::{NAME_GPU_HINT, Target, Version, resolve};
 use vramfit_core::{Error, Result};
 
 use super::dryrun::host_count_parser;
@@ -83,7 +83,12 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         detailed: true,
         ..Target::default()
     };
-    let settings = resolve(&Options::from(&args.policy), &target)?;
+    let gpus = || {
+        let unknown =
+            || Error::invalid_argument("unified memory needs a known GPU").hint(NAME_GPU_HINT);
+        overrides.selection.clone().ok_or_else(unknown)
+    };
+    let settings = resolve(&args.policy.options(gpus, || None)?, &target)?;
     let mut variables: Vec<Variable> = settings
         .set
         .into_iter()

@@ -4,6 +4,7 @@
 //! are all of them, for commands about a real program on GPUs that have to be found.
 
 use vramfit_core::allocator::AllocatorKind;
+use vramfit_core::gpu::GpuSelection;
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Error, Result};
 use vramfit_gpu::GpuOverrides;
@@ -46,6 +47,11 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["fraction", "limit"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     processes: Option<u32>,
+    /// Let the pool use this much host memory besides the GPU's, of all GPUs together, or without BYTES what is free
+    /// there: unified memory, slow
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, value_parser = parse_spill)]
+    #[arg(conflicts_with_all = ["fraction", "limit", "processes", "keep_free"])]
+    spill: Option<Option<Bytes>>,
     /// Memory to leave free for other processes
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory, conflicts_with_all = ["fraction", "limit"])]
     keep_free: Option<Bytes>,
@@ -94,24 +100,51 @@ pub(crate) enum Switch {
     Off,
 }
 
-impl From<&PolicyArgs> for Options {
-    fn from(args: &PolicyArgs) -> Options {
-        let switch = |on: bool, off: bool| on.then_some(true).or(off.then_some(false));
-        Options {
-            processes: args.processes,
-            keep_free: args.keep_free,
-            preallocate: switch(args.preallocate, args.pool.no_preallocate),
-            require_gpu: args.require_gpu.then_some(true),
-            remat: args.remat.map(|remat| remat == Switch::On),
-            x64: switch(args.x64, args.no_x64),
-            jit: switch(args.jit, args.no_jit),
-            host_devices: args.host_devices,
-            ..Options::from(&args.pool)
-        }
-    }
+/// Of the host memory that is free, what unified memory may use; the program itself needs some, too.
+const SPILLED_PART: f64 = 0.9;
+
+fn parse_spill(text: &str) -> Result<Bytes> {
+    Bytes::parse_memory(text).map_err(|error| {
+        error.hint("write `--spill -- COMMAND`, or the amount: `--spill 64GiB -- COMMAND`")
+    })
 }
 
 impl PolicyArgs {
+    /// Returns the options as they are for these GPUs and a host with so much free memory, which are only asked for
+    /// if it matters.
+    ///
+    /// # Errors
+    /// Those of `gpus`; `invalid-argument` if there is no memory but the GPU's, or nobody knows how much.
+    pub(crate) fn options(
+        &self,
+        gpus: impl FnOnce() -> Result<GpuSelection>,
+        host_free_bytes: impl FnOnce() -> Option<u64>,
+    ) -> Result<Options> {
+        let switch = |on: bool, off: bool| on.then_some(true).or(off.then_some(false));
+        Ok(Options {
+            processes: self.processes,
+            keep_free: self.keep_free,
+            preallocate: switch(self.preallocate, self.pool.no_preallocate),
+            require_gpu: self.require_gpu.then_some(true),
+            remat: self.remat.map(|remat| remat == Switch::On),
+            x64: switch(self.x64, self.no_x64),
+            jit: switch(self.jit, self.no_jit),
+            host_devices: self.host_devices,
+            spill: match self.spill {
+                None => None,
+                Some(bytes) => {
+                    let free = || host_free_bytes().map(|free| (free as f64 * SPILLED_PART) as u64);
+                    let bytes = bytes.map(|bytes| bytes.0).or_else(free).ok_or_else(|| {
+                        Error::invalid_argument("how much host memory is free is unknown")
+                            .hint("give the amount that the pool may use: `--spill 64GiB`")
+                    })?;
+                    Some(spill_of_each(Bytes(bytes), &gpus()?)?)
+                }
+            },
+            ..Options::from(&self.pool)
+        })
+    }
+
     /// Returns what the options say about the GPUs.
     ///
     /// # Errors
@@ -132,6 +165,10 @@ impl PolicyArgs {
         let words = [
             pool.fraction.map(|fraction| format!("--fraction {fraction}")),
             pool.limit.map(|limit| format!("--limit {limit}")),
+            self.spill.map(|bytes| match bytes {
+                Some(bytes) => format!("--spill {bytes}"),
+                None => "--spill".to_owned(),
+            }),
             self.processes.map(|count| format!("--processes {count}")),
             self.keep_free.map(|bytes| format!("--keep-free {bytes}")),
             allocator.map(|name| format!("--allocator {name}")),
@@ -141,6 +178,18 @@ impl PolicyArgs {
         let words: Vec<String> = words.into_iter().flatten().collect();
         words.join(" ")
     }
+}
+
+/// Returns how much of that host memory the pool of each GPU may use.
+///
+/// # Errors
+/// `invalid-argument` if the GPUs have no memory but the host's.
+pub(crate) fn spill_of_each(bytes: Bytes, gpus: &GpuSelection) -> Result<Bytes> {
+    if gpus.gpu.shares_host_memory {
+        let message = format!("the GPU {} has no memory but the host's", gpus.gpu.name);
+        return Err(Error::invalid_argument(message).hint("leave out `--spill`"));
+    }
+    Ok(Bytes(bytes.0 / u64::from(gpus.count.max(1))))
 }
 
 /// Rejects more occupied memory than the GPU has.

@@ -6,7 +6,7 @@ use super::super::system_info::SystemInfo;
 use super::{incomplete, uses_gpu};
 use crate::Bytes;
 use crate::allocator::is_fully_preallocated;
-use crate::settings::{DEFAULT_FRACTION, FractionPolicy};
+use crate::settings::{DEFAULT_FRACTION, FractionPolicy, PluginSettings};
 
 const ID: &str = "pool";
 
@@ -65,6 +65,9 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
     let policy = policy.and_then(|text| FractionPolicy::parse(text).ok());
     let wanted =
         policy.map(|policy| policy.start).or(options.memory_fraction).unwrap_or(DEFAULT_FRACTION);
+    let is_unified = is_pool_unified(info, allocator);
+    // Managed memory is never less than the GPU's (`CreateBFCAllocator` of XLA).
+    let wanted = if is_unified { wanted.max(1.0) } else { wanted };
     let is_near = |part: f64, wanted: f64| (part - wanted).abs() <= MAX_COUNTING_DIFFERENCE;
     // A release that does not grow pools ends with the start, another with the cap.
     let cap = policy.and_then(|policy| policy.cap);
@@ -82,6 +85,9 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
             ),
             "see the check `settings`: a setting does not take effect as intended",
         );
+    }
+    if is_unified {
+        return unified(info, device, limit, total);
     }
     match pool.pool_bytes {
         Some(had) if preallocates && !is_fully_preallocated(limit, had) => Check::fail(
@@ -109,6 +115,40 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
                 Bytes(limit)
             ),
         ),
+    }
+}
+
+/// Returns `true` if the pool is of managed memory, which may lie in host memory.
+fn is_pool_unified(info: &SystemInfo, allocator: &str) -> bool {
+    let variable = |name: &str| info.environment.get(name).cloned();
+    matches!(allocator, "default" | "bfc")
+        && PluginSettings::read(variable).is_ok_and(|plugin| plugin.unified_memory)
+}
+
+/// Judges a pool of managed memory by what the host has for it.
+fn unified(info: &SystemInfo, device: &str, limit: u64, total: Option<u64>) -> Check {
+    let beyond = limit.saturating_sub(total.unwrap_or(limit));
+    if beyond == 0 {
+        let text = format!("{device}: up to {}, all of the GPU, of managed memory", Bytes(limit));
+        return Check::pass(ID, text);
+    }
+    let text = format!(
+        "{device}: up to {}, {} more than the GPU has, which would lie in host memory, at the speed of the link",
+        Bytes(limit),
+        Bytes(beyond)
+    );
+    // What the GPU has is not the host's in a dry run.
+    match info.host_environment.available_memory_bytes().filter(|_| info.virtual_gpu.is_none()) {
+        Some(available) if available < beyond => Check::warn(
+            ID,
+            format!("{text}; the host has {} free", Bytes(available)),
+            "let `vramfit run --spill -- COMMAND` compute the fraction: a program that needs more host memory than \
+             there is, is killed",
+        ),
+        Some(available) => {
+            Check::pass(ID, format!("{text}; the host has {} free", Bytes(available)))
+        }
+        None => Check::pass(ID, text),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::explain::facts::Facts;
 use crate::explain::figures::FitFigures;
 use crate::explain::message::Message;
 use crate::gpu;
-use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION};
+use crate::settings::{DEFAULT_FRACTION, MAX_FRACTION, USUAL_UNIFIED_FRACTION};
 
 pub(super) fn plan(facts: &Facts<'_>) -> Remedy {
     Remedy::new(
@@ -41,38 +41,30 @@ fn exceeds_gpu(facts: &Facts<'_>) -> bool {
 
 /// Uses memory of the host, where the GPU is too small by itself and both together are not.
 pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
-    /// Of the GPU's memory, what AlphaFold's documentation gives its pool.
-    const FRACTION: f64 = 3.2;
-    let rounded = facts.rounded_bytes()? as f64;
-    let limit = facts.figures.limit_bytes.or(facts.most_of_budget());
-    let total = facts.figures.gpu_total_bytes.map(|total| total as f64);
-    let total = total.or(limit.map(|limit| limit as f64 / DEFAULT_FRACTION))?;
-    let is_larger = match facts.figures.gpu_total_bytes {
-        Some(_) => rounded > total,
-        None => exceeds_gpu(facts),
-    };
+    let figures = &facts.figures;
+    let rounded = facts.rounded_bytes()?;
+    let limit = figures.limit_bytes.or(facts.most_of_budget());
+    let total = limit.map(|limit| (limit as f64 / DEFAULT_FRACTION) as u64);
+    let total = figures.gpu_total_bytes.or(total)?;
+    let in_use = figures.in_use_bytes.map_or(rounded, |in_use| in_use.saturating_add(rounded));
+    let needed = figures.need.as_ref().map_or(in_use, |need| need.total_bytes.max(in_use));
+    let is_larger = figures.gpu_total_bytes.map_or(exceeds_gpu(facts), |_| needed > total);
     let is_set = facts.log.has(|message| {
         matches!(message, Message::Setting { name, .. } if name == "TF_FORCE_UNIFIED_MEMORY")
     });
-    let text = match is_set {
+    let why = match is_set {
         true => {
             "add a fraction above 1: `TF_FORCE_UNIFIED_MEMORY` by itself gives the pool no more than the GPU has, \
-             with it also memory of the host, at the speed of the link to it"
+             with it also memory of the host, slowly"
         }
-        false => {
-            "let the program use memory of the host as well, at the speed of the link to it: unified memory, which \
-             needs a fraction above 1"
-        }
+        false => "let the program use memory of the host as well, slowly: unified memory",
     };
-    (is_larger && rounded <= total * FRACTION).then(|| {
+    let is_possible = is_larger && needed as f64 <= total as f64 * USUAL_UNIFIED_FRACTION;
+    is_possible.then(|| {
         Remedy::new(
             "unified-memory",
-            text,
-            format!(
-                "TF_FORCE_UNIFIED_MEMORY=true XLA_PYTHON_CLIENT_PREALLOCATE=false \
-                 XLA_CLIENT_MEM_FRACTION={FRACTION} {}",
-                facts.command
-            ),
+            format!("{why}, at least {} of it", Bytes(needed.saturating_sub(total))),
+            format!("vramfit run --spill -- {}", facts.command),
         )
     })
 }

@@ -31,9 +31,10 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "unified-fraction-below-one",
         severity: Severity::Warning,
-        meaning: "With `TF_FORCE_UNIFIED_MEMORY`, a fraction below 1 counts as 1.",
-        fix: "Remove the fraction, or set it to the multiple of the GPU's memory that the pool \
-              may use.",
+        meaning: "With `TF_FORCE_UNIFIED_MEMORY`, a fraction below 1 counts as 1, the default of 0.75 as well: \
+                  the pool is all of the GPU, and only with a fraction above 1 it uses host memory, too.",
+        fix: "Set the fraction to the multiple of the GPU's memory that the pool may use, as `vramfit run --spill` \
+              does.",
         check: |context| Vec::from_iter(unified(context)),
     },
     Rule {
@@ -159,20 +160,31 @@ fn ignored_by_allocator(context: &LintContext<'_>) -> Vec<RawFinding> {
 }
 
 fn unified(context: &LintContext<'_>) -> Option<RawFinding> {
-    let pooled = context.allocator() == Some(AllocatorKind::Bfc);
-    let fraction = context
-        .fraction()
-        .filter(|fraction| fraction.value.is_some_and(|part| part > 0.0 && part < 1.0));
-    let fraction = fraction.filter(|_| pooled && context.unified())?;
-    let (name, text) = (fraction.name, fraction.text);
-    Some(
-        RawFinding::new(
-            name,
-            format!("`{name}={text}` counts as 1, because `{UNIFIED}` is set"),
-            format!("remove `{name}`, or remove `{UNIFIED}` if {text} is intended"),
-        )
-        .with_change(Change::unset(name)),
-    )
+    let pooled = context.allocator() == Some(AllocatorKind::Bfc) && context.unified();
+    match context.fraction().filter(|_| pooled) {
+        Some(fraction) if fraction.value.is_some_and(|part| part > 0.0 && part < 1.0) => {
+            let (name, text) = (fraction.name, fraction.text);
+            let finding = RawFinding::new(
+                name,
+                format!("`{name}={text}` counts as 1, because `{UNIFIED}` is set"),
+                format!("remove `{name}`, or remove `{UNIFIED}` if {text} is intended"),
+            );
+            Some(finding.with_change(Change::unset(name)))
+        }
+        // The client's options may have one.
+        None if pooled && context.non_empty_var(CREATE_OPTIONS).is_none() => Some(RawFinding::new(
+            UNIFIED,
+            format!(
+                "`{UNIFIED}` without a fraction above 1: the pool is all of the GPU, and uses no host memory"
+            ),
+            format!(
+                "let `vramfit run --spill -- COMMAND` set both, or set `{}` to the multiple of the GPU's memory \
+                 that the pool may use",
+                context.fraction_name()
+            ),
+        )),
+        _ => None,
+    }
 }
 
 const CREATE_OPTIONS: &str = "JAX_PJRT_CLIENT_CREATE_OPTIONS";

@@ -92,7 +92,8 @@ fn out_of_range(context: &LintContext<'_>) -> Option<RawFinding> {
         (fix, Change::set(name, part.to_string()))
     } else if enough {
         let fix = format!(
-            "set it to at most 1; more than the GPU's memory requires `{UNIFIED}=1` and enough RAM"
+            "set it to at most 1; more than the GPU's memory requires `{UNIFIED}=1` and enough host memory, as \
+             `vramfit run --spill` sets it"
         );
         (fix, Change::unset(name))
     } else {

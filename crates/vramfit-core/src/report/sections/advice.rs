@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 
+use crate::allocator::AllocatorKind;
 use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary, UnreadOutput};
 use crate::bytes::Bytes;
 use crate::gpu;
@@ -12,6 +13,7 @@ use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
 use crate::report::Section;
 use crate::report::phrases::{file_name, largest_argument};
+use crate::settings::USUAL_UNIFIED_FRACTION;
 
 /// What is less than one in this many of the whole is left out.
 const MIN_SHOWN_FRACTION: u64 = 20;
@@ -28,7 +30,15 @@ struct Advice {
 
 /// The suggestions, those about most bytes first.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
-    let attribution = summary.attribution.as_ref()?;
+    let reductions = summary.attribution.as_ref().map(|it| reductions(summary, it));
+    let points = reductions.unwrap_or_default().into_iter().map(|advice| advice.text);
+    // That takes nothing less, and is slow.
+    let points = points.chain(host_memory(summary));
+    Section::list("ways to reduce memory, not measured", points.collect())
+}
+
+/// What takes less, the most first.
+fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     let total_bytes = attribution.total_bytes;
     let min_bytes = (total_bytes / MIN_SHOWN_FRACTION).max(1);
     let program = summary.program_memory.as_ref();
@@ -50,8 +60,27 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     found.extend(fragmentation(summary));
     found.retain(|advice| advice.bytes >= min_bytes);
     found.sort_by_key(|advice| Reverse(advice.bytes));
-    let points = found.into_iter().map(|advice| advice.text);
-    Section::list("ways to reduce memory, not measured", points.collect())
+    found
+}
+
+/// Memory of the host, where the GPU has too little by itself and both together have not.
+fn host_memory(summary: &RunSummary) -> Option<String> {
+    let header = &summary.header;
+    let failure = summary.out_of_memory().filter(|failure| failure.fatal.is_none())?;
+    let is_pooled =
+        header.allocator.parse().is_ok_and(|kind: AllocatorKind| kind == AllocatorKind::Bfc);
+    let is_possible = is_pooled && !header.gpu().shares_host_memory;
+    let needed_bytes = failure.needed_bytes();
+    let host_bytes = needed_bytes.saturating_sub(header.free_bytes());
+    let largest_bytes = (header.total_memory_bytes() as f64 * USUAL_UNIFIED_FRACTION) as u64;
+    (is_possible && host_bytes > 0 && needed_bytes <= largest_bytes).then(|| {
+        let each = if summary.devices.len() > 1 { " for this GPU" } else { "" };
+        format!(
+            "use host memory as well, slowly (unified memory): `vramfit run --spill` if the host has at least {} free{each}, \
+             `vramfit dryrun --spill BYTES` shows what that gives",
+            Bytes(host_bytes)
+        )
+    })
 }
 
 /// State that stays allocated next to its successor.

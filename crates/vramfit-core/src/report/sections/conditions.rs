@@ -1,7 +1,7 @@
 //! What a result depends on, in the same words in text, JSON and page.
 
 use super::{hosts, placeholders, processes};
-use crate::analysis::{Bearing, Condition, Evidence, LastExecution, RunSummary};
+use crate::analysis::{Bearing, Condition, Evidence, LastExecution, LinkTraffic, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
@@ -70,6 +70,20 @@ fn phrase(condition: &Condition, each: &str) -> String {
     }
 }
 
+/// Says what a call moves between GPU and host, and how long that takes at least.
+fn link_traffic(traffic: &LinkTraffic) -> String {
+    let time = traffic
+        .seconds()
+        .zip(traffic.link)
+        .map(|(seconds, link)| format!(", {seconds:.1} s at the full rate of {}", link.label()));
+    format!(
+        "each call of `{}` that uses all of its memory moves at least {} over the link{}",
+        traffic.program,
+        Bytes(traffic.bytes),
+        time.unwrap_or_default()
+    )
+}
+
 /// Describes a condition in a clause.
 pub(in crate::report) fn clause(condition: &Condition) -> String {
     match condition {
@@ -111,12 +125,15 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 Bytes(*available)
             )
         }
-        Condition::HostMemory { peak_bytes, host_bytes, .. } => format!(
-            "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there; \
-             what a program uses of it moves over the link to the GPU, so that it runs slowly, and the step \
-             time above does not contain that",
+        Condition::HostMemory { peak_bytes, host_bytes, moved, .. } => format!(
+            "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there; {}; \
+             estimated times do not contain that",
             Bytes(*host_bytes),
-            Bytes(*peak_bytes)
+            Bytes(*peak_bytes),
+            moved.as_ref().map_or_else(
+                || "what a program uses of it moves over the link to the GPU".to_owned(),
+                link_traffic
+            )
         ),
         Condition::OtherLibraries { libraries } => {
             let names: Vec<String> =

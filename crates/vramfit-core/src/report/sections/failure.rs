@@ -77,8 +77,8 @@ pub(in crate::report) fn likely_cause(summary: &RunSummary) -> Option<Section> {
     let site = line_or_unknown(summary.likely_cause()?);
     let text = format!(
         "the last placeholder value that the program read, at {site}, is a likely cause of its \
-         failure: with other placeholders it fails otherwise, or not at all. A dry run computes only small \
-         values; `--fill ones` selects other placeholders"
+         failure: with 1 in place of 0 it fails otherwise, or not at all. A dry run computes only small \
+         values, and what was not computed reads as 0"
     );
     let title = "why the program may have failed";
     Some(Section::new(title, Content::List(vec![text])))

@@ -79,17 +79,15 @@ fn without_owners(summary: &RunSummary) -> String {
     })
 }
 
-/// Says how much lies in host memory, where that is known to be there.
+/// Says how much lies in host memory, which the pool's limit says nothing of.
 fn in_host_memory(verdict: &Verdict, on: &str) -> Option<String> {
     let mut conditions = verdict.conditions.iter();
     conditions.find_map(|condition| match *condition {
-        Condition::HostMemory { peak_bytes, host_bytes, available_bytes: Some(_) } => {
-            Some(format!(
-                "peak {}{on}, {} of it in host memory, so it runs slowly",
-                Bytes(peak_bytes),
-                Bytes(host_bytes)
-            ))
-        }
+        Condition::HostMemory { peak_bytes, host_bytes, .. } => Some(format!(
+            "peak {}{on}, {} of it in host memory, so it runs slowly",
+            Bytes(peak_bytes),
+            Bytes(host_bytes)
+        )),
         _ => None,
     })
 }

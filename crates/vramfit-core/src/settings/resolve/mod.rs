@@ -119,14 +119,18 @@ impl Resolver<'_> {
         } else {
             budgets.iter().min_by_key(|budget| budget.remaining_bytes()).copied()
         };
-        self.size = match (options.fraction, options.limit) {
-            (Some(fraction), _) => Some(PoolSize::Fraction(fraction)),
-            (None, Some(limit)) => Some(PoolSize::Limit {
+        self.size = match (options.fraction, options.limit, options.spill) {
+            (Some(fraction), ..) => Some(PoolSize::Fraction(fraction)),
+            (None, Some(limit), _) => Some(PoolSize::Limit {
                 limit_bytes: limit.0,
                 total_bytes: total_bytes
                     .ok_or_else(|| unknown_gpu_size(&format!("a limit of {limit}")))?,
             }),
-            (None, None) => options.is_split().then_some(PoolSize::Split {
+            (None, None, Some(host)) => Some(PoolSize::Spill {
+                host_bytes: host.0,
+                total_bytes: total_bytes.ok_or_else(|| unknown_gpu_size("unified memory"))?,
+            }),
+            (None, None, None) => options.is_split().then_some(PoolSize::Split {
                 processes,
                 keep_free_bytes,
                 budget: tightest,

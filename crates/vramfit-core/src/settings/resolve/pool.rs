@@ -31,8 +31,19 @@ pub(super) fn apply(resolver: &mut Resolver<'_>) -> Result<()> {
         }
         None => environment_allocator(resolver),
     };
-    if let Some(preallocate) = resolver.options.preallocate {
-        let reason = if preallocate {
+    let spills = matches!(resolver.size, Some(PoolSize::Spill { .. }));
+    if spills {
+        let reason =
+            "what the GPU has no room for lies in host memory, and moves over the link: slow";
+        resolver.set(UNIFIED_MEMORY, "true", reason);
+    }
+    // Managed memory takes none of the GPU's and the host's before it is touched, and regions of a pool that grows
+    // would leave gaps of half the GPU.
+    let preallocate = resolver.options.preallocate.or(spills.then_some(true));
+    if let Some(preallocate) = preallocate {
+        let reason = if spills && preallocate {
+            "one region without gaps; unified memory takes no memory before it is used"
+        } else if preallocate {
             "the pool is preallocated at startup"
         } else {
             "the pool grows as needed, which makes fragmentation more likely"
@@ -67,19 +78,28 @@ pub(super) fn enforces_limit(kind: AllocatorKind) -> bool {
 /// Rejects sizes that an allocator without a pool cannot enforce. A plain fraction promises nothing
 /// and gets a note; so does `cuda_async`, whose pool retains that much.
 fn check_enforceable(size: PoolSize, kind: AllocatorKind) -> Result<()> {
-    if !matches!(kind, AllocatorKind::Platform | AllocatorKind::Address) {
+    let enforces = match size {
+        // Only this pool is made of managed memory.
+        PoolSize::Spill { .. } => kind == AllocatorKind::Bfc,
+        _ => !matches!(kind, AllocatorKind::Platform | AllocatorKind::Address),
+    };
+    if enforces {
         return Ok(());
     }
     let what = match size {
         PoolSize::Fraction(_) => return Ok(()),
-        PoolSize::Limit { limit_bytes, .. } => format!("a limit of {}", Bytes(limit_bytes)),
-        PoolSize::Split { .. } => "an even split of the GPU".to_owned(),
+        PoolSize::Limit { limit_bytes, .. } => format!("enforce a limit of {}", Bytes(limit_bytes)),
+        PoolSize::Spill { .. } => "use unified memory".to_owned(),
+        PoolSize::Split { .. } => "enforce an even split of the GPU".to_owned(),
     };
-    let name = kind.name();
-    Err(Error::invalid_argument(format!(
-        "the allocator `{name}` cannot enforce {what}: it requests every buffer from the driver"
-    ))
-    .hint(format!("use `--allocator default`, which enforces it, or `{name}` without it")))
+    let (name, why) = match kind {
+        AllocatorKind::Platform | AllocatorKind::Address => {
+            (kind.name(), ": it requests every buffer from the driver")
+        }
+        _ => (kind.name(), ""),
+    };
+    Err(Error::invalid_argument(format!("the allocator `{name}` cannot {what}{why}"))
+        .hint(format!("use `--allocator default`, which does, or `{name}` without it")))
 }
 
 /// Returns the allocator that the environment selects.
@@ -180,10 +200,11 @@ fn set_fraction(kind: AllocatorKind, resolver: &mut Resolver<'_>) -> Result<Opti
         return Ok(None);
     };
     let target = resolver.target;
+    let spills = matches!(size, PoolSize::Spill { .. });
     let unified_memory =
-        PluginSettings::read(target.variable).is_ok_and(|plugin| plugin.unified_memory);
+        spills || PluginSettings::read(target.variable).is_ok_and(|plugin| plugin.unified_memory);
     let fraction = size.fraction_text(target.jax, kind, unified_memory, resolver.result.budget)?;
-    if unified_memory && !matches!(size, PoolSize::Fraction(_)) {
+    if unified_memory && !spills && !matches!(size, PoolSize::Fraction(_)) {
         resolver.note(format!(
             "with `{UNIFIED_MEMORY}` the pool is never smaller than the GPU's memory"
         ));

@@ -1,6 +1,6 @@
 //! Each rule; the properties that hold for all of them are in `tests/settings_properties.rs`.
 
-use super::super::names::{ALLOCATOR, CREATE_OPTIONS, PREALLOCATE};
+use super::super::names::{ALLOCATOR, CREATE_OPTIONS, PREALLOCATE, UNIFIED_MEMORY};
 use super::*;
 use crate::allocator::AllocatorKind;
 use crate::bytes::Bytes;
@@ -157,6 +157,29 @@ fn more_than_the_gpu_needs_unified_memory() {
     let unified = [("TF_FORCE_UNIFIED_MEMORY", "1")];
     let done = with(fraction(4.0), NEW, &unified).unwrap();
     assert_eq!(values(&done), [(FRACTION, "4")]);
+}
+
+#[test]
+fn host_memory_beside_the_gpu_is_a_fraction_of_unified_memory() {
+    let spill = Options { spill: Some(Bytes(8 * GIB)), ..Options::default() };
+    let on = |options: &Options, environment: &[(&str, &str)]| {
+        resolve_in(options, &GpuBudgets::Known(vec![BUDGET]), Some(NEW), environment)
+    };
+    let done = on(&spill, &[("XLA_PYTHON_CLIENT_PREALLOCATE", "false")]).unwrap();
+    // 16 GiB and 8 GiB.
+    let expected = [(UNIFIED_MEMORY, "true"), (PREALLOCATE, "true"), (FRACTION, "1.5")];
+    assert_eq!(values(&done), expected);
+    assert!(done.set[2].reason.contains("up to 8.0 GiB of host memory"), "{done:?}");
+    assert_eq!(done.notes, ["`XLA_PYTHON_CLIENT_PREALLOCATE` was false and is now true"]);
+    let growing = Options { preallocate: Some(false), ..spill };
+    assert_eq!(on(&growing, &[]).unwrap().value(PREALLOCATE), Some("false"));
+    for kind in [AllocatorKind::Platform, AllocatorKind::CudaAsync, AllocatorKind::Vmm] {
+        let error = on(&Options { allocator: Some(kind), ..spill }, &[]).unwrap_err();
+        assert!(error.message().contains("cannot use unified memory"), "{error}");
+    }
+    assert!(on(&Options { processes: Some(2), ..spill }, &[]).is_err());
+    let unknown = resolve_in(&spill, &GpuBudgets::Unknown, Some(NEW), &[]).unwrap_err();
+    assert!(unknown.message().contains("needs a GPU of known size"), "{unknown}");
 }
 
 #[test]

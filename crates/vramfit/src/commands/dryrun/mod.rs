@@ -39,7 +39,7 @@ use vramfit_core::{Bytes, Result};
 
 use self::result_files::writable_trace;
 use self::spec::Total;
-use super::policy::{PoolArgs, check_occupied};
+use super::policy::{PoolArgs, check_occupied, spill_of_each};
 use crate::context::Context;
 use crate::files::{is_standard_output, writable};
 use crate::interruption::Interruption;
@@ -80,6 +80,10 @@ pub(crate) struct Args {
     /// Host memory that is free for the program; unified memory takes what the GPUs have no room for from it
     #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
     host_memory: Option<Bytes>,
+    /// Let the pools use this much host memory besides the GPUs': unified memory, slow
+    #[arg(long, value_name = "BYTES", value_parser = Bytes::parse_memory)]
+    #[arg(conflicts_with_all = ["fraction", "limit", "host_memory"])]
+    spill: Option<Bytes>,
     /// Total memory that the driver reports: a size, `lowest` [default] or `highest`
     #[arg(long, value_name = "BYTES", value_parser = spec::parse_total)]
     total: Option<Total>,
@@ -169,7 +173,11 @@ impl Args {
         if let Some(total) = self.total {
             gpus.gpu = total.apply(&gpus.gpu)?;
         }
-        let (plan, options) = read_plan(self.plan.as_deref(), Options::from(&self.pool))?;
+        let options = Options {
+            spill: self.spill.map(|bytes| spill_of_each(bytes, &gpus)).transpose()?,
+            ..Options::from(&self.pool)
+        };
+        let (plan, options) = read_plan(self.plan.as_deref(), options)?;
         let settings = SettingsSpec {
             report_findings: !self.prints_json(),
             ..SettingsSpec::new(options, &gpus.gpu)
@@ -184,7 +192,7 @@ impl Args {
         let (results, hosts) = (self.result_files()?, self.hosts.to_spec()?);
         let run = RunConfig {
             occupied_bytes: self.occupied.unwrap_or_default().0,
-            host_memory_bytes: self.host_memory.map(|bytes| bytes.0),
+            host_memory_bytes: self.host_memory.or(self.spill).map(|bytes| bytes.0),
             sharing: match self.share_as {
                 Some(name) => Sharing::Named(name),
                 // What other processes would do with other kernels is unknown, so each is measured alone.

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result
 }
 
 fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
-    let options = Options::from(&args.policy);
+    let options = policy_options(&args.policy)?;
     let makes_dry_runs = args.fit || args.preflight.is_some();
     let watching = makes_dry_runs.then(Interruption::watch).transpose()?;
     let plan_file = if args.fit {
@@ -136,7 +136,8 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         Some(path) => read_plan(path, output)?,
         None => Plan::default(),
     };
-    let options = plan.settings.add_to(&options);
+    let policy_options = options;
+    let options = plan.settings.add_to(&policy_options);
     let (program, arguments) = command_line::split_program(args.command.clone(), None, context)?;
     let installed = python::find_interpreter(&program, &arguments)
         .and_then(|interpreter| probe(&interpreter, output));
@@ -144,7 +145,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     report_settings(&settings, output);
     report_findings(&settings, installed.as_ref(), output);
     if let Some(gpu) = &args.preflight {
-        let spec = preflight_spec(gpu, args)?;
+        let spec = preflight_spec(gpu, policy_options, args)?;
         let status = dryrun::execute(&spec, context, output)?;
         if status != Status::Yes {
             output.info(match status {
@@ -187,7 +188,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         for name in &settings.removed {
             command.env_remove(name);
         }
-        if let Some(processes) = Options::from(&args.policy).processes {
+        if let Some(processes) = policy_options.processes {
             command.env(PROCESSES_VARIABLE, processes.to_string());
         }
         command.envs(published);
@@ -211,6 +212,13 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     }
 }
 
+/// Returns the options about memory as they are on this machine.
+fn policy_options(args: &PolicyArgs) -> Result<Options> {
+    let overrides = args.gpu_overrides()?;
+    let host_free_bytes = || vramfit_gpu::host_environment().available_memory_bytes();
+    args.options(|| overrides.gpus(variable), host_free_bytes)
+}
+
 /// Reads the plan, and prints what it changes.
 fn read_plan(path: &Path, output: &mut Output) -> Result<Plan> {
     let (plan, _) = Plan::read(path)?;
@@ -224,11 +232,11 @@ fn read_plan(path: &Path, output: &mut Output) -> Result<Plan> {
 }
 
 /// Returns the dry run that precedes the program, with its settings on that GPU.
-fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
+fn preflight_spec(gpu: &str, policy_options: Options, args: &Args) -> Result<DryrunSpec> {
     let gpus: GpuSelection = gpu.parse()?;
     let overrides = GpuOverrides { selection: Some(gpus.clone()), ..args.policy.gpu_overrides()? };
     check_occupied(overrides.occupied, gpus.gpu.total_memory_bytes)?;
-    let (plan, options) = dryrun::read_plan(args.plan.as_deref(), Options::from(&args.policy))?;
+    let (plan, options) = dryrun::read_plan(args.plan.as_deref(), policy_options)?;
     let settings = SettingsSpec {
         options,
         gpu_budgets: overrides.gpu_budgets(variable)?,
@@ -238,6 +246,7 @@ fn preflight_spec(gpu: &str, args: &Args) -> Result<DryrunSpec> {
     };
     let run = RunConfig {
         occupied_bytes: overrides.occupied.unwrap_or_default().0,
+        host_memory_bytes: policy_options.spill.map(|bytes| bytes.0 * u64::from(gpus.count)),
         steps: args.steps,
         plan,
         ..RunConfig::new(gpus)
@@ -255,12 +264,12 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         python::find_interpreter(&program, &arguments)
     };
     let installed = interpreter.and_then(|interpreter| probe(&interpreter, output));
-    let options = Options::from(&args.policy);
+    let options = policy_options(&args.policy)?;
     let settings = resolve(&args.policy, &options, installed.as_ref(), output)?;
     report_settings(&settings, output);
     report_findings(&settings, installed.as_ref(), output);
     let mut text = shell::lines(&settings);
-    if let Some(processes) = Options::from(&args.policy).processes {
+    if let Some(processes) = options.processes {
         text += &format!("{PROCESSES_VARIABLE}={processes}\n");
     }
     output.data(&text)?;
