@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bytes::Bytes;
+
 /// The GPUs of a machine and who uses them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -59,6 +61,60 @@ impl HostGpu {
     pub fn is_usable(&self) -> bool {
         self.mig != Mig::Parent
     }
+
+    /// Returns whom its compute mode keeps from it, if it keeps anybody.
+    pub fn closed_by(&self) -> Option<Closed<'_>> {
+        // It is the one process that the mode allows, and others compute through it.
+        let is_mps = |process: &Process| {
+            process.command.as_deref().is_some_and(|command| command.contains("nvidia-cuda-mps"))
+        };
+        match self.compute_mode? {
+            ComputeMode::Default => None,
+            ComputeMode::Prohibited => Some(Closed::ToAll),
+            ComputeMode::ExclusiveProcess => {
+                let mut computing =
+                    self.processes.iter().filter(|process| process.kind != ProcessKind::Graphics);
+                let first = computing.next().filter(|_| !self.processes.iter().any(is_mps))?;
+                Some(Closed::ToOthersThan(first))
+            }
+        }
+    }
+
+    /// Describes the processes that hold most memory, as far as the driver reports them.
+    pub fn describe_processes(&self) -> String {
+        const MAX_LISTED: usize = 3;
+        let mut processes: Vec<&Process> = self.processes.iter().collect();
+        processes.sort_by_key(|process| std::cmp::Reverse(process.used_bytes));
+        if processes.is_empty() {
+            return "processes that the driver does not identify here".to_owned();
+        }
+        let listed = processes.iter().take(MAX_LISTED).map(|process| process.describe());
+        let mut names: Vec<String> = listed.collect();
+        if processes.len() > MAX_LISTED {
+            names.push(format!("{} more", processes.len() - MAX_LISTED));
+        }
+        names.join(", ")
+    }
+
+    /// Takes processes off it, as if they did not run.
+    pub fn remove_processes(&mut self, is_removed: impl Fn(&Process) -> bool) {
+        let removed = self.processes.iter().filter(|process| is_removed(process));
+        let bytes: u64 = removed.filter_map(|process| process.used_bytes).sum();
+        if let Some(memory) = &mut self.memory {
+            memory.used_bytes = memory.used_bytes.saturating_sub(bytes);
+            memory.free_bytes = memory.free_bytes.saturating_add(bytes).min(memory.total_bytes);
+        }
+        self.processes.retain(|process| !is_removed(process));
+    }
+}
+
+/// Whom the compute mode of a GPU keeps from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Closed<'a> {
+    /// Everybody.
+    ToAll,
+    /// All but this process, which uses it.
+    ToOthersThan(&'a Process),
 }
 
 /// A GPU's memory in bytes, as the driver counts it.
@@ -126,6 +182,24 @@ pub struct Process {
     /// The container or job it runs in, such as `docker 3f4e5a6b7c8d`, as far as its control group
     /// tells.
     pub container: Option<String>,
+}
+
+impl Process {
+    /// Describes it in a few words: `` `python train.py` (4711, 20.0 GiB) ``.
+    pub fn describe(&self) -> String {
+        const MAX_COMMAND_CHARS: usize = 40;
+        let pid = self.pid;
+        let command = self.command.as_deref().unwrap_or("a process");
+        let command: String = command.chars().take(MAX_COMMAND_CHARS).collect();
+        let kind = match self.kind {
+            ProcessKind::Compute => "",
+            ProcessKind::Graphics | ProcessKind::Both => ", display",
+        };
+        match self.used_bytes {
+            Some(bytes) => format!("`{command}` ({pid}{kind}, {})", Bytes(bytes)),
+            None => format!("`{command}` ({pid}{kind})"),
+        }
+    }
 }
 
 /// What a process uses a GPU for.

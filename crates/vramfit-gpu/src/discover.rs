@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use vramfit_core::gpu::{self, GpuSelection};
-use vramfit_core::host::HostGpu;
+use vramfit_core::host::{Host, HostGpu, Process};
 use vramfit_core::published;
 use vramfit_core::run_config::{RunConfig, Sharing};
 use vramfit_core::settings::{self, GpuBudgets, GpuMemoryBudget, NAME_GPU_HINT, outside_bytes};
@@ -101,6 +101,63 @@ impl GpuOverrides {
     pub fn gpu_budgets(&self, variable: impl Fn(&str) -> Option<String>) -> Result<GpuBudgets> {
         self.budgets(variable).map(GpuBudgets::Known)
     }
+
+    /// Returns what the driver says of this machine, without the processes of the same split; nothing inside a dry
+    /// run, without a driver, and where the user says something else of the GPUs.
+    pub fn host(&self, variable: impl Fn(&str) -> Option<String>) -> Host {
+        let is_overridden =
+            self.selection.is_some() || self.occupied.is_some() || self.headroom.is_some();
+        if is_overridden || is_virtual(variable) {
+            return Host::default();
+        }
+        let mut host = crate::query_host().unwrap_or_default();
+        remove_siblings(&mut host.gpus, self.processes);
+        host
+    }
+}
+
+/// Returns `true` inside a dry run.
+fn is_virtual(variable: impl Fn(&str) -> Option<String>) -> bool {
+    !matches!(RunConfig::from_environment(&variable), Ok(None))
+}
+
+/// What others use is not worth a word if it is less than one in this many of the GPU, such as a desktop.
+const MIN_OTHER_USE_FRACTION: u64 = 20;
+
+/// Returns who else holds memory of the GPUs that this process can use, one clause for each GPU: `other processes use
+/// 20.1 GiB of GPU 0: …`. Nothing inside a dry run, or where the driver does not tell.
+///
+/// The process `own` counts as nobody else; where the driver lists processes but not that one, it cannot be told apart
+/// from others, and nothing is said.
+pub fn describe_other_use(
+    own: Option<u32>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    if is_virtual(&variable) {
+        return Vec::new();
+    }
+    let mut gpus = visible_host_gpus(&variable).unwrap_or_default();
+    let is_own = |process: &Process| Some(process.pid) == own;
+    let is_listed = |gpu: &HostGpu| own.is_none() || gpu.processes.iter().any(is_own);
+    gpus.retain(is_listed);
+    gpus.iter_mut()
+        .filter_map(|gpu| {
+            gpu.remove_processes(is_own);
+            let memory = gpu.memory?;
+            let listed =
+                gpu.processes.iter().map(|process| process.used_bytes).sum::<Option<u64>>();
+            let used = listed.unwrap_or(memory.used_bytes);
+            let matters = used >= memory.total_bytes / MIN_OTHER_USE_FRACTION;
+            (!gpu.processes.is_empty() && matters).then(|| {
+                format!(
+                    "other processes use {} of GPU {} now: {}",
+                    Bytes(used),
+                    gpu.index,
+                    gpu.describe_processes()
+                )
+            })
+        })
+        .collect()
 }
 
 /// Returns the budgets of the virtual GPUs of the dry run that we are in.
@@ -163,16 +220,11 @@ fn host_budgets(
     processes: Option<u32>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<GpuMemoryBudget>> {
-    let visible = visible_host_gpus(&variable)?;
+    let mut visible = visible_host_gpus(&variable)?;
+    remove_siblings(&mut visible, processes);
     let count = u32::try_from(visible.len()).unwrap_or(u32::MAX);
     let budgets = visible.iter().map(|gpu| {
-        let siblings = gpu
-            .processes
-            .iter()
-            .filter(|process| is_sibling(process.pid, processes))
-            .filter_map(|process| process.used_bytes)
-            .sum();
-        GpuMemoryBudget::from_driver(gpu, siblings, count).ok_or_else(|| {
+        GpuMemoryBudget::from_driver(gpu, count).ok_or_else(|| {
             let message = format!("the driver does not report the memory of GPU {}", gpu.index);
             Error::invalid_argument(message).hint(NAME_GPU_HINT)
         })
@@ -197,6 +249,13 @@ fn visible_host_gpus(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<H
         return Err(error.hint(NAME_GPU_HINT));
     }
     Ok(visible.into_iter().cloned().collect())
+}
+
+/// Takes the running processes of the same split off the GPUs: they are no others.
+fn remove_siblings(gpus: &mut [HostGpu], processes: Option<u32>) {
+    for gpu in gpus {
+        gpu.remove_processes(|process| is_sibling(process.pid, processes));
+    }
 }
 
 /// Returns `true` if a process was started as one of that many of a split.

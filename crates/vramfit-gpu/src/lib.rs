@@ -36,7 +36,7 @@ mod processes;
 mod sampler;
 mod user;
 
-pub use discover::{GpuOverrides, PROCESSES_VARIABLE};
+pub use discover::{GpuOverrides, PROCESSES_VARIABLE, describe_other_use};
 pub use driver::{CudaDevice, DeviceContext, Driver, MemoryInfo};
 pub use driver_error::DriverUnavailable;
 pub use environment::host_environment;

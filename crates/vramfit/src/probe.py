@@ -65,6 +65,10 @@ answer = {
     "jax": version("jax"),
     "jaxlib": version("jaxlib"),
     "plugins": plugins,
+    "tensorflow": next(
+        filter(None, map(directory_version, ("tensorflow", "tensorflow-gpu", "tf-nightly"))), None
+    ),
+    "torch": directory_version("torch"),
     "ptxas": first_file(os.path.join(tool, "ptxas") for tool in tools),
     "libdevice": first_file(
         os.path.join(root, "nvvm", "libdevice", "libdevice.10.bc") for root in roots

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::Deserialize;
+use vramfit_core::lint::Packages;
 use vramfit_core::settings::Version;
 
 use crate::child;
@@ -50,6 +51,10 @@ pub(crate) struct Installed {
     pub(crate) jaxlib: Option<String>,
     /// The real CUDA plugins: major version of CUDA and version of the package.
     pub(crate) plugins: Vec<CudaPlugin>,
+    /// Version of TensorFlow for GPUs.
+    pub(crate) tensorflow: Option<String>,
+    /// Version of PyTorch.
+    pub(crate) torch: Option<String>,
     /// Where XLA will find the assembler for GPU code.
     pub(crate) ptxas: Option<PathBuf>,
     /// Where XLA will find the device functions.
@@ -78,6 +83,16 @@ impl Installed {
     /// Returns the release of JAX, if it is installed.
     pub(crate) fn jax_version(&self) -> Option<Version> {
         self.jax.as_ref()?.parse().ok()
+    }
+
+    /// Returns what the rules about settings want to know of it; `None` without JAX, whose programs they are about.
+    pub(crate) fn packages(&self) -> Option<Packages> {
+        self.jax.is_some().then(|| Packages {
+            tensorflow: self.tensorflow.clone(),
+            tensorflow_cpu: None,
+            torch: self.torch.clone(),
+            cuda_plugin: !self.plugins.is_empty(),
+        })
     }
 }
 

@@ -120,7 +120,7 @@ impl<'a> LintContext<'a> {
         let gpus = self.gpus();
         let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
         gpus.into_iter()
-            .filter_map(|gpu| Some((gpu, GpuMemoryBudget::from_driver(gpu, 0, count)?)))
+            .filter_map(|gpu| Some((gpu, GpuMemoryBudget::from_driver(gpu, count)?)))
             .collect()
     }
 

@@ -67,6 +67,9 @@ const GPU_BLOCKING_RULES: [&str; 13] = [
     "flag-value",
 ];
 
+/// The rule about a GPU whose compute mode keeps programs out.
+pub const CLOSED_GPU_RULE: &str = "gpu-is-exclusive";
+
 impl Finding {
     /// Returns whether the program cannot use the GPU as intended, so that a dry run would be meaningless.
     pub fn prevents_gpu_use(&self) -> bool {

@@ -62,9 +62,7 @@ impl GpuMemoryBudget {
 
     /// Returns the budget of a GPU of this machine for a process that uses `gpu_count` of them; `None`
     /// where the driver does not report the GPU's memory.
-    ///
-    /// `siblings_bytes` is what processes of the same split use there already.
-    pub fn from_driver(gpu: &HostGpu, siblings_bytes: u64, gpu_count: u32) -> Option<Self> {
+    pub fn from_driver(gpu: &HostGpu, gpu_count: u32) -> Option<Self> {
         let memory = gpu.memory?;
         let context = gpu::find(&gpu.name)
             .map_or(UNKNOWN_CONTEXT_BYTES, |known| known.context_bytes_estimate);
@@ -73,9 +71,7 @@ impl GpuMemoryBudget {
         let total_bytes = memory.total_bytes.saturating_sub(memory.reserved_bytes.unwrap_or(0));
         Some(GpuMemoryBudget {
             total_bytes,
-            occupied_bytes: total_bytes
-                .saturating_sub(memory.free_bytes)
-                .saturating_sub(siblings_bytes),
+            occupied_bytes: total_bytes.saturating_sub(memory.free_bytes),
             outside_bytes: outside_bytes(context, gpu_count),
         })
     }
@@ -173,7 +169,7 @@ pub fn outside_bytes(context_bytes: u64, gpu_count: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::host::GpuMemory;
+    use crate::host::{GpuMemory, Process};
 
     const GIB: u64 = 1 << 30;
 
@@ -236,7 +232,8 @@ mod tests {
 
     #[test]
     fn what_the_driver_reserves_is_no_part_of_the_total_and_siblings_are_not_others() {
-        let gpu = HostGpu {
+        let sibling = Process { pid: 7, used_bytes: Some(20 * GIB), ..Process::default() };
+        let mut gpu = HostGpu {
             name: "NVIDIA H100 80GB HBM3".to_owned(),
             memory: Some(GpuMemory {
                 total_bytes: 80 * GIB,
@@ -244,16 +241,19 @@ mod tests {
                 used_bytes: 30 * GIB,
                 free_bytes: 49 * GIB,
             }),
+            processes: vec![sibling, Process { pid: 8, ..Process::default() }],
             ..HostGpu::default()
         };
-        let budget = GpuMemoryBudget::from_driver(&gpu, 20 * GIB, 1).unwrap();
+        gpu.remove_processes(|process| process.pid == 7);
+        assert_eq!(gpu.processes.len(), 1);
+        let budget = GpuMemoryBudget::from_driver(&gpu, 1).unwrap();
         assert_eq!((budget.total_bytes, budget.occupied_bytes), (79 * GIB, 10 * GIB));
         let h100 = gpu::find("h100-80g").unwrap();
         assert_eq!(budget.outside_bytes, h100.context_bytes_estimate + LIBRARIES_BYTES);
-        assert_eq!(GpuMemoryBudget::from_driver(&HostGpu::default(), 0, 1), None);
+        assert_eq!(GpuMemoryBudget::from_driver(&HostGpu::default(), 1), None);
         let unknown = HostGpu { name: "some prototype".to_owned(), ..gpu };
         assert_eq!(
-            GpuMemoryBudget::from_driver(&unknown, 0, 2).unwrap().outside_bytes,
+            GpuMemoryBudget::from_driver(&unknown, 2).unwrap().outside_bytes,
             UNKNOWN_CONTEXT_BYTES + LIBRARIES_BYTES + COLLECTIVES_BYTES
         );
     }

@@ -3,7 +3,7 @@
 use super::super::check::Check;
 use super::super::system_info::SystemInfo;
 use crate::Bytes;
-use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
+use crate::host::{Closed, ComputeMode, HostGpu, Mig, Process, ProcessKind};
 
 const ID: &str = "gpu";
 
@@ -77,27 +77,22 @@ fn check_gpu(gpu: &HostGpu) -> Check {
     if gpu.display == Some(true) {
         message += "; drives a display";
     }
-    with_evidence(match (gpu.compute_mode, gpu.processes.len()) {
-        (Some(ComputeMode::Prohibited), _) => Check::fail(
+    let open = || format!("`sudo nvidia-smi --id={} --compute-mode=DEFAULT`", gpu.index);
+    with_evidence(match gpu.closed_by() {
+        Some(Closed::ToAll) => Check::fail(
             ID,
             format!("{message}; its compute mode prohibits all processes"),
-            format!(
-                "`sudo nvidia-smi --id={} --compute-mode=DEFAULT`, or use another GPU",
-                gpu.index
-            ),
+            format!("{}, or use another GPU", open()),
         ),
-        (Some(ComputeMode::ExclusiveProcess), held) if held > 0 => Check::fail(
+        Some(Closed::ToOthersThan(_)) => Check::fail(
             ID,
             format!("{message}; its compute mode allows one process, which already uses it"),
-            format!(
-                "stop that process, or `sudo nvidia-smi --id={} --compute-mode=DEFAULT`",
-                gpu.index
-            ),
+            format!("stop that process, or {}", open()),
         ),
-        (Some(ComputeMode::ExclusiveProcess), _) => {
+        None if gpu.compute_mode == Some(ComputeMode::ExclusiveProcess) => {
             Check::pass(ID, format!("{message}; its compute mode allows one process"))
         }
-        _ => Check::pass(ID, message),
+        None => Check::pass(ID, message),
     })
 }
 

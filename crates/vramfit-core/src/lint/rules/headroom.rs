@@ -2,10 +2,10 @@
 
 use super::super::context::LintContext;
 use super::super::finding::{Change, RawFinding};
-use super::super::{Rule, Severity};
+use super::super::{CLOSED_GPU_RULE, Rule, Severity};
 use crate::Bytes;
 use crate::allocator::AllocatorKind;
-use crate::host::{ComputeMode, HostGpu, Mig, Process, ProcessKind};
+use crate::host::{Closed, HostGpu, Mig, Process};
 use crate::settings::{
     DEFAULT_FRACTION, GpuMemoryBudget, UNKNOWN_CONTEXT_BYTES, min_total_bytes, outside_bytes,
     pool_bytes,
@@ -50,10 +50,11 @@ pub(super) const RULES: &[Rule] = &[
         check: preallocated_pool,
     },
     Rule {
-        id: "gpu-is-exclusive",
-        severity: Severity::Warning,
+        id: CLOSED_GPU_RULE,
+        severity: Severity::Error,
         meaning: "The compute mode of the GPU allows only one process, or none. Others get a \
-                  CUDA error that does not mention the mode.",
+                  CUDA error that does not mention the mode. With NVIDIA's Multi-Process Service, its \
+                  server is that process, and serves others.",
         fix: "Stop the process that uses the GPU, or ask the administrator to change the mode: \
               `nvidia-smi --compute-mode`.",
         check: exclusive_mode,
@@ -164,7 +165,7 @@ fn used_by_others(context: &LintContext<'_>) -> Vec<RawFinding> {
         if room.occupied_bytes == 0 || pool <= room.remaining_bytes() {
             continue;
         }
-        let who = other_processes(gpu);
+        let who = gpu.describe_processes();
         let outcome = if pool <= free {
             "leaves too little for the context and libraries"
         } else if context.preallocates() {
@@ -196,36 +197,6 @@ fn used_by_others(context: &LintContext<'_>) -> Vec<RawFinding> {
         all.push(found.with_cost(pool.saturating_sub(room.remaining_bytes())));
     }
     all
-}
-
-/// Lists the processes that use most memory, as far as the driver reports them.
-fn other_processes(gpu: &HostGpu) -> String {
-    const MAX_LISTED: usize = 3;
-    let mut processes: Vec<&Process> = gpu.processes.iter().collect();
-    processes.sort_by_key(|process| std::cmp::Reverse(process.used_bytes));
-    if processes.is_empty() {
-        return "processes that the driver does not identify here".to_owned();
-    }
-    let mut names: Vec<String> = processes.iter().take(MAX_LISTED).map(|p| process(p)).collect();
-    if processes.len() > MAX_LISTED {
-        names.push(format!("{} more", processes.len() - MAX_LISTED));
-    }
-    names.join(", ")
-}
-
-fn process(process: &Process) -> String {
-    const MAX_COMMAND_CHARS: usize = 40;
-    let pid = process.pid;
-    let command = process.command.as_deref().unwrap_or("a process");
-    let command: String = command.chars().take(MAX_COMMAND_CHARS).collect();
-    let kind = match process.kind {
-        ProcessKind::Compute => "",
-        ProcessKind::Graphics | ProcessKind::Both => ", display",
-    };
-    match process.used_bytes {
-        Some(bytes) => format!("`{command}` ({pid}{kind}, {})", Bytes(bytes)),
-        None => format!("`{command}` ({pid}{kind})"),
-    }
 }
 
 fn mig_fraction_of_parent(context: &LintContext<'_>) -> Vec<RawFinding> {
@@ -303,20 +274,19 @@ fn preallocated_pool(context: &LintContext<'_>) -> Vec<RawFinding> {
 fn exclusive_mode(context: &LintContext<'_>) -> Vec<RawFinding> {
     let gpus = context.gpus().into_iter().filter(|_| context.may_use_gpu());
     let found = |gpu: &HostGpu| {
-        let (message, fix) = match (gpu.compute_mode?, gpu.processes.first()) {
-            (ComputeMode::Prohibited, _) => (
+        let (message, fix) = match gpu.closed_by()? {
+            Closed::ToAll => (
                 format!("the compute mode of {} prohibits all processes", display_name(gpu)),
                 "ask the administrator, or use another GPU".to_owned(),
             ),
-            (ComputeMode::ExclusiveProcess, Some(first)) => (
+            Closed::ToOthersThan(first) => (
                 format!(
                     "the compute mode of {} allows one process, and {} uses it",
                     display_name(gpu),
-                    process(first)
+                    first.describe()
                 ),
                 "stop that process, or use another GPU".to_owned(),
             ),
-            _ => return None,
         };
         Some(RawFinding::new(display_name(gpu), message, fix))
     };

@@ -105,6 +105,8 @@ mod tests {
 
     fn complete() -> Installed {
         Installed {
+            tensorflow: None,
+            torch: None,
             python: "3.11.7".into(),
             python_version: (3, 11),
             package: None,

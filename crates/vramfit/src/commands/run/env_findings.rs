@@ -1,26 +1,40 @@
 //! What is wrong with the environment that a program gets, and is not corrected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use vramfit_core::lint::{Finding, LintInput, lint};
-use vramfit_core::settings::{ResolvedSettings, Version};
+use vramfit_core::host::Host;
+use vramfit_core::lint::{Finding, LintInput, Severity, lint};
+use vramfit_core::settings::ResolvedSettings;
 
-/// Applies the rules that need no GPU to the environment as the program will get it.
+use crate::python::Installed;
+
+/// Applies the rules to the environment as the program will get it, to the machine, and to what the program's Python
+/// has installed.
 ///
-/// Findings about variables that are set for the program, or that a note is about already, are left out.
+/// Findings about variables that are set for the program, or that a note is about already, are left out, and what is
+/// only good to know of a GPU.
 pub(super) fn findings(
     environment: impl Iterator<Item = (String, String)>,
     settings: &ResolvedSettings,
-    jax: Option<Version>,
+    installed: Option<&Installed>,
+    host: Host,
 ) -> Vec<Finding> {
     let mut environment: BTreeMap<String, String> =
         environment.filter(|(name, _)| !settings.removed.contains(&name.as_str())).collect();
     let set = settings.set.iter();
     environment.extend(set.map(|set| (set.name.to_owned(), set.value.clone())));
-    let mut findings = lint(&LintInput { environment, jax, ..LintInput::default() });
+    let names: BTreeSet<String> = environment.keys().cloned().collect();
+    let mut findings = lint(&LintInput {
+        environment,
+        jax: installed.and_then(Installed::jax_version),
+        host,
+        packages: installed.and_then(Installed::packages),
+        ..LintInput::default()
+    });
     findings.retain(|finding| {
         let quoted = format!("`{}`", finding.subject);
-        settings.value(&finding.subject).is_none()
+        (finding.severity != Severity::Note || names.contains(&finding.subject))
+            && settings.value(&finding.subject).is_none()
             && !settings.notes.iter().any(|note| note.contains(&quoted))
     });
     findings
@@ -35,7 +49,8 @@ mod tests {
     fn found(environment: &[(&str, &str)], settings: &ResolvedSettings) -> Vec<String> {
         let environment =
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        findings(environment, settings, Some(Version::new(0, 10, 2)))
+        let installed = Installed { jax: Some("0.10.2".to_owned()), ..Installed::default() };
+        findings(environment, settings, Some(&installed), Host::default())
             .into_iter()
             .map(|finding| finding.subject)
             .collect()

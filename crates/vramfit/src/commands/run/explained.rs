@@ -17,6 +17,7 @@ use vramfit_core::{Error, ErrorKind, Result};
 
 use crate::child::{self, ExitReason};
 use crate::command_line::shell_line;
+use crate::environment::variable;
 use crate::output::{Output, write_to_stderr};
 use crate::status::Status;
 
@@ -63,6 +64,9 @@ fn report(log: &Log, program: &Path, arguments: &[OsString], output: &mut Output
         let report = Report::from_explanation(&explanation);
         let text = report.to_limited_text(MAX_LINES, "vramfit explain --all LOG");
         output.info(&format!("\n{text}"));
+        for others in vramfit_gpu::describe_other_use(None, variable) {
+            output.info(&others);
+        }
     }
 }
 

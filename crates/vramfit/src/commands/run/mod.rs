@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use vramfit_core::gpu::GpuSelection;
+use vramfit_core::host::Host;
+use vramfit_core::lint::{CLOSED_GPU_RULE, Finding};
 use vramfit_core::planning::Plan;
 use vramfit_core::report::render_findings;
 use vramfit_core::run_config::{RunConfig, StepLimit};
@@ -143,7 +145,12 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
         .and_then(|interpreter| probe(&interpreter, output));
     let settings = resolve(&args.policy, &options, installed.as_ref(), output)?;
     report_settings(&settings, output);
-    report_findings(&settings, installed.as_ref(), output);
+    let host = args.policy.gpu_overrides()?.host(variable);
+    let findings = report_findings(&settings, installed.as_ref(), &host, output);
+    if are_all_closed(&host, &findings) {
+        output.info("not started: no GPU can be used");
+        return Ok(Status::Child(FAILED));
+    }
     if let Some(gpu) = &args.preflight {
         let spec = preflight_spec(gpu, policy_options, args)?;
         let status = dryrun::execute(&spec, context, output)?;
@@ -219,6 +226,16 @@ fn policy_options(args: &PolicyArgs) -> Result<Options> {
     args.options(|| overrides.gpus(variable), host_free_bytes)
 }
 
+/// Returns `true` if the compute mode of every GPU that the program sees keeps it out: its first use of JAX would fail
+/// with a CUDA error that does not mention the mode, or silently use the CPU.
+fn are_all_closed(host: &Host, findings: &[Finding]) -> bool {
+    let list = variable("CUDA_VISIBLE_DEVICES");
+    let order = variable("CUDA_DEVICE_ORDER");
+    let visible = settings::visible(&host.gpus, list.as_deref(), order.as_deref());
+    let closed = findings.iter().filter(|finding| finding.id == CLOSED_GPU_RULE).count();
+    closed > 0 && closed >= visible.len()
+}
+
 /// Reads the plan, and prints what it changes.
 fn read_plan(path: &Path, output: &mut Output) -> Result<Plan> {
     let (plan, _) = Plan::read(path)?;
@@ -267,7 +284,7 @@ fn print(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let options = policy_options(&args.policy)?;
     let settings = resolve(&args.policy, &options, installed.as_ref(), output)?;
     report_settings(&settings, output);
-    report_findings(&settings, installed.as_ref(), output);
+    report_findings(&settings, installed.as_ref(), &Host::default(), output);
     let mut text = shell::lines(&settings);
     if let Some(processes) = options.processes {
         text += &format!("{PROCESSES_VARIABLE}={processes}\n");
@@ -333,11 +350,12 @@ fn report_settings(settings: &ResolvedSettings, output: &mut Output) {
 fn report_findings(
     settings: &ResolvedSettings,
     installed: Option<&Installed>,
+    host: &Host,
     output: &mut Output,
-) {
-    let jax = installed.and_then(Installed::jax_version);
-    let findings = env_findings::findings(unicode_variables(), settings, jax);
+) -> Vec<Finding> {
+    let findings = env_findings::findings(unicode_variables(), settings, installed, host.clone());
     if !findings.is_empty() {
         output.info(&render_findings(&findings));
     }
+    findings
 }
