@@ -62,7 +62,8 @@ def main():
         tried.append(release)
     # Closed on the right, since 0.12.0 is also how 0.12.0.1 begins.
     wanted = " or ".join(f"[{release}{end}" for release in tried for end in "-]")
-    command = [sys.executable, "-m", "pytest", "-m", "matrix", "-k", wanted, "tests/test_matrix.py"]
+    tests = ["tests/test_matrix.py", "tests/test_shortage.py"]
+    command = [sys.executable, "-m", "pytest", "-m", "matrix", "-k", wanted, *tests]
     sys.exit(subprocess.run(command, cwd=ROOT).returncode)
 
 

@@ -300,6 +300,11 @@ pub trait Allocator: Send {
         self.live_set().chunks()
     }
 
+    /// Returns the end of the pool from which default memory grows.
+    fn default_end(&self) -> PoolEnd {
+        PoolEnd::Lower
+    }
+
     /// Returns the regions that the default pool has from the GPU, by address; none where nothing is
     /// pooled.
     fn regions(&self) -> Vec<Region> {

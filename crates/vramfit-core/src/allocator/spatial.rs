@@ -334,6 +334,10 @@ impl Allocator for Spatial {
         &mut self.pool
     }
 
+    fn default_end(&self) -> PoolEnd {
+        self.policy.default_end
+    }
+
     fn allocate(&mut self, bytes: u64, alignment: u64, space: PoolSpace) -> AllocResult<u64> {
         let alignment = match space {
             PoolSpace::Default => alignment,

@@ -1,7 +1,7 @@
 //! Refused requests, aborts, and requests that only this replay grants.
 
 use super::TraceAnalyzer;
-use crate::allocator::{AllocError, round_up};
+use crate::allocator::{AllocError, ChunkTag, PoolEnd, round_up};
 use crate::analysis::allocation_failure::MAX_FAILURES_KEPT;
 use crate::analysis::failure::{Abort, EventContext, OomMessage, RefusedRequest};
 use crate::replay::{Block, Divergence};
@@ -98,20 +98,21 @@ impl TraceAnalyzer {
         planned.saturating_sub(allocated).max(request.bytes)
     }
 
-    /// Returns what the block at the end of a device's pool has beyond its rounded size: with a larger pool it would
-    /// have been split off. What other blocks have in surplus they would have in any pool.
+    /// Returns what the last block that default memory can have in the pool of a device has beyond its rounded size: with
+    /// a larger pool it would have been split off. What other blocks have in surplus they would have in any pool.
     fn pool_end_surplus_bytes(&mut self, device: u32) -> u64 {
-        let regions = self.replay.allocator(device).regions();
-        let Some(end) = regions.iter().map(|region| region.address + region.bytes).max() else {
-            return 0;
+        let allocator = self.replay.allocator(device);
+        let chunks = allocator.chunks();
+        let last = match allocator.default_end() {
+            // In other than partitioned pools all chunks are of the lower end.
+            PoolEnd::Lower => chunks.iter().rfind(|chunk| chunk.tag == ChunkTag::Lower),
+            PoolEnd::Upper => chunks.iter().find(|chunk| chunk.tag == ChunkTag::Upper),
         };
-        let mut live = self.replay.live();
-        let last = live.find(|block| {
-            block.device == device && block.address.saturating_add(block.allocated_bytes) == end
-        });
-        last.map_or(0, |block| {
-            let rounded = round_up(block.requested_bytes).unwrap_or(u64::MAX);
-            block.allocated_bytes.saturating_sub(rounded)
+        // Where there is a gap, the block beside it was split off from that.
+        let has_gap = chunks.iter().any(|chunk| chunk.tag == ChunkTag::Gap);
+        last.filter(|chunk| chunk.in_use && !has_gap).map_or(0, |chunk| {
+            let rounded = round_up(chunk.requested_bytes).unwrap_or(u64::MAX);
+            chunk.bytes.saturating_sub(rounded)
         })
     }
 
