@@ -5,6 +5,8 @@ pool stays there. A later release has to be compared with `docs/concepts/allocat
 this program fails on it.
 """
 
+import importlib.metadata
+import mmap
 import subprocess
 import sys
 
@@ -24,6 +26,23 @@ def message_of(kind, call):
         return str(error)
     raise AssertionError("nothing was raised")
 
+
+def map_plugin():
+    """Return the contents of the real plugin, in which the names of its options are."""
+    names = {one.name: one for one in importlib.metadata.distributions()}
+    [cuda] = [cuda for cuda in (12, 13) if f"jax-cuda{cuda}-pjrt" in names]
+    path = names[f"jax-cuda{cuda}-pjrt"].locate_file(
+        f"jax_plugins/xla_cuda{cuda}/xla_cuda_plugin.so"
+    )
+    with open(path, "rb") as library:
+        return mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+# XLA's main branch, whose pools grow, has the policy as a flag, too.
+plugin = map_plugin()
+assert plugin.find(b"xla_gpu_enable_allocator_spatial_partitioning") >= 0 or VERSION < (0, 11)
+assert plugin.find(b"xla_gpu_memory_fraction_policy") < 0, "this release grows: record its pools"
+assert (plugin.find(b"memory_fraction_policy") >= 0) == (VERSION >= (0, 12))
 
 jax.config.update("jax_pjrt_client_create_options", {"memory_fraction_policy": "0.25-0.5"})
 
