@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::donated_uploads::DonatedUploads;
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;
@@ -163,6 +164,15 @@ pub enum Condition {
         /// The program that uses more memory in a call than a GPU has; `None` if no single one does.
         moved: Option<LinkTraffic>,
     },
+    /// Donated arguments were made from host memory, and if a GPU copies these instead of reusing them, the run does not
+    /// fit.
+    DonatedUploads {
+        /// What is donated, and what would be in use.
+        #[serde(flatten)]
+        uploads: DonatedUploads,
+        /// What the process could have had.
+        capacity_bytes: u64,
+    },
     /// Other libraries in the process that allocate GPU memory of their own, which is not counted.
     OtherLibraries {
         /// Their versions, by the names that they are imported by.
@@ -239,6 +249,7 @@ impl Condition {
             Condition::NoStepFound { .. }
             | Condition::CompiledOnly { .. }
             | Condition::HostMemory { .. }
+            | Condition::DonatedUploads { .. }
             | Condition::OtherLibraries { .. } => Bearing::Explained,
         }
     }

@@ -36,6 +36,7 @@ mod cpu_programs;
 mod critical_point;
 mod device_summary;
 mod devices;
+mod donated_uploads;
 mod failure;
 pub mod hosts;
 mod layout;
@@ -66,6 +67,7 @@ pub use cause::{Cause, CauseGroup, NextPeak, ValueSize};
 pub use comparison::{Comparison, ReplayOverrides, compare};
 pub use condition::{Bearing, Condition, LastExecution, LinkTraffic, ProgramNeed};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
+pub use donated_uploads::DonatedUploads;
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{
     WrapEvents, add_process_exit, load_process, load_summary, load_summary_until, most_critical,

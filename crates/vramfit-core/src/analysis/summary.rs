@@ -11,6 +11,7 @@ use super::attribution_entry::EntryKind;
 use super::callbacks::CallbackSummary;
 use super::condition::{Condition, LastExecution};
 use super::device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, tightest};
+use super::donated_uploads::DonatedUploads;
 use super::hosts::HostsSummary;
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::partitions::ReplicatedArgument;
@@ -57,6 +58,8 @@ pub struct RunSummary {
     /// Where values were read that the dry run does not know: first where most shapes were made of
     /// them, then where most reads were.
     pub unknown_reads: Vec<UnknownReads>,
+    /// Donated arguments made from host memory, if they would make a new peak where a GPU copies them.
+    pub donated_uploads: Option<DonatedUploads>,
     /// What the first refused request comes to at the highest total that drivers report; `None` where
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
     /// set by the function that reads the file ([`crate::replay::replay_at_max_total`]).

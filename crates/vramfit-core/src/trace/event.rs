@@ -152,6 +152,13 @@ pub enum Event {
     },
     /// The execution begun last has ended.
     End,
+    /// Arguments that the execution that goes on is donated were made from host memory. Comes after its allocations.
+    DonatedUploads {
+        /// On which device.
+        device: u32,
+        /// Their bytes there.
+        bytes: u64,
+    },
     /// Bytes were allocated in a pool. The allocation's number is the count of these before it.
     Allocate {
         /// On which device.

@@ -111,6 +111,7 @@ fn allocate(
             call.record_arguments(session);
         }
         allocated.push(blocks?);
+        call.record_donated_uploads(session);
     }
     Ok(())
 }

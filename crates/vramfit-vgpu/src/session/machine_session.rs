@@ -54,7 +54,7 @@ pub(crate) struct Block {
     replaced_in: AtomicU64,
     /// The last peak ([`Machine::first_after_peak`]) after which it was read; meaningless for small arrays.
     read_after: AtomicU64,
-    bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Returns program and parameter as one number that is not 0.

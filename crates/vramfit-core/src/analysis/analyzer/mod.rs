@@ -18,6 +18,7 @@ use super::callbacks::Callbacks;
 use super::compilations::Compilation;
 use super::device_summary::RequestContext;
 use super::devices::DeviceAnalysis;
+use super::donated_uploads::HighestDonatedUploads;
 use super::failure::{Abort, EventContext, RefusedRequest};
 use super::leaks::Leaks;
 use super::other_processes::OtherProcesses;
@@ -54,6 +55,7 @@ pub(super) struct TraceAnalyzer {
     abort: Option<Abort>,
     /// The request that was refused in the run and is granted here, at which the replay diverges.
     newly_granted: Option<EventContext>,
+    donated_uploads: HighestDonatedUploads,
     unknown_reads: UnknownReadCounts,
     others: OtherProcesses,
     callbacks: Callbacks,
@@ -128,6 +130,7 @@ impl TraceAnalyzer {
             arguments_at_denial: Arguments::default(),
             abort: None,
             newly_granted: None,
+            donated_uploads: HighestDonatedUploads::default(),
             unknown_reads: UnknownReadCounts::default(),
             others: OtherProcesses::default(),
             callbacks: Callbacks::default(),
@@ -190,6 +193,10 @@ impl TraceAnalyzer {
             }
             Event::OutsidePool { device, bytes } => {
                 self.devices[device as usize].on_non_pool_memory(bytes);
+            }
+            Event::DonatedUploads { device, bytes } => {
+                let in_use = self.devices[device as usize].in_use_bytes();
+                self.donated_uploads.on_donated(device, bytes, in_use);
             }
             Event::Unread { allocation } => self.output_uses.on_unread(allocation),
             Event::ClearPeak { device } => self.devices[device as usize].on_clear_peak(),

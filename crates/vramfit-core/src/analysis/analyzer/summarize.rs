@@ -179,6 +179,9 @@ impl TraceAnalyzer {
             failure_count: self.denial_count,
             abort: self.abort_info(&text),
             unknown_reads: self.unknown_reads.summary(&text),
+            donated_uploads: self
+                .donated_uploads
+                .above(|device| devices.get(device as usize).map_or(0, |device| device.peak_bytes)),
             total_range: None,
             no_context: self.others.no_context.clone(),
             others_at_failure: self.others_at_denial(),

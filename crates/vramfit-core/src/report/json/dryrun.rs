@@ -252,6 +252,7 @@ fn findings(summary: &RunSummary) -> Value {
     json!({
         "leaks": leaks.collect::<Vec<_>>(),
         "unknown_reads": summary.unknown_reads,
+        "donated_uploads": summary.donated_uploads,
         "likely_cause": summary.likely_cause().map(likely_cause),
         "callbacks": summary.callbacks,
         "not_computed": summary.not_computed,

@@ -1,6 +1,6 @@
 //! What a report does not include, and what in it is not exact.
 
-use super::{autotuning, library_scratch, placeholders, processes};
+use super::{autotuning, conditions, library_scratch, placeholders, processes};
 use crate::analysis::{Comparison, Condition, RunSummary};
 use crate::bytes::Bytes;
 use crate::gpu::Certainty;
@@ -13,6 +13,7 @@ pub(in crate::report) fn of_dryrun(summary: &RunSummary) -> Vec<String> {
     points.push(format!("{LIBRARIES}; the CUDA context above is an estimate"));
     points.extend(library_scratch::caveats(summary));
     points.extend(outside_the_pool(summary));
+    points.extend(copied_uploads(summary));
     points.extend(processes::caveat(summary));
     points.push(autotuning::caveat(summary));
     points.extend(compile_attempts(summary));
@@ -122,6 +123,15 @@ fn outside_the_pool(summary: &RunSummary) -> Option<String> {
             Bytes(over)
         )
     })
+}
+
+/// Copies of donated arguments that were made from host memory, where there is room for them.
+fn copied_uploads(summary: &RunSummary) -> Option<String> {
+    let uploads = summary.donated_uploads.as_ref()?;
+    let conditions = summary.verdict().conditions;
+    let is_said =
+        conditions.iter().any(|condition| matches!(condition, Condition::DonatedUploads { .. }));
+    (!is_said).then(|| conditions::copied_uploads(uploads))
 }
 
 /// Names the programs that did not compile with the compiler's default options.

@@ -1,7 +1,9 @@
 //! What a result depends on, in the same words in text, JSON and page.
 
 use super::{hosts, placeholders, processes};
-use crate::analysis::{Bearing, Condition, Evidence, LastExecution, LinkTraffic, RunSummary};
+use crate::analysis::{
+    Bearing, Condition, DonatedUploads, Evidence, LastExecution, LinkTraffic, RunSummary,
+};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
@@ -70,6 +72,16 @@ fn phrase(condition: &Condition, each: &str) -> String {
     }
 }
 
+/// Says what the peak is if donated arguments that were made from host memory are copied.
+pub(super) fn copied_uploads(uploads: &DonatedUploads) -> String {
+    format!(
+        "{} that a call is donated were made from host memory (uploaded, or restored): a GPU may copy them instead of \
+         reusing them (jax-ml/jax#18617, not verified), and the peak be {}",
+        Bytes(uploads.bytes),
+        Bytes(uploads.in_use_bytes)
+    )
+}
+
 /// Says what a call moves between GPU and host, and how long that takes at least.
 fn link_traffic(traffic: &LinkTraffic) -> String {
     let time = traffic
@@ -134,6 +146,11 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 || "what a program uses of it moves over the link to the GPU".to_owned(),
                 link_traffic
             )
+        ),
+        Condition::DonatedUploads { uploads, capacity_bytes } => format!(
+            "{}; then it does not fit, since there are {}",
+            copied_uploads(uploads),
+            Bytes(*capacity_bytes)
         ),
         Condition::OtherLibraries { libraries } => {
             let names: Vec<String> =
