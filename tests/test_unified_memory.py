@@ -155,3 +155,44 @@ def test_what_cannot_be_is_refused(tmp_path, words, message):
     done = run_vramfit("run", "--gpu", "t4", *words, cwd=tmp_path, code=None)
     assert done.returncode != 0
     assert message in " ".join(done.stderr.split())
+
+
+PAIRS = """
+import sys
+import jax, jax.numpy as jnp
+
+tokens = int(sys.argv[1])
+pairs = jnp.ones((tokens, tokens, 128))
+
+
+@jax.jit
+def update(pairs):
+    left = jax.nn.sigmoid(pairs).astype(jnp.bfloat16)
+    mixed = jnp.einsum("ikc,jkc->ijc", left, left, preferred_element_type=jnp.float32)
+    return pairs + mixed
+
+
+pairs = update(pairs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tokens", "code", "verdict"),
+    [
+        # Three arrays of 128 numbers for each pair of tokens: 6.0, 24.0 and 73.5 GiB.
+        (2048, 0, "fits: peak 6.0 GiB of"),
+        (4096, 0, "fits: peak 24.0 GiB on t4, 9.5 GiB of it in host memory, so it runs slowly"),
+        (7168, 1, "does not fit: short by"),
+    ],
+)
+def test_pair_activations_as_in_a_structure_prediction(dryrun, write_script, tokens, code, verdict):
+    """On the GPU, beyond it, and beyond GPU and host."""
+    script = write_script(PAIRS, "pairs.py")
+    done = dryrun(script, tokens, options=("--spill", "40GiB"), gpu="t4", code=code)
+    text = " ".join(done.err.split())
+    assert verdict in text
+    assert "a shortage outside the pool" not in text
+    [program] = [one for one in done.summary["programs"] if one["name"] == "jit_update"]
+    used = program["argument_bytes"] + program["output_bytes"] + program["temp_bytes"]
+    assert 3 * 512 * tokens**2 <= used < 3 * 512 * tokens**2 + (64 << 20)
+    assert done.summary["needed_bytes"] == pytest.approx(used, abs=64 << 20)

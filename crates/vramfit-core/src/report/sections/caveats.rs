@@ -116,7 +116,8 @@ fn outside_the_pool(summary: &RunSummary) -> Option<String> {
     let conditions = summary.verdict().conditions;
     let is_said =
         conditions.iter().any(|condition| matches!(condition, Condition::OutsidePool { .. }));
-    (over > 0 && !is_said).then(|| {
+    // Unified memory makes room.
+    (over > 0 && !is_said && !header.unified_memory).then(|| {
         format!(
             "a shortage outside the pool: together with the pool, it exceeds the memory of the GPU by {}; \
              choose a smaller pool",
