@@ -87,8 +87,29 @@ def test_a_request_beyond_every_known_total_is_refused_at_each(dryrun):
     code, summary, err = dryrun(ONE_ARRAY, "t4", arguments=[12_000_000_000])
     assert code == 1, err
     assert summary["total_range"]["fits"] is False
-    assert "at the highest total fails this request with 15,109 MiB" in err
+    assert "at the highest total fails what failed here, with 15,109 MiB" in err
     assert "this request succeeds" not in err
+
+
+FOUR_OUTPUTS = """
+import sys
+import jax, jax.numpy as jnp
+kept = jnp.ones(int(sys.argv[1]), jnp.int8)
+outputs = jax.jit(lambda x: [x + i for i in range(4)])(jnp.ones(int(sys.argv[2]), jnp.int8))
+"""
+
+
+@pytest.mark.parametrize(("output", "fits"), [(100_000_000, False), (50_000_000, True)])
+def test_the_whole_execution_decides_at_the_highest_total(dryrun, output, fits):
+    """The pool of the highest total has 152.8 MB more: enough for the request, not for the rest."""
+    lowest = 11_731_746_816
+    # The argument is as large as each output, and one of these has room, with 35 MB to spare.
+    arguments = [lowest - 2 * output - 35_000_000, output]
+    code, summary, err = dryrun(FOUR_OUTPUTS, "t4", arguments=arguments)
+    assert code == 1, err
+    assert summary["oom"]["remaining_bytes"] >= 3 * output
+    assert summary["total_range"]["fits"] is fits
+    assert ("this request succeeds" in err) is fits
 
 
 def test_a_run_that_fits_at_the_lowest_total_needs_no_other(dryrun):

@@ -114,9 +114,10 @@ fn summarize_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<Run
     let mut summary = summarize_events(&mut *open_trace(path, wrap)?, last)?;
     if summary.others_at_failure.is_some() {
         summary.fits_alone = Some(is_met_alone(&mut *open_trace(path, wrap)?)?);
-    } else if summary.out_of_memory().is_some() {
-        // A request that failed may succeed where the driver reports a higher total.
-        summary.total_range = replay_at_max_total(&mut *open_trace(path, wrap)?)?;
+    } else if let Some(failure) = summary.out_of_memory() {
+        // A request that failed may succeed where the driver reports a higher total, and all of its execution with it.
+        let needed_bytes = failure.needed_bytes();
+        summary.total_range = replay_at_max_total(&mut *open_trace(path, wrap)?, needed_bytes)?;
     }
     Ok(summary)
 }

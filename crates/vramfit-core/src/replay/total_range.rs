@@ -15,8 +15,8 @@ pub struct TotalRangeSummary {
     pub max_total_memory_bytes: u64,
     /// What its pool may take; `None` where the allocator has no limit.
     pub limit_bytes: Option<u64>,
-    /// Whether every request up to and including the one that was refused first would be met there.
-    /// What the program would ask for after it is not in the trace.
+    /// Whether every request up to and including the one that was refused first would be met there, and the pool is
+    /// large enough for the rest of its execution. What the program would ask for after it is not in the trace.
     pub is_met: bool,
 }
 
@@ -33,14 +33,18 @@ pub fn is_met_alone(source: &mut dyn EventSource) -> Result<bool> {
     Ok(is_met.unwrap_or(true))
 }
 
-/// Replays a run that was refused a request on a GPU with the highest total that its header names.
+/// Replays a run that was refused a request on a GPU with the highest total that its header names; the execution of the
+/// request needs so many bytes of the pool in all.
 ///
 /// `None` when the header names no higher total, or when nothing was refused.
 ///
 /// # Errors
 /// Those of [`EventSource::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
 /// sense.
-pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalRangeSummary>> {
+pub fn replay_at_max_total(
+    source: &mut dyn EventSource,
+    needed_bytes: u64,
+) -> Result<Option<TotalRangeSummary>> {
     let header = source.header();
     let max_total_memory_bytes = header.max_total_memory_bytes();
     if max_total_memory_bytes <= header.total_memory_bytes() {
@@ -49,13 +53,15 @@ pub fn replay_at_max_total(source: &mut dyn EventSource) -> Result<Option<TotalR
     let mut header = header.clone();
     header.run.gpus.gpu.total_memory_bytes = max_total_memory_bytes;
     let (mut replay, is_met) = replay_to_decisive_request(source, &header)?;
+    let limit_bytes = match replay.devices() {
+        0 => None,
+        _ => replay.allocator(0).stats().bytes_limit,
+    };
+    let is_enough = limit_bytes.is_none_or(|limit| limit >= needed_bytes);
     Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,
-        limit_bytes: match replay.devices() {
-            0 => None,
-            _ => replay.allocator(0).stats().bytes_limit,
-        },
-        is_met,
+        limit_bytes,
+        is_met: is_met && is_enough,
     }))
 }
 
