@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::{RunSummary, summarize_events};
+use super::{AllocationFailure, RunSummary, summarize_events};
 use crate::error::{Error, Result};
 use crate::replay::{is_met_alone, replay_at_max_total};
 use crate::trace::{EventSource, Note, ProcessExit, Reader, end_with_note};
@@ -112,11 +112,12 @@ pub fn load_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunS
 
 fn summarize_process(path: &Path, last: u64, wrap: WrapEvents<'_>) -> Result<RunSummary> {
     let mut summary = summarize_events(&mut *open_trace(path, wrap)?, last)?;
+    // Not only the request that failed has to succeed elsewhere, but all of its execution.
+    let needed_bytes = summary.out_of_memory().map(AllocationFailure::needed_bytes);
     if summary.others_at_failure.is_some() {
-        summary.fits_alone = Some(is_met_alone(&mut *open_trace(path, wrap)?)?);
-    } else if let Some(failure) = summary.out_of_memory() {
-        // A request that failed may succeed where the driver reports a higher total, and all of its execution with it.
-        let needed_bytes = failure.needed_bytes();
+        let needed_bytes = needed_bytes.unwrap_or(0);
+        summary.fits_alone = Some(is_met_alone(&mut *open_trace(path, wrap)?, needed_bytes)?);
+    } else if let Some(needed_bytes) = needed_bytes {
         summary.total_range = replay_at_max_total(&mut *open_trace(path, wrap)?, needed_bytes)?;
     }
     Ok(summary)

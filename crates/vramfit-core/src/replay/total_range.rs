@@ -21,16 +21,26 @@ pub struct TotalRangeSummary {
 }
 
 /// Replays a run that was refused a request while other processes held memory of the GPU, on a GPU that it
-/// has to itself, and says whether that request would be met there.
+/// has to itself, and says whether that request would be met there, and the pool is large enough for all that its
+/// execution needs.
 ///
 /// # Errors
 /// Those of [`EventSource::next_event`], and [`crate::ErrorKind::InvalidFile`] for events that make no
 /// sense.
-pub fn is_met_alone(source: &mut dyn EventSource) -> Result<bool> {
+pub fn is_met_alone(source: &mut dyn EventSource, needed_bytes: u64) -> Result<bool> {
     let header = source.header().clone();
-    let (_, is_met) = replay_to_decisive_request(source, &header)?;
+    let (mut replay, is_met) = replay_to_decisive_request(source, &header)?;
+    let is_enough = limit_bytes(&mut replay).is_none_or(|limit| limit >= needed_bytes);
     // Where no request was refused it is the context, for which an empty GPU has room.
-    Ok(is_met.unwrap_or(true))
+    Ok(is_met.unwrap_or(true) && is_enough)
+}
+
+/// Returns the limit of the first pool; `None` where the allocator has none.
+fn limit_bytes(replay: &mut Replay) -> Option<u64> {
+    match replay.devices() {
+        0 => None,
+        _ => replay.allocator(0).stats().bytes_limit,
+    }
 }
 
 /// Replays a run that was refused a request on a GPU with the highest total that its header names; the execution of the
@@ -53,10 +63,7 @@ pub fn replay_at_max_total(
     let mut header = header.clone();
     header.run.gpus.gpu.total_memory_bytes = max_total_memory_bytes;
     let (mut replay, is_met) = replay_to_decisive_request(source, &header)?;
-    let limit_bytes = match replay.devices() {
-        0 => None,
-        _ => replay.allocator(0).stats().bytes_limit,
-    };
+    let limit_bytes = limit_bytes(&mut replay);
     let is_enough = limit_bytes.is_none_or(|limit| limit >= needed_bytes);
     Ok(is_met.map(|is_met| TotalRangeSummary {
         max_total_memory_bytes,
