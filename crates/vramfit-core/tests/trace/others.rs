@@ -51,7 +51,7 @@ fn run(asked: u64) -> Vec<u8> {
 fn summarize_alone(trace: &[u8]) -> RunSummary {
     let mut summary = summarize(reader(trace)).expect("a whole trace");
     if summary.others_at_failure.is_some() {
-        summary.fits_alone = Some(is_met_alone(&mut reader(trace)).expect("a whole trace"));
+        summary.fits_alone = Some(is_met_alone(&mut reader(trace), 0).expect("a whole trace"));
     }
     summary
 }
