@@ -18,6 +18,7 @@
 //! | [`shared_gpus`] | memory use of virtual GPUs that several processes share |
 //! | [`trace`] | the recorded events of a run |
 //! | [`replay`] | the events repeated through allocators |
+//! | [`section`] | parts of reports, as values |
 //! | [`analysis`] | the summary of a run |
 //! | [`diff`] | why one run needs more memory than another |
 //! | [`explain`] | why a program ran out of memory, from its log |
@@ -39,6 +40,7 @@ pub mod published;
 pub mod replay;
 pub mod report;
 pub mod run_config;
+pub mod section;
 pub mod settings;
 pub mod shared_gpus;
 #[cfg(test)]

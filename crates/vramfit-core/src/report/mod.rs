@@ -4,12 +4,10 @@
 //! | --- | --- |
 //! | `dryrun.rs`, `estimate.rs`, `explain.rs`, `plan.rs`, `replay.rs`, `diff.rs`, `training.rs` | which sections a report has |
 //! | `sections/` | a function for each section, from the summary of a run |
-//! | `phrases.rs` | phrases that several sections use |
-//! | `charts.rs` | the data of charts |
+//! | `phrases.rs` | phrases about runs that several sections use; others are in [`crate::section`] |
 //! | `json/` | what `--json` prints; it comes from the summary, too |
 //! | `render/` | text and HTML of a [`Report`]; they compute nothing |
 
-mod charts;
 mod diff;
 mod dryrun;
 mod estimate;
@@ -22,16 +20,16 @@ mod replay;
 mod sections;
 mod training;
 
-pub use charts::{
-    AddressMap, Alternative, AlternativeKind, BufferLifetime, BufferLifetimes, Curve, Curves,
-    FailedRequest, Marker, Node, Region, Segment, Series, Share, Stack, Timeline, Tradeoff, Tree,
+pub use crate::section::{
+    Action, AddressMap, Alternative, AlternativeKind, Bar, BufferLifetime, BufferLifetimes,
+    Content, Curve, Curves, FailedRequest, Marker, Metric, Node, Region, Section, Segment, Series,
+    Share, Stack, Table, Timeline, Tradeoff, Tree, Value,
 };
 pub use plan::{PlanRow, PlanSummary};
 
 use vramfit_train::MetricsLog;
 
 use crate::analysis::{Comparison, Condition, Phase, ProgramMismatch, RunSummary};
-use crate::bytes::Bytes;
 use crate::diff::RunDiff;
 use crate::explain::Explanation;
 use crate::lint::Finding;
@@ -75,179 +73,6 @@ impl From<Option<bool>> for Outcome {
             Some(true) => Outcome::Success,
             Some(false) => Outcome::Failure,
             None => Outcome::Unknown,
-        }
-    }
-}
-
-/// A part of a report.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Section {
-    /// Its heading; empty where it belongs to the headline.
-    pub title: String,
-    /// What it shows.
-    pub content: Content,
-    /// What text shows instead, where that is something else.
-    pub text: Option<Content>,
-    /// Whether only a full report shows it: `--full` and the page.
-    pub detail: bool,
-}
-
-impl Section {
-    fn new(title: impl Into<String>, content: Content) -> Self {
-        let title = title.into();
-        Section { title, content, text: None, detail: false }
-    }
-
-    fn detail(title: impl Into<String>, content: Content) -> Self {
-        Section { detail: true, ..Section::new(title, content) }
-    }
-
-    /// Returns a section with a picture or a wide table, and what text shows instead.
-    fn with_text(title: &str, content: Content, text: Content) -> Self {
-        Section { text: Some(text), ..Section::new(title, content) }
-    }
-
-    /// Returns the same section as one that only a full report shows.
-    fn into_detail(self) -> Self {
-        Section { detail: true, ..self }
-    }
-
-    /// Returns a section with a bulleted list, unless the list is empty.
-    fn list(title: &str, points: Vec<String>) -> Option<Self> {
-        (!points.is_empty()).then(|| Section::new(title, Content::List(points)))
-    }
-}
-
-/// What a section shows.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Content {
-    /// A bulleted list.
-    List(Vec<String>),
-    /// What to do, each with its command.
-    Actions(Vec<Action>),
-    /// Named values.
-    Metrics(Vec<Metric>),
-    /// Rows and columns.
-    Table(Table),
-    /// Used parts of wholes.
-    Bars(Vec<Bar>),
-    /// Bytes divided among owners, level by level.
-    Tree(Tree),
-    /// Bytes over the run.
-    Timeline(Timeline),
-    /// Every buffer of one program, over its instructions.
-    BufferLifetimes(BufferLifetimes),
-    /// The pool by address.
-    AddressMap(AddressMap),
-    /// Metrics over the steps of a training run.
-    Curves(Curves),
-    /// A whole divided into its parts, once.
-    Breakdown(Vec<Share>),
-    /// Alternatives by bytes and cost.
-    Tradeoff(Tradeoff),
-    /// Several totals, divided among owners.
-    Stacks(Vec<Stack>),
-}
-
-/// Something to do.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Action {
-    /// What to do, and what it brings.
-    pub text: String,
-    /// The command, to be copied as it is.
-    pub command: String,
-}
-
-/// A named value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Metric {
-    /// Its name.
-    pub label: String,
-    /// Its value.
-    pub value: Value,
-    /// What it covers, or where it comes from; may be empty.
-    pub note: String,
-}
-
-impl Metric {
-    fn new(label: &str, value: Value, note: impl Into<String>) -> Self {
-        Metric { label: label.to_owned(), value, note: note.into() }
-    }
-
-    fn text(label: &str, text: impl Into<String>) -> Self {
-        Metric::new(label, Value::Text(text.into()), "")
-    }
-}
-
-/// Rows and columns. The first column holds names, the others values.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
-    /// Headings.
-    pub columns: Vec<String>,
-    /// Rows of as many values as there are headings.
-    pub rows: Vec<Vec<Value>>,
-    /// A remark on the whole, such as how many rows are left out; may be empty.
-    pub note: String,
-}
-
-impl Table {
-    fn new(columns: &[&str], rows: Vec<Vec<Value>>, note: impl Into<String>) -> Self {
-        Table {
-            columns: columns.iter().map(|name| (*name).to_owned()).collect(),
-            rows,
-            note: note.into(),
-        }
-    }
-}
-
-/// The used part of a whole.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Bar {
-    /// What it is of; may be empty.
-    pub label: String,
-    /// The part.
-    pub part_bytes: u64,
-    /// The whole.
-    pub whole_bytes: u64,
-}
-
-/// A value with its type, so that each format can write it its own way.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// A text.
-    Text(String),
-    /// An amount of memory.
-    Bytes(u64),
-    /// An amount of memory that was added or removed.
-    Change(i64),
-    /// A number of things.
-    Count(u64),
-    /// A fraction from 0 to 1, shown in percent.
-    Fraction(f64),
-    /// There is no such value here, or it is unknown; the text says which.
-    Missing(&'static str),
-}
-
-impl Value {
-    /// Returns the bytes, or that there are none.
-    fn bytes_or_none(bytes: Option<u64>) -> Self {
-        bytes.map_or(Value::Missing("none"), Value::Bytes)
-    }
-}
-
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Value::Text(text) => f.pad(text),
-            Value::Bytes(bytes) => Bytes(*bytes).fmt(f),
-            Value::Change(0) => f.pad("0 B"),
-            Value::Change(change) => {
-                let sign = if *change < 0 { '-' } else { '+' };
-                f.pad(&format!("{sign}{}", Bytes(change.unsigned_abs())))
-            }
-            Value::Count(count) => f.pad(&count.to_string()),
-            Value::Fraction(fraction) => f.pad(&format!("{:.1} %", fraction * 100.0)),
-            Value::Missing(why) => f.pad(why),
         }
     }
 }

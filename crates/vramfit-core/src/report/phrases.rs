@@ -1,29 +1,10 @@
-//! Phrases that several sections use.
+//! Phrases about runs that several sections use, and those of [`crate::section`].
 
 use crate::analysis::{RequestContext, RunSummary};
-use crate::bytes::Bytes;
 use crate::program::memory::Undonated;
-
-/// Returns a line of the program, or that it is unknown.
-pub(super) fn line_or_unknown(site: &str) -> &str {
-    if site.is_empty() { "unknown line" } else { site }
-}
-
-/// Returns `, at LINE` without directories, or nothing where the line is unknown.
-pub(super) fn at_line(site: &str) -> String {
-    if site.is_empty() { String::new() } else { format!(", at {}", file_name(site)) }
-}
-
-/// Returns a line of the program without its directories.
-pub(super) fn file_name(site: &str) -> &str {
-    site.rsplit('/').next().unwrap_or(site)
-}
-
-/// Returns file and line only: `/home/me/train.py:12 (main)` is `train.py:12`.
-pub(super) fn short_line(site: &str) -> &str {
-    let site = file_name(site);
-    site.split_once(" (").map_or(site, |(line, _)| line)
-}
+pub(super) use crate::section::phrases::{
+    at_line, file_name, line_or_unknown, mebibytes, more_in_json, range, short_line,
+};
 
 /// Returns the bytes of some arguments, and names the largest, as the subject of a sentence: "`x` is", "`x` and 3 more
 /// arguments are".
@@ -69,16 +50,6 @@ pub(super) fn allocation_phrase(context: &RequestContext) -> String {
     }
 }
 
-/// Returns the range of an amount whose exact value is unknown.
-pub(super) fn range(low_bytes: u64, high_bytes: u64) -> String {
-    let high = Bytes(high_bytes);
-    match low_bytes {
-        low if low == high_bytes => high.to_string(),
-        0 => format!("up to {high}"),
-        low => format!("{} to {high}", Bytes(low)),
-    }
-}
-
 pub(super) fn executions(count: u64) -> String {
     match count {
         1 => "1 execution".to_owned(),
@@ -92,22 +63,4 @@ pub(super) fn gpu_suffix(summary: &RunSummary, device: u32) -> String {
         0 | 1 => String::new(),
         _ => format!(", GPU {}", summary.header.gpu_of(device)),
     }
-}
-
-/// Says how many entries are left out, where any are.
-pub(super) fn more_in_json(hidden: usize) -> Option<String> {
-    (hidden > 0).then(|| format!("{hidden} more in the JSON output"))
-}
-
-/// Writes a total in whole MiB: totals of one GPU model differ by a few of them.
-pub(super) fn mebibytes(bytes: u64) -> String {
-    let digits = (bytes >> 20).to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text + " MiB"
 }

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::analysis::{Attribution, AttributionEntry, EntryKind, RunSummary};
-use crate::report::charts::{Node, Tree};
 use crate::report::phrases::{file_name, gpu_suffix};
 use crate::report::{Content, Section, Table, Value};
+use crate::report::{Node, Tree};
 
 /// Nodes that are smaller than one in this many of the whole are merged.
 const MIN_SHOWN_FRACTION: u64 = 4000;

@@ -231,7 +231,7 @@ impl AlternativeKind {
     }
 
     /// Returns the character that stands for it in a terminal.
-    pub(super) fn symbol(self) -> char {
+    pub(crate) fn symbol(self) -> char {
         match self {
             AlternativeKind::Dominated => '.',
             AlternativeKind::ParetoOptimal => 'o',
