@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::donated_uploads::DonatedUploads;
+use super::facts::donated_uploads::DonatedUploads;
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;

@@ -14,7 +14,7 @@
 //! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs`, `program_slots.rs` | memory attribution at the peak or the first refused request |
 //! | `cause.rs` | what takes most of the memory then, and the peak without it |
-//! | `callbacks.rs`, `unknown_reads.rs` | Python functions that programs call, values that are not known |
+//! | `facts/` | what else a run shows: a file for each fact |
 //! | `unread_outputs.rs` | outputs that nothing reads |
 //! | `scratch.rs` | scratch memory of library routines |
 //! | `hosts/` | the hosts of a program that runs on many together |
@@ -27,7 +27,6 @@ mod analyzer;
 mod arrays;
 mod attribution;
 mod attribution_entry;
-mod callbacks;
 mod cause;
 mod comparison;
 mod compilations;
@@ -36,7 +35,7 @@ mod cpu_programs;
 mod critical_point;
 mod device_summary;
 mod devices;
-mod donated_uploads;
+pub mod facts;
 mod failure;
 pub mod hosts;
 mod layout;
@@ -54,7 +53,6 @@ mod snapshot;
 mod step_search;
 mod summary;
 mod timeline;
-mod unknown_reads;
 mod unread_outputs;
 mod verdict;
 
@@ -62,12 +60,11 @@ pub use allocation_failure::{AllocationFailure, MAX_FAILURES_KEPT};
 pub use analyzer::{summarize, summarize_events, summarize_until};
 pub use attribution::Attribution;
 pub use attribution_entry::{AttributionEntry, EntryKind};
-pub use callbacks::CallbackSummary;
 pub use cause::{Cause, CauseGroup, NextPeak, ValueSize};
 pub use comparison::{Comparison, ReplayOverrides, compare};
 pub use condition::{Bearing, Condition, LastExecution, LinkTraffic, ProgramNeed};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
-pub use donated_uploads::DonatedUploads;
+pub use facts::Facts;
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{
     WrapEvents, add_process_exit, load_process, load_summary, load_summary_until, most_critical,
@@ -82,8 +79,6 @@ pub use series::{
     TimelinePoint,
 };
 pub use step_search::{PeakGrowth, Phase, StepSearch, StepStop};
-pub use summary::{
-    AbortInfo, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary, UnknownReads,
-};
+pub use summary::{AbortInfo, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary};
 pub use unread_outputs::UnreadOutput;
 pub use verdict::Verdict;

@@ -8,10 +8,9 @@ use serde::Serialize;
 use super::allocation_failure::AllocationFailure;
 use super::attribution::Attribution;
 use super::attribution_entry::EntryKind;
-use super::callbacks::CallbackSummary;
 use super::condition::{Condition, LastExecution};
 use super::device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, tightest};
-use super::donated_uploads::DonatedUploads;
+use super::facts::Facts;
 use super::hosts::HostsSummary;
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::partitions::ReplicatedArgument;
@@ -55,11 +54,8 @@ pub struct RunSummary {
     pub failure_count: u64,
     /// Set when the real process would have been aborted by its allocator while it freed memory.
     pub abort: Option<AbortInfo>,
-    /// Where values were read that the dry run does not know: first where most shapes were made of
-    /// them, then where most reads were.
-    pub unknown_reads: Vec<UnknownReads>,
-    /// Donated arguments made from host memory, if they would make a new peak where a GPU copies them.
-    pub donated_uploads: Option<DonatedUploads>,
+    /// What else the run shows.
+    pub facts: Facts,
     /// What the first refused request comes to at the highest total that drivers report; `None` where
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
     /// set by the function that reads the file ([`crate::replay::replay_at_max_total`]).
@@ -80,12 +76,8 @@ pub struct RunSummary {
     /// All hosts that run the program together, where several were run; this is one of them. Put in by
     /// [`super::hosts::summarize_hosts`].
     pub hosts: Option<HostsSummary>,
-    /// The line of the last of these reads; `None` without any, empty where it is not known.
-    pub last_unknown_read: Option<String>,
-    /// Whether the program failed differently, or not at all, when those reads gave other values.
+    /// Whether the program failed differently, or not at all, when reads of values that were not computed gave others.
     pub is_placeholder_cause: bool,
-    /// Python functions that programs called, or would have, whose values were not computed.
-    pub callbacks: Vec<CallbackSummary>,
     /// Programs whose values were not computed any more from some execution on.
     pub not_computed: Vec<NotComputed>,
     /// What the run came to with other kernels; `None` when that was not asked for.
@@ -209,32 +201,6 @@ pub struct AbortInfo {
     pub event: u64,
 }
 
-/// Reads of unknown values from one line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct UnknownReads {
-    /// The line, empty if not known.
-    pub site: String,
-    /// How many reads.
-    pub reads: u64,
-    /// How many bytes they read in all.
-    pub bytes: u64,
-    /// Of how many of the reads JAX made a shape, such as that of `nonzero`.
-    pub shapes: u64,
-    /// How many of the reads decided what the program did next.
-    pub decisions: u64,
-    /// The expression of the first of those, empty if not known.
-    pub expression: Option<String>,
-    /// What it read, such as `0` or `false`.
-    pub value: Option<String>,
-}
-
-impl UnknownReads {
-    /// Returns `true` if they decided what the program did, or how large an array is.
-    pub(super) fn is_decisive(&self) -> bool {
-        self.shapes > 0 || self.decisions > 0
-    }
-}
-
 impl RunSummary {
     /// Returns what began after the first training steps, in order.
     pub fn phases(&self) -> &[Phase] {
@@ -275,7 +241,7 @@ impl RunSummary {
         let failed = self.verdict().conditions.into_iter().any(|condition| {
             matches!(condition, Condition::ProcessFailed { placeholder_read: Some(_), .. })
         });
-        self.last_unknown_read.as_deref().filter(|_| failed)
+        self.facts.unknown_reads.last.as_deref().filter(|_| failed)
     }
 
     /// Returns the refused request that decides the answer: the first. What comes after it is

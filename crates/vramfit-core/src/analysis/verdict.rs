@@ -5,8 +5,9 @@
 
 use super::condition::{Condition, LastExecution, LinkTraffic, ProgramNeed};
 use super::device_summary::DeviceSummary;
+use super::facts::unknown_reads::UnknownReadLine;
 use super::programs::Evidence;
-use super::summary::{ProgramSummary, RunSummary, UnknownReads};
+use super::summary::{ProgramSummary, RunSummary};
 use crate::run_config::{Sharing, StepLimit};
 
 /// Whether a run fits.
@@ -127,8 +128,8 @@ impl RunSummary {
     /// Whether values that were not computed decided what ran.
     fn placeholder_decides(&self) -> Option<Condition> {
         let first = self.decisive_read()?;
-        let is_decisive = |line: &&UnknownReads| line.is_decisive();
-        let lines = self.unknown_reads.iter().filter(is_decisive);
+        let is_decisive = |line: &&UnknownReadLine| line.is_decisive();
+        let lines = self.facts.unknown_reads.lines.iter().filter(is_decisive);
         let decision = |text: &Option<String>| text.clone().filter(|_| first.shapes == 0);
         Some(Condition::PlaceholderDecides {
             site: first.site.clone(),
@@ -142,8 +143,8 @@ impl RunSummary {
     }
 
     /// Returns the line that reads most of what was not computed and decides what runs, or how large it is.
-    pub fn decisive_read(&self) -> Option<&UnknownReads> {
-        self.unknown_reads.iter().find(|line| line.is_decisive())
+    pub fn decisive_read(&self) -> Option<&UnknownReadLine> {
+        self.facts.unknown_reads.lines.iter().find(|line| line.is_decisive())
     }
 
     /// Who else was on the GPU when a request was refused.
@@ -241,7 +242,7 @@ impl RunSummary {
 
     /// Whether copies of donated arguments that were made from host memory would have no room.
     fn copied_uploads(&self) -> Option<Condition> {
-        let uploads = self.donated_uploads.filter(|_| !self.is_refused())?;
+        let uploads = self.facts.donated_uploads.filter(|_| !self.is_refused())?;
         let capacity_bytes = self.devices.get(uploads.device as usize)?.capacity_bytes;
         let is_short = uploads.in_use_bytes > capacity_bytes;
         is_short.then_some(Condition::DonatedUploads { uploads, capacity_bytes })
@@ -309,7 +310,12 @@ impl RunSummary {
             exit,
             error: self.uncaught_error.clone(),
             after: after.clone(),
-            placeholder_read: self.last_unknown_read.clone().filter(|_| self.is_placeholder_cause),
+            placeholder_read: self
+                .facts
+                .unknown_reads
+                .last
+                .clone()
+                .filter(|_| self.is_placeholder_cause),
         };
         let is_cut = self.step_search.as_ref().is_some_and(|search| search.stop.is_some());
         match self.process_exit {

@@ -3,11 +3,10 @@
 use super::sections::{
     address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, collectives,
     compilations, compiler_warnings, conditions, devices, failure, headline, hosts, leaks,
-    library_scratch, overview, owners, phases, placeholders, processes, programs, settings,
-    step_time, timeline,
+    library_scratch, overview, owners, phases, processes, programs, settings, step_time, timeline,
 };
 use super::{Content, Report, Section, json};
-use crate::analysis::RunSummary;
+use crate::analysis::{RunSummary, facts};
 
 pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
@@ -43,8 +42,8 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         devices::section(summary),
         programs::section(summary),
         autotuning::section(summary),
-        placeholders::reads(summary),
-        placeholders::callbacks(summary),
+        facts::unknown_reads::section(&summary.facts.unknown_reads),
+        facts::callbacks::section(&summary.facts.callbacks),
         Some(not_included),
     ];
     let details = details.into_iter().flatten().map(Section::into_detail);

@@ -60,9 +60,9 @@ fn repeated_steps_are_counted() {
     assert_eq!((program.calls, program.compilations), (STEPS + 1, STEPS + 1));
     assert_eq!(summary.compilations[0].count, STEPS + 1);
     assert_eq!(summary.compilations[0].after_first_step, STEPS);
-    let reads = &summary.unknown_reads[0];
+    let reads = &summary.facts.unknown_reads.lines[0];
     assert_eq!((reads.reads, reads.bytes), (STEPS + 1, 4 * (STEPS + 1)));
-    let callback = &summary.callbacks[0];
+    let callback = &summary.facts.callbacks[0];
     assert_eq!((callback.calls, callback.errors), (2 * (STEPS + 1), STEPS + 1));
     assert_eq!(
         (callback.error.as_str(), callback.skipped),

@@ -361,7 +361,9 @@ fn reads_of_unknown_values_are_counted_by_line() {
     }
     run.event(Event::ShapeRead { site: shape, bytes: 8 });
     let reads: Vec<_> = summarize_run(run)
+        .facts
         .unknown_reads
+        .lines
         .into_iter()
         .map(|r| (r.site, r.reads, r.bytes, r.shapes))
         .collect();
@@ -383,8 +385,8 @@ fn calls_of_python_functions_are_counted_by_line() {
     run.event(Event::CallbackSkipped { site: seldom, calls: 1, reason: CallbackSkip::Results });
     run.writer.not_computed("jit_search", "program_budget", 10_000).expect("it is kept in memory");
     let shown = summarize_run(run);
-    let [row, other] = &shown.callbacks[..] else {
-        panic!("{:?}", shown.callbacks);
+    let [row, other] = &shown.facts.callbacks[..] else {
+        panic!("{:?}", shown.facts.callbacks);
     };
     assert_eq!((row.site.as_str(), row.calls, row.errors), ("a.py:1 (f)", 6, 1));
     assert_eq!((row.error.as_str(), row.skip_reason), ("ValueError: 0", None));

@@ -14,11 +14,10 @@ pub use summarize::{summarize, summarize_events, summarize_until};
 
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
-use super::callbacks::Callbacks;
 use super::compilations::Compilation;
 use super::device_summary::RequestContext;
 use super::devices::DeviceAnalysis;
-use super::donated_uploads::HighestDonatedUploads;
+use super::facts::{Pools, RunningFacts};
 use super::failure::{Abort, EventContext, RefusedRequest};
 use super::leaks::Leaks;
 use super::other_processes::OtherProcesses;
@@ -26,7 +25,6 @@ use super::programs::{ErrorText, Programs};
 use super::roles::ArgumentRoles;
 use super::scratch::{RecordedScratch, ScratchChecks, ScratchDemand};
 use super::step_search::StepNotes;
-use super::unknown_reads::{Decision, UnknownReadCounts};
 use super::unread_outputs::OutputUses;
 use crate::error::Result;
 use crate::replay::{
@@ -55,10 +53,8 @@ pub(super) struct TraceAnalyzer {
     abort: Option<Abort>,
     /// The request that was refused in the run and is granted here, at which the replay diverges.
     newly_granted: Option<EventContext>,
-    donated_uploads: HighestDonatedUploads,
-    unknown_reads: UnknownReadCounts,
+    facts: RunningFacts,
     others: OtherProcesses,
-    callbacks: Callbacks,
     sites: AllocationSites,
     leaks: Leaks,
     output_uses: OutputUses,
@@ -130,10 +126,8 @@ impl TraceAnalyzer {
             arguments_at_denial: Arguments::default(),
             abort: None,
             newly_granted: None,
-            donated_uploads: HighestDonatedUploads::default(),
-            unknown_reads: UnknownReadCounts::default(),
+            facts: RunningFacts::default(),
             others: OtherProcesses::default(),
-            callbacks: Callbacks::default(),
             sites: AllocationSites::default(),
             leaks: Leaks::default(),
             output_uses: OutputUses::default(),
@@ -185,6 +179,7 @@ impl TraceAnalyzer {
 
     /// Records an event that leaves the pools as they are.
     fn on_other_event(&mut self, event: &Event) -> Result<()> {
+        self.facts.on(event, &Pools(&self.devices));
         match *event {
             Event::Begin { program, site } => return self.on_begin(program, site),
             Event::End => return self.on_end(),
@@ -194,23 +189,8 @@ impl TraceAnalyzer {
             Event::OutsidePool { device, bytes } => {
                 self.devices[device as usize].on_non_pool_memory(bytes);
             }
-            Event::DonatedUploads { device, bytes } => {
-                let in_use = self.devices[device as usize].in_use_bytes();
-                self.donated_uploads.on_donated(device, bytes, in_use);
-            }
             Event::Unread { allocation } => self.output_uses.on_unread(allocation),
             Event::ClearPeak { device } => self.devices[device as usize].on_clear_peak(),
-            Event::UnknownRead { site, bytes } => self.unknown_reads.on_read(site, bytes),
-            Event::ShapeRead { site, bytes } => self.unknown_reads.on_shape(site, bytes),
-            Event::DecisiveRead { site, bytes, expression, value } => {
-                self.unknown_reads.on_decision(site, bytes, Decision { expression, value });
-            }
-            Event::Callback { site, calls, errors, error } => {
-                self.callbacks.on_called(site, calls, errors, error);
-            }
-            Event::CallbackSkipped { site, calls, reason } => {
-                self.callbacks.on_skipped(site, calls, reason);
-            }
             _ => {
                 let added = self.on_program_event(event);
                 return self.check_consistent(added);

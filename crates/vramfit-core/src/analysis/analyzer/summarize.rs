@@ -14,6 +14,7 @@ use crate::analysis::compilations::repeated;
 use crate::analysis::condition::LastExecution;
 use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
+use crate::analysis::facts::Pools;
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
 use crate::analysis::roles::read_again;
@@ -178,10 +179,7 @@ impl TraceAnalyzer {
             failures: self.failures(header, &text),
             failure_count: self.denial_count,
             abort: self.abort_info(&text),
-            unknown_reads: self.unknown_reads.summary(&text),
-            donated_uploads: self
-                .donated_uploads
-                .above(|device| devices.get(device as usize).map_or(0, |device| device.peak_bytes)),
+            facts: self.facts.finish(&Pools(&self.devices), &text),
             total_range: None,
             no_context: self.others.no_context.clone(),
             others_at_failure: self.others_at_denial(),
@@ -189,9 +187,7 @@ impl TraceAnalyzer {
             processes: Vec::new(),
             communicators: count_communicators(source.notes()),
             hosts: None,
-            last_unknown_read: self.unknown_reads.last().map(text),
             is_placeholder_cause: false,
-            callbacks: self.callbacks.summary(&text),
             not_computed: source.not_computed().to_vec(),
             autotune_range,
             scratch: self.scratch.summary(&self.programs, &self.devices, &text),

@@ -20,6 +20,7 @@ pub(in crate::report) fn dryrun(summary: &RunSummary, caveats: &[String]) -> Val
         programs(summary),
         failures(summary),
         findings(summary),
+        json!(summary.facts),
         run(summary, caveats),
     ])
 }
@@ -251,10 +252,7 @@ fn findings(summary: &RunSummary) -> Value {
     let likely_cause = |site| json!({"kind": "placeholder_read", "site": site});
     json!({
         "leaks": leaks.collect::<Vec<_>>(),
-        "unknown_reads": summary.unknown_reads,
-        "donated_uploads": summary.donated_uploads,
         "likely_cause": summary.likely_cause().map(likely_cause),
-        "callbacks": summary.callbacks,
         "not_computed": summary.not_computed,
     })
 }

@@ -1,6 +1,6 @@
 //! What a report does not include, and what in it is not exact.
 
-use super::{autotuning, conditions, library_scratch, placeholders, processes};
+use super::{autotuning, library_scratch, placeholders, processes};
 use crate::analysis::{Comparison, Condition, RunSummary};
 use crate::bytes::Bytes;
 use crate::gpu::Certainty;
@@ -128,11 +128,11 @@ fn outside_the_pool(summary: &RunSummary) -> Option<String> {
 
 /// Copies of donated arguments that were made from host memory, where there is room for them.
 fn copied_uploads(summary: &RunSummary) -> Option<String> {
-    let uploads = summary.donated_uploads.as_ref()?;
+    let uploads = summary.facts.donated_uploads.as_ref()?;
     let conditions = summary.verdict().conditions;
     let is_said =
         conditions.iter().any(|condition| matches!(condition, Condition::DonatedUploads { .. }));
-    (!is_said).then(|| conditions::copied_uploads(uploads))
+    (!is_said).then(|| uploads.describe())
 }
 
 /// Names the programs that did not compile with the compiler's default options.

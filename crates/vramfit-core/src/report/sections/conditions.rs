@@ -1,9 +1,7 @@
 //! What a result depends on, in the same words in text, JSON and page.
 
 use super::{hosts, placeholders, processes};
-use crate::analysis::{
-    Bearing, Condition, DonatedUploads, Evidence, LastExecution, LinkTraffic, RunSummary,
-};
+use crate::analysis::{Bearing, Condition, Evidence, LastExecution, LinkTraffic, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::Section;
 use crate::report::phrases::{at_line, file_name, mebibytes, range};
@@ -70,16 +68,6 @@ fn phrase(condition: &Condition, each: &str) -> String {
         }
         other => clause(other),
     }
-}
-
-/// Says what the peak is if donated arguments that were made from host memory are copied.
-pub(super) fn copied_uploads(uploads: &DonatedUploads) -> String {
-    format!(
-        "{} that a call is donated were made from host memory (uploaded, or restored): a GPU may copy them instead of \
-         reusing them (jax-ml/jax#18617, not verified), and the peak be {}",
-        Bytes(uploads.bytes),
-        Bytes(uploads.in_use_bytes)
-    )
 }
 
 /// Says what a call moves between GPU and host, and how long that takes at least.
@@ -149,7 +137,7 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
         ),
         Condition::DonatedUploads { uploads, capacity_bytes } => format!(
             "{}; then it does not fit, since there are {}",
-            copied_uploads(uploads),
+            uploads.describe(),
             Bytes(*capacity_bytes)
         ),
         Condition::OtherLibraries { libraries } => {

@@ -32,7 +32,7 @@ pub(super) fn failure_depends_on_fill(
     output: &Output,
 ) -> bool {
     let by_values = |name: &str| !NEVER_BY_VALUES.contains(&name);
-    let is_candidate = first.last_unknown_read.is_some()
+    let is_candidate = first.facts.unknown_reads.last.is_some()
         && !first.is_refused()
         && first.fits().is_none()
         && first.uncaught_error.as_ref().is_some_and(|it| by_values(&it.name));

@@ -1,0 +1,73 @@
+//! Facts about a run, each in one file: what it adds up from the events, its result, which is also its JSON, what reports
+//! show of it, and its tests.
+//!
+//! A new fact is a file here, a line in [`facts!`] and its place in a report (`report/dryrun.rs`); if nothing that is
+//! recorded tells it, an event as well. What needs other facts, such as the verdict, asks for their results.
+
+pub mod callbacks;
+pub mod donated_uploads;
+pub mod unknown_reads;
+
+use serde::Serialize;
+
+use super::devices::DeviceAnalysis;
+use crate::trace::{Event, TextId};
+
+/// The pools at an event, and at the end.
+pub(super) struct Pools<'a>(pub(super) &'a [DeviceAnalysis]);
+
+impl Pools<'_> {
+    fn in_use_bytes(&self, device: u32) -> u64 {
+        self.0.get(device as usize).map_or(0, DeviceAnalysis::in_use_bytes)
+    }
+
+    fn peak_bytes(&self, device: u32) -> u64 {
+        self.0.get(device as usize).map_or(0, |device| device.peak_bytes)
+    }
+}
+
+/// What a fact adds up while the events of a run are read.
+trait Fact: Default {
+    /// What it came to.
+    type Result;
+
+    /// Adds an event that leaves the pools as they are.
+    fn on(&mut self, event: &Event, pools: &Pools<'_>);
+
+    /// Returns what it came to; `text` reads the texts of the trace.
+    fn finish(&self, pools: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> Self::Result;
+}
+
+/// Lists the facts: the key in the JSON, what adds it up, and the type of its result.
+macro_rules! facts {
+    ($($(#[$meaning:meta])* $key:ident: $fact:ty => $result:ty;)*) => {
+        /// Adds up all facts.
+        #[derive(Default)]
+        pub(super) struct RunningFacts { $($key: $fact,)* }
+
+        impl RunningFacts {
+            /// Adds an event that leaves the pools as they are.
+            pub(super) fn on(&mut self, event: &Event, pools: &Pools<'_>) {
+                $(self.$key.on(event, pools);)*
+            }
+
+            /// Returns what they came to.
+            pub(super) fn finish(&self, pools: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> Facts {
+                Facts { $($key: self.$key.finish(pools, text),)* }
+            }
+        }
+
+        /// The facts about a run. Their names are the keys of the JSON.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+        pub struct Facts { $($(#[$meaning])* pub $key: $result,)* }
+    };
+}
+
+facts! {
+    /// Reads of values that were not computed.
+    unknown_reads: unknown_reads::Counts => unknown_reads::UnknownReads;
+    /// Donated arguments made from host memory, if they would make a new peak where a GPU copies them.
+    donated_uploads: donated_uploads::Highest => Option<donated_uploads::DonatedUploads>;
+    /// Python functions that programs called, or would have, whose values were not computed.
+    callbacks: callbacks::Counts => Vec<callbacks::CallbackLine>;
+}
