@@ -11,11 +11,10 @@
 //! | `load.rs` | the trace files of a run, and the process that decides |
 //! | `devices.rs`, `programs/`, `failure.rs` | what is added up for devices, programs, failures |
 //! | `running_minimum.rs`, `snapshot.rs`, `timeline/` | a run's past in bounded memory |
-//! | `arrays.rs`, `leaks.rs`, `layout.rs`, `compilations.rs` | arrays by allocation site, leaks, addresses, recompilations |
+//! | `arrays.rs`, `layout.rs` | arrays by allocation site, addresses |
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs`, `program_slots.rs` | memory attribution at the peak or the first refused request |
 //! | `cause.rs` | what takes most of the memory then, and the peak without it |
 //! | `facts/` | what else a run shows: a file for each fact |
-//! | `unread_outputs.rs` | outputs that nothing reads |
 //! | `scratch.rs` | scratch memory of library routines |
 //! | `hosts/` | the hosts of a program that runs on many together |
 //! | `other_processes.rs` | what other processes hold of the GPUs |
@@ -29,7 +28,6 @@ mod attribution;
 mod attribution_entry;
 mod cause;
 mod comparison;
-mod compilations;
 mod condition;
 mod cpu_programs;
 mod critical_point;
@@ -39,7 +37,6 @@ pub mod facts;
 mod failure;
 pub mod hosts;
 mod layout;
-mod leaks;
 mod load;
 mod other_processes;
 mod partitions;
@@ -53,7 +50,6 @@ mod snapshot;
 mod step_search;
 mod summary;
 mod timeline;
-mod unread_outputs;
 mod verdict;
 
 pub use allocation_failure::{AllocationFailure, MAX_FAILURES_KEPT};
@@ -65,6 +61,9 @@ pub use comparison::{Comparison, ReplayOverrides, compare};
 pub use condition::{Bearing, Condition, LastExecution, LinkTraffic, ProgramNeed};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
 pub use facts::Facts;
+pub use facts::compilations::CompilationSummary;
+pub use facts::leaks::LeakSummary;
+pub use facts::unread_outputs::UnreadOutput;
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{
     WrapEvents, add_process_exit, load_process, load_summary, load_summary_until, most_critical,
@@ -74,11 +73,7 @@ pub use other_processes::{NoContextSummary, OtherProcessesSummary};
 pub use partitions::ReplicatedArgument;
 pub use programs::Evidence;
 pub use scratch::{ScratchNeedSummary, ScratchShortage, ScratchSummary};
-pub use series::{
-    ArraySummary, CompilationSummary, LayoutSummary, LeakSummary, PieceSummary, RegionSummary,
-    TimelinePoint,
-};
+pub use series::{ArraySummary, LayoutSummary, PieceSummary, RegionSummary, TimelinePoint};
 pub use step_search::{PeakGrowth, Phase, StepSearch, StepStop};
 pub use summary::{AbortInfo, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary};
-pub use unread_outputs::UnreadOutput;
 pub use verdict::Verdict;

@@ -1,6 +1,4 @@
-//! What a run came to over its course: levels, arrays, layouts, what grows, what is compiled again.
-
-use serde::Serialize;
+//! What a run came to over its course: levels, arrays, layouts.
 
 use crate::replay::PoolState;
 use crate::trace::Purpose;
@@ -30,63 +28,6 @@ pub struct ArraySummary {
     /// What they take of the bytes in use of the pool, rounding included. These add up to the bytes
     /// in use exactly. 0 for what lies in the separate pool for collective memory.
     pub allocated_bytes: u64,
-}
-
-/// Arrays that grow in number or size from step to step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeakSummary {
-    /// On which device.
-    pub device: u32,
-    /// The line that makes them, or that calls the program which does; empty if not known.
-    pub site: String,
-    /// The program that makes them; `None` where no program does.
-    pub program: Option<String>,
-    /// What they are made as.
-    pub purpose: Purpose,
-    /// The program whose calls are the steps.
-    pub step: String,
-    /// In how many steps in a row they grew, up to the last.
-    pub steps: u64,
-    /// By how many arrays in these steps.
-    pub arrays: u64,
-    /// By how many bytes, as they were asked for, in these steps.
-    pub bytes: u64,
-    /// By how much they took more of the pool in these steps, rounding included.
-    pub allocated_bytes: u64,
-}
-
-impl LeakSummary {
-    /// Returns the bytes asked for in one step: exact where all steps grew alike, else their mean.
-    pub fn bytes_per_step(&self) -> u64 {
-        self.bytes / self.steps.max(1)
-    }
-}
-
-/// Programs of one name that were compiled, or loaded from a cache, more than once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CompilationSummary {
-    /// Their name.
-    pub name: String,
-    /// How often.
-    pub count: u64,
-    /// How many of those came from a cache.
-    pub loaded: u64,
-    /// With how many different sizes of the arguments in all.
-    pub argument_sizes: u64,
-    /// How often after the first call of the step.
-    pub after_first_step: u64,
-    /// Whether the step is one of them.
-    pub step: bool,
-    /// The lines that asked for them, the one that asked most often first.
-    pub sites: Vec<String>,
-}
-
-impl CompilationSummary {
-    /// Returns `true` if a reader wants to know: while the run should have got going, or if it is the step
-    /// itself. That start-up code compiles its operations for many shapes is usual.
-    pub fn is_significant(&self) -> bool {
-        self.after_first_step > 3 || (self.step && self.argument_sizes > 3)
-    }
 }
 
 /// What lies where in a pool at one moment.

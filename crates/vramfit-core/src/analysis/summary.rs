@@ -11,14 +11,15 @@ use super::attribution_entry::EntryKind;
 use super::condition::{Condition, LastExecution};
 use super::device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, tightest};
 use super::facts::Facts;
+use super::facts::compilations::CompilationSummary;
+use super::facts::leaks::LeakSummary;
+use super::facts::unread_outputs::UnreadOutput;
 use super::hosts::HostsSummary;
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::partitions::ReplicatedArgument;
 use super::programs::Evidence;
 use super::scratch::ScratchSummary;
-use super::series::{CompilationSummary, LeakSummary};
 use super::step_search::{Phase, StepSearch};
-use super::unread_outputs::UnreadOutput;
 use crate::program::memory::Owner;
 use crate::program::{ProgramMemory, ProgramSizes, ProgramTime};
 use crate::replay::TotalRangeSummary;
@@ -202,6 +203,12 @@ pub struct AbortInfo {
 }
 
 impl RunSummary {
+    /// Returns what a device has to spare, if the run fits.
+    pub fn spare_bytes(&self, device: u32) -> Option<u64> {
+        let device = self.devices.get(device as usize).filter(|_| self.fits() == Some(true))?;
+        device.capacity_bytes.checked_sub(device.peak_bytes)
+    }
+
     /// Returns what began after the first training steps, in order.
     pub fn phases(&self) -> &[Phase] {
         let search = self.step_search.as_ref();

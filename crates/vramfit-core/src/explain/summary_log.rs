@@ -53,7 +53,7 @@ impl Log {
         for leak in &summary.leaks {
             let text = format!(
                 "{} more are allocated after each of the last {} calls of `{}`, made at {}",
-                Bytes(leak.bytes_per_step()),
+                Bytes(leak.bytes_per_step),
                 leak.steps,
                 leak.step,
                 leak.site
@@ -61,7 +61,7 @@ impl Log {
             log.push(
                 0,
                 text,
-                Message::Leak { bytes_per_step: leak.bytes_per_step(), site: leak.site.clone() },
+                Message::Leak { bytes_per_step: leak.bytes_per_step, site: leak.site.clone() },
             );
         }
         match summary.out_of_memory() {

@@ -2,8 +2,8 @@
 
 use super::sections::{
     address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, collectives,
-    compilations, compiler_warnings, conditions, devices, failure, headline, hosts, leaks,
-    library_scratch, overview, owners, phases, processes, programs, settings, step_time, timeline,
+    compiler_warnings, conditions, devices, failure, headline, hosts, library_scratch, overview,
+    owners, phases, processes, programs, settings, step_time, timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::{RunSummary, facts};
@@ -29,7 +29,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         library_scratch::section(summary),
         settings::section(summary),
         compiler_warnings::section(summary),
-        leaks::section(summary),
+        facts::leaks::section(&summary.leaks, |device| summary.spare_bytes(device)),
         owners::tree(summary),
         buffer_lifetimes::section(summary),
         timeline::section(summary),
@@ -38,7 +38,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         address_map::at_end(summary),
         owners::entries(summary),
         phases::section(summary),
-        compilations::section(summary),
+        facts::compilations::section(&summary.compilations),
         devices::section(summary),
         programs::section(summary),
         autotuning::section(summary),

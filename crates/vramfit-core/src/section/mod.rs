@@ -81,6 +81,14 @@ pub enum Content {
     Stacks(Vec<Stack>),
 }
 
+/// A way to reduce memory.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Advice {
+    /// How many bytes it is about.
+    pub(crate) bytes: u64,
+    pub(crate) text: String,
+}
+
 /// Something to do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Action {

@@ -49,7 +49,7 @@ fn what_stays_from_every_step_is_found_with_its_line_and_bytes() {
     assert_eq!((leak.purpose, &leak.step[..]), (Purpose::Output, "jit_step"));
     // Six calls have five steps between them.
     assert_eq!((leak.steps, leak.arrays), (5, 5));
-    assert_eq!((leak.bytes_per_step(), leak.bytes), (4 * MIB, 20 * MIB));
+    assert_eq!((leak.bytes_per_step, leak.bytes), (4 * MIB, 20 * MIB));
     assert_eq!(leak.allocated_bytes, 20 * MIB);
     let shown = report::text(&summary);
     assert!(
@@ -78,7 +78,7 @@ fn each_device_has_its_own_leaks_and_the_text_tells_of_the_first() {
     let summary = summarize_run(run);
     let found = summary.leaks.iter();
     let found: Vec<_> =
-        found.map(|leak| (leak.device, leak.bytes_per_step(), leak.allocated_bytes)).collect();
+        found.map(|leak| (leak.device, leak.bytes_per_step, leak.allocated_bytes)).collect();
     // 1000 bytes take 1024, and four steps lie between five calls.
     assert_eq!(found, [(0, 1000, 4096), (1, 1000, 4096)]);
     let shown = report::text(&summary);
@@ -137,7 +137,7 @@ fn outputs_that_are_replaced_do_not_hide_one_that_stays() {
         old.into_iter().for_each(|block| run.free(block));
     }
     let summary = summarize_run(run);
-    let found: Vec<_> = summary.leaks.iter().map(|leak| leak.bytes_per_step()).collect();
+    let found: Vec<_> = summary.leaks.iter().map(|leak| leak.bytes_per_step).collect();
     assert_eq!(found, [MIB]);
 }
 
@@ -170,7 +170,7 @@ fn an_array_that_is_replaced_by_a_longer_one_needs_more_steps_to_be_suspected() 
         }
         let leaks = summarize_run(run).leaks;
         assert_eq!(leaks.len(), found, "{steps} calls: {leaks:?}");
-        assert!(leaks.iter().all(|leak| leak.arrays == 0 && leak.bytes_per_step() == MIB));
+        assert!(leaks.iter().all(|leak| leak.arrays == 0 && leak.bytes_per_step == MIB));
     }
 }
 
@@ -190,7 +190,7 @@ fn growth_after_the_start_up_is_found_although_the_start_up_needed_more() {
     let summary = summarize_run(run);
     assert_eq!(summary.step().unwrap().name, "jit_step");
     assert_eq!(summary.leaks.len(), 1);
-    assert_eq!((summary.leaks[0].steps, summary.leaks[0].bytes_per_step()), (4, MIB));
+    assert_eq!((summary.leaks[0].steps, summary.leaks[0].bytes_per_step), (4, MIB));
 }
 
 // --- arrays and layouts --------------------------------------------------------------------

@@ -14,18 +14,18 @@ pub use summarize::{summarize, summarize_events, summarize_until};
 
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
-use super::compilations::Compilation;
 use super::device_summary::RequestContext;
 use super::devices::DeviceAnalysis;
+use super::facts::compilations::Compilation;
+use super::facts::leaks::Leaks;
+use super::facts::unread_outputs::OutputUses;
 use super::facts::{Pools, RunningFacts};
 use super::failure::{Abort, EventContext, RefusedRequest};
-use super::leaks::Leaks;
 use super::other_processes::OtherProcesses;
 use super::programs::{ErrorText, Programs};
 use super::roles::ArgumentRoles;
 use super::scratch::{RecordedScratch, ScratchChecks, ScratchDemand};
 use super::step_search::StepNotes;
-use super::unread_outputs::OutputUses;
 use crate::error::Result;
 use crate::replay::{
     Block, Divergence, EventEffect, Replay, VariantReplay, allocatable_bytes, corrupt_trace,

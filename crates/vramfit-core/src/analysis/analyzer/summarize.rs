@@ -9,17 +9,16 @@ use std::io::Read;
 use super::{TraceAnalyzer, replay_events};
 use crate::allocator::{AllocatorKind, Fidelity};
 use crate::analysis::allocation_failure::AllocationFailure;
-use crate::analysis::arrays::NO_PROGRAM;
-use crate::analysis::compilations::repeated;
 use crate::analysis::condition::LastExecution;
 use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::facts::Pools;
+use crate::analysis::facts::compilations::repeated;
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
 use crate::analysis::roles::read_again;
 use crate::analysis::scratch::least_in_execution;
-use crate::analysis::series::{LeakSummary, TimelinePoint};
+use crate::analysis::series::TimelinePoint;
 use crate::analysis::summary::{
     AbortInfo, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
 };
@@ -191,7 +190,7 @@ impl TraceAnalyzer {
             not_computed: source.not_computed().to_vec(),
             autotune_range,
             scratch: self.scratch.summary(&self.programs, &self.devices, &text),
-            leaks: self.leak_summaries(&text),
+            leaks: self.leaks.summary(&self.sites, &|entry| text(self.programs.name(entry)), &text),
             compilations: repeated(
                 &self.programs.compilations,
                 step_entry.and_then(|entry| Some((entry.key.name, entry.first_call?))),
@@ -395,28 +394,6 @@ impl TraceAnalyzer {
                 .iter()
                 .fold(0, |sum: u64, sizes| sum.saturating_add(sizes.temp_bytes)),
         })
-    }
-
-    fn leak_summaries(&self, text: &impl Fn(TextId) -> String) -> Vec<LeakSummary> {
-        let Some(step_program) = self.leaks.step_program() else {
-            return Vec::new();
-        };
-        let name = |entry: usize| text(self.programs.name(entry));
-        self.leaks
-            .candidates(&self.sites)
-            .into_iter()
-            .map(|candidate| LeakSummary {
-                device: candidate.device,
-                site: text(candidate.site),
-                program: (candidate.entry != NO_PROGRAM).then(|| name(candidate.entry as usize)),
-                purpose: candidate.purpose,
-                step: name(step_program),
-                steps: candidate.steps,
-                arrays: candidate.arrays,
-                bytes: candidate.bytes,
-                allocated_bytes: candidate.allocated_bytes,
-            })
-            .collect()
     }
 }
 

@@ -3,10 +3,14 @@
 //!
 //! A new fact is a file here, a line in [`facts!`] and its place in a report (`report/dryrun.rs`); if nothing that is
 //! recorded tells it, an event as well. What needs other facts, such as the verdict, asks for their results.
+//! Leaks, compilations and unread outputs are added up from allocations, steps and programs, and so are not in that list.
 
 pub mod callbacks;
+pub mod compilations;
 pub mod donated_uploads;
+pub mod leaks;
 pub mod unknown_reads;
+pub mod unread_outputs;
 
 use serde::Serialize;
 

@@ -5,8 +5,8 @@ use std::mem::take;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::compilations::Compilation;
 use super::devices::DeviceAnalysis;
+use super::facts::compilations::Compilation;
 use super::scratch::{RecordedScratch, ScratchLimits};
 use crate::program::{ProgramSizes, ProgramTime};
 use crate::trace::{EventSource, TextId};

@@ -235,23 +235,9 @@ fn variant_peak(summary: &RunSummary, device: &DeviceSummary) -> Option<u64> {
 }
 
 fn findings(summary: &RunSummary) -> Value {
-    let leaks = summary.leaks.iter().map(|leak| {
-        json!({
-            "device": leak.device,
-            "bytes_per_step": leak.bytes_per_step(),
-            "site": leak.site,
-            "program": leak.program,
-            "purpose": leak.purpose,
-            "step": leak.step,
-            "steps": leak.steps,
-            "arrays": leak.arrays,
-            "requested_bytes": leak.bytes,
-            "allocated_bytes": leak.allocated_bytes,
-        })
-    });
     let likely_cause = |site| json!({"kind": "placeholder_read", "site": site});
     json!({
-        "leaks": leaks.collect::<Vec<_>>(),
+        "leaks": summary.leaks,
         "likely_cause": summary.likely_cause().map(likely_cause),
         "not_computed": summary.not_computed,
     })

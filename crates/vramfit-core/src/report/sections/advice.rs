@@ -6,13 +6,15 @@
 use std::cmp::Reverse;
 
 use crate::allocator::AllocatorKind;
-use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary, UnreadOutput};
+use crate::analysis::facts::unread_outputs;
+use crate::analysis::{Attribution, EntryKind, ReplicatedArgument, RunSummary};
 use crate::bytes::Bytes;
 use crate::gpu;
 use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
 use crate::report::Section;
 use crate::report::phrases::{file_name, largest_argument};
+use crate::section::Advice;
 use crate::settings::USUAL_UNIFIED_FRACTION;
 
 /// What is less than one in this many of the whole is left out.
@@ -20,13 +22,6 @@ const MIN_SHOWN_FRACTION: u64 = 20;
 
 /// Activations that are less than one in this many of a program are left out.
 const MIN_ACTIVATIONS_FRACTION: u64 = 4;
-
-/// A way to reduce memory.
-struct Advice {
-    /// How many bytes it is about.
-    bytes: u64,
-    text: String,
-}
 
 /// The suggestions, those about most bytes first.
 pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
@@ -48,7 +43,7 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         let memory = &program.memory;
         found.extend(donation(memory));
         found.extend(unused_donation(memory));
-        found.extend(unread_outputs(&program.unread_outputs));
+        found.extend(unread_outputs::advice(&program.unread_outputs));
         found.extend(replication(&program.replicated));
         found.extend(activations(memory));
         found.extend(precision(memory, &summary.header.gpu().name));
@@ -107,23 +102,6 @@ fn unused_donation(memory: &ProgramMemory) -> Option<Advice> {
             "return something of the same shape and type, or do not donate: {which} donated without \
              effect ({}), because no output can reuse the memory",
             Bytes(bytes),
-        ),
-    })
-}
-
-/// Outputs that nothing in the run has read.
-fn unread_outputs(outputs: &[UnreadOutput]) -> Option<Advice> {
-    let largest = outputs.first()?;
-    let bytes = outputs.iter().map(|output| output.bytes).sum();
-    let which = match outputs.len() - 1 {
-        0 => format!("nothing reads `{}`", largest.path),
-        more => format!("nothing reads `{}` and {more} more", largest.path),
-    };
-    Some(Advice {
-        bytes,
-        text: format!(
-            "do not return outputs that are not used: in this run {which}, {}",
-            Bytes(bytes)
         ),
     })
 }

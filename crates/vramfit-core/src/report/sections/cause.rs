@@ -44,7 +44,7 @@ fn fragmentation(summary: &RunSummary) -> Option<String> {
 fn leak(leak: &LeakSummary) -> String {
     format!(
         "possible memory leak: {} more in every step, from {}",
-        Bytes(leak.bytes_per_step()),
+        Bytes(leak.bytes_per_step),
         file_name(line_or_unknown(&leak.site))
     )
 }

@@ -8,10 +8,18 @@
 
 use rustc_hash::FxHashMap;
 
-use super::arrays::{AllocationSites, Sum};
-use super::programs::Evidence;
+use serde::Serialize;
+
+use crate::analysis::arrays::{AllocationSites, NO_PROGRAM, Sum};
+use crate::analysis::programs::Evidence;
+use crate::bytes::Bytes;
 use crate::replay::Block;
+use crate::section::Section;
+use crate::section::phrases::{line_or_unknown, more_in_json};
 use crate::trace::{Purpose, TextId};
+
+/// Leaks that a report lists.
+const MAX_SHOWN: usize = 5;
 
 /// Steps in a row that a candidate must have grown in, up to the last one.
 const MIN_STEPS: u64 = 3;
@@ -19,9 +27,35 @@ const MIN_STEPS: u64 = 3;
 /// do so a few times by chance.
 const MIN_STEPS_OF_ONE_ARRAY: u64 = 8;
 
+/// Arrays that grow in number or size from step to step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeakSummary {
+    /// On which device.
+    pub device: u32,
+    /// The bytes asked for in one step: exact where all steps grew alike, else their mean.
+    pub bytes_per_step: u64,
+    /// The line that makes them, or that calls the program which does; empty if not known.
+    pub site: String,
+    /// The program that makes them; `None` where no program does.
+    pub program: Option<String>,
+    /// What they are made as.
+    pub purpose: Purpose,
+    /// The program whose calls are the steps.
+    pub step: String,
+    /// In how many steps in a row they grew, up to the last.
+    pub steps: u64,
+    /// By how many arrays in these steps.
+    pub arrays: u64,
+    /// By how many bytes, as they were asked for, in these steps.
+    #[serde(rename = "requested_bytes")]
+    pub bytes: u64,
+    /// By how much they took more of the pool in these steps, rounding included.
+    pub allocated_bytes: u64,
+}
+
 /// Follows every group of arrays from step to step.
 #[derive(Debug, Default)]
-pub(super) struct Leaks {
+pub(in crate::analysis) struct Leaks {
     step_program: Option<usize>,
     /// Calls of it so far.
     steps: u64,
@@ -45,32 +79,32 @@ struct SiteGrowth {
 
 /// Arrays of one line and program that grew in each of the last steps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LeakCandidate {
-    pub(super) device: u32,
-    pub(super) site: TextId,
-    pub(super) entry: u32,
-    pub(super) purpose: Purpose,
+struct LeakCandidate {
+    device: u32,
+    site: TextId,
+    entry: u32,
+    purpose: Purpose,
     /// In how many steps in a row.
-    pub(super) steps: u64,
+    steps: u64,
     /// By how many arrays in all of them.
-    pub(super) arrays: u64,
+    arrays: u64,
     /// By how many bytes requested in all of them.
-    pub(super) bytes: u64,
+    bytes: u64,
     /// By how many bytes of the pool in all of them.
-    pub(super) allocated_bytes: u64,
+    allocated_bytes: u64,
 }
 
 impl Leaks {
     /// Records that a block was allocated.
     #[inline]
-    pub(super) fn on_allocated(&mut self, block: &Block) {
+    pub(in crate::analysis) fn on_allocated(&mut self, block: &Block) {
         let group = self.changed(block.owner);
         group.now.add(1, block.requested_bytes, block.allocated_bytes);
     }
 
     /// Records that a block was freed.
     #[inline]
-    pub(super) fn on_freed(&mut self, block: &Block) {
+    pub(in crate::analysis) fn on_freed(&mut self, block: &Block) {
         let now = &mut self.changed(block.owner).now;
         now.count = now.count.saturating_sub(1);
         now.bytes = now.bytes.saturating_sub(block.requested_bytes);
@@ -93,7 +127,7 @@ impl Leaks {
 
     /// Notes that a step is about to be executed. `is_likeliest` says that no other program is more likely
     /// to be the step, and `rank` returns the evidence for a program, and what it has needed.
-    pub(super) fn on_execution(
+    pub(in crate::analysis) fn on_execution(
         &mut self,
         entry: usize,
         is_likeliest: bool,
@@ -141,13 +175,37 @@ impl Leaks {
         }
     }
 
-    /// Returns the entry of the program whose calls are the steps; `None` when nothing was executed.
-    pub(super) fn step_program(&self) -> Option<usize> {
-        self.step_program
+    /// Returns what grew in each of the last steps, the most bytes a step first. `name` returns that of the program of an
+    /// entry.
+    pub(in crate::analysis) fn summary(
+        &self,
+        sites: &AllocationSites,
+        name: &dyn Fn(usize) -> String,
+        text: &dyn Fn(TextId) -> String,
+    ) -> Vec<LeakSummary> {
+        // Without a step there is nothing to leak in.
+        let Some(step_program) = self.step_program else {
+            return Vec::new();
+        };
+        let candidates = self.candidates(sites).into_iter();
+        candidates
+            .map(|candidate| LeakSummary {
+                device: candidate.device,
+                bytes_per_step: candidate.bytes / candidate.steps.max(1),
+                site: text(candidate.site),
+                program: (candidate.entry != NO_PROGRAM).then(|| name(candidate.entry as usize)),
+                purpose: candidate.purpose,
+                step: name(step_program),
+                steps: candidate.steps,
+                arrays: candidate.arrays,
+                bytes: candidate.bytes,
+                allocated_bytes: candidate.allocated_bytes,
+            })
+            .collect()
     }
 
     /// Returns what grew in each of the last steps, the most bytes a step first.
-    pub(super) fn candidates(&self, sites: &AllocationSites) -> Vec<LeakCandidate> {
+    fn candidates(&self, sites: &AllocationSites) -> Vec<LeakCandidate> {
         let mut found: FxHashMap<_, LeakCandidate> = FxHashMap::default();
         for (group, owner) in self.sites.iter().zip(0..) {
             let arrays = group.before.count.saturating_sub(group.began.count);
@@ -200,4 +258,43 @@ impl LeakCandidate {
             ..*self
         };
     }
+}
+
+/// Shows what grew. `spare_bytes` returns what a device has to spare, if the run fits.
+pub fn section(leaks: &[LeakSummary], spare_bytes: impl Fn(u32) -> Option<u64>) -> Option<Section> {
+    let device = leaks.first()?.device;
+    let here: Vec<_> = leaks.iter().filter(|leak| leak.device == device).collect();
+    let mut points: Vec<_> = here.iter().copied().take(MAX_SHOWN).map(point).collect();
+    points.extend(more_in_json(here.len().saturating_sub(MAX_SHOWN)));
+    if here.len() < leaks.len() {
+        points.push(format!(
+            "only device {device} is shown; leaks of other devices are in the JSON output"
+        ));
+    }
+    let per_step: u64 = here.iter().map(|leak| leak.allocated_bytes / leak.steps.max(1)).sum();
+    let steps = spare_bytes(device).and_then(|spare| spare.checked_div(per_step));
+    points.extend(
+        steps.map(|steps| format!("at this rate, memory runs out after about {steps} more steps")),
+    );
+    Section::list("possible memory leaks: memory that grows in every step", points)
+}
+
+fn point(leak: &LeakSummary) -> String {
+    let bytes = Bytes(leak.bytes_per_step);
+    let line = line_or_unknown(&leak.site);
+    let purpose = leak.purpose.label();
+    let origin = match &leak.program {
+        Some(program) => format!("{purpose} of `{program}`"),
+        None => purpose.to_owned(),
+    };
+    let mean = if leak.bytes.is_multiple_of(leak.steps.max(1)) { "" } else { "on average " };
+    let arrays = match leak.arrays {
+        0 => "with no more arrays".to_owned(),
+        1 => "1 array in total".to_owned(),
+        count => format!("{count} arrays in total"),
+    };
+    let steps = leak.steps;
+    format!(
+        "grows by {mean}{bytes} per step: {line}, {origin}; in each of the last {steps} steps, {arrays}"
+    )
 }

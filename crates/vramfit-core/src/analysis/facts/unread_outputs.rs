@@ -1,8 +1,10 @@
 //! Outputs that a program computes and nothing reads.
 
-use super::arrays::AllocationSites;
+use crate::analysis::arrays::AllocationSites;
+use crate::bytes::Bytes;
 use crate::program::ProgramMemory;
 use crate::replay::Block;
+use crate::section::Advice;
 use crate::trace::{MIN_UNREAD_BYTES, Purpose};
 
 /// How many calls must return an output that nothing reads. What the last call returns may be read after the steps
@@ -20,7 +22,7 @@ pub struct UnreadOutput {
 
 /// What happens to outputs, by the number of their allocation site.
 #[derive(Debug, Default)]
-pub(super) struct OutputUses {
+pub(in crate::analysis) struct OutputUses {
     uses: Vec<OutputUse>,
     /// The allocation that is freed next without having been read.
     unread: Option<u64>,
@@ -34,11 +36,11 @@ struct OutputUse {
 }
 
 impl OutputUses {
-    pub(super) fn on_unread(&mut self, allocation: u64) {
+    pub(in crate::analysis) fn on_unread(&mut self, allocation: u64) {
         self.unread = Some(allocation);
     }
 
-    pub(super) fn on_freed(&mut self, block: &Block) {
+    pub(in crate::analysis) fn on_freed(&mut self, block: &Block) {
         if block.requested_bytes < MIN_UNREAD_BYTES {
             return;
         }
@@ -55,7 +57,7 @@ impl OutputUses {
 
     /// Returns the outputs of a program that nothing reads, the largest first. `entry` is its number in
     /// the table of programs.
-    pub(super) fn unread(
+    pub(in crate::analysis) fn unread(
         &self,
         entry: usize,
         memory: &ProgramMemory,
@@ -84,6 +86,23 @@ impl OutputUses {
         outputs.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.path.cmp(&b.path)));
         outputs
     }
+}
+
+/// Says not to return them.
+pub(crate) fn advice(outputs: &[UnreadOutput]) -> Option<Advice> {
+    let largest = outputs.first()?;
+    let bytes = outputs.iter().map(|output| output.bytes).sum();
+    let which = match outputs.len() - 1 {
+        0 => format!("nothing reads `{}`", largest.path),
+        more => format!("nothing reads `{}` and {more} more", largest.path),
+    };
+    Some(Advice {
+        bytes,
+        text: format!(
+            "do not return outputs that are not used: in this run {which}, {}",
+            Bytes(bytes)
+        ),
+    })
 }
 
 #[cfg(test)]
