@@ -11,6 +11,7 @@ use super::attribution_entry::EntryKind;
 use super::condition::{Condition, LastExecution};
 use super::device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, tightest};
 use super::facts::Facts;
+use super::facts::autotune_range::AutotuneRange;
 use super::facts::compilations::CompilationSummary;
 use super::facts::leaks::LeakSummary;
 use super::facts::unread_outputs::UnreadOutput;
@@ -160,31 +161,6 @@ pub struct ProgramSummary {
     pub scratch_bytes: u64,
     /// How long one execution takes on a device; `None` where that is not known.
     pub time: Option<ProgramTime>,
-}
-
-/// The same run once more, with the temporaries that its large programs need when they are
-/// compiled another way. What a GPU's autotuner chooses lies at one of the ends, or in between.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AutotuneRange {
-    /// The other way, such as `without Triton GEMM`; empty when no program was measured.
-    pub variant: String,
-    /// The highest number of bytes given out on each device, in order, as
-    /// [`DeviceSummary::peak_bytes`]. Where it does not fit: until the first request that the
-    /// run had met.
-    pub peak_bytes: Vec<u64>,
-    /// Whether every request would be met. `None` when a request that the run refused would be:
-    /// how the program would have gone on is not known.
-    pub fits: Option<bool>,
-    /// How many different programs were measured.
-    pub measured: u64,
-    /// How many programs are large, took the compiler's default choices, and could not be
-    /// compiled the other way.
-    pub unmeasured: u64,
-    /// How many programs took the compiler's default choices and were not compiled the other way
-    /// because a call takes less than 1 % of the pool.
-    pub small: u64,
-    /// Their temporaries in the run, added up.
-    pub small_temp_bytes: u64,
 }
 
 /// The moment at which a real process would have been aborted by its allocator.

@@ -1,9 +1,9 @@
 //! The report of a dry run.
 
 use super::sections::{
-    address_map, advice, arrays, autotuning, buffer_lifetimes, cause, caveats, collectives,
-    compiler_warnings, conditions, devices, failure, headline, hosts, library_scratch, overview,
-    owners, phases, processes, programs, settings, step_time, timeline,
+    address_map, advice, arrays, buffer_lifetimes, cause, caveats, collectives, compiler_warnings,
+    conditions, devices, failure, headline, hosts, library_scratch, overview, owners, phases,
+    processes, programs, settings, step_time, timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::{RunSummary, facts};
@@ -41,7 +41,10 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         facts::compilations::section(&summary.compilations),
         devices::section(summary),
         programs::section(summary),
-        autotuning::section(summary),
+        summary
+            .autotune_range
+            .as_ref()
+            .and_then(|range| facts::autotune_range::section(range, &summary.programs)),
         facts::unknown_reads::section(&summary.facts.unknown_reads),
         facts::callbacks::section(&summary.facts.callbacks),
         Some(not_included),

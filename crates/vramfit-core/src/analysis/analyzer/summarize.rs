@@ -13,15 +13,14 @@ use crate::analysis::condition::LastExecution;
 use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::facts::Pools;
+use crate::analysis::facts::autotune_range::AutotuneRange;
 use crate::analysis::facts::compilations::repeated;
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
 use crate::analysis::roles::read_again;
 use crate::analysis::scratch::least_in_execution;
 use crate::analysis::series::TimelinePoint;
-use crate::analysis::summary::{
-    AbortInfo, AutotuneRange, ProgramMemorySummary, ProgramSummary, RunSummary,
-};
+use crate::analysis::summary::{AbortInfo, ProgramMemorySummary, ProgramSummary, RunSummary};
 use crate::error::Result;
 use crate::replay::{Block, replay_mismatch};
 use crate::trace::{
@@ -143,7 +142,8 @@ impl TraceAnalyzer {
             .collect();
         let limit = devices.first().and_then(DeviceSummary::limit);
         let limit = limit.unwrap_or(header.total_memory_bytes());
-        let autotune_range = self.autotune_range(limit, &text);
+        let variant = self.variant.as_mut();
+        let autotune_range = variant.map(|it| AutotuneRange::new(it, &self.programs, limit, &text));
         let allocator_model = self.allocator_model();
         let tightest = tightest(&devices).map_or(0, |device| device.device as usize);
         let (mut attribution, memory) = self.critical_point(tightest).attribute(
@@ -368,32 +368,6 @@ impl TraceAnalyzer {
             Fidelity::Exact => None,
             Fidelity::Model(what) => Some(what),
         }
-    }
-
-    fn autotune_range(
-        &mut self,
-        limit: u64,
-        text: &impl Fn(TextId) -> String,
-    ) -> Option<AutotuneRange> {
-        let variant = self.variant.as_mut()?;
-        let entries = &self.programs.entries;
-        let measured: Vec<_> = entries.iter().filter_map(|entry| entry.variant).collect();
-        let (unmeasured, small): (Vec<_>, Vec<_>) = entries
-            .iter()
-            .filter(|entry| entry.variant.is_none() && entry.key.compile_attempt == TextId(0))
-            .map(|entry| entry.key.sizes)
-            .partition(|sizes| sizes.is_large(limit));
-        Some(AutotuneRange {
-            variant: measured.first().map_or(String::new(), |(name, _)| text(*name)),
-            peak_bytes: variant.peak_bytes(),
-            fits: variant.fits(),
-            measured: measured.len() as u64,
-            unmeasured: unmeasured.len() as u64,
-            small: small.len() as u64,
-            small_temp_bytes: small
-                .iter()
-                .fold(0, |sum: u64, sizes| sum.saturating_add(sizes.temp_bytes)),
-        })
     }
 }
 

@@ -5,6 +5,7 @@
 //! recorded tells it, an event as well. What needs other facts, such as the verdict, asks for their results.
 //! Leaks, compilations and unread outputs are added up from allocations, steps and programs, and so are not in that list.
 
+pub mod autotune_range;
 pub mod callbacks;
 pub mod compilations;
 pub mod donated_uploads;

@@ -81,7 +81,7 @@ fn critical_device(summary: &RunSummary) -> Value {
         "largest_free_block_bytes": device.at_peak.largest_free_block_bytes,
         "fragmentation": device.at_peak.fragmentation(),
         "peak": device.peak,
-        "autotune_range": autotune_range(summary, device),
+        "autotune_range": summary.autotune_range.as_ref().map(|it| it.to_json(device, summary.fits())),
     })
 }
 
@@ -190,7 +190,7 @@ fn device(summary: &RunSummary, device: &DeviceSummary) -> Value {
         "pool_bytes": device.pool_bytes,
         "peak_bytes": device.peak_bytes,
         "used_by_others_bytes": device.used_by_others_bytes,
-        "variant_peak_bytes": variant_peak(summary, device),
+        "variant_peak_bytes": summary.autotune_range.as_ref().and_then(|it| it.variant_peak(device)),
         "peak": device.peak,
         "steady_state_bytes": device.steady_state_bytes,
         "free_at_peak_bytes": device.at_peak.free_bytes,
@@ -203,35 +203,6 @@ fn device(summary: &RunSummary, device: &DeviceSummary) -> Value {
         "outside_bytes": device.outside_bytes,
         "oom_count": device.failures,
     })
-}
-
-/// Returns the peaks of the critical device, that with the compiler's default choices first.
-fn autotune_range(summary: &RunSummary, device: &DeviceSummary) -> Option<Value> {
-    let range = summary.autotune_range.as_ref()?;
-    let mut variants = vec![json!({
-        "name": "default",
-        "peak_bytes": device.peak_bytes,
-        "fits": summary.fits(),
-    })];
-    if range.measured > 0 {
-        variants.push(json!({
-            "name": range.variant,
-            "peak_bytes": variant_peak(summary, device).unwrap_or(0),
-            "fits": range.fits,
-        }));
-    }
-    Some(json!({
-        "variants": variants,
-        "programs_measured": range.measured,
-        "programs_not_measured": range.unmeasured,
-        "small_programs": range.small,
-        "small_programs_temp_bytes": range.small_temp_bytes,
-    }))
-}
-
-fn variant_peak(summary: &RunSummary, device: &DeviceSummary) -> Option<u64> {
-    let range = summary.autotune_range.as_ref().filter(|it| it.measured > 0)?;
-    range.peak_bytes.get(device.device as usize).copied()
 }
 
 fn findings(summary: &RunSummary) -> Value {

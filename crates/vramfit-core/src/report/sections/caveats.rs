@@ -1,6 +1,7 @@
 //! What a report does not include, and what in it is not exact.
 
-use super::{autotuning, library_scratch, placeholders, processes};
+use super::{library_scratch, placeholders, processes};
+use crate::analysis::facts::autotune_range;
 use crate::analysis::{Comparison, Condition, RunSummary};
 use crate::bytes::Bytes;
 use crate::gpu::Certainty;
@@ -15,7 +16,8 @@ pub(in crate::report) fn of_dryrun(summary: &RunSummary) -> Vec<String> {
     points.extend(outside_the_pool(summary));
     points.extend(copied_uploads(summary));
     points.extend(processes::caveat(summary));
-    points.push(autotuning::caveat(summary));
+    let has_results = summary.header.run.autotune_results.is_some();
+    points.push(autotune_range::caveat(summary.autotune_range.as_ref(), has_results));
     points.extend(compile_attempts(summary));
     points.extend(allocator_model(summary));
     points.extend(estimated_total(summary));

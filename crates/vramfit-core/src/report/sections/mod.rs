@@ -4,7 +4,6 @@
 pub(super) mod address_map;
 pub(super) mod advice;
 pub(super) mod arrays;
-pub(super) mod autotuning;
 pub(super) mod buffer_lifetimes;
 pub(super) mod cause;
 pub(super) mod caveats;

@@ -1,7 +1,8 @@
 //! The metrics of the critical device, and what is needed to reproduce the run.
 
-use super::{autotuning, failure, library_scratch, processes, step_time};
+use super::{failure, library_scratch, processes, step_time};
 use crate::allocator::AllocatorKind;
+use crate::analysis::facts::autotune_range;
 use crate::analysis::{DeviceSummary, Evidence, RunSummary};
 use crate::bytes::Bytes;
 use crate::report::phrases::{allocation_phrase, executions, mebibytes};
@@ -45,7 +46,9 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
         Value::Bytes(device.peak_bytes),
         peak.map_or_else(String::new, allocation_phrase),
     ));
-    metrics.extend(autotuning::peak_range(summary, device));
+    let range = summary.autotune_range.as_ref();
+    metrics
+        .extend(range.and_then(|it| autotune_range::peak_metric(it, device, summary.is_refused())));
     metrics.extend(library_scratch::metric(summary, device));
     metrics.extend(step_time::metric(summary));
     Some(Section::new("", Content::Metrics(metrics)))
