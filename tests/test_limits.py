@@ -87,7 +87,7 @@ def test_a_request_beyond_every_known_total_is_refused_at_each(dryrun):
     code, summary, err = dryrun(ONE_ARRAY, "t4", arguments=[12_000_000_000])
     assert code == 1, err
     assert summary["total_range"]["fits"] is False
-    assert "at the highest total fails what failed here, with 15,109 MiB" in err
+    assert "at the highest total fails the failed execution, with 15,109 MiB" in err
     assert "this request succeeds" not in err
 
 

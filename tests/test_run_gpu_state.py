@@ -68,6 +68,10 @@ def test_a_pool_that_silently_gets_less_is_announced(start, process):
     assert "warning[used-by-others]: 0.75 of GPU 0 (Tesla T4) is 12.0 GiB" in text
     assert f"10.0 GiB is used by `python other.py 600` ({pid}, 10.0 GiB)" in text
     assert "JAX would silently allocate less" in text
+    # A fraction that is set has a note, which is enough.
+    set_by_hand = start({"gpus": [used(pid, 10)]}, "--fraction", "0.8").stderr
+    assert "used-by-others" not in set_by_hand
+    assert "so a pool of 12.8 GiB cannot be allocated" in set_by_hand
     # What the user says of the GPU is not contradicted, and a CPU has no pool.
     assert start({"gpus": [used(pid, 10)]}, "--occupied", "1GiB").stderr == ""
     assert start({"gpus": [used(pid, 10)]}, JAX_PLATFORMS="cpu").stderr == ""
@@ -100,6 +104,17 @@ def test_who_lets_others_compute_closes_no_gpu(start, process, name, kind):
     shared = used(process(name), 0.1, kind=kind, compute_mode="exclusive_process")
     done = start({"gpus": [shared]})
     assert (done.stdout, done.stderr) == ("started\n", "")
+
+
+def test_a_process_that_cannot_be_named_may_let_others_compute(start):
+    """In a container the driver tells numbers of the host, which mean nothing there."""
+    unknown = used(2**22 + 1, 1, compute_mode="exclusive_process")
+    assert start({"gpus": [unknown]}).stdout == "started\n"
+
+
+def test_a_program_that_computes_through_a_service_is_started(start, process):
+    closed = {"gpus": [used(process("python other.py"), 1, compute_mode="exclusive_process")]}
+    assert start(closed, CUDA_MPS_PIPE_DIRECTORY="/run/mps").stdout == "started\n"
 
 
 def test_tensorflow_beside_jax_is_named(start, tmp_path):
@@ -138,6 +153,12 @@ def test_the_line_after_a_failure_names_who_else_holds_memory(start, process):
     assert last.startswith("vramfit: out of memory: ")
     others = f"other processes use 9.0 GiB of GPU 0 now: `python other.py 600` ({pid}, 9.0 GiB)"
     assert last.endswith(others)
+    # Where the driver does not tell the bytes of processes, they cannot be told apart.
+    no_bytes = used(pid, 9)
+    no_bytes["processes"][0]["used_bytes"] = None
+    program = failing({"gpus": [no_bytes]})
+    program[3] = program[3].replace(f'"used_bytes": {4 * GIB}', '"used_bytes": None')
+    assert "other processes" not in start({"gpus": [no_bytes]}, program=program, code=1).stderr
     # Of little use, such as that of a desktop, nothing is said.
     small = {"gpus": [used(pid, 0.3)]}
     assert "other processes" not in start(small, program=failing(small), code=1).stderr

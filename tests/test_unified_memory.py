@@ -47,6 +47,7 @@ def test_without_the_size_of_the_host_it_is_a_condition(run):
 
 def test_a_host_that_has_room_makes_it_slow(run):
     text, summary, [condition] = run(10, 8, "--host-memory", "16GiB")
+    assert condition["gpus"] == 1
     assert (summary["fits"], condition["bearing"]) == (True, "explained")
     assert condition["available_bytes"] == 16 * GIB
     assert "fits: peak 18.0 GiB on t4, 3.5 GiB of it in host memory, so it runs slowly" in text
@@ -64,6 +65,9 @@ def test_all_gpus_of_a_host_share_its_memory(run):
     _, _, [one] = run(10, 8)
     _, _, [both] = run(18, 18, gpu="t4x2")
     assert both["host_bytes"] == 2 * one["host_bytes"]
+    assert both["gpus"] == 2
+    text, _, _ = run(18, 18, "--host-memory", "16GiB", gpu="t4x2")
+    assert "peak 18.0 GiB on each of 2 x t4, 7.1 GiB of the peaks of 2 GPUs in host memory" in text
     _, summary, _ = run(18, 18, "--host-memory", "4GiB", gpu="t4x2", code=1)
     assert summary["fits"] is False
 
@@ -110,11 +114,17 @@ def test_host_memory_is_proposed_with_bytes_and_that_is_what_it_takes(dryrun, wr
     refused = dryrun(script, 6, gpu="t4", code=1)
     needed = refused.summary["needed_bytes"]
     free = refused.summary["gpu"]["total_memory_bytes"] - refused.summary["context_bytes_estimate"]
-    advice = f"`vramfit run --spill` if the host has at least {(needed - free) / GIB:.1f} GiB free"
+    # `run --spill` gives the pool 90 % of what is free.
+    total = refused.summary["gpu"]["total_memory_bytes"]
+    host = max(needed - free, (needed - total) / 0.9)
+    advice = f"`vramfit run --spill` if the host has at least {host / GIB:.1f} GiB free"
     assert advice in " ".join(refused.err.split())
     fits = dryrun(script, 6, options=("--spill", "32GiB"), gpu="t4")
     assert fits.summary["fits"] is True
     assert fits.summary["peak_bytes"] >= needed
+    # Less host memory is no reason to propose it again.
+    little = dryrun(script, 6, options=("--spill", "1GiB"), gpu="t4", code=1)
+    assert "run --spill" not in " ".join(little.err.split())
     # What no host memory helps: more than three times the GPU.
     text = " ".join(dryrun(script, 60, gpu="t4", code=1).err.split())
     assert "--spill" not in text

@@ -75,7 +75,7 @@ impl HostGpu {
                 let mut computing =
                     self.processes.iter().filter(|process| process.kind != ProcessKind::Graphics);
                 let first = computing.next().filter(|_| !self.processes.iter().any(is_mps))?;
-                Some(Closed::ToOthersThan(first))
+                Some(Closed::HeldBy(first))
             }
         }
     }
@@ -113,8 +113,8 @@ impl HostGpu {
 pub enum Closed<'a> {
     /// Everybody.
     ToAll,
-    /// All but this process, which uses it.
-    ToOthersThan(&'a Process),
+    /// All but this process, which holds it.
+    HeldBy(&'a Process),
 }
 
 /// A GPU's memory in bytes, as the driver counts it.

@@ -538,6 +538,15 @@ fn a_pool_of_unified_memory_is_judged_by_the_memory_of_the_host() {
         expect(&info, "pool", status, &[text]);
         expect(&info, "settings", Pass, &[]);
     }
+    // What lies beyond the GPUs lies in the same memory.
+    let device = doubled.split_once("[").map(|(_, rest)| rest.trim_end_matches("]}")).unwrap();
+    let two = doubled.replace(device, &format!("{device},{device}"));
+    let mut info = with_pool(&two, Some(100 * GIB));
+    info.environment.insert("XLA_CLIENT_MEM_FRACTION".to_owned(), "2.0".to_owned());
+    for check in found(&info, "pool") {
+        assert_eq!(check.status, Warn, "{check:?}");
+        assert!(check.message.contains("100.0 GiB free for 2 GPUs"), "{check:?}");
+    }
 }
 
 #[test]

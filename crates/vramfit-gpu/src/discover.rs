@@ -127,8 +127,8 @@ const MIN_OTHER_USE_FRACTION: u64 = 20;
 /// Returns who else holds memory of the GPUs that this process can use, one clause for each GPU: `other processes use
 /// 20.1 GiB of GPU 0: …`. Nothing inside a dry run, or where the driver does not tell.
 ///
-/// The process `own` counts as nobody else; where the driver lists processes but not that one, it cannot be told apart
-/// from others, and nothing is said.
+/// The process `own` counts as nobody else; where the driver does not list that one with its bytes, it cannot be told
+/// apart from others, and nothing is said.
 pub fn describe_other_use(
     own: Option<u32>,
     variable: impl Fn(&str) -> Option<String>,
@@ -138,8 +138,8 @@ pub fn describe_other_use(
     }
     let mut gpus = visible_host_gpus(&variable).unwrap_or_default();
     let is_own = |process: &Process| Some(process.pid) == own;
-    let is_listed = |gpu: &HostGpu| own.is_none() || gpu.processes.iter().any(is_own);
-    gpus.retain(is_listed);
+    let is_known = |process: &Process| is_own(process) && process.used_bytes.is_some();
+    gpus.retain(|gpu| own.is_none() || gpu.processes.iter().any(is_known));
     gpus.iter_mut()
         .filter_map(|gpu| {
             gpu.remove_processes(is_own);

@@ -159,6 +159,8 @@ pub enum Condition {
         peak_bytes: u64,
         /// What of the peaks the GPUs have no room for, so that the host must have as much free memory.
         host_bytes: u64,
+        /// How many GPUs have no room for all of their peak.
+        gpus: u32,
         /// What the host has free; `None` where that is not known.
         available_bytes: Option<u64>,
         /// The program that uses more memory in a call than a GPU has; `None` if no single one does.

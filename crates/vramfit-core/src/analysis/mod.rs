@@ -60,7 +60,7 @@ pub use cause::{Cause, CauseGroup, NextPeak, ValueSize};
 pub use comparison::{Comparison, ReplayOverrides, compare};
 pub use condition::{Bearing, Condition, LastExecution, LinkTraffic, ProgramNeed};
 pub use device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, RequestContext};
-pub use facts::Facts;
+pub use facts::RunFacts;
 pub use facts::autotune_range::AutotuneRange;
 pub use facts::compilations::CompilationSummary;
 pub use facts::leaks::LeakSummary;

@@ -10,7 +10,7 @@ use super::attribution::Attribution;
 use super::attribution_entry::EntryKind;
 use super::condition::{Condition, LastExecution};
 use super::device_summary::{DeviceSummary, ProcessDevice, ProcessSummary, tightest};
-use super::facts::Facts;
+use super::facts::RunFacts;
 use super::facts::autotune_range::AutotuneRange;
 use super::facts::compilations::CompilationSummary;
 use super::facts::leaks::LeakSummary;
@@ -57,7 +57,7 @@ pub struct RunSummary {
     /// Set when the real process would have been aborted by its allocator while it freed memory.
     pub abort: Option<AbortInfo>,
     /// What else the run shows.
-    pub facts: Facts,
+    pub facts: RunFacts,
     /// What the first refused request comes to at the highest total that drivers report; `None` where
     /// nothing was refused or one total is known. The trace has to be read a second time for it, so
     /// set by the function that reads the file ([`crate::replay::replay_at_max_total`]).

@@ -216,9 +216,11 @@ impl RunSummary {
         let in_host = peaks.clone().map(|peak| peak.saturating_sub(free_bytes));
         // The GPUs of a host move to the same memory.
         let host_bytes = in_host.fold(0, u64::saturating_add);
+        let gpus = peaks.clone().filter(|peak| *peak > free_bytes).count();
         (host_bytes > 0).then_some(Condition::HostMemory {
             peak_bytes: peaks.max()?,
             host_bytes,
+            gpus: u32::try_from(gpus).unwrap_or(u32::MAX),
             available_bytes: self.header.run.host_memory_bytes,
             moved: self.link_traffic(),
         })

@@ -52,7 +52,7 @@ pub use names::{
 pub use options::{Assignment, GpuBudgets, Options, ResolvedSettings, Target};
 pub use platforms::{GPU_REQUIRED, PLATFORM_NAME, PLATFORMS, allows_gpu, prefers_gpu};
 pub use plugin::{Abort, PluginSettings};
-pub use pool_size::{MAX_FRACTION, NAME_GPU_HINT, USUAL_UNIFIED_FRACTION};
+pub use pool_size::{MAX_FRACTION, NAME_GPU_HINT, SPILLED_PART, USUAL_UNIFIED_FRACTION};
 pub(crate) use resolve::allocator_since;
 pub use resolve::resolve;
 pub use table::{ReadAt, Reader, Setting, all, find, markdown};

@@ -34,6 +34,10 @@ pub const MAX_FRACTION: f64 = 0.92;
 /// would spend its time on the link.
 pub const USUAL_UNIFIED_FRACTION: f64 = 3.2;
 
+/// Of the host memory that is free, the part that `vramfit run --spill` gives to the pool; the program itself needs some,
+/// too.
+pub const SPILLED_PART: f64 = 0.9;
+
 /// A fraction as JAX reads it, and why it is that one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FractionText {

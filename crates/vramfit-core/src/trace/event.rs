@@ -152,7 +152,8 @@ pub enum Event {
     },
     /// The execution begun last has ended.
     End,
-    /// Arguments that the execution that goes on is donated were made from host memory. Comes after its allocations.
+    /// Donated arguments of the execution that goes on were made from host memory. Comes before its allocations on that
+    /// device.
     DonatedUploads {
         /// On which device.
         device: u32,

@@ -50,8 +50,9 @@ fn repeat(pattern: &[u8], bytes: &mut [u8]) {
 }
 
 /// Writes what an unknown array reads as that becomes a constant of a program: 0 and 1 in an order without a
-/// pattern, the same in every run. XLA folds what is the same everywhere, and the constant would take no memory.
-pub(crate) fn write_constant(element: &str, bytes: &mut [u8]) {
+/// pattern, the same in every run; the other way round where unknown values read as 1. XLA folds what is the same
+/// everywhere, and the constant would take no memory.
+pub(crate) fn write_constant(fill: Fill, element: &str, bytes: &mut [u8]) {
     let width = one(element).len();
     write_fill(Fill::Ones, element, bytes);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -60,7 +61,7 @@ pub(crate) fn write_constant(element: &str, bytes: &mut [u8]) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state >> 63 == 0
+        (state >> 63 == 0) == (fill == Fill::Zeros)
     };
     for element in bytes.chunks_exact_mut(width) {
         if next() {
@@ -86,7 +87,10 @@ mod tests {
     fn constants_have_both_numbers_everywhere() {
         for element in ["f32", "bf16", "s8", "s64", "c128", "pred"] {
             let mut bytes = vec![9; 1 << 12];
-            write_constant(element, &mut bytes);
+            write_constant(Fill::Zeros, element, &mut bytes);
+            let mut others = vec![9; 1 << 12];
+            write_constant(Fill::Ones, element, &mut others);
+            assert!(bytes != others, "{element}");
             let width = one(element).len();
             let ones = bytes.chunks_exact(width).filter(|it| *it == one(element)).count();
             let zeros =

@@ -54,10 +54,10 @@ pub(crate) fn read_value(shape: &Shape, value: &Value) -> PjrtResult<Arc<HostDat
     let bytes = value.placeholder_bytes().unwrap_or_else(|| {
         let mut bytes = vec![0; shape.host_bytes() as usize];
         let element_type = shape.element_type.name();
-        if reader.purpose == ReadUse::Constant && shape.elements() > 1 {
-            fill::write_constant(element_type, &mut bytes);
-        } else {
-            fill::write_fill(machine.header.run.fill, element_type, &mut bytes);
+        let fill = machine.header.run.fill;
+        match reader.purpose == ReadUse::Constant && shape.elements() > 1 {
+            true => fill::write_constant(fill, element_type, &mut bytes),
+            false => fill::write_fill(fill, element_type, &mut bytes),
         }
         HostData::untracked(bytes)
     });

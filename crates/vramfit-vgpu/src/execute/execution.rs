@@ -105,13 +105,13 @@ fn allocate(
 ) -> PjrtResult {
     for call in calls {
         let peak_before = session.peak_bytes(call.ordinal());
+        call.record_donated_uploads(session);
         let blocks = call.allocate(session);
         if records_arguments || blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before
         {
             call.record_arguments(session);
         }
         allocated.push(blocks?);
-        call.record_donated_uploads(session);
     }
     Ok(())
 }

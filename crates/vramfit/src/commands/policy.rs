@@ -5,7 +5,7 @@
 
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::settings::Options;
+use vramfit_core::settings::{Options, SPILLED_PART};
 use vramfit_core::{Bytes, Error, Result};
 use vramfit_gpu::GpuOverrides;
 
@@ -47,8 +47,8 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["fraction", "limit"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     processes: Option<u32>,
-    /// Let the pool use this much host memory besides the GPU's, of all GPUs together, or without BYTES what is free
-    /// there: unified memory, slow
+    /// Let the pool use this much host memory besides the GPU's, of all GPUs together: unified memory, slow. Without
+    /// BYTES, `vramfit run` takes what is free there
     #[arg(long, value_name = "BYTES", num_args = 0..=1, value_parser = parse_spill)]
     #[arg(conflicts_with_all = ["fraction", "limit", "processes", "keep_free"])]
     spill: Option<Option<Bytes>>,
@@ -99,9 +99,6 @@ pub(crate) enum Switch {
     /// Not allowed
     Off,
 }
-
-/// Of the host memory that is free, what unified memory may use; the program itself needs some, too.
-const SPILLED_PART: f64 = 0.9;
 
 fn parse_spill(text: &str) -> Result<Bytes> {
     Bytes::parse_memory(text).map_err(|error| {

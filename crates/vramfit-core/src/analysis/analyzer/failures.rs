@@ -102,7 +102,8 @@ impl TraceAnalyzer {
     /// a larger pool it would have been split off. What other blocks have in surplus they would have in any pool.
     fn pool_end_surplus_bytes(&mut self, device: u32) -> u64 {
         let allocator = self.replay.allocator(device);
-        let chunks = allocator.chunks();
+        // Those of the default pool alone: collective memory may have one of its own.
+        let chunks = allocator.live_set().chunks();
         let last = match allocator.default_end() {
             // In other than partitioned pools all chunks are of the lower end.
             PoolEnd::Lower => chunks.iter().rfind(|chunk| chunk.tag == ChunkTag::Lower),

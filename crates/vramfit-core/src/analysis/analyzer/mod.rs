@@ -245,6 +245,8 @@ impl TraceAnalyzer {
             let context = self.context(purpose, bytes, site);
             self.devices[block.device as usize].peak_context = Some(context);
         }
+        let in_use_bytes = self.devices[block.device as usize].in_use_bytes();
+        self.facts.on_allocated(block.device, in_use_bytes);
     }
 
     fn on_freed(&mut self, block: &Block) {

@@ -40,9 +40,9 @@ struct LineCounts {
 
 /// Counts calls of Python functions by line.
 #[derive(Debug, Default)]
-pub(in crate::analysis) struct Counts(FxHashMap<TextId, LineCounts>);
+pub(in crate::analysis) struct CallbackCounts(FxHashMap<TextId, LineCounts>);
 
-impl Fact for Counts {
+impl Fact for CallbackCounts {
     type Result = Vec<CallbackLine>;
 
     fn on(&mut self, event: &Event, _: &Pools<'_>) {

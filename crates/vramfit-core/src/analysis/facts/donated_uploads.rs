@@ -22,38 +22,48 @@ impl DonatedUploads {
     /// Says what the peak is if they are copied.
     pub(crate) fn describe(&self) -> String {
         format!(
-            "{} that a call is donated were made from host memory (uploaded, or restored): a GPU may copy them instead \
-             of reusing them (jax-ml/jax#18617, not verified), and the peak be {}",
+            "donated arguments of {} were made from host memory (uploaded, or restored): a GPU may copy them instead \
+             of reusing them (jax-ml/jax#18617, not verified), and the peak would then be {}",
             Bytes(self.bytes),
             Bytes(self.in_use_bytes)
         )
     }
 }
 
-/// The execution that would have most in use.
+/// The execution that would have most in use with copies.
 #[derive(Debug, Default)]
-pub(in crate::analysis) struct Highest(Option<DonatedUploads>);
+pub(in crate::analysis) struct HighestWithCopies {
+    /// Device and bytes of the execution that goes on.
+    donated: Vec<(u32, u64)>,
+    highest: Option<DonatedUploads>,
+}
 
-impl Highest {
-    fn add(&mut self, device: u32, bytes: u64, in_use_bytes: u64) {
-        let in_use_bytes = in_use_bytes.saturating_add(bytes);
-        if self.0.is_none_or(|highest| highest.in_use_bytes < in_use_bytes) {
-            self.0 = Some(DonatedUploads { device, bytes, in_use_bytes });
-        }
-    }
-
+impl HighestWithCopies {
     fn above(&self, peak_bytes: impl FnOnce(u32) -> u64) -> Option<DonatedUploads> {
-        self.0.filter(|highest| highest.in_use_bytes > peak_bytes(highest.device))
+        self.highest.filter(|highest| highest.in_use_bytes > peak_bytes(highest.device))
     }
 }
 
-impl Fact for Highest {
+impl Fact for HighestWithCopies {
     type Result = Option<DonatedUploads>;
 
-    /// The event comes when the execution has allocated all that it needs.
     fn on(&mut self, event: &Event, pools: &Pools<'_>) {
-        if let Event::DonatedUploads { device, bytes } = *event {
-            self.add(device, bytes, pools.in_use_bytes(device));
+        match *event {
+            Event::DonatedUploads { device, bytes } => {
+                self.donated.push((device, bytes));
+                self.on_allocated(device, pools.in_use_bytes(device));
+            }
+            Event::End => self.donated.clear(),
+            _ => {}
+        }
+    }
+
+    fn on_allocated(&mut self, device: u32, in_use_bytes: u64) {
+        for (_, bytes) in self.donated.iter().filter(|(donated_on, _)| *donated_on == device) {
+            let in_use_bytes = in_use_bytes.saturating_add(*bytes);
+            if self.highest.is_none_or(|highest| highest.in_use_bytes < in_use_bytes) {
+                self.highest = Some(DonatedUploads { device, bytes: *bytes, in_use_bytes });
+            }
         }
     }
 
@@ -67,11 +77,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_execution_that_would_have_most_in_use_counts() {
-        let mut uploads = Highest::default();
-        assert_eq!(uploads.above(|_| 0), None);
-        uploads.add(1, 30, 50);
-        uploads.add(0, 10, 60);
+    fn the_allocation_that_would_have_most_in_use_counts() {
+        let mut uploads = HighestWithCopies::default();
+        let (none, donated) = (Pools(&[]), |device, bytes| Event::DonatedUploads { device, bytes });
+        uploads.on(&donated(1, 30), &none);
+        uploads.on_allocated(1, 50);
+        uploads.on_allocated(0, 90);
+        uploads.on(&Event::End, &none);
+        // Copies end with their execution.
+        uploads.on_allocated(1, 70);
+        uploads.on(&donated(0, 10), &none);
+        uploads.on_allocated(0, 60);
         let highest = DonatedUploads { device: 1, bytes: 30, in_use_bytes: 80 };
         assert_eq!(uploads.above(|_| 79), Some(highest));
         assert_eq!(uploads.above(|device| if device == 1 { 80 } else { 0 }), None);

@@ -1,9 +1,10 @@
-//! Facts about a run, each in one file: what it adds up from the events, its result, which is also its JSON, what reports
+//! RunFacts about a run, each in one file: what it adds up from the events, its result, which is also its JSON, what reports
 //! show of it, and its tests.
 //!
 //! A new fact is a file here, a line in [`facts!`] and its place in a report (`report/dryrun.rs`); if nothing that is
 //! recorded tells it, an event as well. What needs other facts, such as the verdict, asks for their results.
-//! Leaks, compilations and unread outputs are added up from allocations, steps and programs, and so are not in that list.
+//! Leaks, compilations, unread outputs and the range of autotuning are added up from allocations, steps and programs, and
+//! so are not in that list.
 
 pub mod autotune_range;
 pub mod callbacks;
@@ -39,6 +40,9 @@ trait Fact: Default {
     /// Adds an event that leaves the pools as they are.
     fn on(&mut self, event: &Event, pools: &Pools<'_>);
 
+    /// Adds that a device has so much in use after an allocation.
+    fn on_allocated(&mut self, _device: u32, _in_use_bytes: u64) {}
+
     /// Returns what it came to; `text` reads the texts of the trace.
     fn finish(&self, pools: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> Self::Result;
 }
@@ -46,7 +50,7 @@ trait Fact: Default {
 /// Lists the facts: the key in the JSON, what adds it up, and the type of its result.
 macro_rules! facts {
     ($($(#[$meaning:meta])* $key:ident: $fact:ty => $result:ty;)*) => {
-        /// Adds up all facts.
+        /// Adds up the facts of this list.
         #[derive(Default)]
         pub(super) struct RunningFacts { $($key: $fact,)* }
 
@@ -56,23 +60,29 @@ macro_rules! facts {
                 $(self.$key.on(event, pools);)*
             }
 
+            /// Adds that a device has so much in use after an allocation.
+            #[inline]
+            pub(super) fn on_allocated(&mut self, device: u32, in_use_bytes: u64) {
+                $(self.$key.on_allocated(device, in_use_bytes);)*
+            }
+
             /// Returns what they came to.
-            pub(super) fn finish(&self, pools: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> Facts {
-                Facts { $($key: self.$key.finish(pools, text),)* }
+            pub(super) fn finish(&self, pools: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> RunFacts {
+                RunFacts { $($key: self.$key.finish(pools, text),)* }
             }
         }
 
-        /// The facts about a run. Their names are the keys of the JSON.
+        /// RunFacts about a run. Their names are the keys of the JSON.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-        pub struct Facts { $($(#[$meaning])* pub $key: $result,)* }
+        pub struct RunFacts { $($(#[$meaning])* pub $key: $result,)* }
     };
 }
 
 facts! {
     /// Reads of values that were not computed.
-    unknown_reads: unknown_reads::Counts => unknown_reads::UnknownReads;
+    unknown_reads: unknown_reads::ReadCounts => unknown_reads::UnknownReads;
     /// Donated arguments made from host memory, if they would make a new peak where a GPU copies them.
-    donated_uploads: donated_uploads::Highest => Option<donated_uploads::DonatedUploads>;
+    donated_uploads: donated_uploads::HighestWithCopies => Option<donated_uploads::DonatedUploads>;
     /// Python functions that programs called, or would have, whose values were not computed.
-    callbacks: callbacks::Counts => Vec<callbacks::CallbackLine>;
+    callbacks: callbacks::CallbackCounts => Vec<callbacks::CallbackLine>;
 }

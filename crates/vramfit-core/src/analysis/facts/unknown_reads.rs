@@ -55,7 +55,7 @@ impl Serialize for UnknownReads {
 
 /// Counts reads of unknown values.
 #[derive(Default)]
-pub(in crate::analysis) struct Counts {
+pub(in crate::analysis) struct ReadCounts {
     by_site: FxHashMap<TextId, LineCounts>,
     last: Option<TextId>,
 }
@@ -70,7 +70,7 @@ struct LineCounts {
     decision: Option<(TextId, TextId)>,
 }
 
-impl Counts {
+impl ReadCounts {
     fn count(&mut self, site: TextId, bytes: u64) -> &mut LineCounts {
         self.last = Some(site);
         let counts = self.by_site.entry(site).or_default();
@@ -80,7 +80,7 @@ impl Counts {
     }
 }
 
-impl Fact for Counts {
+impl Fact for ReadCounts {
     type Result = UnknownReads;
 
     fn on(&mut self, event: &Event, _: &Pools<'_>) {

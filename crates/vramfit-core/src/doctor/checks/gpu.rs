@@ -84,7 +84,7 @@ fn check_gpu(gpu: &HostGpu) -> Check {
             format!("{message}; its compute mode prohibits all processes"),
             format!("{}, or use another GPU", open()),
         ),
-        Some(Closed::ToOthersThan(_)) => Check::fail(
+        Some(Closed::HeldBy(_)) => Check::fail(
             ID,
             format!("{message}; its compute mode allows one process, which already uses it"),
             format!("stop that process, or {}", open()),

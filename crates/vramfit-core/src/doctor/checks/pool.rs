@@ -35,11 +35,13 @@ pub(super) fn check(info: &SystemInfo) -> Vec<Check> {
         return vec![Check::skip(ID, "JAX does not use a GPU, so it has no pool")];
     }
     let options = pools.options.unwrap_or_default();
-    let checks = pools.pools.iter().map(|pool| evaluate(info, &options, pool));
+    let count = pools.pools.len() as u64;
+    let checks = pools.pools.iter().map(|pool| evaluate(info, &options, pool, count));
     checks.collect()
 }
 
-fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
+/// Judges a pool, one of `count`.
+fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool, count: u64) -> Check {
     let device = &pool.device;
     let allocator = options.allocator.as_deref().unwrap_or("default");
     let preallocates =
@@ -87,7 +89,7 @@ fn evaluate(info: &SystemInfo, options: &PoolOptions, pool: &Pool) -> Check {
         );
     }
     if is_unified {
-        return unified(info, device, limit, total);
+        return unified(info, device, limit, total, count);
     }
     match pool.pool_bytes {
         Some(had) if preallocates && !is_fully_preallocated(limit, had) => Check::fail(
@@ -125,8 +127,8 @@ fn is_pool_unified(info: &SystemInfo, allocator: &str) -> bool {
         && PluginSettings::read(variable).is_ok_and(|plugin| plugin.unified_memory)
 }
 
-/// Judges a pool of managed memory by what the host has for it.
-fn unified(info: &SystemInfo, device: &str, limit: u64, total: Option<u64>) -> Check {
+/// Judges a pool of managed memory, one of `count` alike, by what the host has for all of them.
+fn unified(info: &SystemInfo, device: &str, limit: u64, total: Option<u64>, count: u64) -> Check {
     let beyond = limit.saturating_sub(total.unwrap_or(limit));
     if beyond == 0 {
         let text = format!("{device}: up to {}, all of the GPU, of managed memory", Bytes(limit));
@@ -137,19 +139,24 @@ fn unified(info: &SystemInfo, device: &str, limit: u64, total: Option<u64>) -> C
         Bytes(limit),
         Bytes(beyond)
     );
-    // What the GPU has is not the host's in a dry run.
-    match info.host_environment.available_memory_bytes().filter(|_| info.virtual_gpu.is_none()) {
-        Some(available) if available < beyond => Check::warn(
-            ID,
-            format!("{text}; the host has {} free", Bytes(available)),
-            "let `vramfit run --spill -- COMMAND` compute the fraction: a program that needs more host memory than \
-             there is, is killed",
-        ),
-        Some(available) => {
-            Check::pass(ID, format!("{text}; the host has {} free", Bytes(available)))
-        }
-        None => Check::pass(ID, text),
+    // The host of a dry run is not that of the GPU.
+    let available = info.host_environment.available_memory_bytes();
+    let Some(available) = available.filter(|_| info.virtual_gpu.is_none()) else {
+        return Check::pass(ID, text);
+    };
+    let free = match count {
+        1 => format!("the host has {} free", Bytes(available)),
+        count => format!("the host has {} free for {count} GPUs", Bytes(available)),
+    };
+    if available >= beyond.saturating_mul(count) {
+        return Check::pass(ID, format!("{text}; {free}"));
     }
+    Check::warn(
+        ID,
+        format!("{text}; {free}"),
+        "let `vramfit run --spill -- COMMAND` compute the fraction: a program that needs more host memory than there \
+         is, is killed",
+    )
 }
 
 /// Returns the share that was had, in hundredths, as a setting.

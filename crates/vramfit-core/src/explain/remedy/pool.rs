@@ -52,18 +52,26 @@ pub(super) fn unified_memory(facts: &Facts<'_>) -> Option<Remedy> {
     let is_set = facts.log.has(|message| {
         matches!(message, Message::Setting { name, .. } if name == "TF_FORCE_UNIFIED_MEMORY")
     });
+    let setting = format!("`XLA_CLIENT_MEM_FRACTION={USUAL_UNIFIED_FRACTION}`");
     let why = match is_set {
-        true => {
-            "add a fraction above 1: `TF_FORCE_UNIFIED_MEMORY` by itself gives the pool no more than the GPU has, \
-             with it also memory of the host, slowly"
-        }
-        false => "let the program use memory of the host as well, slowly: unified memory",
+        true => format!(
+            "add a fraction above 1, such as {setting}: `TF_FORCE_UNIFIED_MEMORY` by itself gives the pool no more \
+             than the GPU has, with it also memory of the host, slowly"
+        ),
+        false => format!(
+            "let the program use memory of the host as well, slowly: unified memory \
+             (`TF_FORCE_UNIFIED_MEMORY=true` with a fraction above 1, such as {setting})"
+        ),
     };
     let is_possible = is_larger && needed as f64 <= total as f64 * USUAL_UNIFIED_FRACTION;
+    // Of a GPU that is not named, the total is a guess.
+    let amount = figures
+        .gpu_total_bytes
+        .map(|total| format!(", at least {} of it", Bytes(needed.saturating_sub(total))));
     is_possible.then(|| {
         Remedy::new(
             "unified-memory",
-            format!("{why}, at least {} of it", Bytes(needed.saturating_sub(total))),
+            format!("{why}{}", amount.unwrap_or_default()),
             format!("vramfit run --spill -- {}", facts.command),
         )
     })

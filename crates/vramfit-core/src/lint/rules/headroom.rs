@@ -279,7 +279,7 @@ fn exclusive_mode(context: &LintContext<'_>) -> Vec<RawFinding> {
                 format!("the compute mode of {} prohibits all processes", display_name(gpu)),
                 "ask the administrator, or use another GPU".to_owned(),
             ),
-            Closed::ToOthersThan(first) => (
+            Closed::HeldBy(first) => (
                 format!(
                     "the compute mode of {} allows one process, and {} uses it",
                     display_name(gpu),

@@ -15,7 +15,7 @@ use crate::program::memory::{Buffer, Owner};
 use crate::report::Section;
 use crate::report::phrases::{file_name, largest_argument};
 use crate::section::Advice;
-use crate::settings::USUAL_UNIFIED_FRACTION;
+use crate::settings::{SPILLED_PART, USUAL_UNIFIED_FRACTION};
 
 /// What is less than one in this many of the whole is left out.
 const MIN_SHOWN_FRACTION: u64 = 20;
@@ -64,16 +64,21 @@ fn host_memory(summary: &RunSummary) -> Option<String> {
     let failure = summary.out_of_memory().filter(|failure| failure.fatal.is_none())?;
     let is_pooled =
         header.allocator.parse().is_ok_and(|kind: AllocatorKind| kind == AllocatorKind::Bfc);
-    let is_possible = is_pooled && !header.gpu().shares_host_memory;
+    // With a fraction above 1 it is used already.
+    let is_used = header.unified_memory && header.memory_fraction > 1.0;
+    let is_possible = is_pooled && !is_used && !header.gpu().shares_host_memory;
     let needed_bytes = failure.needed_bytes();
     let host_bytes = needed_bytes.saturating_sub(header.free_bytes());
+    // The pool is all of the GPU, and a part of what the host has free.
+    let beyond_bytes = needed_bytes.saturating_sub(header.total_memory_bytes());
+    let free_bytes = host_bytes.max((beyond_bytes as f64 / SPILLED_PART) as u64);
     let largest_bytes = (header.total_memory_bytes() as f64 * USUAL_UNIFIED_FRACTION) as u64;
     (is_possible && host_bytes > 0 && needed_bytes <= largest_bytes).then(|| {
         let each = if summary.devices.len() > 1 { " for this GPU" } else { "" };
         format!(
-            "use host memory as well, slowly (unified memory): `vramfit run --spill` if the host has at least {} free{each}, \
-             `vramfit dryrun --spill BYTES` shows what that gives",
-            Bytes(host_bytes)
+            "use host memory as well, slowly (unified memory): `vramfit run --spill` if the host has at least {} \
+             free{each}, `vramfit dryrun --spill BYTES` shows what that gives",
+            Bytes(free_bytes)
         )
     })
 }

@@ -125,18 +125,21 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 Bytes(*available)
             )
         }
-        Condition::HostMemory { peak_bytes, host_bytes, moved, .. } => format!(
+        Condition::HostMemory { peak_bytes, host_bytes, gpus, moved, .. } => format!(
             "with `TF_FORCE_UNIFIED_MEMORY`, {} of {} lie in host memory at the peak, which must be free there; {}; \
              estimated times do not contain that",
             Bytes(*host_bytes),
-            Bytes(*peak_bytes),
+            match gpus {
+                1 => Bytes(*peak_bytes).to_string(),
+                gpus => format!("what {gpus} GPUs have in use"),
+            },
             moved.as_ref().map_or_else(
                 || "what a program uses of it moves over the link to the GPU".to_owned(),
                 link_traffic
             )
         ),
         Condition::DonatedUploads { uploads, capacity_bytes } => format!(
-            "{}; then it does not fit, since there are {}",
+            "{}; then it does not fit, since only {} are available",
             uploads.describe(),
             Bytes(*capacity_bytes)
         ),

@@ -78,7 +78,7 @@ pub(in crate::report) fn likely_cause(summary: &RunSummary) -> Option<Section> {
     let text = format!(
         "the last placeholder value that the program read, at {site}, is a likely cause of its \
          failure: with 1 in place of 0 it fails otherwise, or not at all. A dry run computes only small \
-         values, and what was not computed reads as 0"
+         values; what was not computed reads as 0, and as 0 and 1 where it becomes a constant of a program"
     );
     let title = "why the program may have failed";
     Some(Section::new(title, Content::List(vec![text])))

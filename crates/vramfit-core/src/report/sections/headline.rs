@@ -83,11 +83,17 @@ fn without_owners(summary: &RunSummary) -> String {
 fn in_host_memory(verdict: &Verdict, on: &str) -> Option<String> {
     let mut conditions = verdict.conditions.iter();
     conditions.find_map(|condition| match *condition {
-        Condition::HostMemory { peak_bytes, host_bytes, .. } => Some(format!(
-            "peak {}{on}, {} of it in host memory, so it runs slowly",
-            Bytes(peak_bytes),
-            Bytes(host_bytes)
-        )),
+        Condition::HostMemory { peak_bytes, host_bytes, gpus, .. } => {
+            let whose = match gpus {
+                1 => "it".to_owned(),
+                gpus => format!("the peaks of {gpus} GPUs"),
+            };
+            Some(format!(
+                "peak {}{on}, {} of {whose} in host memory, so it runs slowly",
+                Bytes(peak_bytes),
+                Bytes(host_bytes)
+            ))
+        }
         _ => None,
     })
 }

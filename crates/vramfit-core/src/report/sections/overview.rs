@@ -137,7 +137,7 @@ fn total_range(summary: &RunSummary) -> Option<Metric> {
     let range = summary.total_range?;
     let value = if range.is_met { "succeeds" } else { "fails" };
     let total = mebibytes(range.max_total_memory_bytes);
-    let note = format!("what failed here, with {total}, the highest total that drivers report");
+    let note = format!("the failed execution, with {total}, the highest total that drivers report");
     let value = Value::Text(value.to_owned());
     Some(Metric::new("at the highest total", value, note))
 }

@@ -119,7 +119,9 @@ fn plan_path(gpus: &GpuSelection, options: &Options, command: &[OsString]) -> Re
     })?;
     let mut key = DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), &gpus.name, gpus.count).hash(&mut key);
-    (gpus.gpu.total_memory_bytes, format!("{options:?}")).hash(&mut key);
+    // What the host has free differs from run to run.
+    let lasting = Options { spill: options.spill.map(|_| Bytes(0)), ..*options };
+    (gpus.gpu.total_memory_bytes, format!("{lasting:?}")).hash(&mut key);
     (command, std::env::current_dir().ok()).hash(&mut key);
     let name = format!("{}-{:016x}.toml", gpus.gpu.name, key.finish());
     Ok(home.join("plans").join(name))

@@ -31,9 +31,14 @@ pub(super) fn findings(
         packages: installed.and_then(Installed::packages),
         ..LintInput::default()
     });
+    // The notes on a fraction that is set judge the same.
+    let is_judged = |id: &str| {
+        settings.budget.is_some() && matches!(id, "used-by-others" | "insufficient-headroom")
+    };
     findings.retain(|finding| {
         let quoted = format!("`{}`", finding.subject);
         (finding.severity != Severity::Note || names.contains(&finding.subject))
+            && !is_judged(finding.id)
             && settings.value(&finding.subject).is_none()
             && !settings.notes.iter().any(|note| note.contains(&quoted))
     });

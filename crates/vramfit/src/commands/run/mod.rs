@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::host::Host;
+use vramfit_core::host::{Closed, Host};
 use vramfit_core::lint::{CLOSED_GPU_RULE, Finding};
 use vramfit_core::planning::Plan;
 use vramfit_core::report::render_findings;
@@ -90,6 +90,9 @@ pub(crate) struct Args {
     )]
     command: Vec<OsString>,
 }
+
+/// Where NVIDIA's Multi-Process Service has its pipes unless told otherwise.
+const DEFAULT_MPS_DIRECTORY: &str = "/tmp/nvidia-mps";
 
 /// vramfit itself failed, as `env`, `nohup` and `timeout` have it.
 pub(crate) const FAILED: u8 = 125;
@@ -229,11 +232,20 @@ fn policy_options(args: &PolicyArgs) -> Result<Options> {
 /// Returns `true` if the compute mode of every GPU that the program sees keeps it out: its first use of JAX would fail
 /// with a CUDA error that does not mention the mode, or silently use the CPU.
 fn are_all_closed(host: &Host, findings: &[Finding]) -> bool {
+    // Through the Multi-Process Service a program computes as a part of the server's process.
+    let has_mps =
+        variable("CUDA_MPS_PIPE_DIRECTORY").is_some() || Path::new(DEFAULT_MPS_DIRECTORY).exists();
+    // There is none where the program does not ask for GPUs.
+    let is_found = findings.iter().any(|finding| finding.id == CLOSED_GPU_RULE);
     let list = variable("CUDA_VISIBLE_DEVICES");
     let order = variable("CUDA_DEVICE_ORDER");
     let visible = settings::visible(&host.gpus, list.as_deref(), order.as_deref());
-    let closed = findings.iter().filter(|finding| finding.id == CLOSED_GPU_RULE).count();
-    closed > 0 && closed >= visible.len()
+    let all_closed = visible.iter().all(|gpu| match gpu.closed_by() {
+        // A process without a name, as in a container, may be the server of that service.
+        Some(Closed::HeldBy(process)) => process.command.is_some(),
+        closed => closed.is_some(),
+    });
+    is_found && !has_mps && !visible.is_empty() && all_closed
 }
 
 /// Reads the plan, and prints what it changes.
@@ -311,6 +323,11 @@ fn resolve(
         ..Target::default()
     };
     let settings = settings::resolve(options, &target)?;
+    if options.spill.is_some() && vramfit_gpu::host_environment().wsl {
+        output.info(
+            "note: on Windows Subsystem for Linux, CUDA gives no more managed memory than the GPU has",
+        );
+    }
     if let Some(budget) = settings.budget {
         output.verbose(&format!("GPU memory: {budget}"));
     }
