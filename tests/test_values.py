@@ -100,19 +100,6 @@ def test_unknown_values_read_as_asked(fill, value):
     assert values == {"first": value, "again": value}
 
 
-def test_what_a_traced_function_reads_differs_from_element_to_element():
-    """It becomes a constant of the program, which XLA would fold if it were all the same."""
-    values = on_gpu(
-        """
-        large = jnp.ones((4000, 4000)) * 3
-        read = []
-        jax.jit(lambda x: (read.append(np.asarray(large)), x)[1])(1.0)
-        report(traced=np.unique(read[0]).tolist())
-        """
-    )
-    assert values["traced"] == [0.0, 1.0]
-
-
 def test_checks_on_unknown_arrays_agree_with_what_they_read_as():
     values = on_gpu(
         """
