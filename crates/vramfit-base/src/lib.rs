@@ -5,12 +5,14 @@
 //! | [`bytes`] | amounts of memory, read and shown |
 //! | [`duration`] | durations on the command line |
 //! | [`error`] | errors: kind, message, hint, cause |
+//! | [`meminfo`] | what Linux says of the host's memory |
 //! | [`nearest`] | the known name that an unknown one probably means |
 //! | [`text`] | names that cannot disturb a terminal, and lines of limited width |
 
 pub mod bytes;
 pub mod duration;
 pub mod error;
+pub mod meminfo;
 pub mod nearest;
 pub mod text;
 

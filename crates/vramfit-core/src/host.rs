@@ -98,13 +98,14 @@ impl HostGpu {
 
     /// Takes processes off it, as if they did not run.
     pub fn remove_processes(&mut self, is_removed: impl Fn(&Process) -> bool) {
-        let removed = self.processes.iter().filter(|process| is_removed(process));
-        let bytes: u64 = removed.filter_map(|process| process.used_bytes).sum();
+        let processes = std::mem::take(&mut self.processes);
+        let (removed, kept): (Vec<_>, Vec<_>) = processes.into_iter().partition(is_removed);
+        self.processes = kept;
+        let bytes: u64 = removed.iter().filter_map(|process| process.used_bytes).sum();
         if let Some(memory) = &mut self.memory {
             memory.used_bytes = memory.used_bytes.saturating_sub(bytes);
             memory.free_bytes = memory.free_bytes.saturating_add(bytes).min(memory.total_bytes);
         }
-        self.processes.retain(|process| !is_removed(process));
     }
 }
 

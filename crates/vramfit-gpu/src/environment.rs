@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use vramfit_base::meminfo::available_bytes;
 use vramfit_core::host::HostEnvironment;
 
 use crate::{cgroup, cgroup_memory};
@@ -26,13 +27,6 @@ pub fn host_environment() -> HostEnvironment {
             .ok()
             .and_then(|text| available_bytes(&text)),
     }
-}
-
-/// Reads `MemAvailable` from `/proc/meminfo`.
-fn available_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kibibytes.checked_mul(1024)
 }
 
 fn var(name: &str) -> Option<String> {
@@ -88,13 +82,6 @@ fn device_files(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernel_says_what_is_available() {
-        let text = "MemTotal:       24593488 kB\nMemAvailable:     1024 kB\n";
-        assert_eq!(available_bytes(text), Some(1 << 20));
-        assert_eq!(available_bytes("MemTotal: 1 kB\n"), None);
-    }
 
     #[test]
     fn a_container_is_recognized_from_inside() {

@@ -12,16 +12,24 @@ def version(package, distribution=None):
 
 def directory_version(distribution):
     """Read a version from the name of the directory that has the metadata of a wheel."""
-    start, end = distribution.replace("-", "_") + "-", ".dist-info"
+    start = distribution.replace("-", "_") + "-"
+    for name in metadata_names:
+        if name.startswith(start):
+            return name[len(start) :]
+    return None
+
+
+def list_metadata():
+    """Names of the directories that have the metadata of wheels, without their ending."""
     for place in sys.path:
         try:
             entries = os.listdir(place or os.curdir)
         except OSError:
             continue
         for entry in entries:
-            if entry.startswith(start) and entry.endswith(end):
-                return entry[len(start) : -len(end)]
-    return None
+            name, end = os.path.splitext(entry)
+            if end == ".dist-info":
+                yield name
 
 
 def first_file(candidates):
@@ -34,6 +42,7 @@ def is_searched(directory):
     return any(os.path.realpath(place) == wanted for place in sys.path if place)
 
 
+metadata_names = list(list_metadata())
 shim = os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]
 plugins = []
 for root in package_dirs("jax_plugins"):

@@ -4,6 +4,7 @@ use std::fs::File;
 
 use memmap2::Mmap;
 use rustix::fs::{FlockOperation, flock, fstatfs};
+use vramfit_base::meminfo::available_bytes;
 
 /// File systems whose files other machines can truncate, by the magic numbers of `statfs(2)`:
 /// NFS, SMB (three), FUSE, Lustre, Ceph, 9p, AFS, GPFS, BeeGFS.
@@ -63,8 +64,5 @@ fn is_local(file: &File) -> bool {
 
 /// What the kernel says could be used without swapping, in bytes.
 fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kibibytes.checked_mul(1024)
+    available_bytes(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }

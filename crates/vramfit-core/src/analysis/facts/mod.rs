@@ -1,4 +1,4 @@
-//! RunFacts about a run, each in one file: what it adds up from the events, its result, which is also its JSON, what reports
+//! Facts about a run, each in one file: what it adds up from the events, its result, which is also its JSON, what reports
 //! show of it, and its tests.
 //!
 //! A new fact is a file here, a line in [`facts!`] and its place in a report (`report/dryrun.rs`); if nothing that is
@@ -72,7 +72,7 @@ macro_rules! facts {
             }
         }
 
-        /// RunFacts about a run. Their names are the keys of the JSON.
+        /// Facts about a run. Their names are the keys of the JSON.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct RunFacts { $($(#[$meaning])* pub $key: $result,)* }
     };
