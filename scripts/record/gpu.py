@@ -8,8 +8,9 @@ as it is and with the plan that `vramfit plan` finds for it. Those that begin wi
 one of several hosts, the others mocked by JAX; hosts.json has their statistics, with the versions
 of JAX and of the packages of NVIDIA. The programs of `tests/matrix/` say themselves what must be
 true.
-Beside that: a log of every allocation, reports of running out of memory, `doctor`, `top`, `hold`, a
-pool that finds the GPU partly taken; and its rates, as DIR/calibration.toml, for the
+Beside that: what library routines take beside the plan (library_scratch.json), a log of every
+allocation, reports of running out of memory, `doctor`, `top`, `hold`, a pool that finds the GPU
+partly taken; and its rates, as DIR/calibration.toml, for the
 `--calibration` of `vramfit dryrun` and `vramfit plan`. Everything said goes into
 DIR/record.tar.gz; DIR/statistics.json has what the allocator said of the GPU, and DIR/summary.txt
 what agrees. All of it takes a quarter of an hour on an H100 with 16 cores; what is left when
@@ -32,6 +33,7 @@ import time
 from pathlib import Path
 
 from host_programs import RUNS, record_hosts
+from library_scratch import record_scratch
 from recorded_statistics import (
     collect_statistics,
     compare,
@@ -42,6 +44,8 @@ from recorded_statistics import (
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "scripts" / "record" / "gpu_programs"
 MATRIX = ROOT / "tests" / "matrix"
+# Programs of it that need eight GPUs.
+ON_EIGHT_GPUS = ("devices", "sharded_offloading", "sharded_step")
 # More than this of one stream says nothing new: the beginning and the end are kept.
 MAX_BYTES = 4 << 20
 GROWING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -49,6 +53,8 @@ GROWING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 PAIRS = {
     "train_mlp": ("train_mlp.py", {}),
     "train_attention": ("train_attention.py", {}),
+    "attention_cudnn": ("attention_cudnn.py", {}),
+    "chunked_vmap": ("chunked_vmap.py", {}),
     "convolutions": ("convolutions.py", {}),
     "fragments": ("fragments.py", {}),
     "fragments-growing": ("fragments.py", GROWING),
@@ -224,6 +230,8 @@ def logged(recorder, _gpu):
 def matrix(recorder, _gpu):
     """Run the programs that are tested on every release; they say themselves what must be true."""
     for path in sorted(MATRIX.glob("*.py")):
+        if path.stem in ON_EIGHT_GPUS:
+            continue
         recorder.run(f"matrix-{path.stem}", [sys.executable, str(path)], limit=60)
 
 
@@ -253,9 +261,16 @@ def taken(recorder, _gpu):
         settings = {"TF_CPP_MIN_LOG_LEVEL": "0"}
         recorder.run("taken.real", [sys.executable, path], settings, limit=40)
         recorder.run("taken-doctor", vramfit("doctor"), limit=40)
+        started = vramfit("run", "--explain", "--", sys.executable, path)
+        recorder.run("taken-run", started, limit=40)
         holder.terminate()
         out, _ = holder.communicate()
     (recorder.folder / "taken-hold.txt").write_text(out)
+
+
+def scratch(recorder, gpu):
+    """Record what library routines take beside what XLA planned."""
+    record_scratch(recorder, gpu, PROGRAMS)
 
 
 def versions(recorder):
@@ -316,6 +331,7 @@ OTHER_PARTS = {
     "taken": taken,
     "commands": look,
     "autotune": autotuned,
+    "scratch": scratch,
     "log": logged,
     "matrix": matrix,
 }

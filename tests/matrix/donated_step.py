@@ -43,7 +43,9 @@ cost = step.cost_analysis()
 cost = cost[0] if isinstance(cost, list) else cost  # a list in old releases
 # Forward, and backward by weights in each layer and by activations in all but the first.
 products = 2 * BATCH * WIDTH * WIDTH * (3 * LAYERS - 1)
-assert products <= cost["flops"] < 1.1 * products, (cost["flops"], products)
+# Where the autotuner has chosen cuBLAS, XLA does not count its products.
+if "__cublas$" not in step.as_text():
+    assert products <= cost["flops"] < 1.1 * products, (cost["flops"], products)
 for _ in range(5):
     old = parameters
     parameters, momentum = step(parameters, momentum, x)

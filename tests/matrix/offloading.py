@@ -81,14 +81,14 @@ assert here == (0, 0, 0, ACTIVATIONS), here
 
 # Weights as well: of the arguments, only the input is on the device.
 before = in_use()
-weights = jax.tree.map(lambda one: jax.device_put(one, on_host), (w1, w2))
+weights = jax.block_until_ready(jax.device_put((w1, w2), on_host))
 assert in_use() == before, (in_use(), before)
 step = jax.jit(jax.grad(functools.partial(loss, to_device))).lower(weights, x).compile()
 there, here = sizes(step)
 expected = (0, WEIGHTS) if GRADIENTS_FOLLOW else (WEIGHTS, 0)
 assert there[:3] == (INPUT, expected[0] + 2 * POINTER, 0), there
 assert here == (WEIGHTS, expected[1], 0, ACTIVATIONS), here
-gradients = step(weights, x)
+gradients = jax.block_until_ready(step(weights, x))
 kind = "pinned_host" if GRADIENTS_FOLLOW else "device"
 assert [one.sharding.memory_kind for one in gradients] == [kind] * 2, gradients
 assert in_use() == before + expected[0], (in_use(), before)
@@ -107,7 +107,7 @@ def adam(weights, moments, x):
 # Adam's two moments: as large as the weights, each.
 weights = jax.device_put((w1, w2), on_device)
 zeros = jax.tree.map(jnp.zeros_like, weights)
-moments = jax.device_put((zeros, zeros), on_host)
+moments = jax.block_until_ready(jax.device_put((zeros, zeros), on_host))
 del zeros
 before = in_use()
 step = jax.jit(adam, donate_argnums=(0, 1), out_shardings=(on_device, on_host))
@@ -117,7 +117,7 @@ assert there[:3] == (WEIGHTS + INPUT, WEIGHTS + 6 * POINTER, WEIGHTS), there
 # The compiler of 0.12.0 keeps the activations of this program on the device.
 assert here[:3] == (2 * WEIGHTS, 2 * WEIGHTS, 2 * WEIGHTS), here
 for _ in range(3):
-    weights, moments = step(weights, moments, x)
+    weights, moments = jax.block_until_ready(step(weights, moments, x))
     assert in_use() == before, (in_use(), before)
 kinds = {one.sharding.memory_kind for one in jax.tree.leaves(moments)}
 assert kinds == {"pinned_host"}, kinds

@@ -10,7 +10,8 @@ limit = device.memory_stats()["bytes_limit"]
 fill = jax.jit(lambda: jnp.zeros((limit // 4,)))
 message = ""
 try:
-    fill()
+    # A GPU executes later than it is asked to.
+    jax.block_until_ready(fill())
 except RuntimeError as error:
     message = str(error)
 assert message.startswith("RESOURCE_EXHAUSTED: Out of memory"), message or "it was given out"

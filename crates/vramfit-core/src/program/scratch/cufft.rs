@@ -7,6 +7,11 @@
 //! `f64[10,100000000]` (exojax#277), which is the half spectrum; 80.0 to 1200.0 KB for `fft2` of
 //! `c64[100,100]` to `c64[100,1500]` (arrayfire#1443). The upper end belongs to Bluestein's
 //! algorithm, which other lengths may need.
+//!
+//! cuFFT 12 on an H200 (`fixtures/gpu/`): the lower end for one long dimension, or twice that for
+//! `irfft`, each half in units of 256 bytes; nothing for two and three dimensions, each short enough
+//! for one kernel, except 127 x 131 x 137 real numbers; 2 to 10 times the lower end for lengths with
+//! large prime factors.
 
 use super::routine::{Routine, count};
 use super::{Estimate, EstimateSource, ScratchPhase};
@@ -19,6 +24,8 @@ const IRFFT: i32 = 3;
 const MAX_SINGLE_KERNEL: i64 = 4096;
 const MAX_FACTOR: u128 = 8;
 const MAX_FACTOR_OF_SMOOTH: u128 = 2;
+/// Each part of a work area is rounded up to this.
+const UNIT: u128 = 256;
 
 pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     if routine.opcode() != "fft" {
@@ -36,13 +43,14 @@ pub(super) fn estimate(routine: &Routine<'_>) -> Option<Estimate> {
     let spectrum = u128::from(complex.bytes());
     let full = u128::from(real.elements()) * u128::from(complex.element_type.bytes());
     let smooth = lengths.iter().all(|&length| is_smooth(length));
-    let single = matches!(lengths.as_slice(), [length] if *length <= MAX_SINGLE_KERNEL);
+    let is_single = matches!(lengths.as_slice(), [length] if *length <= MAX_SINGLE_KERNEL);
+    let may_need_none = lengths.len() > 1 || smooth && is_single;
     Some(Estimate {
         library: "cuFFT",
         routine: routine.named(usize::try_from(kind).ok().and_then(|kind| NAMES.get(kind))?),
-        low: if smooth && single { 0 } else { spectrum },
+        low: if may_need_none { 0 } else { spectrum },
         high: match smooth {
-            true => MAX_FACTOR_OF_SMOOTH * spectrum,
+            true => MAX_FACTOR_OF_SMOOTH * spectrum.next_multiple_of(UNIT),
             false => MAX_FACTOR * full.max(spectrum),
         },
         source: match smooth {

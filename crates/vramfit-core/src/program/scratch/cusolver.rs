@@ -2,15 +2,17 @@
 //! (`jaxlib/gpu/solver_kernels_ffi.cc`, `ffi::ScratchAllocator`). A batch uses one workspace after
 //! the other, except where JAX calls a batched routine, which is decided by the shapes as there.
 //!
-//! Sizes in elements; m rows, n columns, k = min(m, n), b matrices:
+//! Figures of the H200 are in `fixtures/gpu/`. Sizes in elements; m rows, n columns, k = min(m, n), b matrices:
 //!
 //! | routine | low | high | from |
 //! | --- | --- | --- | --- |
-//! | `syevd` n > 32 | 3 n² (complex: 2 n²) | 3 n² + 256 n + 65536 | jax#23413: `f64` passes 2³¹ from n = 26,733 |
+//! | `syevd` n > 32 | 3 n² (complex: 2 n²) | 4 n² + 256 n + 65536 | jax#23413: `f64` passes 2³¹ from n = 26,733; an H200 with JAX 0.11.2: 4 n² + 144 n |
+//! | the same, b > 1 | 3 n² (complex: 2 n²) | b (7 n² + 8) + 65536 | the H200: b (7 n² + 5), from `syevBatched` |
 //! | `syevd` n ≤ 32 (`syevj`) | 1024 b (real: half) | 2048 + b (1024 + 4 (n + 1)²) | cupy#7261, table for `c64[b,4,4]` |
 //! | `geqrf`, b > 1, m / b and n / b ≤ 128 | 2 b pointers | the same | JAX's source |
 //! | `geqrf` | 0 | m n + 256 (m + n) + 65536 | estimated |
 //! | `orgqr` | 0 | 128 (m + n) + 65536 | CUDA.jl#3258: passes 2³¹ from 16 M rows |
+//! | the same, b > 1, m and n ≤ 128 | 0 | b m n more | the H200: JAX's own kernel for small matrices has a copy of the result |
 //! | `ormqr` | m k | 2 m k + 256 (m + n) + 65536 | CUDA.jl#3258, MatrixAlgebraKit.jl#267 |
 //! | `getrf`, b > 1, m = n, m / b ≤ 128 | b pointers | the same | JAX's source |
 //! | `getrf`, `potrf` | 0 | m n + 256 (m + n) + 65536 | estimated |
@@ -121,9 +123,14 @@ fn range(name: &str, matrices: &Matrices, routine: &Routine<'_>) -> Option<Range
         }
         "syevd" | "syevj" => {
             let copies = if is_complex { 2 } else { 3 };
-            (copies * n * n, 3 * n * n + 256 * n + BASE, Published)
+            let single = 4 * n * n + 256 * n + BASE;
+            let batched = if batch > 1 { batch * (7 * n * n + 8) + BASE } else { 0 };
+            (copies * n * n, single.max(batched), Published)
         }
-        "orgqr" => (0, 128 * (m + n) + BASE, Published),
+        "orgqr" => {
+            let copy = if batch > 1 && m.max(n) <= 128 { batch * m * n } else { 0 };
+            (0, 128 * (m + n) + BASE + copy, Published)
+        }
         "ormqr" => (m * k, 2 * m * k + panels, Published),
         "geqrf" | "getrf" | "potrf" => (0, m * n + panels, Estimated),
         "gesvd" | "gesdd" => (0, 6 * k * k + 2 * m * n + full_basis(routine) + BASE, Published),

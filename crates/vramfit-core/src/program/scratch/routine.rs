@@ -52,6 +52,32 @@ impl<'a> Routine<'a> {
         instructions.find(|it| it.opcode == "dot")
     }
 
+    /// Returns `true` for a fusion with a reduction, which JAX 0.11 and later also tries with Triton.
+    pub(super) fn is_tuned_reduction(&self) -> bool {
+        // Releases that choose between emitters say so in the configuration of a fusion.
+        const CHOICE: &[u8] = b"\"native_emitter_backend_config\"";
+        // Triton's emitter has no tiles for these.
+        const WITHOUT_TILES: [&str; 8] = [
+            "concatenate",
+            "dynamic-slice",
+            "dynamic-update-slice",
+            "gather",
+            "pad",
+            "reduce-window",
+            "scatter",
+            "slice",
+        ];
+        let is_native = matches!(self.instruction.fusion_kind.as_str(), "kLoop" | "kInput");
+        let Some(fused) = self.fused.filter(|_| is_native) else {
+            return false;
+        };
+        let has = |opcode: &str| fused.instructions.iter().any(|it| it.opcode == opcode);
+        let mut config = self.instruction.backend_config.windows(CHOICE.len());
+        config.any(|part| part == CHOICE)
+            && has("reduce")
+            && !WITHOUT_TILES.iter().any(|opcode| has(opcode))
+    }
+
     pub(super) fn operand_bytes(&self) -> u128 {
         sum_bytes(&self.operands)
     }
