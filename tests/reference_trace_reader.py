@@ -34,7 +34,6 @@ EVENTS = {
     22: "callback-skipped site calls reason",
     23: "unread back",
     24: "decisive site bytes expression value",
-    25: "donated-uploads device bytes",
 }
 TEXTS = {
     "name",

@@ -1,7 +1,7 @@
 """What library routines take beside the plan, on the GPU and as the virtual one estimates it.
 
-A part of `gpu.py`. Each case of `gpu_programs/library_scratch.py` runs on the GPU in a process of its
-own, since a peak stays, and all of them in one dry run, whose report has the ranges.
+A part of `gpu.py`. Each case of `gpu_programs/library_scratch.py` runs on the GPU in a process of
+its own, since a peak stays, and all of them in one dry run, whose report has the ranges.
 """
 
 import concurrent.futures

@@ -92,6 +92,21 @@ pub fn cut(text: &str, columns: usize) -> String {
     format!("{start}…{end}")
 }
 
+/// Cuts a text at its end.
+pub fn cut_end(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(columns.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// Leaves the folder of the program out of a command: `/opt/venv/bin/python train.py` is `python train.py`.
+pub fn without_folder(command: &str) -> &str {
+    let program = command.split_whitespace().next().unwrap_or("");
+    program.rfind('/').map_or(command, |slash| &command.trim_start()[slash + 1..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +114,16 @@ mod tests {
     #[test]
     fn hostile_names_are_inert_in_a_line() {
         assert_eq!(plain("a\x1b[31mb\nc\u{202e}d\u{7}"), "a\u{fffd}[31mb c\u{fffd}d\u{fffd}");
+    }
+
+    #[test]
+    fn commands_begin_with_the_name_of_the_program() {
+        assert_eq!(without_folder("/opt/venv/bin/python3 -m vramfit"), "python3 -m vramfit");
+        assert_eq!(without_folder(" /usr/bin/Xorg"), "Xorg");
+        assert_eq!(without_folder("python data/train.py"), "python data/train.py");
+        assert_eq!(without_folder(""), "");
+        assert_eq!(cut_end("train.py --steps 5", 10), "train.py…");
+        assert_eq!(cut_end("train.py", 8), "train.py");
     }
 
     #[test]

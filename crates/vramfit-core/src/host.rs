@@ -5,6 +5,7 @@
 //! driver said why, the reason is in [`HostGpu::unknown`].
 
 use serde::{Deserialize, Serialize};
+use vramfit_base::text::{cut_end, without_folder};
 
 use crate::bytes::Bytes;
 
@@ -191,7 +192,7 @@ impl Process {
         const MAX_COMMAND_CHARS: usize = 40;
         let pid = self.pid;
         let command = self.command.as_deref().unwrap_or("a process");
-        let command: String = command.chars().take(MAX_COMMAND_CHARS).collect();
+        let command = cut_end(without_folder(command), MAX_COMMAND_CHARS);
         let kind = match self.kind {
             ProcessKind::Compute => "",
             ProcessKind::Graphics | ProcessKind::Both => ", display",

@@ -1,4 +1,4 @@
-"""Sums over pairs of points for many sets: all sets at once, and `jax.lax.map` over some at a time."""
+"""Sums over pairs of points for many sets: all at once, and `jax.lax.map` over some at a time."""
 
 import functools
 

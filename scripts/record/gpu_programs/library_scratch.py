@@ -189,9 +189,7 @@ def measure(name):
     results = jax.block_until_ready(compiled(*arguments))
     record = {
         "case": name,
-        "planned": {
-            key: int(getattr(sizes, f"{key}_size_in_bytes")) for key in ("output", "temp")
-        },
+        "planned": {key: int(getattr(sizes, f"{key}_size_in_bytes")) for key in ("output", "temp")},
         "workspaces": read_workspaces(compiled.as_text()),
         "made": made,
         "compiled": ready,

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::facts::donated_uploads::DonatedUploads;
 use super::hosts::ProgramMismatch;
 use super::programs::Evidence;
 use super::step_search::StepStop;
@@ -166,15 +165,6 @@ pub enum Condition {
         /// The program that uses more memory in a call than a GPU has; `None` if no single one does.
         moved: Option<LinkTraffic>,
     },
-    /// Donated arguments were made from host memory, and if a GPU copies these instead of reusing them, the run does not
-    /// fit.
-    DonatedUploads {
-        /// What is donated, and what would be in use.
-        #[serde(flatten)]
-        uploads: DonatedUploads,
-        /// What the process could have had.
-        capacity_bytes: u64,
-    },
     /// Other libraries in the process that allocate GPU memory of their own, which is not counted.
     OtherLibraries {
         /// Their versions, by the names that they are imported by.
@@ -251,7 +241,6 @@ impl Condition {
             Condition::NoStepFound { .. }
             | Condition::CompiledOnly { .. }
             | Condition::HostMemory { .. }
-            | Condition::DonatedUploads { .. }
             | Condition::OtherLibraries { .. } => Bearing::Explained,
         }
     }

@@ -69,7 +69,6 @@ impl RunSummary {
         conditions.extend(self.short_of_scratch());
         conditions.extend(self.short_outside_pool());
         conditions.extend(self.in_host_memory());
-        conditions.extend(self.copied_uploads());
         conditions.extend(self.other_libraries());
         // One is enough: each has the same cause as a rule.
         let mismatch = self.hosts.as_ref().and_then(|hosts| hosts.mismatches.first());
@@ -240,14 +239,6 @@ impl RunSummary {
             bytes,
             link: self.header.gpu().host_link,
         })
-    }
-
-    /// Whether copies of donated arguments that were made from host memory would have no room.
-    fn copied_uploads(&self) -> Option<Condition> {
-        let uploads = self.facts.donated_uploads.filter(|_| !self.is_refused())?;
-        let capacity_bytes = self.devices.get(uploads.device as usize)?.capacity_bytes;
-        let is_short = uploads.in_use_bytes > capacity_bytes;
-        is_short.then_some(Condition::DonatedUploads { uploads, capacity_bytes })
     }
 
     /// Which other libraries may allocate GPU memory, if nothing is counted for others.

@@ -234,9 +234,9 @@ impl Replay {
                 }
                 Ok(EventEffect::None)
             }
-            Event::OutsidePool { device, .. }
-            | Event::DonatedUploads { device, .. }
-            | Event::ClearPeak { device } => self.pool(device).map(|_| EventEffect::None),
+            Event::OutsidePool { device, .. } | Event::ClearPeak { device } => {
+                self.pool(device).map(|_| EventEffect::None)
+            }
             Event::Program { .. }
             | Event::Variant { .. }
             | Event::Scratch { .. }

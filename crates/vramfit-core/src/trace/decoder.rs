@@ -270,9 +270,6 @@ impl<R: Read> Decoder<R> {
                 address: self.read_uint()?,
                 granted: self.read_uint()?,
             },
-            tag::DONATED_UPLOADS => {
-                Event::DonatedUploads { device: self.read_small_uint()?, bytes: self.read_uint()? }
-            }
             tag::OUTSIDE_POOL => {
                 Event::OutsidePool { device: self.read_small_uint()?, bytes: self.read_uint()? }
             }

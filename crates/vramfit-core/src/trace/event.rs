@@ -152,14 +152,6 @@ pub enum Event {
     },
     /// The execution begun last has ended.
     End,
-    /// Donated arguments of the execution that goes on were made from host memory. Comes before its allocations on that
-    /// device.
-    DonatedUploads {
-        /// On which device.
-        device: u32,
-        /// Their bytes there.
-        bytes: u64,
-    },
     /// Bytes were allocated in a pool. The allocation's number is the count of these before it.
     Allocate {
         /// On which device.

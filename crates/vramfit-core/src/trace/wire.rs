@@ -53,7 +53,6 @@ pub(super) mod tag {
     pub(crate) const CALLBACK_SKIPPED: u8 = 22;
     pub(crate) const UNREAD: u8 = 23;
     pub(crate) const DECISIVE_READ: u8 = 24;
-    pub(crate) const DONATED_UPLOADS: u8 = 25;
     /// From here on a record is a length and that many bytes, and may be skipped.
     pub(crate) const SKIPPABLE: u8 = 128;
     pub(crate) const MEMORY: u8 = 128;
@@ -156,9 +155,6 @@ pub(super) fn put_event(out: &mut Vec<u8>, event: &Event) {
         }
         Event::OutsidePool { device, bytes } => {
             put_record(out, tag::OUTSIDE_POOL, &[device.into(), bytes]);
-        }
-        Event::DonatedUploads { device, bytes } => {
-            put_record(out, tag::DONATED_UPLOADS, &[device.into(), bytes]);
         }
         Event::ClearPeak { device } => put_record(out, tag::CLEAR_PEAK, &[device.into()]),
         Event::UnknownRead { site, bytes } => {

@@ -152,7 +152,6 @@ fn every_kind_of_event_comes_back() {
         Event::Unread { allocation: 0 },
         Event::Free { allocation: 0 },
         Event::OutsidePool { device: 1, bytes: 77 },
-        Event::DonatedUploads { device: 1, bytes: 4096 },
         Event::UnknownRead { site, bytes: 4 },
         Event::ShapeRead { site, bytes: 8 },
         Event::Callback { site, calls: 7, errors: 2, error: name },

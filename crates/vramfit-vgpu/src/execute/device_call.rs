@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use vramfit_core::program::{BufferClass, Program, ScratchNeed};
-use vramfit_core::trace::{Event, Purpose};
+use vramfit_core::trace::Purpose;
 
 use crate::buffer::device_buffer::{self, Buffer, Storage};
 use crate::buffer::origin::Origin;
@@ -267,18 +267,6 @@ impl<'a> DeviceCall<'a> {
                 sizes.temp_bytes,
             ),
         )
-    }
-
-    /// Records how much of what the call is donated was made from host memory, if that is not little.
-    pub(crate) fn record_donated_uploads(&self, session: &mut Session) {
-        const MIN_BYTES: u64 = 1 << 20;
-        let donated = self.donors.iter().flatten().map(|donor| &self.storages[*donor]);
-        let uploaded = donated.filter(|storage| storage.origin.producer.is_none());
-        let blocks = uploaded.filter_map(|storage| storage.block.as_ref());
-        let bytes = blocks.map(|block| block.bytes).sum();
-        if bytes >= MIN_BYTES {
-            session.record(&Event::DonatedUploads { device: self.ordinal(), bytes });
-        }
     }
 
     /// Returns the values of the arguments.

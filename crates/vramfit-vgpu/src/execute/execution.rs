@@ -105,7 +105,6 @@ fn allocate(
 ) -> PjrtResult {
     for call in calls {
         let peak_before = session.peak_bytes(call.ordinal());
-        call.record_donated_uploads(session);
         let blocks = call.allocate(session);
         if records_arguments || blocks.is_err() || session.peak_bytes(call.ordinal()) > peak_before
         {

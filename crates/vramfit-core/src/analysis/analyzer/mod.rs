@@ -16,10 +16,10 @@ use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution::Arguments;
 use super::device_summary::RequestContext;
 use super::devices::DeviceAnalysis;
+use super::facts::RunningFacts;
 use super::facts::compilations::Compilation;
 use super::facts::leaks::Leaks;
 use super::facts::unread_outputs::OutputUses;
-use super::facts::{Pools, RunningFacts};
 use super::failure::{Abort, EventContext, RefusedRequest};
 use super::other_processes::OtherProcesses;
 use super::programs::{ErrorText, Programs};
@@ -179,7 +179,7 @@ impl TraceAnalyzer {
 
     /// Records an event that leaves the pools as they are.
     fn on_other_event(&mut self, event: &Event) -> Result<()> {
-        self.facts.on(event, &Pools(&self.devices));
+        self.facts.on(event);
         match *event {
             Event::Begin { program, site } => return self.on_begin(program, site),
             Event::End => return self.on_end(),
@@ -245,8 +245,6 @@ impl TraceAnalyzer {
             let context = self.context(purpose, bytes, site);
             self.devices[block.device as usize].peak_context = Some(context);
         }
-        let in_use_bytes = self.devices[block.device as usize].in_use_bytes();
-        self.facts.on_allocated(block.device, in_use_bytes);
     }
 
     fn on_freed(&mut self, block: &Block) {

@@ -12,7 +12,6 @@ use crate::analysis::allocation_failure::AllocationFailure;
 use crate::analysis::condition::LastExecution;
 use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
-use crate::analysis::facts::Pools;
 use crate::analysis::facts::autotune_range::AutotuneRange;
 use crate::analysis::facts::compilations::repeated;
 use crate::analysis::other_processes::OtherProcessesSummary;
@@ -178,7 +177,7 @@ impl TraceAnalyzer {
             failures: self.failures(header, &text),
             failure_count: self.denial_count,
             abort: self.abort_info(&text),
-            facts: self.facts.finish(&Pools(&self.devices), &text),
+            facts: self.facts.finish(&text),
             total_range: None,
             no_context: self.others.no_context.clone(),
             others_at_failure: self.others_at_denial(),

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::{Fact, Pools};
+use super::Fact;
 use crate::section::phrases::line_or_unknown;
 use crate::section::{Content, Section, Table, Value};
 use crate::trace::{CallbackSkip, Event, TextId};
@@ -45,7 +45,7 @@ pub(in crate::analysis) struct CallbackCounts(FxHashMap<TextId, LineCounts>);
 impl Fact for CallbackCounts {
     type Result = Vec<CallbackLine>;
 
-    fn on(&mut self, event: &Event, _: &Pools<'_>) {
+    fn on(&mut self, event: &Event) {
         match *event {
             Event::Callback { site, calls, errors, error } => {
                 let line = self.0.entry(site).or_default();
@@ -65,7 +65,7 @@ impl Fact for CallbackCounts {
     }
 
     /// Those that were called or skipped most often come first.
-    fn finish(&self, _: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> Vec<CallbackLine> {
+    fn finish(&self, text: &dyn Fn(TextId) -> String) -> Vec<CallbackLine> {
         let lines = self.0.iter().map(|(site, line)| CallbackLine {
             site: text(*site),
             calls: line.calls,

@@ -9,28 +9,13 @@
 pub mod autotune_range;
 pub mod callbacks;
 pub mod compilations;
-pub mod donated_uploads;
 pub mod leaks;
 pub mod unknown_reads;
 pub mod unread_outputs;
 
 use serde::Serialize;
 
-use super::devices::DeviceAnalysis;
 use crate::trace::{Event, TextId};
-
-/// The pools at an event, and at the end.
-pub(super) struct Pools<'a>(pub(super) &'a [DeviceAnalysis]);
-
-impl Pools<'_> {
-    fn in_use_bytes(&self, device: u32) -> u64 {
-        self.0.get(device as usize).map_or(0, DeviceAnalysis::in_use_bytes)
-    }
-
-    fn peak_bytes(&self, device: u32) -> u64 {
-        self.0.get(device as usize).map_or(0, |device| device.peak_bytes)
-    }
-}
 
 /// What a fact adds up while the events of a run are read.
 trait Fact: Default {
@@ -38,13 +23,10 @@ trait Fact: Default {
     type Result;
 
     /// Adds an event that leaves the pools as they are.
-    fn on(&mut self, event: &Event, pools: &Pools<'_>);
-
-    /// Adds that a device has so much in use after an allocation.
-    fn on_allocated(&mut self, _device: u32, _in_use_bytes: u64) {}
+    fn on(&mut self, event: &Event);
 
     /// Returns what it came to; `text` reads the texts of the trace.
-    fn finish(&self, pools: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> Self::Result;
+    fn finish(&self, text: &dyn Fn(TextId) -> String) -> Self::Result;
 }
 
 /// Lists the facts: the key in the JSON, what adds it up, and the type of its result.
@@ -56,19 +38,13 @@ macro_rules! facts {
 
         impl RunningFacts {
             /// Adds an event that leaves the pools as they are.
-            pub(super) fn on(&mut self, event: &Event, pools: &Pools<'_>) {
-                $(self.$key.on(event, pools);)*
-            }
-
-            /// Adds that a device has so much in use after an allocation.
-            #[inline]
-            pub(super) fn on_allocated(&mut self, device: u32, in_use_bytes: u64) {
-                $(self.$key.on_allocated(device, in_use_bytes);)*
+            pub(super) fn on(&mut self, event: &Event) {
+                $(self.$key.on(event);)*
             }
 
             /// Returns what they came to.
-            pub(super) fn finish(&self, pools: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> RunFacts {
-                RunFacts { $($key: self.$key.finish(pools, text),)* }
+            pub(super) fn finish(&self, text: &dyn Fn(TextId) -> String) -> RunFacts {
+                RunFacts { $($key: self.$key.finish(text),)* }
             }
         }
 
@@ -81,8 +57,6 @@ macro_rules! facts {
 facts! {
     /// Reads of values that were not computed.
     unknown_reads: unknown_reads::ReadCounts => unknown_reads::UnknownReads;
-    /// Donated arguments made from host memory, if they would make a new peak where a GPU copies them.
-    donated_uploads: donated_uploads::HighestWithCopies => Option<donated_uploads::DonatedUploads>;
     /// Python functions that programs called, or would have, whose values were not computed.
     callbacks: callbacks::CallbackCounts => Vec<callbacks::CallbackLine>;
 }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
 
-use super::{Fact, Pools};
+use super::Fact;
 use crate::section::phrases::line_or_unknown;
 use crate::section::{Content, Section, Table, Value};
 use crate::trace::{Event, TextId};
@@ -83,7 +83,7 @@ impl ReadCounts {
 impl Fact for ReadCounts {
     type Result = UnknownReads;
 
-    fn on(&mut self, event: &Event, _: &Pools<'_>) {
+    fn on(&mut self, event: &Event) {
         match *event {
             Event::UnknownRead { site, bytes } => {
                 self.count(site, bytes);
@@ -98,7 +98,7 @@ impl Fact for ReadCounts {
         }
     }
 
-    fn finish(&self, _: &Pools<'_>, text: &dyn Fn(TextId) -> String) -> UnknownReads {
+    fn finish(&self, text: &dyn Fn(TextId) -> String) -> UnknownReads {
         let lines = self.by_site.iter().map(|(site, counts)| UnknownReadLine {
             site: text(*site),
             reads: counts.reads,

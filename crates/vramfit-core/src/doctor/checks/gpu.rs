@@ -1,5 +1,7 @@
 //! What is each GPU, and who holds it?
 
+use vramfit_base::text::{cut_end, without_folder};
+
 use super::super::check::Check;
 use super::super::system_info::SystemInfo;
 use crate::Bytes;
@@ -122,7 +124,7 @@ fn process_count(processes: usize) -> String {
 /// Says who a process is and what it holds.
 fn describe_process(process: &Process) -> String {
     let command = process.command.as_deref().unwrap_or("(unknown command)");
-    let command: String = command.chars().take(80).collect();
+    let command = cut_end(without_folder(command), 80);
     let held = process
         .used_bytes
         .map_or_else(|| "an unknown amount".to_owned(), |used| Bytes(used).to_string());

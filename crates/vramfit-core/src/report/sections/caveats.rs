@@ -14,7 +14,6 @@ pub(in crate::report) fn of_dryrun(summary: &RunSummary) -> Vec<String> {
     points.push(format!("{LIBRARIES}; the CUDA context above is an estimate"));
     points.extend(library_scratch::caveats(summary));
     points.extend(outside_the_pool(summary));
-    points.extend(copied_uploads(summary));
     points.extend(processes::caveat(summary));
     let has_results = summary.header.run.autotune_results.is_some();
     points.push(autotune_range::caveat(summary.autotune_range.as_ref(), has_results));
@@ -126,15 +125,6 @@ fn outside_the_pool(summary: &RunSummary) -> Option<String> {
             Bytes(over)
         )
     })
-}
-
-/// Copies of donated arguments that were made from host memory, where there is room for them.
-fn copied_uploads(summary: &RunSummary) -> Option<String> {
-    let uploads = summary.facts.donated_uploads.as_ref()?;
-    let conditions = summary.verdict().conditions;
-    let is_said =
-        conditions.iter().any(|condition| matches!(condition, Condition::DonatedUploads { .. }));
-    (!is_said).then(|| uploads.describe())
 }
 
 /// Names the programs that did not compile with the compiler's default options.

@@ -138,11 +138,6 @@ pub(in crate::report) fn clause(condition: &Condition) -> String {
                 link_traffic
             )
         ),
-        Condition::DonatedUploads { uploads, capacity_bytes } => format!(
-            "{}; then it does not fit, since only {} are available",
-            uploads.describe(),
-            Bytes(*capacity_bytes)
-        ),
         Condition::OtherLibraries { libraries } => {
             let names: Vec<String> =
                 libraries.iter().map(|(name, version)| format!("{name} {version}")).collect();

@@ -2,6 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
+use vramfit_base::text::{cut_end, without_folder};
 use vramfit_core::Bytes;
 use vramfit_core::published::Liveness;
 
@@ -64,7 +65,7 @@ impl Columns {
             [(user, self.user), (container, self.container), (command, self.command())]
         {
             if width > 0 {
-                text.push_str(&format!("{:width$}", cut(value, width - 1)));
+                text.push_str(&format!("{:width$}", cut_end(value, width - 1)));
             }
         }
         text
@@ -99,7 +100,7 @@ impl Columns {
         let command = program(row.command.as_deref().unwrap_or("(unknown)"));
         let style = style(row, is_selected, color);
         if !self.is_table() {
-            let name = cut(&format!("{marker}{} {command}", row.pid), self.width);
+            let name = cut_end(&format!("{marker}{} {command}", row.pid), self.width);
             let inside = format!("    in use {} of {} reserved", cells[2], cells[1]);
             let outside = format!("    driver {}  {state}", cells[0]);
             return [name, inside, outside]
@@ -109,7 +110,7 @@ impl Columns {
         let user = row.user.as_deref().unwrap_or("?");
         let container = row.container.as_deref().unwrap_or("-");
         let mut text = format!("{marker}{:>7} ", row.pid);
-        text.push_str(&self.texts(user, container, &command));
+        text.push_str(&self.texts(user, container, command));
         for cell in cells {
             text.push_str(&format!("{cell:>NUMBER_COLUMNS$}"));
         }
@@ -146,26 +147,11 @@ fn age(milliseconds: u64) -> String {
     }
 }
 
-/// Leaves the interpreter out where a script follows, and its folder: what is run matters.
-fn program(command: &str) -> String {
-    let mut words = command.split_whitespace();
-    let first = words.next().unwrap_or("");
-    let name = first.rsplit('/').next().unwrap_or(first);
-    let rest = words.collect::<Vec<_>>().join(" ");
-    if rest.is_empty() {
-        name.to_owned()
-    } else if name.starts_with("python") {
-        rest
-    } else {
-        format!("{name} {rest}")
+/// Leaves the interpreter out where a script follows: what is run matters.
+fn program(command: &str) -> &str {
+    let command = without_folder(command);
+    match command.split_once(' ') {
+        Some((name, script)) if name.starts_with("python") => script,
+        _ => command,
     }
-}
-
-/// Cuts a text to this many columns.
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
 }
