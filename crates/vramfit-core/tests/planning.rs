@@ -7,14 +7,15 @@ use proptest::prelude::*;
 use vramfit_core::Bytes;
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::planning::{
-    Donation, Equation, Moves, Offload, Omission, Plan, PlanSettings, PlanSource, RecordedSites,
-    Row, Site, SiteKind, Strategy as Search, pareto_front, recommend, site_options,
+    Chunk, Donation, Equation, Moves, Offload, Omission, Plan, PlanSettings, PlanSource,
+    RecordedSites, Row, Site, SiteKind, Strategy as Search, pareto_front, recommend, site_options,
 };
 use vramfit_core::program::memory::Undonated;
 use vramfit_core::settings::Options;
 
 const MIB: u64 = 1 << 20;
 const REMAT: Moves = Moves {
+    chunk: false,
     remat: true,
     compiler: false,
     scheduler: false,
@@ -153,7 +154,7 @@ fn all_functions_are_tried_together_where_one_alone_saves_nothing() {
     inner.inside = "/home/me/train.py:60 (inner)".to_owned();
     inner.depth = 1;
     let sites = [site(SiteKind::Grad, layers(8)), other, inner];
-    let mut search = Search::new(&sites, REMAT);
+    let mut search = Search::new(&sites, &[], REMAT);
     let mut rows = vec![row(Plan::default(), 1000, 0.0)];
     let first = search.next_round(&rows);
     let is_of = |plan: &&Plan, insides: [usize; 2]| {
@@ -180,7 +181,7 @@ fn all_functions_are_tried_together_where_one_alone_saves_nothing() {
 fn the_best_of_two_sites_are_joined() {
     let mut scan = site(SiteKind::Scan, layers(3));
     scan.definition = "/home/me/train.py:3 (body)".to_owned();
-    let mut search = Search::new(&[site(SiteKind::Grad, layers(8)), scan], REMAT);
+    let mut search = Search::new(&[site(SiteKind::Grad, layers(8)), scan], &[], REMAT);
     let mut rows = vec![row(Plan::default(), 1000, 0.0)];
     let first = search.next_round(&rows);
     assert!(first.iter().all(|plan| plan.sites.len() == 1));
@@ -202,7 +203,7 @@ fn the_best_of_two_sites_are_joined() {
 
 #[test]
 fn the_first_layers_alone_are_rematerialized_next() {
-    let mut search = Search::new(&[site(SiteKind::Grad, layers(10))], REMAT);
+    let mut search = Search::new(&[site(SiteKind::Grad, layers(10))], &[], REMAT);
     let mut rows = vec![row(Plan::default(), 1000, 0.0)];
     let first = search.next_round(&rows);
     let is_best = |plan: &Plan| plan == &first[1];
@@ -230,7 +231,7 @@ fn a_function_is_divided_in_other_ways_where_nothing_fits() {
         !known.any(|known| known.starts_with(segments))
     };
     let other_divisions = |fits: bool| {
-        let mut search = Search::new(&sites, REMAT);
+        let mut search = Search::new(&sites, &[], REMAT);
         let mut rows = vec![row(Plan::default(), 1000, 0.0)];
         let first = search.next_round(&rows);
         for (index, plan) in first.iter().enumerate() {
@@ -263,7 +264,7 @@ fn convolutions_are_among_the_products_that_a_policy_keeps() {
 fn the_scheduler_is_turned_off_where_nothing_fits() {
     let moves = Moves { remat: false, scheduler: true, ..REMAT };
     let plans = |peak_bytes| {
-        let mut search = Search::new(&[], moves);
+        let mut search = Search::new(&[], &[], moves);
         search.next_round(&[row(Plan::default(), peak_bytes, 1.0)])
     };
     assert_eq!(plans(900), []);
@@ -279,7 +280,7 @@ fn values_are_offloaded_where_nothing_fits() {
     let moves = |offload| Moves { offload, ..REMAT };
     let sites = [site(SiteKind::Grad, layers(8))];
     let second_round = |offload, fits: bool| {
-        let mut search = Search::new(&sites, moves(offload));
+        let mut search = Search::new(&sites, &[], moves(offload));
         let mut rows = vec![row(Plan::default(), 1000, 0.0)];
         for (index, plan) in search.next_round(&rows).into_iter().enumerate() {
             rows.push(row(plan, 900 - index as u64, 1.0 + index as f64));
@@ -309,7 +310,7 @@ fn values_are_offloaded_where_nothing_fits() {
 #[test]
 fn a_fragmented_pool_is_preallocated_and_then_replaced() {
     let changes = |moves, rows: &[Row]| -> Vec<String> {
-        let plans = Search::new(&[], moves).next_round(rows);
+        let plans = Search::new(&[], &[], moves).next_round(rows);
         plans.iter().flat_map(Plan::moves).collect()
     };
     let fragmented = |settings: PlanSettings| Row {
@@ -339,7 +340,7 @@ fn a_fragmented_pool_is_preallocated_and_then_replaced() {
 fn settings_are_changed_where_they_can_help() {
     let moves = Moves { remat: false, compiler: true, larger_pool_bytes: Some(1200), ..REMAT };
     let baseline = Row { xla_remat: true, ..row(Plan::default(), 1100, 5.0) };
-    let mut search = Search::new(&[site(SiteKind::Grad, layers(8))], moves);
+    let mut search = Search::new(&[site(SiteKind::Grad, layers(8))], &[], moves);
     let plans = search.next_round(std::slice::from_ref(&baseline));
     let changes: Vec<_> = plans.iter().flat_map(Plan::moves).collect();
     assert_eq!(
@@ -348,7 +349,7 @@ fn settings_are_changed_where_they_can_help() {
     );
     // Not for what exceeds the larger pool, nor where something fits.
     for other in [row(Plan::default(), 1300, 5.0), row(Plan::default(), 900, 5.0)] {
-        assert_eq!(Search::new(&[], moves).next_round(&[other]), []);
+        assert_eq!(Search::new(&[], &[], moves).next_round(&[other]), []);
     }
 }
 
@@ -409,6 +410,11 @@ fn a_plan_file_says_what_the_plan_says() {
     for option in options {
         let plan = Plan {
             sites: vec![option.plan],
+            chunks: vec![Chunk {
+                function: "train.py:3 (energy)".to_owned(),
+                elements: 256,
+                batch_size: 92,
+            }],
             donations: vec![Donation {
                 function: "step".to_owned(),
                 arguments: vec!["state".to_owned()],
@@ -434,11 +440,26 @@ fn a_plan_file_says_what_the_plan_says() {
         ("", "is not a plan"),
         ("schema = 1", "schema 1"),
         ("schema = 2\n[[site]]\nkind = 'grad'", "cannot be read"),
+        (CHUNK_OF_NOTHING, "cannot be read"),
     ] {
         let error = Plan::parse(wrong, Path::new("plan.toml")).expect_err(wrong);
         assert!(error.message().contains(message), "{error}");
     }
 }
+
+const CHUNK_OF_NOTHING: &str = r#"
+schema = 2
+[source]
+vramfit = "0.1.0"
+jax = "0.10.2"
+gpu = "t4"
+command = []
+peak_bytes = 0
+[[chunk]]
+function = "a.py:1 (f)"
+elements = 4
+batch_size = 0
+"#;
 
 fn row(plan: Plan, peak_bytes: u64, cost: f64) -> Row {
     Row {

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from vramfit._inprogram._jax_shim.run_config import run_config
-from vramfit._plan import _edits, _file, _sites
+from vramfit._plan import _chunk, _edits, _file, _sites
+from vramfit._plan._chunk import Chunk
 from vramfit._plan._evaluate import Site
 from vramfit._plan._file import SitePlan
 from vramfit._plan._record import SiteRecorder
@@ -33,7 +34,9 @@ def install(jax: Any) -> None:
     config = run_config()
     path, record = config.get("plan") or os.environ.get(PLAN), config.get("plan_sites")
     if record:
-        _sites.install(jax, SiteRecorder(record))
+        recorder = SiteRecorder(record)
+        _sites.install(jax, recorder)
+        _chunk.install(jax, recorder)
     if not path:
         return
     plan = _file.read(path)
@@ -41,6 +44,10 @@ def install(jax: Any) -> None:
         applier = PlanApplier(plan.sites, path)
         _sites.install(jax, applier)
         atexit.register(applier.warn_of_unmet)
+    if plan.chunks and not record:
+        chunks = ChunkApplier(plan.chunks)
+        _chunk.install(jax, chunks)
+        atexit.register(chunks.warn_of_unmet)
     if plan.donations or plan.omissions:
         _edits.install(jax, plan.donations, plan.omissions)
     if applied := os.environ.get(APPLIED):
@@ -175,7 +182,54 @@ class PlanApplier:
             if text in self._told:
                 return
             self._told.add(text)
-        print(f"vramfit: {text}", file=sys.stderr, flush=True)
+        _print(text)
+
+
+class ChunkApplier:
+    """Decides by the entries of a plan file for functions that are mapped, by file and name.
+
+    What such a function computes does not matter: the result of each element is its own.
+    """
+
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = chunks
+        self._met: set[Chunk] = set()
+        self._others: set[int] = set()
+        self._lock = threading.Lock()
+
+    def batch_size(self, definition: str, elements: int) -> int | None:
+        """Return what the entry of the function says, if it has one."""
+        same = (each for each in self._chunks if _is_same_function(each.function, definition))
+        chunk = next(same, None)
+        if chunk is None:
+            return None
+        with self._lock:
+            self._met.add(chunk)
+            is_new = elements != chunk.elements and elements not in self._others
+            self._others.add(elements)
+        if is_new:
+            _print(
+                f"`{definition}` is mapped over {elements} elements, in the plan over"
+                f" {chunk.elements}; the plan is applied, but its memory figures do not hold"
+            )
+        return chunk.batch_size
+
+    def warn_of_unmet(self) -> None:
+        """Say which functions of the plan the program never mapped."""
+        for chunk in self._chunks:
+            if chunk not in self._met:
+                _print(f"the program never mapped `{chunk.function}`, which is in the plan")
+
+    def on_indivisible(self, definition: str) -> None:
+        """Say that the function is mapped as it is."""
+        _print(
+            f"`{definition}` is mapped as it is, not in chunks: it calls Python, or its result"
+            " depends on how many elements are computed together"
+        )
+
+
+def _print(text: str) -> None:
+    print(f"vramfit: {text}", file=sys.stderr, flush=True)
 
 
 def _is_same_function(one: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""Plan files: which sites of a program are rematerialized, and how. Written by ``vramfit plan``."""
+"""Plan files: what to change about a program, and how. Written by ``vramfit plan``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import tomllib
 from typing import Any
 
+from vramfit._plan._chunk import Chunk
 from vramfit._plan._edits import Donation, Omission
 from vramfit._plan._segment import NAMED_POLICIES, Segment
 from vramfit.errors import InvalidFileError, IoError
@@ -64,6 +65,7 @@ class Plan:
     """What a plan file says of the program. Its settings are for the process: not read here."""
 
     sites: tuple[SitePlan, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
     donations: tuple[Donation, ...] = ()
     omissions: tuple[Omission, ...] = ()
 
@@ -96,6 +98,7 @@ def read(path: str | os.PathLike[str]) -> Plan:
     try:
         return Plan(
             sites=tuple(_site(entry) for entry in content.get("site", [])),
+            chunks=tuple(_chunk(entry) for entry in content.get("chunk", [])),
             donations=tuple(
                 Donation(entry["function"], tuple(entry["arguments"]))
                 for entry in content.get("donate", [])
@@ -111,6 +114,13 @@ def read(path: str | os.PathLike[str]) -> Plan:
             cause=f"{type(error).__name__}: {error}",
             hint="make the plan again with `vramfit plan`",
         ) from error
+
+
+def _chunk(entry: dict[str, Any]) -> Chunk:
+    chunk = Chunk(entry["function"], int(entry["elements"]), int(entry["batch_size"]))
+    if not 0 < chunk.batch_size < chunk.elements:
+        raise ValueError(f"a chunk of {chunk.batch_size} of {chunk.elements} elements")
+    return chunk
 
 
 def _site(entry: dict[str, Any]) -> SitePlan:

@@ -1,4 +1,4 @@
-"""Records the functions of a program that can be rematerialized, for the search of a plan."""
+"""Records the functions of a program that a plan can change, for the search of one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from vramfit._plan._segment import Segment
 
 
 class SiteRecorder:
-    """Traces every function that is differentiated, and writes its sites to a file.
+    """Traces every function that is differentiated or mapped, and writes its sites to a file.
 
-    The file has one JSON object per line: a site, or a function that is to be left alone and why:
+    The file has one JSON object per line: a site, a function that is mapped by `jax.vmap`
+    (``mapped``), or a function that is to be left alone and why:
     it reads a value (``value_read``), or something keeps a value of the trace (``value_kept``),
     which matters only if the program then fails. Functions that the file leaves alone already are
     not traced.
@@ -26,6 +27,7 @@ class SiteRecorder:
         self._path = path
         self._left_alone = set(_read_left_alone(path))
         self._recorded: set[tuple[str, str]] = set()
+        self._mapped: set[tuple[str, int]] = set()
         # How many functions were differentiated before this one, apart from those inside of others.
         self._calls = 0
         self._lock = threading.Lock()
@@ -56,6 +58,17 @@ class SiteRecorder:
         """Count the functions that are differentiated."""
         with self._lock:
             self._calls += 1
+
+    def batch_size(self, definition: str, elements: int) -> int | None:
+        """Record a function that is mapped; the program is recorded as it is."""
+        with self._lock:
+            if (definition, elements) not in self._mapped:
+                self._mapped.add((definition, elements))
+                self._write({"mapped": definition, "elements": elements})
+        return None
+
+    def on_indivisible(self, definition: str) -> None:
+        """Do nothing: no function is divided."""
 
     def _record(self, site: Site) -> None:
         fingerprint = site.jaxpr.fingerprint()

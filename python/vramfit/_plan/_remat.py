@@ -14,6 +14,7 @@ from vramfit._plan import _file, _sites
 from vramfit._plan._apply import PlanApplier
 from vramfit._plan._evaluate import Site
 from vramfit._plan._segment import Segment
+from vramfit.errors import InvalidFileError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -40,8 +41,13 @@ def remat(path: str | os.PathLike[str]) -> Callable[[_Function], _Function]:
         >>> @vramfit.plan.remat("plan.toml")  # doctest: +SKIP
         ... def loss(params, batch): ...
     """
-    sites = _file.read(path).sites
-    planner = PlanApplier(sites, os.fspath(path), is_counted=False)
+    plan = _file.read(path)
+    if plan.chunks:
+        raise InvalidFileError(
+            f"the plan `{os.fspath(path)}` computes what is mapped in chunks",
+            hint="apply it to the whole program: `vramfit run --plan FILE -- COMMAND`",
+        )
+    planner = PlanApplier(plan.sites, os.fspath(path), is_counted=False)
 
     def decorate(function: _Function) -> _Function:
         @functools.wraps(function)

@@ -1,5 +1,6 @@
 //! What somebody would write in the program instead of applying a plan.
 
+use super::chunk::Chunk;
 use super::plan::{Plan, SitePlan};
 use super::settings::PlanSettings;
 use super::site::SiteKind;
@@ -10,7 +11,8 @@ impl Plan {
     /// measured: a plan divides a function more finely than a program usually does.
     pub fn edits(&self) -> Vec<String> {
         let sites = self.sites.iter().map(SitePlan::edit);
-        self.settings.edits().into_iter().chain(sites).collect()
+        let chunks = self.chunks.iter().map(Chunk::edit);
+        self.settings.edits().into_iter().chain(chunks).chain(sites).collect()
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `offload` | what to keep in host memory |
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
+//! | `chunk` | what of `jax.vmap` to compute for some elements at a time |
 //! | `donation` | arguments that a function could donate |
 //! | `omission` | outputs that a function could leave out |
 //! | `settings` | settings of the process that a plan changes |
@@ -20,6 +21,7 @@
 //! Nothing here decides by an estimate of memory: estimates only propose, and the bytes that a dry run
 //! measures decide.
 
+mod chunk;
 mod donation;
 mod edit;
 mod largest;
@@ -36,6 +38,7 @@ mod settings;
 mod site;
 mod strategy;
 
+pub use chunk::{Chunk, MappedFunction};
 pub use donation::Donation;
 pub use largest::{LargestNumber, LargestSearch, Measured};
 pub use omission::Omission;

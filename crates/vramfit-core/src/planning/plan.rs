@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::chunk::Chunk;
 use super::donation::Donation;
 use super::omission::Omission;
 use super::settings::PlanSettings;
@@ -26,6 +27,9 @@ pub struct Plan {
     /// What to leave out of what functions return. No search proposes it to be applied, either.
     #[serde(default, rename = "omit", skip_serializing_if = "Vec::is_empty")]
     pub omissions: Vec<Omission>,
+    /// What of `jax.vmap` to compute in chunks.
+    #[serde(default, rename = "chunk", skip_serializing_if = "Vec::is_empty")]
+    pub chunks: Vec<Chunk>,
     /// What to do at each site.
     #[serde(default, rename = "site", skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<SitePlan>,
@@ -192,6 +196,12 @@ impl Plan {
         *self == Plan::default()
     }
 
+    /// Returns `true` if it changes the program, and not only settings of its process.
+    pub fn changes_program(&self) -> bool {
+        let settings = self.settings.clone();
+        *self != Plan { settings, ..Plan::default() }
+    }
+
     /// Returns its changes, each in a few words.
     pub fn moves(&self) -> Vec<String> {
         let sites = self.sites.iter().map(SitePlan::describe);
@@ -199,7 +209,8 @@ impl Plan {
         let settings = self.settings.describe().into_iter();
         let omissions = self.omissions.iter().map(Omission::describe);
         let edits = donations.chain(omissions);
-        settings.chain(edits).chain(sites).collect()
+        let chunks = self.chunks.iter().map(Chunk::describe);
+        settings.chain(edits).chain(chunks).chain(sites).collect()
     }
 
     /// Returns the text of a plan file.
@@ -240,8 +251,10 @@ impl Plan {
         let file: PlanFile = table.try_into().map_err(|error: toml::de::Error| {
             invalid(format!("the plan `{shown}` cannot be read")).cause(error.message()).hint(hint)
         })?;
-        for site in &file.plan.sites {
-            site.check().map_err(|reason| {
+        let plan = &file.plan;
+        let checks = plan.sites.iter().map(SitePlan::check);
+        for check in checks.chain(plan.chunks.iter().map(Chunk::check)) {
+            check.map_err(|reason| {
                 invalid(format!("the plan `{shown}` cannot be read"))
                     .cause(reason)
                     .hint("make it again with `vramfit plan`")

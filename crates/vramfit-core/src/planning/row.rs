@@ -34,6 +34,25 @@ pub struct Row {
 }
 
 impl Row {
+    /// Returns `true` if it fits on the first GPU.
+    pub(super) fn fits(&self) -> bool {
+        self.fits.first() == Some(&true)
+    }
+
+    /// Returns a row of a plan that was not measured.
+    #[cfg(test)]
+    pub(super) fn of(plan: Plan) -> Self {
+        Row {
+            plan,
+            peak_bytes: 0,
+            cost: 0.0,
+            host_memory_bytes: 0,
+            fits: Vec::new(),
+            is_fragmented: false,
+            xla_remat: false,
+        }
+    }
+
     fn changes(&self) -> usize {
         self.plan.moves().len()
     }

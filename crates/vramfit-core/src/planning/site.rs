@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::chunk::MappedFunction;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How the program uses a function that can be rematerialized.
@@ -139,12 +140,15 @@ pub struct RecordedSites {
     pub sites: Vec<Site>,
     /// What cannot.
     pub left_alone: Vec<LeftAlone>,
+    /// What `jax.vmap` maps.
+    pub mapped: Vec<MappedFunction>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RecordedLine {
     LeftAlone(LeftAlone),
+    Mapped(MappedFunction),
     Site(Site),
 }
 
@@ -158,6 +162,7 @@ impl RecordedSites {
         for (index, line) in text.lines().enumerate() {
             match serde_json::from_str(line) {
                 Ok(RecordedLine::Site(site)) => recorded.sites.push(site),
+                Ok(RecordedLine::Mapped(function)) => recorded.mapped.push(function),
                 Ok(RecordedLine::LeftAlone(one)) => recorded.left_alone.push(one),
                 Err(error) => {
                     let message = format!("line {} of the recorded sites is not a site", index + 1);

@@ -1,6 +1,7 @@
 //! Which plans to measure: each option of each site and each setting alone, then for a part of the function
 //! only and with values in host memory, then the best of them together, with more memory what does not fit otherwise.
 
+use super::chunk::{Chunk, ChunkSearch, MappedFunction};
 use super::offload::offload_variants;
 use super::options::{SiteOption, other_divisions, site_options};
 use super::partial::partial_variants;
@@ -34,6 +35,8 @@ const MAX_VARIANTS: usize = 3;
 pub struct Moves {
     /// What is recomputed in the backward pass.
     pub remat: bool,
+    /// How much of what is mapped by `jax.vmap` is computed at a time.
+    pub chunk: bool,
     /// Settings of the compiler.
     pub compiler: bool,
     /// Whether XLA's latency-hiding scheduler, which takes memory to overlap transfers and computation, is
@@ -83,13 +86,15 @@ pub struct Strategy {
     sites: Vec<SiteOptions>,
     /// Plans for all functions at the same time.
     joint: Vec<Plan>,
+    chunks: ChunkSearch,
     moves: Moves,
     round: usize,
 }
 
 impl Strategy {
-    /// Returns the strategy for the sites of a program.
-    pub fn new(sites: &[Site], moves: Moves) -> Self {
+    /// Returns the strategy for the sites of a program, and for what it maps.
+    pub fn new(sites: &[Site], mapped: &[MappedFunction], moves: Moves) -> Self {
+        let mapped = if moves.chunk { mapped } else { &[] };
         let mut relevant: Vec<&Site> = sites.iter().filter(|_| moves.remat).collect();
         relevant.sort_by_key(|site| std::cmp::Reverse(site.made_bytes()));
         let searched = relevant
@@ -99,7 +104,7 @@ impl Strategy {
             searched.filter(|searched| !searched.options.is_empty()).collect();
         let joint = joint_plans(&sites);
         sites.truncate(MAX_SITES);
-        Strategy { sites, joint, moves, round: 0 }
+        Strategy { sites, joint, chunks: ChunkSearch::new(mapped), moves, round: 0 }
     }
 
     /// Returns the share of the operations of the sites that run twice under a plan, from 0 to 1. A
@@ -115,8 +120,20 @@ impl Strategy {
         self.sites.iter().map(share).fold(0.0, f64::max)
     }
 
+    /// Returns how much of the mapped functions a plan computes one after the other, from 0 to 1.
+    pub fn serial_share(plan: &Plan) -> f64 {
+        plan.chunks.iter().map(Chunk::serial_share).fold(0.0, f64::max)
+    }
+
     /// Returns the plans to measure next; none when the search is over.
     pub fn next_round(&mut self, rows: &[Row]) -> Vec<Plan> {
+        // They are few.
+        let mut plans = self.chunks.next_round(rows);
+        plans.extend(self.next_of_sites(rows));
+        plans
+    }
+
+    fn next_of_sites(&mut self, rows: &[Row]) -> Vec<Plan> {
         while self.round < ROUNDS {
             self.round += 1;
             let mut plans = match self.round {

@@ -46,6 +46,7 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
         found.extend(unread_outputs::advice(&program.unread_outputs));
         found.extend(replication(&program.replicated));
         found.extend(activations(memory));
+        found.extend(chunks(memory));
         found.extend(precision(memory, &summary.header.gpu().name));
         found.extend(smaller_batch(memory, summary));
         // Without the program's arguments nobody knows which arrays it uses.
@@ -157,6 +158,28 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
         text: format!(
             "save less for the backward pass: {} are saved activations{at}; {remedy}",
             Bytes(bytes),
+        ),
+    })
+}
+
+/// What is computed for all elements that `jax.vmap` maps at the same time.
+fn chunks(memory: &ProgramMemory) -> Option<Advice> {
+    let is_mapped = |buffer: &&Buffer| {
+        matches!(buffer.owner, Owner::Activations | Owner::Temporaries)
+            && buffer.operation.split('/').any(|scope| scope.starts_with("vmap("))
+    };
+    let mapped = memory.buffers.iter().filter(is_mapped);
+    let bytes = mapped.clone().map(|buffer| buffer.peak_bytes).sum();
+    let largest = mapped.max_by_key(|buffer| buffer.peak_bytes)?;
+    let at = memory
+        .user_site(largest.frame)
+        .map_or(String::new(), |site| format!(", the largest at {}", file_name(site)));
+    Some(Advice {
+        bytes,
+        text: format!(
+            "compute what `jax.vmap` maps in chunks: {} are for all of its elements{at}; `vramfit plan --try chunk` finds \
+             the largest chunks that fit (by hand: `jax.lax.map(..., batch_size=...)`)",
+            Bytes(bytes)
         ),
     })
 }
@@ -297,6 +320,16 @@ mod tests {
         let rematerializing = text(&["jit(step)/jvp()/dot_general", inner]);
         assert!(rematerializing.contains("rematerializes already"), "{rematerializing}");
         assert!(!rematerializing.contains("around a layer"), "{rematerializing}");
+    }
+
+    #[test]
+    fn what_is_mapped_may_be_computed_in_chunks() {
+        let mapped =
+            memory(&["jit(f)/vmap(jit(g))/sin", "jit(f)/vmap()/exp", "jit(f)/vmapped/add"]);
+        let advice = chunks(&mapped).expect("two of them");
+        assert_eq!(advice.bytes, 8192);
+        assert!(advice.text.contains("`vramfit plan --try chunk`"), "{}", advice.text);
+        assert!(chunks(&memory(&["jit(f)/tanh"])).is_none());
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Measuring<'_> {
                 true => CostKind::StepTime,
             };
         }
-        let RecordedSites { sites, left_alone } = match traced {
+        let recorded = match traced {
             Ok(recorded) => recorded,
             Err(error) if error.kind() == ErrorKind::Interrupted => RecordedSites::default(),
             Err(error) => {
@@ -62,9 +62,9 @@ impl Measuring<'_> {
                 RecordedSites::default()
             }
         };
-        for one in left_alone {
-            if !self.found.left_alone.contains(&one) {
-                self.found.left_alone.push(one);
+        for one in &recorded.left_alone {
+            if !self.found.left_alone.contains(one) {
+                self.found.left_alone.push(one.clone());
             }
         }
         if self.found.rows.is_empty() {
@@ -83,13 +83,13 @@ impl Measuring<'_> {
             preallocation: self.spec.moves.preallocation && !plain.is_preallocated,
             ..self.spec.moves
         };
-        let strategy = Strategy::new(&sites, moves);
+        let strategy = Strategy::new(&recorded.sites, &recorded.mapped, moves);
         let share = strategy.recomputed_share(&Plan::default());
         let limit = self.found.steps;
         self.add_row(Plan::default(), command, share, limit, &plain);
         Ok(SearchStart {
             strategy,
-            sites: sites.len(),
+            sites: recorded.sites.len() + recorded.mapped.len(),
             steps: match limit {
                 StepLimit::Steady => plain.steps_with_plans(),
                 StepLimit::Calls(_) => limit,
@@ -274,7 +274,8 @@ impl Measuring<'_> {
         let cost = match self.found.cost {
             CostKind::StepTime => model_us,
             CostKind::SampleTime => model_us / batch as f64,
-            CostKind::RecomputedShare => recomputed_share,
+            // Nothing is computed twice by a loop, and it takes longer the more often it runs.
+            CostKind::RecomputedShare => recomputed_share + Strategy::serial_share(&plan),
         };
         FoundRow {
             steps,

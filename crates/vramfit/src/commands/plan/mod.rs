@@ -142,6 +142,8 @@ enum Move {
     Remat,
     /// What is kept in host memory; by default only where nothing fits without
     Offload,
+    /// How much of what `jax.vmap` maps is computed at a time
+    Chunk,
     /// XLA's own rematerialization pass and its scheduler
     Compiler,
     /// A larger fraction of GPU memory for JAX's pool, and what cures fragmentation
@@ -156,6 +158,7 @@ impl Args {
         let is_open = self.budget.is_none() && tries(Move::Pool);
         Moves {
             remat: tries(Move::Remat),
+            chunk: tries(Move::Chunk),
             compiler: tries(Move::Compiler),
             scheduler: tries(Move::Compiler) && all.scheduler,
             offload: match all.offload {
@@ -179,6 +182,7 @@ fn all_moves(gpu: &Gpu, options: &Options) -> Moves {
     let larger = (gpu.total_memory_bytes as f64 * MAX_FRACTION) as u64;
     Moves {
         remat: true,
+        chunk: true,
         // Where both are the same memory, nothing is gained.
         offload: match gpu.shares_host_memory {
             true => Offload::Never,

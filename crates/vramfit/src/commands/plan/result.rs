@@ -230,11 +230,16 @@ impl Found {
         let phases = describe_phases(&self.phases).into_iter();
         notes.extend(phases.map(|phase| format!("new in the program as it is: {phase}")));
         if self.cost == CostKind::RecomputedShare {
-            notes.push(
-                "plans are compared by what is recomputed: too much of the time of a step is unknown"
-                    .to_owned(),
-            );
+            let compared = match best.row.plan.chunks.is_empty() {
+                true => "plans are compared by what is recomputed",
+                false => "the largest chunks that fit are recommended",
+            };
+            notes.push(format!("{compared}: too much of the time of a step is unknown"));
         }
+        let too_large = self.rows.iter().filter(|found| found.row.fits.first() == Some(&false));
+        let too_large = too_large.map(|found| &found.row.plan);
+        let chunks = best.row.plan.chunks.iter().filter(|_| best.row.fits.first() == Some(&true));
+        notes.extend(chunks.filter_map(|chunk| chunk.describe_bound(too_large.clone())));
         notes.extend(best.xla_remat.map(|remat| describe_xla_remat(remat, &best.row.plan)));
         if best.row.host_memory_bytes > 0 {
             let bytes = Bytes(best.row.host_memory_bytes);
@@ -339,7 +344,10 @@ impl Found {
             text += "samples/s: the batch in the command, divided by the estimated time\n";
         }
         text.extend(self.notes().iter().map(|note| format!("{note}\n")));
-        if self.rows.len() > 2 {
+        // Without a cost there is nothing to draw the peaks against.
+        let has_cost = self.cost != CostKind::RecomputedShare
+            || self.rows.iter().any(|found| found.recomputed_share > 0.0);
+        if self.rows.len() > 2 && has_cost {
             text += &format!("\n{}\n", self.to_report(spec).chart_text());
         }
         let edits = best.row.plan.edits();

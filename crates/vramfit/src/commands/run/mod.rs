@@ -168,7 +168,7 @@ fn start(args: &Args, context: &Context, output: &mut Output) -> Result<Status> 
     let package = context.package.as_deref();
     let package = package.or_else(|| installed.as_ref()?.package.as_deref());
     let user_variable = |name: &str| std::env::var_os(name);
-    let is_planned = !plan.sites.is_empty();
+    let is_planned = plan.changes_program();
     let planned = match &plan_file {
         Some(path) if is_planned => {
             publish::plan_variables(path, package, installed.as_ref(), user_variable)?

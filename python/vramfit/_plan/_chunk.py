@@ -1,0 +1,271 @@
+"""Chunks: what `jax.vmap` computes for all elements at once, computed for some of them at a time.
+
+A function that the program gives to `jax.vmap` is traced for one element when it is called inside
+of `jax.jit`, and what was traced is mapped by `jax.lax.map` over chunks, each by `jax.vmap`: its
+Python is called once, as without a plan. The results are the same up to rounding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from vramfit._plan._definition import function_definition
+from vramfit._plan._evaluate import trace_to_jaxpr
+
+# Of these the result or the effect depends on how many elements are computed together: calls of
+# Python, batching rules of the program's own, random bits of the hardware's generator.
+_INDIVISIBLE = frozenset(
+    (
+        *("pure_callback", "io_callback", "debug_callback", "debug_print"),
+        *("custom_vmap_call", "rng_bit_generator", "rng_uniform"),
+    )
+)
+# The only random keys that give an element the same numbers whatever is computed beside it.
+_KEYS = "key<fry>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """What a plan says of a function that is mapped."""
+
+    # Where it is defined, as ``file.py:line (function)``.
+    function: str
+    # Over how many elements it was mapped when the plan was made.
+    elements: int
+    # How many are computed at a time.
+    batch_size: int
+
+
+class ChunkPlanner(Protocol):
+    """Decides for each function that is mapped."""
+
+    def batch_size(self, definition: str, elements: int) -> int | None:
+        """Return how many elements are computed at a time; None leaves that to the program.
+
+        Args:
+            definition: The function.
+            elements: Over how many it is mapped.
+        """
+
+    def on_indivisible(self, definition: str) -> None:
+        """Take note of a function that is mapped as it is: chunks could change its results."""
+
+
+def install(jax: Any, planner: ChunkPlanner) -> None:
+    """Let all functions that are given to `jax.vmap`, as an attribute, ask the planner."""
+    from jax._src import source_info_util
+
+    # Lines of this file are no lines of the user's.
+    source_info_util.register_exclusion(__file__)
+    original = jax.vmap
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def vmap(*args: Any, **kwargs: Any) -> Any:
+        mapped = original(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        in_axes, out_axes = (given.get(name, 0) for name in ("in_axes", "out_axes"))
+        named = any(given.get(name) is not None for name in ("axis_name", "spmd_axis_name"))
+        # Of what a name can reach, or what has no elements, nothing is known here.
+        if named or any(axis is None for axis in _leaves_with_none(jax, out_axes)):
+            return mapped
+        in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+        return _as_chunked(jax, original, mapped, given["fun"], in_axes, out_axes, planner)
+
+    jax.vmap = vmap
+
+
+def _leaves_with_none(jax: Any, tree: Any) -> list[Any]:
+    return jax.tree.leaves(tree, is_leaf=lambda leaf: leaf is None)  # type: ignore[no-any-return]
+
+
+def _as_chunked(
+    jax: Any,
+    vmap: Callable[..., Any],
+    mapped: Callable[..., Any],
+    function: Callable[..., Any],
+    in_axes: Any,
+    out_axes: Any,
+    planner: ChunkPlanner,
+) -> Callable[..., Any]:
+    """Return the mapped function, computed in the chunks that the planner says."""
+
+    @functools.wraps(mapped)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        axes = _axes_of(tree, in_axes)
+        elements = _count_elements(leaves, axes)
+        if axes is None or not elements or not _is_compiled():
+            return mapped(*args, **kwargs)
+        definition = function_definition(function)
+        size = planner.batch_size(definition, elements)
+        if size is None:
+            return mapped(*args, **kwargs)
+        places = [index for index, axis in enumerate(axes) if axis is not None]
+        arrays = [jax.numpy.moveaxis(jax.numpy.asarray(leaves[i]), axes[i], 0) for i in places]
+        closed, result_tree = _trace_element(jax, function, leaves, tree, places, arrays)
+        one = functools.partial(_evaluate, closed)
+        if size < elements and _is_divisible(closed.jaxpr):
+            results = _map_chunks(jax, vmap(one), arrays, elements, size)
+        else:
+            if size < elements:
+                planner.on_indivisible(definition)
+            results = vmap(one)(*arrays)
+        moved = [
+            jax.numpy.moveaxis(_with_type_of(aval, result), 0, axis)
+            for aval, result, axis in zip(
+                closed.out_avals, results, _axes_of_result(result_tree, out_axes), strict=True
+            )
+        ]
+        return jax.tree.unflatten(result_tree, moved)
+
+    return call
+
+
+def _is_compiled() -> bool:
+    """Return whether what is called now is traced for `jax.jit`, or for something like it.
+
+    Outside of it a loop would be compiled again in each call.
+    """
+    from jax._src import core
+    from jax._src.interpreters import partial_eval
+
+    trace = core.trace_ctx.trace
+    while trace is not None:
+        if isinstance(trace, partial_eval.DynamicJaxprTrace):
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False
+
+
+def _axes_of(tree: Any, axes: Any) -> list[int | None] | None:
+    """Return the mapped axis of each leaf of the arguments; None where JAX will refuse the axes."""
+    from jax._src import api_util
+
+    try:
+        return list(api_util.flatten_axes("vmap in_axes", tree, (axes, 0), kws=True))
+    except ValueError:
+        return None
+
+
+def _axes_of_result(tree: Any, axes: Any) -> list[int]:
+    from jax._src import api_util
+
+    return list(api_util.flatten_axes("vmap out_axes", tree, axes))
+
+
+def _count_elements(leaves: Sequence[Any], axes: Sequence[int | None] | None) -> int:
+    """Return over how many elements the leaves are mapped; 0 where JAX will refuse them."""
+    counts = set()
+    for leaf, axis in zip(leaves, axes or [None] * len(leaves), strict=True):
+        if axis is None:
+            continue
+        shape = getattr(leaf, "shape", ())
+        if not -len(shape) <= axis < len(shape):
+            return 0
+        counts.add(shape[axis])
+    return counts.pop() if len(counts) == 1 else 0
+
+
+def _trace_element(
+    jax: Any,
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    tree: Any,
+    places: Sequence[int],
+    arrays: Sequence[Any],
+) -> tuple[Any, Any]:
+    """Trace the function for one element.
+
+    Args:
+        jax: The module.
+        function: The program's own.
+        leaves: Of its arguments; those that are not mapped stay as they are.
+        tree: Their structure.
+        places: Which of them are mapped.
+        arrays: Those, their first dimension that of the elements.
+
+    Returns:
+        The closed jaxpr, and the structure of the result.
+    """
+    from jax._src import api_util, core, linear_util
+
+    result_tree: Any = None
+
+    def flat(*tracers: Any) -> list[Any]:
+        nonlocal result_tree
+        whole = list(leaves)
+        for index, tracer in zip(places, tracers, strict=True):
+            whole[index] = tracer
+        own_args, own_kwargs = jax.tree.unflatten(tree, whole)
+        results, result_tree = jax.tree.flatten(function(*own_args, **own_kwargs))
+        return [jax.numpy.asarray(result) for result in results]
+
+    debug_info = api_util.debug_info("vramfit", flat, tuple(arrays), {})
+    wrapped = linear_util.wrap_init(flat, debug_info=debug_info)
+    avals = [core.mapped_aval(array.shape[0], 0, array.aval) for array in arrays]
+    return trace_to_jaxpr(wrapped, avals), result_tree
+
+
+def _evaluate(closed: Any, *arguments: Any) -> list[Any]:
+    from jax._src import core
+
+    return core.eval_jaxpr(closed.jaxpr, closed.consts, *arguments)  # type: ignore[no-any-return]
+
+
+def _is_divisible(jaxpr: Any) -> bool:
+    """Return whether each element has the same result and effect, whatever is computed with it."""
+    return not jaxpr.effects and not any(map(_is_indivisible, _equations(jaxpr)))
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    from jax._src import core
+
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for inner in core.jaxprs_in_params(eqn.params):
+            yield from _equations(inner)
+
+
+def _is_indivisible(eqn: Any) -> bool:
+    types = (str(getattr(each.aval, "dtype", "")) for each in (*eqn.invars, *eqn.outvars))
+    other_keys = any(each.startswith("key<") and each != _KEYS for each in types)
+    return other_keys or eqn.primitive.name in _INDIVISIBLE
+
+
+def _with_type_of(aval: Any, result: Any) -> Any:
+    """Return a result whose type yields to others as that of one element does (`weak_type`)."""
+    from jax._src.lax import lax
+
+    # Keys have no such type.
+    is_weak, was_weak = (getattr(each, "weak_type", False) for each in (result.aval, aval))
+    return result if is_weak == was_weak else lax._convert_element_type(result, weak_type=was_weak)
+
+
+def _map_chunks(
+    jax: Any, chunk: Callable[..., Any], arrays: Sequence[Any], elements: int, size: int
+) -> list[Any]:
+    """Compute elements chunk by chunk; the last one begins early enough to be whole."""
+    numpy = jax.numpy
+    count = -(-elements // size)
+    whole = (count - 1) * size
+
+    def divide(array: Any) -> Any:
+        if elements % size:
+            array = numpy.concatenate([array[:whole], array[elements - size :]])
+        return array.reshape(count, size, *array.shape[1:])
+
+    def join(results: Any) -> Any:
+        joined = results.reshape(count * size, *results.shape[2:])
+        if elements % size == 0:
+            return joined
+        return numpy.concatenate([joined[:whole], joined[count * size - (elements - whole) :]])
+
+    # Differentiated, a chunk is computed again: else all values of all chunks would be kept.
+    body = jax.checkpoint(lambda parts: chunk(*parts), prevent_cse=False)
+    results = jax.lax.map(body, tuple(divide(array) for array in arrays))
+    return [join(result) for result in results]
