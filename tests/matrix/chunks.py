@@ -4,6 +4,8 @@ import pathlib
 import sys
 
 import jax
+import jax.extend
+import jax.interpreters.batching
 import jax.numpy as jnp
 import numpy as np
 
@@ -114,6 +116,31 @@ check(lambda x: jax.vmap(noted)(x), ROWS, is_divisible=False)
 jax.effects_barrier()
 assert sorted(called) == sorted(4 * [float(row[0]) for row in np.asarray(ROWS)]), called
 
+
+@jax.custom_jvp
+def own_rule(row):
+    return row * 2
+
+
+@own_rule.defjvp
+def own_rule_jvp(primals, tangents):
+    jax.debug.callback(lambda: None)
+    return own_rule(*primals), tangents[0] * 2
+
+
+largest = jax.extend.core.Primitive("largest_of_all")
+largest.def_abstract_eval(lambda x: x)
+largest.def_impl(lambda x: x)
+jax.interpreters.batching.primitive_batchers[largest] = lambda args, dims: (
+    jnp.broadcast_to(args[0].max(), args[0].shape),
+    dims[0],
+)
+check(lambda x: jax.vmap(own_rule)(x), ROWS, is_divisible=False)
+check(lambda x: jax.vmap(lambda row: largest.bind(row * 2))(x), ROWS, is_divisible=False)
+# Functions of JAX with rules of their own are no obstacle.
+check(lambda x: jax.vmap(lambda row: jax.nn.relu(row) + jax.nn.softmax(row))(x), ROWS)
+check(lambda x: jax.grad(lambda x: jax.vmap(jax.nn.logsumexp)(x).sum())(x), ROWS)
+
 # Its Python is called once, and outside of `jit` nothing is done.
 evaluations = []
 
@@ -132,6 +159,7 @@ for wrong in (
     lambda: jax.vmap(counted, in_axes=3)(ROWS),
     lambda: jax.vmap(lambda a, b: a)(ROWS, ROWS[:3]),
     lambda: jax.vmap(lambda row: "text")(ROWS),
+    lambda: jax.vmap(counted, axis_size=7)(ROWS),
 ):
     try:
         jax.jit(wrong)()

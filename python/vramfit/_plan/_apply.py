@@ -194,8 +194,12 @@ class ChunkApplier:
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self._chunks = chunks
         self._met: set[Chunk] = set()
-        self._others: set[int] = set()
+        self._told: set[str] = set()
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A function that was mapped may be sent to another process.
+        return ChunkApplier, (self._chunks,)
 
     def batch_size(self, definition: str, elements: int) -> int | None:
         """Return what the entry of the function says, if it has one."""
@@ -205,10 +209,9 @@ class ChunkApplier:
             return None
         with self._lock:
             self._met.add(chunk)
-            is_new = elements != chunk.elements and elements not in self._others
-            self._others.add(elements)
-        if is_new:
-            _print(
+        # The program that was measured may map it over fewer elements as well.
+        if elements > chunk.elements:
+            self._tell(
                 f"`{definition}` is mapped over {elements} elements, in the plan over"
                 f" {chunk.elements}; the plan is applied, but its memory figures do not hold"
             )
@@ -222,10 +225,17 @@ class ChunkApplier:
 
     def on_indivisible(self, definition: str) -> None:
         """Say that the function is mapped as it is."""
-        _print(
+        self._tell(
             f"`{definition}` is mapped as it is, not in chunks: it calls Python, or its result"
-            " depends on how many elements are computed together"
+            " could depend on how many elements are computed together"
         )
+
+    def _tell(self, text: str) -> None:
+        with self._lock:
+            if text in self._told:
+                return
+            self._told.add(text)
+        _print(text)
 
 
 def _print(text: str) -> None:

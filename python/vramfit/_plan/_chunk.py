@@ -16,14 +16,16 @@ from typing import Any, Protocol
 from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import trace_to_jaxpr
 
-# Of these the result or the effect depends on how many elements are computed together: calls of
-# Python, batching rules of the program's own, random bits of the hardware's generator.
+# Of these the result or the effect can depend on how many elements are computed together: calls of
+# Python and of foreign code, and random bits of the hardware's generator.
 _INDIVISIBLE = frozenset(
     (
-        *("pure_callback", "io_callback", "debug_callback", "debug_print"),
-        *("custom_vmap_call", "rng_bit_generator", "rng_uniform"),
+        *("pure_callback", "io_callback", "debug_callback", "debug_print", "buffer_callback"),
+        *("ffi_call", "custom_vmap_call", "rng_bit_generator", "rng_uniform"),
     )
 )
+# Functions with rules for derivatives, which are traced only when they are differentiated.
+_WITH_RULES = ("custom_jvp_call", "custom_vjp_call")
 # The only random keys that give an element the same numbers whatever is computed beside it.
 _KEYS = "key<fry>"
 
@@ -69,9 +71,10 @@ def install(jax: Any, planner: ChunkPlanner) -> None:
         mapped = original(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
         in_axes, out_axes = (given.get(name, 0) for name in ("in_axes", "out_axes"))
-        named = any(given.get(name) is not None for name in ("axis_name", "spmd_axis_name"))
+        others = ("axis_name", "axis_size", "spmd_axis_name")
         # Of what a name can reach, or what has no elements, nothing is known here.
-        if named or any(axis is None for axis in _leaves_with_none(jax, out_axes)):
+        is_special = any(given.get(name) is not None for name in others)
+        if is_special or any(axis is None for axis in _leaves_with_none(jax, out_axes)):
             return mapped
         in_axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
         return _as_chunked(jax, original, mapped, given["fun"], in_axes, out_axes, planner)
@@ -99,7 +102,8 @@ def _as_chunked(
         leaves, tree = jax.tree.flatten((args, kwargs))
         axes = _axes_of(tree, in_axes)
         elements = _count_elements(leaves, axes)
-        if axes is None or not elements or not _is_compiled():
+        is_known = _are_arrays((args, kwargs), leaves, axes) and _is_compiled()
+        if axes is None or not elements or not is_known:
             return mapped(*args, **kwargs)
         definition = function_definition(function)
         size = planner.batch_size(definition, elements)
@@ -140,6 +144,33 @@ def _is_compiled() -> bool:
             return True
         trace = getattr(trace, "parent_trace", None)
     return False
+
+
+def _are_arrays(arguments: Any, leaves: Sequence[Any], axes: Sequence[int | None] | None) -> bool:
+    """Return whether what is mapped are arrays, and their elements on one device.
+
+    Others are references, and objects with a way of their own to be mapped, such as sparse arrays.
+    """
+    import jax
+    import numpy
+    from jax._src import core
+    from jax._src.interpreters import batching
+
+    if len(jax.tree.leaves(arguments, is_leaf=batching.is_vmappable)) != len(leaves):
+        return False
+    for leaf, axis in zip(leaves, axes or [None] * len(leaves), strict=True):
+        if axis is None:
+            continue
+        if isinstance(leaf, (numpy.ndarray, numpy.generic)):
+            continue
+        aval: Any = getattr(leaf, "aval", None)
+        if type(aval) is not core.ShapedArray or axis >= len(aval.shape):
+            return False
+        # Only with explicit axes of the mesh a type has a partition.
+        spec = getattr(getattr(aval, "sharding", None), "spec", ())
+        if axis < len(spec) and spec[axis] is not None:
+            return False
+    return True
 
 
 def _axes_of(tree: Any, axes: Any) -> list[int | None] | None:
@@ -193,6 +224,7 @@ def _trace_element(
         The closed jaxpr, and the structure of the result.
     """
     from jax._src import api_util, core, linear_util
+    from jax._src.interpreters import batching
 
     result_tree: Any = None
 
@@ -202,7 +234,10 @@ def _trace_element(
         for index, tracer in zip(places, tracers, strict=True):
             whole[index] = tracer
         own_args, own_kwargs = jax.tree.unflatten(tree, whole)
-        results, result_tree = jax.tree.flatten(function(*own_args, **own_kwargs))
+        result = function(*own_args, **own_kwargs)
+        results, result_tree = jax.tree.flatten(result)
+        if len(jax.tree.leaves(result, is_leaf=batching.is_vmappable)) != len(results):
+            raise TypeError("vramfit: a result of a mapped function is no array, and has no chunks")
         return [jax.numpy.asarray(result) for result in results]
 
     debug_info = api_util.debug_info("vramfit", flat, tuple(arrays), {})
@@ -232,9 +267,49 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def _is_indivisible(eqn: Any) -> bool:
+    name = eqn.primitive.name
     types = (str(getattr(each.aval, "dtype", "")) for each in (*eqn.invars, *eqn.outvars))
-    other_keys = any(each.startswith("key<") and each != _KEYS for each in types)
-    return other_keys or eqn.primitive.name in _INDIVISIBLE
+    if any(each.startswith("key<") and each != _KEYS for each in types) or name in _INDIVISIBLE:
+        return True
+    if name.startswith(_WITH_RULES):
+        return not _is_of_jax(eqn)
+    return bool(eqn.invars) and not _is_mapped_by_jax(eqn.primitive)
+
+
+def _is_of_jax(eqn: Any) -> bool:
+    """Return whether a function with rules of its own is one of JAX."""
+    import os
+
+    import jax
+    from jax._src import core
+
+    folder = os.path.dirname(jax.__file__) + os.sep
+    inner = list(core.jaxprs_in_params(eqn.params))
+    sources = (getattr(each.debug_info, "func_src_info", None) or "" for each in inner)
+    return bool(inner) and all(f" at {folder}" in source for source in sources)
+
+
+def _is_mapped_by_jax(primitive: Any) -> bool:
+    """Return whether JAX has the rule by which a primitive is mapped, and not the program."""
+    from jax._src.interpreters import batching
+
+    tables = (batching.fancy_primitive_batchers, batching.primitive_batchers)
+    # From 0.9 on the second only adds to the first.
+    rules = [table[primitive] for table in tables if isinstance(table, dict) and primitive in table]
+    modules = [getattr(each, "__module__", "") for rule in rules for each in _functions_in(rule)]
+    return bool(modules) and all(module.startswith("jax.") for module in modules)
+
+
+def _functions_in(rule: Any) -> Iterator[Any]:
+    """Yield the functions that a rule consists of: what JAX has wrapped lies in closures."""
+    while isinstance(rule, functools.partial):
+        rule = rule.func
+    yield rule
+    for cell in getattr(rule, "__closure__", None) or ():
+        if inspect.isfunction(cell.cell_contents) or isinstance(
+            cell.cell_contents, functools.partial
+        ):
+            yield from _functions_in(cell.cell_contents)
 
 
 def _with_type_of(aval: Any, result: Any) -> Any:

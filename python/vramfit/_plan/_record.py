@@ -32,6 +32,10 @@ class SiteRecorder:
         self._calls = 0
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A function that was replaced may be sent to another process.
+        return SiteRecorder, (self._path,)
+
     def traces(self, definition: str, is_within: bool) -> bool:
         """Return whether the function may be traced."""
         return definition not in self._left_alone

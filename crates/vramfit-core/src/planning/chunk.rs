@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
 use super::row::Row;
+use super::settings::PlanSettings;
 use super::site::short_name;
 
 /// Functions whose chunks are searched: those mapped over most elements.
@@ -62,9 +63,15 @@ impl Chunk {
     }
 
     /// Says that no larger chunk fits, where that was measured: with the smallest of `others`.
-    pub fn describe_bound<'a>(&self, others: impl Iterator<Item = &'a Plan>) -> Option<String> {
+    pub fn describe_bound<'a>(
+        &self,
+        settings: &PlanSettings,
+        others: impl Iterator<Item = &'a Plan>,
+    ) -> Option<String> {
         let same = others.filter_map(|plan| match &plan.chunks[..] {
-            [chunk] if chunk.function == self.function => Some(chunk.batch_size),
+            [chunk] if chunk.function == self.function && plan.settings == *settings => {
+                Some(chunk.batch_size)
+            }
             _ => None,
         });
         let larger = same.filter(|size| *size > self.batch_size).min()?;
@@ -78,7 +85,7 @@ impl Chunk {
     /// Returns what somebody would write instead.
     pub(super) fn edit(&self) -> String {
         format!(
-            "{}: `jax.lax.map(function, arguments, batch_size={})` instead of `jax.vmap`",
+            "{}: `jax.lax.map` over chunks of {} elements, with `jax.vmap` for each",
             short_name(&self.function),
             self.batch_size
         )
@@ -219,9 +226,10 @@ mod tests {
         let chunk =
             |batch_size| Chunk { function: "/x/a.py:3 (f)".to_owned(), elements: 96, batch_size };
         let plans = [48, 32, 6].map(|size| Plan { chunks: vec![chunk(size)], ..Plan::default() });
-        let text = chunk(24).describe_bound(plans.iter()).expect("larger ones");
+        let text =
+            chunk(24).describe_bound(&PlanSettings::default(), plans.iter()).expect("larger ones");
         assert_eq!(text, "a.py:3 (f): 24 elements at a time fit, 32 do not; both are measured");
-        assert_eq!(chunk(48).describe_bound(plans.iter()), None);
+        assert_eq!(chunk(48).describe_bound(&PlanSettings::default(), plans.iter()), None);
         assert_eq!(chunk(24).describe(), "a.py:3 (f): `jax.vmap` over 96 elements, 24 at a time");
     }
 

@@ -1,5 +1,6 @@
 //! What takes the memory, in a few lines below the headline.
 
+use super::devices;
 use crate::analysis::{
     AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, RunSummary, ValueSize,
 };
@@ -20,6 +21,7 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     let mut sentences = Vec::new();
     sentences.extend(fragmentation(summary));
     sentences.extend(summary.leaks.first().map(leak));
+    sentences.extend(unused_gpus(summary));
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
         sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
@@ -38,6 +40,16 @@ fn fragmentation(summary: &RunSummary) -> Option<String> {
         "fragmented: {} are free in total, but the largest free block has {}",
         Bytes(failure.free_bytes()?),
         Bytes(largest)
+    ))
+}
+
+/// Names the GPUs that could take a part.
+fn unused_gpus(summary: &RunSummary) -> Option<String> {
+    let unused = devices::unused(summary)?;
+    let verb = if unused.starts_with("GPUs") { "are" } else { "is" };
+    Some(format!(
+        "{unused} {verb} not used: the program puts no array there; `jax.device_put` with a `NamedSharding` divides the \
+         batch or the state among GPUs"
     ))
 }
 

@@ -51,7 +51,29 @@ pub(in crate::report) fn metrics(summary: &RunSummary) -> Option<Section> {
         .extend(range.and_then(|it| autotune_range::peak_metric(it, device, summary.is_refused())));
     metrics.extend(library_scratch::metric(summary, device));
     metrics.extend(step_time::metric(summary));
+    metrics.extend(reserved(summary, device));
     Some(Section::new("", Content::Metrics(metrics)))
+}
+
+/// What `nvidia-smi` shows where that is much more than the program needs.
+fn reserved(summary: &RunSummary, device: &DeviceSummary) -> Option<Metric> {
+    const MIN_RATIO: u64 = 10;
+    let header = &summary.header;
+    let pool = device.pool_bytes.filter(|_| header.preallocate && !header.unified_memory)?;
+    let total = header.total_memory_bytes();
+    let is_used = device.peak_bytes > pool / MIN_RATIO;
+    if summary.is_refused() || is_used || pool == 0 || total == 0 {
+        return None;
+    }
+    // Twice the peak: a small pool has less room beside what lies in it.
+    let fraction = (2.0 * device.peak_bytes as f64 / total as f64 * 100.0).ceil().max(1.0) / 100.0;
+    let outside = header.run.context_bytes.saturating_add(device.outside_bytes);
+    let note = format!(
+        "all of the preallocated pool, and about {} outside of it, whatever the program uses; `vramfit run --fraction \
+         {fraction}` reserves less, and with `--no-preallocate` the pool grows as needed",
+        Bytes(outside)
+    );
+    Some(Metric::new("nvidia-smi shows", Value::Bytes(pool.saturating_add(outside)), note))
 }
 
 /// Further figures of the pool.

@@ -79,6 +79,8 @@ impl Measuring<'_> {
             }
         }
         let moves = Moves {
+            // How the elements are divided among GPUs is not known when they are mapped.
+            chunk: self.spec.moves.chunk && self.spec.trial.run.gpus.count == 1,
             scheduler: self.spec.moves.scheduler && has_latency_hiding_scheduler(&plain.jax),
             preallocation: self.spec.moves.preallocation && !plain.is_preallocated,
             ..self.spec.moves
@@ -274,7 +276,7 @@ impl Measuring<'_> {
         let cost = match self.found.cost {
             CostKind::StepTime => model_us,
             CostKind::SampleTime => model_us / batch as f64,
-            // Nothing is computed twice by a loop, and it takes longer the more often it runs.
+            // What a loop computes twice is not known; it takes longer the more often it runs.
             CostKind::RecomputedShare => recomputed_share + Strategy::serial_share(&plan),
         };
         FoundRow {

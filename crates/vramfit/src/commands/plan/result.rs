@@ -239,7 +239,8 @@ impl Found {
         let too_large = self.rows.iter().filter(|found| found.row.fits.first() == Some(&false));
         let too_large = too_large.map(|found| &found.row.plan);
         let chunks = best.row.plan.chunks.iter().filter(|_| best.row.fits.first() == Some(&true));
-        notes.extend(chunks.filter_map(|chunk| chunk.describe_bound(too_large.clone())));
+        let settings = &best.row.plan.settings;
+        notes.extend(chunks.filter_map(|chunk| chunk.describe_bound(settings, too_large.clone())));
         notes.extend(best.xla_remat.map(|remat| describe_xla_remat(remat, &best.row.plan)));
         if best.row.host_memory_bytes > 0 {
             let bytes = Bytes(best.row.host_memory_bytes);
