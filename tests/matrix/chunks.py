@@ -104,6 +104,11 @@ check(
     hardware,
     is_divisible=False,
 )
+check(
+    lambda x: jax.vmap(lambda row: jnp.linalg.eigh(jnp.outer(row, row))[0])(x),
+    ROWS,
+    is_divisible=False,
+)
 called = []
 
 

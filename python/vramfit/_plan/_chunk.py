@@ -17,9 +17,11 @@ from vramfit._plan._definition import function_definition
 from vramfit._plan._evaluate import trace_to_jaxpr
 
 # Of these the result or the effect can depend on how many elements are computed together: calls of
-# Python and of foreign code, and random bits of the hardware's generator.
+# Python and of foreign code, random bits of the hardware's generator, and vectors that may have
+# either sign, since JAX chooses the solver of a GPU by the number of matrices.
 _INDIVISIBLE = frozenset(
     (
+        *("eig", "eigh", "schur", "svd"),
         *("pure_callback", "io_callback", "debug_callback", "debug_print", "buffer_callback"),
         *("ffi_call", "custom_vmap_call", "rng_bit_generator", "rng_uniform"),
     )
