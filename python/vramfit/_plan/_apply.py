@@ -78,7 +78,7 @@ class PlanApplier:
         self._met: set[SitePlan] = set()
         # Entries of functions that were traced, and did not have their fingerprint.
         self._differing: dict[SitePlan, str] = {}
-        self._told: set[str] = set()
+        self._notices = _Notices()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,7 +124,7 @@ class PlanApplier:
         with self._lock:
             self._met.add(plan)
         if plan.fingerprint != fingerprint:
-            self._tell(
+            self._notices.show(
                 f"`{site.definition}` has other shapes or types than in the plan; the plan is "
                 "applied, but its memory figures do not hold"
             )
@@ -175,14 +175,9 @@ class PlanApplier:
         """Say which sites of the plan the program never reached."""
         for plan in self.plans:
             if plan not in self._met:
-                self._tell(f"the program never called `{plan.definition}`, which is in the plan")
-
-    def _tell(self, text: str) -> None:
-        with self._lock:
-            if text in self._told:
-                return
-            self._told.add(text)
-        _print(text)
+                self._notices.show(
+                    f"the program never called `{plan.definition}`, which is in the plan"
+                )
 
 
 class ChunkApplier:
@@ -194,7 +189,7 @@ class ChunkApplier:
     def __init__(self, chunks: Sequence[Chunk]) -> None:
         self._chunks = chunks
         self._met: set[Chunk] = set()
-        self._told: set[str] = set()
+        self._notices = _Notices()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -211,7 +206,7 @@ class ChunkApplier:
             self._met.add(chunk)
         # The program that was measured may map it over fewer elements as well.
         if elements > chunk.elements:
-            self._tell(
+            self._notices.show(
                 f"`{definition}` is mapped over {elements} elements, in the plan over"
                 f" {chunk.elements}; the plan is applied, but its memory figures do not hold"
             )
@@ -221,25 +216,31 @@ class ChunkApplier:
         """Say which functions of the plan the program never mapped."""
         for chunk in self._chunks:
             if chunk not in self._met:
-                _print(f"the program never mapped `{chunk.function}`, which is in the plan")
+                self._notices.show(
+                    f"the program never mapped `{chunk.function}`, which is in the plan"
+                )
 
     def on_indivisible(self, definition: str) -> None:
         """Say that the function is mapped as it is."""
-        self._tell(
+        self._notices.show(
             f"`{definition}` is mapped as it is, not in chunks: it calls Python, or its result"
             " could depend on how many elements are computed together"
         )
 
-    def _tell(self, text: str) -> None:
+
+class _Notices:
+    """Prints lines for the user, each once."""
+
+    def __init__(self) -> None:
+        self._shown: set[str] = set()
+        self._lock = threading.Lock()
+
+    def show(self, text: str) -> None:
         with self._lock:
-            if text in self._told:
+            if text in self._shown:
                 return
-            self._told.add(text)
-        _print(text)
-
-
-def _print(text: str) -> None:
-    print(f"vramfit: {text}", file=sys.stderr, flush=True)
+            self._shown.add(text)
+        print(f"vramfit: {text}", file=sys.stderr, flush=True)
 
 
 def _is_same_function(one: str, other: str) -> bool:

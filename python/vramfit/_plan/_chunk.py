@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -101,11 +102,12 @@ def _as_chunked(
 
     @functools.wraps(mapped)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if not _is_compiled():
+            return mapped(*args, **kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
         axes = _axes_of(tree, in_axes)
-        elements = _count_elements(leaves, axes)
-        is_known = _are_arrays((args, kwargs), leaves, axes) and _is_compiled()
-        if axes is None or not elements or not is_known:
+        elements = 0 if axes is None else _count_elements(leaves, axes)
+        if axes is None or not elements or not _are_arrays((args, kwargs), leaves, axes):
             return mapped(*args, **kwargs)
         definition = function_definition(function)
         size = planner.batch_size(definition, elements)
@@ -148,7 +150,7 @@ def _is_compiled() -> bool:
     return False
 
 
-def _are_arrays(arguments: Any, leaves: Sequence[Any], axes: Sequence[int | None] | None) -> bool:
+def _are_arrays(arguments: Any, leaves: Sequence[Any], axes: Sequence[int | None]) -> bool:
     """Return whether what is mapped are arrays, and their elements on one device.
 
     Others are references, and objects with a way of their own to be mapped, such as sparse arrays.
@@ -160,16 +162,15 @@ def _are_arrays(arguments: Any, leaves: Sequence[Any], axes: Sequence[int | None
 
     if len(jax.tree.leaves(arguments, is_leaf=batching.is_vmappable)) != len(leaves):
         return False
-    for leaf, axis in zip(leaves, axes or [None] * len(leaves), strict=True):
-        if axis is None:
-            continue
-        if isinstance(leaf, (numpy.ndarray, numpy.generic)):
+    for leaf, axis in zip(leaves, axes, strict=True):
+        if axis is None or isinstance(leaf, (numpy.ndarray, numpy.generic)):
             continue
         aval: Any = getattr(leaf, "aval", None)
-        if type(aval) is not core.ShapedArray or axis >= len(aval.shape):
+        if type(aval) is not core.ShapedArray:
             return False
         # Only with explicit axes of the mesh a type has a partition.
         spec = getattr(getattr(aval, "sharding", None), "spec", ())
+        axis %= len(aval.shape)
         if axis < len(spec) and spec[axis] is not None:
             return False
     return True
@@ -191,10 +192,10 @@ def _axes_of_result(tree: Any, axes: Any) -> list[int]:
     return list(api_util.flatten_axes("vmap out_axes", tree, axes))
 
 
-def _count_elements(leaves: Sequence[Any], axes: Sequence[int | None] | None) -> int:
+def _count_elements(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
     """Return over how many elements the leaves are mapped; 0 where JAX will refuse them."""
     counts = set()
-    for leaf, axis in zip(leaves, axes or [None] * len(leaves), strict=True):
+    for leaf, axis in zip(leaves, axes, strict=True):
         if axis is None:
             continue
         shape = getattr(leaf, "shape", ())
@@ -280,8 +281,6 @@ def _is_indivisible(eqn: Any) -> bool:
 
 def _is_of_jax(eqn: Any) -> bool:
     """Return whether a function with rules of its own is one of JAX."""
-    import os
-
     import jax
     from jax._src import core
 
