@@ -35,7 +35,7 @@ pub struct Row {
 
 impl Row {
     /// Returns `true` if it fits on the first GPU.
-    pub(super) fn fits(&self) -> bool {
+    pub fn fits(&self) -> bool {
         self.fits.first() == Some(&true)
     }
 

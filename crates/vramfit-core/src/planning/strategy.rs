@@ -366,7 +366,7 @@ fn of_sites(sites: Vec<SitePlan>) -> Plan {
 
 /// Returns `true` if a plan fits that was measured.
 fn is_met(rows: &[Row]) -> bool {
-    rows.iter().any(|row| row.fits.first() == Some(&true))
+    rows.iter().any(Row::fits)
 }
 
 /// Returns some of the plans that are worth choosing with other settings: the program as it is, and the

@@ -140,9 +140,7 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     let buffers = memory.buffers.iter();
     let saved = buffers.filter(|buffer| buffer.owner == Owner::Activations);
     let largest = saved.max_by_key(|buffer| buffer.peak_bytes)?;
-    let at = memory
-        .user_site(largest.frame)
-        .map_or(String::new(), |site| format!(", the largest at {}", file_name(site)));
+    let at = at_line(memory, largest);
     let remedy = match memory.buffers.iter().any(is_rematerializing) {
         true => {
             "the program rematerializes already, and keeps these; `vramfit plan` measures other policies, \
@@ -162,6 +160,12 @@ fn activations(memory: &ProgramMemory) -> Option<Advice> {
     })
 }
 
+/// Says which line the largest of some buffers comes from, as a part of a sentence; nothing if that is not known.
+fn at_line(memory: &ProgramMemory, largest: &Buffer) -> String {
+    let site = memory.user_site(largest.frame);
+    site.map_or(String::new(), |site| format!(", the largest at {}", file_name(site)))
+}
+
 /// What is computed for all elements that `jax.vmap` maps at the same time.
 fn chunks(memory: &ProgramMemory) -> Option<Advice> {
     let is_mapped = |buffer: &&Buffer| {
@@ -171,9 +175,7 @@ fn chunks(memory: &ProgramMemory) -> Option<Advice> {
     let mapped = memory.buffers.iter().filter(is_mapped);
     let bytes = mapped.clone().map(|buffer| buffer.peak_bytes).sum();
     let largest = mapped.max_by_key(|buffer| buffer.peak_bytes)?;
-    let at = memory
-        .user_site(largest.frame)
-        .map_or(String::new(), |site| format!(", the largest at {}", file_name(site)));
+    let at = at_line(memory, largest);
     Some(Advice {
         bytes,
         text: format!(

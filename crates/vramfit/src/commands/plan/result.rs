@@ -236,9 +236,9 @@ impl Found {
             };
             notes.push(format!("{compared}: too much of the time of a step is unknown"));
         }
-        let too_large = self.rows.iter().filter(|found| found.row.fits.first() == Some(&false));
+        let too_large = self.rows.iter().filter(|found| !found.row.fits());
         let too_large = too_large.map(|found| &found.row.plan);
-        let chunks = best.row.plan.chunks.iter().filter(|_| best.row.fits.first() == Some(&true));
+        let chunks = best.row.plan.chunks.iter().filter(|_| best.row.fits());
         let settings = &best.row.plan.settings;
         notes.extend(chunks.filter_map(|chunk| chunk.describe_bound(settings, too_large.clone())));
         notes.extend(best.xla_remat.map(|remat| describe_xla_remat(remat, &best.row.plan)));

@@ -127,7 +127,7 @@ impl SearchSpec {
         fits_host
             && match self.budget {
                 Some(budget) => row.peak_bytes <= budget.0,
-                None => row.fits.first() == Some(&true),
+                None => row.fits(),
             }
     }
 
