@@ -7,10 +7,8 @@ use serde::Deserialize;
 
 use super::*;
 
-const RECORDED: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../fixtures/gpu/h200-141g-jax-0.11.2/library_scratch.json"
-);
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/gpu");
+const RECORDED: [&str; 2] = ["h100-80g-jax-0.11.2", "h200-141g-jax-0.11.2"];
 const F16: i32 = 10;
 const BF16: i32 = 16;
 
@@ -105,9 +103,15 @@ impl<'a> Case<'a> {
     }
 }
 
-fn read_cases() -> BTreeMap<String, Taken> {
-    let text = std::fs::read_to_string(RECORDED).expect("the fixture");
-    serde_json::from_str(&text).expect("JSON of the recorder")
+/// Returns what each case took on each GPU.
+fn read_cases() -> impl Iterator<Item = (String, Taken)> {
+    RECORDED.into_iter().flat_map(|gpu| {
+        let path = format!("{FIXTURES}/{gpu}/library_scratch.json");
+        let text = std::fs::read_to_string(path).expect("the fixture");
+        let cases: BTreeMap<String, Taken> =
+            serde_json::from_str(&text).expect("JSON of the recorder");
+        cases
+    })
 }
 
 #[test]
@@ -128,7 +132,7 @@ fn what_routines_took_while_they_ran_is_within_their_ranges() {
         assert!((low..=high).contains(&bytes), "{name}: {bytes}, range {low} to {high}");
         checked += 1;
     }
-    assert_eq!(checked, 70);
+    assert_eq!(checked, 140);
 }
 
 #[test]
@@ -157,7 +161,7 @@ fn workspaces_of_attention_are_known_to_the_byte() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 18);
+    assert_eq!(checked, 36);
 }
 
 #[test]
