@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use vramfit_core::Bytes;
 use vramfit_core::allocator::AllocatorKind;
 use vramfit_core::planning::{
-    Chunk, Donation, Equation, Moves, Offload, Omission, Plan, PlanSettings, PlanSource,
-    RecordedSites, Row, Site, SiteKind, Strategy as Search, pareto_front, recommend, site_options,
+    BatchConstraint, Chunk, Donation, Equation, Moves, Offload, Omission, OutputSharding, Plan,
+    PlanSettings, PlanSource, ProgramEdit, RecordedSites, Row, Site, SiteKind, Strategy as Search,
+    pareto_front, recommend, site_options,
 };
 use vramfit_core::program::memory::Undonated;
 use vramfit_core::settings::Options;
@@ -415,14 +416,24 @@ fn a_plan_file_says_what_the_plan_says() {
                 elements: 256,
                 batch_size: 92,
             }],
-            donations: vec![Donation {
-                function: "step".to_owned(),
-                arguments: vec!["state".to_owned()],
-            }],
-            omissions: vec![Omission {
-                function: "step".to_owned(),
-                outputs: vec!["result[1]['logits']".to_owned()],
-            }],
+            edits: vec![
+                ProgramEdit::Donate(Donation {
+                    function: "step".to_owned(),
+                    arguments: vec!["state".to_owned()],
+                    ..Donation::default()
+                }),
+                ProgramEdit::Omit(Omission {
+                    function: "step".to_owned(),
+                    outputs: vec!["result[1]['logits']".to_owned()],
+                    ..Omission::default()
+                }),
+                ProgramEdit::ShardOutputs(OutputSharding { function: "init".to_owned() }),
+                ProgramEdit::ConstrainBatch(BatchConstraint {
+                    function: "step".to_owned(),
+                    rows: 128,
+                }),
+                ProgramEdit::CudnnAttention,
+            ],
             settings: PlanSettings {
                 memory_fraction: Some(0.92),
                 preallocate: Some(true),

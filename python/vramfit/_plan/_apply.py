@@ -48,8 +48,8 @@ def install(jax: Any) -> None:
         chunks = ChunkApplier(plan.chunks)
         _chunk.install(jax, chunks)
         atexit.register(chunks.warn_of_unmet)
-    if plan.donations or plan.omissions:
-        _edits.install(jax, plan.donations, plan.omissions)
+    if plan.edits:
+        _edits.install(jax, plan.edits)
     if applied := os.environ.get(APPLIED):
         with open(applied, "ab"):
             pass

@@ -1,4 +1,8 @@
-"""Edits of a program's compiled functions that `vramfit plan` measures and no plan makes."""
+"""Edits of a program that a dry run measures and no plan of `vramfit plan` makes.
+
+They can change what a program computes, to rounding or where it uses a donated argument again, so
+they are measured and recommended, and the program is left to its author.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,66 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
-@dataclasses.dataclass(frozen=True)
-class Donation:
-    """Arguments to donate to a function that `jax.jit` compiles, by their names."""
-
-    function: str
-    arguments: tuple[str, ...]
+from vramfit._plan import _shardings
 
 
 @dataclasses.dataclass(frozen=True)
-class Omission:
-    """Outputs that a function that `jax.jit` compiles need not return, by their pytree paths."""
+class Edit:
+    """One edit: ``[[edit]]`` in a plan file."""
 
-    function: str
-    outputs: tuple[str, ...]
+    # `donate`, `omit`, `shard_outputs`, `constrain_batch` or `cudnn_attention`.
+    kind: str
+    # The function that `jax.jit` compiles; empty for `cudnn_attention`, which is of all functions.
+    function: str = ""
+    # What to donate (names of arguments), or to omit (pytree paths of outputs).
+    names: tuple[str, ...] = ()
+    # Length of the batch on all devices together, for `constrain_batch`.
+    rows: int = 0
 
 
-def install(jax: Any, donations: Sequence[Donation], omissions: Sequence[Omission]) -> None:
-    """Let `jax.jit` compile some functions with more donated arguments or fewer outputs."""
+def read(entry: dict[str, Any]) -> Edit:
+    """Return an entry of a plan file as an edit.
+
+    Raises:
+        KeyError: If it lacks something.
+        ValueError: If its kind is unknown.
+    """
+    kind = entry["kind"]
+    match kind:
+        case "donate":
+            return Edit(kind, entry["function"], tuple(entry["arguments"]))
+        case "omit":
+            return Edit(kind, entry["function"], tuple(entry["outputs"]))
+        case "shard_outputs":
+            return Edit(kind, entry["function"])
+        case "constrain_batch":
+            return Edit(kind, entry["function"], rows=int(entry["rows"]))
+        case "cudnn_attention":
+            return Edit(kind)
+    raise ValueError(f"unknown edit `{kind}`")
+
+
+def install(jax: Any, edits: Sequence[Edit]) -> None:
+    """Apply edits to the functions that are given to `jax.jit`, as an attribute."""
+    if any(edit.kind == "cudnn_attention" for edit in edits):
+        jax.nn.dot_product_attention = _with_cudnn(jax, jax.nn.dot_product_attention)
     original = jax.jit
-    arguments = {donation.function: donation.arguments for donation in donations}
-    outputs = {omission.function: omission.outputs for omission in omissions}
 
     def compiled(fun: Callable[..., Any], *rest: Any, **options: Any) -> Any:
         name = getattr(fun, "__name__", "")
-        if name in arguments:
-            options = _with_donation(fun, arguments[name], options)
-        if name in outputs:
-            fun = _without_outputs(jax, fun, outputs[name])
-        return original(fun, *rest, **options)
+        own = {edit.kind: edit for edit in edits if edit.function == name and name}
+        if "donate" in own:
+            options = _with_donation(fun, own["donate"].names, options)
+        if "omit" in own:
+            fun = _without_outputs(jax, fun, own["omit"].names)
+        jit = functools.partial(original, *rest)
+        if "constrain_batch" in own:
+            return _shardings.with_constrained_batch(
+                jax, jit, fun, options, own["constrain_batch"].rows
+            )
+        if "shard_outputs" in own:
+            return _shardings.with_sharded_outputs(jax, jit, fun, options)
+        return jit(fun, **options)
 
     @functools.wraps(original)
     def jit(*args: Any, **options: Any) -> Any:
@@ -49,6 +83,20 @@ def install(jax: Any, donations: Sequence[Donation], omissions: Sequence[Omissio
         return lambda fun: compiled(fun, **options)
 
     jax.jit = jit
+
+
+def _with_cudnn(jax: Any, attention: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with cuDNN's kernel where the program leaves the choice to JAX."""
+
+    @functools.wraps(attention)
+    def with_cudnn(query: Any, *args: Any, **options: Any) -> Any:
+        # cuDNN has no kernel for others.
+        is_half = jax.numpy.result_type(query) in (jax.numpy.bfloat16, jax.numpy.float16)
+        if is_half and options.get("implementation") in (None, "xla"):
+            options["implementation"] = "cudnn"
+        return attention(query, *args, **options)
+
+    return with_cudnn
 
 
 def _with_donation(

@@ -159,14 +159,14 @@ class _Evaluation:
         eqn = equation.eqn
         functions = self._functions(eqn)
         if not any(function.is_changed for function in functions):
-            return _bind(equation, operands)
+            return bind(equation, operands)
         if _kind(eqn) == "checkpoint" and functions[0].segments is not None:
             with _context(equation):
                 return self.run(functions[0].jaxpr, operands, functions[0].segments)
         parameters, constants = self._replace_functions(eqn, functions)
         if parameters is None:
-            return _bind(equation, operands)
-        return _bind(equation, [*constants, *operands], parameters)
+            return bind(equation, operands)
+        return bind(equation, [*constants, *operands], parameters)
 
     def _functions(self, eqn: Any) -> list[_Function]:
         """Return the functions of an equation, with what is planned for them."""
@@ -332,7 +332,7 @@ def _context(equation: Equation) -> Any:
     return context
 
 
-def _bind(
+def bind(
     equation: Equation, operands: list[Any], parameters: dict[str, Any] | None = None
 ) -> list[Any]:
     """Apply the primitive as `jax.core.eval_jaxpr` does.

@@ -7,8 +7,9 @@ import os
 import tomllib
 from typing import Any
 
+from vramfit._plan import _edits
 from vramfit._plan._chunk import Chunk
-from vramfit._plan._edits import Donation, Omission
+from vramfit._plan._edits import Edit
 from vramfit._plan._segment import NAMED_POLICIES, Segment
 from vramfit.errors import InvalidFileError, IoError
 
@@ -66,8 +67,7 @@ class Plan:
 
     sites: tuple[SitePlan, ...] = ()
     chunks: tuple[Chunk, ...] = ()
-    donations: tuple[Donation, ...] = ()
-    omissions: tuple[Omission, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
 
 def read(path: str | os.PathLike[str]) -> Plan:
@@ -99,14 +99,7 @@ def read(path: str | os.PathLike[str]) -> Plan:
         return Plan(
             sites=tuple(_site(entry) for entry in content.get("site", [])),
             chunks=tuple(_chunk(entry) for entry in content.get("chunk", [])),
-            donations=tuple(
-                Donation(entry["function"], tuple(entry["arguments"]))
-                for entry in content.get("donate", [])
-            ),
-            omissions=tuple(
-                Omission(entry["function"], tuple(entry["outputs"]))
-                for entry in content.get("omit", [])
-            ),
+            edits=tuple(_edits.read(entry) for entry in content.get("edit", [])),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidFileError(

@@ -15,6 +15,7 @@
 //! | `critical_point.rs`, `attribution.rs`, `attribution_entry.rs`, `program_slots.rs` | memory attribution at the peak or the first refused request |
 //! | `cause.rs` | what takes most of the memory then, and the peak without it |
 //! | `facts/` | what else a run shows: a file for each fact |
+//! | `measured_edit.rs` | what a dry run with an edit of the program came to |
 //! | `scratch.rs` | scratch memory of library routines |
 //! | `hosts/` | the hosts of a program that runs on many together |
 //! | `other_processes.rs` | what other processes hold of the GPUs |
@@ -38,6 +39,7 @@ mod failure;
 pub mod hosts;
 mod layout;
 mod load;
+mod measured_edit;
 mod other_processes;
 mod partitions;
 mod program_slots;
@@ -65,11 +67,13 @@ pub use facts::autotune_range::AutotuneRange;
 pub use facts::compilations::CompilationSummary;
 pub use facts::leaks::LeakSummary;
 pub use facts::unread_outputs::UnreadOutput;
+pub use facts::whole_batch::WholeBatch;
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};
 pub use load::{
     WrapEvents, add_process_exit, load_process, load_summary, load_summary_until, most_critical,
     trace_files,
 };
+pub use measured_edit::MeasuredEdit;
 pub use other_processes::{NoContextSummary, OtherProcessesSummary};
 pub use partitions::ReplicatedArgument;
 pub use programs::Evidence;

@@ -39,6 +39,14 @@ fn partitioned(notes: &[Note]) -> impl Iterator<Item = &PartitionedProgram> {
     })
 }
 
+/// Returns among how many devices each parameter of a program is divided; empty where that is not known.
+pub(super) fn parts_of_parameters(notes: &[Note], program: u32) -> Vec<u32> {
+    let found = partitioned(notes).find(|known| known.program == program);
+    found.map_or_else(Vec::new, |found| {
+        found.copies.iter().map(|copies| found.devices / (*copies).max(1)).collect()
+    })
+}
+
 /// Returns the state of a program of which several devices have the same part, the largest first.
 pub(super) fn replicated_arguments(
     notes: &[Note],

@@ -15,7 +15,9 @@ use super::facts::autotune_range::AutotuneRange;
 use super::facts::compilations::CompilationSummary;
 use super::facts::leaks::LeakSummary;
 use super::facts::unread_outputs::UnreadOutput;
+use super::facts::whole_batch::WholeBatch;
 use super::hosts::HostsSummary;
+use super::measured_edit::MeasuredEdit;
 use super::other_processes::{NoContextSummary, OtherProcessesSummary};
 use super::partitions::ReplicatedArgument;
 use super::programs::Evidence;
@@ -80,6 +82,9 @@ pub struct RunSummary {
     pub hosts: Option<HostsSummary>,
     /// Whether the program failed differently, or not at all, when reads of values that were not computed gave others.
     pub is_placeholder_cause: bool,
+    /// Edits of the program that were measured, in the order in which they are worth reading. Put in by the command that
+    /// measures them.
+    pub measured_edits: Vec<MeasuredEdit>,
     /// Programs whose values were not computed any more from some execution on.
     pub not_computed: Vec<NotComputed>,
     /// What the run came to with other kernels; `None` when that was not asked for.
@@ -130,6 +135,8 @@ pub struct ProgramMemorySummary {
     pub unread_outputs: Vec<UnreadOutput>,
     /// Its state of which several devices have the same part, the largest first.
     pub replicated: Vec<ReplicatedArgument>,
+    /// Values of the whole batch on each device although it is divided.
+    pub whole_batch: Option<WholeBatch>,
 }
 
 /// Programs of the same name and the same sizes.

@@ -11,8 +11,7 @@
 //! | `strategy` | which plans to measure next |
 //! | `largest` | the largest number in the command with which it fits |
 //! | `chunk` | what of `jax.vmap` to compute for some elements at a time |
-//! | `donation` | arguments that a function could donate |
-//! | `omission` | outputs that a function could leave out |
+//! | `program_edit` | edits that are measured, and left to the author of the program |
 //! | `settings` | settings of the process that a plan changes |
 //! | `plan` | a plan, and the file that it is kept in |
 //! | `edit` | what somebody would write in the program instead |
@@ -22,14 +21,13 @@
 //! measures decide.
 
 mod chunk;
-mod donation;
 mod edit;
 mod largest;
 mod offload;
-mod omission;
 mod options;
 mod partial;
 mod plan;
+mod program_edit;
 mod progression;
 mod row;
 mod segments;
@@ -39,11 +37,12 @@ mod site;
 mod strategy;
 
 pub use chunk::{Chunk, MappedFunction};
-pub use donation::Donation;
 pub use largest::{LargestNumber, LargestSearch, Measured};
-pub use omission::Omission;
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
+pub use program_edit::{
+    BatchConstraint, Donation, Omission, OutputSharding, ProgramEdit, SuggestedEdit,
+};
 pub use progression::Progression;
 pub use row::{CostKind, Row, pareto_front, recommend};
 pub use settings::PlanSettings;

@@ -5,8 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::chunk::Chunk;
-use super::donation::Donation;
-use super::omission::Omission;
+use super::program_edit::ProgramEdit;
 use super::settings::PlanSettings;
 use super::site::{Site, SiteKind, short_name};
 use crate::error::{Error, ErrorKind, Result};
@@ -20,13 +19,9 @@ pub struct Plan {
     /// Settings of the process.
     #[serde(default, skip_serializing_if = "PlanSettings::is_default")]
     pub settings: PlanSettings,
-    /// What to donate. No search proposes it to be applied: whether the program uses an argument afterwards
-    /// is known only of the steps that were measured.
-    #[serde(default, rename = "donate", skip_serializing_if = "Vec::is_empty")]
-    pub donations: Vec<Donation>,
-    /// What to leave out of what functions return. No search proposes it to be applied, either.
-    #[serde(default, rename = "omit", skip_serializing_if = "Vec::is_empty")]
-    pub omissions: Vec<Omission>,
+    /// Edits that are measured. No search proposes one to be applied.
+    #[serde(default, rename = "edit", skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<ProgramEdit>,
     /// What of `jax.vmap` to compute in chunks.
     #[serde(default, rename = "chunk", skip_serializing_if = "Vec::is_empty")]
     pub chunks: Vec<Chunk>,
@@ -205,10 +200,8 @@ impl Plan {
     /// Returns its changes, each in a few words.
     pub fn moves(&self) -> Vec<String> {
         let sites = self.sites.iter().map(SitePlan::describe);
-        let donations = self.donations.iter().map(Donation::describe);
         let settings = self.settings.describe().into_iter();
-        let omissions = self.omissions.iter().map(Omission::describe);
-        let edits = donations.chain(omissions);
+        let edits = self.edits.iter().map(ProgramEdit::describe);
         let chunks = self.chunks.iter().map(Chunk::describe);
         settings.chain(edits).chain(chunks).chain(sites).collect()
     }

@@ -2,8 +2,8 @@
 
 use super::sections::{
     address_map, advice, arrays, buffer_lifetimes, cause, caveats, collectives, compiler_warnings,
-    conditions, devices, failure, headline, hosts, library_scratch, overview, owners, phases,
-    processes, programs, settings, step_time, timeline,
+    conditions, devices, failure, headline, hosts, library_scratch, measured_edits, overview,
+    owners, phases, processes, programs, settings, step_time, timeline,
 };
 use super::{Content, Report, Section, json};
 use crate::analysis::{RunSummary, facts};
@@ -12,6 +12,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
     let caveats = caveats::of_dryrun(summary);
     let not_included = Section::new("not included", Content::List(caveats.clone()));
     let brief = [
+        measured_edits::section(summary),
         overview::usage(summary),
         conditions::section(summary),
         hosts::section(summary),

@@ -14,6 +14,7 @@ use crate::analysis::critical_point::CriticalPoint;
 use crate::analysis::device_summary::{DeviceSummary, tightest};
 use crate::analysis::facts::autotune_range::AutotuneRange;
 use crate::analysis::facts::compilations::repeated;
+use crate::analysis::facts::whole_batch::WholeBatch;
 use crate::analysis::other_processes::OtherProcessesSummary;
 use crate::analysis::partitions::{count_communicators, replicated_arguments};
 use crate::analysis::roles::read_again;
@@ -186,6 +187,7 @@ impl TraceAnalyzer {
             communicators: count_communicators(source.notes()),
             hosts: None,
             is_placeholder_cause: false,
+            measured_edits: Vec::new(),
             not_computed: source.not_computed().to_vec(),
             autotune_range,
             scratch: self.scratch.summary(&self.programs, &self.devices, &text),
@@ -205,6 +207,11 @@ impl TraceAnalyzer {
                         false => self.output_uses.unread(entry, &memory, &self.sites),
                     },
                     replicated: replicated_arguments(
+                        source.notes(),
+                        self.programs.entries[entry].program,
+                        &memory,
+                    ),
+                    whole_batch: WholeBatch::find(
                         source.notes(),
                         self.programs.entries[entry].program,
                         &memory,

@@ -12,6 +12,7 @@ pub mod compilations;
 pub mod leaks;
 pub mod unknown_reads;
 pub mod unread_outputs;
+pub mod whole_batch;
 
 use serde::Serialize;
 

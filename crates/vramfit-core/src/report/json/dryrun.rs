@@ -91,6 +91,7 @@ fn programs(summary: &RunSummary) -> Value {
         "step": summary.step().map(|step| &step.name),
         "step_evidence": summary.step_evidence,
         "replicated": summary.program_memory.as_ref().map_or(&[][..], |program| &program.replicated),
+        "whole_batch": summary.program_memory.as_ref().and_then(|program| program.whole_batch.as_ref()),
         "communicators": summary.communicators,
         "step_search": summary.step_search,
         "plan": summary.plan(),
@@ -102,6 +103,7 @@ fn programs(summary: &RunSummary) -> Value {
         "compilations": summary.compilations,
         "compiler_warnings": summary.compiler_warnings,
         "scratch": summary.scratch,
+        "measured_edits": summary.measured_edits,
     })
 }
 

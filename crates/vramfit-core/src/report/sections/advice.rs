@@ -41,12 +41,16 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     let mut found: Vec<Advice> = Vec::new();
     if let Some(program) = program {
         let memory = &program.memory;
-        found.extend(donation(memory));
+        let is_measured =
+            |kind| summary.measured_edits.iter().any(|edit| edit.kinds.contains(&kind));
+        found.extend(donation(memory).filter(|_| !is_measured("donate")));
         found.extend(unused_donation(memory));
-        found.extend(unread_outputs::advice(&program.unread_outputs));
+        let unread = unread_outputs::advice(&program.unread_outputs);
+        found.extend(unread.filter(|_| !is_measured("omit")));
         found.extend(replication(&program.replicated));
         found.extend(activations(memory));
-        found.extend(chunks(memory));
+        // How the elements are divided among GPUs is not known when they are mapped.
+        found.extend(chunks(memory).filter(|_| summary.header.devices == 1));
         found.extend(precision(memory, &summary.header.gpu().name));
         found.extend(smaller_batch(memory, summary));
         // Without the program's arguments nobody knows which arrays it uses.

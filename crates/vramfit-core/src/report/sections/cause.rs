@@ -22,12 +22,15 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     sentences.extend(fragmentation(summary));
     sentences.extend(summary.leaks.first().map(leak));
     sentences.extend(unused_gpus(summary));
+    sentences.extend(whole_batch(summary));
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
         sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
         sentences.extend(update_outside(summary, cause.total_bytes));
         sentences.extend(constants(summary, cause.total_bytes));
-        sentences.extend(remainder(&cause, summary));
+        // What was measured says more than what would remain.
+        let remainder = remainder(&cause, summary);
+        sentences.extend(remainder.filter(|_| summary.measured_edits.is_empty()));
     }
     sentences.truncate(3);
     sentences
@@ -51,6 +54,14 @@ fn unused_gpus(summary: &RunSummary) -> Option<String> {
         "{unused} {verb} not used: the program puts no array there; `jax.device_put` with a `NamedSharding` divides the \
          batch or the state among GPUs"
     ))
+}
+
+/// Says that XLA has not kept the batch divided.
+fn whole_batch(summary: &RunSummary) -> Option<String> {
+    let attribution = summary.attribution.as_ref()?;
+    let program = summary.program_memory.as_ref()?;
+    let whole = program.whole_batch.as_ref()?;
+    (Some(program.program) == attribution.program).then(|| whole.describe())
 }
 
 fn leak(leak: &LeakSummary) -> String {

@@ -15,6 +15,7 @@ pub(super) mod failure;
 pub(super) mod headline;
 pub(super) mod hosts;
 pub(super) mod library_scratch;
+pub(super) mod measured_edits;
 pub(super) mod overview;
 pub(super) mod owners;
 pub(super) mod phases;

@@ -6,7 +6,7 @@ use vramfit_core::Result;
 
 use super::run_one::run_program;
 use super::spec::DryrunSpec;
-use super::{outcome, run_hosts, second_fill};
+use super::{outcome, remedies, run_hosts, second_fill};
 use crate::context::Context;
 use crate::output::Output;
 use crate::status::Status;
@@ -25,5 +25,6 @@ pub(crate) fn execute(spec: &DryrunSpec, context: &Context, output: &mut Output)
     let mut summary = outcome::summarize_run(&run, output)?;
     summary.is_placeholder_cause =
         second_fill::failure_depends_on_fill(&summary, elapsed, spec, context, output);
+    summary.measured_edits = remedies::measure_edits(spec, &summary, elapsed, context, output);
     outcome::report_outcome(&run, &summary, &spec.results, output)
 }

@@ -22,6 +22,9 @@ use crate::output::Output;
 use crate::scratch::TempDirectory;
 use crate::signals::signal_name;
 
+/// What an error begins with that the program has raised.
+pub(super) const PROGRAM_FAILED: &str = "the program failed in the dry run: ";
+
 /// What a dry run has measured.
 #[derive(Clone, Debug)]
 pub(crate) struct MeasuredRun {
@@ -115,7 +118,7 @@ fn measure_summary(summary: RunSummary, spec: &DryrunSpec, trace: &Path) -> Resu
             .hint("`vramfit doctor` checks whether JAX finds a GPU")
     })?;
     if let Some(error) = &summary.uncaught_error {
-        let text = format!("the program failed in the dry run: {}", error.message);
+        let text = format!("{PROGRAM_FAILED}{}", error.message);
         let hint = "run it with `vramfit dryrun`, which shows its traceback";
         return Err(Error::new(ErrorKind::CompilerFailed, text).hint(hint));
     }

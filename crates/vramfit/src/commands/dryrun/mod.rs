@@ -13,6 +13,7 @@ mod host_messages;
 mod hosts;
 mod measure;
 mod outcome;
+mod remedies;
 mod result_files;
 mod run_hosts;
 mod run_one;
@@ -37,6 +38,7 @@ use vramfit_core::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_core::settings::{Options, Version};
 use vramfit_core::{Bytes, Result};
 
+use self::remedies::Remedies;
 use self::result_files::writable_trace;
 use self::spec::Total;
 use super::policy::{PoolArgs, check_occupied, spill_of_each};
@@ -118,6 +120,10 @@ pub(crate) struct Args {
     /// Give the pool more memory than the GPU has, while programs are compiled for the GPU: for `vramfit.estimate`
     #[arg(long, hide = true)]
     unlimited: bool,
+    /// Which changes of the program are measured, each by one more dry run: `quick` the two that are about most memory
+    /// where it does not fit, `full` all of them
+    #[arg(long, value_name = "LEVEL", default_value = "quick")]
+    remedies: Remedies,
     /// Print all of the report, not only the 30 most important lines
     #[arg(long)]
     full: bool,
@@ -211,7 +217,8 @@ impl Args {
             callbacks: self.callbacks != Some(Callbacks::Skip),
             ..RunConfig::new(gpus)
         };
-        Ok(DryrunSpec { results, hosts, settings, ..DryrunSpec::new(run, self.command) })
+        let remedies = self.remedies;
+        Ok(DryrunSpec { results, hosts, settings, remedies, ..DryrunSpec::new(run, self.command) })
     }
 
     fn result_files(&self) -> Result<ResultFiles> {

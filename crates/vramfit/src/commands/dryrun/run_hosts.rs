@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use vramfit_core::analysis::hosts::{HostRun, next_host, read_host_run, summarize_hosts};
 use vramfit_core::report::Report;
@@ -12,6 +13,7 @@ use super::compile_cache::COMPILATION_CACHE;
 use super::host_messages::HostMessages;
 use super::hosts::{HostSelection, HostsSpec, fill_in};
 use super::outcome::{self, FinishedRun, output_tail, with_output_tail};
+use super::remedies;
 use super::run_one::run_program;
 use super::spec::DryrunSpec;
 use crate::child::ExitReason;
@@ -30,13 +32,16 @@ pub(super) fn execute(
     context: &Context,
     output: &mut Output,
 ) -> Result<Status> {
+    let begin = Instant::now();
     let mut finished = Vec::new();
     let runs = run_hosts(spec, hosts, context, output, |run, _, spec| {
         finished.push((run, spec.results.clone()));
         Ok(())
     })?;
-    let summary = summarize_hosts(&runs, hosts.count, spec.run.gpus.count)
+    let mut summary = summarize_hosts(&runs, hosts.count, spec.run.gpus.count)
         .expect("a host without a result is an error");
+    summary.measured_edits =
+        remedies::measure_edits(spec, &summary, begin.elapsed(), context, output);
     outcome::write_report(&Report::from_dryrun(&summary), &spec.results, output)?;
     for (run, files) in &finished {
         outcome::finish_kept_trace(run, files, output);
@@ -228,9 +233,11 @@ impl RunningHosts<'_> {
         }
         let (run, result) = run?;
         if !is_first && run.exit != ExitReason::Code(0) {
-            let tail = output_tail(&log);
             output.info(&format!("host {index}: the program {}", run.exit.describe()));
-            write_to_stderr(format!("{tail}\n").as_bytes());
+            // The report says where memory ran out; what a run that nobody sees prints is in its log.
+            if !result.summary.is_refused() && self.spec.log.is_none() {
+                write_to_stderr(format!("{}\n", output_tail(&log)).as_bytes());
+            }
         }
         Ok((spec, run, result))
     }

@@ -13,6 +13,7 @@ use vramfit_core::{Bytes, Error, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::hosts::HostsSpec;
+use super::remedies::Remedies;
 use super::result_files::ResultFiles;
 use crate::environment::{unicode_variables, variable};
 use crate::files::cannot_read;
@@ -37,6 +38,8 @@ pub(crate) struct DryrunSpec {
     /// Where the output of the program goes, instead of to the terminal.
     pub(crate) log: Option<PathBuf>,
     pub(crate) results: ResultFiles,
+    /// Which edits of the program are measured after it.
+    pub(crate) remedies: Remedies,
 }
 
 /// How the settings of the program are resolved.
@@ -102,6 +105,7 @@ impl DryrunSpec {
             time_limit: None,
             log: None,
             results: ResultFiles::default(),
+            remedies: Remedies::Off,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vramfit_core::planning::{Moves, Plan};
+use vramfit_core::planning::{Moves, Plan, ProgramEdit};
 use vramfit_core::settings::Options;
 use vramfit_core::{Bytes, Result};
 
@@ -76,7 +76,10 @@ pub(crate) fn measure_gains(
     let gain = |after_bytes, fits| Gain { before_bytes, after_bytes, fits };
     let row = &found.rows[best].row;
     let limit_bytes = found.rows[0].limits.first().copied().unwrap_or(0);
-    let donation = found.edits.iter().find_map(|edit| edit.donation());
+    let donation = found.edits.iter().find_map(|tried| match &tried.edit.edit {
+        ProgramEdit::Donate(donation) => Some((donation.option(), tried.peak_bytes?)),
+        _ => None,
+    });
     Ok(PlanGains {
         plan: (row.peak_bytes < before_bytes).then(|| gain(row.peak_bytes, spec.is_met(row))),
         donation: donation

@@ -1,12 +1,11 @@
 //! Measures plans, several at a time, and keeps what each came to.
 
-use vramfit_core::planning::{CostKind, Moves, Plan, RecordedSites, Row, Strategy};
+use vramfit_core::planning::{CostKind, Moves, Plan, RecordedSites, Row, Strategy, SuggestedEdit};
 use vramfit_core::run_config::{FEW_CALLS, StepLimit};
 use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::program_edit::{MeasuredEdit, ProgramEdit};
-use super::search::{Found, FoundRow, SearchSpec};
+use super::search::{Found, FoundRow, SearchSpec, TriedEdit};
 use super::trial::{Measurement, find_sites, measure_plan};
 use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
@@ -302,12 +301,13 @@ impl Measuring<'_> {
         }
     }
 
-    fn measure_edit(&mut self, edit: ProgramEdit, trial: &DryrunSpec) -> MeasuredEdit {
-        let measured = measure_plan(trial, &edit.plan(), self.context, &self.output.quiet());
+    fn measure_edit(&mut self, edit: SuggestedEdit, trial: &DryrunSpec) -> TriedEdit {
+        let plan = SuggestedEdit::plan([&edit]);
+        let measured = measure_plan(trial, &plan, self.context, &self.output.quiet());
         if let Err(error) = &measured {
             self.output.verbose(&error.to_string());
         }
-        MeasuredEdit { edit, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
+        TriedEdit { edit, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
     }
 
     pub(super) fn note_failure(&mut self, text: &str) {

@@ -7,7 +7,6 @@ mod fit;
 mod gains;
 mod largest;
 mod measuring;
-mod program_edit;
 mod result;
 mod run_search;
 mod search;

@@ -11,7 +11,6 @@ use vramfit_core::report::{
 };
 use vramfit_core::{Bytes, Result};
 
-use super::program_edit::MeasuredEdit;
 use super::search::{Found, FoundRow, SearchSpec};
 use super::trial::XlaRemat;
 use crate::command_line::shell_line;
@@ -64,8 +63,8 @@ impl Found {
             "front": self.front,
             "recommended": row(&self.rows[self.recommended]),
             "faster": self.faster.map(|faster| row(&self.rows[faster])),
-            "donation": self.edits.iter().find_map(MeasuredEdit::donation_json),
-            "omission": self.edits.iter().find_map(MeasuredEdit::omission_json),
+            "donation": self.edits.iter().find_map(|it| it.edit.donation_json(it.peak_bytes)),
+            "omission": self.edits.iter().find_map(|it| it.edit.omission_json(it.peak_bytes)),
             "phases": self.phases,
             "trials": self.trials,
             "complete": self.is_complete,
@@ -271,7 +270,7 @@ impl Found {
         }
         let baseline_bytes = self.rows[0].row.peak_bytes;
         let edits = self.edits.iter();
-        notes.extend(edits.filter_map(|edit| edit.describe(baseline_bytes)));
+        notes.extend(edits.filter_map(|it| it.edit.describe(it.peak_bytes, baseline_bytes)));
         notes.extend(self.left_alone.iter().map(LeftAlone::describe));
         if self.sites == 0 && self.left_alone.is_empty() && self.failures.is_empty() {
             notes.push(

@@ -2,11 +2,10 @@
 
 use vramfit_core::analysis::{Condition, Phase};
 use vramfit_core::gpu::GpuSelection;
-use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, recommend};
+use vramfit_core::planning::{CostKind, LeftAlone, Moves, Row, SuggestedEdit, recommend};
 use vramfit_core::run_config::{RunConfig, StepLimit};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::program_edit::MeasuredEdit;
 use super::trial::{StepTime, XlaRemat};
 use super::vary::VariedCommand;
 use crate::commands::dryrun::DryrunSpec;
@@ -57,6 +56,12 @@ pub(super) struct FoundRow {
     pub(super) steps: StepLimit,
 }
 
+/// An edit of the program, and the peak with it; `None` where the program did not run to its end.
+pub(super) struct TriedEdit {
+    pub(super) edit: SuggestedEdit,
+    pub(super) peak_bytes: Option<u64>,
+}
+
 /// What a search has found.
 pub(super) struct Found {
     /// The rows; the first is the program as it is.
@@ -79,7 +84,7 @@ pub(super) struct Found {
     /// What plans were compared by, beside their peak.
     pub(super) cost: CostKind,
     /// Edits of the program, and what they were measured to bring.
-    pub(super) edits: Vec<MeasuredEdit>,
+    pub(super) edits: Vec<TriedEdit>,
     pub(super) jax: String,
     /// What began in the program as it is after the first training steps.
     pub(super) phases: Vec<Phase>,

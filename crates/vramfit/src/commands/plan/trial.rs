@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use vramfit_core::analysis::{Condition, Phase, RunSummary};
 use vramfit_core::planning::{
-    LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites,
+    LeftAlone, LeftAloneReason, Plan, PlanSettings, PlanSource, RecordedSites, SuggestedEdit,
 };
 use vramfit_core::program::cost::MAX_UNKNOWN_SHARE;
 use vramfit_core::run_config::{FEW_CALLS, RunConfig, StepLimit};
 use vramfit_core::{Error, ErrorKind, Result};
 
-use super::program_edit::ProgramEdit;
 use crate::commands::dryrun::{self, DryrunSpec, MeasuredRun, SettingsSpec};
 use crate::context::Context;
 use crate::files::cannot_write;
@@ -46,7 +45,7 @@ pub(super) struct Measurement {
     /// The most bytes at the peak, each with who owns them and where they come from.
     pub(super) largest: Vec<(String, u64)>,
     /// Edits of the program with the peak that no plan makes.
-    pub(super) edits: Vec<ProgramEdit>,
+    pub(super) edits: Vec<SuggestedEdit>,
     /// The version of JAX.
     pub(super) jax: String,
     /// What the peak depends on.
@@ -235,7 +234,7 @@ impl Measurement {
             host_memory_bytes: host_memory_bytes(summary),
             xla_remat: XlaRemat::read(summary, run.compiler_limit_bytes),
             largest: largest_at_peak(summary),
-            edits: ProgramEdit::find(summary),
+            edits: SuggestedEdit::find(summary),
             jax: summary.header.jax.clone(),
             conditions: run.conditions.clone(),
             whole_calls: summary

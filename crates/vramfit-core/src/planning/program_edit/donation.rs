@@ -2,22 +2,27 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{ProgramEdit, SuggestedEdit, function_at, function_of};
+use crate::analysis::RunSummary;
 use crate::program::memory::Undonated;
 
 /// Arguments to donate to a function that `jax.jit` compiles.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Donation {
     /// Name of the function.
     pub function: String,
     /// Names of its arguments.
     pub arguments: Vec<String>,
+    /// Where it is called; empty if not known.
+    #[serde(skip)]
+    pub site: String,
 }
 
 impl Donation {
     /// Returns what a program could donate: arguments that it returns updated. `None` if it donates all of
     /// them, or where their names are not known.
     pub fn find(program: &str, undonated: &[Undonated]) -> Option<Self> {
-        let function = program.strip_prefix("jit_")?.to_owned();
+        let function = function_of(program)?;
         let mut arguments: Vec<String> = Vec::new();
         for one in undonated.iter().filter(|one| !one.output.is_empty()) {
             let name = one.argument_name();
@@ -25,7 +30,7 @@ impl Donation {
                 arguments.push(name.to_owned());
             }
         }
-        (!arguments.is_empty()).then_some(Donation { function, arguments })
+        (!arguments.is_empty()).then_some(Donation { function, arguments, site: String::new() })
     }
 
     /// Describes it in a few words.
@@ -38,4 +43,24 @@ impl Donation {
         let names: Vec<String> = self.arguments.iter().map(|name| format!("\"{name}\"")).collect();
         format!("donate_argnames=[{}]", names.join(", "))
     }
+}
+
+pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
+    let at_peak = summary.program_memory.as_ref()?;
+    let program = summary.programs.get(at_peak.program)?;
+    let undonated = &at_peak.memory.undonated;
+    let found = Donation::find(&program.name, undonated)?;
+    let donation = Donation { site: program.site.clone(), ..found };
+    let replaced = undonated.iter().filter(|one| !one.output.is_empty());
+    Some(SuggestedEdit {
+        bytes: replaced.map(|one| one.bytes).sum(),
+        change: format!(
+            "donate {}, returned updated, to {}: `jax.jit(..., {})`",
+            donation.arguments.join(", "),
+            function_at(&donation.function, &donation.site),
+            donation.option()
+        ),
+        condition: "the program must not use them after the call",
+        edit: ProgramEdit::Donate(donation),
+    })
 }

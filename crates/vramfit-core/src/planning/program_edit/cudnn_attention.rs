@@ -1,0 +1,48 @@
+//! Attention whose scores are in memory, where cuDNN has a kernel that needs none.
+
+use super::{ProgramEdit, SuggestedEdit};
+use crate::analysis::RunSummary;
+use crate::gpu;
+use crate::program::memory::{Buffer, ProgramMemory};
+use crate::section::phrases::file_name;
+
+/// What `jax.nn.dot_product_attention` calls the product that makes its scores: batch, heads, and the positions of
+/// queries and keys.
+const SCORES: &str = "->BNTS)";
+
+pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
+    let memory = &summary.program_memory.as_ref()?.memory;
+    let name = &summary.header.gpu().name;
+    let gpu = gpu::all().iter().find(|gpu| gpu.name == *name);
+    // cuDNN has kernels from Ampere on.
+    if gpu.is_some_and(|gpu| gpu.compute_capability < (8, 0)) {
+        return None;
+    }
+    let (bytes, largest) = scores(memory)?;
+    let at = memory.user_site(largest.frame);
+    let at = at.map_or(String::new(), |site| format!(" at {}", file_name(site)));
+    Some(SuggestedEdit {
+        bytes,
+        change: format!(
+            "attention without its scores in memory{at}: `jax.nn.dot_product_attention(..., implementation=\"cudnn\")`"
+        ),
+        condition: "its results differ by rounding, and it supports fewer shapes",
+        edit: ProgramEdit::CudnnAttention,
+    })
+}
+
+/// Returns how many bytes at the peak are scores, or of their shape, and the largest of them.
+fn scores(memory: &ProgramMemory) -> Option<(u64, &Buffer)> {
+    let dimensions = |buffer: &Buffer| -> Option<u64> {
+        let (_, rest) = buffer.shape.split_once('[')?;
+        let (dims, _) = rest.split_once(']')?;
+        dims.split(',').map(|dim| dim.parse::<u64>().ok()).product()
+    };
+    let are_scores = |buffer: &&Buffer| buffer.operation.contains(SCORES);
+    let made = memory.buffers.iter().filter(are_scores);
+    let elements = made.filter_map(dimensions).max()?;
+    let alike = memory.buffers.iter().filter(|buffer| dimensions(buffer) == Some(elements));
+    let bytes = alike.clone().map(|buffer| buffer.peak_bytes).sum();
+    let largest = alike.max_by_key(|buffer| buffer.peak_bytes)?;
+    (bytes > 0).then_some((bytes, largest))
+}

@@ -1,0 +1,56 @@
+//! Edits of the program, each with what a dry run with it came to.
+
+use crate::analysis::{MeasuredEdit, RunSummary};
+use crate::bytes::Bytes;
+use crate::report::Section;
+
+pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
+    let needed_bytes = summary.needed_bytes();
+    let points = summary.measured_edits.iter();
+    let points = points.filter_map(|edit| describe(edit, needed_bytes)).collect();
+    Section::list("changes of the program, each measured by a dry run", points)
+}
+
+/// Describes an edit; nothing where it brings nothing.
+fn describe(edit: &MeasuredEdit, needed_bytes: u64) -> Option<String> {
+    let what = &edit.change;
+    let Some(peak_bytes) = edit.peak_bytes else {
+        return Some(format!("{what}: not measured: {}", edit.failure));
+    };
+    if !edit.helps(needed_bytes) {
+        return None;
+    }
+    let fits = if edit.fits == Some(true) { "fits" } else { "does not fit" };
+    let condition = match &*edit.condition {
+        "" => String::new(),
+        condition => format!(" ({condition})"),
+    };
+    let (peak, needed) = (Bytes(peak_bytes), Bytes(needed_bytes));
+    Some(format!("{what}: {peak} instead of {needed}, {fits}{condition}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_says_what_it_comes_to_or_why_that_is_unknown() {
+        let edit = MeasuredEdit {
+            kinds: vec!["donate"],
+            change: "donate x to `f`".to_owned(),
+            condition: "x is not used again".to_owned(),
+            peak_bytes: Some(1 << 30),
+            fits: Some(true),
+            failure: String::new(),
+        };
+        assert_eq!(
+            describe(&edit, 2 << 30).expect("it helps"),
+            "donate x to `f`: 1.0 GiB instead of 2.0 GiB, fits (x is not used again)"
+        );
+        assert_eq!(describe(&edit, 1 << 30), None);
+        let failed =
+            MeasuredEdit { peak_bytes: None, fits: None, failure: "no cuDNN".to_owned(), ..edit };
+        let text = describe(&failed, 2 << 30).expect("said");
+        assert!(text.ends_with("not measured: no cuDNN"), "{text}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Edits that a run suggests, each measured by a dry run with it.
+
+use std::time::Duration;
+
+use vramfit_core::analysis::{MeasuredEdit, RunSummary};
+use vramfit_core::planning::{Plan, PlanSource, SuggestedEdit};
+use vramfit_core::run_config::{RunConfig, Sharing, StepLimit};
+use vramfit_core::{ErrorKind, Result};
+
+use super::measure::{MeasuredRun, PROGRAM_FAILED, measure};
+use super::result_files::ResultFiles;
+use super::spec::DryrunSpec;
+use crate::context::Context;
+use crate::files::cannot_write;
+use crate::interruption::{self, Interruption};
+use crate::output::Output;
+use crate::parallel::map_dry_runs;
+use crate::scratch::TempDirectory;
+
+/// Which edits are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Remedies {
+    /// None
+    #[default]
+    Off,
+    /// The two that are about most memory, where the program does not fit
+    Quick,
+    /// All, also where it fits
+    Full,
+}
+
+/// How many edits are measured by `quick`.
+const QUICK_EDITS: usize = 2;
+/// An edit that is about less than one in this many of the bytes that are needed is not measured.
+const MIN_FRACTION: u64 = 20;
+/// A dry run with an edit may take this many times as long as the first, which may have been cut short by its failure …
+const TIME_FACTOR: u32 = 5;
+/// … and no less than this.
+const MIN_TIME: Duration = Duration::from_secs(60);
+/// On two cores more would only wait for each other.
+const JOBS: usize = 2;
+
+impl Remedies {
+    /// Returns the edits to measure.
+    fn select(self, summary: &RunSummary) -> Vec<SuggestedEdit> {
+        let is_wanted = match self {
+            Remedies::Off => false,
+            Remedies::Quick => summary.fits() == Some(false),
+            Remedies::Full => summary.fits().is_some(),
+        };
+        if !is_wanted {
+            return Vec::new();
+        }
+        let min_bytes = (summary.needed_bytes() / MIN_FRACTION).max(1);
+        let mut edits = SuggestedEdit::find(summary);
+        edits.retain(|edit| edit.bytes >= min_bytes);
+        if self == Remedies::Quick {
+            edits.truncate(QUICK_EDITS);
+        }
+        edits
+    }
+}
+
+/// Measures edits that a run suggests, and those that help together where none of them is enough.
+///
+/// Returns what is known when a signal comes.
+pub(super) fn measure_edits(
+    spec: &DryrunSpec,
+    summary: &RunSummary,
+    elapsed: Duration,
+    context: &Context,
+    output: &mut Output,
+) -> Vec<MeasuredEdit> {
+    let edits = spec.remedies.select(summary);
+    if edits.is_empty() {
+        return Vec::new();
+    }
+    // One program in front of the user ends by itself when a signal comes; those that nobody sees must end with us.
+    let is_watched = spec.hosts.is_some() || context.in_session;
+    let Ok(_interruption) = (!is_watched).then(Interruption::watch).transpose() else {
+        return Vec::new();
+    };
+    let quiet = output.quiet();
+    let trial = Trial { spec, elapsed, context, output: &quiet };
+    output.info(&match edits.len() {
+        1 => "measuring a change of the program by a dry run with it".to_owned(),
+        count => format!("measuring {count} changes of the program by dry runs with them"),
+    });
+    let measured = map_dry_runs(edits, JOBS, output, |edit| {
+        let measured = trial.measure(&[&edit])?;
+        Some((edit, measured))
+    });
+    let needed_bytes = summary.needed_bytes();
+    let helpful = measured.iter().filter(|(_, measured)| measured.helps(needed_bytes));
+    let helpful: Vec<&SuggestedEdit> = helpful.map(|(edit, _)| edit).collect();
+    let is_enough = measured.iter().any(|(_, measured)| measured.fits == Some(true));
+    let together = (helpful.len() > 1 && !is_enough).then(|| trial.measure(&helpful)).flatten();
+    let mut measured: Vec<MeasuredEdit> =
+        measured.iter().map(|(_, measured)| measured.clone()).collect();
+    measured.extend(together);
+    measured.sort_by_key(|edit| edit.peak_bytes.unwrap_or(u64::MAX));
+    measured
+}
+
+/// Says why a program could not be measured with an edit.
+fn describe_failure(message: &str) -> String {
+    let message = message.strip_prefix(PROGRAM_FAILED).unwrap_or(message);
+    match message.to_lowercase().contains("cudnn") {
+        true => format!(
+            "{message} (with JAX's CUDA 13, `pip install nvidia-cudnn-cu13` beside JAX lets the dry run compile it)"
+        ),
+        false => message.to_owned(),
+    }
+}
+
+/// Dry runs of the program with edits.
+struct Trial<'a> {
+    /// The dry run of the program as it is.
+    spec: &'a DryrunSpec,
+    /// How long that took.
+    elapsed: Duration,
+    context: &'a Context,
+    output: &'a Output,
+}
+
+impl Trial<'_> {
+    /// Measures some edits together; `None` when a signal came.
+    fn measure(&self, edits: &[&SuggestedEdit]) -> Option<MeasuredEdit> {
+        if interruption::received().is_some() {
+            return None;
+        }
+        let result = match self.run(edits) {
+            Ok(run) => Ok((run.peak_bytes, run.fits)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return None,
+            Err(error) => Err(describe_failure(error.message())),
+        };
+        Some(SuggestedEdit::measured(edits, result))
+    }
+
+    fn run(&self, edits: &[&SuggestedEdit]) -> Result<MeasuredRun> {
+        let folder = TempDirectory::create()?;
+        let file = folder.path().join("plan.toml");
+        let own = self.spec.run.plan.as_deref().map(Plan::read).transpose()?;
+        let plan = Plan {
+            edits: SuggestedEdit::plan(edits.iter().copied()).edits,
+            ..own.map(|(plan, _)| plan).unwrap_or_default()
+        };
+        std::fs::write(&file, plan.to_toml(&PlanSource::default())?)
+            .map_err(|error| cannot_write(&file, error))?;
+        let run = &self.spec.run;
+        let spec = DryrunSpec {
+            run: RunConfig {
+                plan: Some(file),
+                // A run that failed may have many steps left.
+                steps: run.steps.or(Some(StepLimit::Steady)),
+                sharing: Sharing::Private,
+                autotune_range: false,
+                ..run.clone()
+            },
+            time_limit: Some(MIN_TIME.max(self.elapsed * TIME_FACTOR)),
+            results: ResultFiles::default(),
+            remedies: Remedies::Off,
+            ..self.spec.clone()
+        };
+        measure(&spec, self.context, self.output)
+    }
+}
