@@ -112,15 +112,10 @@ impl SuggestedEdit {
 
     /// Returns what a dry run with some edits came to, in words.
     pub fn measured(edits: &[&Self], result: Result<(u64, bool), String>) -> MeasuredEdit {
-        let conditions = edits.iter().map(|edit| edit.condition).filter(|text| !text.is_empty());
-        let conditions: Vec<&str> = conditions.collect();
-        let change = match edits {
-            [only] => only.change.clone(),
-            several => {
-                let described: Vec<String> =
-                    several.iter().map(|edit| edit.edit.describe()).collect();
-                format!("together, {}", described.join(" and "))
-            }
+        let (change, condition) = match edits {
+            [only] => (only.change.clone(), only.condition.to_owned()),
+            [_, _] => ("both together".to_owned(), String::new()),
+            _ => ("these together".to_owned(), String::new()),
         };
         let (peak_bytes, fits, failure) = match result {
             Ok((peak_bytes, fits)) => (Some(peak_bytes), Some(fits), String::new()),
@@ -129,7 +124,7 @@ impl SuggestedEdit {
         MeasuredEdit {
             kinds: edits.iter().map(|edit| edit.edit.kind()).collect(),
             change,
-            condition: conditions.join("; "),
+            condition,
             peak_bytes,
             fits,
             failure,

@@ -15,7 +15,7 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
 fn describe(edit: &MeasuredEdit, needed_bytes: u64) -> Option<String> {
     let what = &edit.change;
     let Some(peak_bytes) = edit.peak_bytes else {
-        return Some(format!("{what}: not measured: {}", edit.failure));
+        return Some(format!("{what}: {}", edit.failure));
     };
     if !edit.helps(needed_bytes) {
         return None;
@@ -48,8 +48,12 @@ mod tests {
             "donate x to `f`: 1.0 GiB instead of 2.0 GiB, fits (x is not used again)"
         );
         assert_eq!(describe(&edit, 1 << 30), None);
-        let failed =
-            MeasuredEdit { peak_bytes: None, fits: None, failure: "no cuDNN".to_owned(), ..edit };
+        let failed = MeasuredEdit {
+            peak_bytes: None,
+            fits: None,
+            failure: "not measured: no cuDNN".to_owned(),
+            ..edit
+        };
         let text = describe(&failed, 2 << 30).expect("said");
         assert!(text.ends_with("not measured: no cuDNN"), "{text}");
     }

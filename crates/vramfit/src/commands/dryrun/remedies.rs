@@ -91,14 +91,30 @@ pub(super) fn measure_edits(
         Some((edit, measured))
     });
     let needed_bytes = summary.needed_bytes();
-    let helpful = measured.iter().filter(|(_, measured)| measured.helps(needed_bytes));
-    let helpful: Vec<&SuggestedEdit> = helpful.map(|(edit, _)| edit).collect();
-    let is_enough = measured.iter().any(|(_, measured)| measured.fits == Some(true));
-    let together = (helpful.len() > 1 && !is_enough).then(|| trial.measure(&helpful)).flatten();
-    let mut measured: Vec<MeasuredEdit> =
-        measured.iter().map(|(_, measured)| measured.clone()).collect();
-    measured.extend(together);
+    let some_help = measured.iter().any(|(_, measured)| measured.helps(needed_bytes));
+    let one_fits = measured.iter().any(|(_, measured)| measured.fits == Some(true));
+    let together = (some_help && !one_fits).then(|| {
+        // One that fails alone may need another.
+        let is_useful =
+            |measured: &MeasuredEdit| measured.helps(needed_bytes) || measured.peak_bytes.is_none();
+        let useful = measured.iter().filter(|(_, measured)| is_useful(measured));
+        let useful: Vec<&SuggestedEdit> = useful.map(|(edit, _)| edit).collect();
+        (useful.len() > 1).then(|| trial.measure(&useful)).flatten()
+    });
+    let together = together.flatten().filter(|measured| measured.helps(needed_bytes));
+    let works_together = |alone: &MeasuredEdit| {
+        let together = together.as_ref().map_or(&[][..], |together| &together.kinds);
+        alone.kinds.iter().all(|kind| together.contains(kind))
+    };
+    let mut measured: Vec<MeasuredEdit> = measured
+        .into_iter()
+        .map(|(_, alone)| match alone.peak_bytes.is_none() && works_together(&alone) {
+            true => MeasuredEdit { failure: "fails alone".to_owned(), ..alone },
+            false => alone,
+        })
+        .collect();
     measured.sort_by_key(|edit| edit.peak_bytes.unwrap_or(u64::MAX));
+    measured.extend(together);
     measured
 }
 
@@ -107,9 +123,9 @@ fn describe_failure(message: &str) -> String {
     let message = message.strip_prefix(PROGRAM_FAILED).unwrap_or(message);
     match message.to_lowercase().contains("cudnn") {
         true => format!(
-            "{message} (with JAX's CUDA 13, `pip install nvidia-cudnn-cu13` beside JAX lets the dry run compile it)"
+            "not measured: {message} (with JAX's CUDA 13, `pip install nvidia-cudnn-cu13` beside JAX lets the dry run compile it)"
         ),
-        false => message.to_owned(),
+        false => format!("not measured: {message}"),
     }
 }
 
