@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::arrays::{AllocationKey, AllocationSites, NO_PROGRAM};
 use super::attribution_entry::{AttributionEntry, EntryKind, EntrySet};
+use super::facts::replicated_arrays::{ReplicatedArrays, ReplicatedOutputs};
 use super::failure::{EventContext, RefusedRequest};
 use super::program_slots::ProgramSlots;
 use super::programs::ProgramEntry;
@@ -34,6 +35,8 @@ pub struct Attribution {
     pub parts: Vec<AttributionEntry>,
     /// Whether the run went on to its end, so that an array that is not [`AttributionEntry::read_later`] was not read.
     pub reads_are_known: bool,
+    /// What of it every other device has as well.
+    pub replicated: Option<ReplicatedArrays>,
 }
 
 /// More arguments than any program has; a limit for damaged traces.
@@ -115,6 +118,7 @@ impl Attributor<'_> {
     /// Attributes what was allocated then.
     pub(super) fn attribute<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Attribution {
         let mut parts = EntrySet::default();
+        let mut replicated = ReplicatedOutputs::new(self.source.notes());
         let mut by_number: FxHashMap<u64, u32> = FxHashMap::default();
         for (parameter, allocation) in self.arguments.of(&self.context) {
             // An array that is passed twice is one array.
@@ -142,6 +146,13 @@ impl Attributor<'_> {
                 .saturating_add(block.allocated_bytes.saturating_sub(block.requested_bytes));
             let bytes = block.requested_bytes.min(block.allocated_bytes);
             let origin = self.sites.get(block.owner);
+            if origin.purpose == Purpose::Output
+                && let Some(made_by) = self.entries.get(origin.entry as usize)
+            {
+                let places = programs.get(&origin.entry).map(|(_, places)| places);
+                let output = places.and_then(|places| places.others(origin.slot).first());
+                replicated.add(made_by.program, origin.slot, bytes, output.copied());
+            }
             let argument = by_number.get(&block.number);
             let running = entry == Some(origin.entry) && self.is_of_call(block);
             match (memory, argument) {
@@ -185,7 +196,7 @@ impl Attributor<'_> {
                 .saturating_sub(refused.pool_end_surplus_bytes)
                 .saturating_add(refused.remaining_bytes);
             rounding = rounding.saturating_sub(refused.pool_end_surplus_bytes);
-            self.add_remaining(refused, memory, &mut parts);
+            self.add_remaining(refused, memory, &mut parts, &mut replicated);
         }
         parts.add(of_kind(EntryKind::Rounding), rounding);
         Attribution {
@@ -193,6 +204,7 @@ impl Attributor<'_> {
             refused: self.refused.is_some(),
             program: self.context.entry,
             total_bytes: total,
+            replicated: replicated.finish(total),
             parts: parts.sorted(),
             reads_are_known: self.later_reads.as_ref().is_some_and(|reads| reads.to_the_end),
         }
@@ -204,6 +216,7 @@ impl Attributor<'_> {
         refused: &RefusedRequest,
         memory: Option<&(&ProgramMemory, ProgramSlots<'_>)>,
         parts: &mut EntrySet,
+        replicated: &mut ReplicatedOutputs<'_>,
     ) {
         let EventContext { entry, purpose, bytes, .. } = self.context;
         if purpose == Purpose::Scratch {
@@ -213,13 +226,20 @@ impl Attributor<'_> {
         let Some(memory) = memory else {
             return parts.add(unattributed(purpose), refused.remaining_bytes);
         };
-        slot(memory, refused.slot, purpose, bytes, parts);
+        let running = entry.and_then(|entry| self.entries.get(entry)).map(|entry| entry.program);
+        let mut add = |number: u32, purpose: Purpose, bytes: u64| {
+            slot(memory, number, purpose, bytes, parts);
+            if let Some(program) = running.filter(|_| purpose == Purpose::Output) {
+                replicated.add(program, number, bytes, memory.1.others(number).first().copied());
+            }
+        };
+        add(refused.slot, purpose, bytes);
         let mut left = refused.remaining_bytes.saturating_sub(bytes);
         // Slots are allocated in ascending order.
         for (number, purpose, size) in memory.1.allocated_after(refused.slot, memory.0.temp_bytes) {
             let own = size.min(left);
             left -= own;
-            slot(memory, number, purpose, own, parts);
+            add(number, purpose, own);
         }
         parts.add(unattributed(Purpose::Output), left);
     }

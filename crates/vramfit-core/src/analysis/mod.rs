@@ -66,6 +66,7 @@ pub use facts::RunFacts;
 pub use facts::autotune_range::AutotuneRange;
 pub use facts::compilations::CompilationSummary;
 pub use facts::leaks::LeakSummary;
+pub use facts::replicated_arrays::ReplicatedArrays;
 pub use facts::unread_outputs::UnreadOutput;
 pub use facts::whole_batch::WholeBatch;
 pub use hosts::{HostSummary, HostsSummary, ProgramMismatch};

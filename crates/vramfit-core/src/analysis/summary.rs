@@ -135,7 +135,7 @@ pub struct ProgramMemorySummary {
     pub unread_outputs: Vec<UnreadOutput>,
     /// Its state of which several devices have the same part, the largest first.
     pub replicated: Vec<ReplicatedArgument>,
-    /// Values of the whole batch on each device although it is divided.
+    /// Values that may be of the whole batch on each device although it is divided.
     pub whole_batch: Option<WholeBatch>,
 }
 

@@ -28,6 +28,17 @@ impl Program {
         let shardings = self.parameter_shardings.iter();
         shardings.map(|bytes| copies(bytes, devices)).collect()
     }
+
+    /// Returns how many devices have the same part of each output, by its allocation; empty where the module has no
+    /// shardings.
+    pub fn output_copies(&self) -> Vec<(u32, u32)> {
+        let devices = self.options.devices.len() as u32;
+        let outputs = self.output_allocations.iter().zip(&self.output_shardings);
+        let outputs = outputs.filter_map(|(allocation, sharding)| {
+            Some(((*allocation)? as u32, copies(sharding, devices)))
+        });
+        outputs.collect()
+    }
 }
 
 /// Returns how many of the devices have the same part of an array, by its serialized `OpSharding`.

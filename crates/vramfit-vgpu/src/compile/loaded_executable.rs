@@ -179,6 +179,7 @@ fn describe_partitions(client: &Client, compiled: &CompiledProgram) -> Partition
         communicates: groups.iter().flatten().any(crosses_hosts),
         communicators: groups.iter().map(hash).collect(),
         copies: program.parameter_copies(),
+        output_copies: program.output_copies(),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod autotune_range;
 pub mod callbacks;
 pub mod compilations;
 pub mod leaks;
+pub mod replicated_arrays;
 pub mod unknown_reads;
 pub mod unread_outputs;
 pub mod whole_batch;

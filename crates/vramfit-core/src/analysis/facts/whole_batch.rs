@@ -1,7 +1,8 @@
 //! A batch that the program divides among devices, of which each device nevertheless computes all rows: XLA's
 //! partitioner has chosen another dimension for what it computes of the batch.
-
-use serde::Serialize;
+//!
+//! A module that was partitioned has shapes of one device only, so that a dimension as long as the whole batch may be
+//! another one, such as the heads of attention. It is certain where a constraint was measured and helps.
 
 use crate::analysis::partitions::parts_of_parameters;
 use crate::bytes::Bytes;
@@ -13,8 +14,8 @@ use crate::trace::Note;
 /// Less than one in this many of a program's bytes is not named.
 const MIN_FRACTION: u64 = 10;
 
-/// Values of the whole batch on each device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Values that may be of the whole batch on each device.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeBatch {
     /// Pytree path of the argument that is divided.
     pub argument: String,
@@ -75,7 +76,7 @@ impl WholeBatch {
             site => format!(", first at {}", file_name(site)),
         };
         format!(
-            "the whole batch is on each GPU: {} are values of all {} rows, although `{}` has {} on each; XLA does not keep \
+            "the whole batch is on each GPU: up to {} are values of all {} rows, although `{}` has {} on each; XLA does not keep \
              the batch divided{at}",
             Bytes(self.bytes),
             self.rows,

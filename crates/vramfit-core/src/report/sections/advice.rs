@@ -32,6 +32,26 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     Section::list("ways to reduce memory, not measured", points.collect())
 }
 
+/// Returns `true` if a run fits, and at least half of what the pool can have is left.
+pub(in crate::report) fn has_room(summary: &RunSummary) -> bool {
+    let device = summary.critical_device();
+    let is_half = device.is_some_and(|device| device.peak_bytes <= device.capacity_bytes / 2);
+    is_half && summary.fits() == Some(true)
+}
+
+/// What the memory that is left can be used for, where a program trains.
+pub(in crate::report) fn room(summary: &RunSummary) -> Option<Section> {
+    let memory = &summary.program_memory.as_ref().filter(|_| has_room(summary))?.memory;
+    let trains = memory.bytes_of(Owner::Batch) > 0 && memory.bytes_of(Owner::Activations) > 0;
+    let spare_bytes = summary.spare_bytes(summary.critical_device()?.device)?;
+    let text = format!(
+        "with {} to spare, `vramfit plan --vary` finds the largest batch that fits, and `vramfit plan --fastest` what is \
+         faster with more memory",
+        Bytes(spare_bytes)
+    );
+    Section::list("what the rest can be used for", vec![text]).filter(|_| trains)
+}
+
 /// What takes less, the most first.
 fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     let total_bytes = attribution.total_bytes;

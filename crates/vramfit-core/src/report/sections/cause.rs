@@ -2,7 +2,8 @@
 
 use super::devices;
 use crate::analysis::{
-    AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, RunSummary, ValueSize,
+    AttributionEntry, Cause, CauseGroup, EntryKind, LeakSummary, ReplicatedArrays, RunSummary,
+    ValueSize,
 };
 use crate::bytes::Bytes;
 use crate::program::memory::Owner;
@@ -23,6 +24,9 @@ pub(in crate::report) fn sentences(summary: &RunSummary) -> Vec<String> {
     sentences.extend(summary.leaks.first().map(leak));
     sentences.extend(unused_gpus(summary));
     sentences.extend(whole_batch(summary));
+    let attribution = summary.attribution.as_ref();
+    let replicated = attribution.and_then(|attribution| attribution.replicated.as_ref());
+    sentences.extend(replicated.map(ReplicatedArrays::describe));
     if let Some(cause) = Cause::of(summary) {
         let first = &cause.groups[0];
         sentences.push(format!("largest part: {}", group(first, cause.total_bytes, summary)));
@@ -56,12 +60,12 @@ fn unused_gpus(summary: &RunSummary) -> Option<String> {
     ))
 }
 
-/// Says that XLA has not kept the batch divided.
+/// Says that XLA has not kept the batch divided, where keeping it so was measured and helps.
 fn whole_batch(summary: &RunSummary) -> Option<String> {
-    let attribution = summary.attribution.as_ref()?;
-    let program = summary.program_memory.as_ref()?;
-    let whole = program.whole_batch.as_ref()?;
-    (Some(program.program) == attribution.program).then(|| whole.describe())
+    let needed_bytes = summary.needed_bytes();
+    let mut measured = summary.measured_edits.iter();
+    measured.find(|edit| edit.kinds == ["constrain_batch"] && edit.helps(needed_bytes))?;
+    Some(summary.program_memory.as_ref()?.whole_batch.as_ref()?.describe())
 }
 
 fn leak(leak: &LeakSummary) -> String {

@@ -157,10 +157,8 @@ impl Trial<'_> {
         let folder = TempDirectory::create()?;
         let file = folder.path().join("plan.toml");
         let own = self.spec.run.plan.as_deref().map(Plan::read).transpose()?;
-        let plan = Plan {
-            edits: SuggestedEdit::plan(edits.iter().copied()).edits,
-            ..own.map(|(plan, _)| plan).unwrap_or_default()
-        };
+        let mut plan = own.map_or_else(Plan::default, |(plan, _)| plan);
+        plan.edits.extend(edits.iter().map(|suggested| suggested.edit.clone()));
         std::fs::write(&file, plan.to_toml(&PlanSource::default())?)
             .map_err(|error| cannot_write(&file, error))?;
         let run = &self.spec.run;

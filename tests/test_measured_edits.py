@@ -1,0 +1,156 @@
+"""What a report says that a change of the program would need is what the changed program needs."""
+
+import textwrap
+
+import pytest
+from hosts import EXAMPLES, run_hosts
+
+LLAMA = EXAMPLES / "train_llama.py"
+
+STEP = """
+import functools, jax, jax.numpy as jnp, numpy as np
+
+def loss(p, x):
+    return jnp.mean((jnp.tanh(x @ p["w"]) @ p["v"]) ** 2)
+
+@functools.partial(jax.jit, DONATE)
+def step(p, x):
+    updated = jax.tree.map(lambda a, b: a - 0.1 * b, p, jax.grad(loss)(p, x))
+    return updated, LOGITS
+
+params = {name: jnp.ones((1024, 1024)) for name in "wv"}
+for _ in range(3):
+    params, kept = step(params, np.ones((64, 1024), np.float32))
+"""
+PLAIN = {"DONATE": "", "LOGITS": "loss(p, x)"}
+
+
+def program(**changes):
+    text = STEP
+    for name, value in (PLAIN | changes).items():
+        text = text.replace(name, value)
+    return text
+
+
+DONATED = program(DONATE="donate_argnums=0")
+# The plain program needs 20 MiB, with the donation 16.
+LIMIT = "17MiB"
+
+
+def summary_of(dryrun, script, *options):
+    return dryrun(script, options=options).summary
+
+
+def edits_of(summary):
+    return {"+".join(edit["kinds"]): edit for edit in summary["measured_edits"]}
+
+
+def test_a_donation_is_measured_where_the_program_does_not_fit(dryrun, write_script):
+    script = write_script(program(), "program.py")
+    edit = edits_of(summary_of(dryrun, script, "--limit", LIMIT))["donate"]
+    donated = summary_of(dryrun, write_script(DONATED, "donated.py"), "--remedies", "full")
+    assert edit["peak_bytes"] == donated["peak_bytes"]
+    assert edit["fits"] is True
+    assert 'donate_argnames=["p"]' in edit["change"]
+    # Nothing is left to change.
+    assert "donate" not in edits_of(donated)
+
+
+def test_the_report_shows_what_was_measured_and_not_again_what_is_expected(dryrun, write_script):
+    run = dryrun(write_script(program(), "program.py"), options=["--limit", LIMIT])
+    text = " ".join(run.err.split())
+    assert "measuring a change of the program by a dry run with it" in text
+    assert "donate p, returned updated, to `step`, called at program.py:" in text
+    assert "fits (the program must not use them after the call)" in text
+    assert "donate arguments that are returned updated" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        ([], set()),
+        (["--remedies", "full"], {"donate"}),
+        (["--limit", LIMIT, "--remedies", "off"], set()),
+    ],
+    ids=["it fits", "full", "off"],
+)
+def test_what_is_measured_is_what_was_asked_for(dryrun, write_script, options, kinds):
+    script = write_script(program(), "program.py")
+    assert edits_of(summary_of(dryrun, script, *options)).keys() == kinds
+
+
+def test_changes_are_measured_beside_the_plan_of_the_user(dryrun, write_script, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'schema = 2\n[source]\nvramfit = ""\njax = ""\ngpu = ""\ncommand = []\npeak_bytes = 0\n'
+        '[[edit]]\nkind = "omit"\nfunction = "step"\noutputs = ["result[1]"]\n'
+    )
+    text = program(LOGITS="jnp.tanh(jnp.repeat(x, 64, 0) @ p['w'])")
+    script = write_script(text, "program.py")
+    with_plan = summary_of(dryrun, script, "--plan", plan, "--remedies", "full")
+    both = text.replace("jnp.tanh(jnp.repeat(x, 64, 0) @ p['w'])", "jnp.zeros((0,))")
+    both = both.replace("partial(jax.jit, )", "partial(jax.jit, donate_argnums=0)")
+    expected = summary_of(dryrun, write_script(both, "both.py"), "--remedies", "off")
+    assert edits_of(with_plan)["donate"]["peak_bytes"] == expected["peak_bytes"]
+
+
+def llama(folder, *arguments, remedies="off", length=1024):
+    """Run a small Llama on eight GPUs of four hosts."""
+    arguments = ["--small", "--length", length, "--distributed", *arguments]
+    return run_hosts(folder, LLAMA, "--remedies", remedies, hosts=4, arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("mistakes", "others", "kind", "length"),
+    [
+        (["--replicate-optimizer"], [], "shard_outputs", 16),
+        (["--unconstrained"], ["--last-axis"], "constrain_batch", 1024),
+    ],
+    ids=["outputs", "batch"],
+)
+def test_what_is_not_divided_is_measured_divided(tmp_path, mistakes, others, kind, length):
+    run = llama(tmp_path, *mistakes, *others, remedies="full", length=length)
+    corrected = llama(tmp_path, *others, length=length)
+    [edit] = [edit for edit in run.summary["measured_edits"] if edit["kinds"] == [kind]]
+    assert edit["peak_bytes"] == corrected.summary["peak_bytes"] < run.summary["peak_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level", "is_said"),
+    [
+        (["--unconstrained", "--last-axis"], "full", True),
+        (["--unconstrained", "--last-axis"], "off", False),
+        (["--last-axis"], "full", False),
+    ],
+)
+def test_the_batch_is_said_to_be_whole_only_where_that_was_measured(
+    tmp_path, arguments, level, is_said
+):
+    text = " ".join(llama(tmp_path, *arguments, remedies=level).err.split())
+    assert ("values of all 8 rows, although `tokens` has 1 on each" in text) == is_said
+
+
+def test_arrays_in_full_on_all_gpus_are_counted_by_hand(tmp_path):
+    run = llama(tmp_path, "--last-axis", length=16)
+    assert run.summary["replicated_arrays"] is None
+    script = """
+        import jax, jax.numpy as jnp, functools
+        from jax.sharding import NamedSharding, PartitionSpec as P
+        jax.distributed.initialize()
+        mesh = jax.make_mesh((jax.device_count(),), ("all",))
+        full, parts = NamedSharding(mesh, P()), NamedSharding(mesh, P("all"))
+        @functools.partial(jax.jit, out_shardings=(full, full, parts))
+        def make():
+            return jnp.ones((3, 1024, 256)), jnp.ones((5, 3)), jnp.ones((1024, 1024))
+        kept = make()
+        jnp.ones((1024,)) + 1
+    """
+    found = run_hosts(tmp_path, textwrap.dedent(script)).summary["replicated_arrays"]
+    assert found == {
+        "devices": 4,
+        "bytes": (3 * 1024 * 256 + 15) * 4,
+        "count": 2,
+        "largest": "result[0]",
+        "shape": "f32[3,1024,256]",
+        "divisible": [1, 1024],
+    }
