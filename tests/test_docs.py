@@ -167,6 +167,16 @@ def test_many_hosts_can_be_seen_as_written(case, tmp_path):
     assert_shows(said(arguments, tmp_path), shown)
 
 
+@pytest.mark.parametrize("case", range(4))
+def test_changes_are_measured_as_written(case, tmp_path):
+    page = "docs/guides/measured-changes.md"
+    (program,) = blocks(page, "python")
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    arguments, shown = dry_runs(page)[case]
+    assert_shows(said(arguments, tmp_path), shown)
+
+
 def anchors(page):
     """Return the anchors that the headings of a page make."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page, flags=re.M | re.S), re.M)
