@@ -185,5 +185,5 @@ fn what_sorts_have_in_the_plan_is_within_their_bound() {
         assert!(taken.temporaries - planned <= need.high_bytes, "{name}: {need:?}");
         checked += 1;
     }
-    assert_eq!(checked, 4);
+    assert_eq!(checked, 8);
 }
