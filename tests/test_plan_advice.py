@@ -86,7 +86,7 @@ def test_outputs_that_nothing_reads_are_found_and_measured(write_script, use, is
     done = vramfit("plan", "--gpu", "t4", "--try", "compiler", "--json", "-", *command)
     found = json.loads(done.stdout.splitlines()[-1])
     omission = found["omission"]
-    dry = vramfit("dryrun", "--gpu", "t4", *command)
+    dry = vramfit("dryrun", "--full", "--gpu", "t4", *command)
     advice = "nothing reads `result[2]['logits']`, 250.0 MiB"
     assert (advice in " ".join(dry.stderr.split())) == (not is_read), dry.stderr
     if is_read:

@@ -111,6 +111,16 @@ while True: one.join(0.1)
 
 # How the program ends, its exit code, and what the headline says.
 OTHERS = {
+    "message with a traceback": (
+        """
+lines = ["INTERNAL: partitioner: Traceback (most recent call last):"]
+lines += ["  File 'a.py', line 1", "OSError: no rule"]
+jnp.tanh(x)
+raise RuntimeError("\\n".join(lines))
+""",
+        1,
+        "INTERNAL: partitioner: OSError: no rule",
+    ),
     "message": ("sys.exit('no data')", 1, "(SystemExit at program.py:10 (<module>): no data)"),
     "code": ("sys.exit(3)", 3, "the program ended with exit code 3 after"),
     "printed long before": (

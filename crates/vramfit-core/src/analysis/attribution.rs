@@ -16,7 +16,7 @@ use super::program_slots::ProgramSlots;
 use super::programs::ProgramEntry;
 use super::roles::{ArgumentRoles, gradient};
 use crate::program::ProgramMemory;
-use crate::program::memory::{Buffer, Owner};
+use crate::program::memory::Owner;
 use crate::replay::Block;
 use crate::trace::{EventSource, Note, Purpose};
 
@@ -164,7 +164,7 @@ impl Attributor<'_> {
                             kind: EntryKind::Arrays,
                             ..self.remainder(origin, &programs)
                         },
-                        false => argument_part(places, *parameter, site),
+                        false => AttributionEntry::of_argument(places, *parameter, site),
                     };
                     let known = self.known_array(block, &programs).filter(|_| !trains);
                     parts.add(known.unwrap_or(argument), bytes);
@@ -175,7 +175,9 @@ impl Attributor<'_> {
                 (Some(memory), None) if running => {
                     slot(memory, origin.slot, origin.purpose, bytes, &mut parts);
                 }
-                (None, _) if running => parts.add(unattributed(origin.purpose), bytes),
+                (None, _) if running => {
+                    parts.add(AttributionEntry::of_purpose(origin.purpose), bytes)
+                }
                 _ => {
                     let known = self.known_array(block, &programs).filter(|_| !trains);
                     let part = known.unwrap_or_else(|| {
@@ -198,7 +200,7 @@ impl Attributor<'_> {
             rounding = rounding.saturating_sub(refused.pool_end_surplus_bytes);
             self.add_remaining(refused, memory, &mut parts, &mut replicated);
         }
-        parts.add(of_kind(EntryKind::Rounding), rounding);
+        parts.add(AttributionEntry::of_kind(EntryKind::Rounding), rounding);
         Attribution {
             device: self.device,
             refused: self.refused.is_some(),
@@ -224,7 +226,7 @@ impl Attributor<'_> {
             return parts.add(self.scratch_part(entry, refused.slot), bytes);
         }
         let Some(memory) = memory else {
-            return parts.add(unattributed(purpose), refused.remaining_bytes);
+            return parts.add(AttributionEntry::of_purpose(purpose), refused.remaining_bytes);
         };
         let running = entry.and_then(|entry| self.entries.get(entry)).map(|entry| entry.program);
         let mut add = |number: u32, purpose: Purpose, bytes: u64| {
@@ -241,7 +243,7 @@ impl Attributor<'_> {
             left -= own;
             add(number, purpose, own);
         }
-        parts.add(unattributed(Purpose::Output), left);
+        parts.add(AttributionEntry::of_purpose(Purpose::Output), left);
     }
 
     /// Returns `true` if the program of an entry is one operation outside of `jit`.
@@ -347,7 +349,7 @@ fn slot(
     if purpose == Purpose::Copy {
         let copy = AttributionEntry {
             made_by: "a copy, since the argument was not donated".to_owned(),
-            ..unattributed(purpose)
+            ..AttributionEntry::of_purpose(purpose)
         };
         return parts.add(copy, bytes);
     }
@@ -355,55 +357,11 @@ fn slot(
     for buffer in places.others(slot) {
         let own = buffer.peak_bytes.min(left);
         left -= own;
-        parts.add(buffer_part(memory, buffer), own);
+        parts.add(AttributionEntry::of_buffer(memory, buffer), own);
     }
     let rest = match purpose {
         Purpose::Temporary => EntryKind::Program(Owner::Padding),
-        _ => unattributed(purpose).kind,
+        _ => AttributionEntry::of_purpose(purpose).kind,
     };
-    parts.add(of_kind(rest), left);
-}
-
-/// Names an argument; its line is the one that made the array.
-fn argument_part(places: &ProgramSlots<'_>, parameter: u32, site: &str) -> AttributionEntry {
-    let buffer = places.arguments.get(&parameter);
-    AttributionEntry {
-        kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
-        path: buffer.map_or_else(|| format!("argument {parameter}"), |buffer| buffer.path.clone()),
-        site: site.to_owned(),
-        shape: buffer.map_or(String::new(), |buffer| buffer.shape.clone()),
-        ..AttributionEntry::default()
-    }
-}
-
-/// Names a buffer of a program by the user's line that led to it.
-pub(super) fn buffer_part(memory: &ProgramMemory, buffer: &Buffer) -> AttributionEntry {
-    AttributionEntry {
-        kind: EntryKind::Program(buffer.owner),
-        path: buffer.path.clone(),
-        site: memory.user_site(buffer.frame).unwrap_or_default().to_owned(),
-        shape: buffer.shape.clone(),
-        made_by: match buffer.operation.is_empty() {
-            true => buffer.instruction.clone(),
-            false => buffer.operation.clone(),
-        },
-        stacked: buffer.stacked,
-        rematerialized: buffer.rematerialized,
-        ..AttributionEntry::default()
-    }
-}
-
-/// Names what a program of unknown buffers took, or an upload, of which only the program that is given
-/// it knows what it is.
-fn unattributed(purpose: Purpose) -> AttributionEntry {
-    of_kind(match purpose {
-        Purpose::Temporary | Purpose::Scratch => EntryKind::Program(Owner::Temporaries),
-        Purpose::Constant => EntryKind::Program(Owner::Constants),
-        Purpose::Upload => EntryKind::Arrays,
-        Purpose::Output | Purpose::Tuple | Purpose::Copy => EntryKind::Program(Owner::Outputs),
-    })
-}
-
-fn of_kind(kind: EntryKind) -> AttributionEntry {
-    AttributionEntry { kind, ..AttributionEntry::default() }
+    parts.add(AttributionEntry::of_kind(rest), left);
 }

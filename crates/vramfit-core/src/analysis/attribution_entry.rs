@@ -3,7 +3,10 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::program::memory::Owner;
+use super::program_slots::ProgramSlots;
+use crate::program::ProgramMemory;
+use crate::program::memory::{Buffer, Owner};
+use crate::trace::Purpose;
 
 /// Bytes that have one owner, one name and one line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -45,6 +48,54 @@ pub enum EntryKind {
     Scratch,
     /// What the allocator gave out beyond what was asked for.
     Rounding,
+}
+
+impl AttributionEntry {
+    /// Names an argument; its line is the one that made the array.
+    pub(super) fn of_argument(places: &ProgramSlots<'_>, parameter: u32, site: &str) -> Self {
+        let buffer = places.arguments.get(&parameter);
+        let path = || format!("argument {parameter}");
+        AttributionEntry {
+            kind: EntryKind::Program(buffer.map_or(Owner::Batch, |buffer| buffer.owner)),
+            path: buffer.map_or_else(path, |buffer| buffer.path.clone()),
+            site: site.to_owned(),
+            shape: buffer.map_or(String::new(), |buffer| buffer.shape.clone()),
+            ..AttributionEntry::default()
+        }
+    }
+
+    /// Names a buffer of a program by the user's line that led to it.
+    pub(super) fn of_buffer(memory: &ProgramMemory, buffer: &Buffer) -> Self {
+        AttributionEntry {
+            kind: EntryKind::Program(buffer.owner),
+            path: buffer.path.clone(),
+            site: memory.user_site(buffer.frame).unwrap_or_default().to_owned(),
+            shape: buffer.shape.clone(),
+            made_by: match buffer.operation.is_empty() {
+                true => buffer.instruction.clone(),
+                false => buffer.operation.clone(),
+            },
+            stacked: buffer.stacked,
+            rematerialized: buffer.rematerialized,
+            ..AttributionEntry::default()
+        }
+    }
+
+    /// Names what a program of unknown buffers took, or an upload, of which only the program that is given
+    /// it knows what it is.
+    pub(super) fn of_purpose(purpose: Purpose) -> Self {
+        AttributionEntry::of_kind(match purpose {
+            Purpose::Temporary | Purpose::Scratch => EntryKind::Program(Owner::Temporaries),
+            Purpose::Constant => EntryKind::Program(Owner::Constants),
+            Purpose::Upload => EntryKind::Arrays,
+            Purpose::Output | Purpose::Tuple | Purpose::Copy => EntryKind::Program(Owner::Outputs),
+        })
+    }
+
+    /// Names bytes by their owner only.
+    pub(super) fn of_kind(kind: EntryKind) -> Self {
+        AttributionEntry { kind, ..AttributionEntry::default() }
+    }
 }
 
 impl EntryKind {

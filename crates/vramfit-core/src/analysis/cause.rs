@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 
-use super::attribution::{Attribution, buffer_part};
+use super::attribution::Attribution;
 use super::attribution_entry::{AttributionEntry, EntryKind};
 use super::summary::RunSummary;
 use crate::program::memory::{Buffer, Owner};
@@ -152,7 +152,7 @@ impl NextPeak {
         let is_temporary = |buffer: &&Buffer| buffer.end <= last && buffer.start <= buffer.end;
         let temporaries = memory.buffers.iter().filter(is_temporary);
         let kept: Vec<(&Buffer, AttributionEntry)> = temporaries
-            .map(|buffer| (buffer, buffer_part(memory, buffer)))
+            .map(|buffer| (buffer, AttributionEntry::of_buffer(memory, buffer)))
             .filter(|(_, entry)| GroupKey::of(entry) != *key)
             .collect();
         let mut change = vec![0_i128; memory.instructions.len() + 1];

@@ -97,8 +97,14 @@ def _if_last(failure: Failure | None) -> Failure | None:
 
 
 def _first_line(message: str) -> str:
-    lines = (line for line in message.splitlines() if line.strip())
-    return next(lines, "")[:MAX_MESSAGE_CHARACTERS]
+    """Return the first line of a message; of one that contains a traceback, what that ends with."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    first, *rest = lines or [""]
+    head, is_traceback, _ = first.partition("Traceback (most recent call last):")
+    if is_traceback and rest:
+        errors = (line for line in reversed(rest) if line[:1].isalpha())
+        first = head + next(errors, rest[-1])
+    return first[:MAX_MESSAGE_CHARACTERS]
 
 
 def _note_printed_errors() -> None:
