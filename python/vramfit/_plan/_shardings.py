@@ -170,8 +170,11 @@ class _Constraints:
         from jax._src import core, linear_util
 
         closed = eqn.params["jaxpr"]
-        first = eqn.params["num_consts"]
-        carry = range(first, first + eqn.params["num_carry"])
+        if "num_carry" in eqn.params:
+            first, count = eqn.params["num_consts"], eqn.params["num_carry"]
+        else:  # from JAX 0.12 on: trees of constants, what is handed on, and what is iterated over
+            first, count, *_ = map(len, eqn.params["ft_in"].unpack())
+        carry = range(first, first + count)
         if not any(self._is_batch(closed.in_avals[at]) for at in carry):
             return None
 

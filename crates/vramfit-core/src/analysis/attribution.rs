@@ -176,7 +176,7 @@ impl Attributor<'_> {
                     slot(memory, origin.slot, origin.purpose, bytes, &mut parts);
                 }
                 (None, _) if running => {
-                    parts.add(AttributionEntry::of_purpose(origin.purpose), bytes)
+                    parts.add(AttributionEntry::of_purpose(origin.purpose), bytes);
                 }
                 _ => {
                     let known = self.known_array(block, &programs).filter(|_| !trains);
