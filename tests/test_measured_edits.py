@@ -94,6 +94,54 @@ def test_changes_are_measured_beside_the_plan_of_the_user(dryrun, write_script, 
     assert edits_of(with_plan)["donate"]["peak_bytes"] == expected["peak_bytes"]
 
 
+EVALUATED = (
+    DONATED
+    + """
+@jax.jit
+def evaluate(p):
+    return jnp.sort(jnp.concatenate([jnp.tanh(p["w"])] * 8))[:1]
+evaluate(params)
+"""
+)
+
+
+def test_a_run_that_was_ended_says_so_and_one_that_was_not_is_measured_whole(dryrun, write_script):
+    text = EVALUATED.replace("donate_argnums=0", "").replace("range(3)", "range(300)")
+    script = write_script(text, "program.py")
+    failed = edits_of(summary_of(dryrun, script, "--limit", LIMIT))["donate"]
+    assert (failed["fits"], failed["steps"]) == (True, 201)
+    script = write_script(program().replace("range(3)", "range(300)"), "program.py")
+    whole = edits_of(summary_of(dryrun, script, "--remedies", "full"))["donate"]
+    assert (whole["peak_bytes"], whole["steps"]) == (failed["peak_bytes"], None)
+
+
+FORMS = {
+    "a lambda": ("step = jax.jit(lambda p, x: plain(p, x))", {"donate"}),
+    "a partial function": ("step = jax.jit(functools.partial(plain))", {"donate"}),
+    "arguments without names": ("step = jax.jit(lambda *args: plain(*args))", set()),
+    "two of one name": ("other, step = jax.jit(plain), jax.jit(second)", set()),
+    "another jit": ("from jax.experimental.pjit import pjit; step = pjit(plain)", set()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_only_a_change_that_was_made_is_measured(dryrun, write_script, form):
+    wrapped, kinds = FORMS[form]
+    text = program().replace("@functools.partial(jax.jit, )\ndef step", "def plain")
+    second = "def second(p, x):\n    return plain(p, x)\nsecond.__name__ = 'plain'\n"
+    text = text.replace("\nparams =", f"\n{second}{wrapped}\nparams =")
+    run = dryrun(write_script(text, "program.py"), options=["--limit", LIMIT])
+    assert edits_of(run.summary).keys() == kinds
+    assert ("donate arguments that are returned updated" in run.err) == (not kinds)
+
+
+def test_what_is_used_after_the_call_cannot_be_donated(dryrun, write_script):
+    text = program().replace("    params, kept =", "    old = params\n    params, kept =")
+    script = write_script(text + "    old['w'] + 1\n", "program.py")
+    edit = edits_of(summary_of(dryrun, script, "--limit", LIMIT))["donate"]
+    assert edit["failure"] == "not possible: the program uses what is donated after the call"
+
+
 def llama(folder, *arguments, remedies="off", length=1024):
     """Run a small Llama on eight GPUs of four hosts."""
     arguments = ["--small", "--length", length, "--distributed", *arguments]
@@ -148,8 +196,8 @@ def test_arrays_in_full_on_all_gpus_are_counted_by_hand(tmp_path):
     found = run_hosts(tmp_path, textwrap.dedent(script)).summary["replicated_arrays"]
     assert found == {
         "devices": 4,
-        "bytes": (3 * 1024 * 256 + 15) * 4,
-        "count": 2,
+        "bytes": 3 * 1024 * 256 * 4,
+        "count": 1,
         "largest": "result[0]",
         "shape": "f32[3,1024,256]",
         "divisible": [1, 1024],

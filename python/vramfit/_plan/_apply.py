@@ -7,6 +7,7 @@ The configuration of a dry run names the plan to apply, or the file that sites a
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -49,10 +50,31 @@ def install(jax: Any) -> None:
         _chunk.install(jax, chunks)
         atexit.register(chunks.warn_of_unmet)
     if plan.edits:
-        _edits.install(jax, plan.edits)
+        _edits.install(jax, plan.edits, AppliedEdits(path).note)
     if applied := os.environ.get(APPLIED):
         with open(applied, "ab"):
             pass
+
+
+class AppliedEdits:
+    """Writes which edits were applied to which functions, a line each, beside the plan file.
+
+    Whoever measures an edit must know that it was made.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = f"{path}.applied"
+        self._written: set[str] = set()
+
+    def note(self, kind: str, definition: str) -> None:
+        """Write that a function was changed."""
+        line = f"{kind} {definition}"
+        # A plan of the user's may be in a folder that nothing can be written to.
+        with contextlib.suppress(OSError):
+            if line not in self._written and os.path.exists(self._path):
+                with open(self._path, "a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+        self._written.add(line)
 
 
 class PlanApplier:

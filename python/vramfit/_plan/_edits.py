@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from vramfit._plan import _shardings
+from vramfit._plan._definition import function_definition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,26 +52,35 @@ def read(entry: dict[str, Any]) -> Edit:
     raise ValueError(f"unknown edit `{kind}`")
 
 
-def install(jax: Any, edits: Sequence[Edit]) -> None:
+# Called with the kind of an edit and the function that was changed by it.
+OnApplied = Callable[[str, str], None]
+
+
+def install(jax: Any, edits: Sequence[Edit], on_applied: OnApplied = lambda *_: None) -> None:
     """Apply edits to the functions that are given to `jax.jit`, as an attribute."""
     if any(edit.kind == "cudnn_attention" for edit in edits):
-        jax.nn.dot_product_attention = _with_cudnn(jax, jax.nn.dot_product_attention)
+        attention = jax.nn.dot_product_attention
+        jax.nn.dot_product_attention = _with_cudnn(jax, attention, on_applied)
     original = jax.jit
 
     def compiled(fun: Callable[..., Any], *rest: Any, **options: Any) -> Any:
-        name = getattr(fun, "__name__", "")
+        name = _program_name(fun)
         own = {edit.kind: edit for edit in edits if edit.function == name and name}
-        if "donate" in own:
-            options = _with_donation(fun, own["donate"].names, options)
+        if not own:
+            return original(fun, *rest, **options)
+        note = functools.partial(_note, on_applied, function_definition(fun))
+        if "donate" in own and (donation := _donation(fun, own["donate"].names, options)):
+            options = options | donation
+            note("donate")
         if "omit" in own:
             fun = _without_outputs(jax, fun, own["omit"].names)
+            note("omit")
         jit = functools.partial(original, *rest)
         if "constrain_batch" in own:
-            return _shardings.with_constrained_batch(
-                jax, jit, fun, options, own["constrain_batch"].rows
-            )
+            rows = own["constrain_batch"].rows
+            return _shardings.with_constrained_batch(jax, jit, fun, options, rows, note)
         if "shard_outputs" in own:
-            return _shardings.with_sharded_outputs(jax, jit, fun, options)
+            return _shardings.with_sharded_outputs(jax, jit, fun, options, note)
         return jit(fun, **options)
 
     @functools.wraps(original)
@@ -85,7 +95,21 @@ def install(jax: Any, edits: Sequence[Edit]) -> None:
     jax.jit = jit
 
 
-def _with_cudnn(jax: Any, attention: Callable[..., Any]) -> Callable[..., Any]:
+def _note(on_applied: OnApplied, definition: str, kind: str) -> None:
+    on_applied(kind, definition)
+
+
+def _program_name(fun: Callable[..., Any]) -> str:
+    """Return the name of a function as JAX names its program."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    name = getattr(fun, "__name__", "")
+    return "_lambda" if name == "<lambda>" else name
+
+
+def _with_cudnn(
+    jax: Any, attention: Callable[..., Any], on_applied: OnApplied
+) -> Callable[..., Any]:
     """Return the function with cuDNN's kernel where the program leaves the choice to JAX."""
 
     @functools.wraps(attention)
@@ -94,19 +118,27 @@ def _with_cudnn(jax: Any, attention: Callable[..., Any]) -> Callable[..., Any]:
         is_half = jax.numpy.result_type(query) in (jax.numpy.bfloat16, jax.numpy.float16)
         if is_half and options.get("implementation") in (None, "xla"):
             options["implementation"] = "cudnn"
+            on_applied("cudnn_attention", "")
         return attention(query, *args, **options)
 
     return with_cudnn
 
 
-def _with_donation(
+def _donation(
     fun: Callable[..., Any], names: Sequence[str], options: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the options of `jax.jit` with more arguments donated than the program donates."""
+) -> dict[str, Any] | None:
+    """Return the options by which more arguments are donated than the program donates.
+
+    Returns:
+        None where an argument has no parameter of its own (`*args`, `**kwargs`).
+    """
     try:
         parameters = inspect.signature(fun).parameters
     except (TypeError, ValueError):
-        return options
+        return None
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if any(name not in parameters or parameters[name].kind in several for name in names):
+        return None
     donated = {name: index for index, name in enumerate(parameters) if name in names}
     # With one of the two options JAX infers the other, with both it does not.
     own_names, own_numbers = (options.get(name) for name in ("donate_argnames", "donate_argnums"))
@@ -115,7 +147,7 @@ def _with_donation(
     if own_numbers is not None:
         own_numbers = (own_numbers,) if isinstance(own_numbers, int) else own_numbers
         more["donate_argnums"] = (*own_numbers, *(set(donated.values()) - set(own_numbers)))
-    return options | more
+    return more
 
 
 def _without_outputs(jax: Any, fun: Callable[..., Any], paths: Sequence[str]) -> Callable[..., Any]:

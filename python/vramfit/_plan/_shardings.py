@@ -14,7 +14,11 @@ _METHODS = ("lower", "trace", "eval_shape", "clear_cache")
 
 
 def with_sharded_outputs(
-    jax: Any, jit: Callable[..., Any], fun: Callable[..., Any], options: dict[str, Any]
+    jax: Any,
+    jit: Callable[..., Any],
+    fun: Callable[..., Any],
+    options: dict[str, Any],
+    note: Callable[[str], None],
 ) -> Callable[..., Any]:
     """Compile a function so that an output is divided like an argument of its shape.
 
@@ -38,6 +42,7 @@ def with_sharded_outputs(
         key = (tree, tuple(leaves))
         if key not in known:
             known[key] = jit(fun, **options | {"out_shardings": shardings})
+            note("shard_outputs")
         return known[key](*args, **kwargs)
 
     return _like(compiled, call)
@@ -49,6 +54,7 @@ def with_constrained_batch(
     fun: Callable[..., Any],
     options: dict[str, Any],
     rows: int,
+    note: Callable[[str], None],
 ) -> Callable[..., Any]:
     """Compile a function with its batch divided among devices as its argument is.
 
@@ -61,6 +67,7 @@ def with_constrained_batch(
         fun: The program's own.
         options: Of `jax.jit`.
         rows: The length of the batch.
+        note: Called when the function is changed.
     """
     sharding: Any = None
 
@@ -68,6 +75,7 @@ def with_constrained_batch(
     def constrained(*args: Any, **kwargs: Any) -> Any:
         if sharding is None:
             return fun(*args, **kwargs)
+        note("constrain_batch")
         return _evaluate_constrained(jax, fun, args, kwargs, rows, sharding)
 
     compiled = jit(constrained, **options)

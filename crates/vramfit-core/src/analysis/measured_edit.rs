@@ -5,7 +5,7 @@ use serde::Serialize;
 /// An edit of a program, or several together, and what a dry run with it came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MeasuredEdit {
-    /// The kinds of the edits: `donate`, `omit`, `shard_outputs`, `constrain_batch`, `cudnn_attention`.
+    /// The kinds of the edits: `donate`, `shard_outputs`, `constrain_batch`, `cudnn_attention`.
     pub kinds: Vec<&'static str>,
     /// What to do.
     pub change: String,
@@ -15,6 +15,8 @@ pub struct MeasuredEdit {
     pub peak_bytes: Option<u64>,
     /// Whether the program fits with it.
     pub fits: Option<bool>,
+    /// After how many training steps the run with it was ended; `None` where it went to its end.
+    pub steps: Option<u64>,
     /// Why it could not be measured; empty where it was.
     pub failure: String,
 }

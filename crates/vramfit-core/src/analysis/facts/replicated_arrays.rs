@@ -11,6 +11,9 @@ use crate::trace::{Note, PartitionedProgram};
 /// Less than one in this many of the bytes in use is not named.
 const MIN_FRACTION: u64 = 10;
 
+/// Numbers and the like are not counted.
+const MIN_BYTES: u64 = 1 << 10;
+
 /// What of a device's memory every other device has as well, at the moment that decides. At least: of arrays that were
 /// copied from the host it is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -40,12 +43,16 @@ pub(in crate::analysis) struct ReplicatedOutputs<'a> {
 impl<'a> ReplicatedOutputs<'a> {
     pub(in crate::analysis) fn new(notes: &'a [Note]) -> Self {
         let programs = notes.iter().filter_map(|note| match note {
-            Note::PartitionedProgram(program) if program.devices > 1 => {
-                Some((program.program, program))
-            }
+            Note::PartitionedProgram(program) if program.devices > 1 => Some(program),
             _ => None,
         });
-        ReplicatedOutputs { programs: programs.collect(), found: ReplicatedArrays::default() }
+        // What some of the devices have in full, others may lack.
+        let devices = programs.clone().map(|program| program.devices).max();
+        let programs = programs.filter(|program| Some(program.devices) == devices);
+        ReplicatedOutputs {
+            programs: programs.map(|program| (program.program, program)).collect(),
+            found: ReplicatedArrays::default(),
+        }
     }
 
     /// Adds an output of a program; `output` is its buffer, where that is known.
@@ -56,7 +63,7 @@ impl<'a> ReplicatedOutputs<'a> {
         bytes: u64,
         output: Option<&Buffer>,
     ) {
-        let Some(program) = self.programs.get(&program) else {
+        let Some(program) = self.programs.get(&program).filter(|_| bytes >= MIN_BYTES) else {
             return;
         };
         let mut outputs = program.output_copies.iter();
@@ -64,7 +71,7 @@ impl<'a> ReplicatedOutputs<'a> {
             return;
         }
         let found = &mut self.found;
-        found.devices = found.devices.max(program.devices);
+        found.devices = program.devices;
         found.bytes = found.bytes.saturating_add(bytes);
         found.count += 1;
         if let Some(output) = output.filter(|_| bytes > found.largest_bytes) {
@@ -133,19 +140,29 @@ mod tests {
 
     #[test]
     fn arrays_in_full_on_all_devices_are_added_up() {
-        let notes = [note(16, &[(0, 16), (1, 1), (2, 16), (3, 4)])];
+        let of_some = PartitionedProgram {
+            program: 6,
+            devices: 8,
+            output_copies: vec![(0, 8)],
+            ..PartitionedProgram::default()
+        };
+        let notes = [
+            note(16, &[(0, 16), (1, 1), (2, 16), (3, 4)]),
+            // All of the eight devices that it runs on.
+            Note::PartitionedProgram(of_some),
+        ];
         let mut outputs = ReplicatedOutputs::new(&notes);
-        outputs.add(5, 0, 100, Some(&output("k", "f32[3,64,8]")));
-        outputs.add(5, 1, 1000, Some(&output("q", "f32[64]")));
-        outputs.add(5, 2, 50, Some(&output("v", "f32[5]")));
+        outputs.add(5, 0, 100 << 10, Some(&output("k", "f32[3,64,8]")));
+        outputs.add(5, 1, 1000 << 10, Some(&output("q", "f32[64]")));
+        outputs.add(5, 2, 50 << 10, Some(&output("v", "f32[5]")));
         // Divided among four of four groups.
-        outputs.add(5, 3, 1000, Some(&output("o", "f32[64]")));
-        outputs.add(6, 0, 1000, Some(&output("other", "f32[64]")));
-        let found = outputs.finish(1000).expect("more than a tenth");
-        assert_eq!((found.devices, found.bytes, found.count), (16, 150, 2));
+        outputs.add(5, 3, 1000 << 10, Some(&output("o", "f32[64]")));
+        outputs.add(6, 0, 1000 << 10, Some(&output("other", "f32[64]")));
+        let found = outputs.finish(1000 << 10).expect("more than a tenth");
+        assert_eq!((found.devices, found.bytes, found.count), (16, 150 << 10, 2));
         assert_eq!(
             found.describe(),
-            "150 B are 2 arrays that all 16 GPUs hold in full, the largest `k`, `f32[3,64,8]`: its dimension 1 (64) can be \
+            "150.0 KiB are 2 arrays that all 16 GPUs hold in full, the largest `k`, `f32[3,64,8]`: its dimension 1 (64) can be \
              divided among them"
         );
     }
@@ -154,12 +171,14 @@ mod tests {
     fn few_bytes_are_not_named_and_one_device_has_nothing_twice() {
         let notes = [note(16, &[(0, 16)])];
         let mut outputs = ReplicatedOutputs::new(&notes);
-        outputs.add(5, 0, 100, Some(&output("v", "f32[5]")));
+        outputs.add(5, 0, 100 << 10, Some(&output("v", "f32[5]")));
+        outputs.add(5, 0, 4, Some(&output("count", "s32[]")));
+        assert_eq!(outputs.found.count, 1);
         assert!(outputs.found.describe().ends_with("none of its dimensions is divisible by 16"));
-        assert_eq!(outputs.finish(1000), None);
+        assert_eq!(outputs.finish(1000 << 10), None);
         let notes = [note(1, &[(0, 1)])];
         let mut outputs = ReplicatedOutputs::new(&notes);
-        outputs.add(5, 0, 100, None);
-        assert_eq!(outputs.finish(100), None);
+        outputs.add(5, 0, 100 << 10, None);
+        assert_eq!(outputs.finish(100 << 10), None);
     }
 }

@@ -59,6 +59,17 @@ pub struct SuggestedEdit {
     condition: &'static str,
 }
 
+/// What a dry run with an edit came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EditedRun {
+    /// The peak.
+    pub peak_bytes: u64,
+    /// Whether the program fits.
+    pub fits: bool,
+    /// After how many training steps the run was ended; `None` where it went to its end.
+    pub steps: Option<u64>,
+}
+
 impl ProgramEdit {
     /// Returns its kind, as a plan file and JSON have it.
     pub fn kind(&self) -> &'static str {
@@ -111,22 +122,23 @@ impl SuggestedEdit {
     }
 
     /// Returns what a dry run with some edits came to, in words.
-    pub fn measured(edits: &[&Self], result: Result<(u64, bool), String>) -> MeasuredEdit {
+    pub fn measured(edits: &[&Self], result: Result<EditedRun, String>) -> MeasuredEdit {
         let (change, condition) = match edits {
             [only] => (only.change.clone(), only.condition.to_owned()),
             [_, _] => ("both together".to_owned(), String::new()),
             _ => ("these together".to_owned(), String::new()),
         };
-        let (peak_bytes, fits, failure) = match result {
-            Ok((peak_bytes, fits)) => (Some(peak_bytes), Some(fits), String::new()),
-            Err(failure) => (None, None, failure),
+        let (run, failure) = match result {
+            Ok(run) => (Some(run), String::new()),
+            Err(failure) => (None, failure),
         };
         MeasuredEdit {
             kinds: edits.iter().map(|edit| edit.edit.kind()).collect(),
             change,
             condition,
-            peak_bytes,
-            fits,
+            peak_bytes: run.map(|run| run.peak_bytes),
+            fits: run.map(|run| run.fits),
+            steps: run.and_then(|run| run.steps),
             failure,
         }
     }

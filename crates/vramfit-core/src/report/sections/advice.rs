@@ -61,8 +61,12 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     let mut found: Vec<Advice> = Vec::new();
     if let Some(program) = program {
         let memory = &program.memory;
-        let is_measured =
-            |kind| summary.measured_edits.iter().any(|edit| edit.kinds.contains(&kind));
+        let is_measured = |kind| {
+            summary
+                .measured_edits
+                .iter()
+                .any(|edit| edit.kinds.contains(&kind) && edit.peak_bytes.is_some())
+        };
         found.extend(donation(memory).filter(|_| !is_measured("donate")));
         found.extend(unused_donation(memory));
         let unread = unread_outputs::advice(&program.unread_outputs);

@@ -20,7 +20,11 @@ fn describe(edit: &MeasuredEdit, needed_bytes: u64) -> Option<String> {
     if !edit.helps(needed_bytes) {
         return None;
     }
-    let fits = if edit.fits == Some(true) { "fits" } else { "does not fit" };
+    let fits = match (edit.fits, edit.steps) {
+        (Some(true), Some(steps)) => format!("fits in its first {steps} steps"),
+        (Some(true), None) => "fits".to_owned(),
+        _ => "does not fit".to_owned(),
+    };
     let condition = match &*edit.condition {
         "" => String::new(),
         condition => format!(" ({condition})"),
@@ -41,8 +45,12 @@ mod tests {
             condition: "x is not used again".to_owned(),
             peak_bytes: Some(1 << 30),
             fits: Some(true),
+            steps: None,
             failure: String::new(),
         };
+        let stopped = MeasuredEdit { steps: Some(201), ..edit.clone() };
+        let text = describe(&stopped, 2 << 30).expect("it helps");
+        assert!(text.contains("2.0 GiB, fits in its first 201 steps"), "{text}");
         assert_eq!(
             describe(&edit, 2 << 30).expect("it helps"),
             "donate x to `f`: 1.0 GiB instead of 2.0 GiB, fits (x is not used again)"

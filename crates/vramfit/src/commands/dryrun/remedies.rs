@@ -1,9 +1,10 @@
 //! Edits that a run suggests, each measured by a dry run with it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use vramfit_core::analysis::{MeasuredEdit, RunSummary};
-use vramfit_core::planning::{Plan, PlanSource, SuggestedEdit};
+use vramfit_core::analysis::{Condition, MeasuredEdit, RunSummary};
+use vramfit_core::planning::{EditedRun, Plan, PlanSource, ProgramEdit, SuggestedEdit};
 use vramfit_core::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_core::{ErrorKind, Result};
 
@@ -53,7 +54,7 @@ impl Remedies {
         }
         let min_bytes = (summary.needed_bytes() / MIN_FRACTION).max(1);
         let mut edits = SuggestedEdit::find(summary);
-        edits.retain(|edit| edit.bytes >= min_bytes);
+        edits.retain(|edit| edit.bytes >= min_bytes && !changes_output(&edit.edit));
         if self == Remedies::Quick {
             edits.truncate(QUICK_EDITS);
         }
@@ -72,7 +73,9 @@ pub(super) fn measure_edits(
     output: &mut Output,
 ) -> Vec<MeasuredEdit> {
     let edits = spec.remedies.select(summary);
-    if edits.is_empty() {
+    // What other programs hold at the time is not that of this run.
+    let shares = matches!(spec.run.sharing, Sharing::Named(_));
+    if edits.is_empty() || shares {
         return Vec::new();
     }
     // One program in front of the user ends by itself when a signal comes; those that nobody sees must end with us.
@@ -81,7 +84,13 @@ pub(super) fn measure_edits(
         return Vec::new();
     };
     let quiet = output.quiet();
-    let trial = Trial { spec, elapsed, context, output: &quiet };
+    let has_ended = summary.uncaught_error.is_none() && !summary.is_refused();
+    let steps = match has_ended {
+        true => spec.run.steps,
+        // Of a run that failed, it is not known how many steps it has left.
+        false => spec.run.steps.or(Some(StepLimit::Steady)),
+    };
+    let trial = Trial { spec, steps, elapsed, context, output: &quiet };
     output.info(&match edits.len() {
         1 => "measuring a change of the program by a dry run with it".to_owned(),
         count => format!("measuring {count} changes of the program by dry runs with them"),
@@ -118,9 +127,17 @@ pub(super) fn measure_edits(
     measured
 }
 
+/// Returns `true` if the program would write other results than without the edit: it may write them to its files.
+fn changes_output(edit: &ProgramEdit) -> bool {
+    matches!(edit, ProgramEdit::Omit(_))
+}
+
 /// Says why a program could not be measured with an edit.
 fn describe_failure(message: &str) -> String {
     let message = message.strip_prefix(PROGRAM_FAILED).unwrap_or(message);
+    if message.contains("has been deleted") {
+        return "not possible: the program uses what is donated after the call".to_owned();
+    }
     match message.to_lowercase().contains("cudnn") {
         true => format!(
             "not measured: {message} (with JAX's CUDA 13, `pip install nvidia-cudnn-cu13` beside JAX lets the dry run compile it)"
@@ -133,6 +150,8 @@ fn describe_failure(message: &str) -> String {
 struct Trial<'a> {
     /// The dry run of the program as it is.
     spec: &'a DryrunSpec,
+    /// After which training steps a dry run with an edit ends.
+    steps: Option<StepLimit>,
     /// How long that took.
     elapsed: Duration,
     context: &'a Context,
@@ -140,20 +159,29 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Measures some edits together; `None` when a signal came.
+    /// Measures some edits together; `None` when a signal came, and where they could not be made.
     fn measure(&self, edits: &[&SuggestedEdit]) -> Option<MeasuredEdit> {
         if interruption::received().is_some() {
             return None;
         }
         let result = match self.run(edits) {
-            Ok(run) => Ok((run.peak_bytes, run.fits)),
+            Ok(run) => Ok(run?),
             Err(error) if error.kind() == ErrorKind::Interrupted => return None,
             Err(error) => Err(describe_failure(error.message())),
         };
+        let result = result.map(|run| {
+            let steps = run.summary.step().map(|step| step.calls);
+            EditedRun {
+                peak_bytes: run.peak_bytes,
+                fits: run.fits,
+                steps: steps.filter(|_| Condition::is_stopped(&run.conditions)),
+            }
+        });
         Some(SuggestedEdit::measured(edits, result))
     }
 
-    fn run(&self, edits: &[&SuggestedEdit]) -> Result<MeasuredRun> {
+    /// Returns `None` where an edit reached no function, or several that have the same name.
+    fn run(&self, edits: &[&SuggestedEdit]) -> Result<Option<MeasuredRun>> {
         let folder = TempDirectory::create()?;
         let file = folder.path().join("plan.toml");
         let own = self.spec.run.plan.as_deref().map(Plan::read).transpose()?;
@@ -161,12 +189,13 @@ impl Trial<'_> {
         plan.edits.extend(edits.iter().map(|suggested| suggested.edit.clone()));
         std::fs::write(&file, plan.to_toml(&PlanSource::default())?)
             .map_err(|error| cannot_write(&file, error))?;
+        let applied = folder.path().join("plan.toml.applied");
+        std::fs::write(&applied, "").map_err(|error| cannot_write(&applied, error))?;
         let run = &self.spec.run;
         let spec = DryrunSpec {
             run: RunConfig {
                 plan: Some(file),
-                // A run that failed may have many steps left.
-                steps: run.steps.or(Some(StepLimit::Steady)),
+                steps: self.steps,
                 sharing: Sharing::Private,
                 autotune_range: false,
                 ..run.clone()
@@ -176,6 +205,14 @@ impl Trial<'_> {
             remedies: Remedies::Off,
             ..self.spec.clone()
         };
-        measure(&spec, self.context, self.output)
+        let measured = measure(&spec, self.context, self.output)?;
+        let applied = std::fs::read_to_string(&applied).unwrap_or_default();
+        let functions = |edit: &SuggestedEdit| {
+            let kind = format!("{} ", edit.edit.kind());
+            // Each process writes its own, and those of several hosts are the same.
+            let functions = applied.lines().filter(|line| line.starts_with(&kind));
+            functions.collect::<BTreeSet<&str>>().len()
+        };
+        Ok(edits.iter().all(|edit| functions(edit) == 1).then_some(measured))
     }
 }
