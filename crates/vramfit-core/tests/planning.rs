@@ -420,12 +420,10 @@ fn a_plan_file_says_what_the_plan_says() {
                 ProgramEdit::Donate(Donation {
                     function: "step".to_owned(),
                     arguments: vec!["state".to_owned()],
-                    ..Donation::default()
                 }),
                 ProgramEdit::Omit(Omission {
                     function: "step".to_owned(),
                     outputs: vec!["result[1]['logits']".to_owned()],
-                    ..Omission::default()
                 }),
                 ProgramEdit::ShardOutputs(OutputSharding { function: "init".to_owned() }),
                 ProgramEdit::ConstrainBatch(BatchConstraint {

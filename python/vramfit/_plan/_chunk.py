@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from vramfit._plan._definition import function_definition
-from vramfit._plan._evaluate import trace_to_jaxpr
+from vramfit._plan._evaluate import call_with_leaves, trace_flat
 
 # Of these the result or the effect can depend on how many elements are computed together: calls of
 # Python and of foreign code, random bits of the hardware's generator, and vectors that may have
@@ -64,8 +64,9 @@ def install(jax: Any, planner: ChunkPlanner) -> None:
     """Let all functions that are given to `jax.vmap`, as an attribute, ask the planner."""
     from jax._src import source_info_util
 
-    # Lines of this file are no lines of the user's.
-    source_info_util.register_exclusion(__file__)
+    # Lines of this package are no lines of the user's.
+    for name in ("_chunk", "_evaluate"):
+        source_info_util.register_exclusion(__file__.replace("_chunk", name))
     original = jax.vmap
     signature = inspect.signature(original)
 
@@ -226,27 +227,21 @@ def _trace_element(
     Returns:
         The closed jaxpr, and the structure of the result.
     """
-    from jax._src import api_util, core, linear_util
+    from jax._src import core
     from jax._src.interpreters import batching
 
     result_tree: Any = None
 
     def flat(*tracers: Any) -> list[Any]:
         nonlocal result_tree
-        whole = list(leaves)
-        for index, tracer in zip(places, tracers, strict=True):
-            whole[index] = tracer
-        own_args, own_kwargs = jax.tree.unflatten(tree, whole)
-        result = function(*own_args, **own_kwargs)
+        result = call_with_leaves(function, tree, leaves, places, tracers)
         results, result_tree = jax.tree.flatten(result)
         if len(jax.tree.leaves(result, is_leaf=batching.is_vmappable)) != len(results):
             raise TypeError("vramfit: a result of a mapped function is no array, and has no chunks")
         return [jax.numpy.asarray(result) for result in results]
 
-    debug_info = api_util.debug_info("vramfit", flat, tuple(arrays), {})
-    wrapped = linear_util.wrap_init(flat, debug_info=debug_info)
     avals = [core.mapped_aval(array.shape[0], 0, array.aval) for array in arrays]
-    return trace_to_jaxpr(wrapped, avals), result_tree
+    return trace_flat(flat, arrays, avals), result_tree
 
 
 def _evaluate(closed: Any, *arguments: Any) -> list[Any]:

@@ -68,7 +68,11 @@ def install(jax: Any, edits: Sequence[Edit], on_applied: OnApplied = lambda *_: 
         own = {edit.kind: edit for edit in edits if edit.function == name and name}
         if not own:
             return original(fun, *rest, **options)
-        note = functools.partial(_note, on_applied, function_definition(fun))
+        definition = function_definition(fun)
+
+        def note(kind: str) -> None:
+            on_applied(kind, definition)
+
         if "donate" in own and (donation := _donation(fun, own["donate"].names, options)):
             options = options | donation
             note("donate")
@@ -93,10 +97,6 @@ def install(jax: Any, edits: Sequence[Edit], on_applied: OnApplied = lambda *_: 
         return lambda fun: compiled(fun, **options)
 
     jax.jit = jit
-
-
-def _note(on_applied: OnApplied, definition: str, kind: str) -> None:
-    on_applied(kind, definition)
 
 
 def _program_name(fun: Callable[..., Any]) -> str:

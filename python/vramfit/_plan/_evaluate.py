@@ -110,7 +110,7 @@ class _Evaluation:
             self._run_segment(jaxpr, segment, values, last_uses)
             position = segment.stop
         self._run_range(jaxpr, position, len(jaxpr.equations), values, {})
-        return [_read_value(jaxpr, values, number) for number in jaxpr.outputs]
+        return [read_value(jaxpr, values, number) for number in jaxpr.outputs]
 
     def _run_range(
         self, jaxpr: FlatJaxpr, start: int, stop: int, values: dict[int, Any], names: dict[int, str]
@@ -119,7 +119,7 @@ class _Evaluation:
 
         for index in range(start, stop):
             equation = jaxpr.equations[index]
-            operands = [_read_value(jaxpr, values, number) for number in equation.inputs]
+            operands = [read_value(jaxpr, values, number) for number in equation.inputs]
             results = self._apply(equation, operands)
             if index in names:
                 results = [checkpoint_name(result, names[index]) for result in results]
@@ -228,6 +228,45 @@ class _Evaluation:
             return trace_to_jaxpr(wrapped, function.closed.in_avals)
 
 
+def call_with_leaves(
+    function: Callable[..., Any],
+    tree: Any,
+    leaves: Sequence[Any],
+    places: Sequence[int],
+    values: Sequence[Any],
+) -> Any:
+    """Call a function with other values for some leaves of its arguments.
+
+    Args:
+        function: The program's own.
+        tree: The structure of its positional and keyword arguments.
+        leaves: Of them.
+        places: Which leaves are replaced.
+        values: By what.
+    """
+    import jax
+
+    whole = list(leaves)
+    for index, value in zip(places, values, strict=True):
+        whole[index] = value
+    args, kwargs = jax.tree.unflatten(tree, whole)
+    return function(*args, **kwargs)
+
+
+def trace_flat(flat: Callable[..., Any], arguments: Sequence[Any], avals: Sequence[Any]) -> Any:
+    """Trace a function of arrays to a closed jaxpr.
+
+    Args:
+        flat: Takes tracers, and returns a list of arrays.
+        arguments: What JAX names in its errors.
+        avals: Of the tracers.
+    """
+    from jax._src import api_util, linear_util
+
+    debug_info = api_util.debug_info("vramfit", flat, tuple(arguments), {})
+    return trace_to_jaxpr(linear_util.wrap_init(flat, debug_info=debug_info), avals)
+
+
 def trace_to_jaxpr(function: Any, avals: Sequence[Any]) -> Any:
     """Trace a function of flat arguments to a closed jaxpr.
 
@@ -287,7 +326,7 @@ def _inner_functions(eqn: Any) -> Iterator[tuple[str, Any]]:
             yield "branches", branch
 
 
-def _read_value(jaxpr: FlatJaxpr, values: dict[int, Any], number: int) -> Any:
+def read_value(jaxpr: FlatJaxpr, values: dict[int, Any], number: int) -> Any:
     return values[number] if number >= 0 else jaxpr.constants[-number - 1]
 
 

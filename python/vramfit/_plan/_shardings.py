@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vramfit._plan._evaluate import bind, trace_to_jaxpr
+from vramfit._plan._evaluate import bind, call_with_leaves, read_value, trace_flat, trace_to_jaxpr
 from vramfit._plan._jaxpr import FlatJaxpr
 
 # What else a compiled function offers; a program may call it.
@@ -45,7 +45,7 @@ def with_sharded_outputs(
             note("shard_outputs")
         return known[key](*args, **kwargs)
 
-    return _like(compiled, call)
+    return _with_methods_of(compiled, call)
 
 
 def with_constrained_batch(
@@ -83,13 +83,15 @@ def with_constrained_batch(
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal sharding
         leaves = jax.tree.leaves((args, kwargs))
-        sharding = next((found for each in leaves if (found := _of_batch(jax, each, rows))), None)
+        sharding = next(
+            (found for each in leaves if (found := _batch_sharding(jax, each, rows))), None
+        )
         return compiled(*args, **kwargs)
 
-    return _like(compiled, call)
+    return _with_methods_of(compiled, call)
 
 
-def _like(compiled: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+def _with_methods_of(compiled: Any, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function with the methods of one that `jax.jit` has compiled."""
     for name in _METHODS:
         if hasattr(compiled, name):
@@ -105,7 +107,7 @@ def _is_divided(jax: Any, leaf: Any) -> bool:
     return not sharding.is_fully_replicated
 
 
-def _of_batch(jax: Any, leaf: Any, rows: int) -> Any:
+def _batch_sharding(jax: Any, leaf: Any, rows: int) -> Any:
     """Return the sharding of the first dimension of a batch; None if the leaf is none."""
     if not _is_divided(jax, leaf) or leaf.shape[:1] != (rows,):
         return None
@@ -123,8 +125,6 @@ def _evaluate_constrained(
     rows: int,
     sharding: Any,
 ) -> Any:
-    from jax._src import api_util, linear_util
-
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
     arguments = [leaves[index] for index in places]
@@ -132,16 +132,11 @@ def _evaluate_constrained(
 
     def flat(*tracers: Any) -> list[Any]:
         nonlocal result_tree
-        whole = list(leaves)
-        for index, tracer in zip(places, tracers, strict=True):
-            whole[index] = tracer
-        own_args, own_kwargs = jax.tree.unflatten(tree, whole)
-        results, result_tree = jax.tree.flatten(fun(*own_args, **own_kwargs))
+        result = call_with_leaves(fun, tree, leaves, places, tracers)
+        results, result_tree = jax.tree.flatten(result)
         return [jax.numpy.asarray(result) for result in results]
 
-    debug_info = api_util.debug_info("vramfit", flat, tuple(arguments), {})
-    wrapped = linear_util.wrap_init(flat, debug_info=debug_info)
-    jaxpr = FlatJaxpr(trace_to_jaxpr(wrapped, [each.aval for each in arguments]))
+    jaxpr = FlatJaxpr(trace_flat(flat, arguments, [each.aval for each in arguments]))
     results = _Constraints(jax, rows, sharding).evaluate(jaxpr, arguments)
     return jax.tree.unflatten(result_tree, results)
 
@@ -158,11 +153,8 @@ class _Constraints:
     def evaluate(self, jaxpr: FlatJaxpr, arguments: Sequence[Any]) -> list[Any]:
         values: dict[int, Any] = dict(enumerate(arguments))
 
-        def read(number: int) -> Any:
-            return values[number] if number >= 0 else jaxpr.constants[-number - 1]
-
         for equation in jaxpr.equations:
-            operands = [read(number) for number in equation.inputs]
+            operands = [read_value(jaxpr, values, number) for number in equation.inputs]
             parameters = None
             if equation.name == "scan":
                 parameters = self._with_constrained_carry(equation.eqn)
@@ -171,7 +163,7 @@ class _Constraints:
                 results = list(map(self._constrain, results))
                 self._has_begun = True
             values.update(zip(equation.outputs, results, strict=True))
-        return [read(number) for number in jaxpr.outputs]
+        return [read_value(jaxpr, values, number) for number in jaxpr.outputs]
 
     def _with_constrained_carry(self, eqn: Any) -> dict[str, Any] | None:
         """Return the parameters of a scan; None where it hands on nothing of the batch."""

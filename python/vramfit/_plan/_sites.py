@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from vramfit._inprogram._frames import is_library, site_of
 from vramfit._plan._definition import function_definition
-from vramfit._plan._evaluate import Site, evaluate, trace_to_jaxpr
+from vramfit._plan._evaluate import Site, call_with_leaves, evaluate, trace_flat
 from vramfit._plan._jaxpr import FlatJaxpr
 from vramfit._plan._segment import Segment
 
@@ -163,7 +163,7 @@ def _trace(
         Exception: What the function raises.
     """
     import jax
-    from jax._src import api_util, core, linear_util
+    from jax._src import core
 
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
@@ -177,21 +177,16 @@ def _trace(
     def flat(*tracers: Any) -> list[Any]:
         nonlocal result_tree, own_trace
         own_trace = getattr(tracers[0], "_trace", None)
-        whole = list(leaves)
-        for index, tracer in zip(places, tracers, strict=True):
-            whole[index] = tracer
-        own_args, own_kwargs = jax.tree.unflatten(tree, whole)
-        results, result_tree = jax.tree.flatten(function(*own_args, **own_kwargs))
+        result = call_with_leaves(function, tree, leaves, places, tracers)
+        results, result_tree = jax.tree.flatten(result)
         static.clear()
         is_static = (not isinstance(each, jax.core.Tracer) for each in results)
         static.update((i, results[i]) for i, is_one in enumerate(is_static) if is_one)
         return [each for index, each in enumerate(results) if index not in static]
 
     arguments = [leaves[index] for index in places]
-    debug_info = api_util.debug_info("vramfit", flat, tuple(arguments), {})
-    wrapped = linear_util.wrap_init(flat, debug_info=debug_info)
     try:
-        closed = trace_to_jaxpr(wrapped, [each.aval for each in arguments])
+        closed = trace_flat(flat, arguments, [each.aval for each in arguments])
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         # What is compiled cannot read a value: the error is the program's.
         if not any(map(core.is_concrete, arguments)):

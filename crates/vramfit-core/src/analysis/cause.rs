@@ -12,7 +12,7 @@ use super::attribution::Attribution;
 use super::attribution_entry::{AttributionEntry, EntryKind};
 use super::summary::RunSummary;
 use crate::program::memory::{Buffer, Owner};
-use crate::program::{ElementType, ProgramMemory, workspace};
+use crate::program::{ElementType, ProgramMemory, parse_dimensions, workspace};
 
 /// What memory is used for at the moment that decides.
 #[derive(Clone, Debug, PartialEq)]
@@ -236,13 +236,8 @@ fn element_bits(shape: &str) -> u32 {
 
 /// Returns how many elements a shape such as `f32[16,1024]` has; `None` for a tuple, or what is none.
 fn element_count(shape: &str) -> Option<u64> {
-    let (dtype, rest) = shape.split_once('[')?;
-    let (dims, _) = rest.split_once(']')?;
-    let is_array = !dtype.is_empty() && !dtype.contains('(');
-    let dims = dims.split(',').filter(|dim| !dim.is_empty());
-    let mut count = dims.map(|dim| dim.trim_start_matches("<=").parse::<u64>().ok());
-    let count = count.try_fold(1_u64, |product, dim| product.checked_mul(dim?));
-    count.filter(|_| is_array)
+    let mut dimensions = parse_dimensions(shape)?.into_iter();
+    dimensions.try_fold(1_u64, u64::checked_mul)
 }
 
 #[cfg(test)]

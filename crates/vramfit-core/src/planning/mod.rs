@@ -41,7 +41,7 @@ pub use largest::{LargestNumber, LargestSearch, Measured};
 pub use options::{SiteOption, site_options};
 pub use plan::{Plan, PlanSource, SitePlan};
 pub use program_edit::{
-    BatchConstraint, Donation, EditedRun, Omission, OutputSharding, ProgramEdit, SuggestedEdit,
+    BatchConstraint, Donation, EditOutcome, Omission, OutputSharding, ProgramEdit, SuggestedEdit,
 };
 pub use progression::Progression;
 pub use row::{CostKind, Row, pareto_front, recommend};

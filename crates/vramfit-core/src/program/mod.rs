@@ -51,5 +51,5 @@ pub use optimized_module::OptimizedModule;
 pub use options::CompileOptions;
 
 pub use scratch::{EstimateSource, ScratchNeed, ScratchPhase};
-pub use shape::{ElementType, MemorySpace, Shape};
+pub use shape::{ElementType, MemorySpace, Shape, parse_dimensions};
 pub use sizes::ProgramSizes;

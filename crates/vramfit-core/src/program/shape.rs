@@ -241,6 +241,17 @@ impl Shape {
     }
 }
 
+/// Returns the dimensions of an array's shape in XLA's notation, such as `f32[16,1024]`, where one may have a bound
+/// (`<=16`); `None` for a tuple, and what is no shape.
+pub fn parse_dimensions(shape: &str) -> Option<Vec<u64>> {
+    let (dtype, rest) = shape.split_once('[')?;
+    let (dims, _) = rest.split_once(']')?;
+    let is_array = !dtype.is_empty() && !dtype.contains('(');
+    let dims = dims.split(',').filter(|dim| !dim.is_empty());
+    let dims = dims.map(|dim| dim.trim_start_matches("<=").parse().ok());
+    dims.collect::<Option<Vec<u64>>>().filter(|_| is_array)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

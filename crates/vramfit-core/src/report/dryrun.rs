@@ -19,10 +19,7 @@ pub(super) fn report(summary: &RunSummary) -> Report {
         processes::section(summary),
         failure::likely_cause(summary),
         settings::late_section(summary),
-        advice::section(summary).map(|section| match advice::has_room(summary) {
-            true => section.into_detail(),
-            false => section,
-        }),
+        advice::section(summary),
         advice::room(summary),
         overview::metrics(summary),
         owners::by_kind(summary),

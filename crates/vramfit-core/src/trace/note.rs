@@ -128,7 +128,6 @@ pub struct PartitionedProgram {
     /// How many devices have the same part of each parameter; empty where that is not known.
     pub copies: Vec<u32>,
     /// How many devices have the same part of each output, by its allocation; empty where that is not known.
-    #[serde(default)]
     pub output_copies: Vec<(u32, u32)>,
 }
 

@@ -199,6 +199,7 @@ impl TraceAnalyzer {
             ),
             attribution,
             program_memory: memory.and_then(|(entry, mut memory)| {
+                let (notes, program) = (source.notes(), entries[entry].program);
                 memory.retain_donatable(&read_again(source.notes(), entry, &self.programs));
                 Some(ProgramMemorySummary {
                     program: index_of(entry)?,
@@ -206,16 +207,8 @@ impl TraceAnalyzer {
                         true => Vec::new(),
                         false => self.output_uses.unread(entry, &memory, &self.sites),
                     },
-                    replicated: replicated_arguments(
-                        source.notes(),
-                        self.programs.entries[entry].program,
-                        &memory,
-                    ),
-                    whole_batch: WholeBatch::find(
-                        source.notes(),
-                        self.programs.entries[entry].program,
-                        &memory,
-                    ),
+                    replicated: replicated_arguments(notes, program, &memory),
+                    whole_batch: WholeBatch::find(notes, program, &memory),
                     memory,
                 })
             }),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::bytes::Bytes;
 use crate::program::memory::Buffer;
+use crate::program::parse_dimensions;
 use crate::trace::{Note, PartitionedProgram};
 
 /// Less than one in this many of the bytes in use is not named.
@@ -114,9 +115,7 @@ impl ReplicatedArrays {
 
 /// Returns the longest dimension of a shape such as `f32[126,1024]` that so many devices can divide.
 fn longest_divisible(shape: &str, devices: u32) -> Option<(usize, u64)> {
-    let (_, rest) = shape.split_once('[')?;
-    let (dims, _) = rest.split_once(']')?;
-    let lengths = dims.split(',').map(|dim| dim.parse().unwrap_or(0)).enumerate();
+    let lengths = parse_dimensions(shape)?.into_iter().enumerate();
     let divisible = lengths.filter(|(_, length)| *length > 0 && length % u64::from(devices) == 0);
     divisible.max_by_key(|(dimension, length)| (*length, std::cmp::Reverse(*dimension)))
 }

@@ -6,8 +6,8 @@
 
 use crate::analysis::partitions::parts_of_parameters;
 use crate::bytes::Bytes;
-use crate::program::ProgramMemory;
 use crate::program::memory::{Buffer, Owner};
+use crate::program::{ProgramMemory, parse_dimensions};
 use crate::section::phrases::file_name;
 use crate::trace::Note;
 
@@ -88,9 +88,7 @@ impl WholeBatch {
 
 /// Returns the first dimension of a buffer's shape.
 fn rows(buffer: &Buffer) -> Option<u64> {
-    let (_, rest) = buffer.shape.split_once('[')?;
-    let (dims, _) = rest.split_once(']')?;
-    dims.split(',').next()?.parse().ok()
+    parse_dimensions(&buffer.shape)?.first().copied()
 }
 
 #[cfg(test)]

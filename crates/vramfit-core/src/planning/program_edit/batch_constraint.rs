@@ -32,5 +32,6 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
         ),
         condition: "",
         edit: ProgramEdit::ConstrainBatch(BatchConstraint { function, rows: whole.rows }),
+        site: program.site.clone(),
     })
 }

@@ -13,9 +13,6 @@ pub struct Donation {
     pub function: String,
     /// Names of its arguments.
     pub arguments: Vec<String>,
-    /// Where it is called; empty if not known.
-    #[serde(skip)]
-    pub site: String,
 }
 
 impl Donation {
@@ -30,7 +27,7 @@ impl Donation {
                 arguments.push(name.to_owned());
             }
         }
-        (!arguments.is_empty()).then_some(Donation { function, arguments, site: String::new() })
+        (!arguments.is_empty()).then_some(Donation { function, arguments })
     }
 
     /// Describes it in a few words.
@@ -49,18 +46,18 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
     let at_peak = summary.program_memory.as_ref()?;
     let program = summary.programs.get(at_peak.program)?;
     let undonated = &at_peak.memory.undonated;
-    let found = Donation::find(&program.name, undonated)?;
-    let donation = Donation { site: program.site.clone(), ..found };
+    let donation = Donation::find(&program.name, undonated)?;
     let replaced = undonated.iter().filter(|one| !one.output.is_empty());
     Some(SuggestedEdit {
         bytes: replaced.map(|one| one.bytes).sum(),
         change: format!(
             "donate {}, returned updated, to {}: `jax.jit(..., {})`",
             donation.arguments.join(", "),
-            function_at(&donation.function, &donation.site),
+            function_at(&donation.function, &program.site),
             donation.option()
         ),
         condition: "the program must not use them after the call",
         edit: ProgramEdit::Donate(donation),
+        site: program.site.clone(),
     })
 }

@@ -53,6 +53,8 @@ pub struct SuggestedEdit {
     pub edit: ProgramEdit,
     /// How many bytes it is about; what it saves is measured.
     pub bytes: u64,
+    /// Where the function is called; empty if not known, and where it is of no single one.
+    site: String,
     /// What to do: "donate x to `f`: …".
     change: String,
     /// On which condition; empty without any.
@@ -61,7 +63,7 @@ pub struct SuggestedEdit {
 
 /// What a dry run with an edit came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EditedRun {
+pub struct EditOutcome {
     /// The peak.
     pub peak_bytes: u64,
     /// Whether the program fits.
@@ -122,7 +124,7 @@ impl SuggestedEdit {
     }
 
     /// Returns what a dry run with some edits came to, in words.
-    pub fn measured(edits: &[&Self], result: Result<EditedRun, String>) -> MeasuredEdit {
+    pub fn measured(edits: &[&Self], result: Result<EditOutcome, String>) -> MeasuredEdit {
         let (change, condition) = match edits {
             [only] => (only.change.clone(), only.condition.to_owned()),
             [_, _] => ("both together".to_owned(), String::new()),
@@ -158,30 +160,16 @@ impl SuggestedEdit {
         }
     }
 
-    /// Returns a donation as JSON, with what was measured.
-    pub fn donation_json(&self, peak_bytes: Option<u64>) -> Option<Value> {
-        let ProgramEdit::Donate(donation) = &self.edit else {
+    /// Returns an edit of a kind as JSON, with where the function is called and what was measured; `None` for others.
+    pub fn to_json(&self, kind: &str, peak_bytes: Option<u64>) -> Option<Value> {
+        if self.edit.kind() != kind {
             return None;
-        };
-        Some(json!({
-            "function": donation.function,
-            "arguments": donation.arguments,
-            "site": donation.site,
-            "peak_bytes": peak_bytes,
-        }))
-    }
-
-    /// Returns outputs to leave out as JSON, with what was measured.
-    pub fn omission_json(&self, peak_bytes: Option<u64>) -> Option<Value> {
-        let ProgramEdit::Omit(omission) = &self.edit else {
-            return None;
-        };
-        Some(json!({
-            "function": omission.function,
-            "outputs": omission.outputs,
-            "site": omission.site,
-            "peak_bytes": peak_bytes,
-        }))
+        }
+        let mut object = json!(self.edit);
+        object.as_object_mut()?.remove("kind");
+        object["site"] = json!(self.site);
+        object["peak_bytes"] = json!(peak_bytes);
+        Some(object)
     }
 }
 

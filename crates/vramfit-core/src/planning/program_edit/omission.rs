@@ -12,9 +12,6 @@ pub struct Omission {
     pub function: String,
     /// Pytree paths of its outputs, such as `result[1]['logits']`.
     pub outputs: Vec<String>,
-    /// Where it is called; empty if not known.
-    #[serde(skip)]
-    pub site: String,
 }
 
 impl Omission {
@@ -23,7 +20,7 @@ impl Omission {
     pub fn find(program: &str, unread: &[UnreadOutput]) -> Option<Self> {
         let function = function_of(program)?;
         let outputs: Vec<String> = unread.iter().map(|output| output.path.clone()).collect();
-        (!outputs.is_empty()).then_some(Omission { function, outputs, site: String::new() })
+        (!outputs.is_empty()).then_some(Omission { function, outputs })
     }
 
     /// Describes it in a few words.
@@ -35,16 +32,16 @@ impl Omission {
 pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
     let at_peak = summary.program_memory.as_ref()?;
     let program = summary.programs.get(at_peak.program)?;
-    let found = Omission::find(&program.name, &at_peak.unread_outputs)?;
-    let omission = Omission { site: program.site.clone(), ..found };
+    let omission = Omission::find(&program.name, &at_peak.unread_outputs)?;
     let outputs = omission.outputs.join(", ");
     Some(SuggestedEdit {
         bytes: at_peak.unread_outputs.iter().map(|output| output.bytes).sum(),
         change: format!(
             "return without {outputs}, which nothing has read in these steps, from {}",
-            function_at(&omission.function, &omission.site)
+            function_at(&omission.function, &program.site)
         ),
         condition: "later steps must not read it, either",
         edit: ProgramEdit::Omit(omission),
+        site: program.site.clone(),
     })
 }

@@ -36,5 +36,6 @@ pub(super) fn suggest(summary: &RunSummary) -> Option<SuggestedEdit> {
         ),
         condition: "",
         edit: ProgramEdit::ShardOutputs(OutputSharding { function }),
+        site: program.site.clone(),
     })
 }

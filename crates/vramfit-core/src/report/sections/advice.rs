@@ -29,11 +29,12 @@ pub(in crate::report) fn section(summary: &RunSummary) -> Option<Section> {
     let points = reductions.unwrap_or_default().into_iter().map(|advice| advice.text);
     // That takes nothing less, and is slow.
     let points = points.chain(host_memory(summary));
-    Section::list("ways to reduce memory, not measured", points.collect())
+    let section = Section::list("ways to reduce memory, not measured", points.collect())?;
+    Some(if has_room(summary) { section.into_detail() } else { section })
 }
 
 /// Returns `true` if a run fits, and at least half of what the pool can have is left.
-pub(in crate::report) fn has_room(summary: &RunSummary) -> bool {
+fn has_room(summary: &RunSummary) -> bool {
     let device = summary.critical_device();
     let is_half = device.is_some_and(|device| device.peak_bytes <= device.capacity_bytes / 2);
     is_half && summary.fits() == Some(true)
@@ -61,16 +62,11 @@ fn reductions(summary: &RunSummary, attribution: &Attribution) -> Vec<Advice> {
     let mut found: Vec<Advice> = Vec::new();
     if let Some(program) = program {
         let memory = &program.memory;
-        let is_measured = |kind| {
-            summary
-                .measured_edits
-                .iter()
-                .any(|edit| edit.kinds.contains(&kind) && edit.peak_bytes.is_some())
-        };
-        found.extend(donation(memory).filter(|_| !is_measured("donate")));
+        let mut measured = summary.measured_edits.iter().filter(|edit| edit.peak_bytes.is_some());
+        let donates = measured.any(|edit| edit.kinds.contains(&"donate"));
+        found.extend(donation(memory).filter(|_| !donates));
         found.extend(unused_donation(memory));
-        let unread = unread_outputs::advice(&program.unread_outputs);
-        found.extend(unread.filter(|_| !is_measured("omit")));
+        found.extend(unread_outputs::advice(&program.unread_outputs));
         found.extend(replication(&program.replicated));
         found.extend(activations(memory));
         // How the elements are divided among GPUs is not known when they are mapped.

@@ -38,7 +38,7 @@ use vramfit_core::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_core::settings::{Options, Version};
 use vramfit_core::{Bytes, Result};
 
-use self::remedies::Remedies;
+use self::remedies::RemedyLevel;
 use self::result_files::writable_trace;
 use self::spec::Total;
 use super::policy::{PoolArgs, check_occupied, spill_of_each};
@@ -123,7 +123,7 @@ pub(crate) struct Args {
     /// Which changes of the program are measured, each by one more dry run: `quick` the two that are about most memory
     /// where it does not fit, `full` all of them
     #[arg(long, value_name = "LEVEL", default_value = "quick")]
-    remedies: Remedies,
+    remedies: RemedyLevel,
     /// Print all of the report, not only the 30 most important lines
     #[arg(long)]
     full: bool,
@@ -163,8 +163,7 @@ pub(crate) fn run(args: Args, context: &Context, output: &mut Output) -> Result<
     let spec = args.into_spec()?;
     // A signal ends one program in front of the user as it would without us. Several, or one of which nobody
     // sees anything, end with us.
-    let is_alone = spec.hosts.is_none() && !context.in_session;
-    let _interruption = (!is_alone).then(Interruption::watch).transpose()?;
+    let _interruption = (!spec.is_alone(context)).then(Interruption::watch).transpose()?;
     execute(&spec, context, output)
 }
 

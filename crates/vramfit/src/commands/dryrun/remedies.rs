@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use vramfit_core::analysis::{Condition, MeasuredEdit, RunSummary};
-use vramfit_core::planning::{EditedRun, Plan, PlanSource, ProgramEdit, SuggestedEdit};
+use vramfit_core::planning::{EditOutcome, Plan, PlanSource, ProgramEdit, SuggestedEdit};
 use vramfit_core::run_config::{RunConfig, Sharing, StepLimit};
 use vramfit_core::{ErrorKind, Result};
 
@@ -20,7 +20,7 @@ use crate::scratch::TempDirectory;
 
 /// Which edits are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Remedies {
+pub(crate) enum RemedyLevel {
     /// None
     #[default]
     Off,
@@ -41,13 +41,13 @@ const MIN_TIME: Duration = Duration::from_secs(60);
 /// On two cores more would only wait for each other.
 const JOBS: usize = 2;
 
-impl Remedies {
+impl RemedyLevel {
     /// Returns the edits to measure.
     fn select(self, summary: &RunSummary) -> Vec<SuggestedEdit> {
         let is_wanted = match self {
-            Remedies::Off => false,
-            Remedies::Quick => summary.fits() == Some(false),
-            Remedies::Full => summary.fits().is_some(),
+            RemedyLevel::Off => false,
+            RemedyLevel::Quick => summary.fits() == Some(false),
+            RemedyLevel::Full => summary.fits().is_some(),
         };
         if !is_wanted {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Remedies {
         let min_bytes = (summary.needed_bytes() / MIN_FRACTION).max(1);
         let mut edits = SuggestedEdit::find(summary);
         edits.retain(|edit| edit.bytes >= min_bytes && !changes_output(&edit.edit));
-        if self == Remedies::Quick {
+        if self == RemedyLevel::Quick {
             edits.truncate(QUICK_EDITS);
         }
         edits
@@ -79,8 +79,8 @@ pub(super) fn measure_edits(
         return Vec::new();
     }
     // One program in front of the user ends by itself when a signal comes; those that nobody sees must end with us.
-    let is_watched = spec.hosts.is_some() || context.in_session;
-    let Ok(_interruption) = (!is_watched).then(Interruption::watch).transpose() else {
+    let is_alone = spec.is_alone(context);
+    let Ok(_interruption) = is_alone.then(Interruption::watch).transpose() else {
         return Vec::new();
     };
     let quiet = output.quiet();
@@ -90,7 +90,7 @@ pub(super) fn measure_edits(
         // Of a run that failed, it is not known how many steps it has left.
         false => spec.run.steps.or(Some(StepLimit::Steady)),
     };
-    let trial = Trial { spec, steps, elapsed, context, output: &quiet };
+    let trial = Trial { spec, elapsed, steps, context, output: &quiet };
     output.info(&match edits.len() {
         1 => "measuring a change of the program by a dry run with it".to_owned(),
         count => format!("measuring {count} changes of the program by dry runs with them"),
@@ -150,10 +150,10 @@ fn describe_failure(message: &str) -> String {
 struct Trial<'a> {
     /// The dry run of the program as it is.
     spec: &'a DryrunSpec,
-    /// After which training steps a dry run with an edit ends.
-    steps: Option<StepLimit>,
     /// How long that took.
     elapsed: Duration,
+    /// After which training steps a dry run with an edit ends.
+    steps: Option<StepLimit>,
     context: &'a Context,
     output: &'a Output,
 }
@@ -171,7 +171,7 @@ impl Trial<'_> {
         };
         let result = result.map(|run| {
             let steps = run.summary.step().map(|step| step.calls);
-            EditedRun {
+            EditOutcome {
                 peak_bytes: run.peak_bytes,
                 fits: run.fits,
                 steps: steps.filter(|_| Condition::is_stopped(&run.conditions)),
@@ -202,7 +202,7 @@ impl Trial<'_> {
             },
             time_limit: Some(MIN_TIME.max(self.elapsed * TIME_FACTOR)),
             results: ResultFiles::default(),
-            remedies: Remedies::Off,
+            remedies: RemedyLevel::Off,
             ..self.spec.clone()
         };
         let measured = measure(&spec, self.context, self.output)?;

@@ -13,8 +13,9 @@ use vramfit_core::{Bytes, Error, Result};
 
 use super::compile_cache::COMPILATION_CACHE;
 use super::hosts::HostsSpec;
-use super::remedies::Remedies;
+use super::remedies::RemedyLevel;
 use super::result_files::ResultFiles;
+use crate::context::Context;
 use crate::environment::{unicode_variables, variable};
 use crate::files::cannot_read;
 
@@ -39,7 +40,7 @@ pub(crate) struct DryrunSpec {
     pub(crate) log: Option<PathBuf>,
     pub(crate) results: ResultFiles,
     /// Which edits of the program are measured after it.
-    pub(crate) remedies: Remedies,
+    pub(crate) remedies: RemedyLevel,
 }
 
 /// How the settings of the program are resolved.
@@ -105,8 +106,13 @@ impl DryrunSpec {
             time_limit: None,
             log: None,
             results: ResultFiles::default(),
-            remedies: Remedies::Off,
+            remedies: RemedyLevel::Off,
         }
+    }
+
+    /// Returns `true` if it is one program in front of the user.
+    pub(crate) fn is_alone(&self, context: &Context) -> bool {
+        self.hosts.is_none() && !context.in_session
     }
 
     /// Returns the same dry run on other GPUs.

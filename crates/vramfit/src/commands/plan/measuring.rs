@@ -5,7 +5,7 @@ use vramfit_core::run_config::{FEW_CALLS, StepLimit};
 use vramfit_core::settings::{Version, XlaFlags};
 use vramfit_core::{Bytes, Error, ErrorKind, Result};
 
-use super::search::{Found, FoundRow, SearchSpec, TriedEdit};
+use super::search::{EditTrial, Found, FoundRow, SearchSpec};
 use super::trial::{Measurement, find_sites, measure_plan};
 use crate::commands::dryrun::DryrunSpec;
 use crate::context::Context;
@@ -301,13 +301,13 @@ impl Measuring<'_> {
         }
     }
 
-    fn measure_edit(&mut self, edit: SuggestedEdit, trial: &DryrunSpec) -> TriedEdit {
+    fn measure_edit(&mut self, edit: SuggestedEdit, trial: &DryrunSpec) -> EditTrial {
         let plan = SuggestedEdit::plan([&edit]);
         let measured = measure_plan(trial, &plan, self.context, &self.output.quiet());
         if let Err(error) = &measured {
             self.output.verbose(&error.to_string());
         }
-        TriedEdit { edit, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
+        EditTrial { edit, peak_bytes: measured.ok().map(|measured| measured.peak_bytes) }
     }
 
     pub(super) fn note_failure(&mut self, text: &str) {

@@ -57,7 +57,7 @@ pub(super) struct FoundRow {
 }
 
 /// An edit of the program, and the peak with it; `None` where the program did not run to its end.
-pub(super) struct TriedEdit {
+pub(super) struct EditTrial {
     pub(super) edit: SuggestedEdit,
     pub(super) peak_bytes: Option<u64>,
 }
@@ -84,7 +84,7 @@ pub(super) struct Found {
     /// What plans were compared by, beside their peak.
     pub(super) cost: CostKind,
     /// Edits of the program, and what they were measured to bring.
-    pub(super) edits: Vec<TriedEdit>,
+    pub(super) edits: Vec<EditTrial>,
     pub(super) jax: String,
     /// What began in the program as it is after the first training steps.
     pub(super) phases: Vec<Phase>,
