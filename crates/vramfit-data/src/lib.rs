@@ -10,6 +10,7 @@
 //! | [`read`] | which elements do these rows have? |
 //! | [`inspect`] | what is in a file, what does it cost, and what will be slow? |
 //! | [`order`] | which row comes when, as a pure function of a seed and a position? |
+//! | [`sample`] | which rows of which column belong to one sample? |
 //! | [`load`] | how do rows become batches, ahead of who uses them, in bounded memory? |
 //! | [`mod@write`] | how is a file made? |
 //! | [`generate`] | which data is there to try things with? |
@@ -20,8 +21,10 @@ pub mod generate;
 pub mod hdf5;
 pub mod inspect;
 pub mod load;
+mod natural_order;
 pub mod order;
 pub mod read;
+pub mod sample;
 pub mod source;
 mod splitmix;
 pub mod write;

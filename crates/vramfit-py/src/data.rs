@@ -30,7 +30,12 @@ pub(crate) fn read_hdf5_rows<'py>(
     threads: usize,
 ) -> PyResult<(Bound<'py, PyTuple>, &'static str, Bound<'py, PyBytes>)> {
     let open = || {
-        let options = RowOptions { field, to: dtype.map(parse_scalar).transpose()?, threads };
+        let options = RowOptions {
+            field,
+            to: dtype.map(parse_scalar).transpose()?,
+            threads,
+            ..RowOptions::default()
+        };
         RowReader::new(Dataset::open(&path, dataset)?, &options)
     };
     let reader = py.detach(open).map_err(|error| raise(py, &error))?;

@@ -106,6 +106,11 @@ impl Header {
         Ok(header)
     }
 
+    /// Returns where in the file it is.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
     /// Returns the first message of a kind.
     pub(crate) fn find(&self, kind: u16) -> Option<&Message> {
         self.messages.iter().find(|message| message.kind == kind)

@@ -14,7 +14,7 @@
 //! | `btree1`, `btree2`, `fractal_heap`, `global_heap` | what those are made of |
 //! | `index/` | chunk indexes, in all six forms |
 //! | `virtual_map` | what virtual datasets are made of |
-//! | `object`, `path`, `tree` | finding an object by its path, and listing them all |
+//! | `object`, `path`, `wildcard`, `tree` | finding an object by its path, several by a pattern, and listing them all |
 
 pub(crate) mod attribute;
 pub(crate) mod bounded_reader;
@@ -40,6 +40,7 @@ pub(crate) mod pipeline;
 pub(crate) mod tree;
 mod unclosed;
 pub(crate) mod virtual_map;
+pub(crate) mod wildcard;
 
 pub use container::Container;
 pub use datatype::{Axis, Datatype, Field, Number, Numbers, Scalar};

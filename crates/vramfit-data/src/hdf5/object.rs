@@ -1,12 +1,13 @@
 //! Finding an object by its path, through links of every kind.
 
+use std::collections::HashMap;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use vramfit_base::{Error, Result};
+use vramfit_base::{Error, ErrorKind, Result};
 
 use super::container::Container;
-use super::group::{self, Target};
+use super::group::{self, Link, Target};
 use super::header::Header;
 use super::path::list_names;
 use crate::source::{Access, Source};
@@ -14,56 +15,112 @@ use crate::source::{Access, Source};
 /// As many links as a path may lead through, like a path of the file system.
 const MAX_LINKS: usize = 40;
 
-/// Returns the header of the object at a path, and the file it is in.
-///
-/// # Errors
-///
-/// `invalid-argument` when nothing is there; `unsupported-feature` when a link leads out of the
-/// directory of the file, or is of a kind that only its writer knows.
-pub(crate) fn find(container: &Container, path: &str) -> Result<(Container, Header)> {
-    let mut container = container.clone();
-    let mut links_left = MAX_LINKS;
-    // What is still to be walked; the next name is the last.
-    let mut open: Vec<String> = names(path);
-    // Addresses of the groups on the way here, for a soft link that begins where it stands.
-    let mut here = container.root;
-    while let Some(name) = open.pop() {
-        let header = Header::read(&container, here)?;
-        let links = group::links(&header)?;
-        let Ok(found) = links.binary_search_by(|link| link.name.as_str().cmp(&name)) else {
-            return Err(nothing(&container, path, &name, &links));
-        };
-        let target = &links[found].target;
-        if !matches!(target, Target::Object(_)) {
-            links_left = links_left.checked_sub(1).ok_or_else(|| {
-                container.damaged(
-                    here,
-                    format_args!("`{path}` resolves through more than {MAX_LINKS} links"),
-                )
-            })?;
-        }
-        match target {
-            Target::Object(address) => here = *address,
-            Target::Soft(to) => {
-                if to.starts_with('/') {
-                    here = container.root;
-                }
-                open.extend(names(to));
-            }
-            Target::External { file, path } => {
-                container = open_sibling(&container, file)?;
-                here = container.root;
-                open.extend(names(path));
-            }
-            Target::Unknown(kind) => {
-                return Err(Error::unsupported_feature(format!(
-                    "`{path}`: links of the type {kind} are not supported"
-                )));
-            }
-        }
+/// Finds objects of one file by their paths. The members of each group are listed once, however many paths lead
+/// through it.
+#[derive(Debug)]
+pub(crate) struct ObjectFinder {
+    container: Container,
+    /// The members of the groups that paths led through, by the group's address.
+    members: HashMap<u64, Arc<[Link]>>,
+}
+
+impl ObjectFinder {
+    pub(crate) fn new(container: &Container) -> ObjectFinder {
+        ObjectFinder { container: container.clone(), members: HashMap::new() }
     }
-    let header = Header::read(&container, here)?;
-    Ok((container, header))
+
+    /// Returns the file.
+    pub(crate) fn container(&self) -> &Container {
+        &self.container
+    }
+
+    /// Returns the header of the object at a path, and the file it is in.
+    ///
+    /// # Errors
+    ///
+    /// `invalid-argument` when nothing is there; `unsupported-feature` when a link leads out of the
+    /// directory of the file, or is of a kind that only its writer knows.
+    pub(crate) fn find(&mut self, path: &str) -> Result<(Container, Header)> {
+        let mut container = self.container.clone();
+        let mut is_own = true;
+        let mut links_left = MAX_LINKS;
+        // What is still to be walked; the next name is the last.
+        let mut open: Vec<String> = names(path);
+        // Addresses of the groups on the way here, for a soft link that begins where it stands.
+        let mut here = container.root;
+        while let Some(name) = open.pop() {
+            let links = match is_own {
+                true => self.list_members(here)?,
+                false => group::links(&Header::read(&container, here)?)?.into(),
+            };
+            let Ok(found) = links.binary_search_by(|link| link.name.as_str().cmp(&name)) else {
+                return Err(nothing(&container, path, &name, &links));
+            };
+            let target = &links[found].target;
+            if !matches!(target, Target::Object(_)) {
+                links_left = links_left.checked_sub(1).ok_or_else(|| {
+                    container.damaged(
+                        here,
+                        format_args!("`{path}` resolves through more than {MAX_LINKS} links"),
+                    )
+                })?;
+            }
+            match target {
+                Target::Object(address) => here = *address,
+                Target::Soft(to) => {
+                    if to.starts_with('/') {
+                        here = container.root;
+                    }
+                    open.extend(names(to));
+                }
+                Target::External { file, path } => {
+                    container = open_sibling(&container, file)?;
+                    is_own = false;
+                    here = container.root;
+                    open.extend(names(path));
+                }
+                Target::Unknown(kind) => {
+                    return Err(Error::unsupported_feature(format!(
+                        "`{path}`: links of the type {kind} are not supported"
+                    )));
+                }
+            }
+        }
+        let header = Header::read(&container, here)?;
+        Ok((container, header))
+    }
+
+    /// Returns the members of the group at an address, sorted by name.
+    fn list_members(&mut self, address: u64) -> Result<Arc<[Link]>> {
+        if let Some(known) = self.members.get(&address) {
+            return Ok(Arc::clone(known));
+        }
+        let links: Arc<[Link]> = group::links(&Header::read(&self.container, address)?)?.into();
+        self.members.insert(address, Arc::clone(&links));
+        Ok(links)
+    }
+
+    /// Returns the names of the members of the group at a path; none where no group is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`ObjectFinder::find`], but for a path that leads nowhere.
+    pub(crate) fn member_names(&mut self, path: &str) -> Result<Vec<String>> {
+        let (container, header) = match self.find(path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::InvalidArgument => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        if !group::is_group(&header) {
+            return Ok(Vec::new());
+        }
+        let is_own = std::ptr::eq(container.source(), self.container.source());
+        let links = match is_own {
+            true => self.list_members(header.address())?,
+            false => group::links(&header)?.into(),
+        };
+        Ok(links.iter().map(|link| link.name.clone()).collect())
+    }
 }
 
 /// Splits a path into names, the first one last.
@@ -72,7 +129,7 @@ fn names(path: &str) -> Vec<String> {
     names.rev().map(str::to_owned).collect()
 }
 
-fn nothing(container: &Container, path: &str, name: &str, links: &[group::Link]) -> Error {
+fn nothing(container: &Container, path: &str, name: &str, links: &[Link]) -> Error {
     let file = container.source().path().display();
     let error = Error::invalid_argument(match path.trim_matches('/') == name {
         true => format!("`{file}` contains no `{path}`"),

@@ -7,7 +7,8 @@ use super::preview::Preview;
 use super::sample::Statistics;
 use crate::filter;
 use crate::hdf5::dataspace::checked_product;
-use crate::hdf5::{Container, DatasetSummary, Datatype};
+use crate::hdf5::object::ObjectFinder;
+use crate::hdf5::{DatasetSummary, Datatype};
 use crate::read::{Dataset, RowOptions, RowReader, Storage};
 
 /// A dataset, without its values.
@@ -64,7 +65,7 @@ impl Problem {
 
 /// Returns information about a dataset, and a reader of its rows if they can be read.
 pub(super) fn read(
-    container: &Container,
+    finder: &mut ObjectFinder,
     path: &str,
     summary: DatasetSummary,
 ) -> (DatasetInfo, Option<Problem>, Option<RowReader>) {
@@ -83,7 +84,7 @@ pub(super) fn read(
         chunk: summary.chunk,
         ..DatasetInfo::default()
     };
-    let dataset = match Dataset::open_in(container, path) {
+    let dataset = match Dataset::find(finder, path) {
         Ok(dataset) => dataset,
         Err(error) => return (info, Some(Problem::new(path, &error)), None),
     };

@@ -16,8 +16,9 @@ use std::path::Path;
 use serde::Serialize;
 use vramfit_base::{Bytes, Error, ErrorKind, Result};
 
+use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::path::{hint_contents, is_descendant};
-use crate::hdf5::{Container, Content, Node, tree};
+use crate::hdf5::{Content, Node, tree};
 use crate::read::RowReader;
 
 pub use dataset_info::{DatasetInfo, Problem};
@@ -102,10 +103,11 @@ struct OpenDataset {
 pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport> {
     let container = open(path)?;
     let nodes = select(path, tree(&container)?, &options.paths)?;
+    let mut finder = ObjectFinder::new(&container);
     let mut readable = Vec::new();
     let mut entries = Vec::new();
     for node in nodes {
-        let (entry, rows) = entry(&container, node);
+        let (entry, rows) = entry(&mut finder, node);
         readable.extend(rows.map(|rows| OpenDataset { entry: entries.len(), rows }));
         entries.push(entry);
     }
@@ -190,7 +192,7 @@ fn select(file: &Path, nodes: Vec<Node>, paths: &[String]) -> Result<Vec<Node>> 
     Ok(nodes.into_iter().filter(is_selected).collect())
 }
 
-fn entry(container: &Container, node: Node) -> (Entry, Option<RowReader>) {
+fn entry(finder: &mut ObjectFinder, node: Node) -> (Entry, Option<RowReader>) {
     let mut entry = Entry {
         path: node.path,
         kind: "other",
@@ -220,7 +222,7 @@ fn entry(container: &Container, node: Node) -> (Entry, Option<RowReader>) {
         }
         Content::Dataset(summary) => {
             entry.kind = "dataset";
-            let (info, problem, rows) = dataset_info::read(container, &entry.path, summary);
+            let (info, problem, rows) = dataset_info::read(finder, &entry.path, summary);
             entry.dataset = Some(info);
             entry.problem = problem;
             return (entry, rows);

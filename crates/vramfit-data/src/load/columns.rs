@@ -1,55 +1,44 @@
-//! The datasets whose rows belong together, and whether their files are still the same.
+//! The columns of a loader: which datasets, and which of their rows a sample has.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use vramfit_base::nearest::nearest;
-use vramfit_base::{Error, ErrorKind, Result};
+use vramfit_base::{Error, Result};
 
-use super::options::{ColumnOptions, LoaderOptions};
-use crate::hdf5::{Container, Content, Scalar, tree};
+use super::bounds::Bounds;
+use super::column::Column;
+use super::derived::DerivedColumn;
+use super::options::LoaderOptions;
+use super::samples;
+use super::segments::{Segments, SegmentsBuilder, TouchedFiles};
+use crate::hdf5::object::ObjectFinder;
+use crate::hdf5::path::list_names;
+use crate::hdf5::wildcard;
 use crate::inspect;
 use crate::order;
-use crate::read::{Dataset, RowOptions, RowReader, Storage, find_numbers};
-use crate::source::{FileFingerprint, MAX_SAMPLED_BYTES, sample_digest};
+use crate::sample::{RowRanges, SampleIndex};
+use crate::source::{MAX_SAMPLED_BYTES, list_files, sample_digest};
 use crate::splitmix::MixKey;
 
-/// One dataset of a loader.
-#[derive(Debug)]
-pub struct Column {
-    rows: RowReader,
-    name: String,
-    stored_as: String,
-}
-
-impl Column {
-    /// Returns the name in the options: the path of the dataset, `points[x]` with a field.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the type of the elements in the file.
-    pub fn stored_as(&self) -> &str {
-        &self.stored_as
-    }
-
-    /// Returns its reader.
-    pub fn rows(&self) -> &RowReader {
-        &self.rows
-    }
-}
-
-/// All datasets of a loader.
+/// All columns of a loader.
 #[derive(Debug)]
 pub(super) struct Columns {
     pub(super) columns: Vec<Column>,
-    pub(super) path: PathBuf,
-    /// Every file that rows come from, as it was when its structure was read.
-    files: Vec<(PathBuf, FileFingerprint)>,
+    /// Columns that say something about samples; they come after the others.
+    pub(super) derived: Vec<DerivedColumn>,
+    pub(super) samples: SampleIndex,
+    segments: Segments,
+    /// How many files the options name, and what they are called in messages.
+    main_files: usize,
+    pub(super) shown: String,
     /// The fingerprint of the files without their content.
     pub(super) fingerprint: order::DataFingerprint,
+    /// A number for what a sample is, if it is not a row.
+    pub(super) sample_hash: Option<u64>,
     /// Computed when first needed.
     contents: OnceLock<Option<u64>>,
+    index_bytes: u64,
 }
 
 impl Columns {
@@ -59,69 +48,194 @@ impl Columns {
     /// `invalid-argument` when a dataset is not there, has no rows, or they have different numbers of them;
     /// all that opening a file can fail with.
     pub(super) fn open(options: &LoaderOptions) -> Result<Columns> {
-        let path = &options.file;
+        let files = list_files(&options.files)?;
         if options.columns.is_empty() {
             return Err(Error::invalid_argument("no dataset was given")
                 .hint("name at least one, such as `x`"));
         }
-        // Taken before anything is read, so that no change goes unnoticed.
-        let main = FileFingerprint::of(path)?;
-        let container = inspect::open(path)?;
-        let mut columns: Vec<Column> = Vec::new();
-        for wanted in &options.columns {
-            if columns.iter().any(|column| column.name == wanted.name) {
+        for (place, column) in options.columns.iter().enumerate() {
+            if options.columns[..place].iter().any(|other| other.is_same(column)) {
                 return Err(Error::invalid_argument(format!(
                     "dataset `{}` was given twice",
-                    wanted.name
+                    column.name
                 ))
                 .hint("list it once, and use its rows twice"));
             }
-            columns.push(open_column(&container, wanted, options)?);
         }
-        ensure_same_length(&columns)?;
-        let mut files = vec![(path.clone(), main)];
-        for column in &columns {
-            add_files(column.rows.dataset(), &mut files)?;
+        let max_index_bytes = options.budget.0 / 8;
+        let mut builder = SegmentsBuilder::new(&files, max_index_bytes)?;
+        let mut columns: Vec<Column> = Vec::new();
+        let mut bounds = Bounds::new(options);
+        for (number, file) in files.iter().enumerate() {
+            let container = inspect::open(file)?;
+            let mut finder = ObjectFinder::new(&container);
+            for names in list_segments(&mut finder, options)? {
+                if columns.is_empty() {
+                    let new = |wanted| Column::new(&mut finder, wanted, &names, options);
+                    columns = options.columns.iter().map(new).collect::<Result<_>>()?;
+                }
+                let open = |column: &mut Column| column.open(&mut finder, &names, &builder.scratch);
+                let readers = columns.iter_mut().map(open).collect::<Result<_>>()?;
+                bounds.add(&mut finder, &names, options.budget)?;
+                builder.push(number, &container, names, readers)?;
+            }
         }
-        let fingerprint = fingerprint(&columns, &files);
-        let columns =
-            Columns { columns, path: path.clone(), files, fingerprint, contents: OnceLock::new() };
+        let (derived, samples) =
+            samples::index_samples(options, &mut columns, builder.segments(), &mut bounds)?;
+        let segments = builder.finish(&columns, bounds.into_samples());
+        let fingerprint = segments.fingerprint(files.len());
+        let columns = Columns {
+            sample_hash: samples::hash(options),
+            shown: show_files(&files),
+            main_files: files.len(),
+            index_bytes: samples.bytes() + segments.index_bytes(columns.len(), max_index_bytes),
+            columns,
+            derived,
+            samples,
+            segments,
+            fingerprint,
+            contents: OnceLock::new(),
+        };
         // The structure of a file that is being written is not consistent.
         columns.ensure_unchanged()?;
         Ok(columns)
     }
 
-    /// Returns the number of rows, which is above zero.
+    /// Returns the number of samples, which is above zero.
     pub(super) fn len(&self) -> u64 {
-        self.columns[0].rows.len()
+        self.samples.len()
     }
 
-    /// Returns the bytes of one row of all columns, as they are handed out.
-    pub(super) fn row_bytes(&self) -> u64 {
-        let bytes = self.columns.iter().map(|c| c.rows.row_bytes() as u64);
+    /// Returns the bytes of one sample of all columns, as it is handed out.
+    pub(super) fn sample_bytes(&self) -> u64 {
+        self.sample_lengths().map(|bytes| bytes as u64).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the bytes of a sample of each column, as they are handed out.
+    pub(super) fn sample_lengths(&self) -> impl Iterator<Item = usize> + '_ {
+        let derived = self.derived.iter().map(DerivedColumn::sample_bytes);
+        self.columns.iter().map(Column::sample_bytes).chain(derived)
+    }
+
+    /// Returns the bytes that an epoch reads, as they are in memory, for each sample: rows that samples share count once.
+    pub(super) fn read_bytes(&self) -> u64 {
+        let columns = self.columns.iter().enumerate();
+        let bytes = columns.map(|(number, column)| {
+            u128::from(self.samples.distinct_rows(number)) * column.row_bytes() as u128
+        });
+        let each = bytes.sum::<u128>().div_ceil(u128::from(self.len().max(1)));
+        u64::try_from(each).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Returns bytes that the rows of no `samples` consecutive samples exceed.
+    pub(super) fn block_bytes(&self, samples: u64) -> u64 {
+        let columns = self.columns.iter().enumerate();
+        let bytes = columns.map(|(number, column)| {
+            self.samples.max_rows_of(samples, number).saturating_mul(column.row_bytes() as u64)
+        });
         bytes.fold(0, u64::saturating_add)
+    }
+
+    /// Returns how many samples begin in this many consecutive rows, on average.
+    pub(super) fn samples_of_rows(&self, rows: u64) -> u64 {
+        let (samples, all) = (u128::from(self.len()), u128::from(self.segments.rows().max(1)));
+        ((u128::from(rows) * samples).div_ceil(all) as u64).max(1)
+    }
+
+    /// Whether blocks of samples begin in the middle of chunks.
+    pub(super) fn is_unaligned(&self) -> bool {
+        !self.samples.is_rows() || self.segments.segments.len() > 1
+    }
+
+    /// Returns the samples that belong together: those of each series, or of each segment.
+    pub(super) fn sample_groups(&self) -> Vec<Range<u64>> {
+        if let Some(series) = self.samples.series() {
+            return (0..series.series().len()).map(|number| series.samples_of(number)).collect();
+        }
+        if let Some(first_samples) = self.samples.ragged_segments() {
+            return first_samples.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        }
+        (0..self.segments.segments.len()).map(|number| self.segments.rows_of(number)).collect()
+    }
+
+    /// Returns the bytes of memory of the index of chunks and samples.
+    pub(super) fn index_bytes(&self) -> u64 {
+        self.index_bytes
     }
 
     /// Returns the bytes of each column in a batch of this process.
     pub(super) fn batch_lengths(&self, options: &LoaderOptions) -> Vec<usize> {
         let shard_size = options.batch_size / options.shard.count.max(1);
-        let rows = shard_size * options.stacked_batches.unwrap_or(1);
-        (self.columns.iter()).map(|column| rows as usize * column.rows.row_bytes()).collect()
+        let samples = (shard_size * options.stacked_batches.unwrap_or(1)) as usize;
+        self.sample_lengths().map(|bytes| samples.saturating_mul(bytes)).collect()
+    }
+
+    /// Reads rows of a column, one range after the other.
+    ///
+    /// # Errors
+    /// All that reading can fail with.
+    pub(super) fn read(
+        &self,
+        column: usize,
+        rows: &RowRanges,
+        out: &mut [u8],
+        touched: &mut TouchedFiles,
+    ) -> Result<()> {
+        self.segments.read(&self.columns, column, rows, out, touched)
+    }
+
+    /// Reads rows of a column in any order.
+    ///
+    /// # Errors
+    /// All that reading can fail with.
+    pub(super) fn gather(
+        &self,
+        column: usize,
+        rows: &[u64],
+        out: &mut [u8],
+        touched: &mut TouchedFiles,
+    ) -> Result<()> {
+        self.segments.gather(&self.columns, column, rows, out, touched)
+    }
+
+    /// Returns how many rows of a column are decoded together, and the rows around row `row` that are; `None` where rows
+    /// are stored as they are.
+    ///
+    /// # Errors
+    /// All that opening a file can fail with.
+    pub(super) fn decoded_rows(&self, column: usize, row: u64) -> Result<Option<Range<u64>>> {
+        let per_sample = self.columns[column].span().per_sample;
+        let (segment, first) = self.segments.segment_at(per_sample, row);
+        let rows = self.segments.segments[segment].lengths[column];
+        let readers = self.segments.readers(&self.columns, segment, &mut TouchedFiles::new())?;
+        Ok(readers[column].rows_per_decode().map(|band| {
+            let start = (row - first) / band * band;
+            first + start..first + (start + band).min(rows)
+        }))
     }
 
     /// Returns a hash of the content of the files; none when they cannot be read or have changed.
     pub(super) fn content_hash(&self) -> Option<u64> {
         *self.contents.get_or_init(|| {
-            let digests = self.files.iter().map(|(path, _)| sample_digest(path));
+            let each = self.sampled_bytes();
+            let digests = self.segments.files().map(|(path, _)| sample_digest(path, each));
             let digests: Vec<u64> = digests.collect::<Result<_>>().ok()?;
             self.ensure_unchanged().ok()?;
             Some(MixKey::new(&digests).at(0))
         })
     }
 
-    /// Returns whether [`contents`](Self::contents) leaves out parts of a file.
-    pub(super) fn is_sampled(&self) -> bool {
-        self.files.iter().any(|(_, file)| file.length > MAX_SAMPLED_BYTES)
+    /// Returns how many bytes of each file [`content_hash`](Self::content_hash) reads at most.
+    fn sampled_bytes(&self) -> u64 {
+        // The files of a virtual dataset are looked at as closely as always.
+        MAX_SAMPLED_BYTES / self.main_files as u64
+    }
+
+    /// Returns how much of the files [`content_hash`](Self::content_hash) compares, if that is not all of them.
+    pub(super) fn sampled(&self) -> Option<u64> {
+        let each = self.sampled_bytes();
+        let is_sampled = self.segments.files().any(|(_, file)| file.length > each);
+        is_sampled.then_some(MAX_SAMPLED_BYTES)
     }
 
     /// Checks that no file was written to, truncated or replaced.
@@ -129,153 +243,52 @@ impl Columns {
     /// # Errors
     /// `file-changed`; `io` when a file no longer exists.
     pub(super) fn ensure_unchanged(&self) -> Result<()> {
-        for (path, was) in &self.files {
-            let now = FileFingerprint::of(path)?;
-            if now == *was {
-                continue;
-            }
-            let (old, new) = (was.length, now.length);
-            let what = match old == new {
-                true => "it was written to".to_owned(),
-                false => format!("its size was {old} bytes and is now {new}"),
-            };
-            let path = path.display();
-            let message = format!("`{path}` changed while it was being read: {what}");
-            return Err(Error::new(ErrorKind::FileChanged, message)
-                .hint("open it again after the program that writes it has finished"));
-        }
-        Ok(())
+        self.segments.ensure_unchanged()
+    }
+
+    /// Checks that none of some files was written to, truncated or replaced.
+    ///
+    /// # Errors
+    /// As [`Columns::ensure_unchanged`].
+    pub(super) fn ensure_touched_unchanged(&self, touched: &TouchedFiles) -> Result<()> {
+        self.segments.ensure_touched_unchanged(touched)
+    }
+
+    pub(super) fn segments(&self) -> &Segments {
+        &self.segments
     }
 }
 
-fn open_column(
-    container: &Container,
-    wanted: &ColumnOptions,
-    options: &LoaderOptions,
-) -> Result<Column> {
-    let (dataset, field) = Dataset::open_named(container, &wanted.name)
-        .map_err(|error| with_suggestion(container, &wanted.name, error))?;
-    let numbers = find_numbers(dataset.datatype(), field.as_deref()).ok();
-    let from = numbers.map(|numbers| numbers.number.scalar);
-    let to = wanted.to.or(match from {
-        Some(from) if from.is_float() && options.float_type.is_some() => options.float_type,
-        Some(from) if options.narrow => Some(narrowed(from)),
-        _ => None,
-    });
-    let stored_as =
-        from.map_or_else(|| dataset.datatype().describe(), |scalar| scalar.name().to_owned());
-    let options = RowOptions { field, to, threads: 1 };
-    let rows = RowReader::new(dataset, &options)?;
-    let name = wanted.name.clone();
-    let refuse = |what: String| {
-        Err(Error::invalid_argument(what)
-            .hint("choose another dataset; `vramfit data inspect` lists those of a file"))
+/// Returns what stands for wildcards in each segment of a file.
+fn list_segments(finder: &mut ObjectFinder, options: &LoaderOptions) -> Result<Vec<Vec<String>>> {
+    // The first column with a wildcard decides; the others must have the same groups.
+    let pattern = (options.columns.iter().map(|column| &column.name))
+        .find(|name| wildcard::has_wildcard(finder, name));
+    let Some(pattern) = pattern else {
+        return Ok(vec![Vec::new()]);
     };
-    if rows.is_empty() {
-        return refuse(format!("dataset `{name}` has no rows"));
-    }
-    if rows.row_bytes() == 0 {
-        return refuse(format!("the rows of dataset `{name}` have no elements"));
-    }
-    Ok(Column { rows, name, stored_as })
-}
-
-/// Returns the type that JAX converts to when 64-bit types are disabled.
-fn narrowed(scalar: Scalar) -> Scalar {
-    match scalar {
-        Scalar::Float64 => Scalar::Float32,
-        Scalar::Int64 => Scalar::Int32,
-        Scalar::Uint64 => Scalar::Uint32,
-        other => other,
-    }
-}
-
-fn ensure_same_length(columns: &[Column]) -> Result<()> {
-    let first = &columns[0];
-    let differs = |other: &&Column| other.rows.len() != first.rows.len();
-    let Some(other) = columns.iter().find(differs) else {
-        return Ok(());
-    };
-    Err(Error::invalid_argument(format!(
-        "datasets must have the same number of rows: `{}` has {}, but `{}` has {}",
-        first.name,
-        first.rows.len(),
-        other.name,
-        other.rows.len()
-    ))
-    .hint("choose datasets with the same number of rows"))
-}
-
-/// Suggests the dataset with the most similar path.
-fn with_suggestion(container: &Container, path: &str, error: Error) -> Error {
-    if error.kind() != ErrorKind::InvalidArgument {
-        return error;
-    }
-    let nodes = tree(container).unwrap_or_default();
-    let paths: Vec<(String, &str)> = (nodes.iter())
-        .filter(|node| matches!(node.content, Content::Dataset(_)))
-        .map(|node| node.path.trim_matches('/'))
-        .map(|path| (path.to_lowercase(), path))
-        .collect();
-    let wanted = path.trim_matches('/').to_lowercase();
-    let similar = nearest(&wanted, paths.iter().map(|(lower, _)| lower.as_str()));
-    let suggestion = paths.iter().find(|(lower, _)| similar.first() == Some(&lower.as_str()));
-    match suggestion {
-        Some((_, path)) => error.hint(format!("did you mean `{path}`?")),
-        None => error,
-    }
-}
-
-fn add_files(dataset: &Dataset, files: &mut Vec<(PathBuf, FileFingerprint)>) -> Result<()> {
-    let path = dataset.container().source().path();
-    if files.iter().all(|(known, _)| known != path) {
-        files.push((path.to_owned(), FileFingerprint::of(path)?));
-    }
-    if let Storage::Virtual(pieces) = dataset.storage() {
-        for piece in pieces.iter() {
-            add_files(&piece.dataset, files)?;
-        }
-    }
-    Ok(())
-}
-
-fn fingerprint(columns: &[Column], files: &[(PathBuf, FileFingerprint)]) -> order::DataFingerprint {
-    let mut chunks = 0;
-    let mut hash = 0;
-    for column in columns {
-        hash_index(column.rows.dataset(), &mut chunks, &mut hash);
-    }
-    let (_, main) = &files[0];
-    let mut modified = main.modified_ns as i64;
-    for (_, other) in &files[1..] {
-        hash = MixKey::new(&[hash, other.length]).at(0);
-        modified = MixKey::new(&[modified as u64, other.modified_ns as u64]).at(0) as i64;
-    }
-    order::DataFingerprint {
-        bytes: main.length,
-        modified_ns: modified,
-        chunks,
-        index_hash: hash,
-        contents: None,
-    }
-}
-
-/// Adds the offsets of the chunks of a dataset to a hash.
-fn hash_index(dataset: &Dataset, chunks: &mut u64, hash: &mut u64) {
-    match dataset.storage() {
-        Storage::Compact(_) => {}
-        Storage::Contiguous(address) => *hash = MixKey::new(&[*hash, address.unwrap_or(0)]).at(0),
-        Storage::Chunked { table, .. } => {
-            *chunks += table.len();
-            for chunk in table.iter() {
-                let parts = [*hash, chunk.address, chunk.size, chunk.filter_mask.into()];
-                *hash = MixKey::new(&parts).at(0);
+    let found = wildcard::expand(finder, pattern)?;
+    if found.is_empty() {
+        let file = finder.container().source().path().display().to_string();
+        let parent = pattern.split('*').next().unwrap_or_default();
+        let group = parent.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+        let members = finder.member_names(&group)?;
+        let error = Error::invalid_argument(format!("nothing in `{file}` matches `{pattern}`"));
+        let names = members.iter().map(String::as_str);
+        return Err(match list_names(names, 8) {
+            Some(names) => {
+                error.hint(format!("members of `/{}`: {names}", group.trim_start_matches('/')))
             }
-        }
-        Storage::Virtual(pieces) => {
-            for piece in pieces.iter() {
-                hash_index(&piece.dataset, chunks, hash);
-            }
-        }
+            None => error.hint("`vramfit data inspect` lists what is in a file"),
+        });
+    }
+    Ok(found)
+}
+
+fn show_files(files: &[PathBuf]) -> String {
+    match files {
+        [one] => one.display().to_string(),
+        [first, ..] => format!("{} and {} more files", first.display(), files.len() - 1),
+        [] => String::new(),
     }
 }

@@ -10,18 +10,20 @@ use vramfit_base::{Bytes, Error, Result};
 use super::batch::{Batch, BatchBuffer};
 use super::batching::BatchPlan;
 use super::buffer_pool::BufferPool;
-use super::columns::{Column, Columns};
-use super::options::{LoaderOptions, SplitSet};
+use super::column::Column;
+use super::columns::Columns;
+use super::derived::DerivedColumn;
+use super::options::LoaderOptions;
 use super::plan::LoaderPlan;
 use super::reader_thread::TaskRunner;
 use super::scheduler::{EpochScheduler, OPEN_WINDOWS, PendingBatch};
+use super::selection::make_order;
 use super::shared_state::SharedState;
 use super::slab::Slab;
 use super::stats::Stats;
 use super::validate::{ensure_one_batch, ensure_resumable};
 use super::window::WindowPlan;
-use crate::order::{self, Engine, Epoch, LoaderState, Order, RowSubset, Split};
-use crate::source::MAX_SAMPLED_BYTES;
+use crate::order::{self, Engine, Epoch, LoaderState, Order};
 
 /// The consumer's thread reads no more than this in one task: it would keep it from a batch that is ready.
 const MAX_INLINE_READ_BYTES: u64 = 4 << 20;
@@ -65,22 +67,11 @@ impl Loader {
     /// `invalid-argument` when the options cannot be met; all that opening a file can fail with.
     pub fn open(options: LoaderOptions) -> Result<Loader> {
         let columns = Columns::open(&options)?;
-        let rows = columns.len();
-        let subset = match options.split {
-            None => RowSubset::All,
-            Some(it) => {
-                let split = Split::new(rows, it.fraction, it.mode, it.seed)?;
-                match it.set {
-                    SplitSet::Train => RowSubset::Train(split),
-                    SplitSet::Validation => RowSubset::Validation(split),
-                }
-            }
-        };
-        let order = |engine| Order::new(rows, options.seed, engine, subset);
+        let order = make_order(&options, &columns, Engine::Sequential)?;
         // Before the memory: a batch that the rows do not fill needs no other budget.
-        ensure_one_batch(&options, order(Engine::Sequential)?.len())?;
+        ensure_one_batch(&options, order.len())?;
         let plan = LoaderPlan::new(&options, &columns)?;
-        let order = order(plan.choice.engine)?;
+        let order = order.with_engine(plan.choice.engine);
         let buffers = BufferPool::new(
             columns.batch_lengths(&options),
             plan.buffers,
@@ -109,6 +100,11 @@ impl Loader {
     /// Returns the datasets, in the order of the options.
     pub fn columns(&self) -> &[Column] {
         &self.columns.columns
+    }
+
+    /// Returns the columns that say something about samples; they follow the datasets in batches.
+    pub fn derived_columns(&self) -> &[DerivedColumn] {
+        &self.columns.derived
     }
 
     /// Returns the options.
@@ -171,7 +167,7 @@ impl Loader {
         let order = self.order.epoch(epoch);
         let windows = self.window_plan(&order);
         let task_bytes = match &windows {
-            Some(windows) => windows.task_bytes(self.columns.row_bytes()),
+            Some(windows) => windows.task_bytes(&self.columns),
             None => self.plan.batch_bytes,
         };
         let mut slabs = std::mem::take(&mut self.free_slabs);
@@ -275,7 +271,7 @@ impl Loader {
     /// As [`Loader::batches`].
     pub fn budget_to_keep_all(&self) -> Result<Bytes> {
         let rows = self.columns.len();
-        let bytes = rows.saturating_mul(self.columns.row_bytes());
+        let bytes = rows.saturating_mul(self.columns.read_bytes());
         Ok(self.plan.budget_to_keep(self.batches()?, bytes))
     }
 
@@ -312,7 +308,9 @@ impl Loader {
             contents: self.columns.content_hash(),
             ..self.columns.fingerprint
         };
-        LoaderState::new(self.order, epoch, position, file)
+        let mut state = LoaderState::new(self.order.clone(), epoch, position, file);
+        state.samples = self.columns.sample_hash;
+        state
     }
 
     /// Restores a state; the caller then [`start`](Self::start)s from there.
@@ -325,21 +323,26 @@ impl Loader {
     /// exceed the budget.
     pub fn restore(&mut self, state: &LoaderState, force: bool) -> Result<Option<String>> {
         self.ensure_not_forked()?;
-        let path = self.columns.path.display().to_string();
+        let path = self.columns.shown.clone();
         let file = self.columns.fingerprint;
         let note = match state.ensure_matches(&path, &file, || self.columns.content_hash()) {
             Err(error) if force => Some(error.message().to_owned()),
             Err(error) => return Err(error),
-            Ok(()) if state.file.modified_ns == file.modified_ns || !self.columns.is_sampled() => {
-                None
-            }
-            Ok(()) => Some(format!(
-                "`{path}` was copied or written to since; its structure is unchanged, and so are the {} that were compared",
-                Bytes(MAX_SAMPLED_BYTES)
-            )),
+            Ok(()) if state.file.modified_ns == file.modified_ns => None,
+            Ok(()) => self.columns.sampled().map(|sampled| {
+                format!(
+                    "`{path}` was copied or written to since; its structure is unchanged, and so are the {} that were compared",
+                    Bytes(sampled)
+                )
+            }),
         };
-        ensure_resumable(state.order, self.order)?;
-        let plan = self.plan.with_engine(state.order.engine(), &self.columns)?;
+        if state.samples != self.columns.sample_hash {
+            return Err(Error::invalid_argument("the state was saved with different `samples`")
+                .hint("create the loader with the `samples` and `shift` of the run to resume"));
+        }
+        ensure_resumable(&state.order, &self.order)?;
+        let engine = state.order.engine();
+        let plan = self.plan.with_engine(engine, &self.options, &self.columns)?;
         self.stop();
         let mut shared = self.shared.lock();
         shared.buffers.set_capacity(plan.buffers, plan.max_buffers);
@@ -349,7 +352,7 @@ impl Loader {
             self.free_slabs = Vec::new();
         }
         self.plan = plan;
-        self.order = state.order;
+        self.order = self.order.with_engine(engine);
         (self.epoch, self.position) = (state.epoch, state.position);
         Ok(note)
     }
@@ -361,8 +364,7 @@ impl Loader {
     fn window_plan(&self, epoch: &Epoch) -> Option<WindowPlan> {
         match self.order.engine() {
             Engine::BlockWindows(size) | Engine::ChunkWindows(size) => {
-                let row_bytes = self.columns.row_bytes();
-                Some(WindowPlan::shuffled(epoch.clone(), size, row_bytes))
+                Some(WindowPlan::shuffled(epoch.clone(), size, &self.columns))
             }
             Engine::Sequential | Engine::GlobalShuffle => {
                 let windows = self.plan.sequential_windows?;

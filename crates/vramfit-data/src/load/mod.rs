@@ -9,13 +9,17 @@
 //! | --- | --- |
 //! | `options` | what is read? |
 //! | `validate` | can it be read at all? |
-//! | `columns` | which datasets, of which types, and is the file still the same? |
+//! | `column`, `columns` | which datasets, of which types? |
+//! | `segments` | which files and groups do rows come from, and are they still the same? |
+//! | `open_files` | which files are open? |
+//! | `samples`, `bounds`, `derived` | which rows has a sample, and what is said of them? |
+//! | `selection` | which samples are read? |
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
 //! | `storage` | how are the datasets stored, and what does reading them need? |
 //! | `batching` | which positions of the epoch are in which batch? |
 //! | `window` | which rows are in memory together? |
 //! | `slab` | in which memory? |
-//! | `copy` | how do rows get from there into a batch? |
+//! | `copy`, `sample_copy` | how do rows get from there into a batch? |
 //! | `buffer_pool` | where is a batch, and when can its memory be used again? |
 //! | `scheduler` | which task is next? |
 //! | `shared_state` | what do the threads and the consumer share, and who is woken? |
@@ -26,16 +30,24 @@
 
 mod batch;
 mod batching;
+mod bounds;
 mod buffer_pool;
 mod cache;
+mod column;
 mod columns;
 mod copy;
+mod derived;
 mod loader;
+mod open_files;
 mod options;
 mod plan;
 mod random_access;
 mod reader_thread;
+mod sample_copy;
+mod samples;
 mod scheduler;
+mod segments;
+mod selection;
 mod shared_state;
 mod slab;
 mod stats;
@@ -44,9 +56,10 @@ mod validate;
 mod window;
 
 pub use batch::{Batch, BatchBuffer};
-pub use columns::Column;
+pub use column::Column;
+pub use derived::{DerivedColumn, DerivedKind};
 pub use loader::{BatchPoll, Loader};
-pub use options::{ColumnOptions, LoaderOptions, SplitOptions, SplitSet};
+pub use options::{ColumnOptions, LoaderOptions, SampleSelection, SplitOptions, SplitSet};
 pub use plan::LoaderPlan;
 pub use random_access::RandomAccessReader;
 pub use stats::Stats;

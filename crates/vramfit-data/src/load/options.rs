@@ -6,53 +6,97 @@ use vramfit_base::Bytes;
 
 use crate::hdf5::Scalar;
 use crate::order::{RemainderPolicy, ShardOptions, SplitMode};
+use crate::sample::{RowRanges, SampleOptions};
 
 /// A dataset to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnOptions {
-    /// Its path in the file, with the field if its elements are records: `points[x]`.
+    /// Its path in the file, with the field if its elements are records: `points[x]`. `data/*/obs` is the dataset `obs`
+    /// of every group in `data`; their rows follow each other.
     pub name: String,
     /// The type to convert it to, instead of what the file and [`LoaderOptions`] say.
     pub to: Option<Scalar>,
+    /// Rows from where a sample is to the first one that it has of this column.
+    pub shift: i64,
+    /// Rows of a window, instead of what [`SampleOptions`] says.
+    pub length: Option<u64>,
+    /// Whether it has one row for each ragged sample.
+    pub per_sample: bool,
+}
+
+impl ColumnOptions {
+    /// Whether two columns have the same rows of the same dataset.
+    pub(super) fn is_same(&self, other: &ColumnOptions) -> bool {
+        (&self.name, self.shift, self.length) == (&other.name, other.shift, other.length)
+    }
 }
 
 impl From<&str> for ColumnOptions {
     /// The dataset at a path, without conversion.
     fn from(name: &str) -> Self {
-        ColumnOptions { name: name.to_owned(), to: None }
+        ColumnOptions { name: name.to_owned(), to: None, shift: 0, length: None, per_sample: false }
     }
 }
 
-/// One of the two sets of a split.
+/// Which samples are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SampleSelection {
+    /// Those with these numbers.
+    Samples(RowRanges),
+    /// Those of the groups with these names: what stands for the last wildcard of a path.
+    Groups(Vec<String>),
+}
+
+/// One of the sets of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SplitSet {
     /// The training set.
     Train,
     /// The validation set.
     Validation,
+    /// The test set.
+    Test,
 }
 
-/// A split of a file's rows into two sets, and which of them to read.
+/// A split of samples into two or three sets, and which of them to read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitOptions {
     /// Which set.
     pub set: SplitSet,
-    /// The fraction of rows for validation, between 0 and 1.
+    /// The fraction of samples for validation, between 0 and 1.
     pub fraction: f64,
-    /// How those rows are chosen.
+    /// The fraction of samples for tests; 0 for a split into two sets.
+    pub test_fraction: f64,
+    /// How the samples of the other sets than the training set are chosen.
     pub mode: SplitMode,
+    /// Whether all samples of a group, or of a file without wildcards, are in the same set. If not set, this is so
+    /// unless samples are rows.
+    pub by_group: Option<bool>,
     /// Seed of the choice. It is not the seed of the order, so that another order has the same sets.
     pub seed: u64,
+}
+
+impl SplitOptions {
+    /// One set of a split into a training and a validation set.
+    pub fn of_two(set: SplitSet, fraction: f64, mode: SplitMode, seed: u64) -> SplitOptions {
+        SplitOptions { set, fraction, test_fraction: 0.0, mode, by_group: None, seed }
+    }
 }
 
 /// Everything that decides what a loader reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoaderOptions {
-    /// The HDF5 file.
-    pub file: PathBuf,
-    /// The datasets, which have the same number of rows.
+    /// The HDF5 files, directories of them, and patterns such as `shards/*.h5`. Their rows follow each other.
+    pub files: Vec<PathBuf>,
+    /// The datasets, which have the same number of rows in each group.
     pub columns: Vec<ColumnOptions>,
-    /// Rows of a batch, all processes together.
+    /// What a sample is.
+    pub samples: SampleOptions,
+    /// Whether the datasets of a group may have different numbers of rows: samples that not all have are left out.
+    pub trim: bool,
+    /// Whether there are columns that say which rows of a sample are no padding.
+    pub mask: bool,
+    /// Samples of a batch, all processes together.
     pub batch_size: u64,
     /// Batches to stack along a new first axis; single batches have no such axis.
     pub stacked_batches: Option<u64>,
@@ -60,11 +104,13 @@ pub struct LoaderOptions {
     pub budget: Bytes,
     /// Seed of the shuffle.
     pub seed: u64,
-    /// Whether the rows are shuffled.
+    /// Whether the samples are shuffled.
     pub shuffle: bool,
-    /// What happens to the rows that do not fill the last batch.
+    /// What happens to the samples that do not fill the last batch.
     pub remainder: RemainderPolicy,
-    /// Which rows; all if not set.
+    /// Which samples; all if not set.
+    pub selection: Option<SampleSelection>,
+    /// Which set of them; all if not set.
     pub split: Option<SplitOptions>,
     /// Which shard of each batch this process reads.
     pub shard: ShardOptions,
@@ -82,7 +128,11 @@ impl LoaderOptions {
     /// Shuffled epochs of all rows in batches of 256, in 256 MiB, by one process, without conversion.
     pub fn new<'d>(file: impl Into<PathBuf>, datasets: impl IntoIterator<Item = &'d str>) -> Self {
         LoaderOptions {
-            file: file.into(),
+            files: vec![file.into()],
+            samples: SampleOptions::Rows,
+            trim: false,
+            mask: false,
+            selection: None,
             columns: datasets.into_iter().map(ColumnOptions::from).collect(),
             batch_size: 256,
             stacked_batches: None,

@@ -7,11 +7,12 @@ use vramfit_base::{Bytes, Error, Result};
 
 use super::batch::BatchBuffer;
 use super::buffer_pool::BufferPool;
-use super::columns::{Column, Columns};
+use super::column::Column;
+use super::columns::Columns;
 use super::options::LoaderOptions;
 use super::storage::{scratch_bytes, storage, stored_bytes};
 use super::window::SequentialWindows;
-use crate::order::{Engine, EngineChoice, Layout, Storage, choose};
+use crate::order::{Engine, EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, choose};
 
 /// Memory of a row of a batch besides its bytes while the batch is filled.
 const ROW_OVERHEAD: u64 = 64;
@@ -20,8 +21,8 @@ const ROW_OVERHEAD: u64 = 64;
 const MAX_SMALL_BATCHES: u64 = 32;
 const MAX_SMALL_BATCH_BYTES: u64 = 4 << 20;
 
-/// Memory of an entry in the index of chunks.
-const CHUNK_OVERHEAD: u64 = 32;
+/// Blocks of contiguous samples in file order have at most this many bytes.
+const SEQUENTIAL_READ: u64 = 1 << 20;
 
 /// How a file is read, and with how much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,26 +64,25 @@ impl LoaderPlan {
     /// `invalid-argument` when the budget is too small; the hint has the required one.
     pub(super) fn new(options: &LoaderOptions, columns: &Columns) -> Result<LoaderPlan> {
         let budget = options.budget.0;
-        let row_bytes = columns.row_bytes();
+        let row_bytes = columns.sample_bytes();
         let all_rows = stack_rows(options, options.batch_size)?;
         let own_rows = stack_rows(options, options.batch_size / options.shard.count.max(1))?;
         let each = |rows: u64| rows.saturating_mul(row_bytes.saturating_add(ROW_OVERHEAD));
         let (batch, own_batch) = (each(all_rows), each(own_rows).max(1));
 
-        let layout = Layout {
-            rows: columns.len(),
-            row_bytes,
-            stored_bytes: stored_bytes(columns),
-            storage: storage(columns),
-        };
+        let layout = lay_out(options, columns);
         let uses_windows = match layout.storage {
+            _ if columns.samples.is_groups() => false,
             Storage::Chunked { .. } => true,
-            Storage::Contiguous => options.shuffle && layout.uses_windows(),
+            Storage::Contiguous => {
+                (options.shuffle || !columns.samples.is_rows()) && layout.uses_windows()
+            }
         };
         let scratch = scratch_bytes(columns, uses_windows);
-        let index_bytes = columns.fingerprint.chunks.saturating_mul(CHUNK_OVERHEAD);
+        let index_bytes = columns.index_bytes();
         let fixed = scratch.saturating_add(index_bytes);
-        let band = if uses_windows { layout.band_bytes() } else { 0 };
+        let block_bytes = |rows| block_bytes(options, columns, rows);
+        let band = if uses_windows { block_bytes(layout.band_rows()).max(1) } else { 0 };
         let required = required_budget(fixed, batch, band);
         if budget < required {
             return Err(too_small(options.budget, required, batch, band, fixed));
@@ -101,19 +101,38 @@ impl LoaderPlan {
 
         let (choice, sequential_windows) = match (options.shuffle, uses_windows) {
             (false, false) => (choice_of(Engine::Sequential, "rows are read in file order"), None),
+            (true, false) if columns.samples.is_groups() => {
+                (choice_of(Engine::GlobalShuffle, "each group is read as a whole"), None)
+            }
             (false, true) => {
-                let blocks = (window / band).clamp(1, 2 * threads as u64);
-                let reason = "rows are read in file order, and chunks as a whole";
-                let block_rows = layout.band_rows();
+                let reason = match layout.storage {
+                    Storage::Chunked { .. } => "rows are read in file order, and chunks as a whole",
+                    Storage::Contiguous => {
+                        "rows are read in file order, and those that samples share only once"
+                    }
+                };
+                let mut block_rows = layout.band_rows();
+                if layout.storage == Storage::Contiguous {
+                    while block_rows < layout.rows
+                        && block_bytes(2 * block_rows) <= SEQUENTIAL_READ.min(window)
+                    {
+                        block_rows *= 2;
+                    }
+                }
+                let blocks = (window / block_bytes(block_rows).max(1)).clamp(1, 2 * threads as u64);
                 let windows = SequentialWindows { blocks, block_rows };
                 (choice_of(Engine::Sequential, reason), Some(windows))
             }
             (true, _) => {
                 let budget_for = |window| required_budget(fixed, batch, window);
-                (choose(layout, Bytes(window), budget_for), None)
+                (choose_windows(layout, window, budget_for, options, columns), None)
             }
         };
-        let window_bytes = window_bytes(choice.engine, sequential_windows, columns);
+        let window_bytes = window_bytes(choice.engine, sequential_windows, options, columns);
+        let fits = fixed.saturating_add(window_bytes).saturating_add(2 * batch);
+        if fits > budget {
+            return Err(too_small(options.budget, fits, batch, window_bytes / 2, fixed));
+        }
         let mut plan = LoaderPlan {
             choice,
             sequential_windows,
@@ -161,13 +180,18 @@ impl LoaderPlan {
     ///
     /// # Errors
     /// `invalid-argument` when its windows exceed this budget.
-    pub(super) fn with_engine(&self, engine: Engine, columns: &Columns) -> Result<LoaderPlan> {
+    pub(super) fn with_engine(
+        &self,
+        engine: Engine,
+        options: &LoaderOptions,
+        columns: &Columns,
+    ) -> Result<LoaderPlan> {
         let mut plan = self.clone();
         if engine == self.choice.engine {
             return Ok(plan);
         }
         plan.choice = choice_of(engine, "it continues a saved order");
-        plan.window_bytes = window_bytes(engine, self.sequential_windows, columns);
+        plan.window_bytes = window_bytes(engine, self.sequential_windows, options, columns);
         plan.sequential_windows =
             (self.sequential_windows).filter(|_| engine == Engine::Sequential);
         let uses_windows = plan.window_bytes > 0;
@@ -231,18 +255,82 @@ fn useful_buffers(threads: usize, batch: u64) -> u64 {
     (2 * threads as u64 + 4).max((MAX_SMALL_BATCH_BYTES / batch).min(MAX_SMALL_BATCHES))
 }
 
+/// Returns how the samples are stored, as far as the order depends on it.
+fn lay_out(options: &LoaderOptions, columns: &Columns) -> Layout {
+    let mut layout = Layout {
+        rows: columns.len(),
+        row_bytes: columns.read_bytes(),
+        stored_bytes: stored_bytes(columns),
+        storage: storage(columns),
+    };
+    let Storage::Chunked { band_rows } = layout.storage else {
+        return layout;
+    };
+    if !columns.is_unaligned() {
+        return layout;
+    }
+    // Blocks begin and end in the middle of chunks, which are then decoded twice: larger ones less often.
+    for bands in [4, 2, 1] {
+        let band_rows = columns.samples_of_rows(band_rows.saturating_mul(bands));
+        layout.storage = Storage::Chunked { band_rows };
+        let bytes = block_bytes(options, columns, layout.band_rows());
+        if bytes.saturating_mul(2 * MIN_BLOCKS_PER_WINDOW) <= options.budget.0 {
+            break;
+        }
+    }
+    layout
+}
+
+/// Chooses windows of at most `window` bytes. Samples have different numbers of rows, or share some, so the bytes of a
+/// window are known only once it is chosen.
+fn choose_windows(
+    layout: Layout,
+    window: u64,
+    budget_for: impl Fn(u64) -> u64,
+    options: &LoaderOptions,
+    columns: &Columns,
+) -> EngineChoice {
+    let mut allowed = window;
+    loop {
+        let choice = choose(layout, Bytes(allowed), &budget_for);
+        let bytes = window_bytes(choice.engine, None, options, columns) / 2;
+        let is_least = allowed <= layout.band_bytes();
+        if columns.samples.is_rows() || bytes <= window || is_least {
+            return choice;
+        }
+        let scaled = u128::from(allowed) * u128::from(window) / u128::from(bytes);
+        allowed = (scaled as u64).min(allowed - 1).max(layout.band_bytes());
+    }
+}
+
+/// Returns the bytes of the rows of a block of samples at most.
+fn block_bytes(options: &LoaderOptions, columns: &Columns, rows: u64) -> u64 {
+    let is_part = options.split.is_some() || options.selection.is_some();
+    if is_part && !options.shuffle && !columns.samples.is_rows() {
+        // Samples in file order that do not follow each other share no rows.
+        let bytes = columns.columns.iter().map(|column| column.sample_bytes() as u64);
+        return rows.saturating_mul(bytes.fold(0, u64::saturating_add));
+    }
+    columns.block_bytes(rows)
+}
+
 /// Returns the bytes of the two windows of an engine.
 fn window_bytes(
     engine: Engine,
     sequential_windows: Option<SequentialWindows>,
+    options: &LoaderOptions,
     columns: &Columns,
 ) -> u64 {
-    let rows = match (engine.window_size(), sequential_windows) {
-        (Some(size), _) => size.block_rows.saturating_mul(size.window_blocks),
-        (None, Some(windows)) => windows.rows(),
-        (None, None) => 0,
+    let (blocks, rows) = match (engine.window_size(), sequential_windows) {
+        (Some(size), _) => (size.window_blocks, size.block_rows),
+        (None, Some(windows)) => (windows.blocks, windows.block_rows),
+        (None, None) => return 0,
     };
-    rows.min(columns.len()).saturating_mul(2 * columns.row_bytes())
+    if columns.samples.is_rows() {
+        let rows = rows.saturating_mul(blocks).min(columns.len());
+        return columns.block_bytes(rows).saturating_mul(2);
+    }
+    block_bytes(options, columns, rows).saturating_mul(blocks).saturating_mul(2)
 }
 
 /// Returns half of the processors: the other half is for the program.
@@ -302,7 +390,7 @@ fn too_small(budget: Bytes, required: u64, batch: u64, band: u64, fixed: u64) ->
 }
 
 fn conversion(column: &Column) -> Option<String> {
-    let to = column.rows().scalar().name();
+    let to = column.scalar().name();
     (column.stored_as() != to)
         .then(|| format!("`{}` from {} to {to}", column.name(), column.stored_as()))
 }

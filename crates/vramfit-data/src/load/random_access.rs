@@ -1,15 +1,18 @@
-//! Rows by their numbers, in any order: a random-access source for a data pipeline.
+//! Samples by their numbers, in any order: a random-access source for a data pipeline.
 
 use std::path::PathBuf;
 
-use vramfit_base::{Bytes, Result};
+use vramfit_base::{Bytes, Error, Result};
 
 use super::cache::BlockCache;
-use super::columns::{Column, Columns};
+use super::column::Column;
+use super::columns::Columns;
 use super::options::{ColumnOptions, LoaderOptions};
+use super::sample_copy::{pad, target};
+use super::segments::TouchedFiles;
 use crate::hdf5::Scalar;
 
-/// Reads rows of datasets with the same number of rows. Threads can share it.
+/// Reads samples of datasets. Threads can share it.
 #[derive(Debug)]
 pub struct RandomAccessReader {
     columns: Columns,
@@ -17,22 +20,31 @@ pub struct RandomAccessReader {
 }
 
 impl RandomAccessReader {
-    /// Opens a file. `cache` limits the decoded rows that are kept.
+    /// Opens files. `cache` limits the decoded rows that are kept.
     ///
     /// # Errors
     ///
     /// As [`super::Loader::open`].
-    pub fn open(
-        file: PathBuf,
+    pub fn open(options: &LoaderOptions, cache: Bytes) -> Result<RandomAccessReader> {
+        Ok(RandomAccessReader {
+            columns: Columns::open(options)?,
+            cache: BlockCache::new(usize::try_from(cache.0).unwrap_or(usize::MAX)),
+        })
+    }
+
+    /// Opens files whose rows are samples.
+    ///
+    /// # Errors
+    ///
+    /// As [`super::Loader::open`].
+    pub fn open_rows(
+        files: Vec<PathBuf>,
         columns: Vec<ColumnOptions>,
         float_type: Option<Scalar>,
         cache: Bytes,
     ) -> Result<RandomAccessReader> {
-        let options = LoaderOptions { columns, float_type, ..LoaderOptions::new(file, []) };
-        Ok(RandomAccessReader {
-            columns: Columns::open(&options)?,
-            cache: BlockCache::new(usize::try_from(cache.0).unwrap_or(usize::MAX)),
-        })
+        let options = LoaderOptions { files, columns, float_type, ..LoaderOptions::new("", []) };
+        RandomAccessReader::open(&options, cache)
     }
 
     /// Returns the datasets, in the order of `columns`.
@@ -40,45 +52,83 @@ impl RandomAccessReader {
         &self.columns.columns
     }
 
-    /// Returns how many rows there are.
-    pub fn row_count(&self) -> u64 {
+    /// Returns how many samples there are.
+    pub fn sample_count(&self) -> u64 {
         self.columns.len()
     }
 
-    /// Reads rows of the column with a number, in the order of `rows`, into `out`.
+    /// Reads samples of the column with a number, in the order of `samples`, into `out`.
     ///
     /// # Errors
     ///
     /// As [`crate::read::RowReader::gather`]; `file-changed`.
-    pub fn gather(&self, column: usize, rows: &[u64], out: &mut [u8]) -> Result<()> {
-        let reader = self.columns.columns[column].rows();
-        let all_exist = rows.iter().all(|row| *row < reader.len());
-        let block_rows = reader.rows_per_decode().unwrap_or(0);
-        let block_bytes = (block_rows as usize).saturating_mul(reader.row_bytes());
-        if block_bytes == 0 || !all_exist || !self.cache.can_hold(block_bytes) {
-            reader.gather(rows, out)?;
-            return self.columns.ensure_unchanged();
+    pub fn gather(&self, column: usize, samples: &[u64], out: &mut [u8]) -> Result<()> {
+        let (length, count) = (self.columns.columns[column].sample_bytes(), self.columns.len());
+        if let Some(sample) = samples.iter().find(|sample| **sample >= count) {
+            return Err(Error::invalid_argument(format!(
+                "there are {count} samples, not {sample}"
+            )));
         }
-        let places = out.chunks_exact_mut(reader.row_bytes());
+        let mut touched = TouchedFiles::new();
+        if self.columns.samples.is_rows() {
+            return self.gather_rows(column, samples, out, &mut touched);
+        }
+        let row_bytes = self.columns.columns[column].row_bytes();
+        for (sample, out) in samples.iter().zip(out.chunks_exact_mut(length)) {
+            let span = self.columns.samples.span(*sample, column);
+            let to = target(&span);
+            let there = &mut out[to.start * row_bytes..to.end * row_bytes];
+            let rows: Vec<u64> = span.rows.clone().collect();
+            self.gather_rows(column, &rows, there, &mut touched)?;
+            pad(&span, self.columns.samples.padding(), row_bytes, out);
+        }
+        Ok(())
+    }
+
+    /// Reads rows of all segments, in any order. What is decoded is kept.
+    fn gather_rows(
+        &self,
+        column: usize,
+        rows: &[u64],
+        out: &mut [u8],
+        touched: &mut TouchedFiles,
+    ) -> Result<()> {
+        let Some(first) = rows.first() else {
+            return Ok(());
+        };
+        let row_bytes = self.columns.columns[column].row_bytes();
+        let fits = |rows: &std::ops::Range<u64>| {
+            let block_bytes = ((rows.end - rows.start) as usize).saturating_mul(row_bytes);
+            self.cache.can_hold(block_bytes)
+        };
+        // Where one dataset of a column is decoded, all are taken to be.
+        if !self.columns.decoded_rows(column, *first)?.is_some_and(|rows| fits(&rows)) {
+            self.columns.gather(column, rows, out, touched)?;
+            return self.columns.ensure_touched_unchanged(touched);
+        }
+        let places = out.chunks_exact_mut(row_bytes);
         let mut wanted: Vec<(u64, &mut [u8])> = rows.iter().copied().zip(places).collect();
         wanted.sort_unstable_by_key(|(row, _)| *row);
-        for rows in wanted.chunk_by_mut(|(one, _), (next, _)| one / block_rows == next / block_rows)
-        {
-            let block = rows[0].0 / block_rows;
-            let first = block * block_rows;
-            let end = (first + block_rows).min(reader.len());
-            let length = (end - first) as usize * reader.row_bytes();
+        let mut rest = wanted.as_mut_slice();
+        while let Some((row, _)) = rest.first() {
+            let decoded = self.columns.decoded_rows(column, *row)?;
+            let block = decoded.unwrap_or(*row..*row + 1);
+            let count = rest.partition_point(|(row, _)| *row < block.end);
+            let (here, behind) = std::mem::take(&mut rest).split_at_mut(count);
+            rest = behind;
+            let length = (block.end - block.start) as usize * row_bytes;
             let decode = |out: &mut [u8]| {
-                reader.read(first..end, out)?;
-                self.columns.ensure_unchanged()
+                let rows = std::iter::once(block.clone()).collect();
+                self.columns.read(column, &rows, out, touched)?;
+                self.columns.ensure_touched_unchanged(touched)
             };
-            let copy = |block: &[u8]| {
-                for (row, out) in rows {
-                    let start = (*row - first) as usize * out.len();
-                    out.copy_from_slice(&block[start..start + out.len()]);
+            let copy = |bytes: &[u8]| {
+                for (row, out) in here {
+                    let start = (*row - block.start) as usize * out.len();
+                    out.copy_from_slice(&bytes[start..start + out.len()]);
                 }
             };
-            self.cache.with_block((column, block), length, decode, copy)?;
+            self.cache.with_block((column, block.start), length, decode, copy)?;
         }
         Ok(())
     }

@@ -9,9 +9,11 @@ use vramfit_base::{Error, ErrorKind, Result};
 
 use super::buffer_pool::Buffer;
 use super::columns::Columns;
+use super::sample_copy::{fill_derived, pad, target};
 use super::scheduler::{NextTask, PendingBatch, Task};
+use super::segments::TouchedFiles;
 use super::shared_state::{SharedState, State};
-use super::window::{WindowBuffer, WindowPlan, read_rows};
+use super::window::{WindowBuffer, WindowPlan, as_range};
 use crate::order::Epoch;
 
 /// Runs the tasks of an epoch.
@@ -98,53 +100,88 @@ impl TaskRunner {
                 let Some(windows) = &self.windows else {
                     return Ok(());
                 };
-                let loaded = window.load(*task, windows, &self.columns, slab.take());
-                self.ensure_file_unchanged(loaded)
+                let mut touched = TouchedFiles::new();
+                let slab = slab.take();
+                let loaded = window.load(*task, windows, &self.columns, slab, &mut touched);
+                self.ensure_files_unchanged(loaded, &touched)
             }
             Task::Fill { batches, window: Some((_, window)) } => {
+                let Some(windows) = &self.windows else {
+                    return Ok(());
+                };
                 for batch in batches {
-                    self.copy(batch, window);
+                    self.copy(batch, window, windows);
                 }
                 Ok(())
             }
             Task::Fill { batches, window: None } => {
-                let read = batches.iter_mut().try_for_each(|batch| self.read(batch));
-                self.ensure_file_unchanged(read)
+                let mut touched = TouchedFiles::new();
+                let mut batches = batches.iter_mut();
+                let read = batches.try_for_each(|batch| self.read(batch, &mut touched));
+                self.ensure_files_unchanged(read, &touched)
             }
         }
     }
 
     /// Copies the rows that a window has for a batch.
-    fn copy(&self, batch: &mut PendingBatch, window: &WindowBuffer) {
+    fn copy(&self, batch: &mut PendingBatch, window: &WindowBuffer, windows: &WindowPlan) {
         let in_window = window.positions();
         let positions = &batch.spec.positions;
         let from = positions.partition_point(|at| *at < in_window.start);
         let to = positions.partition_point(|at| *at < in_window.end);
-        let row_bytes = self.columns.columns.iter().map(|c| c.rows().row_bytes());
         let out = (batch.buffers.iter_mut().map(Buffer::bytes_mut))
-            .zip(row_bytes)
+            .zip(self.columns.sample_lengths())
             .map(|(bytes, length)| &mut bytes[from * length..to * length]);
-        window.copy(&positions[from..to], &self.columns, out);
+        window.copy(&positions[from..to], windows, &self.columns, out);
         batch.filled_until = in_window.end.min(batch.spec.end);
     }
 
-    /// Reads the rows of a batch from the file.
-    fn read(&self, batch: &mut PendingBatch) -> Result<()> {
-        let mut rows = Vec::with_capacity(batch.spec.positions.len());
+    /// Reads the samples of a batch from the file.
+    fn read(&self, batch: &mut PendingBatch, touched: &mut TouchedFiles) -> Result<()> {
+        let mut samples = Vec::with_capacity(batch.spec.positions.len());
         for run in (batch.spec.positions).chunk_by(|one, next| one + 1 == *next) {
-            self.epoch.append_rows(run[0]..run[0] + run.len() as u64, &mut rows);
+            self.epoch.append_rows(run[0]..run[0] + run.len() as u64, &mut samples);
         }
-        for (column, buffer) in self.columns.columns.iter().zip(&mut batch.buffers) {
-            read_rows(column.rows(), &rows, buffer.bytes_mut())?;
+        let mut out = batch.buffers.iter_mut().map(Buffer::bytes_mut);
+        for (number, out) in (0..self.columns.columns.len()).zip(&mut out) {
+            self.read_column(number, &samples, out, touched)?;
         }
+        fill_derived(&self.columns, &samples, out);
         batch.filled_until = batch.spec.end;
         Ok(())
     }
 
-    /// Trusts what was read only if the file is still the same afterwards; otherwise that is the error,
+    fn read_column(
+        &self,
+        number: usize,
+        samples: &[u64],
+        out: &mut [u8],
+        touched: &mut TouchedFiles,
+    ) -> Result<()> {
+        let columns = &self.columns;
+        if columns.samples.is_rows() {
+            return match as_range(samples) {
+                Some(rows) => columns.read(number, &std::iter::once(rows).collect(), out, touched),
+                None => columns.gather(number, samples, out, touched),
+            };
+        }
+        let column = &columns.columns[number];
+        let row_bytes = column.row_bytes();
+        for (sample, out) in samples.iter().zip(out.chunks_exact_mut(column.sample_bytes())) {
+            let span = columns.samples.span(*sample, number);
+            let to = target(&span);
+            let rows = std::iter::once(span.rows.clone()).collect();
+            let there = &mut out[to.start * row_bytes..to.end * row_bytes];
+            columns.read(number, &rows, there, touched)?;
+            pad(&span, columns.samples.padding(), row_bytes, out);
+        }
+        Ok(())
+    }
+
+    /// Trusts what was read only if the files are still the same afterwards; otherwise that is the error,
     /// whatever else went wrong.
-    fn ensure_file_unchanged(&self, read: Result<()>) -> Result<()> {
-        self.columns.ensure_unchanged()?;
+    fn ensure_files_unchanged(&self, read: Result<()>, touched: &TouchedFiles) -> Result<()> {
+        self.columns.ensure_touched_unchanged(touched)?;
         read
     }
 }
@@ -226,7 +263,7 @@ mod tests {
         let epoch = order.epoch(0);
         let mut expected = Vec::new();
         epoch.append_rows(0..96, &mut expected);
-        let windows = Arc::new(WindowPlan::shuffled(epoch.clone(), size, 8));
+        let windows = Arc::new(WindowPlan::shuffled(epoch.clone(), size, &columns));
         let plan = BatchPlan::new(&options, ROWS, 0).unwrap();
         let shared = Arc::new(SharedState::new(BufferPool::new(vec![64], 3, 3, false)));
         let scheduler = EpochScheduler::new(plan, Some(Arc::clone(&windows)), Vec::new());

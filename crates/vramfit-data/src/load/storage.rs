@@ -1,8 +1,8 @@
 //! How the datasets of a loader are stored, and what reading them needs.
 
-use super::columns::{Column, Columns};
+use super::columns::Columns;
 use crate::order::Storage;
-use crate::read;
+use crate::read::{self, RowReader};
 
 /// Contiguous rows are read in pieces of this size, which is the scratch memory of a thread.
 const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
@@ -10,10 +10,33 @@ const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
 /// Chunks of different datasets are aligned up to this many rows.
 const MAX_COMMON_BAND: u64 = 1 << 20;
 
+/// How the rows of a column are stored, in all of its datasets together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ColumnStorage {
+    /// Rows that must be read together, where rows are chunked.
+    band: Option<u64>,
+    /// Bytes that a thread needs to decode rows into blocks of windows, and to decode them one by one.
+    block_scratch: u64,
+    row_scratch: u64,
+    /// Bytes of the files that hold rows.
+    stored_bytes: u64,
+}
+
+impl ColumnStorage {
+    /// Adds one of its datasets.
+    pub(super) fn add(&mut self, rows: &RowReader) {
+        let dataset = rows.dataset();
+        self.band = self.band.max(band(dataset));
+        let block_scratch = dataset_scratch_bytes(dataset, rows.is_unchanged());
+        self.block_scratch = self.block_scratch.max(block_scratch);
+        self.row_scratch = self.row_scratch.max(dataset_scratch_bytes(dataset, false));
+        self.stored_bytes += dataset.stored_bytes();
+    }
+}
+
 /// Returns how the rows of all columns are stored.
 pub(super) fn storage(columns: &Columns) -> Storage {
-    let columns = columns.columns.iter();
-    let bands = columns.filter_map(|column| band(column.rows().dataset()));
+    let bands = columns.columns.iter().filter_map(|column| column.storage().band);
     let common = bands.reduce(|one, other| {
         let least = other / greatest_common_divisor(other, one);
         match least.checked_mul(one) {
@@ -42,40 +65,39 @@ fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
     one
 }
 
-/// Returns the bytes that a thread needs to decode a row of all columns.
+/// Returns the bytes that a thread needs to decode rows of all columns, into blocks of windows or one by one.
 pub(super) fn scratch_bytes(columns: &Columns, uses_windows: bool) -> u64 {
-    let columns = columns.columns.iter();
-    columns.map(|column| column_scratch_bytes(column, uses_windows)).sum()
+    let storage = columns.columns.iter().map(|column| column.storage());
+    let bytes = storage.map(|storage| match uses_windows {
+        true => storage.block_scratch,
+        false => storage.row_scratch,
+    });
+    bytes.sum()
 }
 
-/// Returns the bytes that a thread needs to decode a column, whose rows are read into blocks of windows or
-/// one by one.
-fn column_scratch_bytes(column: &Column, uses_windows: bool) -> u64 {
-    fn dataset_scratch_bytes(dataset: &read::Dataset, is_in_place: bool) -> u64 {
-        match dataset.storage() {
-            read::Storage::Compact(_) => 0,
-            read::Storage::Contiguous(_) if is_in_place => 0,
-            read::Storage::Contiguous(_) => {
-                let row = dataset.bytes() / dataset.shape()[0].max(1);
-                CONTIGUOUS_SCRATCH.max(row).min(dataset.bytes())
-            }
-            read::Storage::Chunked { grid, table, .. } => {
-                let stored = table.iter().map(|chunk| chunk.size).max().unwrap_or(0);
-                // What is stored, what it becomes, and what is between two filters.
-                stored.saturating_add(grid.chunk_bytes.saturating_mul(2))
-            }
-            read::Storage::Virtual(pieces) => {
-                // Each piece has a reader of its own.
-                let pieces = pieces.iter();
-                pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place)).sum()
-            }
+/// Returns the bytes that a thread needs to decode rows of a dataset; `is_in_place` says whether rows that are stored
+/// as they are wanted are read right to their place.
+fn dataset_scratch_bytes(dataset: &read::Dataset, is_in_place: bool) -> u64 {
+    match dataset.storage() {
+        read::Storage::Compact(_) => 0,
+        read::Storage::Contiguous(_) if is_in_place => 0,
+        read::Storage::Contiguous(_) => {
+            let row = dataset.bytes() / dataset.shape()[0].max(1);
+            CONTIGUOUS_SCRATCH.max(row).min(dataset.bytes())
+        }
+        read::Storage::Chunked { grid, table, .. } => {
+            let stored = table.iter().map(|chunk| chunk.size).max().unwrap_or(0);
+            // What is stored, what it becomes, and what is between two filters.
+            stored.saturating_add(grid.chunk_bytes.saturating_mul(2))
+        }
+        read::Storage::Virtual(pieces) => {
+            // Each piece has a reader of its own.
+            let pieces = pieces.iter();
+            pieces.map(|piece| dataset_scratch_bytes(&piece.dataset, is_in_place)).sum()
         }
     }
-    let rows = column.rows();
-    dataset_scratch_bytes(rows.dataset(), uses_windows && rows.is_unchanged())
 }
 
 pub(super) fn stored_bytes(columns: &Columns) -> u64 {
-    let bytes = columns.columns.iter();
-    bytes.map(|c| c.rows().dataset().stored_bytes()).sum()
+    columns.columns.iter().map(|column| column.storage().stored_bytes).sum()
 }

@@ -7,7 +7,7 @@ use super::options::LoaderOptions;
 use crate::order::{Engine, Order};
 
 /// Rejects a saved order of other rows, or with another seed or kind of shuffle.
-pub(super) fn ensure_resumable(saved: Order, current: Order) -> Result<()> {
+pub(super) fn ensure_resumable(saved: &Order, current: &Order) -> Result<()> {
     let invalid = |message| Error::invalid_argument(message);
     if saved.seed != current.seed {
         let (saved, current) = (saved.seed, current.seed);
@@ -21,13 +21,13 @@ pub(super) fn ensure_resumable(saved: Order, current: Order) -> Result<()> {
         return Err(invalid(format!("the state is for {saved} rows, but the file has {current}"))
             .hint("restore the original file, or start over"));
     }
-    let in_file_order = |order: Order| order.engine() == Engine::Sequential;
-    let same_subset =
-        Order::new(saved.rows(), saved.seed, current.engine(), saved.subset)? == current;
+    let in_file_order = |order: &Order| order.engine() == Engine::Sequential;
+    let same_subset = saved.with_engine(current.engine()) == *current;
     if !same_subset || in_file_order(saved) != in_file_order(current) {
-        let what = "the state was saved with a different `split` or `shuffle`";
-        return Err(invalid(what.to_owned())
-            .hint("create the loader with the `split` and `shuffle` of the run to resume"));
+        let what = "the state was saved with a different `rows`, `split` or `shuffle`";
+        return Err(invalid(what.to_owned()).hint(
+            "create the loader with the `rows`, `split` and `shuffle` of the run to resume",
+        ));
     }
     Ok(())
 }

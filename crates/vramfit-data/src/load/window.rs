@@ -7,9 +7,11 @@ use vramfit_base::Result;
 
 use super::columns::Columns;
 use super::copy::{CACHE_LINE, RowLocation, copy_rows};
+use super::sample_copy::{fill_derived, pad, target};
+use super::segments::TouchedFiles;
 use super::slab::Slab;
 use crate::order::{Epoch, Window, WindowSize};
-use crate::read::RowReader;
+use crate::sample::{RowRanges, SampleIndex};
 
 /// Blocks that one task reads have at most this many bytes together: the overhead of a task, such as checking that the
 /// file is unchanged, is small in comparison.
@@ -46,8 +48,8 @@ impl SequentialWindows {
 }
 
 impl WindowPlan {
-    pub(super) fn shuffled(epoch: Epoch, size: WindowSize, row_bytes: u64) -> WindowPlan {
-        let block_bytes = size.block_rows.saturating_mul(row_bytes).max(1);
+    pub(super) fn shuffled(epoch: Epoch, size: WindowSize, columns: &Columns) -> WindowPlan {
+        let block_bytes = columns.block_bytes(size.block_rows).max(1);
         let task_blocks = (TASK_BYTES / block_bytes).min(size.window_blocks / MIN_TASKS).max(1);
         WindowPlan {
             epoch,
@@ -69,9 +71,13 @@ impl WindowPlan {
         }
     }
 
-    /// Returns how many bytes one task reads.
-    pub(super) fn task_bytes(&self, row_bytes: u64) -> u64 {
-        self.task_rows.saturating_mul(row_bytes)
+    /// Returns how many bytes one task reads at most.
+    pub(super) fn task_bytes(&self, columns: &Columns) -> u64 {
+        columns.block_bytes(self.block_rows()).saturating_mul(self.task_blocks as u64)
+    }
+
+    fn block_rows(&self) -> u64 {
+        self.task_rows / self.task_blocks as u64
     }
 
     fn count(&self) -> u64 {
@@ -91,12 +97,13 @@ impl WindowPlan {
     }
 
     fn allocate_tasks(&self, count: usize, columns: &Columns) -> Result<Vec<Slab>> {
-        let rows = self.task_rows.min(columns.len());
-        let bytes = columns.columns.iter().map(|column| {
-            let bytes = rows.saturating_mul(column.rows().row_bytes() as u64);
-            (bytes as usize).saturating_add(CACHE_LINE)
-        });
-        Slab::allocate_many(count, bytes.fold(0, usize::saturating_add))
+        // A window may have fewer samples than a task.
+        let task = match columns.samples.is_rows() {
+            true => columns.block_bytes(self.task_rows),
+            false => self.task_bytes(columns),
+        };
+        let ends = columns.columns.len() * CACHE_LINE;
+        Slab::allocate_many(count, (task as usize).saturating_add(ends))
     }
 
     /// Returns which window a position of the epoch is in.
@@ -133,17 +140,74 @@ struct LoadedBlocks {
     memory: Slab,
     /// Where each column is in it.
     columns: Vec<Range<usize>>,
+    /// For each column the rows that each block has, unless these are its samples.
+    rows: Vec<Vec<BlockRows>>,
+}
+
+/// The samples of a block, in ascending order.
+#[derive(Debug)]
+enum BlockSamples {
+    All(Range<u64>),
+    Some(Vec<u64>),
+}
+
+impl BlockSamples {
+    /// Returns the rows of a column that they have.
+    fn rows(&self, index: &SampleIndex, column: usize) -> RowRanges {
+        match self {
+            BlockSamples::All(samples) if index.is_rows() => {
+                std::iter::once(samples.clone()).collect()
+            }
+            BlockSamples::All(samples) => index.rows_of(samples.clone(), column),
+            BlockSamples::Some(samples) => index.rows_of(samples.iter().copied(), column),
+        }
+    }
+}
+
+/// The rows of a block, and how many of other blocks are before them.
+#[derive(Debug)]
+struct BlockRows {
+    rows: RowRanges,
+    before: u64,
 }
 
 impl LoadedBlocks {
-    fn new(memory: Slab, rows: u64, columns: &Columns) -> LoadedBlocks {
+    /// Makes room for blocks of samples in `memory`, and reads their rows. `samples` has those of each block.
+    ///
+    /// # Errors
+    /// All that reading can fail with.
+    fn load(
+        memory: Slab,
+        blocks: &[BlockSamples],
+        columns: &Columns,
+        touched: &mut TouchedFiles,
+    ) -> Result<LoadedBlocks> {
+        let mut loaded = LoadedBlocks { memory, columns: Vec::new(), rows: Vec::new() };
         let mut start = 0;
-        let columns = columns.columns.iter().map(|column| {
-            let range = start..start + rows as usize * column.rows().row_bytes();
+        for (number, column) in columns.columns.iter().enumerate() {
+            let mut before = 0;
+            let rows = blocks.iter().map(|samples| {
+                let rows = samples.rows(&columns.samples, number);
+                let block = BlockRows { before, rows };
+                before += block.rows.len();
+                block
+            });
+            let rows: Vec<BlockRows> = rows.collect();
+            let range = start..start + before as usize * column.row_bytes();
             start = range.end.next_multiple_of(CACHE_LINE);
-            range
-        });
-        LoadedBlocks { columns: columns.collect(), memory }
+            loaded.columns.push(range);
+            let mut rest = loaded.column_mut(number);
+            for block in &rows {
+                let bytes = block.rows.len() as usize * column.row_bytes();
+                let (out, after) = rest.split_at_mut(bytes);
+                columns.read(number, &block.rows, out, touched)?;
+                rest = after;
+            }
+            if !columns.samples.is_rows() {
+                loaded.rows.push(rows);
+            }
+        }
+        Ok(loaded)
     }
 
     fn column(&self, number: usize) -> &[u8] {
@@ -182,6 +246,8 @@ enum Layout {
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockLocation {
     task: usize,
+    /// Which of the blocks of the task it is.
+    place: usize,
     /// Added to the number of a row in the file it is the row's number in the memory of the task; negative offsets
     /// wrap.
     offset: u64,
@@ -203,10 +269,10 @@ impl WindowBuffer {
         let tasks: Vec<Vec<usize>> = needed.chunks(task_blocks).map(<[_]>::to_vec).collect();
         for (task, blocks) in tasks.iter().enumerate() {
             let mut rows_before = 0_u64;
-            for block in blocks {
+            for (place, block) in blocks.iter().enumerate() {
                 let rows = &window.blocks()[*block].rows;
-                locations[*block] =
-                    BlockLocation { task, offset: rows_before.wrapping_sub(rows.start) };
+                let offset = rows_before.wrapping_sub(rows.start);
+                locations[*block] = BlockLocation { task, place, offset };
                 rows_before += rows.end - rows.start;
             }
         }
@@ -237,6 +303,7 @@ impl WindowBuffer {
         plan: &WindowPlan,
         columns: &Columns,
         slab: Option<Slab>,
+        touched: &mut TouchedFiles,
     ) -> Result<()> {
         let slab = match slab {
             Some(slab) => slab,
@@ -244,18 +311,16 @@ impl WindowBuffer {
         };
         let loaded = match &self.layout {
             Layout::Shuffled { window, tasks, .. } => {
-                load_blocks(window, &tasks[task], columns, slab)?
+                let blocks = tasks[task].iter().map(|block| window.blocks()[*block].rows.clone());
+                let blocks: Vec<BlockSamples> = blocks.map(BlockSamples::All).collect();
+                LoadedBlocks::load(slab, &blocks, columns, touched)?
             }
             Layout::Sequential { block_rows } => {
                 let start = self.positions.start + task as u64 * block_rows;
                 let end = (start + block_rows).min(self.positions.end);
-                let mut rows = Vec::new();
-                plan.epoch.append_rows(start..end, &mut rows);
-                let mut loaded = LoadedBlocks::new(slab, end - start, columns);
-                for (number, column) in columns.columns.iter().enumerate() {
-                    read_rows(column.rows(), &rows, loaded.column_mut(number))?;
-                }
-                loaded
+                let mut samples = Vec::new();
+                plan.epoch.append_rows(start..end, &mut samples);
+                LoadedBlocks::load(slab, &[BlockSamples::Some(samples)], columns, touched)?
             }
         };
         // Each task is given out once.
@@ -263,20 +328,81 @@ impl WindowBuffer {
         Ok(())
     }
 
-    /// Copies the rows at `positions`, all of which are in this window, into the columns of a batch.
+    /// Copies the samples at `positions`, all of which are in this window, into the columns of a batch.
     pub(super) fn copy<'o>(
         &self,
         positions: &[u64],
+        plan: &WindowPlan,
         columns: &Columns,
         out: impl Iterator<Item = &'o mut [u8]>,
     ) {
+        if !columns.samples.is_rows() {
+            return self.copy_samples(positions, plan, columns, out);
+        }
         let locations = self.row_locations(positions);
         for (number, (column, out)) in columns.columns.iter().zip(out).enumerate() {
             let blocks: Vec<&[u8]> = (self.loaded.iter())
                 // Batches are filled once all tasks have run.
                 .map(|loaded| loaded.get().map_or(&[][..], |loaded| loaded.column(number)))
                 .collect();
-            copy_rows(&blocks, &locations, column.rows().row_bytes(), out);
+            copy_rows(&blocks, &locations, column.row_bytes(), out);
+        }
+    }
+
+    fn copy_samples<'o>(
+        &self,
+        positions: &[u64],
+        plan: &WindowPlan,
+        columns: &Columns,
+        mut out: impl Iterator<Item = &'o mut [u8]>,
+    ) {
+        let (samples, locations) = self.sample_locations(positions, plan);
+        let padding = columns.samples.padding();
+        for (number, (column, out)) in columns.columns.iter().zip(&mut out).enumerate() {
+            let row_bytes = column.row_bytes();
+            let each = out.chunks_exact_mut(column.sample_bytes());
+            for ((sample, (task, block)), out) in samples.iter().zip(&locations).zip(each) {
+                let span = columns.samples.span(*sample, number);
+                // Batches are filled once all tasks have run.
+                let Some(loaded) = self.loaded[*task].get() else {
+                    continue;
+                };
+                let block = &loaded.rows[number][*block];
+                let first = (block.before + block.rows.rank(span.rows.start)) as usize;
+                let to = target(&span);
+                let from = first * row_bytes..(first + to.len()) * row_bytes;
+                out[to.start * row_bytes..to.end * row_bytes]
+                    .copy_from_slice(&loaded.column(number)[from]);
+                pad(&span, padding, row_bytes, out);
+            }
+        }
+        fill_derived(columns, &samples, out);
+    }
+
+    /// Returns the sample at each position, the task that has loaded it, and its block in the task.
+    fn sample_locations(
+        &self,
+        positions: &[u64],
+        plan: &WindowPlan,
+    ) -> (Vec<u64>, Vec<(usize, usize)>) {
+        let mut samples = Vec::with_capacity(positions.len());
+        match &self.layout {
+            Layout::Shuffled { window, locations, .. } => {
+                let mut places = Vec::with_capacity(positions.len());
+                window.for_each(positions, |block, sample| {
+                    samples.push(sample);
+                    places.push((locations[block].task, locations[block].place));
+                });
+                (samples, places)
+            }
+            Layout::Sequential { block_rows } => {
+                for run in positions.chunk_by(|one, next| one + 1 == *next) {
+                    plan.epoch.append_rows(run[0]..run[0] + run.len() as u64, &mut samples);
+                }
+                let task =
+                    |position: &u64| ((position - self.positions.start) / block_rows) as usize;
+                (samples, positions.iter().map(|position| (task(position), 0)).collect())
+            }
         }
     }
 
@@ -304,34 +430,10 @@ impl WindowBuffer {
     }
 }
 
-/// Loads blocks of a shuffled window.
-fn load_blocks(
-    window: &Window,
-    blocks: &[usize],
-    columns: &Columns,
-    slab: Slab,
-) -> Result<LoadedBlocks> {
-    let rows = |block: &usize| window.blocks()[*block].rows.clone();
-    let length = |block: &usize| rows(block).end - rows(block).start;
-    let mut loaded = LoadedBlocks::new(slab, blocks.iter().map(length).sum(), columns);
-    for (number, column) in columns.columns.iter().enumerate() {
-        let row_bytes = column.rows().row_bytes();
-        let mut rest = loaded.column_mut(number);
-        for block in blocks {
-            let (out, after) = rest.split_at_mut(length(block) as usize * row_bytes);
-            column.rows().read(rows(block), out)?;
-            rest = after;
-        }
-    }
-    Ok(loaded)
-}
-
-/// Reads rows that are mostly consecutive.
-pub(super) fn read_rows(reader: &RowReader, rows: &[u64], out: &mut [u8]) -> Result<()> {
-    match rows.first() {
-        Some(&first) if are_consecutive(rows) => reader.read(first..first + rows.len() as u64, out),
-        _ => reader.gather(rows, out),
-    }
+/// Returns rows as one range, if they are one.
+pub(super) fn as_range(rows: &[u64]) -> Option<Range<u64>> {
+    let first = *rows.first()?;
+    are_consecutive(rows).then(|| first..first + rows.len() as u64)
 }
 
 /// Whether each row follows the one before it. A row that is repeated to fill a batch does not: `[7, 9, 9]` is

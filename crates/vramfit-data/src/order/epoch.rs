@@ -23,7 +23,7 @@ enum RowOrder {
 }
 
 impl Epoch {
-    pub(super) fn new(order: Order, epoch: u64) -> Self {
+    pub(super) fn new(order: &Order, epoch: u64) -> Self {
         let selection = order.selection();
         let walk = match order.engine {
             Engine::Sequential => RowOrder::Sequential,
@@ -32,6 +32,7 @@ impl Epoch {
                 RowOrder::Global(Permutation::new(key, selection.len()))
             }
             Engine::BlockWindows(size) | Engine::ChunkWindows(size) => {
+                let selection = selection.clone();
                 RowOrder::Windows(WindowTable::new(size, order.rows, selection, order.seed, epoch))
             }
         };

@@ -11,6 +11,7 @@
 mod batches;
 mod choice;
 mod epoch;
+mod listed;
 mod permutation;
 mod split;
 mod state;
@@ -22,7 +23,8 @@ use vramfit_base::{Error, Result};
 pub use batches::{Batch, Batches, RemainderPolicy, ShardOptions, ShardSlice};
 pub use choice::{EngineChoice, Layout, MIN_BLOCKS_PER_WINDOW, Storage, choose};
 pub use epoch::Epoch;
-pub use split::{RowSubset, Split, SplitMode};
+pub use listed::ListedRows;
+pub use split::{RowSubset, Split, SplitMode, ThreeWaySplit};
 pub use state::{DataFingerprint, LoaderState, STATE_SCHEMA};
 pub use window::{Block, Window};
 
@@ -79,14 +81,17 @@ impl Engine {
     }
 }
 
-/// Everything that decides the order of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Everything that decides the order of rows. A row is a sample here, whatever rows of the file that has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     rows: u64,
     pub(crate) seed: u64,
     engine: Engine,
-    /// Which rows of the file an epoch has.
+    /// Which rows of the file an epoch has, of those that are listed.
     pub(crate) subset: RowSubset,
+    /// Which rows are listed; all if there is no list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listed: Option<ListedRows>,
 }
 
 impl Order {
@@ -95,6 +100,16 @@ impl Order {
     /// # Errors
     /// `invalid-argument` when there are no rows or too many, or when a block or a window has no size.
     pub fn new(rows: u64, seed: u64, engine: Engine, subset: RowSubset) -> Result<Self> {
+        let order = Order { rows, seed, engine, subset, listed: None };
+        order.ensure_valid().map(|()| order)
+    }
+
+    /// Checks an order that was saved. The rows that are listed are not in it.
+    ///
+    /// # Errors
+    /// As [`Order::new`].
+    fn ensure_valid(&self) -> Result<()> {
+        let Order { rows, engine, .. } = *self;
         let invalid = |message: String| Err(Error::invalid_argument(message));
         if rows == 0 {
             return invalid("there are no rows to order".into());
@@ -106,10 +121,36 @@ impl Order {
         {
             return invalid("the blocks and windows of a shuffle must not be empty".into());
         }
-        if let RowSubset::Train(split) | RowSubset::Validation(split) = subset {
-            split.ensure_matches(rows)?;
+        let listed = self.listed.as_ref().map_or(rows, ListedRows::len);
+        if listed == 0 || listed > rows {
+            return invalid(format!("{listed} of {rows} rows are listed"));
         }
-        Ok(Order { rows, seed, engine, subset })
+        self.subset.ensure_matches(listed)
+    }
+
+    /// Returns the order of some of the rows, of which `subset` takes a part.
+    ///
+    /// # Errors
+    /// As [`Order::new`]; `invalid-argument` when a row is listed that there is not.
+    pub fn listed(
+        rows: u64,
+        seed: u64,
+        engine: Engine,
+        subset: RowSubset,
+        listed: ListedRows,
+    ) -> Result<Self> {
+        if let Some(last) = listed.last().filter(|last| *last >= rows) {
+            return Err(Error::invalid_argument(format!(
+                "row {last} is listed, and there are {rows} rows"
+            )));
+        }
+        let order = Order { rows, seed, engine, subset, listed: Some(listed) };
+        order.ensure_valid().map(|()| order)
+    }
+
+    /// Returns the order of the same rows that another engine makes.
+    pub(crate) fn with_engine(&self, engine: Engine) -> Order {
+        Order { engine, ..self.clone() }
     }
 
     /// Returns how the rows are ordered.
@@ -137,10 +178,10 @@ impl Order {
     /// Takes no time for [`Engine::Sequential`], and less than a millisecond for [`Engine::GlobalShuffle`]. For windows it
     /// counts the blocks once, about 30 ns each, because blocks can hold different numbers of rows of a subset.
     pub fn epoch(&self, epoch: u64) -> Epoch {
-        Epoch::new(*self, epoch)
+        Epoch::new(self, epoch)
     }
 
     fn selection(&self) -> split::Selection {
-        split::Selection::new(self.rows, self.subset)
+        split::Selection::new(self.rows, self.subset, self.listed.as_ref())
     }
 }

@@ -5,10 +5,13 @@
 //! next because a budget changed. Counting the chosen rows in any range costs the same for every file,
 //! which is what allows an epoch to be entered anywhere.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use vramfit_base::{Error, Result};
 
-use super::Purpose;
+use super::{ListedRows, Purpose};
+use crate::sample::RowRanges;
 use crate::splitmix::{MixKey, below};
 
 /// How the rows for validation are chosen.
@@ -51,8 +54,18 @@ impl Split {
         Ok(Split { validation_rows, mode, seed })
     }
 
+    /// Returns the split that uses `count` rows for validation, which must leave both sets some.
+    ///
+    /// # Errors
+    /// `invalid-argument` when one of the sets is empty.
+    pub fn of_count(rows: u64, count: u64, mode: SplitMode, seed: u64) -> Result<Self> {
+        let split = Split { validation_rows: count, mode, seed };
+        split.ensure_matches(rows)?;
+        Ok(split)
+    }
+
     /// Rejects a split that was made for another number of rows.
-    pub(super) fn ensure_matches(&self, rows: u64) -> Result<()> {
+    fn ensure_matches(&self, rows: u64) -> Result<()> {
         if self.validation_rows > 0 && self.validation_rows < rows {
             return Ok(());
         }
@@ -75,47 +88,113 @@ pub enum RowSubset {
     Train(Split),
     /// The validation set.
     Validation(Split),
+    /// The training set of a split into three sets.
+    TrainOfThree(ThreeWaySplit),
+    /// The validation set of a split into three sets.
+    ValidationOfThree(ThreeWaySplit),
 }
 
-/// A subset of rows as an ordered set with rank and select.
-#[derive(Clone, Copy, Debug)]
+/// A split into training, validation and test set: the test set is that of a split into two, and the rest is split again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreeWaySplit {
+    /// The split of all rows into the test set and the others.
+    pub test: Split,
+    /// The split of the others.
+    pub validation: Split,
+}
+
+impl RowSubset {
+    /// Rejects a subset of another number of rows.
+    pub(super) fn ensure_matches(&self, rows: u64) -> Result<()> {
+        match self {
+            RowSubset::All => Ok(()),
+            RowSubset::Train(split) | RowSubset::Validation(split) => split.ensure_matches(rows),
+            RowSubset::TrainOfThree(split) | RowSubset::ValidationOfThree(split) => {
+                split.test.ensure_matches(rows)?;
+                split.validation.ensure_matches(rows - split.test.validation_rows)
+            }
+        }
+    }
+}
+
+/// A subset of rows as an ordered set with rank and select: a list of rows, parts of which splits take.
+#[derive(Clone, Debug)]
 pub(super) struct Selection {
     rows: u64,
-    subset: RowSubset,
+    listed: Option<Arc<RowRanges>>,
+    /// The first one splits all rows, and the second what it takes of them.
+    parts: [Option<Part>; 2],
 }
 
 impl Selection {
-    pub(super) fn new(rows: u64, subset: RowSubset) -> Self {
-        Selection { rows, subset }
+    pub(super) fn new(rows: u64, subset: RowSubset, listed: Option<&ListedRows>) -> Self {
+        let all = listed.map_or(rows, ListedRows::len);
+        let part = |rows, split, is_validation| Some(Part { rows, split, is_validation });
+        let of_three = |split: ThreeWaySplit, is_validation| {
+            let rest = all - split.test.validation_rows;
+            [part(all, split.test, false), part(rest, split.validation, is_validation)]
+        };
+        let parts = match subset {
+            RowSubset::All => [None, None],
+            RowSubset::Train(split) => [part(all, split, false), None],
+            RowSubset::Validation(split) => [part(all, split, true), None],
+            RowSubset::TrainOfThree(split) => of_three(split, false),
+            RowSubset::ValidationOfThree(split) => of_three(split, true),
+        };
+        Selection { rows, listed: listed.map(|listed| Arc::clone(listed.rows())), parts }
     }
 
     /// Returns how many rows are in the subset.
     pub(super) fn len(&self) -> u64 {
-        self.rank(self.rows)
+        let all = self.listed.as_ref().map_or(self.rows, |listed| listed.len());
+        self.parts.iter().flatten().last().map_or(all, Part::len)
     }
 
     /// Returns how many rows of the subset come before `row`.
     pub(super) fn rank(&self, row: u64) -> u64 {
-        match self.subset {
-            RowSubset::All => row,
-            RowSubset::Validation(split) => self.validation_rows_before(row, split),
-            RowSubset::Train(split) => row - self.validation_rows_before(row, split),
-        }
+        let rank = self.listed.as_ref().map_or(row, |listed| listed.rank(row));
+        self.parts.iter().flatten().fold(rank, |rank, part| part.rank(rank))
     }
 
     /// Returns the row of the subset that has `rank` others before it.
     #[inline]
     pub(super) fn select(&self, rank: u64) -> u64 {
-        match self.subset {
-            RowSubset::All => rank,
-            RowSubset::Validation(split) => match split.mode {
-                SplitMode::Tail => self.rows - split.validation_rows + rank,
-                SplitMode::Spread => self.validation_row(rank, split),
-            },
-            RowSubset::Train(split) => match split.mode {
-                SplitMode::Tail => rank,
-                SplitMode::Spread => self.training_row(rank, split),
-            },
+        let rank = self.parts.iter().rev().flatten().fold(rank, |rank, part| part.select(rank));
+        match &self.listed {
+            Some(listed) => listed.select(rank),
+            None => rank,
+        }
+    }
+}
+
+/// One set of a split into two.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    rows: u64,
+    split: Split,
+    is_validation: bool,
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        match self.is_validation {
+            true => self.split.validation_rows,
+            false => self.rows - self.split.validation_rows,
+        }
+    }
+
+    fn rank(&self, row: u64) -> u64 {
+        let validation_rows = self.validation_rows_before(row, self.split);
+        if self.is_validation { validation_rows } else { row - validation_rows }
+    }
+
+    #[inline]
+    fn select(&self, rank: u64) -> u64 {
+        match (self.split.mode, self.is_validation) {
+            (SplitMode::Tail, true) => self.rows - self.split.validation_rows + rank,
+            (SplitMode::Spread, true) => self.validation_row(rank, self.split),
+            (SplitMode::Tail, false) => rank,
+            (SplitMode::Spread, false) => self.training_row(rank, self.split),
         }
     }
 
@@ -192,8 +271,8 @@ mod tests {
         ) {
             let mode = if tail { SplitMode::Tail } else { SplitMode::Spread };
             let Ok(split) = Split::new(rows, fraction, mode, seed) else { return Ok(()) };
-            let train = Selection::new(rows, RowSubset::Train(split));
-            let validation = Selection::new(rows, RowSubset::Validation(split));
+            let train = Selection::new(rows, RowSubset::Train(split), None);
+            let validation = Selection::new(rows, RowSubset::Validation(split), None);
             prop_assert_eq!(validation.len(), (rows as f64 * fraction).round() as u64);
 
             let mut owner = vec![0; rows as usize];
@@ -215,7 +294,7 @@ mod tests {
     #[test]
     fn rows_are_spread_evenly_and_without_a_period() {
         let split = Split::new(1_000_000, 0.1, SplitMode::Spread, 5).unwrap();
-        let set = Selection::new(1_000_000, RowSubset::Validation(split));
+        let set = Selection::new(1_000_000, RowSubset::Validation(split), None);
         assert_eq!(set.rank(500_000), 50_000);
         let mut places = [0_u32; 10];
         for rank in 0..100_000 {

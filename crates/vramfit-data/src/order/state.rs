@@ -40,12 +40,15 @@ pub struct LoaderState {
     pub position: u64,
     /// The file that the rows are in.
     pub file: DataFingerprint,
+    /// A number for what a sample is, if it is not a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u64>,
 }
 
 impl LoaderState {
     /// Returns the state at a position of an epoch.
     pub fn new(order: Order, epoch: u64, position: u64, file: DataFingerprint) -> Self {
-        LoaderState { schema: STATE_SCHEMA, order, epoch, position, file }
+        LoaderState { schema: STATE_SCHEMA, order, epoch, position, file, samples: None }
     }
 
     /// Returns the state as JSON, in one line of less than 1 KB.
@@ -73,9 +76,8 @@ impl LoaderState {
         }
         let state: LoaderState = serde_json::from_value(value)
             .map_err(|error| invalid("a field is missing or invalid").cause(error))?;
-        let Order { rows, seed, engine, subset } = state.order;
-        let order = Order::new(rows, seed, engine, subset)
-            .map_err(|error| invalid("its order is not valid").cause(error))?;
+        let order = &state.order;
+        order.ensure_valid().map_err(|error| invalid("its order is not valid").cause(error))?;
         if state.position > order.len() {
             return Err(invalid(&format!(
                 "its position {} is beyond the {} rows of the epoch",

@@ -181,7 +181,7 @@ impl WindowTable {
                 .collect(),
             blocks,
             before,
-            selection: self.selection,
+            selection: self.selection.clone(),
         }
     }
 

@@ -9,8 +9,10 @@ use super::virtual_source::{self, VirtualSource};
 use crate::filter::Pipeline;
 use crate::hdf5::dataspace::checked_product;
 use crate::hdf5::description::Description;
+use crate::hdf5::header::Header;
 use crate::hdf5::layout::Layout;
-use crate::hdf5::{ChunkTable, Container, Datatype, Grid, object, virtual_map};
+use crate::hdf5::object::ObjectFinder;
+use crate::hdf5::{ChunkTable, Container, Datatype, Grid, virtual_map};
 use crate::source::{Access, Source};
 
 /// A chunk that is decoded needs this much memory, twice; larger ones are refused.
@@ -21,6 +23,8 @@ pub const MAX_CHUNK_BYTES: u64 = 1 << 30;
 pub struct Dataset {
     container: Container,
     path: String,
+    /// Where its header is.
+    address: u64,
     shape: Vec<u64>,
     datatype: Datatype,
     filters: Pipeline,
@@ -66,7 +70,16 @@ impl Dataset {
     /// `invalid-argument` when there is no such dataset; `unsupported-feature` when it is stored in a
     /// way that is not read here; `invalid-file` when the file is damaged.
     pub fn open_in(container: &Container, path: &str) -> Result<Dataset> {
-        Dataset::open_any(container, path, false)
+        Dataset::find(&mut ObjectFinder::new(container), path)
+    }
+
+    /// Opens one of many datasets of a file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open_in`].
+    pub(crate) fn find(finder: &mut ObjectFinder, path: &str) -> Result<Dataset> {
+        Dataset::open_any(finder, path, false)
     }
 
     /// Opens a dataset, or a dataset and a field of its records: `points`, or `points[x]`. A dataset whose own
@@ -75,39 +88,65 @@ impl Dataset {
     /// # Errors
     ///
     /// As [`Dataset::open_in`].
-    pub fn open_named(container: &Container, name: &str) -> Result<(Dataset, Option<String>)> {
-        let is_there = |path: &str| object::find(container, path).is_ok();
+    pub(crate) fn find_named(
+        finder: &mut ObjectFinder,
+        name: &str,
+    ) -> Result<(Dataset, Option<String>)> {
+        let mut is_there = |path: &str| finder.find(path).is_ok();
         let Some(inner) = name.strip_suffix(']').filter(|_| !is_there(name)) else {
-            return Dataset::open_in(container, name).map(|dataset| (dataset, None));
+            return Dataset::find(finder, name).map(|dataset| (dataset, None));
         };
         // Names of fields and of datasets may have brackets in them.
         let mut places = inner.match_indices('[').map(|(place, _)| place);
         let place = places.find(|&place| is_there(&inner[..place]));
         match place.or_else(|| inner.rfind('[')) {
             Some(place) => {
-                let dataset = Dataset::open_in(container, &inner[..place])?;
+                let dataset = Dataset::find(finder, &inner[..place])?;
                 Ok((dataset, Some(inner[place + 1..].to_owned())))
             }
-            None => Dataset::open_in(container, name).map(|dataset| (dataset, None)),
+            None => Dataset::find(finder, name).map(|dataset| (dataset, None)),
         }
+    }
+
+    /// Opens the dataset whose header is at an address of a file, as it was found by `path` before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open_in`].
+    pub(crate) fn open_at(container: &Container, address: u64, path: &str) -> Result<Dataset> {
+        let open = || {
+            let header = Header::read(container, address)?;
+            let description = Description::read(container.clone(), header)?;
+            Dataset::from_description(description, path, address, false)
+        };
+        open().map_err(|error| of_dataset(path, &error))
     }
 
     /// Opens a dataset that a virtual one is made of, which must not be virtual itself.
     pub(super) fn open_source(container: &Container, path: &str) -> Result<Dataset> {
-        Dataset::open_any(container, path, true)
+        Dataset::open_any(&mut ObjectFinder::new(container), path, true)
     }
 
-    fn open_any(container: &Container, path: &str, is_source: bool) -> Result<Dataset> {
-        let (found, header) = object::find(container, path)?;
+    fn open_any(finder: &mut ObjectFinder, path: &str, is_source: bool) -> Result<Dataset> {
+        let (found, header) = finder.find(path)?;
         if !Description::is_present(&header) {
             return Err(Error::invalid_argument(format!("`{path}` is not a dataset"))
                 .hint("name a dataset in it, such as `group/data`"));
         }
-        let open = || Dataset::from_description(Description::read(found, header)?, path, is_source);
+        let open = || {
+            let address = header.address();
+            let description = Description::read(found, header)?;
+            Dataset::from_description(description, path, address, is_source)
+        };
         open().map_err(|error| of_dataset(path, &error))
     }
 
-    fn from_description(description: Description, path: &str, is_source: bool) -> Result<Dataset> {
+    fn from_description(
+        description: Description,
+        path: &str,
+        address: u64,
+        is_source: bool,
+    ) -> Result<Dataset> {
         let Description { container, space, datatype, layout, filters, fill } = description;
         if space.is_null {
             return Err(Error::invalid_argument("it has no values"));
@@ -171,7 +210,8 @@ impl Dataset {
                 (Pipeline::default(), Storage::Virtual(pieces.into()))
             }
         };
-        Ok(Dataset { container, path: path.to_owned(), shape, fill, datatype, filters, storage })
+        let path = path.to_owned();
+        Ok(Dataset { container, path, address, shape, fill, datatype, filters, storage })
     }
 
     /// Returns the file that it is in, which an external link may have changed.
@@ -182,6 +222,11 @@ impl Dataset {
     /// Returns the path that it was opened by.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Returns where its header is in that file.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
     }
 
     /// Returns the length of each axis; none for a single value.
@@ -213,6 +258,17 @@ impl Dataset {
     pub fn bytes(&self) -> u64 {
         // The product was checked when it was opened.
         self.shape.iter().product::<u64>() * self.datatype.size() as u64
+    }
+
+    /// Returns how many chunks are stored, in all datasets that a virtual one is made of.
+    pub fn chunk_count(&self) -> u64 {
+        match &self.storage {
+            Storage::Chunked { table, .. } => table.len(),
+            Storage::Virtual(pieces) => {
+                pieces.iter().map(|piece| piece.dataset.chunk_count()).sum()
+            }
+            Storage::Compact(_) | Storage::Contiguous(_) => 0,
+        }
     }
 
     /// Returns how many bytes of the file hold elements.

@@ -18,5 +18,5 @@ mod virtual_source;
 pub(crate) use fields::find_numbers;
 
 pub use dataset::{Dataset, MAX_CHUNK_BYTES, Storage};
-pub use row_reader::{RowOptions, RowReader};
+pub use row_reader::{RowOptions, RowReader, ScratchPool};
 pub use virtual_source::VirtualSource;

@@ -1,7 +1,7 @@
 //! Rows of a dataset, in ranges or in any order.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use vramfit_base::{Error, Result};
 
@@ -30,6 +30,23 @@ pub struct RowOptions {
     pub to: Option<Scalar>,
     /// How many threads decode; the one that calls counts. Zero means one.
     pub threads: usize,
+    /// The memory to decode in, which several readers may share.
+    pub scratch: ScratchPool,
+}
+
+/// Memory to decode in, which no call uses at the moment. Copies share it.
+#[derive(Clone, Debug, Default)]
+pub struct ScratchPool(Arc<Mutex<Vec<Scratch>>>);
+
+impl ScratchPool {
+    fn with(&self, work: impl FnOnce(&mut Scratch) -> Result<()>) -> Result<()> {
+        let spare = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = spare().pop();
+        let mut scratch = taken.unwrap_or_default();
+        let result = work(&mut scratch);
+        spare().push(scratch);
+        result
+    }
 }
 
 /// Reads the rows of a dataset. It can be shared between threads; each call works by itself.
@@ -46,8 +63,7 @@ pub struct RowReader {
     threads: usize,
     /// Readers of the pieces of a virtual dataset.
     pub(super) pieces: Vec<RowReader>,
-    /// Buffers that no call uses at the moment.
-    spare: Mutex<Vec<Scratch>>,
+    scratch: ScratchPool,
 }
 
 impl RowReader {
@@ -72,7 +88,8 @@ impl RowReader {
         let path = dataset.path().to_owned();
         let convert = Converter::identity(dataset.datatype().size());
         let pieces = |piece: &VirtualSource| RowReader::raw(Dataset::clone(&piece.dataset));
-        let rows = RowReader::with(dataset, convert, Scalar::Uint8, &[], 1, &pieces);
+        let rows =
+            RowReader::with(dataset, convert, Scalar::Uint8, &[], &RowOptions::default(), &pieces);
         rows.map_err(|error| of_dataset(&path, &error))
     }
 
@@ -86,7 +103,7 @@ impl RowReader {
         let inner: Vec<_> = numbers.axes.iter().map(|axis| axis.length as u64).collect();
         let pieces =
             |piece: &VirtualSource| RowReader::new(Dataset::clone(&piece.dataset), options);
-        RowReader::with(dataset, convert, scalar, &inner, options.threads, &pieces)
+        RowReader::with(dataset, convert, scalar, &inner, options, &pieces)
     }
 
     fn with(
@@ -94,7 +111,7 @@ impl RowReader {
         convert: Converter,
         scalar: Scalar,
         inner: &[u64],
-        threads: usize,
+        options: &RowOptions,
         of_piece: &dyn Fn(&VirtualSource) -> Result<RowReader>,
     ) -> Result<RowReader> {
         let Some((_, row_shape)) = dataset.shape().split_first() else {
@@ -133,8 +150,8 @@ impl RowReader {
             row_elements,
             row_bytes,
             band_rows: band_rows.max(1),
-            threads: threads.max(1),
-            spare: Mutex::default(),
+            threads: options.threads.max(1),
+            scratch: options.scratch.clone(),
             pieces,
             dataset,
         })
@@ -284,6 +301,38 @@ impl RowReader {
         self.gather_sorted(&mut sorted)
     }
 
+    /// Reads rows, which are sorted, each to its own place.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowReader::read`].
+    pub fn gather_into(&self, rows: &mut [(u64, &mut [u8])]) -> Result<()> {
+        debug_assert!(rows.is_sorted_by_key(|(row, _)| *row));
+        if let Some((row, _)) = rows.last().filter(|(row, _)| *row >= self.len()) {
+            return Err(self.failed(&format!("has {} rows, not {row}", self.len())));
+        }
+        if let Some((_, out)) = rows.iter().find(|(_, out)| out.len() != self.row_bytes) {
+            return Err(self.failed(&format!(
+                "is read into a place of {} bytes, and a row has {}",
+                out.len(),
+                self.row_bytes
+            )));
+        }
+        if self.row_bytes == 0 {
+            return Ok(());
+        }
+        // Reading a virtual dataset changes them.
+        let numbers: Vec<u64> = rows.iter().map(|(row, _)| *row).collect();
+        self.gather_sorted(rows).map_err(|error| {
+            let again = |part: Range<u64>| {
+                let rows = &numbers[part.start as usize..part.end as usize];
+                self.gather_rows(rows, &mut vec![0; rows.len() * self.row_bytes])
+            };
+            let row = |at: u64| numbers[at as usize];
+            overflow::name_row(error, self.dataset.path(), numbers.len() as u64, &again, &row)
+        })
+    }
+
     pub(super) fn gather_sorted(&self, rows: &mut [(u64, &mut [u8])]) -> Result<()> {
         if let Storage::Virtual(pieces) = self.dataset.storage() {
             return self.gather_pieces(pieces, rows);
@@ -329,12 +378,12 @@ impl RowReader {
     ) -> Result<()> {
         if self.threads == 1 || !parallel {
             let mut pieces = pieces;
-            return self.with_scratch(|scratch| pieces.try_for_each(|piece| each(piece, scratch)));
+            return self.scratch.with(|scratch| pieces.try_for_each(|piece| each(piece, scratch)));
         }
         let pieces = Mutex::new(pieces);
         let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
         let run = || {
-            self.with_scratch(|scratch| {
+            self.scratch.with(|scratch| {
                 while let Some(piece) = next() {
                     each(piece, scratch)?;
                 }
@@ -352,15 +401,6 @@ impl RowReader {
             }
             result
         })
-    }
-
-    fn with_scratch(&self, work: impl FnOnce(&mut Scratch) -> Result<()>) -> Result<()> {
-        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = spare().pop();
-        let mut scratch = taken.unwrap_or_default();
-        let result = work(&mut scratch);
-        spare().push(scratch);
-        result
     }
 
     fn check_length(&self, rows: u64, length: usize) -> Result<()> {

@@ -4,6 +4,7 @@
 //! read beyond the end of a file that was truncated under us is an error here; an access to a
 //! mapping of it is a signal that ends the process. [`Access`] says when a mapping is taken.
 
+mod file_list;
 mod fingerprint;
 mod lock;
 mod mapping;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_base::{Error, Result};
 
+pub use file_list::list_files;
 pub use fingerprint::FileFingerprint;
 pub use lock::Writer;
 use mapping::Mapping;

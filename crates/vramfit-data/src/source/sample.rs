@@ -8,29 +8,30 @@ use super::{Access, Source};
 use crate::digest::digest;
 use crate::splitmix::MixKey;
 
-/// How much of a file is read: a shorter file is read whole.
+/// How much of a file is read unless there are many: a shorter file is read whole.
 pub const MAX_SAMPLED_BYTES: u64 = 16 << 20;
 /// Read at once. Of a longer file, 256 such blocks are read, the first and the last among them.
 const BLOCK_BYTES: u64 = 64 << 10;
 
-/// Returns a number that stands for the content of a file: all of it up to [`MAX_SAMPLED_BYTES`], else
-/// evenly spread blocks of as many bytes.
+/// Returns a number that stands for the content of a file: all of it up to `max_bytes`, else evenly spread blocks of as
+/// many bytes.
 ///
 /// # Errors
 ///
 /// `io` when the file cannot be read.
-pub fn sample_digest(path: &Path) -> Result<u64> {
+pub fn sample_digest(path: &Path, max_bytes: u64) -> Result<u64> {
     let source = Source::open(path, Access::Read)?;
     let length = source.length();
-    let blocks = length.min(MAX_SAMPLED_BYTES).div_ceil(BLOCK_BYTES);
+    let block_bytes = BLOCK_BYTES.min(max_bytes.max(1));
+    let blocks = length.min(max_bytes).div_ceil(block_bytes);
     let mut all = length;
     let mut bytes = Vec::new();
     for block in 0..blocks {
-        let start = match length <= MAX_SAMPLED_BYTES {
-            true => block * BLOCK_BYTES,
-            false => spread(block, blocks - 1, length - BLOCK_BYTES),
+        let start = match length <= max_bytes {
+            true => block * block_bytes,
+            false => spread(block, (blocks - 1).max(1), length - block_bytes),
         };
-        bytes.resize(BLOCK_BYTES.min(length - start) as usize, 0);
+        bytes.resize(block_bytes.min(length - start) as usize, 0);
         source.read_at(start, &mut bytes)?;
         all = MixKey::new(&[all, digest(&bytes)]).at(0);
     }
@@ -56,7 +57,7 @@ mod tests {
         if let Some(offset) = written {
             open.write_all_at(&[1], offset).unwrap();
         }
-        sample_digest(file.path()).unwrap()
+        sample_digest(file.path(), MAX_SAMPLED_BYTES).unwrap()
     }
 
     #[test]

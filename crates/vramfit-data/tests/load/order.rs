@@ -201,8 +201,7 @@ fn the_two_sets_of_a_split_are_the_whole() {
         let mut rows = Vec::new();
         for set in [SplitSet::Train, SplitSet::Validation] {
             let mut wanted = request(&path);
-            wanted.split =
-                Some(SplitOptions { set, fraction: 0.1, mode: SplitMode::Spread, seed: 1 });
+            wanted.split = Some(SplitOptions::of_two(set, 0.1, SplitMode::Spread, 1));
             rows.extend(epoch(wanted, 0));
         }
         assert_eq!(sorted(&rows), every_row());

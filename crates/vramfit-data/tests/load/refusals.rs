@@ -88,7 +88,7 @@ fn numbers_of_64_bits_are_narrowed_and_reported() {
     let mut wanted = request(&path);
     wanted.narrow = true;
     let loader = Loader::open(wanted).unwrap();
-    assert_eq!(loader.columns()[1].rows().scalar(), Scalar::Int32);
+    assert_eq!(loader.columns()[1].scalar(), Scalar::Int32);
     assert_eq!(loader.plan().conversions, ["`group/y` from int64 to int32"]);
     let text = loader.plan().to_text();
     assert!(text.contains("types: `group/y` from int64 to int32"));

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 use vramfit_base::ErrorKind;
 use vramfit_data::order::{
-    Batches, DataFingerprint, Engine, LoaderState, Order, RemainderPolicy, RowSubset, ShardOptions,
-    Split, SplitMode, WindowSize,
+    Batches, DataFingerprint, Engine, ListedRows, LoaderState, Order, RemainderPolicy, RowSubset,
+    ShardOptions, Split, SplitMode, ThreeWaySplit, WindowSize,
 };
+use vramfit_data::sample::RowRanges;
 
 const FILE: DataFingerprint = DataFingerprint {
     bytes: 1 << 30,
@@ -26,24 +27,49 @@ fn engines() -> impl Strategy<Value = Engine> {
     ]
 }
 
-/// Orders of 1 to 600 rows, over all of them or one side of a split.
+/// Orders of 1 to 600 rows, over all of them, some that are listed, or one side of a split of these.
 fn orders() -> impl Strategy<Value = Order> {
-    let part = (0_u8..3, 0.05_f64..0.95, any::<bool>(), any::<u64>());
-    (1_u64..600, any::<u64>(), engines(), part).prop_map(
-        |(rows, seed, engine, (side, share, tail, split_seed))| {
+    let part = (0_u8..5, 0.05_f64..0.95, any::<bool>(), any::<u64>());
+    let listed = prop::option::of(prop::collection::vec((1_u64..20, 1_u64..20), 1..20));
+    (1_u64..600, any::<u64>(), engines(), part, listed).prop_map(
+        |(rows, seed, engine, (side, share, tail, split_seed), listed)| {
+            let listed = listed.map(|ranges| list_rows(&ranges, rows)).filter(|it| !it.is_empty());
+            let count = listed.as_ref().map_or(rows, RowRanges::len);
             let mode = if tail { SplitMode::Tail } else { SplitMode::Spread };
-            let split = Split::new(rows, share, mode, split_seed);
-            let part = match (side, split) {
-                (1, Ok(split)) => RowSubset::Train(split),
-                (2, Ok(split)) => RowSubset::Validation(split),
-                _ => RowSubset::All,
+            let split = |count| Split::new(count, share, mode, split_seed).ok();
+            let three = || {
+                let rest = count - (count as f64 * share).round() as u64;
+                Some(ThreeWaySplit { test: split(count)?, validation: split(rest)? })
             };
-            Order::new(rows, seed, engine, part).expect("these can be")
+            let part = match side {
+                1 => split(count).map(RowSubset::Train),
+                2 => split(count).map(RowSubset::Validation),
+                3 => three().map(RowSubset::TrainOfThree),
+                4 => three().map(RowSubset::ValidationOfThree),
+                _ => None,
+            };
+            let part = part.unwrap_or_default();
+            match listed {
+                None => Order::new(rows, seed, engine, part),
+                Some(listed) => Order::listed(rows, seed, engine, part, ListedRows::new(listed)),
+            }
+            .expect("these can be")
         },
     )
 }
 
-fn whole(order: Order, epoch: u64) -> Vec<u64> {
+/// Lists rows below `rows`: ranges of some lengths, behind some that are left out.
+fn list_rows(ranges: &[(u64, u64)], rows: u64) -> RowRanges {
+    let mut start = 0;
+    let ranges = ranges.iter().map(|(gap, length)| {
+        let range = start + gap..start + gap + length;
+        start = range.end;
+        range.start.min(rows)..range.end.min(rows)
+    });
+    ranges.collect()
+}
+
+fn whole(order: &Order, epoch: u64) -> Vec<u64> {
     let mut rows = Vec::new();
     order.epoch(epoch).append_rows(0..order.len(), &mut rows);
     rows
@@ -52,7 +78,7 @@ fn whole(order: Order, epoch: u64) -> Vec<u64> {
 proptest! {
     #[test]
     fn every_row_comes_exactly_once_in_an_epoch(order in orders(), epoch: u64) {
-        let mut rows = whole(order, epoch);
+        let mut rows = whole(&order, epoch);
         prop_assert_eq!(rows.len() as u64, order.len());
         rows.sort_unstable();
         prop_assert!(rows.windows(2).all(|pair| pair[0] < pair[1]));
@@ -68,8 +94,8 @@ proptest! {
         // Another engine, as after a change of the budget, and another seed of the order.
         let train = Order::new(rows, 1, order.engine(), RowSubset::Train(split)).unwrap();
         let validation = Order::new(rows, 2, other, RowSubset::Validation(split)).unwrap();
-        let mut all = whole(train, 3);
-        all.extend(whole(validation, 0));
+        let mut all = whole(&train, 3);
+        all.extend(whole(&validation, 0));
         all.sort_unstable();
         prop_assert_eq!(all, (0..rows).collect::<Vec<_>>());
     }
@@ -78,7 +104,7 @@ proptest! {
     fn any_stretch_is_had_without_what_comes_before(
         order in orders(), epoch: u64, a in 0.0_f64..1.0, b in 0.0_f64..1.0,
     ) {
-        let rows = whole(order, epoch);
+        let rows = whole(&order, epoch);
         let (from, to) = (a.min(b), a.max(b));
         let from = (rows.len() as f64 * from) as usize;
         let to = (rows.len() as f64 * to) as usize;
@@ -89,7 +115,7 @@ proptest! {
 
     #[test]
     fn pools_hold_the_blocks_of_their_rows(order in orders(), epoch: u64) {
-        let rows = whole(order, epoch);
+        let rows = whole(&order, epoch);
         let walk = order.epoch(epoch);
         let mut spanned = Vec::new();
         for number in 0..walk.window_count().unwrap_or(0) {
@@ -124,7 +150,7 @@ proptest! {
     fn batches_are_the_order_for_any_number_of_processes(
         order in orders(), epoch: u64, part in 1_u64..20, pad: bool, shard_counts in prop::collection::vec(0_u32..4, 1..9),
     ) {
-        let rows = whole(order, epoch);
+        let rows = whole(&order, epoch);
         let size = part * 8;
         let last = if pad { RemainderPolicy::Pad } else { RemainderPolicy::Drop };
         let Ok(batches) = Batches::new(order.len(), size, last) else {
@@ -153,7 +179,7 @@ proptest! {
     fn another_batch_size_continues_where_the_first_stopped(
         order in orders(), epoch: u64, first in 1_u64..40, second in 1_u64..40, stop in 0_u64..20,
     ) {
-        let rows = whole(order, epoch);
+        let rows = whole(&order, epoch);
         let before = Batches::new(order.len(), first, RemainderPolicy::Pad).unwrap();
         let mut delivered = Vec::new();
         let mut position = 0;
@@ -187,7 +213,10 @@ fn the_largest_state_is_below_a_kilobyte() {
     let split = Split::new(u64::MAX >> 1, 0.5, SplitMode::Spread, u64::MAX).unwrap();
     let windows =
         Engine::ChunkWindows(WindowSize { block_rows: u64::MAX >> 1, window_blocks: u64::MAX });
-    let order = Order::new(u64::MAX >> 1, u64::MAX, windows, RowSubset::Validation(split)).unwrap();
+    let rest = Split::new(u64::MAX >> 2, 0.5, SplitMode::Spread, u64::MAX).unwrap();
+    let part = RowSubset::ValidationOfThree(ThreeWaySplit { test: split, validation: rest });
+    let listed = ListedRows::new(std::iter::once(0..u64::MAX >> 1).collect());
+    let order = Order::listed(u64::MAX >> 1, u64::MAX, windows, part, listed).unwrap();
     let file = DataFingerprint {
         bytes: u64::MAX,
         modified_ns: i64::MIN,
@@ -195,7 +224,9 @@ fn the_largest_state_is_below_a_kilobyte() {
         index_hash: u64::MAX,
         contents: Some(u64::MAX),
     };
-    let state = LoaderState::new(order, u64::MAX, order.len(), file);
+    let length = order.len();
+    let mut state = LoaderState::new(order, u64::MAX, length, file);
+    state.samples = Some(u64::MAX);
     assert!(state.to_json().len() <= 1000, "{}", state.to_json().len());
     assert_eq!(LoaderState::parse_json(&state.to_json()).unwrap(), state);
 }

@@ -1,0 +1,124 @@
+//! The bounds of ragged samples: offsets or lengths that a dataset has.
+
+use vramfit_base::{Bytes, Error, Result};
+
+use super::options::LoaderOptions;
+use crate::hdf5::object::ObjectFinder;
+use crate::hdf5::{Scalar, wildcard};
+use crate::read::{Dataset, RowOptions, RowReader};
+use crate::sample::{RaggedBounds, SampleOptions};
+
+/// Bounds that are read at a time.
+const ROWS_AT_A_TIME: u64 = 1 << 16;
+
+/// The bounds of ragged samples, as they are read segment by segment.
+#[derive(Debug)]
+pub(super) struct Bounds {
+    source: Option<RaggedBounds>,
+    /// Those of each segment, counted from its first row, one after the other.
+    pub(super) bounds: Vec<u64>,
+    /// How many samples each segment has.
+    pub(super) samples: Vec<u64>,
+}
+
+impl Bounds {
+    pub(super) fn new(options: &LoaderOptions) -> Bounds {
+        let source = match &options.samples {
+            SampleOptions::Ragged { bounds, .. } => Some(bounds.clone()),
+            _ => None,
+        };
+        Bounds { source, bounds: Vec::new(), samples: Vec::new() }
+    }
+
+    /// Reads the bounds of a segment, if samples are ragged.
+    ///
+    /// # Errors
+    /// `invalid-argument` when they are no integers in ascending order, or take more than a quarter of the budget;
+    /// all that reading can fail with.
+    pub(super) fn add(
+        &mut self,
+        finder: &mut ObjectFinder,
+        names: &[String],
+        budget: Bytes,
+    ) -> Result<()> {
+        let Some(source) = &self.source else {
+            return Ok(());
+        };
+        let pattern = source.dataset();
+        let path = match names {
+            [] => pattern.to_owned(),
+            names => wildcard::fill(pattern, names).unwrap_or_else(|| pattern.to_owned()),
+        };
+        let dataset = Dataset::find(finder, &path)?;
+        let file = finder.container().source().path().display().to_string();
+        let invalid = |what: String| {
+            Err(Error::invalid_argument(format!("`{path}` of `{file}` {what}"))
+                .hint("offsets are integers that never decrease, one more than there are samples"))
+        };
+        if dataset.shape().len() != 1 {
+            return invalid(format!(
+                "has {} dimensions, and offsets have one",
+                dataset.shape().len()
+            ));
+        }
+        let plain = RowReader::new(dataset.clone(), &RowOptions::default())?;
+        if plain.scalar().is_float() || plain.scalar() == Scalar::Bool {
+            return invalid(format!("is {}, and offsets are integers", plain.scalar().name()));
+        }
+        let count = plain.len();
+        let is_lengths = matches!(source, RaggedBounds::Lengths(_));
+        if count == 0 && !is_lengths {
+            return invalid("has no rows, and offsets are one more than there are samples".into());
+        }
+        let bytes = (self.bounds.len() as u64 + count + 1).saturating_mul(8);
+        if bytes > budget.0 / 4 {
+            return Err(Error::invalid_argument(format!(
+                "the offsets of {count} samples take {} of memory, more than a quarter of the memory budget of {budget}",
+                Bytes(bytes)
+            ))
+            .hint(format!("increase it to at least {} ({} bytes)", Bytes(bytes * 4), bytes * 4)));
+        }
+        let to = Some(Scalar::Int64);
+        let rows = RowReader::new(dataset, &RowOptions { to, ..RowOptions::default() })?;
+        let mut previous = 0_i64;
+        if is_lengths {
+            self.bounds.push(0);
+        }
+        let mut start = 0;
+        let mut buffer = Vec::new();
+        while start < count {
+            let end = (start + ROWS_AT_A_TIME).min(count);
+            buffer.resize((end - start) as usize * 8, 0);
+            rows.read(start..end, &mut buffer)?;
+            let (numbers, _) = buffer.as_chunks::<8>();
+            for (row, number) in (start..).zip(numbers) {
+                let number = i64::from_le_bytes(*number);
+                let bound = match is_lengths {
+                    true if number < 0 => None,
+                    true => previous.checked_add(number),
+                    false => Some(number).filter(|number| *number >= previous),
+                };
+                let Some(bound) = bound else {
+                    let what = match (is_lengths, number) {
+                        (true, _) => format!("has the length {number} in row {row}"),
+                        (false, ..0) => format!("has the offset {number} in row {row}"),
+                        (false, _) => format!(
+                            "has the offset {number} in row {row}, which is less than {previous} before it"
+                        ),
+                    };
+                    return invalid(what);
+                };
+                previous = bound;
+                self.bounds.push(bound as u64);
+            }
+            start = end;
+        }
+        self.samples.push(if is_lengths { count } else { count - 1 });
+        Ok(())
+    }
+
+    /// Returns the number of samples of each segment, if samples are ragged.
+    pub(super) fn into_samples(self) -> Option<Vec<u64>> {
+        self.source.is_some().then_some(self.samples)
+    }
+}

@@ -1,0 +1,241 @@
+//! One column: how its datasets are found, and what their rows become.
+
+use vramfit_base::nearest::nearest;
+use vramfit_base::{Error, ErrorKind, Result};
+
+use super::options::{ColumnOptions, LoaderOptions};
+use super::storage::ColumnStorage;
+use crate::hdf5::object::ObjectFinder;
+use crate::hdf5::{Container, Content, Scalar, tree, wildcard};
+use crate::read::{Dataset, RowOptions, RowReader, ScratchPool, find_numbers};
+use crate::sample::ColumnSpan;
+
+/// One column of a loader: a dataset, or those of the same name in several groups and files.
+#[derive(Debug)]
+pub struct Column {
+    name: String,
+    /// The path of its dataset, with wildcards and without the field.
+    pattern: String,
+    field: Option<String>,
+    /// The type that the options say, and the one that numbers are converted to.
+    wanted: Option<Scalar>,
+    to: Option<Scalar>,
+    stored_as: String,
+    scalar: Scalar,
+    row_shape: Vec<u64>,
+    row_bytes: usize,
+    storage: ColumnStorage,
+    span: ColumnSpan,
+    has_axis: bool,
+}
+
+impl Column {
+    /// Makes a column of the options and of its first dataset.
+    ///
+    /// # Errors
+    /// `invalid-argument` when there is no such dataset; all that opening it can fail with.
+    pub(super) fn new(
+        finder: &mut ObjectFinder,
+        wanted: &ColumnOptions,
+        names: &[String],
+        options: &LoaderOptions,
+    ) -> Result<Column> {
+        let path = fill_wildcards(&wanted.name, names)?;
+        let (dataset, field) = Dataset::find_named(finder, &path)
+            .map_err(|error| with_suggestion(finder.container(), &path, error))?;
+        let numbers = find_numbers(dataset.datatype(), field.as_deref()).ok();
+        let from = numbers.map(|numbers| numbers.number.scalar);
+        let explicit = wanted.to.or(match from {
+            Some(from) if from.is_float() => options.float_type,
+            _ => None,
+        });
+        let to = explicit.or(from.filter(|_| options.narrow).map(narrowed));
+        let suffix = field.as_ref().map_or(0, |field| field.len() + 2);
+        Ok(Column {
+            name: wanted.name.clone(),
+            pattern: wanted.name[..wanted.name.len() - suffix].to_owned(),
+            stored_as: stored_type(&dataset, field.as_deref()),
+            field,
+            wanted: explicit,
+            to,
+            scalar: Scalar::Uint8,
+            row_shape: Vec::new(),
+            row_bytes: 0,
+            storage: ColumnStorage::default(),
+            span: ColumnSpan {
+                shift: wanted.shift,
+                length: wanted.length.unwrap_or(1),
+                per_sample: wanted.per_sample,
+            },
+            has_axis: false,
+        })
+    }
+
+    /// Opens its dataset in a segment, by what stands there for wildcards.
+    ///
+    /// # Errors
+    /// `invalid-argument` when there is no such dataset, or its rows are not like those of the datasets before; all that
+    /// opening it can fail with.
+    pub(super) fn open(
+        &mut self,
+        finder: &mut ObjectFinder,
+        names: &[String],
+        scratch: &ScratchPool,
+    ) -> Result<RowReader> {
+        let path = fill_wildcards(&self.pattern, names)?;
+        let dataset = Dataset::find(finder, &path)
+            .map_err(|error| with_suggestion(finder.container(), &path, error))?;
+        let stored_as = stored_type(&dataset, self.field.as_deref());
+        let rows = RowReader::new(dataset, &self.row_options(scratch))?;
+        if self.row_bytes == 0 {
+            (self.scalar, self.row_bytes) = (rows.scalar(), rows.row_bytes());
+            self.row_shape = rows.row_shape().to_vec();
+        }
+        let place = || format!("`{path}` of `{}`", finder.container().source().path().display());
+        self.ensure_alike(&rows, &stored_as, &place)?;
+        if rows.row_bytes() == 0 {
+            return Err(refusal(format!("the rows of dataset `{path}` have no elements")));
+        }
+        self.storage.add(&rows);
+        Ok(rows)
+    }
+
+    /// Returns the name in the options: the path of the dataset, `points[x]` with a field.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the type of the elements in the file.
+    pub fn stored_as(&self) -> &str {
+        &self.stored_as
+    }
+
+    /// Returns the type of the elements as they are handed out.
+    pub fn scalar(&self) -> Scalar {
+        self.scalar
+    }
+
+    /// Returns the shape of a sample: that of a row, behind an axis of rows where a sample has several.
+    pub fn shape(&self) -> Vec<u64> {
+        let axis = self.has_axis.then_some(self.span.length);
+        axis.into_iter().chain(self.row_shape.iter().copied()).collect()
+    }
+
+    /// Returns the bytes of a row as it is handed out.
+    pub(super) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Returns the bytes of a sample as it is handed out.
+    pub fn sample_bytes(&self) -> usize {
+        (self.span.length as usize).saturating_mul(self.row_bytes)
+    }
+
+    pub(super) fn span(&self) -> ColumnSpan {
+        self.span
+    }
+
+    pub(super) fn storage(&self) -> &ColumnStorage {
+        &self.storage
+    }
+
+    /// Returns the path of its dataset in a segment, by what stands there for wildcards.
+    pub(super) fn path_of(&self, names: &[String]) -> String {
+        match names {
+            [] => self.pattern.clone(),
+            names => wildcard::fill(&self.pattern, names).unwrap_or_else(|| self.pattern.clone()),
+        }
+    }
+
+    pub(super) fn row_options(&self, scratch: &ScratchPool) -> RowOptions {
+        let scratch = scratch.clone();
+        RowOptions { field: self.field.clone(), to: self.to, threads: 1, scratch }
+    }
+
+    /// Sets how many rows of it a sample has, on an axis of their own.
+    pub(super) fn set_rows(&mut self, length: u64) {
+        self.span.length = length;
+        self.has_axis = true;
+    }
+
+    /// Rejects a dataset whose rows are not like those of the first one of its self.
+    fn ensure_alike(
+        &self,
+        rows: &RowReader,
+        stored_as: &str,
+        place: &dyn Fn() -> String,
+    ) -> Result<()> {
+        if rows.row_shape() != self.row_shape {
+            let (shape, first) = (rows.row_shape(), &self.row_shape);
+            return Err(refusal(format!(
+                "{} has rows of shape {shape:?}, and those before it have rows of shape {first:?}",
+                place()
+            )));
+        }
+        if stored_as != self.stored_as && self.wanted.is_none() {
+            return Err(Error::invalid_argument(format!(
+                "{} is {stored_as}, and those before it are {}",
+                place(),
+                self.stored_as
+            ))
+            .hint(format!("convert all of them: `dtype={{\"{}\": \"float32\"}}`", self.name)));
+        }
+        Ok(())
+    }
+}
+
+fn fill_wildcards(pattern: &str, names: &[String]) -> Result<String> {
+    if names.is_empty() {
+        return Ok(pattern.to_owned());
+    }
+    wildcard::fill(pattern, names).ok_or_else(|| {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        Error::invalid_argument(format!(
+            "`{pattern}` has no place for {}, which stands for the wildcard of another dataset",
+            names.join(" and ")
+        ))
+        .hint("write all datasets with the same wildcards: `data/*/obs` and `data/*/actions`")
+    })
+}
+
+fn stored_type(dataset: &Dataset, field: Option<&str>) -> String {
+    match find_numbers(dataset.datatype(), field) {
+        Ok(numbers) => numbers.number.scalar.name().to_owned(),
+        Err(_) => dataset.datatype().describe(),
+    }
+}
+
+pub(super) fn refusal(what: String) -> Error {
+    Error::invalid_argument(what)
+        .hint("choose another dataset; `vramfit data inspect` lists those of a file")
+}
+
+/// Returns the type that JAX converts to when 64-bit types are disabled.
+fn narrowed(scalar: Scalar) -> Scalar {
+    match scalar {
+        Scalar::Float64 => Scalar::Float32,
+        Scalar::Int64 => Scalar::Int32,
+        Scalar::Uint64 => Scalar::Uint32,
+        other => other,
+    }
+}
+
+/// Suggests the dataset with the most similar path.
+fn with_suggestion(container: &Container, path: &str, error: Error) -> Error {
+    if error.kind() != ErrorKind::InvalidArgument {
+        return error;
+    }
+    let nodes = tree(container).unwrap_or_default();
+    let paths: Vec<(String, &str)> = (nodes.iter())
+        .filter(|node| matches!(node.content, Content::Dataset(_)))
+        .map(|node| node.path.trim_matches('/'))
+        .map(|path| (path.to_lowercase(), path))
+        .collect();
+    let wanted = path.trim_matches('/').to_lowercase();
+    let similar = nearest(&wanted, paths.iter().map(|(lower, _)| lower.as_str()));
+    let suggestion = paths.iter().find(|(lower, _)| similar.first() == Some(&lower.as_str()));
+    match suggestion {
+        Some((_, path)) => error.hint(format!("did you mean `{path}`?")),
+        None => error,
+    }
+}
