@@ -75,7 +75,8 @@ def run(path, stop=None, stack=None, state=None):
 
 def alone(path, **options):
     """Return the batches of one process that reads all."""
-    with Loader(path, ["x", "y"], batch_size=BATCH, memory="1MiB", **options) as loader:
+    options = {"batch_size": BATCH, "memory": "1MiB", "last_batch": "pad", **options}
+    with Loader(path, ["x", "y"], **options) as loader:
         return [{name: part.copy() for name, part in batch.items()} for batch in loader]
 
 

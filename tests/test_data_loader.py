@@ -269,7 +269,8 @@ def test_the_plan_says_what_was_decided(train):
         ({"rank": 0, "world": 3}, "use a batch size of 33"),
         ({"dtype": "float7"}, "unknown type `float7`"),
         ({"dtype": {"z": "float32"}}, "`dtype` has a type for `z`"),
-        ({"split": ("test", 0.1)}, "unknown split `test`"),
+        ({"split": ("holdout", 0.1)}, "unknown split `holdout`"),
+        ({"split": ("test", 0.1)}, "the split has no test set"),
         ({"split": ("train", 10)}, "not between 0 and 1"),
         ({"seed": -1}, "`seed` is -1"),
         ({"threads": 0}, "`threads` is 0"),
@@ -364,7 +365,8 @@ def test_t4_each_device_of_a_mesh_gets_its_rows(train):
         mesh = Mesh(np.array(jax.devices()), ("data",))
         sharding = NamedSharding(mesh, PartitionSpec("data"))
         options = dict(batch_size=32, memory="1MiB")
-        alone = [batch["y"].copy() for batch in Loader(sys.argv[1], "y", **options)]
+        alone = Loader(sys.argv[1], "y", last_batch="pad", **options)
+        alone = [batch["y"].copy() for batch in alone]
         loader = Loader(sys.argv[1], "y", sharding=sharding, **options)
         for batch, expected in zip(loader.to_device(), alone, strict=True):
             parts = sorted(batch["y"].addressable_shards, key=lambda shard: shard.index[0].start)

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::load::{
-    BatchPoll, Column, ColumnOptions, Loader, LoaderOptions, SplitOptions, SplitSet, Stats,
+    BatchPoll, Column, ColumnOptions, DerivedColumn, DerivedKind, Loader, LoaderOptions,
+    SampleSelection, SplitOptions, SplitSet, Stats,
 };
 use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
+use vramfit_data::sample::{RowRanges, SampleOptions};
 
 use crate::batch_memory::BatchMemory;
 use crate::error::raise;
@@ -37,15 +40,20 @@ const ABORT_AFTER: Duration = Duration::from_secs(300);
 /// `vramfit.data.arguments.LoaderOptions`, where its fields are documented.
 #[derive(FromPyObject)]
 struct PyLoaderOptions {
-    path: PathBuf,
+    files: Vec<PathBuf>,
     columns: Vec<ColumnArgument>,
+    samples: String,
+    trim: bool,
+    mask: bool,
     batch_size: u64,
     memory: String,
     seed: u64,
     shuffle: bool,
     drop_last: bool,
     stacked_batches: Option<u64>,
-    split: Option<(String, f64, String, u64)>,
+    selected_samples: Option<PyBackedBytes>,
+    selected_groups: Option<Vec<String>>,
+    split: Option<SplitArgument>,
     shard: (u64, u64),
     threads: Option<usize>,
     floats: Option<String>,
@@ -59,9 +67,15 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
     fn try_from(options: PyLoaderOptions) -> Result<Self> {
         let (index, count) = options.shard;
         let columns = options.columns.into_iter().map(parse_column);
+        let samples = options.selected_samples.map(|ranges| parse_ranges(&ranges));
+        let groups = options.selected_groups.map(SampleSelection::Groups);
         Ok(LoaderOptions {
-            file: options.path,
+            files: options.files,
             columns: columns.collect::<Result<_>>()?,
+            samples: SampleOptions::parse_json(&options.samples)?,
+            trim: options.trim,
+            mask: options.mask,
+            selection: samples.map(SampleSelection::Samples).or(groups),
             batch_size: options.batch_size,
             stacked_batches: options.stacked_batches,
             budget: Bytes::parse_memory(&options.memory)?,
@@ -102,8 +116,12 @@ impl BatchLoader {
 /// The memory of each column of a batch, its real rows, and the position after it.
 type NextBatch = (Vec<BatchMemory>, Vec<u64>, (u64, u64));
 
-/// The path of a dataset (with a field), and the type to convert it to.
-pub(crate) type ColumnArgument = (String, Option<String>);
+/// The path of a dataset (with a field), the type to convert it to, the rows that it is shifted by, the rows of a
+/// window, and whether it has one row for each ragged sample.
+pub(crate) type ColumnArgument = (String, Option<String>, i64, Option<u64>, bool);
+
+/// The set, the fractions for validation and tests, how these are chosen, whether by group, and the seed.
+type SplitArgument = (String, f64, f64, String, Option<bool>, u64);
 
 /// The name of a column, and the type and shape of its rows.
 pub(crate) type ColumnInfo = (String, &'static str, Vec<u64>);
@@ -121,6 +139,24 @@ impl BatchLoader {
     #[getter]
     fn columns(&self, py: Python<'_>) -> Vec<ColumnInfo> {
         py.detach(|| column_infos(self.lock().columns()))
+    }
+
+    /// What each column says that follows the others, the number of the column it is about, and the type and shape of
+    /// a sample.
+    #[getter]
+    fn derived_columns(
+        &self,
+        py: Python<'_>,
+    ) -> Vec<(&'static str, usize, &'static str, [u64; 1])> {
+        let form = |column: &DerivedColumn| {
+            let name = match column.kind {
+                DerivedKind::Mask => "mask",
+                DerivedKind::SegmentIds => "segment_ids",
+                DerivedKind::Positions => "positions",
+            };
+            (name, column.column, column.scalar().name(), [column.length])
+        };
+        py.detach(|| self.lock().derived_columns().iter().map(form).collect())
     }
 
     #[getter]
@@ -283,16 +319,22 @@ impl BatchLoader {
 }
 
 pub(crate) fn column_infos(columns: &[Column]) -> Vec<ColumnInfo> {
-    let form = |column: &Column| {
-        let rows = column.rows();
-        let shape = rows.row_shape().to_vec();
-        (column.name().to_owned(), rows.scalar().name(), shape)
-    };
+    let form = |column: &Column| (column.name().to_owned(), column.scalar().name(), column.shape());
     columns.iter().map(form).collect()
 }
 
-pub(crate) fn parse_column((name, to): ColumnArgument) -> Result<ColumnOptions> {
-    Ok(ColumnOptions { name, to: to.as_deref().map(parse_scalar).transpose()? })
+pub(crate) fn parse_column(
+    (name, to, shift, length, per_sample): ColumnArgument,
+) -> Result<ColumnOptions> {
+    let to = to.as_deref().map(parse_scalar).transpose()?;
+    Ok(ColumnOptions { name, to, shift, length, per_sample })
+}
+
+/// Reads ranges of numbers: the first one of each, and the one after the last, as 64-bit numbers.
+fn parse_ranges(bytes: &[u8]) -> RowRanges {
+    let (pairs, _) = bytes.as_chunks::<16>();
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    pairs.iter().map(|pair| number(&pair[..8])..number(&pair[8..])).collect()
 }
 
 pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {
@@ -303,7 +345,9 @@ pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {
     })
 }
 
-fn parse_split((set, fraction, mode, seed): (String, f64, String, u64)) -> Result<SplitOptions> {
+fn parse_split(
+    (set, fraction, test_fraction, mode, by_group, seed): SplitArgument,
+) -> Result<SplitOptions> {
     let unknown = |what: &str, name: &str, hint: &str| {
         Err(Error::invalid_argument(format!("unknown {what} `{name}`")).hint(hint))
     };
@@ -311,9 +355,12 @@ fn parse_split((set, fraction, mode, seed): (String, f64, String, u64)) -> Resul
         set: match set.as_str() {
             "train" => SplitSet::Train,
             "validation" => SplitSet::Validation,
-            other => return unknown("split", other, "use `train` or `validation`"),
+            "test" => SplitSet::Test,
+            other => return unknown("split", other, "use `train`, `validation` or `test`"),
         },
         fraction,
+        test_fraction,
+        by_group,
         mode: match mode.as_str() {
             "spread" => SplitMode::Spread,
             "tail" => SplitMode::Tail,

@@ -6,7 +6,8 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 use vramfit_core::{Bytes, Result};
-use vramfit_data::load::RandomAccessReader;
+use vramfit_data::load::{LoaderOptions, RandomAccessReader};
+use vramfit_data::sample::SampleOptions;
 
 use crate::error::raise;
 use crate::loader::{ColumnArgument, ColumnInfo, column_infos, parse_column, parse_scalar};
@@ -20,18 +21,26 @@ pub(crate) struct RowReader {
 #[pymethods]
 impl RowReader {
     #[new]
-    #[pyo3(signature = (path, columns, *, cache, floats))]
+    #[pyo3(signature = (files, columns, samples, *, trim, cache, floats))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        files: Vec<PathBuf>,
         columns: Vec<ColumnArgument>,
+        samples: &str,
+        trim: bool,
         cache: &str,
         floats: Option<&str>,
     ) -> PyResult<Self> {
         let open = || {
-            let columns = columns.into_iter().map(parse_column).collect::<Result<_>>()?;
-            let floats = floats.map(parse_scalar).transpose()?;
-            RandomAccessReader::open(path, columns, floats, cache.parse::<Bytes>()?)
+            let options = LoaderOptions {
+                files,
+                columns: columns.into_iter().map(parse_column).collect::<Result<_>>()?,
+                samples: SampleOptions::parse_json(samples)?,
+                trim,
+                float_type: floats.map(parse_scalar).transpose()?,
+                ..LoaderOptions::new("", [])
+            };
+            RandomAccessReader::open(&options, cache.parse::<Bytes>()?)
         };
         let reader = py.detach(open).map_err(|error| raise(py, &error))?;
         Ok(RowReader { reader })
@@ -45,20 +54,20 @@ impl RowReader {
 
     #[getter]
     fn rows(&self) -> u64 {
-        self.reader.row_count()
+        self.reader.sample_count()
     }
 
     /// The bytes of `rows` of each column, in that order.
     #[allow(clippy::needless_pass_by_value, reason = "the type that PyO3 extracts")]
     fn read<'py>(&self, py: Python<'py>, rows: Vec<u64>) -> PyResult<Vec<Bound<'py, PyByteArray>>> {
-        let count = self.reader.row_count();
+        let count = self.reader.sample_count();
         if let Some(row) = rows.iter().find(|row| **row >= count) {
             let text = format!("row {row} is out of range for {count} rows");
             return Err(PyIndexError::new_err(text));
         }
         let columns = self.reader.columns().iter().enumerate();
         let read = columns.map(|(number, column)| {
-            let length = rows.len().saturating_mul(column.rows().row_bytes());
+            let length = rows.len().saturating_mul(column.sample_bytes());
             PyByteArray::new_with(py, length, |out| {
                 let gather = || self.reader.gather(number, &rows, out);
                 py.detach(gather).map_err(|error| raise(py, &error))

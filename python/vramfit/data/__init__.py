@@ -9,12 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vramfit.data.loader import Loader, Stats
+from vramfit.data.samples import Groups, Ragged, Rows, Windows
 from vramfit.data.source import HDF5Source
 
 if TYPE_CHECKING:
     from vramfit.data.grain import HDF5IterDataset
 
-__all__ = ["HDF5IterDataset", "HDF5Source", "Loader", "Stats"]
+__all__ = [
+    "Groups",
+    "HDF5IterDataset",
+    "HDF5Source",
+    "Loader",
+    "Ragged",
+    "Rows",
+    "Stats",
+    "Windows",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import operator
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from vramfit._native import BatchLoader
+from vramfit.data.checks import as_integer, check_choice, check_path
 from vramfit.errors import InvalidArgumentError
+
+MASK = "mask"
+"""The column that is false for padding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,16 +19,23 @@ class LoaderOptions:
     """Everything that decides what the native loader reads.
 
     Attributes:
-        path: The HDF5 file.
-        columns: For each column the path of its dataset, and the type to convert it to if any.
-        batch_size: Rows of a batch, all processes together.
+        files: The HDF5 files, directories and patterns.
+        columns: For each column the path of its dataset, the type to convert it to if any, the rows
+            that it is shifted by, the rows of a window if it has a number of its own, and whether
+            it has one row for each ragged sample.
+        samples: What a sample is, as JSON.
+        trim: Whether the datasets of a group may have different numbers of rows.
+        mask: Whether there are columns that say which rows of a sample are real.
+        batch_size: Samples of a batch, all processes together.
         memory: Memory budget, such as ``"256MiB"``.
         seed: Seed of the shuffle.
-        shuffle: Whether rows are shuffled.
-        drop_last: Whether the rows that do not fill the last batch are dropped.
+        shuffle: Whether samples are shuffled.
+        drop_last: Whether the samples that do not fill the last batch are dropped.
         stacked_batches: Batches stacked into one; None for single batches.
-        split: Which set (``"train"`` or ``"validation"``), the fraction of rows for validation, how
-            these are chosen (``"spread"`` or ``"tail"``), and the seed of the choice; None for all.
+        selected_samples: Which samples are read, as pairs of 64-bit numbers; None for all.
+        selected_groups: The names of the groups that are read; None for all.
+        split: Which set, the fractions for validation and tests, how these are chosen (``"spread"``
+            or ``"tail"``), whether by group, and the seed of the choice; None for all.
         shard: The number of this process, and how many read together.
         threads: Reader threads; None for the default.
         floats: The type of all floats for which `columns` names none.
@@ -33,15 +43,20 @@ class LoaderOptions:
         poison: Whether memory is overwritten when it comes back, for tests.
     """
 
-    path: str | os.PathLike[str]
-    columns: Sequence[tuple[str, str | None]]
+    files: Sequence[str]
+    columns: Sequence[tuple[str, str | None, int, int | None, bool]]
+    samples: str
+    trim: bool
+    mask: bool
     batch_size: int
     memory: str
     seed: int
     shuffle: bool
     drop_last: bool
     stacked_batches: int | None
-    split: tuple[str, float, str, int] | None
+    selected_samples: bytes | None
+    selected_groups: Sequence[str] | None
+    split: tuple[str, float, float, str, bool | None, int] | None
     shard: tuple[int, int]
     threads: int | None
     floats: str | None
@@ -54,7 +69,14 @@ def name_columns(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str,
     if isinstance(datasets, str):
         return {datasets: datasets}
     if isinstance(datasets, Mapping):
+        for name, dataset in datasets.items():
+            check_path(f"datasets[{name!r}]", dataset)
         return dict(datasets)
+    if not isinstance(datasets, list | tuple) or not all(isinstance(it, str) for it in datasets):
+        raise InvalidArgumentError(
+            f"`datasets` is {datasets!r}, but must be paths of datasets",
+            hint='use `["x", "y"]`, or a dictionary from column names: `{"inputs": "x"}`',
+        )
     repeated = [name for name in datasets if list(datasets).count(name) > 1]
     if repeated:
         raise InvalidArgumentError(
@@ -79,7 +101,7 @@ def name_type(kind: Any) -> str:
         ) from None
 
 
-def describe_types(dtype: Any, names: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+def describe_types(dtype: Any, names: Sequence[str]) -> tuple[dict[str, str], str | None]:
     """Return the types of columns by name, and the type of all floats, if given."""
     if dtype is None:
         return {}, None
@@ -106,29 +128,81 @@ def find_dtype(kind: str) -> Any:
     return np.dtype(kind)
 
 
-def as_integer(name: str, number: Any) -> int:
-    """Return an integer of any integer type as `int`."""
-    try:
-        return operator.index(number)
-    except TypeError:
+def check_seeds(**seeds: int) -> None:
+    """Check that seeds are unsigned 64-bit numbers."""
+    for name, number in seeds.items():
+        if not 0 <= as_integer(name, number) < 1 << 64:
+            raise InvalidArgumentError(f"`{name}` is {number}, but must be between 0 and 2^64 - 1")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Check that no two columns have the same name."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise InvalidArgumentError(
+                f"a dataset is named `{name}`, like a column that the loader adds",
+                hint=f"rename the column: `{{'own_{name}': '{name}'}}`",
+            )
+
+
+def check_groups(groups: Any, rows: Any) -> list[str] | None:
+    """Return the names of groups to read."""
+    if groups is None:
+        return None
+    if rows is not None:
         raise InvalidArgumentError(
-            f"`{name}` is {number!r}, but must be an integer",
-            hint=f"use `{name}=int(...)`" if isinstance(number, float) else None,
-        ) from None
+            "`rows` and `groups` were given", hint="use one of them to select samples"
+        )
+    names = [groups] if isinstance(groups, str) else list(groups)
+    names = [name.decode() if isinstance(name, bytes) else name for name in names]
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(
+            f"`groups` is {groups!r}, but must be names of groups",
+            hint='use the names that `*` stands for: `groups=["demo_0", "demo_7"]`',
+        )
+    return names
 
 
-def check_counts(**numbers: int | None) -> None:
-    """Check that numbers are positive integers, if given."""
-    for name, number in numbers.items():
-        if number is not None and not 1 <= as_integer(name, number) < 1 << 63:
-            raise InvalidArgumentError(f"`{name}` is {number}, but must be at least 1")
+def choose_last_batch(
+    last_batch: str | None,
+    *,
+    drop_last: bool,
+    is_masked: bool,
+    is_stacked: bool,
+    is_divided: bool,
+) -> str:
+    """Return what happens to samples that do not fill a batch: partial, pad or drop."""
+    if last_batch is None:
+        if drop_last:
+            return "drop"
+        return "pad" if is_masked or is_stacked or is_divided else "partial"
+    check_choice("last_batch", last_batch, ("partial", "pad", "drop"))
+    if drop_last and last_batch != "drop":
+        raise InvalidArgumentError(f"`drop_last` contradicts `last_batch={last_batch!r}`")
+    if last_batch == "partial" and (is_stacked or is_divided):
+        what = "stacks of batches" if is_stacked else "batches of several devices or processes"
+        raise InvalidArgumentError(
+            f"{what} have one shape, so the last one cannot be partial",
+            hint='use `last_batch="pad"` or `last_batch="drop"`',
+        )
+    return last_batch
 
 
-def check_sharding(sharding: Any, names: Sequence[str], *, is_transformed: bool) -> None:
-    """Check that it is a sharding, or a dictionary of one for each column."""
+def complete_sharding(
+    sharding: Any,
+    names: Sequence[str],
+    *,
+    is_asked_for: bool,
+    is_stacked: bool,
+    is_transformed: bool,
+) -> Any:
+    """Return a sharding, or a dictionary of one for each column.
+
+    A mask that was not asked for is divided among devices as the samples of the first column.
+    """
     if sharding is None:
-        return
-    from jax.sharding import Sharding
+        return None
+    from jax.sharding import NamedSharding, PartitionSpec, Sharding
 
     hint = (
         "use `NamedSharding(mesh, PartitionSpec('data'))`, or one per column: "
@@ -139,21 +213,110 @@ def check_sharding(sharding: Any, names: Sequence[str], *, is_transformed: bool)
             what = "`sharding`" if name is None else f"`sharding` of `{name}`"
             raise InvalidArgumentError(f"{what} is {one!r}, which is not a JAX sharding", hint=hint)
     # A transform may return other columns.
-    if isinstance(sharding, Mapping) and not is_transformed and set(sharding) != set(names):
-        listed = ", ".join(f"`{name}`" for name in names)
+    if not isinstance(sharding, Mapping) or is_transformed or set(sharding) == set(names):
+        return sharding
+    first = next(iter(sharding.values()), None)
+    if (
+        not is_asked_for
+        and set(names) - set(sharding) == {MASK}
+        and isinstance(first, NamedSharding)
+    ):
+        axes = first.spec[: 2 if is_stacked else 1]
+        return {**sharding, MASK: NamedSharding(first.mesh, PartitionSpec(*axes))}
+    listed = ", ".join(f"`{name}`" for name in names)
+    raise InvalidArgumentError(
+        f"`sharding` must have one entry for each column: {listed}", hint=hint
+    )
+
+
+def open_native(options: LoaderOptions) -> BatchLoader:
+    """Open the native loader; a value of a wrong type is an error that names its argument."""
+    try:
+        return BatchLoader(options)
+    except (TypeError, OverflowError) as error:
+        argument = str(error).rpartition(".")[2].rstrip("'")
+        value = getattr(options, argument, None)
+        argument = {"files": "path", "floats": "dtype"}.get(argument, argument)
         raise InvalidArgumentError(
-            f"`sharding` must have one entry for each column: {listed}", hint=hint
-        )
+            f"`{argument}` is {value!r}, which the loader does not accept",
+            cause=str(error.__cause__ or error),
+        ) from None
 
 
 def describe_split(
-    split: tuple[str, float] | tuple[str, float, str] | None, seed: int
-) -> tuple[str, float, str, int] | None:
-    """Return the set, the fraction, the mode and the seed, as the native loader expects them."""
+    split: Any, by: str | None, seed: int
+) -> tuple[str, float, float, str, bool | None, int] | None:
+    """Return a split as the native loader expects it.
+
+    These are the set, the fractions for validation and tests, the mode, whether groups stay whole,
+    and the seed.
+    """
+    if by is not None:
+        check_choice("split_by", by, ("sample", "group"))
     if split is None:
         return None
-    name, fraction, *mode = split
-    return name, fraction, mode[0] if mode else "spread", seed
+    hint = 'use `("train", 0.1)`: a tenth is for validation; or `("train", 0.8, 0.1, 0.1)`'
+    invalid = InvalidArgumentError(f"`split` is {split!r}, which is not a split", hint=hint)
+    if not isinstance(split, tuple | list) or len(split) < 2 or not isinstance(split[0], str):
+        raise invalid
+    name, *rest = split
+    mode = rest.pop() if isinstance(rest[-1], str) else "spread"
+    try:
+        fractions = [float(fraction) for fraction in rest]
+    except (TypeError, ValueError):
+        raise invalid from None
+    by_group = None if by is None else by == "group"
+    if len(fractions) == 1:
+        return name, fractions[0], 0.0, mode, by_group, seed
+    if len(fractions) not in (2, 3) or abs(sum(fractions) - 1) > 1e-6:
+        raise InvalidArgumentError(
+            f"the fractions of `split` are {fractions}, and do not sum to 1", hint=hint
+        )
+    test = fractions[2] if len(fractions) == 3 else 0.0
+    return name, fractions[1], test, mode, by_group, seed
+
+
+def list_ranges(rows: Any, count: int | None = None) -> bytes:
+    """Return sample numbers as ranges, as the native loader expects them.
+
+    Args:
+        rows: Numbers in any order, a mask with a value for each sample, a range or a slice.
+        count: How many samples there are, if that is known.
+    """
+    import numpy as np
+
+    if isinstance(rows, slice):
+        if count is None and (rows.stop is None or rows.stop < 0 or (rows.start or 0) < 0):
+            raise InvalidArgumentError(
+                f"`rows` is {rows}, which depends on the number of samples",
+                hint="use a slice with a start and an end from 0 on",
+            )
+        rows = range(*rows.indices(rows.stop if count is None else count))
+    array = np.asarray(rows)
+    if array.dtype == bool and array.ndim == 1:
+        array = np.flatnonzero(array)
+    if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidArgumentError(
+            f"`rows` is an array of {array.dtype} of shape {array.shape}, and selects no samples",
+            hint="use sample numbers, a mask, or a range: `rows=np.flatnonzero(labels == 3)`",
+        )
+    array = np.sort(array.astype(np.int64))
+    if array[0] < 0:
+        raise InvalidArgumentError(
+            f"`rows` has {array[0]}, and numbers of samples begin with 0",
+            hint="count from the first sample",
+        )
+    steps = np.diff(array)
+    if (steps == 0).any():
+        repeated = array[1:][steps == 0][0]
+        raise InvalidArgumentError(
+            f"`rows` has {repeated} more than once",
+            hint="list each sample once: `np.unique(rows)`",
+        )
+    starts = np.flatnonzero(np.concatenate([[True], steps != 1]))
+    ends = np.concatenate([starts[1:], [len(array)]]) - 1
+    pairs = np.stack([array[starts], array[ends] + 1], axis=1)
+    return pairs.astype("<u8").tobytes()
 
 
 def find_shard(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:

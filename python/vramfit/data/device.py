@@ -55,6 +55,7 @@ class DeviceBatches:
         self._loader = loader
         self._depth = depth
         self._place = place
+        self._stays_same_shape = for_a_step
         # A compiled step accepts NumPy arrays as well, in a fraction of the time of `device_put`.
         self._stays_on_host_on_host = for_a_step and not isinstance(
             loader.sharding or place, (Sharding, Mapping)
@@ -80,7 +81,7 @@ class DeviceBatches:
         loader, depth = self._loader, self._depth
         in_flight: deque[tuple[Any, tuple[int, int]]] = deque()
         self._position = loader.position
-        while (found := loader._next(generation)) is not None:
+        while (found := loader._next(generation, same_shape=self._stays_same_shape)) is not None:
             batch, position = found
             del found
             in_flight.append((self._put(batch), position))

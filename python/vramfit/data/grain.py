@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vramfit.data.arguments import check_counts
+from vramfit.data.checks import check_counts, list_paths
 from vramfit.data.loader import Loader
 from vramfit.errors import InvalidArgumentError, PackageMissingError
 
@@ -31,18 +31,18 @@ class HDF5IterDataset(grain.IterDataset):
     batch, and reject a changed file.
 
     Args:
-        path: The file.
+        path: The file, or several.
         datasets: Paths of datasets with the same number of rows, or a dictionary from column names
             to paths.
         batch_size: Rows of a batch, all processes together.
         epochs: Number of epochs; None for an endless dataset.
         options: Further arguments of :class:`vramfit.data.Loader`, but for ``sharding``: ``seed``,
-            ``memory``, ``shuffle``, ``drop_last``, ``split``, ``dtype``, ``rank``, ``world`` ...
+            ``memory``, ``shuffle``, ``samples``, ``split``, ``dtype``, ``rank``, ``world`` ...
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         datasets: str | Sequence[str] | Mapping[str, str],
         *,
         batch_size: int,
@@ -59,7 +59,7 @@ class HDF5IterDataset(grain.IterDataset):
         check_counts(batch_size=batch_size, epochs=epochs)
         self._epochs = epochs
         self._options = {
-            "path": os.path.abspath(path),
+            "path": [os.path.abspath(one) for one in list_paths(path)],
             "datasets": datasets,
             "batch_size": batch_size,
             **options,
@@ -81,7 +81,7 @@ class HDF5IterDataset(grain.IterDataset):
         options["batch_size"] *= sl.step
 
     def __str__(self) -> str:
-        return f"HDF5IterDataset({self._options['path']})"
+        return f"HDF5IterDataset({', '.join(self._options['path'])})"
 
 
 class _LoaderIterator(grain.DatasetIterator):

@@ -6,22 +6,30 @@ import json
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from vramfit._native import BatchLoader
 from vramfit.data.arguments import (
+    MASK,
     LoaderOptions,
-    as_integer,
-    check_counts,
-    check_sharding,
+    check_groups,
+    check_names,
+    check_seeds,
+    choose_last_batch,
+    complete_sharding,
     describe_split,
     describe_types,
     find_dtype,
     find_shard,
+    list_ranges,
     name_columns,
+    open_native,
 )
+from vramfit.data.checks import as_integer, check_counts, list_paths
+from vramfit.data.samples import Rows, Samples, plan_columns
+from vramfit.data.transform import Transform
 from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -30,9 +38,6 @@ if TYPE_CHECKING:
     from vramfit.data.device import DeviceBatches
 
     Batch = dict[str, np.ndarray[Any, Any]]
-
-MASK = "mask"
-"""The column that is false for padding, with ``mask=True``."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Stats:
 
 
 class Loader:
-    """Batches of rows from the datasets of an HDF5 file, in an order that can be resumed.
+    """Batches of samples from HDF5 datasets, in an order that can be resumed.
 
     A ``for`` loop over it is one epoch, or the rest of one: it continues after the last batch
     that was handed out, and the next loop is the next epoch. Batches are dictionaries of NumPy
@@ -73,23 +78,44 @@ class Loader:
     released.
 
     Args:
-        path: The file.
+        path: The file, or several: a list, a directory, or a pattern such as ``"shards/*.h5"``.
+            Their rows follow each other, in the order of the list, or of the names with numbers
+            compared by value.
         datasets: Paths of datasets with the same number of rows, or a dictionary from column names
-            to paths. ``"points[x]"`` is a field of records, and ``"points[position.x]"`` a field of
+            to paths. ``"data/*/obs"`` is the dataset ``obs`` of every group in ``data``.
+            ``"points[x]"`` is a field of records, and ``"points[position.x]"`` a field of
             nested records. If elements or fields are arrays, their axes follow those of the
             dataset.
-        batch_size: Rows of a batch, all processes together.
+        batch_size: Samples of a batch, all processes together.
+        samples: What a sample is: :class:`Rows` (default), :class:`Windows`, :class:`Groups` or
+            :class:`Ragged`.
+        shift: Further columns that are others some rows later: ``{"next_obs": ("obs", 1)}``; or
+            the rows that a column itself is shifted by: ``{"obs": -3}``.
         seed: Seed of the shuffle; the order is the same on every machine.
         memory: Memory budget, such as ``"256MiB"``, or a number of bytes. It covers windows,
             decoding, the chunk index and batches, including those that the program holds.
-        shuffle: Whether rows come in random order, a different one in each epoch.
-        drop_last: Whether rows that do not fill a batch are dropped. Otherwise the last batch is
-            padded by repeating its last row, so that all have the same shape.
-        mask: Whether batches have a column ``mask`` that is false for padding.
-        transform: A function of a batch, applied before it is handed out.
+        shuffle: Whether samples come in random order, a different one in each epoch.
+        last_batch: What happens to the samples that do not fill a batch. ``"partial"``: the last
+            batch is smaller. ``"pad"``: its last sample is repeated, so that all batches have the
+            same shape. ``"drop"``: they are left out. The default is ``"partial"``, and ``"pad"``
+            with `mask`, `stacked_batches`, `sharding` or several processes.
+        drop_last: Short for ``last_batch="drop"``.
+        mask: Whether batches have a column ``mask`` that is false for padding: one value for each
+            sample, or one for each of its rows where samples themselves are padded. With several
+            columns of different lengths it is ``<column>_mask``. By default it is there if
+            anything is padded.
+        transform: A function of a batch, applied before it is handed out. If it has a parameter
+            ``rng``, that is a NumPy generator made from the seed, the epoch and the position, so
+            that a resumed run draws the same numbers. Other random numbers are not resumed.
+        rows: Which samples to read: numbers, a mask, a range or a slice. They are numbered in the
+            order of files and groups.
+        groups: Which groups to read: names of those that the last wildcard stands for.
         split: ``("train", 0.1)`` or ``("validation", 0.1)``: which set to read when a tenth of the
-            rows is used for validation. A third item chooses the validation rows: ``"spread"`` over
-            the file (default), or its ``"tail"``.
+            samples is used for validation; or ``("train", 0.8, 0.1, 0.1)`` with fractions for
+            training, validation and ``"test"``. A last item chooses the others: ``"spread"`` over
+            the file (default), or its ``"tail"``. Groups stay whole unless samples are rows; a
+            single series is split in time, and no window crosses the border.
+        split_by: ``"group"`` or ``"sample"``: whether groups stay whole.
         split_seed: Seed of that choice, independent of `seed`.
         stacked_batches: Number of batches to stack along a new first axis, for ``jax.lax.scan``.
         dtype: Type conversion: one type for all floats, such as ``"bfloat16"`` or
@@ -106,24 +132,30 @@ class Loader:
 
     Raises:
         InvalidArgumentError: An argument is invalid; the hint says what to change.
-        IoError: The file cannot be read.
-        InvalidFileError: The file is damaged, or not HDF5.
+        IoError: A file cannot be read.
+        InvalidFileError: A file is damaged, or not HDF5.
         UnsupportedFeatureError: A dataset uses a storage feature that is not supported.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         datasets: str | Sequence[str] | Mapping[str, str],
         *,
         batch_size: int,
+        samples: Samples | None = None,
+        shift: Mapping[str, tuple[str, int] | int] | None = None,
         seed: int = 0,
         memory: str | int = "256MiB",
         shuffle: bool = True,
+        last_batch: Literal["partial", "pad", "drop"] | None = None,
         drop_last: bool = False,
-        mask: bool = False,
-        transform: Callable[[Batch], Any] | None = None,
-        split: tuple[str, float] | tuple[str, float, str] | None = None,
+        mask: bool | None = None,
+        transform: Callable[..., Any] | None = None,
+        rows: Any = None,
+        groups: Sequence[str] | None = None,
+        split: tuple[Any, ...] | None = None,
+        split_by: Literal["group", "sample"] | None = None,
         split_seed: int = 0,
         stacked_batches: int | None = None,
         dtype: Any = None,
@@ -134,51 +166,80 @@ class Loader:
         world: int | None = None,
         _poison: bool = False,
     ) -> None:
+        arguments = dict(locals())
+        self._arguments = {
+            name: value for name, value in arguments.items() if name not in ("self", "__class__")
+        }
         names = name_columns(datasets)
-        if mask and MASK in names:
-            raise InvalidArgumentError(
-                f"a dataset is named `{MASK}`, like the column that `mask=True` adds",
-                hint="rename the column: `{'weights': 'mask'}`",
-            )
+        samples = Rows() if samples is None else samples
+        columns = plan_columns(names, samples, shift)
         check_counts(batch_size=batch_size, stacked_batches=stacked_batches, threads=threads)
-        for name, number in (("seed", seed), ("split_seed", split_seed)):
-            if not 0 <= as_integer(name, number) < 1 << 64:
-                raise InvalidArgumentError(
-                    f"`{name}` is {number}, but must be between 0 and 2^64 - 1"
-                )
-        kinds, floats = describe_types(dtype, names)
-        columns = [*names, MASK] if mask else list(names)
-        check_sharding(sharding, columns, is_transformed=transform is not None)
-        self._names = list(names)
-        self._datasets = names
-        self._mask = mask
-        self._transform = transform
-        self._sharding = sharding
-        self._options = LoaderOptions(
-            path=path,
-            columns=[(dataset, kinds.get(name)) for name, dataset in names.items()],
-            batch_size=batch_size,
-            memory=f"{memory}B" if isinstance(memory, int) else memory,
-            seed=seed,
-            shuffle=shuffle,
+        check_seeds(seed=seed, split_seed=split_seed)
+        kinds, floats = describe_types(dtype, [column.name for column in columns])
+        shard = find_shard(rank, world, sharding)
+        self._last_batch = choose_last_batch(
+            last_batch,
             drop_last=drop_last,
+            is_masked=bool(mask),
+            is_stacked=stacked_batches is not None,
+            is_divided=shard[1] > 1 or sharding is not None,
+        )
+        self._transform = None if transform is None else Transform(transform, seed, shard[0])
+        self._options = LoaderOptions(
+            files=list_paths(path),
+            columns=[
+                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample) for c in columns
+            ],
+            samples=samples._to_json(),
+            trim=bool(samples.trim),
+            mask=mask is not False,
+            batch_size=as_integer("batch_size", batch_size),
+            memory=f"{memory}B" if isinstance(memory, int) else memory,
+            seed=as_integer("seed", seed),
+            shuffle=bool(shuffle),
+            drop_last=self._last_batch == "drop",
             stacked_batches=stacked_batches,
-            split=describe_split(split, split_seed),
-            shard=find_shard(rank, world, sharding),
+            selected_samples=None if rows is None else list_ranges(rows),
+            selected_groups=check_groups(groups, rows),
+            split=describe_split(split, split_by, split_seed),
+            shard=shard,
             threads=threads,
             floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
             poison=_poison,
         )
-        self._native = BatchLoader(self._options)
+        self._native = open_native(self._options)
+        self._datasets = {column.name: column.dataset for column in columns}
+        self._lock = threading.Lock()
         self._generation = 0
         self._restore_note: str | None = None
-        rows = batch_size // self.world
-        lead = (rows,) if stacked_batches is None else (stacked_batches, rows)
-        shapes = [(kind, shape) for _, kind, shape in self._native.columns]
-        self._columns = list(zip(self._names, shapes, strict=True))
+        self._columns = [
+            (column.name, (kind, shape))
+            for column, (_, kind, shape) in zip(columns, self._native.columns, strict=True)
+        ]
+        self._row_masks = []
+        derived = self._native.derived_columns
+        mask_count = sum(kind == MASK for kind, *_ in derived)
+        for kind, column, dtype_name, shape in derived:
+            name = f"{columns[column].name}_{MASK}" if kind == MASK and mask_count > 1 else kind
+            self._columns.append((name, (dtype_name, shape)))
+            if kind == MASK:
+                self._row_masks.append(name)
+        is_padded = bool(mask) or (mask is None and self._last_batch == "pad")
+        self._mask = is_padded and not self._row_masks
+        self._names = [name for name, _ in self._columns] + [MASK] * self._mask
+        check_names(self._names)
+        self._sharding = complete_sharding(
+            sharding,
+            self._names,
+            is_asked_for=mask is True,
+            is_stacked=stacked_batches is not None,
+            is_transformed=transform is not None,
+        )
+        size = self._options.batch_size // self.world
+        self._lead = (size,) if stacked_batches is None else (stacked_batches, size)
         self._arrays = [
-            (name, find_dtype(kind), (*lead, *shape)) for name, (kind, shape) in self._columns
+            (name, find_dtype(kind), tuple(shape)) for name, (kind, shape) in self._columns
         ]
 
     @property
@@ -193,8 +254,13 @@ class Loader:
 
     @property
     def drop_last(self) -> bool:
-        """Whether the rows that do not fill the last batch of an epoch are dropped."""
+        """Whether the samples that do not fill the last batch of an epoch are dropped."""
         return self._options.drop_last
+
+    @property
+    def last_batch(self) -> str:
+        """What happens to the samples that do not fill a batch: partial, pad or drop."""
+        return self._last_batch
 
     @property
     def sharding(self) -> Any:
@@ -219,7 +285,8 @@ class Loader:
     @property
     def batch_bytes(self) -> int:
         """Bytes of a batch (or a stack of them) in this process."""
-        return sum(dtype.itemsize * math.prod(shape) for _, dtype, shape in self._arrays)
+        rows = math.prod(self._lead)
+        return sum(dtype.itemsize * rows * math.prod(shape) for _, dtype, shape in self._arrays)
 
     @property
     def buffer_count(self) -> int:
@@ -237,18 +304,21 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the rest of the epoch, after the last batch that was handed out."""
-        return self._batches(self._start(*self._native.position))
+        return Batches(self, self._start(*self._native.position))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Iterate over an epoch, counted from 0, from its first batch."""
-        return self._batches(self._start(number, 0))
+        return Batches(self, self._start(number, 0))
 
     def batches_from(self, epoch: int, position: int) -> Iterator[Any]:
         """Iterate over the rest of an epoch from a row of it, counted in the order of the epoch."""
-        return self._batches(self._start(epoch, position))
+        return Batches(self, self._start(epoch, position))
 
     def file_rows(self, epoch: int, start: int, end: int) -> list[int]:
-        """Return the row numbers in the file of rows `start` to `end` of an epoch."""
+        """Return the numbers of samples `start` to `end` of an epoch.
+
+        Samples are numbered in the order of files and groups; in one file of rows, these are rows.
+        """
         return self._native.file_rows(epoch, start, end)
 
     def _start(self, epoch: int, position: int) -> int:
@@ -257,40 +327,54 @@ class Loader:
         self._native.start(epoch, position)
         return self._generation
 
-    def _batches(self, generation: int) -> Iterator[Any]:
-        while (found := self._next(generation)) is not None:
-            batch, _ = found
-            del found
-            yield batch
-            # Otherwise this frame keeps the batch alive while the next one is made.
-            del batch
+    def _next(
+        self, generation: int, *, same_shape: bool = False
+    ) -> tuple[Any, tuple[int, int]] | None:
+        """Return the next batch and the position after it, or None at the end of the epoch.
 
-    def _next(self, generation: int) -> tuple[Any, tuple[int, int]] | None:
-        """Return the next batch and the position after it, or None at the end of the epoch."""
-        if generation != self._generation:
+        With `same_shape`, the last batch is padded instead of being smaller.
+        """
+        if not self._lock.acquire(blocking=False):
             raise InvalidArgumentError(
-                "this iterator is no longer valid: a later one was started on the same loader",
-                hint="create a second loader to iterate twice at the same time",
+                "another thread is reading a batch from this loader",
+                hint="create a loader for each thread, with `rank` and `world` to share the samples"
+                ", or read in one thread",
             )
-        found = self._native.next()
+        try:
+            if generation != self._generation:
+                raise InvalidArgumentError(
+                    "this iterator is no longer valid: a later one was started on the same loader",
+                    hint="create a second loader to iterate twice at the same time",
+                )
+            start = self._native.position
+            found = self._native.next()
+        finally:
+            self._lock.release()
         if found is None:
             return None
         memory, valid, position = found
-        return self._batch(memory, valid), position
+        is_partial = self._last_batch == "partial" and not same_shape
+        batch = self._batch(memory, valid, is_partial=is_partial)
+        return (batch if self._transform is None else self._transform(batch, start)), position
 
-    def _batch(self, memory: Sequence[Any], valid: Sequence[int]) -> Any:
+    def _batch(self, memory: Sequence[Any], valid: Sequence[int], *, is_partial: bool) -> Batch:
         import numpy as np
 
+        lead = (valid[0],) if is_partial else self._lead
         batch: Batch = {
-            name: np.ndarray(shape, dtype, part)
+            name: np.ndarray((*lead, *shape), dtype, part)
             for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
         }
+        if not self._mask and not self._row_masks:
+            return batch
+        real = np.arange(lead[-1])[None, :] < np.asarray(valid)[:, None]
+        real = real if len(lead) == 2 else real[0]
         if self._mask:
-            is_stack = self.stacked_batches is not None
-            rows = next(iter(batch.values())).shape[int(is_stack)]
-            real = np.arange(rows)[None, :] < np.asarray(valid)[:, None]
-            batch[MASK] = real if is_stack else real[0]
-        return batch if self._transform is None else self._transform(batch)
+            batch[MASK] = real
+        elif not real.all():
+            for name in self._row_masks:
+                batch[name] = batch[name] & real[..., None]
+        return batch
 
     def to_device(self, depth: int = 2) -> DeviceBatches:
         """Return this loader with its batches on the device, `depth` of them ahead of the program.
@@ -334,7 +418,7 @@ class Loader:
 
     @property
     def restore_note(self) -> str | None:
-        """What the last :meth:`restore` noticed about the file, or None."""
+        """What the last :meth:`restore` noticed about the files, or None."""
         return self._restore_note
 
     @property
@@ -351,12 +435,12 @@ class Loader:
 
     @property
     def rows(self) -> int:
-        """Rows of an epoch, all processes together."""
+        """Samples of an epoch, all processes together."""
         return self._native.rows
 
     @property
     def position(self) -> tuple[int, int]:
-        """The epoch, and the rows of it that were handed out, all processes together."""
+        """The epoch, and the samples of it that were handed out, all processes together."""
         return self._native.position
 
     def close(self) -> None:
@@ -370,9 +454,37 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load_again, (self._arguments, self.state())
+
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {kind}{shape}" for name, (kind, shape) in self._columns)
-        return f"<vramfit.data.Loader of {self.rows} rows, {len(self)} batches: {shapes}>"
+        what = "rows" if '"rows"' in self._options.samples else "samples"
+        return f"<vramfit.data.Loader of {self.rows} {what}, {len(self)} batches: {shapes}>"
+
+
+class Batches:
+    """The rest of an epoch of a loader."""
+
+    def __init__(self, loader: Loader, generation: int) -> None:
+        self._loader = loader
+        self._generation = generation
+        self._is_over = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        found = None if self._is_over else self._loader._next(self._generation)
+        if found is None:
+            self._is_over = True
+            raise StopIteration
+        return found[0]
+
+
+def _load_again(arguments: dict[str, Any], state: dict[str, Any]) -> Loader:
+    """Make a loader in another process, at the position of the one that was pickled."""
+    return Loader(**arguments).restore(state)
 
 
 def _jax_has_x64() -> bool:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from vramfit._native import RowReader
 from vramfit.data.arguments import describe_types, find_dtype, name_columns
+from vramfit.data.checks import list_paths
+from vramfit.data.samples import Rows, Samples, plan_columns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,9 +29,11 @@ class HDF5Source:
     may be in the same chunk. Every process has its own cache.
 
     Args:
-        path: The file.
+        path: The file, or several, as for :class:`vramfit.data.Loader`.
         datasets: Paths of datasets with the same number of rows, or a dictionary from column names
             to paths, as for :class:`vramfit.data.Loader`.
+        samples: What a sample is, as for :class:`vramfit.data.Loader`.
+        shift: Columns that are others some rows later, as for :class:`vramfit.data.Loader`.
         dtype: The type to convert all floats to, or a dictionary from columns to types. By default
             types are those of the file.
         cache: Memory for decoded chunks, such as ``"256MiB"``.
@@ -43,23 +47,39 @@ class HDF5Source:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         datasets: str | Sequence[str] | Mapping[str, str],
         *,
+        samples: Samples | None = None,
+        shift: Mapping[str, tuple[str, int] | int] | None = None,
         dtype: Any = None,
         cache: str | int = "256MiB",
     ) -> None:
         names = name_columns(datasets)
-        kinds, floats = describe_types(dtype, names)
+        samples = Rows() if samples is None else samples
+        columns = plan_columns(names, samples, shift)
+        kinds, floats = describe_types(dtype, [column.name for column in columns])
         # Another process may have another working directory.
-        self._path = os.path.abspath(path)
-        self._arguments = {"datasets": names, "dtype": dtype, "cache": cache}
-        columns = [(dataset, kinds.get(name)) for name, dataset in names.items()]
-        self._reader = RowReader(self._path, columns, cache=str(cache), floats=floats)
+        self._paths = [os.path.abspath(one) for one in list_paths(path)]
+        self._arguments = {
+            "datasets": names,
+            "samples": samples,
+            "shift": shift,
+            "dtype": dtype,
+            "cache": cache,
+        }
+        self._reader = RowReader(
+            self._paths,
+            [(c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample) for c in columns],
+            samples._to_json(),
+            trim=bool(samples.trim),
+            cache=str(cache),
+            floats=floats,
+        )
         self._length = self._reader.rows
         self._columns = [
-            (name, find_dtype(kind), tuple(shape))
-            for name, (_, kind, shape) in zip(names, self._reader.columns, strict=True)
+            (column.name, find_dtype(kind), tuple(shape))
+            for column, (_, kind, shape) in zip(columns, self._reader.columns, strict=True)
         ]
 
     def __len__(self) -> int:
@@ -110,7 +130,7 @@ class HDF5Source:
         return row
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self._path, **self._arguments}
+        return {"path": self._paths, **self._arguments}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -118,4 +138,5 @@ class HDF5Source:
     def __repr__(self) -> str:
         # Grain compares it with that of a checkpoint, so it is the same in every process.
         columns = ", ".join(f"{name}: {dtype}{shape}" for name, dtype, shape in self._columns)
-        return f"<vramfit.data.HDF5Source {self._path} of {self._length} rows: {columns}>"
+        path = ", ".join(self._paths)
+        return f"<vramfit.data.HDF5Source {path} of {self._length} rows: {columns}>"

@@ -1,16 +1,13 @@
 //! Samples by their numbers, in any order: a random-access source for a data pipeline.
 
-use std::path::PathBuf;
-
 use vramfit_base::{Bytes, Error, Result};
 
 use super::cache::BlockCache;
 use super::column::Column;
 use super::columns::Columns;
-use super::options::{ColumnOptions, LoaderOptions};
+use super::options::LoaderOptions;
 use super::sample_copy::{pad, target};
 use super::segments::TouchedFiles;
-use crate::hdf5::Scalar;
 
 /// Reads samples of datasets. Threads can share it.
 #[derive(Debug)]
@@ -30,21 +27,6 @@ impl RandomAccessReader {
             columns: Columns::open(options)?,
             cache: BlockCache::new(usize::try_from(cache.0).unwrap_or(usize::MAX)),
         })
-    }
-
-    /// Opens files whose rows are samples.
-    ///
-    /// # Errors
-    ///
-    /// As [`super::Loader::open`].
-    pub fn open_rows(
-        files: Vec<PathBuf>,
-        columns: Vec<ColumnOptions>,
-        float_type: Option<Scalar>,
-        cache: Bytes,
-    ) -> Result<RandomAccessReader> {
-        let options = LoaderOptions { files, columns, float_type, ..LoaderOptions::new("", []) };
-        RandomAccessReader::open(&options, cache)
     }
 
     /// Returns the datasets, in the order of `columns`.

@@ -120,7 +120,8 @@ impl RowSubset {
 /// A subset of rows as an ordered set with rank and select: a list of rows, parts of which splits take.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
-    rows: u64,
+    /// How many rows are listed; all if there is no list.
+    count: u64,
     listed: Option<Arc<RowRanges>>,
     /// The first one splits all rows, and the second what it takes of them.
     parts: [Option<Part>; 2],
@@ -141,13 +142,13 @@ impl Selection {
             RowSubset::TrainOfThree(split) => of_three(split, false),
             RowSubset::ValidationOfThree(split) => of_three(split, true),
         };
-        Selection { rows, listed: listed.map(|listed| Arc::clone(listed.rows())), parts }
+        let listed = listed.map(|listed| Arc::clone(listed.rows()));
+        Selection { count: all, listed, parts }
     }
 
     /// Returns how many rows are in the subset.
     pub(super) fn len(&self) -> u64 {
-        let all = self.listed.as_ref().map_or(self.rows, |listed| listed.len());
-        self.parts.iter().flatten().last().map_or(all, Part::len)
+        self.parts.iter().flatten().last().map_or(self.count, Part::len)
     }
 
     /// Returns how many rows of the subset come before `row`.

@@ -73,6 +73,16 @@ impl Dataset {
         Dataset::find(&mut ObjectFinder::new(container), path)
     }
 
+    /// Opens a dataset, or a dataset and a field of its records: `points`, or `points[x]`. A dataset whose own
+    /// name ends so comes first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open_in`].
+    pub fn open_named(container: &Container, name: &str) -> Result<(Dataset, Option<String>)> {
+        Dataset::find_named(&mut ObjectFinder::new(container), name)
+    }
+
     /// Opens one of many datasets of a file.
     ///
     /// # Errors
@@ -82,8 +92,7 @@ impl Dataset {
         Dataset::open_any(finder, path, false)
     }
 
-    /// Opens a dataset, or a dataset and a field of its records: `points`, or `points[x]`. A dataset whose own
-    /// name ends so comes first.
+    /// Opens one of many datasets of a file, as [`Dataset::open_named`] does.
     ///
     /// # Errors
     ///

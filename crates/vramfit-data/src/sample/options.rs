@@ -1,6 +1,7 @@
 //! What a sample is, in the user's words.
 
 use serde::{Deserialize, Serialize};
+use vramfit_base::{Error, Result};
 
 /// What a sample is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,18 @@ pub enum SampleOptions {
         /// then say which rows belong together, and where each is in its part.
         pack: bool,
     },
+}
+
+impl SampleOptions {
+    /// Reads the JSON of one.
+    ///
+    /// # Errors
+    /// `invalid-argument` when it is not valid.
+    pub fn parse_json(json: &str) -> Result<SampleOptions> {
+        serde_json::from_str(json).map_err(|error| {
+            Error::invalid_argument("the description of a sample is not valid").cause(error)
+        })
+    }
 }
 
 /// Where the bounds of ragged samples are.

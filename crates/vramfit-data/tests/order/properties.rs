@@ -187,13 +187,14 @@ proptest! {
             position = batch.positions.end;
             order.epoch(epoch).append_rows(batch.positions, &mut delivered);
         }
-        let text = LoaderState::new(order, epoch, position, FILE).to_json();
+        // A state has a hash of the rows that are listed, and not the list.
+        let text = LoaderState::new(order.clone(), epoch, position, FILE).to_json();
         let state = LoaderState::parse_json(&text).unwrap();
         let after = Batches::new(state.order.len(), second, RemainderPolicy::Pad).unwrap();
         let mut position = state.position;
         while let Some(batch) = after.at(position) {
             position = batch.positions.end;
-            state.order.epoch(state.epoch).append_rows(batch.positions, &mut delivered);
+            order.epoch(state.epoch).append_rows(batch.positions, &mut delivered);
         }
         prop_assert_eq!(delivered, rows);
     }

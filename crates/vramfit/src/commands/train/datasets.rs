@@ -245,14 +245,14 @@ fn open(config: &Config, set: SplitSet, batch_dtype: Option<Scalar>) -> Result<L
         shuffle: data.shuffle && set == SplitSet::Train,
         remainder: match set {
             SplitSet::Train => RemainderPolicy::Drop,
-            SplitSet::Validation => RemainderPolicy::Pad,
+            SplitSet::Validation | SplitSet::Test => RemainderPolicy::Pad,
         },
-        split: splits_file.then_some(SplitOptions {
+        split: splits_file.then_some(SplitOptions::of_two(
             set,
-            fraction: data.validation_fraction,
-            mode: SplitMode::Spread,
-            seed: 0,
-        }),
+            data.validation_fraction,
+            SplitMode::Spread,
+            0,
+        )),
         narrow: true,
         ..LoaderOptions::new(path, [])
     })

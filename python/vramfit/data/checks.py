@@ -1,0 +1,62 @@
+"""Checks of single arguments."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from vramfit.errors import InvalidArgumentError
+
+
+def as_integer(name: str, number: Any) -> int:
+    """Return an integer of any integer type as `int`."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise InvalidArgumentError(
+            f"`{name}` is {number!r}, but must be an integer",
+            hint=f"use `{name}=int(...)`" if isinstance(number, float) else None,
+        ) from None
+
+
+def check_counts(**numbers: int | None) -> None:
+    """Check that numbers are positive integers, if given."""
+    for name, number in numbers.items():
+        if number is not None and not 1 <= as_integer(name, number) < 1 << 63:
+            raise InvalidArgumentError(f"`{name}` is {number}, but must be at least 1")
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Check that a value is one of several words."""
+    if value in choices:
+        return
+    near = difflib.get_close_matches(str(value), choices, n=1)
+    listed = ", ".join(f'"{choice}"' for choice in choices)
+    raise InvalidArgumentError(
+        f"`{name}` is {value!r}, but must be one of {listed}",
+        hint=f'did you mean "{near[0]}"?' if near else None,
+    )
+
+
+def check_path(name: str, value: Any) -> None:
+    """Check that a value is the path of a dataset."""
+    if not isinstance(value, str) or not value:
+        raise InvalidArgumentError(
+            f"`{name}` is {value!r}, but must be the path of a dataset",
+            hint=f'use `{name}="group/dataset"`',
+        )
+
+
+def list_paths(path: Any) -> list[str]:
+    """Return the files that an argument names: a path, a pattern, a directory, or several."""
+    several = list(path) if isinstance(path, list | tuple) else [path]
+    try:
+        return [os.fsdecode(one) for one in several]
+    except TypeError:
+        raise InvalidArgumentError(
+            f"`path` is {path!r}, but must be a path or several",
+            hint='use `"train.h5"`, `"shards/*.h5"` or a list of paths',
+        ) from None

@@ -1,0 +1,254 @@
+"""What a sample is: a row, a window of rows, a group of rows, or rows between two offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vramfit.data.checks import as_integer, check_choice, check_counts, check_path
+from vramfit.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A sample is a row of each dataset.
+
+    Attributes:
+        trim: Whether the datasets of a group may have different numbers of rows. Rows that not all
+            have are left out then.
+    """
+
+    trim: bool = False
+
+    def _lengths(self) -> Mapping[str, int]:
+        return {}
+
+    def _to_json(self) -> str:
+        return json.dumps({"kind": "rows"})
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A sample is several consecutive rows, on an axis of their own.
+
+    Windows do not cross from one group to the next: a group is what a wildcard in the path of a
+    dataset stands for, or the whole file without a wildcard.
+
+    Attributes:
+        length: Rows of a window, or a dictionary with the number for each column.
+        stride: Rows from the start of one window to the start of the next.
+        pad: What a window has where its group has no rows. ``"none"``: windows lie in their group.
+            ``"zeros"`` or ``"repeat"`` (the nearest row): every row, or every one at a multiple of
+            the stride, begins a window.
+        within: What windows do not cross: a ``"group"``, a ``"file"``, or nothing with ``"all"``.
+        trim: Whether the datasets of a group may have different numbers of rows.
+    """
+
+    length: int | Mapping[str, int]
+    stride: int = 1
+    pad: Literal["none", "zeros", "repeat"] = "none"
+    within: Literal["group", "file", "all"] = "group"
+    trim: bool = False
+
+    def __post_init__(self) -> None:
+        lengths = self.length.values() if isinstance(self.length, Mapping) else [self.length]
+        for length in lengths:
+            check_counts(length=length)
+        check_counts(stride=self.stride)
+        check_choice("pad", self.pad, ("none", "zeros", "repeat"))
+        check_choice("within", self.within, ("group", "file", "all"))
+
+    def _lengths(self) -> Mapping[str, int]:
+        return self.length if isinstance(self.length, Mapping) else {}
+
+    def _to_json(self) -> str:
+        length = 1 if isinstance(self.length, Mapping) else as_integer("length", self.length)
+        return json.dumps(
+            {
+                "kind": "windows",
+                "length": length,
+                "stride": as_integer("stride", self.stride),
+                "padding": self.pad,
+                "within": self.within,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A sample is all rows of a group, such as an episode, on an axis of their own.
+
+    Attributes:
+        length: Rows of a sample. The default is those of the longest group, for each column.
+        pad: What follows the rows of a shorter group: ``"zeros"`` or ``"repeat"`` (its last row).
+        truncate: Whether rows beyond `length` are left out. Otherwise a longer group is an error.
+    """
+
+    length: int | None = None
+    pad: Literal["zeros", "repeat"] = "zeros"
+    truncate: bool = False
+    trim: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_counts(length=self.length)
+        check_choice("pad", self.pad, ("zeros", "repeat"))
+
+    def _lengths(self) -> Mapping[str, int]:
+        return {}
+
+    def _to_json(self) -> str:
+        return json.dumps(
+            {
+                "kind": "groups",
+                "length": self.length,
+                "padding": self.pad,
+                "truncate": bool(self.truncate),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A sample is the rows between two offsets, such as a document of a token stream.
+
+    The rows of sample ``i`` are ``offsets[i]`` to ``offsets[i + 1]`` of each dataset, as in the
+    ``indptr`` of a CSR matrix. They come on an axis of their own, followed by zeros.
+
+    Attributes:
+        offsets: The dataset of the offsets, one more than there are samples.
+        lengths: Instead of that, the dataset of the number of rows of each sample.
+        length: Rows of a sample. The default is those of the longest sample.
+        truncate: Whether rows beyond `length` are left out. Otherwise a longer sample is an error.
+        pack: Whether samples follow each other without gaps in sequences of `length` rows. Two
+            columns are added: ``segment_ids`` numbers the samples of a sequence from 1 (0 is
+            padding), and ``positions`` the rows of each of them in that sequence from 0.
+        per_sample: Columns with one row for each sample, such as labels.
+    """
+
+    offsets: str | None = None
+    lengths: str | None = None
+    length: int | None = None
+    truncate: bool = False
+    pack: bool = False
+    per_sample: Sequence[str] = ()
+    trim: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.offsets is None) == (self.lengths is None):
+            raise InvalidArgumentError(
+                "`Ragged` needs either `offsets` or `lengths`",
+                hint='name the dataset: `Ragged("indptr")` or `Ragged(lengths="n_atoms")`',
+            )
+        check_path("offsets" if self.lengths is None else "lengths", self.offsets or self.lengths)
+        check_counts(length=self.length)
+        if isinstance(self.per_sample, str):
+            object.__setattr__(self, "per_sample", (self.per_sample,))
+
+    def _lengths(self) -> Mapping[str, int]:
+        return {}
+
+    def _to_json(self) -> str:
+        bounds = {"offsets": self.offsets} if self.lengths is None else {"lengths": self.lengths}
+        return json.dumps(
+            {
+                "kind": "ragged",
+                "bounds": bounds,
+                "length": self.length,
+                "truncate": bool(self.truncate),
+                "pack": bool(self.pack),
+            }
+        )
+
+
+Samples = Rows | Windows | Groups | Ragged
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """The dataset of a column, and which of its rows a sample has.
+
+    Attributes:
+        name: The name of the column.
+        dataset: The path of its dataset.
+        shift: Rows from where a sample is to the first one that it has of this column.
+        length: Rows of a window, if the column has a number of its own.
+        per_sample: Whether it has one row for each ragged sample.
+    """
+
+    name: str
+    dataset: str
+    shift: int = 0
+    length: int | None = None
+    per_sample: bool = False
+
+
+def plan_columns(
+    names: Mapping[str, str], samples: Any, shift: Mapping[str, tuple[str, int]] | None
+) -> list[ColumnPlan]:
+    """Return the columns: those of datasets, and those that are shifted from them."""
+    if not isinstance(samples, Samples):
+        raise InvalidArgumentError(
+            f"`samples` is {samples!r}, which does not describe a sample",
+            hint='use `Rows()`, `Windows(length=16)`, `Groups()` or `Ragged("offsets")` of '
+            "`vramfit.data`",
+        )
+    shifted = _read_shift(shift, names)
+    all_names = [*names, *(name for name in shifted if name not in names)]
+    lengths = samples._lengths()
+    per_sample = samples.per_sample if isinstance(samples, Ragged) else ()
+    for what, mentioned in (
+        ("Windows(length=...)", lengths),
+        ("Ragged(per_sample=...)", per_sample),
+    ):
+        _check_known(what, mentioned, all_names)
+    if lengths and (missing := [name for name in all_names if name not in lengths]):
+        raise InvalidArgumentError(
+            f"`Windows(length=...)` has no length for `{missing[0]}`",
+            hint="give one for every column, or one number for all",
+        )
+    columns = []
+    for name in all_names:
+        source, rows = shifted.get(name, (name, 0))
+        length = lengths.get(name)
+        columns.append(
+            ColumnPlan(
+                name,
+                names[source],
+                shift=rows,
+                length=None if length is None else as_integer("length", length),
+                per_sample=name in per_sample,
+            )
+        )
+    return columns
+
+
+def _read_shift(shift: Any, names: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+    if shift is None:
+        return {}
+    hint = 'use `shift={"next_obs": ("obs", 1)}`: the column `obs`, one row later'
+    if not isinstance(shift, Mapping):
+        raise InvalidArgumentError(f"`shift` is {shift!r}, but must be a dictionary", hint=hint)
+    shifted = {}
+    for name, entry in shift.items():
+        source, rows = (
+            entry if isinstance(entry, tuple | list) and len(entry) == 2 else (name, entry)
+        )
+        if not isinstance(source, str) or source not in names:
+            there = ", ".join(f"`{known}`" for known in names)
+            raise InvalidArgumentError(
+                f"`shift` of `{name}` refers to {source!r}, which is not a column",
+                hint=f"the columns are {there}",
+            )
+        shifted[name] = (source, as_integer(f"shift of {name}", rows))
+    return shifted
+
+
+def _check_known(what: str, mentioned: Any, names: Sequence[str]) -> None:
+    if unknown := [name for name in mentioned if name not in names]:
+        there = ", ".join(f"`{name}`" for name in names)
+        raise InvalidArgumentError(
+            f"`{what}` names {unknown[0]!r}, which is not a column",
+            hint=f"the columns are {there}",
+        )
