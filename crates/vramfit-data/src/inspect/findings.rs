@@ -1,8 +1,11 @@
 //! What will be slow, and why: one function per rule, each with the threshold that decides.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use vramfit_base::Bytes;
 
+use super::alike::AlikeMembers;
 use super::plan::{band_rows, groups};
 use super::{Entry, OpenDataset};
 use crate::read::Storage;
@@ -35,6 +38,51 @@ pub(super) fn find_all(entries: &[Entry], readable: &[OpenDataset]) -> Vec<Findi
     }
     findings.extend(mismatched_chunks(entries, readable));
     findings
+}
+
+/// Puts the findings about members that are alike together.
+pub(super) fn fold(
+    findings: Vec<Finding>,
+    entries: &[Entry],
+    alike: &[AlikeMembers],
+) -> Vec<Finding> {
+    // The path of each dataset of such members, with the wildcard.
+    let mut patterns: HashMap<&str, String> = HashMap::new();
+    for members in alike {
+        for member in members.hidden.iter().chain([&members.shown]) {
+            let prefix = entries[member.start].path.len();
+            for entry in &entries[member.clone()] {
+                let path = format!("{}{}", members.pattern, &entry.path[prefix..]);
+                patterns.insert(&entry.path, path);
+            }
+        }
+    }
+    let mut folded: Vec<(Finding, usize)> = Vec::new();
+    let mut places: HashMap<(&'static str, String), usize> = HashMap::new();
+    for finding in findings {
+        let mut datasets: Vec<&str> = (finding.dataset.split(','))
+            .map(|path| patterns.get(path).map_or(path, String::as_str))
+            .collect();
+        datasets.sort_unstable();
+        datasets.dedup();
+        let datasets = datasets.join(",");
+        let is_alike = datasets != finding.dataset;
+        match places.get(&(finding.id, datasets.clone())) {
+            Some(&place) if is_alike => folded[place].1 += 1,
+            _ => {
+                places.insert((finding.id, datasets.clone()), folded.len());
+                folded.push((Finding { dataset: datasets, ..finding }, 1));
+            }
+        }
+    }
+    let say = |(finding, count): (Finding, usize)| match count {
+        1 => finding,
+        _ => Finding {
+            message: format!("{count} datasets; in the first of them, {}", finding.message),
+            ..finding
+        },
+    };
+    folded.into_iter().map(say).collect()
 }
 
 /// To read one row, all chunks that hold parts of it are decoded: too much for one row.

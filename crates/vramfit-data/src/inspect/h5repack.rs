@@ -14,6 +14,8 @@ use crate::read::{MAX_CHUNK_BYTES, Storage};
 /// A disk reads pieces of this size in any order at half its speed or more, and a window of a shuffle
 /// holds many of them.
 const CHUNK_BYTES: u64 = 512 << 10;
+/// The command names each dataset.
+const MAX_DATASETS: usize = 64;
 /// The filters that HDF5 itself has.
 const OWN_FILTERS: [&str; 6] = ["deflate", "shuffle", "fletcher32", "szip", "nbit", "scale-offset"];
 
@@ -34,6 +36,10 @@ pub(super) fn h5repack_command(
     }
     let can_grow = datasets()
         .any(|info| info.max_shape.iter().copied().ne(info.shape.iter().copied().map(Some)));
+    // A command for thousands of datasets is none that can be pasted.
+    if readable.len() > MAX_DATASETS {
+        return None;
+    }
     let is_found = |path: &str, ids: &[&str]| {
         let mut found = findings.iter().filter(|finding| ids.contains(&finding.id));
         found.any(|finding| finding.dataset.split(',').any(|dataset| dataset == path))

@@ -1,6 +1,7 @@
 //! Inspecting a file: what is in it, how it is stored, what it costs to load or to stream, and what will be
 //! slow. Only the structure is read, the requested rows, and a few labels.
 
+mod alike;
 mod dataset_info;
 mod detect_format;
 mod findings;
@@ -21,6 +22,7 @@ use crate::hdf5::path::{hint_contents, is_descendant};
 use crate::hdf5::{Content, Node, tree};
 use crate::read::RowReader;
 
+pub use alike::AlikeMembers;
 pub use dataset_info::{DatasetInfo, Problem};
 pub use detect_format::open;
 pub use findings::Finding;
@@ -53,6 +55,8 @@ pub struct FileReport {
     pub file_bytes: Bytes,
     /// Everything in it: each group before its members, those by name.
     pub entries: Vec<Entry>,
+    /// Members of a group that are alike, such as episodes.
+    pub alike: Vec<AlikeMembers>,
     /// Size in memory of all arrays that can be read.
     pub memory_bytes: Bytes,
     /// How the largest datasets with the same number of rows would be streamed; none if no
@@ -111,7 +115,8 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
         readable.extend(rows.map(|rows| OpenDataset { entry: entries.len(), rows }));
         entries.push(entry);
     }
-    let streaming = plan::plan(path, &entries, &readable, options.budget);
+    let alike = alike::find_alike(&entries);
+    let streaming = plan::plan(path, &entries, &readable, &alike, options.budget);
     let mut findings = findings::find_all(&entries, &readable);
     for open in &readable {
         let entry = &mut entries[open.entry];
@@ -136,6 +141,7 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
     let h5repack_command = is_whole
         .then(|| h5repack::h5repack_command(path, &entries, &readable, &findings))
         .flatten();
+    let findings = findings::fold(findings, &entries, &alike);
     let measured = match (options.measure, plan::groups(&readable).first()) {
         (true, Some(group)) => {
             let block_rows = streaming.as_ref().and_then(|plan| plan.block_rows);
@@ -149,6 +155,7 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
         file_bytes: Bytes(container.source().length()),
         memory_bytes: Bytes(plan::bytes(&readable)),
         entries,
+        alike,
         streaming,
         findings,
         h5repack_command,

@@ -1,11 +1,13 @@
 //! How the rows of a file would be streamed, and in which memory.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::Serialize;
 use vramfit_base::Bytes;
 
+use super::alike::AlikeMembers;
 use super::{Entry, OpenDataset};
 use crate::load::{Loader, LoaderOptions};
 use crate::order::Engine;
@@ -14,7 +16,8 @@ use crate::read::{Dataset, Storage};
 /// The datasets that are read together, and how.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamingPlan {
-    /// Their paths: those with the same number of rows that take the most memory together.
+    /// Their paths: those with the same number of rows that take the most memory together. A path with a wildcard is
+    /// that of a dataset in each of several members that are alike.
     pub datasets: Vec<String>,
     /// Rows of each.
     pub rows: u64,
@@ -61,23 +64,89 @@ pub(super) fn bytes<'a>(datasets: impl IntoIterator<Item = &'a OpenDataset>) -> 
     datasets.map(|open| open.rows.dataset().bytes()).sum()
 }
 
-/// Plans the streaming of the largest group.
+/// Whether most datasets of a group are in members that are alike.
+fn is_hidden(group: &[&OpenDataset], alike: &[AlikeMembers]) -> bool {
+    let ranges: Vec<&Range<usize>> = alike.iter().flat_map(|members| &members.hidden).collect();
+    let mut starts: Vec<(usize, usize)> = ranges.iter().map(|it| (it.start, it.end)).collect();
+    starts.sort_unstable();
+    let is_in = |entry: usize| {
+        let place = starts.partition_point(|(start, _)| *start <= entry);
+        place > 0 && entry < starts[place - 1].1
+    };
+    2 * group.iter().filter(|open| is_in(open.entry)).count() > group.len()
+}
+
+/// Returns the datasets with the same number of rows, in each of members that are alike, that take the most memory.
+fn plan_patterns(
+    members: &AlikeMembers,
+    entries: &[Entry],
+    readable: &[OpenDataset],
+) -> Option<StreamingPlan> {
+    let of = |member: &Range<usize>| {
+        let start = readable.partition_point(|open| open.entry < member.start);
+        let end = readable.partition_point(|open| open.entry < member.end);
+        &readable[start..end]
+    };
+    let first = of(&members.shown);
+    let chosen = groups(first).into_iter().next()?;
+    let places: Vec<usize> = chosen.iter().map(|open| open.entry - members.shown.start).collect();
+    let prefix = entries[members.shown.start].path.len();
+    let pattern = |place: &usize| {
+        format!("{}{}", members.pattern, &entries[members.shown.start + place].path[prefix..])
+    };
+    let (mut rows, mut memory) = (0, 0);
+    for member in members.hidden.iter().chain([&members.shown]) {
+        let own = of(member).iter().filter(|open| places.contains(&(open.entry - member.start)));
+        let own: Vec<&OpenDataset> = own.collect();
+        rows += own.first().map_or(0, |open| open.rows.len());
+        memory += bytes(own);
+    }
+    Some(StreamingPlan {
+        datasets: places.iter().map(pattern).collect(),
+        rows,
+        memory_bytes: Bytes(memory),
+        ..StreamingPlan::default()
+    })
+}
+
+/// Plans the streaming of the largest group of datasets, or of members that are alike if they take more memory.
 pub(super) fn plan(
     path: &Path,
     entries: &[Entry],
     readable: &[OpenDataset],
+    alike: &[AlikeMembers],
     budget: Bytes,
 ) -> Option<StreamingPlan> {
     let groups = groups(readable);
     let group = groups.first()?;
     let rows = group.first()?.rows.len();
-    let mut plan = StreamingPlan {
+    let single = StreamingPlan {
         datasets: group.iter().map(|open| entries[open.entry].path.clone()).collect(),
         rows,
         memory_bytes: Bytes(bytes(group.iter().copied())),
-        budget_bytes: budget,
         ..StreamingPlan::default()
     };
+    let patterns = alike.iter().filter_map(|members| plan_patterns(members, entries, readable));
+    let largest = patterns.max_by_key(|plan| plan.memory_bytes);
+    let largest = largest.filter(|plan| {
+        // One of the members is part of the group, too.
+        group.len() > 1 && is_hidden(group, alike) || plan.memory_bytes > single.memory_bytes
+    });
+    // A pattern may match what is not alike, which cannot be streamed with the others.
+    let with_patterns =
+        largest.map(|plan| open_plan(path, plan, budget)).filter(StreamingPlan::is_possible);
+    Some(with_patterns.unwrap_or_else(|| open_plan(path, single, budget)))
+}
+
+impl StreamingPlan {
+    fn is_possible(&self) -> bool {
+        self.engine.is_some()
+    }
+}
+
+/// Completes a plan with how a loader of its datasets would read them.
+fn open_plan(path: &Path, mut plan: StreamingPlan, budget: Bytes) -> StreamingPlan {
+    plan.budget_bytes = budget;
     let options = LoaderOptions {
         budget,
         ..LoaderOptions::new(path, plan.datasets.iter().map(String::as_str))
@@ -100,5 +169,5 @@ pub(super) fn plan(
             plan.warning = error.hint_text().map(str::to_owned);
         }
     }
-    Some(plan)
+    plan
 }

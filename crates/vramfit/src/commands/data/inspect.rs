@@ -42,6 +42,9 @@ pub(crate) struct Args {
     /// Measure the read speed on this machine (takes 0.2 s)
     #[arg(long)]
     measure: bool,
+    /// List members of a group one by one, even if they are alike
+    #[arg(long)]
+    full: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -82,7 +85,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             report: &report,
         })?;
     } else {
-        output.text(&render_report(&args.file, &report, args.seed))?;
+        output.text(&render_report(&args.file, &report, args.seed, args.full))?;
     }
     Ok(Status::Yes)
 }

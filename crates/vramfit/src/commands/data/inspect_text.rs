@@ -1,9 +1,10 @@
 //! The report of `vramfit data inspect` as text: the tree, memory, findings.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use vramfit_data::inspect::{
-    DatasetInfo, Entry, FileReport, Finding, ReadSpeed, Statistics, StreamingPlan,
+    AlikeMembers, DatasetInfo, Entry, FileReport, Finding, ReadSpeed, Statistics, StreamingPlan,
 };
 
 use super::inspect_rows::write_rows;
@@ -11,10 +12,12 @@ use super::numbers::{describe_chunks, grouped, grouped_list, shown};
 
 /// Attributes that are listed per object.
 const MAX_ATTRIBUTES: usize = 6;
+/// The kind of an entry that stands for several.
+const ALIKE: &str = "alike";
 /// Labels that are listed with their counts.
 const MAX_LABELS: usize = 12;
 
-pub(super) fn render_report(file: &Path, report: &FileReport, seed: u64) -> String {
+pub(super) fn render_report(file: &Path, report: &FileReport, seed: u64, is_full: bool) -> String {
     let mut text = format!(
         "{}: {} on disk, {}\n",
         shown(&file.display().to_string()),
@@ -25,7 +28,10 @@ pub(super) fn render_report(file: &Path, report: &FileReport, seed: u64) -> Stri
             count => format!("{count} datasets, {} in memory", report.memory_bytes),
         }
     );
-    write_tree(&mut text, &report.entries);
+    match is_full {
+        true => write_tree(&mut text, &report.entries, &[]),
+        false => write_tree(&mut text, &report.entries, &report.alike),
+    }
     write_rows(&mut text, &report.entries);
     write_samples(&mut text, &report.entries, seed);
     if let Some(plan) = &report.streaming {
@@ -51,7 +57,8 @@ fn datasets(report: &FileReport) -> usize {
 }
 
 /// Draws the tree: branch and name, then columns for type, size and storage.
-fn write_tree(text: &mut String, entries: &[Entry]) {
+fn write_tree(text: &mut String, entries: &[Entry], alike: &[AlikeMembers]) {
+    let entries = &fold_alike(entries, alike);
     let branches = branches(entries);
     let mut lines: Vec<[String; 4]> = Vec::new();
     let mut notes_below: Vec<Vec<String>> = Vec::new();
@@ -101,6 +108,46 @@ fn write_tree(text: &mut String, entries: &[Entry]) {
     }
 }
 
+/// Returns the entries without members that are alike, and one that stands for these after the first of them.
+fn fold_alike(entries: &[Entry], alike: &[AlikeMembers]) -> Vec<Entry> {
+    let mut is_hidden = vec![false; entries.len()];
+    let mut notes: HashMap<usize, &AlikeMembers> = HashMap::new();
+    for members in alike {
+        members.hidden.iter().for_each(|hidden| is_hidden[hidden.clone()].fill(true));
+        notes.insert(members.shown.end, members);
+    }
+    let mut folded = Vec::new();
+    for number in 0..=entries.len() {
+        // The innermost group ends first.
+        if let Some(members) = notes.get(&number).filter(|it| !is_hidden[it.shown.start]) {
+            folded.push(stand_for(members));
+        }
+        if number < entries.len() && !is_hidden[number] {
+            folded.push(entries[number].clone());
+        }
+    }
+    folded
+}
+
+/// Returns an entry that stands for members that are alike, but the first.
+fn stand_for(members: &AlikeMembers) -> Entry {
+    let parent = members.pattern.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let count = grouped(members.count as u64 - 1);
+    let rows = match members.rows {
+        None => String::new(),
+        Some((least, most)) if least == most => format!(" ({} rows each)", grouped(least)),
+        Some((least, most)) => format!(" ({} to {} rows)", grouped(least), grouped(most)),
+    };
+    Entry {
+        path: format!("{parent}/... {}", members.last),
+        kind: ALIKE,
+        attributes: Vec::new(),
+        target: Some(format!("{count} more {}s like `{}`{rows}", members.kind, members.first)),
+        dataset: None,
+        problem: None,
+    }
+}
+
 /// Returns the prefix of each entry's name, and of the lines below it.
 ///
 /// Entries are visited from the end, so that it is known whether a sibling follows.
@@ -131,6 +178,9 @@ fn branches(entries: &[Entry]) -> Vec<(String, String)> {
 }
 
 fn columns(entry: &Entry) -> [String; 3] {
+    if let Some(to) = entry.target.as_ref().filter(|_| entry.kind == ALIKE) {
+        return [shown(to), String::new(), String::new()];
+    }
     if let Some(to) = &entry.target {
         return [format!("-> {}", shown(to)), String::new(), String::new()];
     }
