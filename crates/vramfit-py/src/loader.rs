@@ -58,6 +58,7 @@ struct PyLoaderOptions {
     threads: Option<usize>,
     floats: Option<String>,
     narrow: bool,
+    allow_unclosed: bool,
     poison: bool,
 }
 
@@ -87,6 +88,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             threads: options.threads,
             float_type: options.floats.as_deref().map(parse_scalar).transpose()?,
             narrow: options.narrow,
+            allow_unclosed: options.allow_unclosed,
             poison: options.poison,
         })
     }
@@ -187,6 +189,12 @@ impl BatchLoader {
     #[getter]
     fn warning(&self, py: Python<'_>) -> Option<String> {
         py.detach(|| self.lock().plan().choice.warning.clone())
+    }
+
+    /// What a reader should know of files that were not closed.
+    #[getter]
+    fn unclosed_files(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.lock().unclosed_files().to_vec())
     }
 
     #[getter]

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -129,6 +130,8 @@ class Loader:
             ``jax.distributed``.
         rank: The number of this process, from 0.
         world: The number of processes that read together.
+        allow_unclosed: Whether to read files whose writer did not close them, with a warning: what
+            it did not flush reads as zeros. Files in formats before HDF5 1.10 are read without it.
 
     Raises:
         InvalidArgumentError: An argument is invalid; the hint says what to change.
@@ -164,6 +167,7 @@ class Loader:
         sharding: Any = None,
         rank: int | None = None,
         world: int | None = None,
+        allow_unclosed: bool = False,
         _poison: bool = False,
     ) -> None:
         arguments = dict(locals())
@@ -206,9 +210,12 @@ class Loader:
             threads=threads,
             floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
+            allow_unclosed=bool(allow_unclosed),
             poison=_poison,
         )
         self._native = open_native(self._options)
+        for text in self._native.unclosed_files:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
         self._datasets = {column.name: column.dataset for column in columns}
         self._lock = threading.Lock()
         self._generation = 0

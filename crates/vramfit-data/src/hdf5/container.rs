@@ -24,6 +24,10 @@ pub struct Container {
     pub(crate) root: u64,
     /// What is to be read instead of parts of the structure.
     image: Option<Arc<CacheImage>>,
+    /// Whether files that were not closed are read, also those that this one refers to.
+    allows_unclosed: bool,
+    /// What a reader should know of a file that was not closed.
+    unclosed: Option<Arc<str>>,
 }
 
 impl Container {
@@ -35,19 +39,31 @@ impl Container {
     /// `invalid-file` when it is not an HDF5 file or was cut short; `unsupported-feature` when it
     /// is of a later version than 3.
     pub fn open(source: Arc<Source>) -> Result<Container> {
-        unclosed::must_not_be_locked(&source)?;
-        Container::open_own(source)
+        Container::open_unclosed(source, false)
     }
 
-    /// Reads the superblock of a file that this process has open for writing itself and has written out.
+    /// Reads the superblock of a file, which need not have been closed if such files are allowed.
     ///
     /// # Errors
     ///
     /// As [`Container::open`].
-    pub(crate) fn open_own(source: Arc<Source>) -> Result<Container> {
+    pub fn open_unclosed(source: Arc<Source>, is_allowed: bool) -> Result<Container> {
+        unclosed::must_not_be_locked(&source)?;
+        Container::read(source, is_allowed)
+    }
+
+    fn read(source: Arc<Source>, allows_unclosed: bool) -> Result<Container> {
         let base = find_superblock(&source)?;
-        let mut container =
-            Container { source, base, address_width: 8, length_width: 8, root: 0, image: None };
+        let mut container = Container {
+            source,
+            base,
+            address_width: 8,
+            length_width: 8,
+            root: 0,
+            image: None,
+            allows_unclosed,
+            unclosed: None,
+        };
         let length = container.source.length().saturating_sub(base).min(160);
         let mut bytes = vec![0; length as usize];
         container.source.read_at(base, &mut bytes)?;
@@ -64,7 +80,8 @@ impl Container {
                 return Err(container.damaged(base + 8, "the superblock is truncated"));
             }
         };
-        unclosed::must_be_closed(&container.source, bytes[8], flags)?;
+        let unclosed = unclosed::check_closed(&container.source, bytes[8], flags, allows_unclosed)?;
+        container.unclosed = unclosed.map(Arc::from);
         container.root = root;
         if end > container.source.length() {
             return Err(Error::invalid_file(format!(
@@ -83,6 +100,16 @@ impl Container {
     /// Returns the file itself.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Returns what a reader should know of a file that was not closed.
+    pub fn unclosed(&self) -> Option<&str> {
+        self.unclosed.as_deref()
+    }
+
+    /// Whether files that were not closed are read.
+    pub(crate) fn allows_unclosed(&self) -> bool {
+        self.allows_unclosed
     }
 
     /// Fills `out` with the bytes of the file's structure from `address` on.

@@ -155,5 +155,6 @@ pub(crate) fn open_sibling(container: &Container, name: &str) -> Result<Containe
         .hint("copy it into the directory of this file and make the link's path relative"));
     }
     let beside = container.source().path().with_file_name("").join(path);
-    Container::open(Arc::new(Source::open(&beside, Access::Read)?))
+    let source = Arc::new(Source::open(&beside, Access::Read)?);
+    Container::open_unclosed(source, container.allows_unclosed())
 }

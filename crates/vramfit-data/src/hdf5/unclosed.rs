@@ -39,35 +39,45 @@ pub(super) fn must_not_be_locked(source: &Source) -> Result<()> {
     .hint("close it there first, or let the writer enable SWMR: `file.swmr_mode = True` in h5py"))
 }
 
-/// Refuses a file that was not closed, given the version of its superblock and its flags.
+/// Returns what a reader should know of a file that was not closed, given the version of its superblock and its flags.
+///
+/// libhdf5 looks at the flag from version 3 of the superblock on, and refuses such files; in older versions it ignores the
+/// flag, and complete files with it are in use.
 ///
 /// # Errors
 ///
-/// `file-not-closed`.
-pub(super) fn must_be_closed(source: &Source, version: u8, flags: u32) -> Result<()> {
+/// `file-not-closed` when the version is 3, unless such files are allowed.
+pub(super) fn check_closed(
+    source: &Source,
+    version: u8,
+    flags: u32,
+    is_allowed: bool,
+) -> Result<Option<String>> {
     // Only the old superblocks can be those of libraries that left both bits.
     let known = match version {
         0 | 1 => OPEN_FOR_WRITING | VERIFIED | SWMR,
         _ => OPEN_FOR_WRITING | SWMR,
     };
     if flags & known != OPEN_FOR_WRITING {
-        return Ok(());
+        return Ok(None);
     }
     let path = source.path().display();
     let what = match source.find_writer() {
         Writer::Unknown => "is open for writing, or was not closed by the program that wrote it",
         _ => "was not closed by the program that wrote it",
     };
-    let other = match version {
-        // The library opens these without looking at the flag, and clears it.
-        0..=2 => format!(", or `python -c \"import h5py; h5py.File('{path}', 'r+').close()\"`"),
-        _ => String::new(),
-    };
+    if is_allowed || version <= 2 {
+        return Ok(Some(format!(
+            "`{path}` {what}: data that was not flushed is missing and reads as zeros; if it is complete, mark it as \
+             closed: `h5clear -s {path}`"
+        )));
+    }
     Err(Error::new(
         ErrorKind::FileNotClosed,
         format!("`{path}` {what}: data that was not flushed is missing and would read as zeros"),
     )
     .hint(format!(
-        "close the writer, or write the file again; if it is complete, mark it as closed: `h5clear -s {path}`{other}"
+        "close the writer, or write the file again; if it is complete, mark it as closed: `h5clear -s {path}`, or read it with \
+         `allow_unclosed=True`"
     )))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vramfit_base::{Error, Result};
 
 use crate::hdf5::Container;
-use crate::source::{Access, Source};
+use crate::source::{Access, Source, is_zarr_store};
 
 /// Opens an HDF5 file. Other known formats are named in the error.
 ///
@@ -14,8 +14,16 @@ use crate::source::{Access, Source};
 ///
 /// `unsupported-feature` when it has another known format; else as [`Source::open`] and [`Container::open`].
 pub fn open(path: &Path) -> Result<Container> {
-    let zarr = ["zarr.json", ".zgroup", ".zarray"];
-    if path.is_dir() && zarr.iter().any(|name| path.join(name).is_file()) {
+    open_unclosed(path, false)
+}
+
+/// Opens an HDF5 file as [`open`] does, which need not have been closed if such files are allowed.
+///
+/// # Errors
+///
+/// As [`open`].
+pub fn open_unclosed(path: &Path, is_allowed: bool) -> Result<Container> {
+    if is_zarr_store(path) {
         return Err(unsupported_format(path, "a Zarr store").hint(
             "copy the arrays with `zarr` and `h5py`: `h5py.File(\"x.h5\", \"w\")[\"x\"] = zarr.open(...)[:]`",
         ));
@@ -42,7 +50,7 @@ pub fn open(path: &Path) -> Result<Container> {
         }
         [b'C', b'D', b'F', 1 | 2 | 5, ..] => unsupported_format(path, "a classic netCDF file")
             .hint("convert it to netCDF-4, which is HDF5: `nccopy -k nc4 old.nc new.nc`"),
-        _ => return Container::open(Arc::new(source)),
+        _ => return Container::open_unclosed(Arc::new(source), is_allowed),
     };
     Err(error)
 }

@@ -8,6 +8,7 @@ use vramfit_base::Bytes;
 use super::alike::AlikeMembers;
 use super::plan::{band_rows, groups};
 use super::{Entry, OpenDataset};
+use crate::hdf5::Container;
 use crate::read::Storage;
 
 /// A smaller read from a disk costs as much as one of this size (`docs/concepts/row-order.md`).
@@ -38,6 +39,16 @@ pub(super) fn find_all(entries: &[Entry], readable: &[OpenDataset]) -> Vec<Findi
     }
     findings.extend(mismatched_chunks(entries, readable));
     findings
+}
+
+/// A file that was not closed, and that libhdf5 reads nevertheless.
+pub(super) fn not_closed(container: &Container) -> Option<Finding> {
+    container.unclosed().map(|what| Finding {
+        id: "not-closed",
+        dataset: "/".to_owned(),
+        message: what.to_owned(),
+        fix: "write the file again if it is not complete".to_owned(),
+    })
 }
 
 /// Puts the findings about members that are alike together.

@@ -24,7 +24,7 @@ use crate::read::RowReader;
 
 pub use alike::AlikeMembers;
 pub use dataset_info::{DatasetInfo, Problem};
-pub use detect_format::open;
+pub use detect_format::{open, open_unclosed};
 pub use findings::Finding;
 pub use plan::StreamingPlan;
 pub use preview::Preview;
@@ -141,7 +141,8 @@ pub fn inspect_file(path: &Path, options: &InspectOptions) -> Result<FileReport>
     let h5repack_command = is_whole
         .then(|| h5repack::h5repack_command(path, &entries, &readable, &findings))
         .flatten();
-    let findings = findings::fold(findings, &entries, &alike);
+    let mut findings = findings::fold(findings, &entries, &alike);
+    findings.extend(findings::not_closed(&container));
     let measured = match (options.measure, plan::groups(&readable).first()) {
         (true, Some(group)) => {
             let block_rows = streaming.as_ref().and_then(|plan| plan.block_rows);

@@ -28,6 +28,8 @@ pub(super) struct Columns {
     /// Columns that say something about samples; they come after the others.
     pub(super) derived: Vec<DerivedColumn>,
     pub(super) samples: SampleIndex,
+    /// What a reader should know of files that were not closed.
+    pub(super) unclosed: Vec<String>,
     segments: Segments,
     /// How many files the options name, and what they are called in messages.
     main_files: usize,
@@ -66,8 +68,10 @@ impl Columns {
         let mut builder = SegmentsBuilder::new(&files, max_index_bytes)?;
         let mut columns: Vec<Column> = Vec::new();
         let mut bounds = Bounds::new(options);
+        let mut unclosed = Vec::new();
         for (number, file) in files.iter().enumerate() {
-            let container = inspect::open(file)?;
+            let container = inspect::open_unclosed(file, options.allow_unclosed)?;
+            unclosed.extend(container.unclosed().map(str::to_owned));
             let mut finder = ObjectFinder::new(&container);
             for names in list_segments(&mut finder, options)? {
                 if columns.is_empty() {
@@ -82,7 +86,7 @@ impl Columns {
         }
         let (derived, samples) =
             samples::index_samples(options, &mut columns, builder.segments(), &mut bounds)?;
-        let segments = builder.finish(&columns, bounds.into_samples());
+        let segments = builder.finish(&columns, bounds.into_samples(), options.allow_unclosed);
         let fingerprint = segments.fingerprint(files.len());
         let columns = Columns {
             sample_hash: samples::hash(options),
@@ -90,6 +94,7 @@ impl Columns {
             main_files: files.len(),
             index_bytes: samples.bytes() + segments.index_bytes(columns.len(), max_index_bytes),
             columns,
+            unclosed,
             derived,
             samples,
             segments,

@@ -107,6 +107,11 @@ impl Loader {
         &self.columns.derived
     }
 
+    /// Returns what a reader should know of files that were not closed.
+    pub fn unclosed_files(&self) -> &[String] {
+        &self.columns.unclosed
+    }
+
     /// Returns the options.
     pub fn options(&self) -> &LoaderOptions {
         &self.options

@@ -49,6 +49,7 @@ pub(super) struct Segments {
     sample_starts: Option<Vec<u64>>,
     open_files: OpenFiles,
     scratch: ScratchPool,
+    allow_unclosed: bool,
 }
 
 /// Adds segments one by one.
@@ -138,7 +139,12 @@ impl SegmentsBuilder {
 
     /// Ends with the last segment. `sample_rows` has the rows of the columns that have one for each sample, in each
     /// segment.
-    pub(super) fn finish(self, columns: &[Column], sample_rows: Option<Vec<u64>>) -> Segments {
+    pub(super) fn finish(
+        self,
+        columns: &[Column],
+        sample_rows: Option<Vec<u64>>,
+        allow_unclosed: bool,
+    ) -> Segments {
         let rows = |segment: &Segment| {
             let lengths = segment.lengths.iter().zip(columns);
             let lengths = lengths.filter(|(_, column)| !column.span().per_sample);
@@ -153,6 +159,7 @@ impl SegmentsBuilder {
             index_hash: self.index_hash,
             open_files: self.open_files,
             scratch: self.scratch,
+            allow_unclosed,
         }
     }
 
@@ -293,7 +300,7 @@ impl Segments {
         touched.extend(&segment.other_files);
         let open_file = || {
             self.ensure_file_unchanged(segment.file)?;
-            inspect::open(&self.files[segment.file as usize].0)
+            inspect::open_unclosed(&self.files[segment.file as usize].0, self.allow_unclosed)
         };
         let open = |container: &Container| {
             let readers = columns.iter().zip(&segment.addresses).map(|(column, address)| {

@@ -21,6 +21,8 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         match path.to_str() {
+            // Opening it says what it is.
+            _ if is_zarr_store(path) => files.push(path.clone()),
             _ if path.is_dir() => files.extend(list_directory(path)?),
             Some(pattern) if pattern.contains(['*', '?', '[']) && !path.exists() => {
                 files.extend(list_matches(pattern)?);
@@ -41,6 +43,12 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         return Err(Error::invalid_argument("no file was given"));
     }
     Ok(files)
+}
+
+/// Whether a directory is a Zarr store.
+pub fn is_zarr_store(path: &Path) -> bool {
+    let names = ["zarr.json", ".zgroup", ".zarray"];
+    path.is_dir() && names.iter().any(|name| path.join(name).is_file())
 }
 
 fn list_directory(path: &Path) -> Result<Vec<PathBuf>> {

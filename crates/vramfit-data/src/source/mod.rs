@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_base::{Error, Result};
 
-pub use file_list::list_files;
+pub use file_list::{is_zarr_store, list_files};
 pub use fingerprint::FileFingerprint;
 pub use lock::Writer;
 use mapping::Mapping;
