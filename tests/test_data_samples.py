@@ -8,10 +8,11 @@ import threading
 import h5py
 import numpy as np
 import pytest
+from commands import run_vramfit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramfit.data import Groups, HDF5Source, Loader, Ragged, Rows, Windows
+from vramfit.data import Groups, HDF5Source, Loader, Ragged, Rows, Windows, compute_statistics
 from vramfit.errors import FileChangedError, InvalidArgumentError, VramfitError
 
 STORAGES = {
@@ -178,7 +179,7 @@ def test_a_group_is_a_sample(tmp_path, storage, pad):
         )
         assert np.array_equal(found[name], np.array(expected))
         assert np.array_equal(found[f"{name}_mask"], np.array(mask))
-    with pytest.raises(InvalidArgumentError, match="longest sample of `data/.*` has 41 rows"):
+    with pytest.raises(InvalidArgumentError, match=r"longest sample of `data/.*` has 41 rows"):
         Loader(path, COLUMNS, samples=Groups(length=10), batch_size=2)
     cut = collect(
         Loader(path, COLUMNS, samples=Groups(length=10, truncate=True), shuffle=False, batch_size=2)
@@ -568,3 +569,60 @@ def test_what_cannot_be_is_said_in_words(tmp_path, options, message):
         Loader(tmp_path / "f.h5", "demos/*/obs", batch_size=2)
     with pytest.raises(InvalidArgumentError, match="paths of datasets"):
         Loader(tmp_path / "f.h5", [3], batch_size=2)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_t12_statistics_are_those_of_numpy(tmp_path, storage):
+    path = write_series(tmp_path / "f.h5", [17, 3, 0, 40], STORAGES[storage])
+    found = compute_statistics(path, COLUMNS)
+    for name in COLUMNS:
+        rows = np.concatenate(read_series(path, name)).astype(float)
+        assert found[name].rows == len(rows)
+        assert np.allclose(found[name].mean, rows.mean(axis=0), rtol=1e-12)
+        assert np.allclose(found[name].std, rows.std(axis=0), rtol=1e-12)
+        assert np.array_equal(found[name].min, rows.min(axis=0))
+        assert np.array_equal(found[name].max, rows.max(axis=0))
+    done = run_vramfit("data", "stats", path, "--output", tmp_path / "stats.json")
+    assert "/data/demo_*/obs: 60 rows of float32, 3 features" in done.stdout
+    loaders = [
+        Loader(path, COLUMNS, normalize=normalize, samples=samples, batch_size=8, seed=3)
+        for normalize in (tmp_path / "stats.json", found)
+        for samples in (Rows(), Windows(length=4, pad="zeros"))
+    ]
+    rows, windows, *others = map(collect, loaders)
+    assert np.allclose(rows["obs"].mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(rows["obs"].std(axis=0), 1, atol=1e-5)
+    assert not windows["obs"][~windows["mask"]].any(), "padding stays zero"
+    for one, other in zip((rows, windows), others, strict=True):
+        assert np.array_equal(one["obs"], other["obs"])
+    plain = collect(Loader(path, COLUMNS, batch_size=8, seed=3))
+    assert np.allclose(
+        rows["obs"], (plain["obs"] - found["obs"].mean) / found["obs"].std, atol=1e-5
+    )
+    with pytest.raises(InvalidArgumentError, match=r"different .*`normalize`"):
+        Loader(path, COLUMNS, batch_size=8, seed=3).restore(loaders[0].state())
+
+
+def test_t12_statistics_of_labels_nan_and_constant_features(tmp_path):
+    labels = np.array([3, 3, -1, 7])
+    values = np.array([[1, np.nan, 5], [2, 4, 5], [3, np.inf, 5], [4, 6, 5]], "f4")
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["y"], f["x"] = labels, values
+    found = compute_statistics(tmp_path / "f.h5", ["x", "y"])
+    assert found["y"].labels == {-1: 1, 3: 2, 7: 1}
+    assert found["x"].nan.tolist() == [0, 1, 0]
+    assert found["x"].infinite.tolist() == [0, 1, 0]
+    assert found["x"].mean.tolist() == [2.5, 5, 5]
+    options = {"batch_size": 4, "shuffle": False}
+    batch = collect(Loader(tmp_path / "f.h5", "x", normalize={"x": found["x"]}, **options))
+    assert batch["x"][:, 2].tolist() == [0] * 4
+    for normalize, message in (
+        ({"y": (0, 1)}, "`y` is int32, and normalized numbers are floats"),
+        ({"x": ([0, 0], [1, 1])}, "has 3 features, and its normalization has 2"),
+        ({"x": (0, -1)}, "is not zero or more"),
+        ({"x": 3}, "not a mean and a deviation"),
+        ({"z": (0, 1)}, "names 'z'"),
+        (str(tmp_path / "f.h5"), "not a file of statistics"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            Loader(tmp_path / "f.h5", ["x", "y"], normalize=normalize, **options)

@@ -12,6 +12,7 @@
 //! | [`order`] | which row comes when, as a pure function of a seed and a position? |
 //! | [`sample`] | which rows of which column belong to one sample? |
 //! | [`load`] | how do rows become batches, ahead of who uses them, in bounded memory? |
+//! | [`statistics`] | what are mean and deviation of all rows? |
 //! | [`mod@write`] | how is a file made? |
 //! | [`generate`] | which data is there to try things with? |
 
@@ -27,4 +28,5 @@ pub mod read;
 pub mod sample;
 pub mod source;
 mod splitmix;
+pub mod statistics;
 pub mod write;

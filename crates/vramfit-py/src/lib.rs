@@ -55,5 +55,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(settings::largest_gpu_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(settings::show_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_hdf5_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(loader::compute_column_statistics, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)
 }

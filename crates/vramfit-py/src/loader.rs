@@ -11,10 +11,11 @@ use vramfit_core::{Bytes, Error, Result};
 use vramfit_data::hdf5::Scalar;
 use vramfit_data::load::{
     BatchPoll, Column, ColumnOptions, DerivedColumn, DerivedKind, Loader, LoaderOptions,
-    SampleSelection, SplitOptions, SplitSet, Stats,
+    Normalization, SampleSelection, SplitOptions, SplitSet, Stats,
 };
 use vramfit_data::order::{LoaderState, RemainderPolicy, ShardOptions, SplitMode};
 use vramfit_data::sample::{RowRanges, SampleOptions};
+use vramfit_data::statistics::{compute_statistics, serialize_statistics};
 
 use crate::batch_memory::BatchMemory;
 use crate::error::raise;
@@ -39,7 +40,7 @@ const ABORT_AFTER: Duration = Duration::from_secs(300);
 
 /// `vramfit.data.arguments.LoaderOptions`, where its fields are documented.
 #[derive(FromPyObject)]
-struct PyLoaderOptions {
+pub(crate) struct PyLoaderOptions {
     files: Vec<PathBuf>,
     columns: Vec<ColumnArgument>,
     samples: String,
@@ -94,6 +95,19 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
     }
 }
 
+/// Statistics of all rows that the options select, as JSON: a list with an object for each column.
+#[pyfunction]
+pub(crate) fn compute_column_statistics(
+    py: Python<'_>,
+    options: PyLoaderOptions,
+) -> PyResult<String> {
+    let compute = || {
+        let found = compute_statistics(options.try_into()?, &mut |_, _| {})?;
+        serialize_statistics(&found)
+    };
+    py.detach(compute).map_err(|error| raise(py, &error))
+}
+
 /// A loader with its reader threads.
 #[pyclass(frozen, module = "vramfit._native")]
 pub(crate) struct BatchLoader {
@@ -119,8 +133,9 @@ impl BatchLoader {
 type NextBatch = (Vec<BatchMemory>, Vec<u64>, (u64, u64));
 
 /// The path of a dataset (with a field), the type to convert it to, the rows that it is shifted by, the rows of a
-/// window, and whether it has one row for each ragged sample.
-pub(crate) type ColumnArgument = (String, Option<String>, i64, Option<u64>, bool);
+/// window, whether it has one row for each ragged sample, and the means and deviations to normalize it with.
+pub(crate) type ColumnArgument =
+    (String, Option<String>, i64, Option<u64>, bool, Option<(Vec<f64>, Vec<f64>)>);
 
 /// The set, the fractions for validation and tests, how these are chosen, whether by group, and the seed.
 type SplitArgument = (String, f64, f64, String, Option<bool>, u64);
@@ -332,10 +347,15 @@ pub(crate) fn column_infos(columns: &[Column]) -> Vec<ColumnInfo> {
 }
 
 pub(crate) fn parse_column(
-    (name, to, shift, length, per_sample): ColumnArgument,
+    (name, to, shift, length, per_sample, normalize): ColumnArgument,
 ) -> Result<ColumnOptions> {
     let to = to.as_deref().map(parse_scalar).transpose()?;
-    Ok(ColumnOptions { name, to, shift, length, per_sample })
+    let normalize = normalize.map(|(mean, std)| {
+        Normalization::new(mean, &std)
+            .map_err(|error| error.context(format!("the normalization of `{name}`")))
+    });
+    let normalization = normalize.transpose()?;
+    Ok(ColumnOptions { name, to, shift, length, per_sample, normalization })
 }
 
 /// Reads ranges of numbers: the first one of each, and the one after the last, as 64-bit numbers.

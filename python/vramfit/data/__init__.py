@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from vramfit.data.loader import Loader, Stats
 from vramfit.data.samples import Groups, Ragged, Rows, Windows
 from vramfit.data.source import HDF5Source
+from vramfit.data.statistics import ColumnStatistics, compute_statistics
 
 if TYPE_CHECKING:
     from vramfit.data.grain import HDF5IterDataset
 
 __all__ = [
+    "ColumnStatistics",
     "Groups",
     "HDF5IterDataset",
     "HDF5Source",
@@ -24,6 +26,7 @@ __all__ = [
     "Rows",
     "Stats",
     "Windows",
+    "compute_statistics",
 ]
 
 

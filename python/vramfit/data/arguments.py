@@ -10,6 +10,10 @@ from vramfit._native import BatchLoader
 from vramfit.data.checks import as_integer, check_choice, check_path
 from vramfit.errors import InvalidArgumentError
 
+ColumnArgument = tuple[
+    str, str | None, int, int | None, bool, tuple[list[float], list[float]] | None
+]
+
 MASK = "mask"
 """The column that is false for padding."""
 
@@ -21,8 +25,8 @@ class LoaderOptions:
     Attributes:
         files: The HDF5 files, directories and patterns.
         columns: For each column the path of its dataset, the type to convert it to if any, the rows
-            that it is shifted by, the rows of a window if it has a number of its own, and whether
-            it has one row for each ragged sample.
+            that it is shifted by, the rows of a window if it has a number of its own, whether it
+            has one row for each ragged sample, and the means and deviations to normalize it with.
         samples: What a sample is, as JSON.
         trim: Whether the datasets of a group may have different numbers of rows.
         mask: Whether there are columns that say which rows of a sample are real.
@@ -45,7 +49,7 @@ class LoaderOptions:
     """
 
     files: Sequence[str]
-    columns: Sequence[tuple[str, str | None, int, int | None, bool]]
+    columns: Sequence[ColumnArgument]
     samples: str
     trim: bool
     mask: bool

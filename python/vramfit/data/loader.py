@@ -30,6 +30,7 @@ from vramfit.data.arguments import (
 )
 from vramfit.data.checks import as_integer, check_counts, list_paths
 from vramfit.data.samples import Rows, Samples, plan_columns
+from vramfit.data.statistics import find_normalization
 from vramfit.data.transform import Transform
 from vramfit.errors import InvalidArgumentError
 
@@ -121,6 +122,11 @@ class Loader:
         stacked_batches: Number of batches to stack along a new first axis, for ``jax.lax.scan``.
         dtype: Type conversion: one type for all floats, such as ``"bfloat16"`` or
             ``numpy.float32``, or a dictionary from columns to types.
+        normalize: What to normalize with: the file that ``vramfit data stats --output`` wrote, or a
+            dictionary from columns to ``(mean, std)`` or to what :func:`compute_statistics`
+            returned. Each feature (element of the last axis of a row) loses its mean and is divided
+            by its standard deviation, where that is not 0. Padding stays zero. A file normalizes
+            the columns of floats that it has.
         x64: Whether 64-bit types are kept. The default is JAX's setting if the program has
             imported JAX; otherwise they become 32-bit types, as JAX would make them.
         threads: Reader threads; by default half of the processors, plus the program's own thread
@@ -162,6 +168,7 @@ class Loader:
         split_seed: int = 0,
         stacked_batches: int | None = None,
         dtype: Any = None,
+        normalize: str | os.PathLike[str] | Mapping[str, Any] | None = None,
         x64: bool | None = None,
         threads: int | None = None,
         sharding: Any = None,
@@ -180,6 +187,7 @@ class Loader:
         check_counts(batch_size=batch_size, stacked_batches=stacked_batches, threads=threads)
         check_seeds(seed=seed, split_seed=split_seed)
         kinds, floats = describe_types(dtype, [column.name for column in columns])
+        scales = find_normalization(normalize, {c.name: c.dataset for c in columns}, kinds)
         shard = find_shard(rank, world, sharding)
         self._last_batch = choose_last_batch(
             last_batch,
@@ -192,7 +200,8 @@ class Loader:
         self._options = LoaderOptions(
             files=list_paths(path),
             columns=[
-                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample) for c in columns
+                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample, scales.get(c.name))
+                for c in columns
             ],
             samples=samples._to_json(),
             trim=bool(samples.trim),

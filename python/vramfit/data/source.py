@@ -70,7 +70,10 @@ class HDF5Source:
         }
         self._reader = RowReader(
             self._paths,
-            [(c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample) for c in columns],
+            [
+                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample, None)
+                for c in columns
+            ],
             samples._to_json(),
             trim=bool(samples.trim),
             cache=str(cache),

@@ -40,6 +40,9 @@ pub struct DatasetInfo {
     pub sample: Option<Statistics>,
     /// Its first rows, if requested.
     pub rows: Option<Preview>,
+    /// Whether its rows are read as they are, without naming a field.
+    #[serde(skip)]
+    pub is_read: bool,
 }
 
 /// Why something cannot be read, and what would help.
@@ -100,7 +103,10 @@ pub(super) fn read(
         return (info, None, None);
     }
     match RowReader::new(dataset, &RowOptions::default()) {
-        Ok(rows) => (info, None, Some(rows)),
+        Ok(rows) => {
+            info.is_read = true;
+            (info, None, Some(rows))
+        }
         Err(error) => (info, Some(Problem::new(path, &error)), None),
     }
 }

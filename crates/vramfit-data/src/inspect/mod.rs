@@ -29,6 +29,7 @@ pub use findings::Finding;
 pub use plan::StreamingPlan;
 pub use preview::Preview;
 pub use read_speed::ReadSpeed;
+pub(crate) use sample::value as read_value;
 pub use sample::{LabelCount, Statistics, Value};
 
 /// What to inspect.
@@ -70,6 +71,32 @@ pub struct FileReport {
     /// none if there are none, if only a part of the file was inspected, or if `h5repack` would lose
     /// something.
     pub h5repack_command: Option<String>,
+}
+
+impl FileReport {
+    /// Returns the paths of the datasets that can be read, with a wildcard for those of members that are alike.
+    pub fn readable_patterns(&self) -> Vec<String> {
+        let mut patterns: Vec<Option<String>> =
+            self.entries.iter().map(|entry| Some(entry.path.clone())).collect();
+        // Those of inner members come later.
+        for members in &self.alike {
+            members.hidden.iter().for_each(|hidden| patterns[hidden.clone()].fill(None));
+            let prefix = self.entries[members.shown.start].path.len();
+            for place in members.shown.clone() {
+                if let Some(path) = &mut patterns[place] {
+                    *path = format!("{}{}", members.pattern, &path[prefix..]);
+                }
+            }
+        }
+        let readable = self.entries.iter().zip(patterns).filter(|(entry, pattern)| {
+            let is_single = pattern.as_ref() == Some(&entry.path);
+            entry.problem.is_none()
+                && entry.dataset.as_ref().is_some_and(|info| {
+                    info.is_read && info.shape.first().is_some_and(|rows| *rows > 0 || !is_single)
+                })
+        });
+        readable.filter_map(|(_, pattern)| pattern).collect()
+    }
 }
 
 /// One name in a file.

@@ -148,7 +148,7 @@ impl Accumulator {
 }
 
 /// Decodes a little-endian number.
-pub(super) fn value(scalar: Scalar, bytes: &[u8]) -> Value {
+pub(crate) fn value(scalar: Scalar, bytes: &[u8]) -> Value {
     let mut wide = [0; 8];
     let size = scalar.size().min(bytes.len());
     wide[..size].copy_from_slice(&bytes[..size]);

@@ -3,6 +3,7 @@
 use vramfit_base::nearest::nearest;
 use vramfit_base::{Error, ErrorKind, Result};
 
+use super::normalization::Normalization;
 use super::options::{ColumnOptions, LoaderOptions};
 use super::storage::ColumnStorage;
 use crate::hdf5::object::ObjectFinder;
@@ -27,6 +28,7 @@ pub struct Column {
     storage: ColumnStorage,
     span: ColumnSpan,
     has_axis: bool,
+    normalization: Option<Normalization>,
 }
 
 impl Column {
@@ -68,6 +70,7 @@ impl Column {
                 per_sample: wanted.per_sample,
             },
             has_axis: false,
+            normalization: wanted.normalization.clone(),
         })
     }
 
@@ -90,6 +93,9 @@ impl Column {
         if self.row_bytes == 0 {
             (self.scalar, self.row_bytes) = (rows.scalar(), rows.row_bytes());
             self.row_shape = rows.row_shape().to_vec();
+            if let Some(normalization) = &self.normalization {
+                normalization.ensure_fits(&self.name, self.scalar, &self.row_shape)?;
+            }
         }
         let place = || format!("`{path}` of `{}`", finder.container().source().path().display());
         self.ensure_alike(&rows, &stored_as, &place)?;
@@ -137,6 +143,13 @@ impl Column {
 
     pub(super) fn storage(&self) -> &ColumnStorage {
         &self.storage
+    }
+
+    /// Does to rows what the options say, once they were read.
+    pub(super) fn finish_rows(&self, rows: &mut [u8]) {
+        if let Some(normalization) = &self.normalization {
+            normalization.apply(self.scalar, rows);
+        }
     }
 
     /// Returns the path of its dataset in a segment, by what stands there for wildcards.

@@ -342,8 +342,10 @@ impl Loader {
             }),
         };
         if state.samples != self.columns.sample_hash {
-            return Err(Error::invalid_argument("the state was saved with different `samples`")
-                .hint("create the loader with the `samples` and `shift` of the run to resume"));
+            return Err(Error::invalid_argument(
+                "the state was saved with different `samples`, `shift` or `normalize`",
+            )
+            .hint("create the loader with these arguments of the run to resume"));
         }
         ensure_resumable(&state.order, &self.order)?;
         let engine = state.order.engine();

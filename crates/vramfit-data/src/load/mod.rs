@@ -20,6 +20,7 @@
 //! | `window` | which rows are in memory together? |
 //! | `slab` | in which memory? |
 //! | `copy`, `sample_copy` | how do rows get from there into a batch? |
+//! | `normalization` | which mean and deviation do numbers lose? |
 //! | `buffer_pool` | where is a batch, and when can its memory be used again? |
 //! | `scheduler` | which task is next? |
 //! | `shared_state` | what do the threads and the consumer share, and who is woken? |
@@ -38,6 +39,7 @@ mod columns;
 mod copy;
 mod derived;
 mod loader;
+mod normalization;
 mod open_files;
 mod options;
 mod plan;
@@ -59,6 +61,7 @@ pub use batch::{Batch, BatchBuffer};
 pub use column::Column;
 pub use derived::{DerivedColumn, DerivedKind};
 pub use loader::{BatchPoll, Loader};
+pub use normalization::Normalization;
 pub use options::{ColumnOptions, LoaderOptions, SampleSelection, SplitOptions, SplitSet};
 pub use plan::LoaderPlan;
 pub use random_access::RandomAccessReader;

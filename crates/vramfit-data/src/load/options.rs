@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use vramfit_base::Bytes;
 
+use super::normalization::Normalization;
 use crate::hdf5::Scalar;
 use crate::order::{RemainderPolicy, ShardOptions, SplitMode};
 use crate::sample::{RowRanges, SampleOptions};
 
 /// A dataset to read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ColumnOptions {
     /// Its path in the file, with the field if its elements are records: `points[x]`. `data/*/obs` is the dataset `obs`
     /// of every group in `data`; their rows follow each other.
@@ -22,6 +23,8 @@ pub struct ColumnOptions {
     pub length: Option<u64>,
     /// Whether it has one row for each ragged sample.
     pub per_sample: bool,
+    /// How its numbers are normalized, once they were converted.
+    pub normalization: Option<Normalization>,
 }
 
 impl ColumnOptions {
@@ -34,7 +37,14 @@ impl ColumnOptions {
 impl From<&str> for ColumnOptions {
     /// The dataset at a path, without conversion.
     fn from(name: &str) -> Self {
-        ColumnOptions { name: name.to_owned(), to: None, shift: 0, length: None, per_sample: false }
+        ColumnOptions {
+            name: name.to_owned(),
+            to: None,
+            shift: 0,
+            length: None,
+            per_sample: false,
+            normalization: None,
+        }
     }
 }
 

@@ -160,10 +160,15 @@ impl TaskRunner {
     ) -> Result<()> {
         let columns = &self.columns;
         if columns.samples.is_rows() {
-            return match as_range(samples) {
-                Some(rows) => columns.read(number, &std::iter::once(rows).collect(), out, touched),
-                None => columns.gather(number, samples, out, touched),
-            };
+            match as_range(samples) {
+                Some(rows) => {
+                    let rows = std::iter::once(rows).collect();
+                    columns.read(number, &rows, out, touched)?;
+                }
+                None => columns.gather(number, samples, out, touched)?,
+            }
+            columns.columns[number].finish_rows(out);
+            return Ok(());
         }
         let column = &columns.columns[number];
         let row_bytes = column.row_bytes();
@@ -173,6 +178,7 @@ impl TaskRunner {
             let rows = std::iter::once(span.rows.clone()).collect();
             let there = &mut out[to.start * row_bytes..to.end * row_bytes];
             columns.read(number, &rows, there, touched)?;
+            column.finish_rows(there);
             pad(&span, columns.samples.padding(), row_bytes, out);
         }
         Ok(())

@@ -13,15 +13,20 @@ use crate::sample::{Padding, SampleIndex, SampleOptions, Series, Within};
 /// Longer samples, and shifts of more rows, are mistakes.
 const MAX_ROWS: u64 = 1 << 40;
 
-/// Returns a number for what a sample is, or none if it is a row.
+/// Returns a number for what a sample is, or none if it is a row as the file has it.
 pub(super) fn hash(options: &LoaderOptions) -> Option<u64> {
     let shape = |column: &super::ColumnOptions| (column.shift, column.length, column.per_sample);
     let columns: Vec<_> = options.columns.iter().map(shape).collect();
     let is_row = columns.iter().all(|column| *column == (0, None, false));
-    if options.samples == SampleOptions::Rows && is_row && !options.trim {
+    let normalized = options.columns.iter().enumerate().filter_map(|(number, column)| {
+        let numbers = column.normalization.as_ref()?.numbers();
+        Some((number, numbers.collect()))
+    });
+    let normalized: Vec<(usize, Vec<u64>)> = normalized.collect();
+    if options.samples == SampleOptions::Rows && is_row && !options.trim && normalized.is_empty() {
         return None;
     }
-    let text = serde_json::to_string(&(&options.samples, columns, options.trim));
+    let text = serde_json::to_string(&(&options.samples, columns, options.trim, normalized));
     Some(digest(text.unwrap_or_default().as_bytes()))
 }
 

@@ -46,8 +46,8 @@ pub(super) fn make_order(
             Some(ranges) => Order::listed(samples, seed, engine, subset, ListedRows::new(ranges)),
         };
     }
-    let groups: Vec<Range<u64>> = columns.sample_groups();
-    let groups: Vec<Range<u64>> = groups.into_iter().filter(|group| !group.is_empty()).collect();
+    // Those that are too short for a sample count, too: the sets do not depend on the length of windows.
+    let groups = columns.sample_groups();
     let set = match groups.len() {
         1 if is_row => {
             return Err(Error::invalid_argument(

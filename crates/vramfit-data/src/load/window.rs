@@ -346,6 +346,7 @@ impl WindowBuffer {
                 .map(|loaded| loaded.get().map_or(&[][..], |loaded| loaded.column(number)))
                 .collect();
             copy_rows(&blocks, &locations, column.row_bytes(), out);
+            column.finish_rows(out);
         }
     }
 
@@ -371,8 +372,9 @@ impl WindowBuffer {
                 let first = (block.before + block.rows.rank(span.rows.start)) as usize;
                 let to = target(&span);
                 let from = first * row_bytes..(first + to.len()) * row_bytes;
-                out[to.start * row_bytes..to.end * row_bytes]
-                    .copy_from_slice(&loaded.column(number)[from]);
+                let there = &mut out[to.start * row_bytes..to.end * row_bytes];
+                there.copy_from_slice(&loaded.column(number)[from]);
+                column.finish_rows(there);
                 pad(&span, padding, row_bytes, out);
             }
         }

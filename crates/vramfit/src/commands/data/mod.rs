@@ -5,6 +5,7 @@ mod inspect;
 mod inspect_rows;
 mod inspect_text;
 mod numbers;
+mod statistics;
 
 pub(super) use numbers::{grouped, grouped_list};
 
@@ -14,12 +15,13 @@ use vramfit_core::Result;
 use crate::output::Output;
 use crate::status::Status;
 
-/// Inspect and generate HDF5 files for training
+/// Inspect, measure and generate HDF5 files for training
 #[derive(clap::Args, Debug)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(after_help = "\
 Examples:
   vramfit data inspect train.h5
+  vramfit data stats train.h5 --output stats.json
   vramfit data generate train.h5 --kind sequences --samples 100k
   vramfit data generate images.h5 --kind images --samples 50k --compression zstd
 ")]
@@ -31,6 +33,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Action {
     Inspect(inspect::Args),
+    Stats(statistics::Args),
     Generate(generate::Args),
 }
 
@@ -38,6 +41,7 @@ impl Args {
     pub(crate) fn prints_json(&self) -> bool {
         match &self.action {
             Action::Inspect(args) => args.json,
+            Action::Stats(args) => args.json,
             Action::Generate(args) => args.json,
         }
     }
@@ -47,6 +51,7 @@ impl Args {
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     match &args.action {
         Action::Inspect(args) => inspect::run(args, output),
+        Action::Stats(args) => statistics::run(args, output),
         Action::Generate(args) => generate::run(args, output),
     }
 }

@@ -1,0 +1,259 @@
+//! Statistics of all rows of datasets, in one pass and bounded memory: what normalization needs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use vramfit_base::{Error, ErrorKind, Result};
+
+use crate::hdf5::Scalar;
+use crate::inspect::{LabelCount, Value, read_value};
+use crate::load::{BatchPoll, Loader, LoaderOptions};
+
+/// Distinct values of a label; a column with more has none.
+const MAX_LABELS: usize = 1024;
+/// Rows that are read at a time, and bytes that this may be.
+const BATCH_ROWS: u64 = 1024;
+const BATCH_BYTES: u64 = 8 << 20;
+/// How long to wait before looking again.
+const WAIT: Duration = Duration::from_secs(3600);
+
+/// Statistics of one column: one number for each element of the last axis of a row, or one in all if a row is a number.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ColumnStatistics {
+    /// Rows that were read.
+    pub rows: u64,
+    /// The shape of a row.
+    pub shape: Vec<u64>,
+    /// The type of its elements.
+    pub dtype: &'static str,
+    /// How many finite numbers there are.
+    pub count: Vec<u64>,
+    /// Their mean; 0 without any.
+    pub mean: Vec<f64>,
+    /// Their standard deviation: the root of the mean squared distance from the mean.
+    pub std: Vec<f64>,
+    /// The smallest and the largest of them.
+    pub min: Vec<Option<f64>>,
+    /// The largest of them.
+    pub max: Vec<Option<f64>>,
+    /// How many numbers are NaN.
+    pub nan: Vec<u64>,
+    /// How many numbers are infinite.
+    pub infinite: Vec<u64>,
+    /// How many rows have each value, if a row is one integer and there are few values.
+    pub labels: Option<Vec<LabelCount>>,
+}
+
+/// Reads all rows that the options select, in the order of the files. `progress` is told how many of how many were read.
+///
+/// # Errors
+/// As [`Loader::open`], and all that reading can fail with.
+pub fn compute_statistics(
+    options: LoaderOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<ColumnStatistics>> {
+    let options = LoaderOptions { shuffle: false, batch_size: 1, ..options };
+    let probe = Loader::open(options.clone())?;
+    let row_bytes: u64 = probe.columns().iter().map(|column| column.sample_bytes() as u64).sum();
+    let batch_size = (BATCH_BYTES.min(options.budget.0 / 16) / row_bytes.max(1))
+        .clamp(1, BATCH_ROWS)
+        .min(probe.rows());
+    drop(probe);
+    let mut loader = Loader::open(LoaderOptions { batch_size, ..options })?;
+    let mut columns: Vec<Accumulator> = loader
+        .columns()
+        .iter()
+        .map(|column| Accumulator::new(column.scalar(), column.shape()))
+        .collect();
+    let total = loader.rows();
+    loader.start(0, 0)?;
+    let mut done = 0;
+    loop {
+        let batch = match loader.poll_batch(WAIT, WAIT)? {
+            BatchPoll::Ready(batch) => batch,
+            BatchPoll::Pending { .. } => continue,
+            BatchPoll::Finished => break,
+        };
+        let rows = batch.valid.iter().sum::<u64>();
+        for (column, bytes) in columns.iter_mut().zip(&batch.columns) {
+            let row_bytes = column.row_bytes();
+            column.add(&bytes.bytes()[..rows as usize * row_bytes], rows);
+        }
+        done += rows;
+        progress(done, total);
+    }
+    if done != total {
+        return Err(Error::new(ErrorKind::Internal, format!("{done} of {total} rows were read")));
+    }
+    Ok(columns.into_iter().map(Accumulator::finish).collect())
+}
+
+/// Writes statistics as JSON.
+///
+/// # Errors
+/// None: they are numbers and names.
+pub fn serialize_statistics(statistics: &[ColumnStatistics]) -> Result<String> {
+    serde_json::to_string(statistics)
+        .map_err(|error| Error::new(ErrorKind::Internal, "statistics are no JSON").cause(error))
+}
+
+/// The statistics of a column so far.
+struct Accumulator {
+    scalar: Scalar,
+    shape: Vec<u64>,
+    rows: u64,
+    features: Vec<Feature>,
+    /// How many rows have each value, as long as there are few; only where a row is an integer.
+    labels: Option<BTreeMap<i128, u64>>,
+}
+
+/// The finite numbers of one element of the last axis so far.
+#[derive(Clone, Debug)]
+struct Feature {
+    count: u64,
+    mean: f64,
+    /// The sum of squared distances from the mean.
+    squares: f64,
+    min: f64,
+    max: f64,
+    nan: u64,
+    infinite: u64,
+}
+
+impl Feature {
+    const EMPTY: Feature = Feature {
+        count: 0,
+        mean: 0.0,
+        squares: 0.0,
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        nan: 0,
+        infinite: 0,
+    };
+
+    /// Adds numbers: the mean and the squares of a block are exact to rounding, and those of blocks are combined as by
+    /// Chan, Golub and LeVeque, "Algorithms for computing the sample variance" (1983).
+    fn add(&mut self, numbers: impl Iterator<Item = f64> + Clone) {
+        let (mut count, mut sum) = (0_u64, 0.0);
+        for number in numbers.clone() {
+            if number.is_finite() {
+                count += 1;
+                sum += number;
+                self.min = self.min.min(number);
+                self.max = self.max.max(number);
+            } else if number.is_nan() {
+                self.nan += 1;
+            } else {
+                self.infinite += 1;
+            }
+        }
+        if count == 0 {
+            return;
+        }
+        let mean = sum / count as f64;
+        let distances = numbers.filter(|number| number.is_finite()).map(|number| number - mean);
+        let squares: f64 = distances.map(|distance| distance * distance).sum();
+        let total = self.count + count;
+        let delta = mean - self.mean;
+        let (before, share) = (self.count as f64, count as f64 / total as f64);
+        self.squares += squares + delta * delta * before * share;
+        self.mean += delta * share;
+        self.count = total;
+    }
+}
+
+impl Accumulator {
+    fn new(scalar: Scalar, shape: Vec<u64>) -> Accumulator {
+        let features = shape.last().copied().unwrap_or(1) as usize;
+        let is_label = shape.is_empty() && !scalar.is_float();
+        Accumulator {
+            scalar,
+            shape,
+            rows: 0,
+            features: vec![Feature::EMPTY; features],
+            labels: is_label.then(BTreeMap::new),
+        }
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.shape.iter().product::<u64>() as usize * self.scalar.size()
+    }
+
+    fn add(&mut self, bytes: &[u8], rows: u64) {
+        self.rows += rows;
+        let numbers = bytes.chunks_exact(self.scalar.size());
+        let mut values = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            match read_value(self.scalar, number) {
+                Value::Integer(integer) => {
+                    if let Some(labels) = &mut self.labels {
+                        *labels.entry(integer).or_default() += 1;
+                    }
+                    values.push(integer as f64);
+                }
+                Value::Real(number) => values.push(number),
+            }
+        }
+        if self.labels.as_ref().is_some_and(|labels| labels.len() > MAX_LABELS) {
+            self.labels = None;
+        }
+        let step = self.features.len();
+        for (place, feature) in self.features.iter_mut().enumerate() {
+            feature.add(values.iter().copied().skip(place).step_by(step));
+        }
+    }
+
+    fn finish(self) -> ColumnStatistics {
+        let of = |each: &dyn Fn(&Feature) -> f64| self.features.iter().map(each).collect();
+        let count = |each: &dyn Fn(&Feature) -> u64| self.features.iter().map(each).collect();
+        let bound = |each: &dyn Fn(&Feature) -> f64| {
+            let features = self.features.iter();
+            features.map(|feature| (feature.count > 0).then(|| each(feature))).collect()
+        };
+        ColumnStatistics {
+            rows: self.rows,
+            dtype: self.scalar.name(),
+            count: count(&|feature| feature.count),
+            mean: of(&|feature| feature.mean),
+            std: of(&|feature| (feature.squares / feature.count.max(1) as f64).sqrt()),
+            min: bound(&|feature| feature.min),
+            max: bound(&|feature| feature.max),
+            nan: count(&|feature| feature.nan),
+            infinite: count(&|feature| feature.infinite),
+            labels: self.labels.map(|labels| {
+                labels.into_iter().map(|(value, rows)| LabelCount { value, rows }).collect()
+            }),
+            shape: self.shape,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn blocks_together_have_the_statistics_of_all(
+            numbers in prop::collection::vec(prop_oneof![
+                8 => -1e3_f64..1e3, 1 => Just(f64::NAN), 1 => Just(f64::INFINITY),
+            ], 1..200),
+            offset in -1e6_f64..1e6,
+            block in 1_usize..50,
+        ) {
+            let numbers: Vec<f64> = numbers.iter().map(|number| number + offset).collect();
+            let mut feature = Feature::EMPTY;
+            numbers.chunks(block).for_each(|block| feature.add(block.iter().copied()));
+            let finite: Vec<f64> = numbers.iter().copied().filter(|it| it.is_finite()).collect();
+            prop_assert_eq!(feature.count, finite.len() as u64);
+            prop_assert_eq!(feature.nan + feature.infinite + feature.count, numbers.len() as u64);
+            let mean = finite.iter().sum::<f64>() / finite.len().max(1) as f64;
+            let squares: f64 = finite.iter().map(|number| (number - mean).powi(2)).sum();
+            prop_assert!((feature.mean - mean).abs() <= 1e-9 * (1.0 + mean.abs()));
+            prop_assert!((feature.squares - squares).abs() <= 1e-6 * (1.0 + squares));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `vramfit data stats`: mean, deviation and more of every feature, for normalization.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use vramfit_core::{Bytes, Error, Result};
+use vramfit_data::inspect::{InspectOptions, inspect_file};
+use vramfit_data::load::LoaderOptions;
+use vramfit_data::source::list_files;
+use vramfit_data::statistics::{ColumnStatistics, compute_statistics};
+
+use super::numbers::{grouped, shown};
+use crate::output::Output;
+use crate::status::Status;
+
+/// Features that are listed one by one.
+const MAX_FEATURES: usize = 8;
+
+/// Compute mean, standard deviation, extremes and label counts of datasets, in one pass and bounded memory
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+The statistics are those of each element of the last axis of a row: features of a vector, channels
+of an image. Save them with `--output` and pass the file to `vramfit.data.Loader(normalize=...)`.
+
+Examples:
+  vramfit data stats train.h5
+  vramfit data stats train.h5 --dataset x --output stats.json
+  vramfit data stats shards/*.h5 --dataset 'data/*/obs'
+")]
+pub(crate) struct Args {
+    /// The files, directories or patterns
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Only this dataset; can be repeated, and have wildcards [default: all with numbers]
+    #[arg(long, value_name = "PATH")]
+    dataset: Vec<String>,
+    /// Memory budget
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse_memory, default_value = "256MiB")]
+    memory: Bytes,
+    /// Write the statistics to this file, as JSON
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The statistics of several datasets; the version of the format is `schema`.
+#[derive(Serialize)]
+struct StatisticsFile<'a> {
+    schema: u32,
+    files: Vec<String>,
+    datasets: BTreeMap<&'a str, ColumnStatistics>,
+}
+
+/// Runs `vramfit data stats`.
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    let files = list_files(&args.files)?;
+    let datasets = match &args.dataset[..] {
+        [] => list_datasets(&files[0], args.memory)?,
+        listed => listed.to_vec(),
+    };
+    let mut found = BTreeMap::new();
+    for dataset in &datasets {
+        let options = LoaderOptions {
+            files: files.clone(),
+            budget: args.memory,
+            ..LoaderOptions::new("", [dataset.as_str()])
+        };
+        let statistics = compute_statistics(options, &mut |_, _| {})?;
+        found.extend(statistics.into_iter().map(|statistics| (dataset.as_str(), statistics)));
+    }
+    let names = files.iter().map(|file| file.display().to_string());
+    let file = StatisticsFile { schema: 1, files: names.collect(), datasets: found };
+    if let Some(path) = &args.output {
+        let text = serde_json::to_string_pretty(&file)
+            .map_err(|error| Error::io("the statistics cannot be written as JSON").cause(error))?;
+        std::fs::write(path, text + "\n").map_err(|error| {
+            Error::io(format!("cannot write the file `{}`", path.display())).cause(error)
+        })?;
+    }
+    if args.json {
+        output.json(&file)?;
+    } else {
+        output.text(&render(&file))?;
+    }
+    Ok(Status::Yes)
+}
+
+/// Returns the datasets with numbers that the first file has, those of members that are alike with a wildcard.
+fn list_datasets(file: &std::path::Path, budget: Bytes) -> Result<Vec<String>> {
+    let report = inspect_file(
+        file,
+        &InspectOptions {
+            paths: Vec::new(),
+            sample: None,
+            rows: None,
+            seed: 0,
+            budget,
+            measure: false,
+        },
+    )?;
+    let mut datasets = report.readable_patterns();
+    datasets.dedup();
+    match datasets.is_empty() {
+        false => Ok(datasets),
+        true => {
+            Err(Error::invalid_argument(format!("`{}` has no datasets of numbers", file.display()))
+                .hint("`vramfit data inspect` lists what is in a file"))
+        }
+    }
+}
+
+fn render(file: &StatisticsFile<'_>) -> String {
+    let mut text = String::new();
+    for (dataset, statistics) in &file.datasets {
+        let features = statistics.mean.len();
+        let rows = grouped(statistics.rows);
+        let shape = match &statistics.shape[..] {
+            [] => String::new(),
+            shape => format!(", {features} features of shape {shape:?}"),
+        };
+        text.push_str(&format!("{}: {rows} rows of {}{shape}\n", shown(dataset), statistics.dtype));
+        if let Some(labels) = statistics.labels.as_ref().filter(|labels| labels.len() <= 32) {
+            let share = |rows: u64| 100.0 * rows as f64 / statistics.rows.max(1) as f64;
+            let counts = labels.iter().map(|label| {
+                format!("{}: {} ({:.1} %)", label.value, grouped(label.rows), share(label.rows))
+            });
+            text.push_str(&format!("  values: {}\n", counts.collect::<Vec<_>>().join(", ")));
+        }
+        for place in 0..features.min(MAX_FEATURES) {
+            let bound = |bound: Option<f64>| bound.map_or("none".to_owned(), number);
+            let mut line = format!(
+                "  {place:>4}  mean {:>12}  std {:>12}  min {:>12}  max {:>12}",
+                number(statistics.mean[place]),
+                number(statistics.std[place]),
+                bound(statistics.min[place]),
+                bound(statistics.max[place]),
+            );
+            for (count, what) in
+                [(statistics.nan[place], "NaN"), (statistics.infinite[place], "infinite")]
+            {
+                if count > 0 {
+                    line.push_str(&format!("  {} {what}", grouped(count)));
+                }
+            }
+            text.push_str(&(line + "\n"));
+        }
+        if features > MAX_FEATURES {
+            let more = grouped((features - MAX_FEATURES) as u64);
+            text.push_str(&format!("  and {more} more features; `--json` has all\n"));
+        }
+    }
+    text
+}
+
+/// Formats a number with as many digits as are useful.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if value == value.trunc() && size < 1e12 => format!("{value}"),
+        size if (1e-3..1e6).contains(&size) => format!("{value:.5}"),
+        _ => format!("{value:.4e}"),
+    }
+}

@@ -1,0 +1,208 @@
+"""Statistics of datasets, for normalization."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from vramfit._native import compute_column_statistics
+from vramfit.data.arguments import (
+    LoaderOptions,
+    check_groups,
+    describe_split,
+    list_ranges,
+    name_columns,
+)
+from vramfit.data.checks import list_paths
+from vramfit.data.samples import Rows, plan_columns
+from vramfit.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+_ARRAYS = ("count", "mean", "std", "min", "max", "nan", "infinite")
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Statistics of a dataset, for each element of the last axis of a row (one if it is a number).
+
+    Attributes:
+        rows: Rows that were read.
+        shape: The shape of a row.
+        dtype: The type of its elements.
+        count: How many finite numbers there are.
+        mean: Their mean.
+        std: Their standard deviation, the root of the mean squared distance from the mean.
+        min: The smallest of them; NaN if there is none.
+        max: The largest of them; NaN if there is none.
+        nan: How many numbers are NaN.
+        infinite: How many numbers are infinite.
+        labels: How many rows have each value, if a row is one integer with few values; else None.
+    """
+
+    rows: int
+    shape: tuple[int, ...]
+    dtype: str
+    count: Array
+    mean: Array
+    std: Array
+    min: Array
+    max: Array
+    nan: Array
+    infinite: Array
+    labels: dict[int, int] | None
+
+    @classmethod
+    def _from_json(cls, found: Mapping[str, Any]) -> Self:
+        import numpy as np
+
+        labels = found["labels"]
+        counts = ("count", "nan", "infinite")
+        arrays = {
+            name: np.array(
+                [np.nan if one is None else one for one in found[name]],
+                np.int64 if name in counts else np.float64,
+            )
+            for name in _ARRAYS
+        }
+        return cls(
+            rows=found["rows"],
+            shape=tuple(found["shape"]),
+            dtype=found["dtype"],
+            labels=None if labels is None else {it["value"]: it["rows"] for it in labels},
+            **arrays,
+        )
+
+
+def compute_statistics(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    datasets: str | Sequence[str] | Mapping[str, str],
+    *,
+    rows: Any = None,
+    groups: Sequence[str] | None = None,
+    split: tuple[Any, ...] | None = None,
+    split_by: str | None = None,
+    split_seed: int = 0,
+    memory: str | int = "256MiB",
+) -> dict[str, ColumnStatistics]:
+    """Return statistics of the rows of datasets, read in one pass and bounded memory.
+
+    The arguments are those of :class:`vramfit.data.Loader`. With the split of the training run,
+    the statistics are those of its training set alone: add ``split_by="group"`` where its samples
+    are windows.
+    """
+    names = name_columns(datasets)
+    options = LoaderOptions(
+        files=list_paths(path),
+        columns=[
+            (column.dataset, None, 0, None, False, None)
+            for column in plan_columns(names, Rows(), None)
+        ],
+        samples=Rows()._to_json(),
+        trim=False,
+        mask=False,
+        batch_size=1,
+        memory=f"{memory}B" if isinstance(memory, int) else memory,
+        seed=0,
+        shuffle=False,
+        drop_last=False,
+        stacked_batches=None,
+        selected_samples=None if rows is None else list_ranges(rows),
+        selected_groups=check_groups(groups, rows),
+        split=describe_split(split, split_by, split_seed),
+        shard=(0, 1),
+        threads=None,
+        floats=None,
+        narrow=False,
+        allow_unclosed=False,
+        poison=False,
+    )
+    found = json.loads(compute_column_statistics(options))
+    return {name: ColumnStatistics._from_json(one) for name, one in zip(names, found, strict=True)}
+
+
+def find_normalization(
+    normalize: Any, datasets: Mapping[str, str], kinds: Mapping[str, str]
+) -> dict[str, tuple[list[float], list[float]]]:
+    """Return means and standard deviations of the columns that an argument says to normalize.
+
+    Args:
+        normalize: The argument of the loader.
+        datasets: The path of the dataset of each column.
+        kinds: The types that columns are converted to.
+    """
+    if normalize is None:
+        return {}
+    if isinstance(normalize, str | os.PathLike):
+        known = _read_file(normalize)
+        named = {name: known[_key(path)] for name, path in datasets.items() if _key(path) in known}
+        named = {
+            name: one
+            for name, one in named.items()
+            if "float" in one["dtype"] or "float" in kinds.get(name, "")
+        }
+        if not named:
+            listed = ", ".join(f"`{path}`" for path in datasets.values())
+            raise InvalidArgumentError(
+                f"`{os.fspath(normalize)}` has no statistics of floats for {listed}",
+                hint="compute them: `vramfit data stats FILE --output stats.json`",
+            )
+        return {name: (one["mean"], one["std"]) for name, one in named.items()}
+    hint = 'use `normalize="stats.json"` or `normalize={"x": (mean, std)}`'
+    if not isinstance(normalize, Mapping):
+        raise InvalidArgumentError(
+            f"`normalize` is {normalize!r}, which is neither a file nor a dictionary", hint=hint
+        )
+    found = {}
+    for name, one in normalize.items():
+        if name not in datasets:
+            listed = ", ".join(f"`{known}`" for known in datasets)
+            raise InvalidArgumentError(
+                f"`normalize` names {name!r}, which is not a column",
+                hint=f"the columns are {listed}",
+            )
+        found[name] = _as_pair(name, one, hint)
+    return found
+
+
+def _as_pair(name: str, one: Any, hint: str) -> tuple[list[float], list[float]]:
+    import numpy as np
+
+    pair = (one.mean, one.std) if isinstance(one, ColumnStatistics) else one
+    try:
+        mean, std = (np.atleast_1d(np.asarray(part, np.float64)).ravel().tolist() for part in pair)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"`normalize` of `{name}` is {one!r}, which is not a mean and a deviation", hint=hint
+        ) from None
+    return mean, std
+
+
+def _read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if found["schema"] != 1:
+            raise InvalidArgumentError(
+                f"`{os.fspath(path)}` has format version {found['schema']}, and this vramfit "
+                "reads version 1"
+            )
+        return {_key(name): one for name, one in found["datasets"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidArgumentError(
+            f"`{os.fspath(path)}` is not a file of statistics",
+            cause=str(error),
+            hint="make one: `vramfit data stats FILE --output stats.json`",
+        ) from None
+
+
+def _key(dataset: str) -> str:
+    """Return the path of a dataset without what a wildcard leaves of a name."""
+    names = [name for name in dataset.split("/") if name]
+    return "/".join("*" if "*" in name else name for name in names)
