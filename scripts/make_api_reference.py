@@ -52,7 +52,18 @@ MODULES = [
     (
         "vramfit.data",
         "Batches from HDF5 files ([guide](../guides/data-loader.md)).",
-        ["Loader", "Stats", "HDF5Source", "HDF5IterDataset"],
+        [
+            "Loader",
+            "Rows",
+            "Windows",
+            "Groups",
+            "Ragged",
+            "Stats",
+            "compute_statistics",
+            "ColumnStatistics",
+            "HDF5Source",
+            "HDF5IterDataset",
+        ],
     ),
     (
         "vramfit.train",

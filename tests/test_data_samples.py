@@ -573,7 +573,7 @@ def test_what_cannot_be_is_said_in_words(tmp_path, options, message):
 
 @pytest.mark.parametrize("storage", STORAGES)
 def test_t12_statistics_are_those_of_numpy(tmp_path, storage):
-    path = write_series(tmp_path / "f.h5", [17, 3, 0, 40], STORAGES[storage])
+    path = write_series(tmp_path / "f.h5", [17, 3, 0, 40, 9, 21], STORAGES[storage])
     found = compute_statistics(path, COLUMNS)
     for name in COLUMNS:
         rows = np.concatenate(read_series(path, name)).astype(float)
@@ -583,7 +583,7 @@ def test_t12_statistics_are_those_of_numpy(tmp_path, storage):
         assert np.array_equal(found[name].min, rows.min(axis=0))
         assert np.array_equal(found[name].max, rows.max(axis=0))
     done = run_vramfit("data", "stats", path, "--output", tmp_path / "stats.json")
-    assert "/data/demo_*/obs: 60 rows of float32, 3 features" in done.stdout
+    assert "/data/demo_*/obs: 90 rows of float32, 3 features" in done.stdout
     loaders = [
         Loader(path, COLUMNS, normalize=normalize, samples=samples, batch_size=8, seed=3)
         for normalize in (tmp_path / "stats.json", found)

@@ -96,6 +96,14 @@ def test_estimates_come_out_as_written(tmp_path, write_script):
     assert done.stdout == "".join(blocks(page, "text")), done.stderr
 
 
+def test_samples_that_are_not_rows_are_read_as_written(tmp_path, monkeypatch):
+    page = "docs/guides/data-samples.md"
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n".join(blocks(page, "python")), page, "exec"), {})
+    for command in "\n".join(blocks(page, "console")).splitlines():
+        run_command(*shlex.split(command.removeprefix("$ ")), code=0)
+
+
 def test_a_pull_request_is_checked_as_written(tmp_path):
     """Programs and configuration are written, differences applied, and commands run, in order."""
     page = (ROOT / "docs/guides/ci.md").read_text().split("\n## Tests")[0]

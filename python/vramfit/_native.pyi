@@ -2,7 +2,7 @@ import os
 from collections.abc import Sequence
 from typing import final
 
-from vramfit.data.arguments import LoaderOptions
+from vramfit.data.arguments import ColumnArgument, LoaderOptions
 
 __all__ = [
     "BatchLoader",
@@ -16,6 +16,7 @@ __all__ = [
     "__version__",
     "all_gpus",
     "ask_main_thread_to_exit",
+    "compute_column_statistics",
     "executions",
     "expected_pools",
     "explain_failure",
@@ -60,6 +61,8 @@ class BatchLoader:
     @property
     def columns(self) -> list[tuple[str, str, list[int]]]: ...
     @property
+    def derived_columns(self) -> list[tuple[str, int, str, list[int]]]: ...
+    @property
     def engine(self) -> str: ...
     @property
     def max_batches(self) -> int: ...
@@ -71,6 +74,8 @@ class BatchLoader:
     def rows(self) -> int: ...
     @property
     def threads(self) -> int: ...
+    @property
+    def unclosed_files(self) -> list[str]: ...
     @property
     def warning(self) -> str | None: ...
     def file_rows(self, epoch: int, start: int, end: int) -> list[int]: ...
@@ -127,9 +132,11 @@ class ResolvedSettings:
 class RowReader:
     def __new__(
         cls,
-        path: str | os.PathLike[str],
-        columns: Sequence[tuple[str, str | None]],
+        files: Sequence[str | os.PathLike[str]],
+        columns: Sequence[ColumnArgument],
+        samples: str,
         *,
+        trim: bool,
         cache: str,
         floats: str | None,
     ) -> RowReader: ...
@@ -161,6 +168,7 @@ class Setting:
 
 def all_gpus() -> list[Gpu]: ...
 def ask_main_thread_to_exit() -> bool: ...
+def compute_column_statistics(options: LoaderOptions) -> str: ...
 def expected_pools(environment: dict[str, str], jax: str) -> list[int] | None: ...
 def explain_failure(log: bytes) -> str | None: ...
 def find_gpu(name: str) -> Gpu: ...

@@ -31,7 +31,8 @@ pub struct Finding {
 
 /// Applies the rules that need no rows.
 pub(super) fn find_all(entries: &[Entry], readable: &[OpenDataset]) -> Vec<Finding> {
-    let rules = [large_band, split_rows, tiny_chunks, ineffective_compression, wide_numbers];
+    let rules =
+        [large_band, split_rows, tiny_chunks, ineffective_compression, wide_numbers, packed_values];
     let mut findings = Vec::new();
     for open in readable {
         let entry = &entries[open.entry];
@@ -197,6 +198,27 @@ fn wide_numbers(entry: &Entry, open: &OpenDataset) -> Option<Finding> {
             "JAX converts {name} to 32 bits unless x64 is enabled, so {half} are read for nothing"
         ),
         fix: "store 32-bit types where they suffice".to_owned(),
+    })
+}
+
+/// Values that are packed by the conventions of netCDF (CF): h5py reads them as stored, xarray and netCDF4 decode them.
+fn packed_values(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
+    let packing = ["scale_factor", "add_offset", "_FillValue", "missing_value"];
+    let named: Vec<&str> =
+        packing.into_iter().filter(|name| entry.attributes.iter().any(|own| own == name)).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let listed: Vec<String> = named.iter().map(|name| format!("`{name}`")).collect();
+    Some(Finding {
+        id: "packed-values",
+        dataset: entry.path.clone(),
+        message: format!(
+            "it has the attribute{} {}: values are read as they are stored, packed and with fill values for missing ones",
+            if listed.len() == 1 { "" } else { "s" },
+            listed.join(", ")
+        ),
+        fix: "decode them in a `transform`, or store decoded values: `xarray.open_dataset(old).to_netcdf(new)`".to_owned(),
     })
 }
 
