@@ -1,14 +1,16 @@
 """Samples that are not rows: windows, groups, ragged values, many files, against h5py and NumPy."""
 
 import json
+import os
 import pickle
 import random
+import textwrap
 import threading
 
 import h5py
 import numpy as np
 import pytest
-from commands import run_vramfit
+from commands import run_python, run_vramfit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -544,7 +546,13 @@ def test_two_threads_on_one_iterator_are_an_error(tmp_path):
         ({"samples": Ragged("data/*/nothing")}, "contains no"),
         ({"rows": [1], "groups": ["demo_0"]}, "`rows` and `groups`"),
         ({"rows": [[1]]}, "selects no samples"),
-        ({"rows": [-1]}, "begin with 0"),
+        ({"rows": [-1]}, "not the number of a sample"),
+        ({"rows": np.zeros(5, bool) | True}, "mask of 5 values, and there are"),
+        ({"rows": [[1, 2], [3]]}, "selects no samples"),
+        ({"rows": slice(0.5, 3)}, "must be an integer"),
+        ({"groups": 5}, "names of groups"),
+        ({"rank": "0", "world": 2}, "must be an integer"),
+        ({"shift": {"action": ("obs", 1)}}, "is a column already"),
         ({"split": "train"}, "not a split"),
         ({"split": ("train", 0.5, 0.1, 0.1)}, "do not sum to 1"),
         ({"split": ("train", 0.01)}, "groups are split"),
@@ -626,3 +634,147 @@ def test_t12_statistics_of_labels_nan_and_constant_features(tmp_path):
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             Loader(tmp_path / "f.h5", ["x", "y"], normalize=normalize, **options)
+
+
+@pytest.mark.parametrize("choice", ["split", "rows"])
+@pytest.mark.parametrize("kind", ["windows", "ragged"])
+def test_some_samples_in_file_order(tmp_path, kind, choice):
+    """Samples that do not follow each other share fewer rows than those that do."""
+    lengths = [1, 100] * 300
+    path = write_ragged(tmp_path / "f.h5", lengths, {"chunks": (100,), "compression": "lzf"})
+    samples = Windows(16) if kind == "windows" else Ragged("offsets")
+    options = {"samples": samples, "batch_size": 8, "shuffle": False}
+    whole = collect(Loader(path, "tokens", **options))["tokens"]
+    if choice == "split":
+        options |= {"split_by": "sample"}
+        sets = [
+            collect(Loader(path, "tokens", split=(name, 0.5), **options))["tokens"]
+            for name in ("train", "validation")
+        ]
+        assert np.array_equal(as_set(np.concatenate(sets)), as_set(whole))
+    else:
+        rows = np.arange(0, len(whole), 7)
+        found = collect(Loader(path, "tokens", rows=rows, **options))["tokens"]
+        assert np.array_equal(found, whole[rows])
+
+
+def test_documents_of_a_group_stay_together_and_those_of_one_file_are_split(tmp_path):
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        for number in range(10):
+            f[f"g{number}/tokens"] = np.full(30, number)
+            f[f"g{number}/offsets"] = np.arange(0, 31, 3)
+    options = {"samples": Ragged("*/offsets"), "batch_size": 4}
+    sets = [
+        set(
+            collect(Loader(tmp_path / "f.h5", "*/tokens", split=(name, 0.3), **options))[
+                "*/tokens"
+            ].ravel()
+        )
+        for name in ("train", "validation")
+    ]
+    assert [len(one) for one in sets] == [7, 3]
+    assert not sets[0] & sets[1]
+    one = write_ragged(tmp_path / "one.h5", [3] * 50)
+    for name, count in (("train", 40), ("validation", 10)):
+        loader = Loader(one, "tokens", samples=Ragged("offsets"), split=(name, 0.2), batch_size=4)
+        assert loader.rows == count
+
+
+@given(
+    length=st.integers(5, 40),
+    windows=st.integers(1, 4),
+    shift=st.integers(-4, 6),
+    pad=st.sampled_from(["none", "zeros", "repeat"]),
+    fraction=st.floats(0.1, 0.5),
+)
+@settings(max_examples=60, deadline=None)
+def test_no_row_is_in_two_sets_of_one_series(
+    tmp_path_factory, length, windows, shift, pad, fraction
+):
+    path = tmp_path_factory.mktemp("series") / "f.h5"
+    with h5py.File(path, "w") as f:
+        f["x"] = 1 + np.arange(length)
+    sets = []
+    for name in ("train", "validation"):
+        try:
+            loader = Loader(
+                path,
+                "x",
+                samples=Windows(windows, pad=pad),
+                shift={"x": shift},
+                split=(name, fraction),
+                batch_size=4,
+            )
+        except InvalidArgumentError:
+            return
+        sets.append(set(collect(loader)["x"].ravel().tolist()) - {0})
+    assert not sets[0] & sets[1]
+
+
+def test_groups_that_cannot_be_read_are_errors(tmp_path):
+    for name in ("e1", "e2"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as f:
+            f["g/x"] = np.arange(5)
+            f["off"] = np.array([0, 3, 5])
+    with h5py.File(tmp_path / "w.h5", "w") as f:
+        f["d/a"] = h5py.ExternalLink("e1.h5", "/g")
+        f["d/b"] = h5py.ExternalLink("e2.h5", "/g")
+        f["d/c"] = h5py.SoftLink("/nowhere")
+        f["off"] = h5py.ExternalLink("e1.h5", "/off")
+        f["x"] = np.arange(5)
+    assert Loader(tmp_path / "w.h5", "d/*/x", batch_size=1).rows == 10
+    ragged = {"samples": Ragged("off"), "batch_size": 1}
+    loader = Loader(tmp_path / "w.h5", "x", **ragged)
+    next(iter(loader))
+    with h5py.File(tmp_path / "e1.h5", "a") as f:
+        f["off"][:] = [0, 1, 5]
+    with pytest.raises(FileChangedError):
+        Loader(tmp_path / "w.h5", "x", **ragged).restore(loader.state())
+    (tmp_path / "e2.h5").rename(tmp_path / "gone.h5")
+    with pytest.raises(VramfitError, match=r"e2\.h5"):
+        Loader(tmp_path / "w.h5", "d/*/x", batch_size=1)
+
+
+def test_a_state_is_of_these_files_in_this_order(tmp_path):
+    names = ("a.h5", "b.h5")
+    for number, name in enumerate(names):
+        with h5py.File(tmp_path / name, "w", track_times=False) as f:
+            f["x"] = np.arange(20) + 100 * number
+            f["y"] = np.arange(20)
+        os.utime(tmp_path / name, (10**9, 10**9))
+    paths = [tmp_path / name for name in names]
+    state = Loader(paths, "x", batch_size=3).state()
+    Loader(paths, "x", batch_size=3).restore(state)
+    one = Loader(paths[0], "x", batch_size=3).state()
+    for other in (paths[::-1], paths[0]):
+        with pytest.raises((FileChangedError, InvalidArgumentError)):
+            Loader(other, "x", batch_size=3).restore(state)
+    for path, dataset in ((paths[1], "x"), (paths[0], "y")):
+        with pytest.raises(FileChangedError):
+            Loader(path, dataset, batch_size=3).restore(one)
+    with pytest.raises(InvalidArgumentError, match="given twice"):
+        Loader([paths[0], tmp_path / "." / "a.h5"], "x", batch_size=3)
+
+
+def test_the_budget_that_an_error_names_is_enough(tmp_path):
+    path = write_series(tmp_path / "f.h5", [20] * 200)
+    with pytest.raises(InvalidArgumentError, match="memory budget") as error:
+        Loader(path, COLUMNS, batch_size=8, memory="20KiB")
+    enough = int(error.value.hint.split("(")[1].split()[0])
+    assert Loader(path, COLUMNS, batch_size=8, memory=enough).rows == 4000
+
+
+def test_more_external_files_than_may_be_open(tmp_path):
+    with h5py.File(tmp_path / "all.h5", "w") as f:
+        for number in range(200):
+            f[f"d/{number}"] = h5py.ExternalLink(f"e{number}.h5", "/")
+            with h5py.File(tmp_path / f"e{number}.h5", "w") as other:
+                other["x"] = [number]
+    code = f"""
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+        from vramfit.data import Loader
+        loader = Loader({str(tmp_path / "all.h5")!r}, "d/*/x", batch_size=9, memory="1MiB")
+        print(sorted(int(x) for b in loader for x in b["d/*/x"]) == list(range(200)))
+    """
+    run_python("-c", textwrap.dedent(code), code=0)

@@ -52,7 +52,7 @@ pub(crate) struct PyLoaderOptions {
     shuffle: bool,
     drop_last: bool,
     stacked_batches: Option<u64>,
-    selected_samples: Option<PyBackedBytes>,
+    selected_samples: Option<(PyBackedBytes, Option<u64>)>,
     selected_groups: Option<Vec<String>>,
     split: Option<SplitArgument>,
     shard: (u64, u64),
@@ -69,7 +69,9 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
     fn try_from(options: PyLoaderOptions) -> Result<Self> {
         let (index, count) = options.shard;
         let columns = options.columns.into_iter().map(parse_column);
-        let samples = options.selected_samples.map(|ranges| parse_ranges(&ranges));
+        let samples = options.selected_samples.map(|(ranges, mask_length)| {
+            SampleSelection::Samples { ranges: parse_ranges(&ranges), mask_length }
+        });
         let groups = options.selected_groups.map(SampleSelection::Groups);
         Ok(LoaderOptions {
             files: options.files,
@@ -77,7 +79,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             samples: SampleOptions::parse_json(&options.samples)?,
             trim: options.trim,
             mask: options.mask,
-            selection: samples.map(SampleSelection::Samples).or(groups),
+            selection: samples.or(groups),
             batch_size: options.batch_size,
             stacked_batches: options.stacked_batches,
             budget: Bytes::parse_memory(&options.memory)?,

@@ -37,6 +37,8 @@ impl RowReader {
                 columns: columns.into_iter().map(parse_column).collect::<Result<_>>()?,
                 samples: SampleOptions::parse_json(samples)?,
                 trim,
+                // The offsets of ragged samples, and readers; the cache has a limit of its own.
+                budget: Bytes(8 << 30),
                 float_type: floats.map(parse_scalar).transpose()?,
                 ..LoaderOptions::new("", [])
             };

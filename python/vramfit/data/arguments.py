@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +37,8 @@ class LoaderOptions:
         shuffle: Whether samples are shuffled.
         drop_last: Whether the samples that do not fill the last batch are dropped.
         stacked_batches: Batches stacked into one; None for single batches.
-        selected_samples: Which samples are read, as pairs of 64-bit numbers; None for all.
+        selected_samples: Which samples are read, as pairs of 64-bit numbers, and how many there
+            must be if that is known; None for all.
         selected_groups: The names of the groups that are read; None for all.
         split: Which set, the fractions for validation and tests, how these are chosen (``"spread"``
             or ``"tail"``), whether by group, and the seed of the choice; None for all.
@@ -59,7 +61,7 @@ class LoaderOptions:
     shuffle: bool
     drop_last: bool
     stacked_batches: int | None
-    selected_samples: bytes | None
+    selected_samples: tuple[bytes, int | None] | None
     selected_groups: Sequence[str] | None
     split: tuple[str, float, float, str, bool | None, int] | None
     shard: tuple[int, int]
@@ -159,14 +161,20 @@ def check_groups(groups: Any, rows: Any) -> list[str] | None:
         raise InvalidArgumentError(
             "`rows` and `groups` were given", hint="use one of them to select samples"
         )
-    names = [groups] if isinstance(groups, str) else list(groups)
-    names = [name.decode() if isinstance(name, bytes) else name for name in names]
+    names = (
+        [groups] if isinstance(groups, str | bytes) or not _is_iterable(groups) else list(groups)
+    )
+    names = [name.decode(errors="replace") if isinstance(name, bytes) else name for name in names]
     if not names or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError(
             f"`groups` is {groups!r}, but must be names of groups",
             hint='use the names that `*` stands for: `groups=["demo_0", "demo_7"]`',
         )
     return names
+
+
+def _is_iterable(value: Any) -> bool:
+    return isinstance(value, Iterable)
 
 
 def choose_last_batch(
@@ -282,36 +290,46 @@ def describe_split(
     return name, fractions[1], test, mode, by_group, seed
 
 
-def list_ranges(rows: Any, count: int | None = None) -> bytes:
-    """Return sample numbers as ranges, as the native loader expects them.
+def list_ranges(rows: Any) -> tuple[bytes, int | None]:
+    """Return sample numbers as ranges, and how many samples there must be if they are of a mask.
 
     Args:
         rows: Numbers in any order, a mask with a value for each sample, a range or a slice.
-        count: How many samples there are, if that is known.
     """
     import numpy as np
 
+    hint = "use sample numbers, a mask, or a range: `rows=np.flatnonzero(labels == 3)`"
     if isinstance(rows, slice):
-        if count is None and (rows.stop is None or rows.stop < 0 or (rows.start or 0) < 0):
+        ends = [0 if rows.start is None else rows.start, rows.stop, rows.step or 1]
+        if rows.stop is None or min(as_integer("rows", end) for end in ends) < 0:
             raise InvalidArgumentError(
                 f"`rows` is {rows}, which depends on the number of samples",
                 hint="use a slice with a start and an end from 0 on",
             )
-        rows = range(*rows.indices(rows.stop if count is None else count))
-    array = np.asarray(rows)
+        rows = range(*ends)
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"`rows` is {rows!r}, and selects no samples", hint=hint
+        ) from None
+    mask_length = None
     if array.dtype == bool and array.ndim == 1:
+        mask_length = len(array)
         array = np.flatnonzero(array)
     if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
         raise InvalidArgumentError(
             f"`rows` is an array of {array.dtype} of shape {array.shape}, and selects no samples",
-            hint="use sample numbers, a mask, or a range: `rows=np.flatnonzero(labels == 3)`",
+            hint=hint,
         )
-    array = np.sort(array.astype(np.int64))
-    if array[0] < 0:
+    array = np.sort(array)
+    if array[0] < 0 or array[-1] >= 1 << 63:
         raise InvalidArgumentError(
-            f"`rows` has {array[0]}, and numbers of samples begin with 0",
-            hint="count from the first sample",
+            f"`rows` has {array[0] if array[0] < 0 else array[-1]}, which is not the number of a "
+            "sample",
+            hint="count from 0 on, from the first sample",
         )
+    array = array.astype(np.int64)
     steps = np.diff(array)
     if (steps == 0).any():
         repeated = array[1:][steps == 0][0]
@@ -322,7 +340,20 @@ def list_ranges(rows: Any, count: int | None = None) -> bytes:
     starts = np.flatnonzero(np.concatenate([[True], steps != 1]))
     ends = np.concatenate([starts[1:], [len(array)]]) - 1
     pairs = np.stack([array[starts], array[ends] + 1], axis=1)
-    return pairs.astype("<u8").tobytes()
+    return pairs.astype("<u8").tobytes(), mask_length
+
+
+def as_memory(memory: Any) -> str:
+    """Return a memory budget as text: a number is one of bytes."""
+    if isinstance(memory, str):
+        return memory
+    try:
+        return f"{operator.index(memory)}B"
+    except TypeError:
+        raise InvalidArgumentError(
+            f"`memory` is {memory!r}, but must be an amount of memory",
+            hint='use `memory="256MiB"`, or a number of bytes',
+        ) from None
 
 
 def find_shard(rank: int | None, world: int | None, sharding: object) -> tuple[int, int]:
@@ -330,6 +361,7 @@ def find_shard(rank: int | None, world: int | None, sharding: object) -> tuple[i
     if (rank is None) != (world is None):
         raise InvalidArgumentError("`rank` and `world` must be given together")
     if rank is not None and world is not None:
+        rank, world = as_integer("rank", rank), as_integer("world", world)
         if not 0 <= rank < world:
             raise InvalidArgumentError(
                 f"`rank` is {rank}, but must be at least 0 and below `world`, which is {world}"

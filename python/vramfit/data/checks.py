@@ -31,7 +31,7 @@ def check_counts(**numbers: int | None) -> None:
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Check that a value is one of several words."""
-    if value in choices:
+    if isinstance(value, str) and value in choices:
         return
     near = difflib.get_close_matches(str(value), choices, n=1)
     listed = ", ".join(f'"{choice}"' for choice in choices)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from vramfit.data.arguments import (
     MASK,
     LoaderOptions,
+    as_memory,
     check_groups,
     check_names,
     check_seeds,
@@ -207,7 +208,7 @@ class Loader:
             trim=bool(samples.trim),
             mask=mask is not False,
             batch_size=as_integer("batch_size", batch_size),
-            memory=f"{memory}B" if isinstance(memory, int) else memory,
+            memory=as_memory(memory),
             seed=as_integer("seed", seed),
             shuffle=bool(shuffle),
             drop_last=self._last_batch == "drop",
@@ -234,13 +235,13 @@ class Loader:
             for column, (_, kind, shape) in zip(columns, self._native.columns, strict=True)
         ]
         self._row_masks = []
+        self._part_columns: list[str] = []
         derived = self._native.derived_columns
         mask_count = sum(kind == MASK for kind, *_ in derived)
         for kind, column, dtype_name, shape in derived:
             name = f"{columns[column].name}_{MASK}" if kind == MASK and mask_count > 1 else kind
             self._columns.append((name, (dtype_name, shape)))
-            if kind == MASK:
-                self._row_masks.append(name)
+            (self._row_masks if kind == MASK else self._part_columns).append(name)
         is_padded = bool(mask) or (mask is None and self._last_batch == "pad")
         self._mask = is_padded and not self._row_masks
         self._names = [name for name, _ in self._columns] + [MASK] * self._mask
@@ -381,15 +382,15 @@ class Loader:
             name: np.ndarray((*lead, *shape), dtype, part)
             for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
         }
-        if not self._mask and not self._row_masks:
+        if not self._mask and not self._row_masks and not self._part_columns:
             return batch
         real = np.arange(lead[-1])[None, :] < np.asarray(valid)[:, None]
         real = real if len(lead) == 2 else real[0]
         if self._mask:
             batch[MASK] = real
-        elif not real.all():
-            for name in self._row_masks:
-                batch[name] = batch[name] & real[..., None]
+        if not real.all():
+            for name in (*self._row_masks, *self._part_columns):
+                batch[name] = batch[name] * real[..., None]
         return batch
 
     def to_device(self, depth: int = 2) -> DeviceBatches:
@@ -471,7 +472,10 @@ class Loader:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load_again, (self._arguments, self.state())
+        # Another process may have another working directory, and no JAX.
+        paths = [os.path.abspath(one) for one in self._options.files]
+        arguments = {**self._arguments, "path": paths, "x64": not self._options.narrow}
+        return _load_again, (arguments, self.state())
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}: {kind}{shape}" for name, (kind, shape) in self._columns)

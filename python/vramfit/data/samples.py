@@ -53,7 +53,12 @@ class Windows:
     trim: bool = False
 
     def __post_init__(self) -> None:
-        lengths = self.length.values() if isinstance(self.length, Mapping) else [self.length]
+        lengths = list(self.length.values()) if isinstance(self.length, Mapping) else [self.length]
+        if not lengths or None in lengths:
+            raise InvalidArgumentError(
+                f"`length` of `Windows` is {self.length!r}, but must be a number of rows",
+                hint="use `Windows(length=16)`, or a number for each column",
+            )
         for length in lengths:
             check_counts(length=length)
         check_counts(stride=self.stride)
@@ -102,7 +107,7 @@ class Groups:
         return json.dumps(
             {
                 "kind": "groups",
-                "length": self.length,
+                "length": _as_length(self.length),
                 "padding": self.pad,
                 "truncate": bool(self.truncate),
             }
@@ -143,8 +148,13 @@ class Ragged:
             )
         check_path("offsets" if self.lengths is None else "lengths", self.offsets or self.lengths)
         check_counts(length=self.length)
-        if isinstance(self.per_sample, str):
-            object.__setattr__(self, "per_sample", (self.per_sample,))
+        listed = (self.per_sample,) if isinstance(self.per_sample, str) else self.per_sample
+        if not isinstance(listed, list | tuple) or not all(isinstance(it, str) for it in listed):
+            raise InvalidArgumentError(
+                f"`per_sample` is {self.per_sample!r}, but must be names of columns",
+                hint='use `per_sample=["label"]`',
+            )
+        object.__setattr__(self, "per_sample", tuple(listed))
 
     def _lengths(self) -> Mapping[str, int]:
         return {}
@@ -155,11 +165,15 @@ class Ragged:
             {
                 "kind": "ragged",
                 "bounds": bounds,
-                "length": self.length,
+                "length": _as_length(self.length),
                 "truncate": bool(self.truncate),
                 "pack": bool(self.pack),
             }
         )
+
+
+def _as_length(length: int | None) -> int | None:
+    return None if length is None else as_integer("length", length)
 
 
 Samples = Rows | Windows | Groups | Ragged
@@ -185,7 +199,7 @@ class ColumnPlan:
 
 
 def plan_columns(
-    names: Mapping[str, str], samples: Any, shift: Mapping[str, tuple[str, int]] | None
+    names: Mapping[str, str], samples: Any, shift: Mapping[str, tuple[str, int] | int] | None
 ) -> list[ColumnPlan]:
     """Return the columns: those of datasets, and those that are shifted from them."""
     if not isinstance(samples, Samples):
@@ -240,6 +254,11 @@ def _read_shift(shift: Any, names: Mapping[str, str]) -> dict[str, tuple[str, in
             raise InvalidArgumentError(
                 f"`shift` of `{name}` refers to {source!r}, which is not a column",
                 hint=f"the columns are {there}",
+            )
+        if name in names and source != name:
+            raise InvalidArgumentError(
+                f"`shift` makes a column `{name}` of `{source}`, but `{name}` is a column already",
+                hint=hint,
             )
         shifted[name] = (source, as_integer(f"shift of {name}", rows))
     return shifted

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from vramfit._native import compute_column_statistics
 from vramfit.data.arguments import (
     LoaderOptions,
+    as_memory,
     check_groups,
     describe_split,
     list_ranges,
@@ -108,7 +109,7 @@ def compute_statistics(
         trim=False,
         mask=False,
         batch_size=1,
-        memory=f"{memory}B" if isinstance(memory, int) else memory,
+        memory=as_memory(memory),
         seed=0,
         shuffle=False,
         drop_last=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,9 @@ class Transform:
         self._function = function
         self._seed = seed
         self._rank = rank
-        self._is_random = _has_rng(function)
+        kind = _kind_of_rng(function)
+        self._is_random = kind is not None
+        self._is_positional = kind is inspect.Parameter.POSITIONAL_ONLY
 
     def __call__(self, batch: Any, position: tuple[int, int]) -> Any:
         """Transform the batch that starts at a position: the epoch, and the samples before it."""
@@ -38,12 +41,17 @@ class Transform:
         epoch, sample = position
         # SeedSequence hashes its parts, so that those of other epochs and seeds are independent.
         rng = np.random.default_rng([self._seed, epoch, sample, self._rank])
+        if self._is_positional:
+            return self._function(batch, rng)
         return self._function(batch, rng=rng)
 
 
-def _has_rng(function: Callable[..., Any]) -> bool:
+def _kind_of_rng(function: Callable[..., Any]) -> Any:
+    """Return the kind of the parameter `rng` of a function, or None without one to be filled."""
+    if isinstance(function, functools.partial) and "rng" in function.keywords:
+        return None
     try:
-        parameters = inspect.signature(function).parameters
+        parameter = inspect.signature(function).parameters.get("rng")
     except (TypeError, ValueError):
-        return False
-    return "rng" in parameters
+        return None
+    return None if parameter is None else parameter.kind

@@ -100,12 +100,12 @@ impl ObjectFinder {
         Ok(links)
     }
 
-    /// Returns the names of the members of the group at a path; none where no group is there.
+    /// Returns the members of the group at a path; none where no group is there.
     ///
     /// # Errors
     ///
     /// As [`ObjectFinder::find`], but for a path that leads nowhere.
-    pub(crate) fn member_names(&mut self, path: &str) -> Result<Vec<String>> {
+    pub(crate) fn members(&mut self, path: &str) -> Result<Vec<Link>> {
         let (container, header) = match self.find(path) {
             Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::InvalidArgument => return Ok(Vec::new()),
@@ -119,7 +119,7 @@ impl ObjectFinder {
             true => self.list_members(header.address())?,
             false => group::links(&header)?.into(),
         };
-        Ok(links.iter().map(|link| link.name.clone()).collect())
+        Ok(links.to_vec())
     }
 }
 

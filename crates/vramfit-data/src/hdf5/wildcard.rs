@@ -1,15 +1,26 @@
 //! Paths with wildcards: `data/*/obs` is the dataset `obs` of every group in `data`.
 
-use vramfit_base::Result;
+use vramfit_base::{ErrorKind, Result};
 
 use super::description::Description;
-use super::group;
+use super::group::{self, Link, Target};
 use super::object::ObjectFinder;
 use crate::natural_order;
 
 /// Whether a path has a wildcard, unless an object has just that name.
-pub(crate) fn has_wildcard(finder: &mut ObjectFinder, pattern: &str) -> bool {
-    pattern.contains('*') && finder.find(pattern).is_err()
+///
+/// # Errors
+///
+/// As [`ObjectFinder::find`], but for a path that leads nowhere.
+pub(crate) fn has_wildcard(finder: &mut ObjectFinder, pattern: &str) -> Result<bool> {
+    if !pattern.contains('*') {
+        return Ok(false);
+    }
+    match finder.find(pattern) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::InvalidArgument => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns for every dataset that a pattern means the names that stand where it has wildcards, one for each name of
@@ -42,14 +53,21 @@ fn walk(
     let group = names[..place].iter().fold(path, |path, name| format!("{path}/{name}"));
     let rest = &names[place + 1..];
     let pattern = if rest.is_empty() { without_field(names[place]) } else { names[place] };
-    let mut members = finder.member_names(&group)?;
-    members.retain(|name| matches(pattern, name));
-    members.sort_by(|one, other| natural_order::compare(one, other));
-    for name in members {
+    let mut members = finder.members(&group)?;
+    members.retain(|member| matches(pattern, &member.name));
+    members.sort_by(|one, other| natural_order::compare(&one.name, &other.name));
+    for Link { name, target, .. } in members {
         let path = format!("{group}/{name}");
-        // A soft link may lead nowhere.
-        let Ok((_, header)) = finder.find(&path) else {
-            continue;
+        let header = match finder.find(&path) {
+            Ok((_, header)) => header,
+            // A soft link may lead nowhere; anything else that cannot be found is missing.
+            Err(error)
+                if error.kind() == ErrorKind::InvalidArgument
+                    && matches!(target, Target::Soft(_)) =>
+            {
+                continue;
+            }
+            Err(error) => return Err(error),
         };
         let is_wanted = match rest.is_empty() {
             true => Description::is_present(&header),
@@ -95,13 +113,22 @@ fn without_field(name: &str) -> &str {
 
 /// Whether a name is one that a pattern stands for: each `*` is any number of characters.
 fn matches(pattern: &str, name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let Some(name) = name.strip_prefix(first) else {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
         return false;
     };
-    (0..=name.len()).filter(|&at| name.is_char_boundary(at)).any(|at| matches(rest, &name[at..]))
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    // Each part as early as possible leaves most for those behind it.
+    for part in parts {
+        match rest.find(part) {
+            Some(place) => rest = &rest[place + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::{Scalar, wildcard};
 use crate::read::{Dataset, RowOptions, RowReader};
 use crate::sample::{RaggedBounds, SampleOptions};
+use crate::splitmix::MixKey;
 
 /// Bounds that are read at a time.
 const ROWS_AT_A_TIME: u64 = 1 << 16;
@@ -30,7 +31,7 @@ impl Bounds {
         Bounds { source, bounds: Vec::new(), samples: Vec::new() }
     }
 
-    /// Reads the bounds of a segment, if samples are ragged.
+    /// Reads the bounds of a segment, if samples are ragged, and returns the dataset that has them.
     ///
     /// # Errors
     /// `invalid-argument` when they are no integers in ascending order, or take more than a quarter of the budget;
@@ -40,9 +41,9 @@ impl Bounds {
         finder: &mut ObjectFinder,
         names: &[String],
         budget: Bytes,
-    ) -> Result<()> {
+    ) -> Result<Option<Dataset>> {
         let Some(source) = &self.source else {
-            return Ok(());
+            return Ok(None);
         };
         let pattern = source.dataset();
         let path = match names {
@@ -76,10 +77,14 @@ impl Bounds {
                 "the offsets of {count} samples take {} of memory, more than a quarter of the memory budget of {budget}",
                 Bytes(bytes)
             ))
-            .hint(format!("increase it to at least {} ({} bytes)", Bytes(bytes * 4), bytes * 4)));
+            .hint(format!(
+                "increase it to at least {} ({} bytes), or more if more groups or files follow",
+                Bytes(bytes * 4),
+                bytes * 4
+            )));
         }
         let to = Some(Scalar::Int64);
-        let rows = RowReader::new(dataset, &RowOptions { to, ..RowOptions::default() })?;
+        let rows = RowReader::new(dataset.clone(), &RowOptions { to, ..RowOptions::default() })?;
         let mut previous = 0_i64;
         if is_lengths {
             self.bounds.push(0);
@@ -114,7 +119,13 @@ impl Bounds {
             start = end;
         }
         self.samples.push(if is_lengths { count } else { count - 1 });
-        Ok(())
+        Ok(Some(dataset))
+    }
+
+    /// Returns a hash of all bounds, if samples are ragged.
+    pub(super) fn hash(&self) -> Option<u64> {
+        let hash = |hash, bound: &u64| MixKey::new(&[hash, *bound]).at(0);
+        self.source.as_ref().map(|_| self.bounds.iter().fold(self.samples.len() as u64, hash))
     }
 
     /// Returns the number of samples of each segment, if samples are ragged.

@@ -40,7 +40,6 @@ pub(super) struct Columns {
     pub(super) sample_hash: Option<u64>,
     /// Computed when first needed.
     contents: OnceLock<Option<u64>>,
-    index_bytes: u64,
 }
 
 impl Columns {
@@ -64,26 +63,31 @@ impl Columns {
                 .hint("list it once, and use its rows twice"));
             }
         }
-        let max_index_bytes = options.budget.0 / 8;
-        let mut builder = SegmentsBuilder::new(&files, max_index_bytes)?;
+        let mut builder = SegmentsBuilder::new(&files, max_reader_bytes(options.budget.0))?;
         let mut columns: Vec<Column> = Vec::new();
         let mut bounds = Bounds::new(options);
         let mut unclosed = Vec::new();
+        let mut pattern = None;
         for (number, file) in files.iter().enumerate() {
             let container = inspect::open_unclosed(file, options.allow_unclosed)?;
             unclosed.extend(container.unclosed().map(str::to_owned));
             let mut finder = ObjectFinder::new(&container);
-            for names in list_segments(&mut finder, options)? {
+            if number == 0 {
+                // The same for all files.
+                pattern = find_wildcard(&mut finder, options)?;
+            }
+            for names in list_segments(&mut finder, pattern)? {
                 if columns.is_empty() {
                     let new = |wanted| Column::new(&mut finder, wanted, &names, options);
                     columns = options.columns.iter().map(new).collect::<Result<_>>()?;
                 }
                 let open = |column: &mut Column| column.open(&mut finder, &names, &builder.scratch);
                 let readers = columns.iter_mut().map(open).collect::<Result<_>>()?;
-                bounds.add(&mut finder, &names, options.budget)?;
-                builder.push(number, &container, names, readers)?;
+                let bounds = bounds.add(&mut finder, &names, options.budget)?;
+                builder.push(number, &container, names, readers, bounds.as_ref())?;
             }
         }
+        builder.hash_bounds(bounds.hash());
         let (derived, samples) =
             samples::index_samples(options, &mut columns, builder.segments(), &mut bounds)?;
         let segments = builder.finish(&columns, bounds.into_samples(), options.allow_unclosed);
@@ -92,7 +96,6 @@ impl Columns {
             sample_hash: samples::hash(options),
             shown: show_files(&files),
             main_files: files.len(),
-            index_bytes: samples.bytes() + segments.index_bytes(columns.len(), max_index_bytes),
             columns,
             unclosed,
             derived,
@@ -163,9 +166,10 @@ impl Columns {
         (0..self.segments.segments.len()).map(|number| self.segments.rows_of(number)).collect()
     }
 
-    /// Returns the bytes of memory of the index of chunks and samples.
-    pub(super) fn index_bytes(&self) -> u64 {
-        self.index_bytes
+    /// Returns the bytes of memory of the index of chunks and samples with a budget.
+    pub(super) fn index_bytes(&self, budget: u64) -> u64 {
+        let segments = self.segments.index_bytes(self.columns.len(), max_reader_bytes(budget));
+        self.samples.bytes().saturating_add(segments)
     }
 
     /// Returns the bytes of each column in a batch of this process.
@@ -264,11 +268,25 @@ impl Columns {
     }
 }
 
+/// Returns the dataset whose wildcards say which groups there are: the first one that has some. The others must have the
+/// same groups.
+///
+/// # Errors
+/// All that opening a file can fail with.
+fn find_wildcard<'o>(
+    finder: &mut ObjectFinder,
+    options: &'o LoaderOptions,
+) -> Result<Option<&'o str>> {
+    for column in &options.columns {
+        if wildcard::has_wildcard(finder, &column.name)? {
+            return Ok(Some(&column.name));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns what stands for wildcards in each segment of a file.
-fn list_segments(finder: &mut ObjectFinder, options: &LoaderOptions) -> Result<Vec<Vec<String>>> {
-    // The first column with a wildcard decides; the others must have the same groups.
-    let pattern = (options.columns.iter().map(|column| &column.name))
-        .find(|name| wildcard::has_wildcard(finder, name));
+fn list_segments(finder: &mut ObjectFinder, pattern: Option<&str>) -> Result<Vec<Vec<String>>> {
     let Some(pattern) = pattern else {
         return Ok(vec![Vec::new()]);
     };
@@ -277,9 +295,9 @@ fn list_segments(finder: &mut ObjectFinder, options: &LoaderOptions) -> Result<V
         let file = finder.container().source().path().display().to_string();
         let parent = pattern.split('*').next().unwrap_or_default();
         let group = parent.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
-        let members = finder.member_names(&group)?;
+        let members = finder.members(&group)?;
         let error = Error::invalid_argument(format!("nothing in `{file}` matches `{pattern}`"));
-        let names = members.iter().map(String::as_str);
+        let names = members.iter().map(|member| member.name.as_str());
         return Err(match list_names(names, 8) {
             Some(names) => {
                 error.hint(format!("members of `/{}`: {names}", group.trim_start_matches('/')))
@@ -288,6 +306,11 @@ fn list_segments(finder: &mut ObjectFinder, options: &LoaderOptions) -> Result<V
         });
     }
     Ok(found)
+}
+
+/// Returns how many bytes the readers of datasets may take that are open at a time, where there are several.
+fn max_reader_bytes(budget: u64) -> u64 {
+    budget / 8
 }
 
 fn show_files(files: &[PathBuf]) -> String {

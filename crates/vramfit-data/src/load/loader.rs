@@ -14,7 +14,7 @@ use super::column::Column;
 use super::columns::Columns;
 use super::derived::DerivedColumn;
 use super::options::LoaderOptions;
-use super::plan::LoaderPlan;
+use super::plan::{LoaderPlan, block_bytes};
 use super::reader_thread::TaskRunner;
 use super::scheduler::{EpochScheduler, OPEN_WINDOWS, PendingBatch};
 use super::selection::make_order;
@@ -172,7 +172,7 @@ impl Loader {
         let order = self.order.epoch(epoch);
         let windows = self.window_plan(&order);
         let task_bytes = match &windows {
-            Some(windows) => windows.task_bytes(&self.columns),
+            Some(windows) => windows.task_bytes(),
             None => self.plan.batch_bytes,
         };
         let mut slabs = std::mem::take(&mut self.free_slabs);
@@ -369,13 +369,16 @@ impl Loader {
     }
 
     fn window_plan(&self, epoch: &Epoch) -> Option<WindowPlan> {
+        let block_bytes = |rows| block_bytes(&self.options, &self.columns, rows);
         match self.order.engine() {
             Engine::BlockWindows(size) | Engine::ChunkWindows(size) => {
-                Some(WindowPlan::shuffled(epoch.clone(), size, &self.columns))
+                let block_bytes = block_bytes(size.block_rows);
+                Some(WindowPlan::shuffled(epoch.clone(), size, block_bytes))
             }
             Engine::Sequential | Engine::GlobalShuffle => {
                 let windows = self.plan.sequential_windows?;
-                Some(WindowPlan::sequential(epoch.clone(), windows))
+                let block_bytes = block_bytes(windows.block_rows);
+                Some(WindowPlan::sequential(epoch.clone(), windows, block_bytes))
             }
         }
     }

@@ -29,7 +29,6 @@ pub(super) fn reader_bytes(readers: u64, chunks: u64) -> u64 {
 /// first.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    max_files: usize,
     max_bytes: u64,
     state: Mutex<State>,
 }
@@ -39,6 +38,9 @@ struct State {
     files: HashMap<u32, OpenFile>,
     uses: u64,
     bytes: u64,
+    /// How many files are open, and may be.
+    count: usize,
+    max_count: usize,
 }
 
 #[derive(Debug)]
@@ -46,16 +48,19 @@ struct OpenFile {
     container: Container,
     segments: HashMap<u32, SegmentReaders>,
     bytes: u64,
+    /// Files that are open for it: itself, and those that its datasets refer to.
+    count: usize,
     last_use: u64,
 }
 
 impl OpenFiles {
     /// Readers of `files` files may take `max_bytes` together.
     pub(super) fn new(files: usize, max_bytes: u64) -> OpenFiles {
-        OpenFiles { max_files: allow_open_files(files), max_bytes, state: Mutex::default() }
+        let state = State { max_count: allow_open_files(files), ..State::default() };
+        OpenFiles { max_bytes, state: Mutex::new(state) }
     }
 
-    /// Returns the readers of a segment of a file; those that are not open are opened by `open` from the file that
+    /// Returns the readers of a segment of a file, which refers to `others` other files; those that are not open are opened by `open` from the file that
     /// `open_file` opens.
     ///
     /// # Errors
@@ -64,6 +69,7 @@ impl OpenFiles {
     pub(super) fn readers(
         &self,
         (file, segment): (u32, u32),
+        others: usize,
         open_file: impl FnOnce() -> Result<Container>,
         open: impl FnOnce(&Container) -> Result<SegmentReaders>,
     ) -> Result<SegmentReaders> {
@@ -82,7 +88,7 @@ impl OpenFiles {
             None => open_file()?,
         };
         let readers = open(&container)?;
-        self.insert((file, segment), container, &readers);
+        self.insert((file, segment), others, container, &readers);
         Ok(readers)
     }
 
@@ -90,14 +96,19 @@ impl OpenFiles {
     pub(super) fn insert(
         &self,
         (file, segment): (u32, u32),
+        others: usize,
         container: Container,
         readers: &SegmentReaders,
     ) {
         let chunks = readers.iter().map(|reader| reader.dataset().chunk_count()).sum();
         let bytes = reader_bytes(readers.len() as u64, chunks);
         let mut state = self.lock();
-        while !state.files.contains_key(&file) && state.files.len() >= self.max_files
-            || state.bytes + bytes > self.max_bytes && !state.files.is_empty()
+        let wanted = state.count + others + 1;
+        if wanted > state.max_count {
+            state.max_count = allow_open_files(2 * wanted).max(state.max_count);
+        }
+        while !state.files.is_empty()
+            && (state.count + others + 1 > state.max_count || state.bytes + bytes > self.max_bytes)
         {
             state.close_least_recently_used();
         }
@@ -107,12 +118,16 @@ impl OpenFiles {
             container,
             segments: HashMap::new(),
             bytes: 0,
+            count: 0,
             last_use: 0,
         });
         entry.last_use = uses;
         if entry.segments.insert(segment, Arc::clone(readers)).is_none() {
+            let count = others + usize::from(entry.count == 0);
             entry.bytes += bytes;
+            entry.count += count;
             state.bytes += bytes;
+            state.count += count;
         }
     }
 
@@ -128,6 +143,7 @@ impl State {
             && let Some(closed) = self.files.remove(&file)
         {
             self.bytes -= closed.bytes;
+            self.count -= closed.count;
         }
     }
 }

@@ -30,7 +30,9 @@ pub struct ColumnOptions {
 impl ColumnOptions {
     /// Whether two columns have the same rows of the same dataset.
     pub(super) fn is_same(&self, other: &ColumnOptions) -> bool {
-        (&self.name, self.shift, self.length) == (&other.name, other.shift, other.length)
+        self.name == other.name
+            && (self.shift, self.length, self.to) == (other.shift, other.length, other.to)
+            && self.normalization == other.normalization
     }
 }
 
@@ -52,7 +54,12 @@ impl From<&str> for ColumnOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SampleSelection {
     /// Those with these numbers.
-    Samples(RowRanges),
+    Samples {
+        /// The numbers.
+        ranges: RowRanges,
+        /// How many samples there must be, if the numbers are those of a mask.
+        mask_length: Option<u64>,
+    },
     /// Those of the groups with these names: what stands for the last wildcard of a path.
     Groups(Vec<String>),
 }

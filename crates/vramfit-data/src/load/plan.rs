@@ -79,12 +79,15 @@ impl LoaderPlan {
             }
         };
         let scratch = scratch_bytes(columns, uses_windows);
-        let index_bytes = columns.index_bytes();
+        let index_bytes = columns.index_bytes(budget);
         let fixed = scratch.saturating_add(index_bytes);
         let block_bytes = |rows| block_bytes(options, columns, rows);
         let band = if uses_windows { block_bytes(layout.band_rows()).max(1) } else { 0 };
-        let required = required_budget(fixed, batch, band);
-        if budget < required {
+        if budget < required_budget(fixed, batch, band) {
+            let required = least_budget(budget, |budget| {
+                let fixed = scratch.saturating_add(columns.index_bytes(budget));
+                required_budget(fixed, batch, band)
+            });
             return Err(too_small(options.budget, required, batch, band, fixed));
         }
 
@@ -129,9 +132,12 @@ impl LoaderPlan {
             }
         };
         let window_bytes = window_bytes(choice.engine, sequential_windows, options, columns);
-        let fits = fixed.saturating_add(window_bytes).saturating_add(2 * batch);
-        if fits > budget {
-            return Err(too_small(options.budget, fits, batch, window_bytes / 2, fixed));
+        if fixed.saturating_add(window_bytes).saturating_add(2 * batch) > budget {
+            let required = least_budget(budget, |budget| {
+                let fixed = scratch.saturating_add(columns.index_bytes(budget));
+                required_budget(fixed, batch, window_bytes / 2)
+            });
+            return Err(too_small(options.budget, required, batch, window_bytes / 2, fixed));
         }
         let mut plan = LoaderPlan {
             choice,
@@ -304,7 +310,7 @@ fn choose_windows(
 }
 
 /// Returns the bytes of the rows of a block of samples at most.
-fn block_bytes(options: &LoaderOptions, columns: &Columns, rows: u64) -> u64 {
+pub(super) fn block_bytes(options: &LoaderOptions, columns: &Columns, rows: u64) -> u64 {
     let is_part = options.split.is_some() || options.selection.is_some();
     if is_part && !options.shuffle && !columns.samples.is_rows() {
         // Samples in file order that do not follow each other share no rows.
@@ -373,6 +379,18 @@ fn required_budget(fixed: u64, batch: u64, window: u64) -> u64 {
             _ => small.saturating_mul(8).div_ceil(5),
         })
         .saturating_add(64)
+}
+
+/// Returns a budget that is at least what it requires itself: the index may take more of a larger one.
+fn least_budget(budget: u64, required: impl Fn(u64) -> u64) -> u64 {
+    let mut least = required(budget).max(budget);
+    loop {
+        let next = required(least);
+        if next <= least {
+            return least;
+        }
+        least = next;
+    }
 }
 
 fn too_small(budget: Bytes, required: u64, batch: u64, band: u64, fixed: u64) -> Error {

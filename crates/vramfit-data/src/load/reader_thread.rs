@@ -269,7 +269,7 @@ mod tests {
         let epoch = order.epoch(0);
         let mut expected = Vec::new();
         epoch.append_rows(0..96, &mut expected);
-        let windows = Arc::new(WindowPlan::shuffled(epoch.clone(), size, &columns));
+        let windows = Arc::new(WindowPlan::shuffled(epoch.clone(), size, columns.block_bytes(10)));
         let plan = BatchPlan::new(&options, ROWS, 0).unwrap();
         let shared = Arc::new(SharedState::new(BufferPool::new(vec![64], 3, 3, false)));
         let scheduler = EpochScheduler::new(plan, Some(Arc::clone(&windows)), Vec::new());

@@ -89,10 +89,10 @@ fn ensure_sensible(options: &LoaderOptions) -> Result<()> {
     };
     let mut lengths = options.columns.iter().filter_map(|column| column.length).chain(length);
     if let Some(length) = lengths.find(|length| !(1..=MAX_ROWS).contains(length)) {
-        return invalid(format!("a sample of {length} rows is not possible"), "use 1 row or more");
+        return invalid(format!("a sample of {length} rows is not possible"), "use 1 to 2^40 rows");
     }
     if let Some(stride) = stride.filter(|stride| !(1..=MAX_ROWS).contains(stride)) {
-        return invalid(format!("a stride of {stride} rows is not possible"), "use 1 row or more");
+        return invalid(format!("a stride of {stride} rows is not possible"), "use 1 to 2^40 rows");
     }
     let windows = matches!(options.samples, SampleOptions::Windows { .. });
     let rows = options.samples == SampleOptions::Rows;

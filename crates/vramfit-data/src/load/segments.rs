@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use vramfit_base::{Error, ErrorKind, Result};
 
 use super::open_files::{OpenFiles, SegmentReaders, reader_bytes};
+use crate::digest::digest;
 use crate::hdf5::Container;
 use crate::inspect;
 use crate::order;
@@ -81,7 +82,7 @@ impl SegmentsBuilder {
         })
     }
 
-    /// Adds a segment of a file, with the readers of its columns.
+    /// Adds a segment of a file, with the readers of its columns, and the dataset of the bounds of its samples.
     ///
     /// # Errors
     /// `io` when a file that its datasets refer to does not exist.
@@ -91,12 +92,17 @@ impl SegmentsBuilder {
         container: &Container,
         names: Vec<String>,
         readers: Vec<RowReader>,
+        bounds: Option<&Dataset>,
     ) -> Result<()> {
         let own = container.source().path().to_owned();
         let mut other_files = Vec::new();
-        for reader in &readers {
-            self.add_files(reader.dataset(), &own, &mut other_files)?;
-            hash_index(reader.dataset(), &mut self.chunks, &mut self.index_hash);
+        for dataset in readers.iter().map(RowReader::dataset).chain(bounds) {
+            self.add_files(dataset, &own, &mut other_files)?;
+            hash_index(dataset, &mut self.chunks, &mut self.index_hash);
+            let parts = [self.index_hash, digest(dataset.path().trim_matches('/').as_bytes())];
+            let shape = dataset.shape().iter().copied();
+            let parts: Vec<u64> = parts.into_iter().chain(shape).collect();
+            self.index_hash = MixKey::new(&parts).at(0);
         }
         let address = |reader: &RowReader| {
             let dataset = reader.dataset();
@@ -110,8 +116,17 @@ impl SegmentsBuilder {
             addresses: readers.iter().map(address).collect(),
             other_files: other_files.into(),
         });
-        self.open_files.insert((file as u32, number), container.clone(), &readers.into());
+        let others = self.segments[number as usize].other_files.len();
+        let place = (file as u32, number);
+        self.open_files.insert(place, others, container.clone(), &readers.into());
         Ok(())
+    }
+
+    /// Adds a hash of the bounds of ragged samples to the fingerprint.
+    pub(super) fn hash_bounds(&mut self, bounds: Option<u64>) {
+        if let Some(bounds) = bounds {
+            self.index_hash = MixKey::new(&[self.index_hash, bounds]).at(0);
+        }
     }
 
     fn add_files(&mut self, dataset: &Dataset, own: &Path, others: &mut Vec<u32>) -> Result<()> {
@@ -313,7 +328,8 @@ impl Segments {
             });
             Ok(readers.collect::<Result<Vec<_>>>()?.into())
         };
-        self.open_files.readers((segment.file, number as u32), open_file, open)
+        let others = segment.other_files.len();
+        self.open_files.readers((segment.file, number as u32), others, open_file, open)
     }
 
     /// Returns the files that rows come from; those of the options come first, in their order.
@@ -357,11 +373,18 @@ impl Segments {
     /// Returns the fingerprint of the files without their content. `main` is how many of them the options name.
     pub(super) fn fingerprint(&self, main: usize) -> order::DataFingerprint {
         let mut hash = self.index_hash;
-        let (_, first) = &self.files[0];
+        let (path, first) = &self.files[0];
+        if main > 1 {
+            let name = path.file_name().unwrap_or_default();
+            hash = MixKey::new(&[hash, digest(name.as_encoded_bytes())]).at(0);
+        }
         let mut modified = first.modified_ns as i64;
         let mut bytes = first.length;
         for (number, (_, other)) in self.files.iter().enumerate().skip(1) {
             hash = MixKey::new(&[hash, other.length]).at(0);
+            // Directories may be moved, but the files in them are in this order.
+            let name = self.files[number].0.file_name().unwrap_or_default();
+            hash = MixKey::new(&[hash, digest(name.as_encoded_bytes())]).at(0);
             modified = MixKey::new(&[modified as u64, other.modified_ns as u64]).at(0) as i64;
             if number < main {
                 bytes += other.length;

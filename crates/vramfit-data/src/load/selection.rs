@@ -9,7 +9,7 @@ use vramfit_base::{Error, Result};
 use super::columns::Columns;
 use super::options::{LoaderOptions, SampleSelection, SplitOptions, SplitSet};
 use crate::order::{Engine, ListedRows, Order, RowSubset, Split, ThreeWaySplit};
-use crate::sample::RowRanges;
+use crate::sample::{RowRanges, SampleOptions};
 use crate::splitmix::MixKey;
 
 /// Returns the order of the samples that the options select, by an engine.
@@ -24,7 +24,15 @@ pub(super) fn make_order(
     let (samples, seed) = (columns.len(), options.seed);
     let selected = match &options.selection {
         None => None,
-        Some(SampleSelection::Samples(ranges)) => Some(ranges.clone()),
+        Some(SampleSelection::Samples { ranges, mask_length }) => {
+            if let Some(length) = mask_length.filter(|length| *length != samples) {
+                return Err(Error::invalid_argument(format!(
+                    "`rows` is a mask of {length} values, and there are {samples} samples"
+                ))
+                .hint("use a mask with one value for each sample, or sample numbers"));
+            }
+            Some(ranges.clone())
+        }
         Some(SampleSelection::Groups(names)) => Some(select_groups(columns, names)?),
     };
     let Some(split) = options.split else {
@@ -37,8 +45,8 @@ pub(super) fn make_order(
         };
     };
     ensure_fractions(split)?;
-    let is_row = columns.samples.is_rows() || columns.samples.is_ragged();
-    if !split.by_group.unwrap_or(!is_row) {
+    let groups = columns.sample_groups();
+    if !split.by_group.unwrap_or(share_rows(options, groups.len())) {
         let count = selected.as_ref().map_or(samples, RowRanges::len);
         let subset = split_rows(split, count)?;
         return match selected {
@@ -46,14 +54,13 @@ pub(super) fn make_order(
             Some(ranges) => Order::listed(samples, seed, engine, subset, ListedRows::new(ranges)),
         };
     }
-    // Those that are too short for a sample count, too: the sets do not depend on the length of windows.
-    let groups = columns.sample_groups();
+    // Groups that are too short for a sample count, too: the sets do not depend on the length of windows.
     let set = match groups.len() {
-        1 if is_row => {
+        1 if !columns.samples.is_windows() => {
             return Err(Error::invalid_argument(
                 "samples are split by group, and there is only one group",
             )
-            .hint("use `by=\"sample\"`"));
+            .hint("use `split_by=\"sample\"`"));
         }
         1 => split_in_time(split, columns),
         _ => split_groups(split, &groups)?,
@@ -70,6 +77,16 @@ pub(super) fn make_order(
         .hint("choose a larger fraction for it"));
     }
     Order::listed(samples, seed, engine, RowSubset::All, ListedRows::new(set))
+}
+
+/// Whether samples of a group belong together, so that it stays whole unless the options say otherwise: all but rows by
+/// themselves, and ragged samples of one group.
+fn share_rows(options: &LoaderOptions, groups: usize) -> bool {
+    match &options.samples {
+        SampleOptions::Rows => options.columns.iter().any(|column| column.shift != 0),
+        SampleOptions::Windows { .. } | SampleOptions::Groups { .. } => true,
+        SampleOptions::Ragged { pack, .. } => *pack || groups > 1,
+    }
 }
 
 fn name(set: SplitSet) -> &'static str {
@@ -154,13 +171,9 @@ fn split_in_time(split: SplitOptions, columns: &Columns) -> RowRanges {
         SplitSet::Validation => validation_start..test_start,
         SplitSet::Test => test_start..all,
     };
-    let spans = |sample: u64| {
-        (0..columns.columns.len()).map(move |column| columns.samples.span(sample, column).rows)
-    };
-    let start = |sample: u64| spans(sample).map(|rows| rows.start).min().unwrap_or(0);
-    let end = |sample: u64| spans(sample).map(|rows| rows.end).max().unwrap_or(0);
-    let first = partition_point(columns.len(), |sample| start(sample) < rows.start);
-    let last = partition_point(columns.len(), |sample| end(sample) <= rows.end);
+    let extent = |sample: u64| columns.samples.extent(sample);
+    let first = partition_point(columns.len(), |sample| extent(sample).start < rows.start);
+    let last = partition_point(columns.len(), |sample| extent(sample).end <= rows.end);
     std::iter::once(first..last.max(first)).collect()
 }
 

@@ -27,6 +27,8 @@ pub(super) struct WindowPlan {
     /// Blocks that one task reads.
     task_blocks: usize,
     task_rows: u64,
+    /// Bytes of the rows of a block at most.
+    block_bytes: u64,
     /// Tasks that read a whole window.
     max_tasks: u64,
     sequential: Option<SequentialWindows>,
@@ -48,11 +50,13 @@ impl SequentialWindows {
 }
 
 impl WindowPlan {
-    pub(super) fn shuffled(epoch: Epoch, size: WindowSize, columns: &Columns) -> WindowPlan {
-        let block_bytes = columns.block_bytes(size.block_rows).max(1);
-        let task_blocks = (TASK_BYTES / block_bytes).min(size.window_blocks / MIN_TASKS).max(1);
+    /// Plans the windows of a shuffled epoch; the rows of no block have more than `block_bytes`.
+    pub(super) fn shuffled(epoch: Epoch, size: WindowSize, block_bytes: u64) -> WindowPlan {
+        let task_blocks =
+            (TASK_BYTES / block_bytes.max(1)).min(size.window_blocks / MIN_TASKS).max(1);
         WindowPlan {
             epoch,
+            block_bytes,
             max_tasks: size.window_blocks.div_ceil(task_blocks),
             task_blocks: task_blocks as usize,
             task_rows: task_blocks.saturating_mul(size.block_rows),
@@ -60,10 +64,15 @@ impl WindowPlan {
         }
     }
 
-    /// Plans the windows of an epoch in file order.
-    pub(super) fn sequential(epoch: Epoch, windows: SequentialWindows) -> WindowPlan {
+    /// Plans the windows of an epoch in file order; the rows of no block have more than `block_bytes`.
+    pub(super) fn sequential(
+        epoch: Epoch,
+        windows: SequentialWindows,
+        block_bytes: u64,
+    ) -> WindowPlan {
         WindowPlan {
             epoch,
+            block_bytes,
             task_blocks: 1,
             task_rows: windows.block_rows,
             max_tasks: windows.blocks,
@@ -72,12 +81,8 @@ impl WindowPlan {
     }
 
     /// Returns how many bytes one task reads at most.
-    pub(super) fn task_bytes(&self, columns: &Columns) -> u64 {
-        columns.block_bytes(self.block_rows()).saturating_mul(self.task_blocks as u64)
-    }
-
-    fn block_rows(&self) -> u64 {
-        self.task_rows / self.task_blocks as u64
+    pub(super) fn task_bytes(&self) -> u64 {
+        self.block_bytes.saturating_mul(self.task_blocks as u64)
     }
 
     fn count(&self) -> u64 {
@@ -100,7 +105,7 @@ impl WindowPlan {
         // A window may have fewer samples than a task.
         let task = match columns.samples.is_rows() {
             true => columns.block_bytes(self.task_rows),
-            false => self.task_bytes(columns),
+            false => self.task_bytes(),
         };
         let ends = columns.columns.len() * CACHE_LINE;
         Slab::allocate_many(count, (task as usize).saturating_add(ends))

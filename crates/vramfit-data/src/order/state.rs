@@ -91,7 +91,7 @@ impl LoaderState {
     /// Checks that the file is the one that the state was made with, or a copy of it.
     ///
     /// # Arguments
-    /// `contents` returns the hash of the current content; called only when the modification time differs.
+    /// `contents` returns the hash of the current content.
     ///
     /// # Errors
     /// `file-changed`, naming what differs.
@@ -114,12 +114,11 @@ impl LoaderState {
             format!("it had {} chunks and now has {}", was.chunks, file.chunks)
         } else if was.index_hash != file.index_hash {
             "its chunks are at other offsets".into()
-        } else if was.modified_ns == file.modified_ns {
-            return Ok(());
         } else {
-            // Touched, copied, or written to: the content decides.
+            // Whether it was touched, copied or written to, the content decides: times are often copied, too.
             match (was.contents, contents()) {
                 (Some(was), Some(now)) if was == now => return Ok(()),
+                (None, _) | (_, None) if was.modified_ns == file.modified_ns => return Ok(()),
                 (Some(_), Some(_)) => {
                     "its values differ, although its size and chunks are the same".into()
                 }

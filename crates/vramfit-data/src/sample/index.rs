@@ -151,9 +151,28 @@ impl SampleIndex {
         matches!(self.kind, Kind::Groups(_))
     }
 
-    /// Whether samples are the rows between offsets, which no two share.
-    pub fn is_ragged(&self) -> bool {
-        matches!(self.kind, Kind::Ragged { .. })
+    /// Whether samples are windows of series, or shifted rows.
+    pub fn is_windows(&self) -> bool {
+        matches!(self.kind, Kind::Windows { .. })
+    }
+
+    /// Returns the rows from the first to the last one that a window has in any column. Later samples do not begin or end
+    /// before.
+    pub fn extent(&self, sample: u64) -> Range<u64> {
+        let Kind::Windows { series, stride, first } = &self.kind else {
+            return sample..sample + 1;
+        };
+        let (series, number) = series.find(sample);
+        let place = (first + number * stride) as i64;
+        let ends = self.spans.iter().enumerate().map(|(column, span)| {
+            let last = i64::try_from(series.length(column)).unwrap_or(i64::MAX);
+            let start = place + span.shift;
+            let end = start.saturating_add_unsigned(span.length);
+            (start.clamp(0, last) as u64, end.clamp(0, last) as u64)
+        });
+        let start = ends.clone().map(|(start, _)| start).min().unwrap_or(0);
+        let end = ends.map(|(_, end)| end).max().unwrap_or(0);
+        series.rows.start + start..series.rows.start + end
     }
 
     /// Returns the samples of each segment, if samples are ragged.

@@ -30,12 +30,17 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             _ => files.push(path.clone()),
         }
     }
-    let mut sorted: Vec<&PathBuf> = files.iter().collect();
+    // One file may have several paths.
+    let target = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    let mut sorted: Vec<(PathBuf, &PathBuf)> = match &files[..] {
+        [_] => Vec::new(),
+        files => files.iter().map(|path| (target(path), path)).collect(),
+    };
     sorted.sort_unstable();
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(Error::invalid_argument(format!(
             "the file `{}` was given twice",
-            pair[0].display()
+            pair[1].1.display()
         ))
         .hint("name each file once"));
     }
@@ -58,9 +63,12 @@ fn list_directory(path: &Path) -> Result<Vec<PathBuf>> {
     for entry in path.read_dir().map_err(failed)? {
         let file = entry.map_err(failed)?.path();
         let extension = file.extension().and_then(|extension| extension.to_str());
+        // macOS writes `._name.h5` beside `name.h5`.
+        let is_visible =
+            file.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."));
         let is_hdf5 = extension
             .is_some_and(|name| EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(name)));
-        if is_hdf5 && file.is_file() {
+        if is_hdf5 && is_visible && file.is_file() {
             files.push(file);
         }
     }
@@ -80,7 +88,8 @@ fn list_directory(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn list_matches(pattern: &str) -> Result<Vec<PathBuf>> {
-    let found = glob::glob(pattern).map_err(|error| {
+    let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+    let found = glob::glob_with(pattern, options).map_err(|error| {
         Error::invalid_argument(format!("`{pattern}` is not a valid file pattern")).cause(error)
     })?;
     let mut files = Vec::new();
