@@ -664,14 +664,11 @@ def test_documents_of_a_group_stay_together_and_those_of_one_file_are_split(tmp_
             f[f"g{number}/tokens"] = np.full(30, number)
             f[f"g{number}/offsets"] = np.arange(0, 31, 3)
     options = {"samples": Ragged("*/offsets"), "batch_size": 4}
-    sets = [
-        set(
-            collect(Loader(tmp_path / "f.h5", "*/tokens", split=(name, 0.3), **options))[
-                "*/tokens"
-            ].ravel()
-        )
+    loaders = [
+        Loader(tmp_path / "f.h5", {"tokens": "*/tokens"}, split=(name, 0.3), **options)
         for name in ("train", "validation")
     ]
+    sets = [set(collect(loader)["tokens"].ravel()) for loader in loaders]
     assert [len(one) for one in sets] == [7, 3]
     assert not sets[0] & sets[1]
     one = write_ragged(tmp_path / "one.h5", [3] * 50)

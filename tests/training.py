@@ -21,7 +21,10 @@ def write(path, rows=ROWS):
 
 
 def load(path, **options):
-    return Loader(path, ["x", "y"], **{"batch_size": 32, "memory": "8MiB", **options})
+    # The trainer pads the last batch, so that one and several devices take the same steps.
+    padding = {} if "stacked_batches" in options else {"last_batch": "pad", "mask": False}
+    options = {"batch_size": 32, "memory": "8MiB", **padding, **options}
+    return Loader(path, ["x", "y"], **options)
 
 
 def start():

@@ -161,9 +161,8 @@ def check_groups(groups: Any, rows: Any) -> list[str] | None:
         raise InvalidArgumentError(
             "`rows` and `groups` were given", hint="use one of them to select samples"
         )
-    names = (
-        [groups] if isinstance(groups, str | bytes) or not _is_iterable(groups) else list(groups)
-    )
+    is_list = isinstance(groups, Iterable) and not isinstance(groups, str | bytes)
+    names = list(groups) if is_list else [groups]
     names = [name.decode(errors="replace") if isinstance(name, bytes) else name for name in names]
     if not names or not all(isinstance(name, str) for name in names):
         raise InvalidArgumentError(
@@ -171,10 +170,6 @@ def check_groups(groups: Any, rows: Any) -> list[str] | None:
             hint='use the names that `*` stands for: `groups=["demo_0", "demo_7"]`',
         )
     return names
-
-
-def _is_iterable(value: Any) -> bool:
-    return isinstance(value, Iterable)
 
 
 def choose_last_batch(
@@ -300,13 +295,13 @@ def list_ranges(rows: Any) -> tuple[bytes, int | None]:
 
     hint = "use sample numbers, a mask, or a range: `rows=np.flatnonzero(labels == 3)`"
     if isinstance(rows, slice):
-        ends = [0 if rows.start is None else rows.start, rows.stop, rows.step or 1]
-        if rows.stop is None or min(as_integer("rows", end) for end in ends) < 0:
+        limits = [0 if rows.start is None else rows.start, rows.stop, rows.step or 1]
+        if rows.stop is None or min(as_integer("rows", limit) for limit in limits) < 0:
             raise InvalidArgumentError(
                 f"`rows` is {rows}, which depends on the number of samples",
                 hint="use a slice with a start and an end from 0 on",
             )
-        rows = range(*ends)
+        rows = range(*limits)
     try:
         array = np.asarray(rows)
     except ValueError:

@@ -234,7 +234,7 @@ class Loader:
             (column.name, (kind, shape))
             for column, (_, kind, shape) in zip(columns, self._native.columns, strict=True)
         ]
-        self._row_masks = []
+        self._row_masks: list[str] = []
         self._part_columns: list[str] = []
         derived = self._native.derived_columns
         mask_count = sum(kind == MASK for kind, *_ in derived)
