@@ -58,6 +58,7 @@ MODULES = [
             "Windows",
             "Groups",
             "Ragged",
+            "Mixture",
             "Stats",
             "compute_statistics",
             "ColumnStatistics",

@@ -14,7 +14,16 @@ from commands import run_python, run_vramfit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vramfit.data import Groups, HDF5Source, Loader, Ragged, Rows, Windows, compute_statistics
+from vramfit.data import (
+    Groups,
+    HDF5Source,
+    Loader,
+    Mixture,
+    Ragged,
+    Rows,
+    Windows,
+    compute_statistics,
+)
 from vramfit.errors import FileChangedError, InvalidArgumentError, VramfitError
 
 STORAGES = {
@@ -775,3 +784,79 @@ def test_more_external_files_than_may_be_open(tmp_path):
         print(sorted(int(x) for b in loader for x in b["d/*/x"]) == list(range(200)))
     """
     run_python("-c", textwrap.dedent(code), code=0)
+
+
+def test_transforms_on_threads_come_in_order_and_are_resumed(tmp_path):
+    folder = tmp_path / "shards"
+    write_shards(folder, [200])
+    rng = random.Random(0)
+
+    def slow(batch, rng):
+        # Some batches take longer than those behind them.
+        sum(range(20_000 * int(batch["y"][0] % 5)))
+        return {"y": batch["y"] + rng.random(len(batch["y"]))}
+
+    def load(threads, **options):
+        options = {"batch_size": 8, "transform": slow, "transform_threads": threads, **options}
+        return Loader(folder, "y", **options)
+
+    whole = [batch["y"] for batch in load(0).epoch(1)]
+    loader = load(3)
+    assert all(map(np.array_equal, [batch["y"] for batch in loader.epoch(1)], whole))
+    assert loader.position == (2, 0)
+    for _ in range(5):
+        stop = rng.randrange(len(whole))
+        batches = loader.epoch(1)
+        for _ in range(stop):
+            next(batches)
+        assert loader.position == (1, stop * 8)
+        rest = [batch["y"] for batch in load(2).restore(loader.state())]
+        assert all(map(np.array_equal, rest, whole[stop:]))
+        # The loop goes on after the last batch that the program has.
+        assert np.array_equal(next(iter(loader))["y"], whole[stop])
+    sent = [np.array(batch["y"]) for batch in load(2).to_device()]
+    assert all(map(np.allclose, sent, [batch["y"] for batch in load(0)]))
+
+    def fail(batch):
+        raise ValueError(f"no {batch['y'][0]}")
+
+    with pytest.raises(ValueError, match="no "):
+        next(iter(load(2, transform=fail)))
+    with pytest.raises(InvalidArgumentError, match="100000 transform threads need 100002 batches"):
+        load(100_000, memory="200KiB")
+    loader.close()
+
+
+def test_a_mixture_keeps_its_weights_and_is_resumed(tmp_path):
+    write_shards(tmp_path / "a", [100])
+    write_shards(tmp_path / "b", [60])
+
+    def mix(**options):
+        loaders = {
+            name: Loader(
+                tmp_path / name, "y", batch_size=10, transform=lambda b, n=name: (n, b["y"])
+            )
+            for name in ("a", "b")
+        }
+        return Mixture(loaders, {"a": 3, "b": 1}, **options)
+
+    mixture = mix(batches=400, seed=5)
+    found = [(name, rows.tolist()) for name, rows in mixture]
+    assert [name for name, _ in found] == mixture.choices(0, 400)
+    # 300 are expected of 400, with a standard deviation below 9.
+    assert 260 < sum(name == "a" for name, _ in found) < 340
+    for name, rows in (("a", 100), ("b", 60)):
+        own = [row for part, batch in found if part == name for row in batch]
+        assert sorted(own[:rows]) == list(range(rows)), "each epoch has every row"
+    other = mix(batches=400, seed=5)
+    batches = iter(other)
+    for _ in range(123):
+        next(batches)
+    state = json.dumps(other.state())
+    rest = [(name, rows.tolist()) for name, rows in mix(batches=400, seed=5).restore(state)]
+    assert rest == found[123:]
+    with pytest.raises(InvalidArgumentError, match="another `seed`"):
+        mix(seed=6).restore(state)
+    with pytest.raises(InvalidArgumentError, match="a number for each loader"):
+        Mixture({"a": mixture}, {"b": 1})
+    assert len(mix()) == 16

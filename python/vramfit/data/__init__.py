@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from vramfit.data.loader import Loader, Stats
+from vramfit.data.mixture import Mixture
 from vramfit.data.samples import Groups, Ragged, Rows, Windows
 from vramfit.data.source import HDF5Source
 from vramfit.data.statistics import ColumnStatistics, compute_statistics
@@ -22,6 +23,7 @@ __all__ = [
     "HDF5IterDataset",
     "HDF5Source",
     "Loader",
+    "Mixture",
     "Ragged",
     "Rows",
     "Stats",

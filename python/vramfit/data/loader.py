@@ -32,7 +32,7 @@ from vramfit.data.arguments import (
 from vramfit.data.checks import as_integer, check_counts, list_paths
 from vramfit.data.samples import Rows, Samples, plan_columns
 from vramfit.data.statistics import find_normalization
-from vramfit.data.transform import Transform
+from vramfit.data.transform import Transform, TransformPipeline, TransformTask
 from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -110,6 +110,9 @@ class Loader:
         transform: A function of a batch, applied before it is handed out. If it has a parameter
             ``rng``, that is a NumPy generator made from the seed, the epoch and the position, so
             that a resumed run draws the same numbers. Other random numbers are not resumed.
+        transform_threads: Number of threads that apply the transform to the batches to come, while
+            the program computes. Batches come in the same order, and the state counts those that
+            the program has.
         rows: Which samples to read: numbers, a mask, a range or a slice. They are numbered in the
             order of files and groups.
         groups: Which groups to read: names of those that the last wildcard stands for.
@@ -162,6 +165,7 @@ class Loader:
         drop_last: bool = False,
         mask: bool | None = None,
         transform: Callable[..., Any] | None = None,
+        transform_threads: int = 0,
         rows: Any = None,
         groups: Sequence[str] | None = None,
         split: tuple[Any, ...] | None = None,
@@ -198,6 +202,7 @@ class Loader:
             is_divided=shard[1] > 1 or sharding is not None,
         )
         self._transform = None if transform is None else Transform(transform, seed, shard[0])
+        self._pipeline = TransformPipeline(self._transform, transform_threads)
         self._options = LoaderOptions(
             files=list_paths(path),
             columns=[
@@ -227,7 +232,10 @@ class Loader:
         for text in self._native.unclosed_files:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
         self._datasets = {column.name: column.dataset for column in columns}
+        self._pipeline.check_batches(self._native.max_batches)
         self._lock = threading.Lock()
+        # After the last batch that the program has; the native loader has read further.
+        self._position: tuple[int, int] | None = None
         self._generation = 0
         self._restore_note: str | None = None
         self._columns = [
@@ -321,7 +329,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the rest of the epoch, after the last batch that was handed out."""
-        return Batches(self, self._start(*self._native.position))
+        return Batches(self, self._start(*self.position))
 
     def epoch(self, number: int) -> Iterator[Any]:
         """Iterate over an epoch, counted from 0, from its first batch."""
@@ -341,7 +349,9 @@ class Loader:
     def _start(self, epoch: int, position: int) -> int:
         """Start the reader threads, and return the generation of this iterator."""
         self._generation += 1
+        self._pipeline.clear()
         self._native.start(epoch, position)
+        self._position = None
         return self._generation
 
     def _next(
@@ -363,16 +373,22 @@ class Loader:
                     "this iterator is no longer valid: a later one was started on the same loader",
                     hint="create a second loader to iterate twice at the same time",
                 )
-            start = self._native.position
-            found = self._native.next()
+            found = self._pipeline.next(lambda: self._read(same_shape=same_shape))
+            if found is not None:
+                self._position = found[1]
+            return found
         finally:
             self._lock.release()
+
+    def _read(self, *, same_shape: bool) -> TransformTask | None:
+        """Return the next batch before its transform, and where it begins and ends."""
+        start = self._native.position
+        found = self._native.next()
         if found is None:
             return None
-        memory, valid, position = found
+        memory, valid, end = found
         is_partial = self._last_batch == "partial" and not same_shape
-        batch = self._batch(memory, valid, is_partial=is_partial)
-        return (batch if self._transform is None else self._transform(batch, start)), position
+        return self._batch(memory, valid, is_partial=is_partial), start, end
 
     def _batch(self, memory: Sequence[Any], valid: Sequence[int], *, is_partial: bool) -> Batch:
         import numpy as np
@@ -405,7 +421,7 @@ class Loader:
 
     def state(self) -> dict[str, Any]:
         """Return what to save to resume after the last batch: less than 1 KB as JSON."""
-        return self._state()
+        return self._state(self._position)
 
     def _state(self, position: tuple[int, int] | None = None) -> dict[str, Any]:
         """Return the state behind the last batch, or at another position."""
@@ -429,7 +445,9 @@ class Loader:
             InvalidArgumentError: The loader has a different seed, split or shuffle.
         """
         text = state if isinstance(state, str) else json.dumps(dict(state))
+        self._pipeline.clear()
         self._restore_note = self._native.restore(text, force)
+        self._position = None
         self._generation += 1
         return self
 
@@ -458,11 +476,12 @@ class Loader:
     @property
     def position(self) -> tuple[int, int]:
         """The epoch, and the samples of it that were handed out, all processes together."""
-        return self._native.position
+        return self._position or self._native.position
 
     def close(self) -> None:
         """Stop reading. Batches that were handed out stay as they are."""
         self._generation += 1
+        self._pipeline.close()
         self._native.stop()
 
     def __enter__(self) -> Self:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from vramfit.data.checks import as_integer
 from vramfit.errors import InvalidArgumentError
+
+TransformTask = tuple[Any, tuple[int, int], tuple[int, int]]
+"""A batch, and the positions before and after it."""
 
 
 class Transform:
@@ -44,6 +50,68 @@ class Transform:
         if self._is_positional:
             return self._function(batch, rng)
         return self._function(batch, rng=rng)
+
+
+class TransformPipeline:
+    """Applies a transform to batches, with threads to those that come next.
+
+    Args:
+        transform: The transform, if there is one.
+        threads: Number of threads; without any, it is applied when a batch is asked for.
+    """
+
+    def __init__(self, transform: Transform | None, threads: int) -> None:
+        self._threads = as_integer("transform_threads", threads)
+        if self._threads < 0:
+            raise InvalidArgumentError(f"`transform_threads` is {threads}, but must be 0 or more")
+        self._transform = transform
+        self._executor: ThreadPoolExecutor | None = None
+        self._pending: deque[tuple[Future[Any], tuple[int, int]]] = deque()
+
+    def check_batches(self, max_batches: int) -> None:
+        """Check that there is memory for the batches that are transformed."""
+        # Those of the threads, one that is being read, and the one that the program has.
+        if self._threads + 2 > max_batches:
+            raise InvalidArgumentError(
+                f"{self._threads} transform threads need {self._threads + 2} batches, but the "
+                f"loader has memory for {max_batches}",
+                hint="give the loader more memory, or use fewer threads or smaller batches",
+            )
+
+    def next(self, read: Callable[[], TransformTask | None]) -> tuple[Any, tuple[int, int]] | None:
+        """Return the next batch after its transform, and the position after it, or None."""
+        if self._transform is None:
+            return None if (task := read()) is None else (task[0], task[2])
+        if self._threads == 0:
+            return (
+                None if (task := read()) is None else (self._transform(task[0], task[1]), task[2])
+            )
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._threads, "vramfit-transform")
+        while len(self._pending) <= self._threads and (task := read()) is not None:
+            batch, start, end = task
+            self._pending.append((self._executor.submit(self._transform, batch, start), end))
+            del batch, task
+        if not self._pending:
+            return None
+        future, end = self._pending.popleft()
+        return future.result(), end
+
+    def clear(self) -> None:
+        """Drop the batches that are being transformed."""
+        for future, _ in self._pending:
+            future.cancel()
+        for future, _ in self._pending:
+            if not future.cancelled():
+                future.exception()
+        self._pending.clear()
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self.clear()
+        if self._executor is not None:
+            self._executor.shutdown()
+            self._executor = None
 
 
 def _kind_of_rng(function: Callable[..., Any]) -> Any:

@@ -38,8 +38,24 @@ pub(crate) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
         }
         (Datatype::Other { what, .. }, _) => {
             Err(Error::unsupported_feature(format!("{what} are not supported"))
-                .hint("write them as numbers; text becomes numbers with a tokenizer"))
+                .hint(suggest_numbers(what)))
         }
+    }
+}
+
+/// Returns how elements that are no numbers become some.
+fn suggest_numbers(what: &str) -> &'static str {
+    match what {
+        _ if what.contains("string") => {
+            "write them as numbers: labels as integers, text with a tokenizer"
+        }
+        _ if what.contains("reference") => {
+            "they refer to other datasets, such as the cells of a MATLAB array: name these"
+        }
+        _ if what.contains("sequence") => {
+            "write all values in one dataset and where each sequence begins in another, which `Ragged` reads"
+        }
+        _ => "write them as numbers",
     }
 }
 

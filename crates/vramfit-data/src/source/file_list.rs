@@ -20,6 +20,7 @@ const EXTENSIONS: [&str; 6] = ["h5", "hdf5", "hdf", "he5", "nc", "mat"];
 pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
+        ensure_local(path)?;
         match path.to_str() {
             // Opening it says what it is.
             _ if is_zarr_store(path) => files.push(path.clone()),
@@ -48,6 +49,18 @@ pub fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         return Err(Error::invalid_argument("no file was given"));
     }
     Ok(files)
+}
+
+/// Refuses addresses.
+fn ensure_local(path: &Path) -> Result<()> {
+    let text = path.to_str().unwrap_or_default();
+    let Some((scheme, _)) = text.split_once("://").filter(|_| !path.exists()) else {
+        return Ok(());
+    };
+    Err(Error::unsupported_feature(format!("`{text}`: files are read from local directories, not by {scheme}"))
+        .hint(format!(
+            "copy it first, or once for all runs: `fsspec.open_local(\"simplecache::{text}\", simplecache={{\"cache_storage\": \"cache\"}})`"
+        )))
 }
 
 /// Whether a directory is a Zarr store.
@@ -141,5 +154,6 @@ mod tests {
         let twice = [folder.path().into(), folder.path().join("a.hdf5")];
         assert!(refused(&twice).ends_with("a.hdf5` was given twice"));
         assert_eq!(refused(&[]), "no file was given");
+        assert!(refused(&["s3://bucket/x.h5".into()]).ends_with("not by s3"));
     }
 }
