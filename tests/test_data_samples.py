@@ -860,3 +860,28 @@ def test_a_mixture_keeps_its_weights_and_is_resumed(tmp_path):
     with pytest.raises(InvalidArgumentError, match="a number for each loader"):
         Mixture({"a": mixture}, {"b": 1})
     assert len(mix()) == 16
+
+
+def test_batches_are_cut_to_buckets(tmp_path):
+    lengths = [3, 9, 2, 17, 1, 30, 4, 4]
+    path = write_ragged(tmp_path / "f.h5", lengths)
+    options = {"batch_size": 2, "shuffle": False}
+    samples = Ragged("offsets", per_sample=["label"], buckets=[4, 20, 10])
+    whole = list(
+        Loader(path, ["tokens", "label"], samples=Ragged("offsets", per_sample="label"), **options)
+    )
+    cut = list(Loader(path, ["tokens", "label"], samples=samples, **options))
+    assert [batch["tokens"].shape[1] for batch in cut] == [10, 20, 30, 4]
+    for one, other in zip(cut, whole, strict=True):
+        length = one["tokens"].shape[1]
+        assert np.array_equal(one["tokens"], other["tokens"][:, :length])
+        assert np.array_equal(one["mask"], other["mask"][:, :length])
+        assert not other["mask"][:, length:].any()
+        assert one["label"].tolist() == other["label"].tolist()
+    for wrong, message in (
+        ({"mask": False}, "needs the mask"),
+        ({"stacked_batches": 2}, "cannot be cut"),
+        ({"world": 2, "rank": 0}, "cannot be cut"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            Loader(path, "tokens", samples=Ragged("offsets", buckets=[4]), **options, **wrong)

@@ -29,6 +29,7 @@ from vramfit.data.arguments import (
     name_columns,
     open_native,
 )
+from vramfit.data.buckets import Buckets
 from vramfit.data.checks import as_integer, check_counts, list_paths
 from vramfit.data.samples import Rows, Samples, plan_columns
 from vramfit.data.statistics import find_normalization
@@ -250,6 +251,16 @@ class Loader:
             name = f"{columns[column].name}_{MASK}" if kind == MASK and mask_count > 1 else kind
             self._columns.append((name, (dtype_name, shape)))
             (self._row_masks if kind == MASK else self._part_columns).append(name)
+        self._buckets = Buckets(
+            getattr(samples, "buckets", ()),
+            {
+                name: [one.name for one in columns if not one.per_sample]
+                if mask_count == 1
+                else [name.removesuffix(f"_{MASK}")]
+                for name in self._row_masks
+            },
+        )
+        self._buckets.check(is_divided=shard[1] > 1, is_stacked=stacked_batches is not None)
         is_padded = bool(mask) or (mask is None and self._last_batch == "pad")
         self._mask = is_padded and not self._row_masks
         self._names = [name for name, _ in self._columns] + [MASK] * self._mask
@@ -407,7 +418,7 @@ class Loader:
         if not real.all():
             for name in (*self._row_masks, *self._part_columns):
                 batch[name] = batch[name] * real[..., None]
-        return batch
+        return self._buckets.cut(batch)
 
     def to_device(self, depth: int = 2) -> DeviceBatches:
         """Return this loader with its batches on the device, `depth` of them ahead of the program.

@@ -89,16 +89,20 @@ class Groups:
         length: Rows of a sample. The default is those of the longest group, for each column.
         pad: What follows the rows of a shorter group: ``"zeros"`` or ``"repeat"`` (its last row).
         truncate: Whether rows beyond `length` are left out. Otherwise a longer group is an error.
+        buckets: Lengths to which batches are cut: a batch has as many rows as the smallest of them
+            that holds its longest sample. A compiled step is compiled once for each.
     """
 
     length: int | None = None
     pad: Literal["zeros", "repeat"] = "zeros"
     truncate: bool = False
+    buckets: Sequence[int] = ()
     trim: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_counts(length=self.length)
         check_choice("pad", self.pad, ("zeros", "repeat"))
+        object.__setattr__(self, "buckets", _sort_buckets(self.buckets))
 
     def _lengths(self) -> Mapping[str, int]:
         return {}
@@ -130,6 +134,7 @@ class Ragged:
             columns are added: ``segment_ids`` numbers the samples of a sequence from 1 (0 is
             padding), and ``positions`` the rows of each of them in that sequence from 0.
         per_sample: Columns with one row for each sample, such as labels.
+        buckets: Lengths to which batches are cut, as for :class:`Groups`.
     """
 
     offsets: str | None = None
@@ -138,6 +143,7 @@ class Ragged:
     truncate: bool = False
     pack: bool = False
     per_sample: Sequence[str] = ()
+    buckets: Sequence[int] = ()
     trim: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -155,6 +161,11 @@ class Ragged:
                 hint='use `per_sample=["label"]`',
             )
         object.__setattr__(self, "per_sample", tuple(listed))
+        object.__setattr__(self, "buckets", _sort_buckets(self.buckets))
+        if self.pack and self.buckets:
+            raise InvalidArgumentError(
+                "packed samples have one length", hint="use either `pack` or `buckets`"
+            )
 
     def _lengths(self) -> Mapping[str, int]:
         return {}
@@ -170,6 +181,16 @@ class Ragged:
                 "pack": bool(self.pack),
             }
         )
+
+
+def _sort_buckets(buckets: Any) -> tuple[int, ...]:
+    if not isinstance(buckets, list | tuple):
+        raise InvalidArgumentError(
+            f"`buckets` is {buckets!r}, but must be numbers of rows", hint="use `buckets=[64, 256]`"
+        )
+    for length in buckets:
+        check_counts(bucket=length)
+    return tuple(sorted({as_integer("bucket", length) for length in buckets}))
 
 
 def _as_length(length: int | None) -> int | None:
