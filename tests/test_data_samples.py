@@ -885,3 +885,81 @@ def test_batches_are_cut_to_buckets(tmp_path):
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             Loader(path, "tokens", samples=Ragged("offsets", buckets=[4]), **options, **wrong)
+
+
+def write_bytes(path, numbers, **options):
+    """Write elements of every kind of text and bytes, each of which says its number."""
+    with h5py.File(path, "w") as f:
+        image = f.create_dataset("image", len(numbers), h5py.vlen_dtype("uint8"), **options)
+        caption = f.create_dataset("caption", len(numbers), h5py.string_dtype(), **options)
+        for place, number in enumerate(numbers):
+            image[place] = np.frombuffer(encode(number), "uint8")
+            caption[place] = f"bild {number} ä" * (number % 4)
+        f["fixed"] = np.array([f"n{number}".encode() for number in numbers], "S9")
+        f["opaque"] = np.array([number.to_bytes(4, "little") + b"\0" for number in numbers], "V5")
+        f["number"] = np.array(numbers)
+    return path
+
+
+def encode(number):
+    return bytes([number % 251]) * (number * 37 % 5000)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("options", [{}, {"chunks": (7,), "compression": "gzip"}])
+def test_text_and_bytes_are_handed_out_as_they_are(tmp_path, options, shuffle):
+    for number in range(3):
+        write_bytes(
+            tmp_path / f"{number}.h5", list(range(100 * number, 100 * number + 70)), **options
+        )
+    names = ["image", "caption", "fixed", "opaque"]
+    arguments = {"batch_size": 16, "memory": "4MiB", "shuffle": shuffle}
+    loader = Loader(tmp_path, [*names, "number"], decode=dict.fromkeys(names), **arguments)
+    seen = []
+    for batch in loader:
+        for number, image, caption, fixed, opaque in zip(
+            batch["number"].tolist(), *(batch[name] for name in names), strict=True
+        ):
+            seen.append(number)
+            assert image == encode(number)
+            assert caption.decode() == f"bild {number} ä" * (number % 4)
+            assert fixed == f"n{number}".encode()
+            assert opaque == number.to_bytes(4, "little") + b"\0"
+    assert sorted(seen) == [100 * file + row for file in range(3) for row in range(70)]
+    assert seen == sorted(seen) or shuffle
+    with pytest.raises(InvalidArgumentError, match="not transferred to a device"):
+        loader.to_device()
+    decoded = Loader(
+        tmp_path,
+        [*names, "number"],
+        decode={"image": len, "caption": bytes.decode, "fixed": None, "opaque": lambda b: b[0]},
+        transform=lambda batch: {"length": batch["image"], "number": batch["number"]},
+        transform_threads=2,
+        **arguments,
+    )
+    for batch in decoded.to_device():
+        assert np.array_equal(batch["length"], np.array(batch["number"]) * 37 % 5000)
+    state = loader.state()
+    assert len(json.dumps(state)) <= 1024
+
+
+def test_what_is_no_text_is_not_decoded(tmp_path):
+    write_bytes(tmp_path / "f.h5", list(range(9)))
+
+    def load(**options):
+        names = ["image", "caption", "number"]
+        return Loader(tmp_path / "f.h5", names, **{"batch_size": 3, **options})
+
+    texts = {"image": None, "caption": None}
+    for options, message in (
+        ({}, "variable-length sequences of bytes are not supported"),
+        ({"decode": {**texts, "number": None}}, "only text and bytes are decoded"),
+        ({"decode": {"picture": None}}, "names 'picture'"),
+        ({"decode": len}, "must be a dictionary"),
+        ({"decode": {**texts, "image": 3}}, "is not a function"),
+        ({"decode": texts, "samples": Windows(2)}, "text or bytes, of which a sample has one"),
+    ):
+        with pytest.raises(VramfitError, match=message):
+            load(**options)
+    with pytest.raises(InvalidArgumentError, match="arrays of different shapes"):
+        next(iter(load(decode={**texts, "image": lambda b: np.frombuffer(b, "u1")}, shuffle=False)))

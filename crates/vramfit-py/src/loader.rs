@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyList};
 use vramfit_core::{Bytes, Error, Result};
-use vramfit_data::hdf5::Scalar;
+use vramfit_data::hdf5::{ByteStorage, Scalar};
 use vramfit_data::load::{
     BatchPoll, Column, ColumnOptions, DerivedColumn, DerivedKind, Loader, LoaderOptions,
     Normalization, SampleSelection, SplitOptions, SplitSet, Stats,
@@ -131,13 +132,15 @@ impl BatchLoader {
     }
 }
 
-/// The memory of each column of a batch, its real rows, and the position after it.
-type NextBatch = (Vec<BatchMemory>, Vec<u64>, (u64, u64));
+/// The memory of each column of a batch (a list of bytes where elements refer to some), its real rows, and the position
+/// after it.
+type NextBatch<'py> = (Vec<Bound<'py, PyAny>>, Vec<u64>, (u64, u64));
 
 /// The path of a dataset (with a field), the type to convert it to, the rows that it is shifted by, the rows of a
-/// window, whether it has one row for each ragged sample, and the means and deviations to normalize it with.
+/// window, whether it has one row for each ragged sample, the means and deviations to normalize it with, and whether its
+/// elements are text or bytes.
 pub(crate) type ColumnArgument =
-    (String, Option<String>, i64, Option<u64>, bool, Option<(Vec<f64>, Vec<f64>)>);
+    (String, Option<String>, i64, Option<u64>, bool, Option<(Vec<f64>, Vec<f64>)>, bool);
 
 /// The set, the fractions for validation and tests, how these are chosen, whether by group, and the seed.
 type SplitArgument = (String, f64, f64, String, Option<bool>, u64);
@@ -244,7 +247,7 @@ impl BatchLoader {
     }
 
     /// The next batch; None at the end of the epoch.
-    fn next(&self, py: Python<'_>) -> PyResult<Option<NextBatch>> {
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<NextBatch<'py>>> {
         let mut starved_since: Option<Instant> = None;
         let mut has_warned = false;
         let mut starved_timeout = Duration::ZERO;
@@ -255,8 +258,16 @@ impl BatchLoader {
             let (poll, position) = self.with(py, wait)?;
             match poll {
                 BatchPoll::Ready(batch) => {
-                    let columns = batch.columns.into_iter().map(BatchMemory::new);
-                    return Ok(Some((columns.collect(), batch.valid, position)));
+                    let mut objects = batch.objects.into_iter();
+                    let columns =
+                        batch.columns.into_iter().map(|column| match objects.next().flatten() {
+                            Some(objects) => {
+                                let each = objects.iter().map(|object| PyBytes::new(py, object));
+                                PyList::new(py, each.collect::<Vec<_>>()).map(Bound::into_any)
+                            }
+                            None => Bound::new(py, BatchMemory::new(column)).map(Bound::into_any),
+                        });
+                    return Ok(Some((columns.collect::<PyResult<_>>()?, batch.valid, position)));
                 }
                 BatchPoll::Finished => return Ok(None),
                 BatchPoll::Pending { is_starved: false } => starved_since = None,
@@ -344,12 +355,20 @@ impl BatchLoader {
 }
 
 pub(crate) fn column_infos(columns: &[Column]) -> Vec<ColumnInfo> {
-    let form = |column: &Column| (column.name().to_owned(), column.scalar().name(), column.shape());
+    let form = |column: &Column| {
+        let kind = match column.bytes() {
+            None => column.scalar().name(),
+            Some(ByteStorage::Text) => "text",
+            Some(ByteStorage::Opaque) => "opaque bytes",
+            Some(ByteStorage::Variable) => "bytes",
+        };
+        (column.name().to_owned(), kind, column.shape())
+    };
     columns.iter().map(form).collect()
 }
 
 pub(crate) fn parse_column(
-    (name, to, shift, length, per_sample, normalize): ColumnArgument,
+    (name, to, shift, length, per_sample, normalize, as_bytes): ColumnArgument,
 ) -> Result<ColumnOptions> {
     let to = to.as_deref().map(parse_scalar).transpose()?;
     let normalize = normalize.map(|(mean, std)| {
@@ -357,7 +376,7 @@ pub(crate) fn parse_column(
             .map_err(|error| error.context(format!("the normalization of `{name}`")))
     });
     let normalization = normalize.transpose()?;
-    Ok(ColumnOptions { name, to, shift, length, per_sample, normalization })
+    Ok(ColumnOptions { name, to, shift, length, per_sample, normalization, as_bytes })
 }
 
 /// Reads ranges of numbers: the first one of each, and the one after the last, as 64-bit numbers.

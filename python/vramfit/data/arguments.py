@@ -12,7 +12,7 @@ from vramfit.data.checks import as_integer, check_choice, check_path
 from vramfit.errors import InvalidArgumentError
 
 ColumnArgument = tuple[
-    str, str | None, int, int | None, bool, tuple[list[float], list[float]] | None
+    str, str | None, int, int | None, bool, tuple[list[float], list[float]] | None, bool
 ]
 
 MASK = "mask"
@@ -27,7 +27,8 @@ class LoaderOptions:
         files: The HDF5 files, directories and patterns.
         columns: For each column the path of its dataset, the type to convert it to if any, the rows
             that it is shifted by, the rows of a window if it has a number of its own, whether it
-            has one row for each ragged sample, and the means and deviations to normalize it with.
+            has one row for each ragged sample, the means and deviations to normalize it with, and
+            whether its elements are text or bytes.
         samples: What a sample is, as JSON.
         trim: Whether the datasets of a group may have different numbers of rows.
         mask: Whether there are columns that say which rows of a sample are real.

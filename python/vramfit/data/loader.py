@@ -31,6 +31,7 @@ from vramfit.data.arguments import (
 )
 from vramfit.data.buckets import Buckets
 from vramfit.data.checks import as_integer, check_counts, list_paths
+from vramfit.data.decode import BYTES, Decoder, as_bytes
 from vramfit.data.samples import Rows, Samples, plan_columns
 from vramfit.data.statistics import find_normalization
 from vramfit.data.transform import Transform, TransformPipeline, TransformTask
@@ -108,10 +109,13 @@ class Loader:
             sample, or one for each of its rows where samples themselves are padded. With several
             columns of different lengths it is ``<column>_mask``. By default it is there if
             anything is padded.
+        decode: Functions of the bytes of one element, for columns of text or bytes such as encoded
+            images: ``{"image": decode_jpeg}``; None leaves them as `bytes`. They are applied before
+            the transform.
         transform: A function of a batch, applied before it is handed out. If it has a parameter
             ``rng``, that is a NumPy generator made from the seed, the epoch and the position, so
             that a resumed run draws the same numbers. Other random numbers are not resumed.
-        transform_threads: Number of threads that apply the transform to the batches to come, while
+        transform_threads: Number of threads that decode and transform the batches to come, while
             the program computes. Batches come in the same order, and the state counts those that
             the program has.
         rows: Which samples to read: numbers, a mask, a range or a slice. They are numbered in the
@@ -165,6 +169,7 @@ class Loader:
         last_batch: Literal["partial", "pad", "drop"] | None = None,
         drop_last: bool = False,
         mask: bool | None = None,
+        decode: Mapping[str, Callable[[bytes], Any] | None] | None = None,
         transform: Callable[..., Any] | None = None,
         transform_threads: int = 0,
         rows: Any = None,
@@ -202,12 +207,22 @@ class Loader:
             is_stacked=stacked_batches is not None,
             is_divided=shard[1] > 1 or sharding is not None,
         )
-        self._transform = None if transform is None else Transform(transform, seed, shard[0])
+        decoder = Decoder(decode, [column.name for column in columns])
+        self._undecoded = decoder.undecoded
+        self._transform = Transform.of(transform, decoder, seed, shard[0])
         self._pipeline = TransformPipeline(self._transform, transform_threads)
         self._options = LoaderOptions(
             files=list_paths(path),
             columns=[
-                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample, scales.get(c.name))
+                (
+                    c.dataset,
+                    kinds.get(c.name),
+                    c.shift,
+                    c.length,
+                    c.per_sample,
+                    scales.get(c.name),
+                    c.name in decoder.columns,
+                )
                 for c in columns
             ],
             samples=samples._to_json(),
@@ -275,7 +290,8 @@ class Loader:
         size = self._options.batch_size // self.world
         self._lead = (size,) if stacked_batches is None else (stacked_batches, size)
         self._arrays = [
-            (name, find_dtype(kind), tuple(shape)) for name, (kind, shape) in self._columns
+            (name, kind if kind in BYTES else find_dtype(kind), tuple(shape))
+            for name, (kind, shape) in self._columns
         ]
 
     @property
@@ -322,7 +338,10 @@ class Loader:
     def batch_bytes(self) -> int:
         """Bytes of a batch (or a stack of them) in this process."""
         rows = math.prod(self._lead)
-        return sum(dtype.itemsize * rows * math.prod(shape) for _, dtype, shape in self._arrays)
+        return sum(
+            (1 if isinstance(dtype, str) else dtype.itemsize) * rows * math.prod(shape)
+            for _, dtype, shape in self._arrays
+        )
 
     @property
     def buffer_count(self) -> int:
@@ -406,7 +425,9 @@ class Loader:
 
         lead = (valid[0],) if is_partial else self._lead
         batch: Batch = {
-            name: np.ndarray((*lead, *shape), dtype, part)
+            name: as_bytes(part, dtype, lead, shape)
+            if isinstance(dtype, str)
+            else np.ndarray((*lead, *shape), dtype, part)
             for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
         }
         if not self._mask and not self._row_masks and not self._part_columns:
@@ -428,6 +449,11 @@ class Loader:
         """
         from vramfit.data.device import DeviceBatches
 
+        if self._undecoded and self._arguments["transform"] is None:
+            raise InvalidArgumentError(
+                f"`{self._undecoded[0]}` is bytes, which are not transferred to a device",
+                hint=f'decode them: `decode={{"{self._undecoded[0]}": ...}}`, or use a `transform`',
+            )
         return DeviceBatches(self, depth)
 
     def state(self) -> dict[str, Any]:

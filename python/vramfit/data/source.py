@@ -71,7 +71,7 @@ class HDF5Source:
         self._reader = RowReader(
             self._paths,
             [
-                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample, None)
+                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample, None, False)
                 for c in columns
             ],
             samples._to_json(),

@@ -102,7 +102,7 @@ def compute_statistics(
     options = LoaderOptions(
         files=list_paths(path),
         columns=[
-            (column.dataset, None, 0, None, False, None)
+            (column.dataset, None, 0, None, False, None, False)
             for column in plan_columns(names, Rows(), None)
         ],
         samples=Rows()._to_json(),

@@ -7,9 +7,10 @@ import inspect
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 from vramfit.data.checks import as_integer
+from vramfit.data.decode import Decoder
 from vramfit.errors import InvalidArgumentError
 
 TransformTask = tuple[Any, tuple[int, int], tuple[int, int]]
@@ -17,29 +18,45 @@ TransformTask = tuple[Any, tuple[int, int], tuple[int, int]]
 
 
 class Transform:
-    """A function of a batch, with random numbers of its own for each batch.
+    """Decodes a batch and applies a function to it, with random numbers of its own for each batch.
 
     Args:
-        function: The function of the user.
+        function: The function of the user, if there is one.
+        decoder: What decodes columns before.
         seed: The seed of the loader.
         rank: The number of the process.
     """
 
-    def __init__(self, function: Callable[..., Any], seed: int, rank: int) -> None:
-        if not callable(function):
+    @classmethod
+    def of(
+        cls, function: Callable[..., Any] | None, decoder: Decoder, seed: int, rank: int
+    ) -> Self | None:
+        """Return the transform, or None if batches stay as they are."""
+        if function is None and not decoder.columns:
+            return None
+        return cls(function, decoder, seed, rank)
+
+    def __init__(
+        self, function: Callable[..., Any] | None, decoder: Decoder, seed: int, rank: int
+    ) -> None:
+        if function is not None and not callable(function):
             raise InvalidArgumentError(
                 f"`transform` is {function!r}, but must be a function of a batch",
                 hint="use `transform=lambda batch: {**batch, ...}`",
             )
         self._function = function
+        self._decoder = decoder
         self._seed = seed
         self._rank = rank
-        kind = _kind_of_rng(function)
+        kind = None if function is None else _kind_of_rng(function)
         self._is_random = kind is not None
         self._is_positional = kind is inspect.Parameter.POSITIONAL_ONLY
 
     def __call__(self, batch: Any, position: tuple[int, int]) -> Any:
         """Transform the batch that starts at a position: the epoch, and the samples before it."""
+        batch = self._decoder(batch)
+        if self._function is None:
+            return batch
         if not self._is_random:
             return self._function(batch)
         import numpy as np

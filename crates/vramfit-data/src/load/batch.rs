@@ -10,6 +10,8 @@ use super::shared_state::SharedState;
 pub struct Batch {
     /// The rows of each column, one after the other, repeated rows last.
     pub columns: Vec<BatchBuffer>,
+    /// For each column the texts or bytes that its elements refer to; none where they refer to none.
+    pub objects: Vec<Option<Vec<Vec<u8>>>>,
     /// How many rows of each batch in it are real.
     pub valid: Vec<u64>,
 }

@@ -4,10 +4,11 @@ use vramfit_base::nearest::nearest;
 use vramfit_base::{Error, ErrorKind, Result};
 
 use super::normalization::Normalization;
+use super::objects;
 use super::options::{ColumnOptions, LoaderOptions};
 use super::storage::ColumnStorage;
 use crate::hdf5::object::ObjectFinder;
-use crate::hdf5::{Container, Content, Scalar, tree, wildcard};
+use crate::hdf5::{ByteStorage, Container, Content, Datatype, Scalar, tree, wildcard};
 use crate::read::{Dataset, RowOptions, RowReader, ScratchPool, find_numbers};
 use crate::sample::ColumnSpan;
 
@@ -29,6 +30,10 @@ pub struct Column {
     span: ColumnSpan,
     has_axis: bool,
     normalization: Option<Normalization>,
+    /// Where the bytes of its elements are, if these are handed out as they are.
+    bytes: Option<ByteStorage>,
+    /// Bytes that the elements of all its datasets refer to.
+    object_bytes: u64,
 }
 
 impl Column {
@@ -71,6 +76,8 @@ impl Column {
             },
             has_axis: false,
             normalization: wanted.normalization.clone(),
+            bytes: wanted.as_bytes.then(|| find_bytes(&wanted.name, &dataset)).transpose()?,
+            object_bytes: 0,
         })
     }
 
@@ -89,7 +96,10 @@ impl Column {
         let dataset = Dataset::find(finder, &path)
             .map_err(|error| with_suggestion(finder.container(), &path, error))?;
         let stored_as = stored_type(&dataset, self.field.as_deref());
-        let rows = RowReader::new(dataset, &self.row_options(scratch))?;
+        let rows = self.open_rows(dataset, scratch)?;
+        if self.bytes == Some(ByteStorage::Variable) {
+            self.object_bytes = self.object_bytes.saturating_add(objects::sum_lengths(&rows)?);
+        }
         if self.row_bytes == 0 {
             (self.scalar, self.row_bytes) = (rows.scalar(), rows.row_bytes());
             self.row_shape = rows.row_shape().to_vec();
@@ -111,6 +121,27 @@ impl Column {
         &self.name
     }
 
+    /// Returns a reader of the rows of one of its datasets.
+    ///
+    /// # Errors
+    /// All that opening it can fail with.
+    pub(super) fn open_rows(&self, dataset: Dataset, scratch: &ScratchPool) -> Result<RowReader> {
+        match self.bytes {
+            Some(_) => RowReader::raw(dataset),
+            None => RowReader::new(dataset, &self.row_options(scratch)),
+        }
+    }
+
+    /// Returns where the bytes of its elements are, if these are handed out as they are.
+    pub fn bytes(&self) -> Option<ByteStorage> {
+        self.bytes
+    }
+
+    /// Returns the bytes that the elements of all its datasets refer to.
+    pub(super) fn object_bytes(&self) -> u64 {
+        self.object_bytes
+    }
+
     /// Returns the type of the elements in the file.
     pub fn stored_as(&self) -> &str {
         &self.stored_as
@@ -124,7 +155,8 @@ impl Column {
     /// Returns the shape of a sample: that of a row, behind an axis of rows where a sample has several.
     pub fn shape(&self) -> Vec<u64> {
         let axis = self.has_axis.then_some(self.span.length);
-        axis.into_iter().chain(self.row_shape.iter().copied()).collect()
+        let element = self.bytes.map(|_| self.row_bytes as u64);
+        axis.into_iter().chain(self.row_shape.iter().copied()).chain(element).collect()
     }
 
     /// Returns the bytes of a row as it is handed out.
@@ -135,6 +167,11 @@ impl Column {
     /// Returns the bytes of a sample as it is handed out.
     pub fn sample_bytes(&self) -> usize {
         (self.span.length as usize).saturating_mul(self.row_bytes)
+    }
+
+    /// Whether a sample has several rows of it.
+    pub(super) fn has_axis(&self) -> bool {
+        self.has_axis
     }
 
     pub(super) fn span(&self) -> ColumnSpan {
@@ -209,6 +246,28 @@ fn fill_wildcards(pattern: &str, names: &[String]) -> Result<String> {
         ))
         .hint("write all datasets with the same wildcards: `data/*/obs` and `data/*/actions`")
     })
+}
+
+/// Returns where the bytes of the elements of a dataset are.
+fn find_bytes(name: &str, dataset: &Dataset) -> Result<ByteStorage> {
+    let bytes = match dataset.datatype() {
+        Datatype::Other { bytes, .. } => *bytes,
+        _ => None,
+    };
+    let Some(bytes) = bytes else {
+        return Err(Error::invalid_argument(format!(
+            "`{name}` is {}, and only text and bytes are decoded",
+            dataset.datatype().describe()
+        ))
+        .hint("leave it out of `decode`"));
+    };
+    if dataset.shape().len() != 1 {
+        return Err(Error::unsupported_feature(format!(
+            "`{name}` has {} dimensions, and text and bytes are read from datasets of one",
+            dataset.shape().len()
+        )));
+    }
+    Ok(bytes)
 }
 
 fn stored_type(dataset: &Dataset, field: Option<&str>) -> String {

@@ -207,6 +207,29 @@ impl Columns {
         self.segments.gather(&self.columns, column, rows, out, touched)
     }
 
+    /// Returns what elements of a column refer to, if it is text or bytes of variable length. `elements` has one for each
+    /// of `samples`.
+    ///
+    /// # Errors
+    /// All that reading can fail with.
+    pub(super) fn read_objects(
+        &self,
+        column: usize,
+        samples: &[u64],
+        elements: &[u8],
+        touched: &mut TouchedFiles,
+    ) -> Result<Vec<Vec<u8>>> {
+        let rows = samples.iter().map(|sample| self.samples.span(*sample, column).rows.start);
+        let rows: Vec<u64> = rows.collect();
+        self.segments.read_objects(&self.columns, column, &rows, elements, touched)
+    }
+
+    /// Returns the bytes that the elements of a sample refer to, on average.
+    pub(super) fn object_bytes(&self) -> u64 {
+        let all = self.columns.iter().map(Column::object_bytes).fold(0, u64::saturating_add);
+        all.div_ceil(self.segments.rows().max(1))
+    }
+
     /// Returns how many rows of a column are decoded together, and the rows around row `row` that are; `None` where rows
     /// are stored as they are.
     ///

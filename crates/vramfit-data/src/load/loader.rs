@@ -389,6 +389,7 @@ impl Loader {
             columns: buffers
                 .map(|(column, buffer)| BatchBuffer::new(buffer, column, &self.shared))
                 .collect(),
+            objects: batch.objects,
             valid: batch.spec.valid,
         }
     }

@@ -20,6 +20,7 @@
 //! | `window` | which rows are in memory together? |
 //! | `slab` | in which memory? |
 //! | `copy`, `sample_copy` | how do rows get from there into a batch? |
+//! | `objects` | which text or bytes do elements refer to? |
 //! | `normalization` | which mean and deviation do numbers lose? |
 //! | `buffer_pool` | where is a batch, and when can its memory be used again? |
 //! | `scheduler` | which task is next? |
@@ -40,6 +41,7 @@ mod copy;
 mod derived;
 mod loader;
 mod normalization;
+mod objects;
 mod open_files;
 mod options;
 mod plan;

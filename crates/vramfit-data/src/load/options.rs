@@ -25,6 +25,8 @@ pub struct ColumnOptions {
     pub per_sample: bool,
     /// How its numbers are normalized, once they were converted.
     pub normalization: Option<Normalization>,
+    /// Whether its elements are text or bytes, which are handed out as they are.
+    pub as_bytes: bool,
 }
 
 impl ColumnOptions {
@@ -46,6 +48,7 @@ impl From<&str> for ColumnOptions {
             length: None,
             per_sample: false,
             normalization: None,
+            as_bytes: false,
         }
     }
 }

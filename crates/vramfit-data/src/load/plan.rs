@@ -64,7 +64,7 @@ impl LoaderPlan {
     /// `invalid-argument` when the budget is too small; the hint has the required one.
     pub(super) fn new(options: &LoaderOptions, columns: &Columns) -> Result<LoaderPlan> {
         let budget = options.budget.0;
-        let row_bytes = columns.sample_bytes();
+        let row_bytes = columns.sample_bytes().saturating_add(columns.object_bytes());
         let all_rows = stack_rows(options, options.batch_size)?;
         let own_rows = stack_rows(options, options.batch_size / options.shard.count.max(1))?;
         let each = |rows: u64| rows.saturating_mul(row_bytes.saturating_add(ROW_OVERHEAD));
@@ -148,7 +148,8 @@ impl LoaderPlan {
             max_buffers: buffers,
             batch_bytes: own_rows.saturating_mul(row_bytes),
             pending_batch_bytes: own_batch,
-            held_batch_bytes: held_batch_bytes(&columns.batch_lengths(options)),
+            held_batch_bytes: held_batch_bytes(&columns.batch_lengths(options))
+                .saturating_add(own_rows.saturating_mul(columns.object_bytes())),
             window_bytes,
             scratch_bytes: scratch * (threads as u64 + u64::from(reads_inline)),
             index_bytes,
@@ -408,6 +409,9 @@ fn too_small(budget: Bytes, required: u64, batch: u64, band: u64, fixed: u64) ->
 }
 
 fn conversion(column: &Column) -> Option<String> {
+    if column.bytes().is_some() {
+        return None;
+    }
     let to = column.scalar().name();
     (column.stored_as() != to)
         .then(|| format!("`{}` from {} to {to}", column.name(), column.stored_as()))

@@ -1,6 +1,7 @@
 //! A reader thread: it takes a task, runs it without the lock, and reports back. The consumer's own thread
 //! does the same instead of sleeping, where the plan says so.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
@@ -8,12 +9,14 @@ use std::time::Instant;
 use vramfit_base::{Error, ErrorKind, Result};
 
 use super::buffer_pool::Buffer;
+use super::column::Column;
 use super::columns::Columns;
 use super::sample_copy::{fill_derived, pad, target};
 use super::scheduler::{NextTask, PendingBatch, Task};
 use super::segments::TouchedFiles;
 use super::shared_state::{SharedState, State};
 use super::window::{WindowBuffer, WindowPlan, as_range};
+use crate::hdf5::ByteStorage;
 use crate::order::Epoch;
 
 /// Runs the tasks of an epoch.
@@ -109,10 +112,11 @@ impl TaskRunner {
                 let Some(windows) = &self.windows else {
                     return Ok(());
                 };
-                for batch in batches {
-                    self.copy(batch, window, windows);
-                }
-                Ok(())
+                let mut touched = TouchedFiles::new();
+                let mut batches = batches.iter_mut();
+                let copied =
+                    batches.try_for_each(|batch| self.copy(batch, window, windows, &mut touched));
+                self.ensure_files_unchanged(copied, &touched)
             }
             Task::Fill { batches, window: None } => {
                 let mut touched = TouchedFiles::new();
@@ -124,7 +128,16 @@ impl TaskRunner {
     }
 
     /// Copies the rows that a window has for a batch.
-    fn copy(&self, batch: &mut PendingBatch, window: &WindowBuffer, windows: &WindowPlan) {
+    ///
+    /// # Errors
+    /// All that reading the texts or bytes that its elements refer to can fail with.
+    fn copy(
+        &self,
+        batch: &mut PendingBatch,
+        window: &WindowBuffer,
+        windows: &WindowPlan,
+        touched: &mut TouchedFiles,
+    ) -> Result<()> {
         let in_window = window.positions();
         let positions = &batch.spec.positions;
         let from = positions.partition_point(|at| *at < in_window.start);
@@ -133,20 +146,54 @@ impl TaskRunner {
             .zip(self.columns.sample_lengths())
             .map(|(bytes, length)| &mut bytes[from * length..to * length]);
         window.copy(&positions[from..to], windows, &self.columns, out);
+        self.read_objects(batch, from..to, touched)?;
         batch.filled_until = in_window.end.min(batch.spec.end);
+        Ok(())
+    }
+
+    /// Reads the texts or bytes that elements of a batch refer to, at some of its places.
+    fn read_objects(
+        &self,
+        batch: &mut PendingBatch,
+        places: Range<usize>,
+        touched: &mut TouchedFiles,
+    ) -> Result<()> {
+        let columns = &self.columns.columns;
+        let is_variable = |column: &Column| column.bytes() == Some(ByteStorage::Variable);
+        if !columns.iter().any(is_variable) {
+            return Ok(());
+        }
+        let samples = self.samples_at(&batch.spec.positions[places.clone()]);
+        batch.objects.resize(columns.len(), None);
+        for (number, column) in columns.iter().enumerate().filter(|(_, column)| is_variable(column))
+        {
+            let length = column.sample_bytes();
+            let elements = batch.buffers[number].bytes();
+            let elements = &elements[places.start * length..places.end * length];
+            let found = self.columns.read_objects(number, &samples, elements, touched)?;
+            batch.objects[number].get_or_insert_default().extend(found);
+        }
+        Ok(())
+    }
+
+    /// Returns the samples at positions of the epoch.
+    fn samples_at(&self, positions: &[u64]) -> Vec<u64> {
+        let mut samples = Vec::with_capacity(positions.len());
+        for run in positions.chunk_by(|one, next| one + 1 == *next) {
+            self.epoch.append_rows(run[0]..run[0] + run.len() as u64, &mut samples);
+        }
+        samples
     }
 
     /// Reads the samples of a batch from the file.
     fn read(&self, batch: &mut PendingBatch, touched: &mut TouchedFiles) -> Result<()> {
-        let mut samples = Vec::with_capacity(batch.spec.positions.len());
-        for run in (batch.spec.positions).chunk_by(|one, next| one + 1 == *next) {
-            self.epoch.append_rows(run[0]..run[0] + run.len() as u64, &mut samples);
-        }
+        let samples = self.samples_at(&batch.spec.positions);
         let mut out = batch.buffers.iter_mut().map(Buffer::bytes_mut);
         for (number, out) in (0..self.columns.columns.len()).zip(&mut out) {
             self.read_column(number, &samples, out, touched)?;
         }
         fill_derived(&self.columns, &samples, out);
+        self.read_objects(batch, 0..samples.len(), touched)?;
         batch.filled_until = batch.spec.end;
         Ok(())
     }

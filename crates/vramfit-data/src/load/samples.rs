@@ -70,6 +70,15 @@ pub(super) fn index_samples(
     if samples.is_empty() {
         return Err(no_samples(options, columns, segments));
     }
+    if let Some(column) =
+        columns.iter().find(|column| column.bytes().is_some() && column.has_axis())
+    {
+        return Err(Error::unsupported_feature(format!(
+            "`{}` is text or bytes, of which a sample has one",
+            column.name()
+        ))
+        .hint("use `samples=Rows()`, or list it in `Ragged(..., per_sample=[...])`"));
+    }
     Ok((derive_columns(options, columns, &samples), samples))
 }
 

@@ -23,6 +23,8 @@ pub(super) const OPEN_WINDOWS: usize = 2;
 pub(super) struct PendingBatch {
     pub(super) spec: BatchSpec,
     pub(super) buffers: Vec<Buffer>,
+    /// What the elements of each column refer to, as far as it is filled; none where they refer to none.
+    pub(super) objects: Vec<Option<Vec<Vec<u8>>>>,
     /// The position of the epoch before which it has all of its rows.
     pub(super) filled_until: u64,
 }
@@ -204,7 +206,7 @@ impl EpochScheduler {
         let filled_until = self.plan.batch_positions(self.next_batch).start;
         let buffers = pool.acquire()?;
         self.next_batch += 1;
-        Some(PendingBatch { spec, buffers, filled_until })
+        Some(PendingBatch { spec, buffers, objects: Vec::new(), filled_until })
     }
 
     /// Starts the next batches of one task, while `is_included` agrees.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use vramfit_base::{Error, ErrorKind, Result};
 
+use super::objects::read_objects;
 use super::open_files::{OpenFiles, SegmentReaders, reader_bytes};
 use crate::digest::digest;
 use crate::hdf5::Container;
@@ -324,12 +325,40 @@ impl Segments {
                     Some(address) => Dataset::open_at(container, *address, &path)?,
                     None => Dataset::open_in(container, &path)?,
                 };
-                RowReader::new(dataset, &column.row_options(&self.scratch))
+                column.open_rows(dataset, &self.scratch)
             });
             Ok(readers.collect::<Result<Vec<_>>>()?.into())
         };
         let others = segment.other_files.len();
         self.open_files.readers((segment.file, number as u32), others, open_file, open)
+    }
+
+    /// Returns what elements of a column refer to. `elements` has one for each of `rows`.
+    ///
+    /// # Errors
+    /// All that reading can fail with.
+    pub(super) fn read_objects(
+        &self,
+        columns: &[Column],
+        column: usize,
+        rows: &[u64],
+        elements: &[u8],
+        touched: &mut TouchedFiles,
+    ) -> Result<Vec<Vec<u8>>> {
+        let row_bytes = columns[column].row_bytes();
+        let per_sample = columns[column].span().per_sample;
+        let mut objects = Vec::with_capacity(rows.len());
+        let mut rest = elements;
+        let segment = |row: &u64| self.segment_at(per_sample, *row).0;
+        for run in rows.chunk_by(|one, next| segment(one) == segment(next)) {
+            let readers = self.readers(columns, segment(&run[0]), touched)?;
+            let (here, behind) = rest.split_at(run.len() * row_bytes);
+            rest = behind;
+            let container = readers[column].dataset().container();
+            let elements = here.chunks_exact(row_bytes);
+            objects.extend(read_objects(&columns[column], container, elements)?);
+        }
+        Ok(objects)
     }
 
     /// Returns the files that rows come from; those of the options come first, in their order.

@@ -173,7 +173,20 @@ pub enum Datatype {
         size: usize,
         /// A description.
         what: String,
+        /// Where its bytes are, if it is text or bytes.
+        bytes: Option<ByteStorage>,
     },
+}
+
+/// Where the bytes of an element are that is text or bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteStorage {
+    /// In the element, which is text, padded with zeros.
+    Text,
+    /// In the element.
+    Opaque,
+    /// In a global heap: the element has their number and where they are.
+    Variable,
 }
 
 impl Datatype {

@@ -3,7 +3,7 @@
 
 use vramfit_base::{Error, Result};
 
-use super::{Axis, Datatype, Field, Number, Numbers, Scalar};
+use super::{Axis, ByteStorage, Datatype, Field, Number, Numbers, Scalar};
 use crate::hdf5::cursor::Cursor;
 use crate::hdf5::dataspace::MAX_AXES;
 
@@ -33,13 +33,13 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatyp
             cursor.skip(2)?;
             other(size, "times")
         }
-        3 => other(size, "fixed-length strings"),
+        3 => other_bytes(size, "fixed-length strings", ByteStorage::Text),
         // Bits without a meaning as a number, such as the `bool` of PyTables: unsigned, as h5py has them.
         4 => read_integer(cursor, bits & 1, size)?,
         5 => {
             // The tag that says what the bytes are, padded.
             cursor.skip((bits & 0xff) as usize)?;
-            other(size, "opaque bytes")
+            other_bytes(size, "opaque bytes", ByteStorage::Opaque)
         }
         6 => return read_record(cursor, version, bits as usize & 0xffff, size, depth),
         // References of HDF5 1.12 and later are told in the bits, too; nothing follows.
@@ -47,9 +47,12 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatyp
         8 => return read_enumeration(cursor, version, bits as usize & 0xffff, size, depth),
         9 => {
             // What the characters or the elements of the sequence are.
-            read_type(cursor, depth)?;
+            let element = read_type(cursor, depth)?;
             match bits & 0xf {
-                1 => other(size, "variable-length strings"),
+                1 => other_bytes(size, "variable-length strings", ByteStorage::Variable),
+                _ if element.size() == 1 => {
+                    other_bytes(size, "variable-length sequences of bytes", ByteStorage::Variable)
+                }
                 _ => other(size, "variable-length sequences"),
             }
         }
@@ -73,7 +76,11 @@ pub(super) fn read_type(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatyp
 
 fn other(size: usize, what: impl Into<String>) -> Datatype {
     let what = what.into();
-    Datatype::Other { size, what }
+    Datatype::Other { size, what, bytes: None }
+}
+
+fn other_bytes(size: usize, what: &str, storage: ByteStorage) -> Datatype {
+    Datatype::Other { size, what: what.to_owned(), bytes: Some(storage) }
 }
 
 fn make_number(scalar: Scalar, big_endian: bool) -> Datatype {
