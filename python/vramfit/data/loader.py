@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from vramfit.data.arguments import (
-    MASK,
     LoaderOptions,
     as_memory,
     check_groups,
-    check_names,
     check_seeds,
     choose_last_batch,
     complete_sharding,
     describe_split,
     describe_types,
-    find_dtype,
     find_shard,
     list_ranges,
     name_columns,
     open_native,
 )
-from vramfit.data.buckets import Buckets
 from vramfit.data.checks import as_integer, check_counts, list_paths
-from vramfit.data.decode import BYTES, Decoder, as_bytes
+from vramfit.data.columns import BatchColumns
+from vramfit.data.decode import Decoder
 from vramfit.data.samples import Rows, Samples, plan_columns
 from vramfit.data.statistics import find_normalization
+from vramfit.data.stats import Stats
 from vramfit.data.transform import Transform, TransformPipeline, TransformTask
 from vramfit.errors import InvalidArgumentError
 
@@ -43,35 +39,6 @@ if TYPE_CHECKING:
     from vramfit.data.device import DeviceBatches
 
     Batch = dict[str, np.ndarray[Any, Any]]
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Where the time of a loader went. Seconds of reader threads are summed over threads.
-
-    They include what the program's own thread read while it waited.
-
-    Attributes:
-        batches: Batches (or stacks of them) handed out.
-        rows: Real rows handed out.
-        bytes: Bytes handed out, padding included.
-        reading_s: Reader threads: waiting for the disk, and decoding.
-        filling_s: Reader threads: copying rows from windows into batches.
-        idle_s: Reader threads: with nothing to do, because all buffers were full.
-        waiting_s: The program: waiting for a batch. If this is high, reading is the bottleneck.
-        held_bytes: Bytes of batches that the program holds at the moment.
-        buffer_bytes: Bytes of all batch buffers, which are recycled.
-    """
-
-    batches: int
-    rows: int
-    bytes: int
-    reading_s: float
-    filling_s: float
-    idle_s: float
-    waiting_s: float
-    held_bytes: int
-    buffer_bytes: int
 
 
 class Loader:
@@ -254,45 +221,23 @@ class Loader:
         self._position: tuple[int, int] | None = None
         self._generation = 0
         self._restore_note: str | None = None
-        self._columns = [
-            (column.name, (kind, shape))
-            for column, (_, kind, shape) in zip(columns, self._native.columns, strict=True)
-        ]
-        self._row_masks: list[str] = []
-        self._part_columns: list[str] = []
-        derived = self._native.derived_columns
-        mask_count = sum(kind == MASK for kind, *_ in derived)
-        for kind, column, dtype_name, shape in derived:
-            name = f"{columns[column].name}_{MASK}" if kind == MASK and mask_count > 1 else kind
-            self._columns.append((name, (dtype_name, shape)))
-            (self._row_masks if kind == MASK else self._part_columns).append(name)
-        self._buckets = Buckets(
-            getattr(samples, "buckets", ()),
-            {
-                name: [one.name for one in columns if not one.per_sample]
-                if mask_count == 1
-                else [name.removesuffix(f"_{MASK}")]
-                for name in self._row_masks
-            },
+        size = self._options.batch_size // self.world
+        self._columns = BatchColumns(
+            columns,
+            [(kind, shape) for _, kind, shape in self._native.columns],
+            self._native.derived_columns,
+            lead=(size,) if stacked_batches is None else (stacked_batches, size),
+            is_masked=bool(mask) or (mask is None and self._last_batch == "pad"),
+            buckets=getattr(samples, "buckets", ()),
         )
-        self._buckets.check(is_divided=shard[1] > 1, is_stacked=stacked_batches is not None)
-        is_padded = bool(mask) or (mask is None and self._last_batch == "pad")
-        self._mask = is_padded and not self._row_masks
-        self._names = [name for name, _ in self._columns] + [MASK] * self._mask
-        check_names(self._names)
+        self._columns.buckets.check(is_divided=shard[1] > 1, is_stacked=stacked_batches is not None)
         self._sharding = complete_sharding(
             sharding,
-            self._names,
+            self._columns.names,
             is_asked_for=mask is True,
             is_stacked=stacked_batches is not None,
             is_transformed=transform is not None,
         )
-        size = self._options.batch_size // self.world
-        self._lead = (size,) if stacked_batches is None else (stacked_batches, size)
-        self._arrays = [
-            (name, kind if kind in BYTES else find_dtype(kind), tuple(shape))
-            for name, (kind, shape) in self._columns
-        ]
 
     @property
     def batch_size(self) -> int:
@@ -337,11 +282,7 @@ class Loader:
     @property
     def batch_bytes(self) -> int:
         """Bytes of a batch (or a stack of them) in this process."""
-        rows = math.prod(self._lead)
-        return sum(
-            (1 if isinstance(dtype, str) else dtype.itemsize) * rows * math.prod(shape)
-            for _, dtype, shape in self._arrays
-        )
+        return self._columns.batch_bytes
 
     @property
     def buffer_count(self) -> int:
@@ -418,28 +359,8 @@ class Loader:
             return None
         memory, valid, end = found
         is_partial = self._last_batch == "partial" and not same_shape
-        return self._batch(memory, valid, is_partial=is_partial), start, end
-
-    def _batch(self, memory: Sequence[Any], valid: Sequence[int], *, is_partial: bool) -> Batch:
-        import numpy as np
-
-        lead = (valid[0],) if is_partial else self._lead
-        batch: Batch = {
-            name: as_bytes(part, dtype, lead, shape)
-            if isinstance(dtype, str)
-            else np.ndarray((*lead, *shape), dtype, part)
-            for (name, dtype, shape), part in zip(self._arrays, memory, strict=True)
-        }
-        if not self._mask and not self._row_masks and not self._part_columns:
-            return batch
-        real = np.arange(lead[-1])[None, :] < np.asarray(valid)[:, None]
-        real = real if len(lead) == 2 else real[0]
-        if self._mask:
-            batch[MASK] = real
-        if not real.all():
-            for name in (*self._row_masks, *self._part_columns):
-                batch[name] = batch[name] * real[..., None]
-        return self._buckets.cut(batch)
+        batch = self._columns.make_batch(memory, valid, is_partial=is_partial)
+        return batch, start, end
 
     def to_device(self, depth: int = 2) -> DeviceBatches:
         """Return this loader with its batches on the device, `depth` of them ahead of the program.
@@ -534,9 +455,10 @@ class Loader:
         return _load_again, (arguments, self.state())
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name}: {kind}{shape}" for name, (kind, shape) in self._columns)
         what = "rows" if '"rows"' in self._options.samples else "samples"
-        return f"<vramfit.data.Loader of {self.rows} {what}, {len(self)} batches: {shapes}>"
+        return (
+            f"<vramfit.data.Loader of {self.rows} {what}, {len(self)} batches: {self._columns!r}>"
+        )
 
 
 class Batches:

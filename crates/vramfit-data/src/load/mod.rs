@@ -10,14 +10,14 @@
 //! | `options` | what is read? |
 //! | `validate` | can it be read at all? |
 //! | `column`, `columns` | which datasets, of which types? |
-//! | `segments` | which files and groups do rows come from, and are they still the same? |
+//! | `segments`, `segments_builder` | which files and groups do rows come from, and are they still the same? |
 //! | `open_files` | which files are open? |
 //! | `samples`, `bounds`, `derived` | which rows has a sample, and what is said of them? |
 //! | `selection` | which samples are read? |
 //! | `plan` | which engine, how many threads, and what is the budget spent on? |
 //! | `storage` | how are the datasets stored, and what does reading them need? |
 //! | `batching` | which positions of the epoch are in which batch? |
-//! | `window` | which rows are in memory together? |
+//! | `window`, `loaded_blocks` | which rows are in memory together? |
 //! | `slab` | in which memory? |
 //! | `copy`, `sample_copy` | how do rows get from there into a batch? |
 //! | `objects` | which text or bytes do elements refer to? |
@@ -39,6 +39,7 @@ mod column;
 mod columns;
 mod copy;
 mod derived;
+mod loaded_blocks;
 mod loader;
 mod normalization;
 mod objects;
@@ -51,6 +52,7 @@ mod sample_copy;
 mod samples;
 mod scheduler;
 mod segments;
+mod segments_builder;
 mod selection;
 mod shared_state;
 mod slab;

@@ -12,7 +12,7 @@ use crate::digest::digest;
 use crate::hdf5::Container;
 use crate::inspect;
 use crate::order;
-use crate::read::{Dataset, RowReader, ScratchPool, Storage};
+use crate::read::{Dataset, ScratchPool};
 use crate::sample::RowRanges;
 use crate::source::FileFingerprint;
 use crate::splitmix::MixKey;
@@ -28,9 +28,9 @@ pub(super) struct Segment {
     /// The rows of each column.
     pub(super) lengths: Box<[u64]>,
     /// Where the header of each dataset is; none where it is in another file.
-    addresses: Box<[Option<u64>]>,
+    pub(super) addresses: Box<[Option<u64>]>,
     /// Files besides its own that rows come from.
-    other_files: Box<[u32]>,
+    pub(super) other_files: Box<[u32]>,
 }
 
 /// Numbers of files whose rows were read.
@@ -41,156 +41,17 @@ pub(super) type TouchedFiles = HashSet<u32>;
 pub(super) struct Segments {
     pub(super) segments: Vec<Segment>,
     /// Every file that rows come from, as it was when its structure was read.
-    files: Vec<(PathBuf, FileFingerprint)>,
+    pub(super) files: Vec<(PathBuf, FileFingerprint)>,
     /// Chunks of all datasets, and a hash of where they are.
-    chunks: u64,
-    index_hash: u64,
+    pub(super) chunks: u64,
+    pub(super) index_hash: u64,
     /// How many rows of each column come before each segment, and then the total: one list for all columns, unless
     /// some have a row for each sample.
-    row_starts: Vec<u64>,
-    sample_starts: Option<Vec<u64>>,
-    open_files: OpenFiles,
-    scratch: ScratchPool,
-    allow_unclosed: bool,
-}
-
-/// Adds segments one by one.
-#[derive(Debug)]
-pub(super) struct SegmentsBuilder {
-    segments: Vec<Segment>,
-    files: Vec<(PathBuf, FileFingerprint)>,
-    chunks: u64,
-    index_hash: u64,
-    open_files: OpenFiles,
+    pub(super) row_starts: Vec<u64>,
+    pub(super) sample_starts: Option<Vec<u64>>,
+    pub(super) open_files: OpenFiles,
     pub(super) scratch: ScratchPool,
-}
-
-impl SegmentsBuilder {
-    /// Begins with `files`, whose readers may take `max_bytes` together while they are open.
-    ///
-    /// # Errors
-    /// `io` when a file does not exist.
-    pub(super) fn new(files: &[PathBuf], max_bytes: u64) -> Result<SegmentsBuilder> {
-        // Taken before anything is read, so that no change goes unnoticed.
-        let prints = files.iter().map(|path| Ok((path.clone(), FileFingerprint::of(path)?)));
-        Ok(SegmentsBuilder {
-            segments: Vec::new(),
-            files: prints.collect::<Result<_>>()?,
-            chunks: 0,
-            index_hash: 0,
-            open_files: OpenFiles::new(files.len(), max_bytes),
-            scratch: ScratchPool::default(),
-        })
-    }
-
-    /// Adds a segment of a file, with the readers of its columns, and the dataset of the bounds of its samples.
-    ///
-    /// # Errors
-    /// `io` when a file that its datasets refer to does not exist.
-    pub(super) fn push(
-        &mut self,
-        file: usize,
-        container: &Container,
-        names: Vec<String>,
-        readers: Vec<RowReader>,
-        bounds: Option<&Dataset>,
-    ) -> Result<()> {
-        let own = container.source().path().to_owned();
-        let mut other_files = Vec::new();
-        for dataset in readers.iter().map(RowReader::dataset).chain(bounds) {
-            self.add_files(dataset, &own, &mut other_files)?;
-            hash_index(dataset, &mut self.chunks, &mut self.index_hash);
-            let parts = [self.index_hash, digest(dataset.path().trim_matches('/').as_bytes())];
-            let shape = dataset.shape().iter().copied();
-            let parts: Vec<u64> = parts.into_iter().chain(shape).collect();
-            self.index_hash = MixKey::new(&parts).at(0);
-        }
-        let address = |reader: &RowReader| {
-            let dataset = reader.dataset();
-            (dataset.container().source().path() == own).then(|| dataset.address())
-        };
-        let number = self.segments.len() as u32;
-        self.segments.push(Segment {
-            file: file as u32,
-            names: names.into(),
-            lengths: readers.iter().map(RowReader::len).collect(),
-            addresses: readers.iter().map(address).collect(),
-            other_files: other_files.into(),
-        });
-        let others = self.segments[number as usize].other_files.len();
-        let place = (file as u32, number);
-        self.open_files.insert(place, others, container.clone(), &readers.into());
-        Ok(())
-    }
-
-    /// Adds a hash of the bounds of ragged samples to the fingerprint.
-    pub(super) fn hash_bounds(&mut self, bounds: Option<u64>) {
-        if let Some(bounds) = bounds {
-            self.index_hash = MixKey::new(&[self.index_hash, bounds]).at(0);
-        }
-    }
-
-    fn add_files(&mut self, dataset: &Dataset, own: &Path, others: &mut Vec<u32>) -> Result<()> {
-        let path = dataset.container().source().path();
-        if path != own {
-            let known = self.files.iter().position(|(known, _)| known == path);
-            let number = match known {
-                Some(number) => number,
-                None => {
-                    self.files.push((path.to_owned(), FileFingerprint::of(path)?));
-                    self.files.len() - 1
-                }
-            } as u32;
-            if !others.contains(&number) {
-                others.push(number);
-            }
-        }
-        if let Storage::Virtual(pieces) = dataset.storage() {
-            for piece in pieces.iter() {
-                self.add_files(&piece.dataset, own, others)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends with the last segment. `sample_rows` has the rows of the columns that have one for each sample, in each
-    /// segment.
-    pub(super) fn finish(
-        self,
-        columns: &[Column],
-        sample_rows: Option<Vec<u64>>,
-        allow_unclosed: bool,
-    ) -> Segments {
-        let rows = |segment: &Segment| {
-            let lengths = segment.lengths.iter().zip(columns);
-            let lengths = lengths.filter(|(_, column)| !column.span().per_sample);
-            lengths.map(|(length, _)| *length).max().unwrap_or(0)
-        };
-        Segments {
-            row_starts: starts(self.segments.iter().map(rows)),
-            sample_starts: sample_rows.map(|rows| starts(rows.into_iter())),
-            segments: self.segments,
-            files: self.files,
-            chunks: self.chunks,
-            index_hash: self.index_hash,
-            open_files: self.open_files,
-            scratch: self.scratch,
-            allow_unclosed,
-        }
-    }
-
-    pub(super) fn segments(&self) -> &[Segment] {
-        &self.segments
-    }
-}
-
-fn starts(lengths: impl Iterator<Item = u64>) -> Vec<u64> {
-    let mut end = 0;
-    let ends = lengths.map(|length| {
-        end += length;
-        end
-    });
-    std::iter::once(0).chain(ends).collect()
+    pub(super) allow_unclosed: bool,
 }
 
 impl Segments {
@@ -425,26 +286,6 @@ impl Segments {
             chunks: self.chunks,
             index_hash: hash,
             contents: None,
-        }
-    }
-}
-
-/// Adds the offsets of the chunks of a dataset to a hash.
-fn hash_index(dataset: &Dataset, chunks: &mut u64, hash: &mut u64) {
-    match dataset.storage() {
-        Storage::Compact(_) => {}
-        Storage::Contiguous(address) => *hash = MixKey::new(&[*hash, address.unwrap_or(0)]).at(0),
-        Storage::Chunked { table, .. } => {
-            *chunks += table.len();
-            for chunk in table.iter() {
-                let parts = [*hash, chunk.address, chunk.size, chunk.filter_mask.into()];
-                *hash = MixKey::new(&parts).at(0);
-            }
-        }
-        Storage::Virtual(pieces) => {
-            for piece in pieces.iter() {
-                hash_index(&piece.dataset, chunks, hash);
-            }
         }
     }
 }

@@ -1,0 +1,306 @@
+"""What becomes of batches: the last one, transforms, decoding, normalization, mixtures."""
+
+import json
+import pickle
+import random
+import threading
+
+import h5py
+import numpy as np
+import pytest
+from commands import run_vramfit
+from data_files import (
+    COLUMNS,
+    STORAGES,
+    collect,
+    encode,
+    read_series,
+    write_bytes,
+    write_series,
+    write_shards,
+)
+
+from vramfit.data import (
+    Loader,
+    Mixture,
+    Rows,
+    Windows,
+    compute_statistics,
+)
+from vramfit.errors import InvalidArgumentError, VramfitError
+
+
+def test_t6_the_last_batch(tmp_path):
+    folder = tmp_path / "shards"
+    total = write_shards(folder, [50])
+
+    def sizes(**options):
+        return [
+            (len(batch["y"]), int(batch["mask"].sum()) if "mask" in batch else None)
+            for batch in Loader(folder, "y", batch_size=20, shuffle=False, **options)
+        ]
+
+    assert sizes() == [(20, None), (20, None), (10, None)]
+    assert sizes(last_batch="pad") == [(20, 20), (20, 20), (20, 10)]
+    assert sizes(mask=True) == [(20, 20), (20, 20), (20, 10)]
+    assert sizes(last_batch="partial", mask=True) == [(20, 20), (20, 20), (10, 10)]
+    assert sizes(last_batch="drop") == sizes(drop_last=True) == [(20, None)] * 2
+    assert sizes(world=2, rank=1) == [(10, 10), (10, 10), (10, 0)]
+    with pytest.raises(InvalidArgumentError, match="cannot be partial"):
+        Loader(folder, "y", batch_size=20, last_batch="partial", stacked_batches=2)
+    assert total == 50
+
+
+def test_random_transforms_are_resumed(tmp_path):
+    folder = tmp_path / "shards"
+    write_shards(folder, [50])
+
+    def augment(batch, rng):
+        return {"y": batch["y"] + rng.random(len(batch["y"]))}
+
+    def load(seed=0):
+        return Loader(folder, "y", batch_size=8, seed=seed, transform=augment)
+
+    whole = [batch["y"] for batch in load().epoch(1)]
+    loader = load()
+    batches = loader.epoch(1)
+    for _ in range(3):
+        next(batches)
+    rest = [batch["y"] for batch in load().restore(loader.state())]
+    assert all(map(np.array_equal, rest, whole[3:]))
+    noise = [batch["y"] % 1 for batch in load().epoch(0)]
+    assert not np.array_equal(noise[0], noise[1])
+    assert not np.array_equal(noise[0], whole[0] % 1)
+
+
+def test_a_loader_is_pickled_with_its_position(tmp_path):
+    folder = tmp_path / "shards"
+    write_shards(folder, [50])
+    loader = Loader(folder, "y", batch_size=8)
+    whole = [batch["y"].tolist() for batch in loader.epoch(0)]
+    batches = loader.epoch(0)
+    next(batches)
+    other = pickle.loads(pickle.dumps(loader))
+    assert [batch["y"].tolist() for batch in other] == whole[1:]
+
+
+def test_two_threads_on_one_iterator_are_an_error(tmp_path):
+    folder = tmp_path / "shards"
+    write_shards(folder, [50])
+    started, may_end = threading.Event(), threading.Event()
+
+    class SlowLock:
+        """Holds the loader while another thread asks for a batch."""
+
+        def __init__(self, native):
+            self.native = native
+            self.position = native.position
+
+        def next(self):
+            started.set()
+            may_end.wait(20)
+            return self.native.next()
+
+    loader = Loader(folder, "y", batch_size=8)
+    batches = iter(loader)
+    loader._native = SlowLock(loader._native)
+    thread = threading.Thread(target=lambda: next(batches))
+    thread.start()
+    assert started.wait(20)
+    with pytest.raises(InvalidArgumentError, match="another thread"):
+        next(batches)
+    may_end.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_t12_statistics_are_those_of_numpy(tmp_path, storage):
+    path = write_series(tmp_path / "f.h5", [17, 3, 0, 40, 9, 21], STORAGES[storage])
+    found = compute_statistics(path, COLUMNS)
+    for name in COLUMNS:
+        rows = np.concatenate(read_series(path, name)).astype(float)
+        assert found[name].rows == len(rows)
+        assert np.allclose(found[name].mean, rows.mean(axis=0), rtol=1e-12)
+        assert np.allclose(found[name].std, rows.std(axis=0), rtol=1e-12)
+        assert np.array_equal(found[name].min, rows.min(axis=0))
+        assert np.array_equal(found[name].max, rows.max(axis=0))
+    done = run_vramfit("data", "stats", path, "--output", tmp_path / "stats.json")
+    assert "/data/demo_*/obs: 90 rows of float32, 3 features" in done.stdout
+    loaders = [
+        Loader(path, COLUMNS, normalize=normalize, samples=samples, batch_size=8, seed=3)
+        for normalize in (tmp_path / "stats.json", found)
+        for samples in (Rows(), Windows(length=4, pad="zeros"))
+    ]
+    rows, windows, *others = map(collect, loaders)
+    assert np.allclose(rows["obs"].mean(axis=0), 0, atol=1e-5)
+    assert np.allclose(rows["obs"].std(axis=0), 1, atol=1e-5)
+    assert not windows["obs"][~windows["mask"]].any(), "padding stays zero"
+    for one, other in zip((rows, windows), others, strict=True):
+        assert np.array_equal(one["obs"], other["obs"])
+    plain = collect(Loader(path, COLUMNS, batch_size=8, seed=3))
+    assert np.allclose(
+        rows["obs"], (plain["obs"] - found["obs"].mean) / found["obs"].std, atol=1e-5
+    )
+    with pytest.raises(InvalidArgumentError, match=r"different .*`normalize`"):
+        Loader(path, COLUMNS, batch_size=8, seed=3).restore(loaders[0].state())
+
+
+def test_t12_statistics_of_labels_nan_and_constant_features(tmp_path):
+    labels = np.array([3, 3, -1, 7])
+    values = np.array([[1, np.nan, 5], [2, 4, 5], [3, np.inf, 5], [4, 6, 5]], "f4")
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["y"], f["x"] = labels, values
+    found = compute_statistics(tmp_path / "f.h5", ["x", "y"])
+    assert found["y"].labels == {-1: 1, 3: 2, 7: 1}
+    assert found["x"].nan.tolist() == [0, 1, 0]
+    assert found["x"].infinite.tolist() == [0, 1, 0]
+    assert found["x"].mean.tolist() == [2.5, 5, 5]
+    options = {"batch_size": 4, "shuffle": False}
+    batch = collect(Loader(tmp_path / "f.h5", "x", normalize={"x": found["x"]}, **options))
+    assert batch["x"][:, 2].tolist() == [0] * 4
+    for normalize, message in (
+        ({"y": (0, 1)}, "`y` is int32, and normalized numbers are floats"),
+        ({"x": ([0, 0], [1, 1])}, "has 3 features, and its normalization has 2"),
+        ({"x": (0, -1)}, "is not zero or more"),
+        ({"x": 3}, "not a mean and a deviation"),
+        ({"z": (0, 1)}, "names 'z'"),
+        (str(tmp_path / "f.h5"), "not a file of statistics"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            Loader(tmp_path / "f.h5", ["x", "y"], normalize=normalize, **options)
+
+
+def test_transforms_on_threads_come_in_order_and_are_resumed(tmp_path):
+    folder = tmp_path / "shards"
+    write_shards(folder, [200])
+    rng = random.Random(0)
+
+    def slow(batch, rng):
+        # Some batches take longer than those behind them.
+        sum(range(20_000 * int(batch["y"][0] % 5)))
+        return {"y": batch["y"] + rng.random(len(batch["y"]))}
+
+    def load(threads, **options):
+        options = {"batch_size": 8, "transform": slow, "transform_threads": threads, **options}
+        return Loader(folder, "y", **options)
+
+    whole = [batch["y"] for batch in load(0).epoch(1)]
+    loader = load(3)
+    assert all(map(np.array_equal, [batch["y"] for batch in loader.epoch(1)], whole))
+    assert loader.position == (2, 0)
+    for _ in range(5):
+        stop = rng.randrange(len(whole))
+        batches = loader.epoch(1)
+        for _ in range(stop):
+            next(batches)
+        assert loader.position == (1, stop * 8)
+        rest = [batch["y"] for batch in load(2).restore(loader.state())]
+        assert all(map(np.array_equal, rest, whole[stop:]))
+        # The loop goes on after the last batch that the program has.
+        assert np.array_equal(next(iter(loader))["y"], whole[stop])
+    sent = [np.array(batch["y"]) for batch in load(2).to_device()]
+    assert all(map(np.allclose, sent, [batch["y"] for batch in load(0)]))
+
+    def fail(batch):
+        raise ValueError(f"no {batch['y'][0]}")
+
+    with pytest.raises(ValueError, match="no "):
+        next(iter(load(2, transform=fail)))
+    with pytest.raises(InvalidArgumentError, match="100000 transform threads need 100002 batches"):
+        load(100_000, memory="200KiB")
+    loader.close()
+
+
+def test_a_mixture_keeps_its_weights_and_is_resumed(tmp_path):
+    write_shards(tmp_path / "a", [100])
+    write_shards(tmp_path / "b", [60])
+
+    def mix(**options):
+        loaders = {
+            name: Loader(
+                tmp_path / name, "y", batch_size=10, transform=lambda b, n=name: (n, b["y"])
+            )
+            for name in ("a", "b")
+        }
+        return Mixture(loaders, {"a": 3, "b": 1}, **options)
+
+    mixture = mix(batches=400, seed=5)
+    found = [(name, rows.tolist()) for name, rows in mixture]
+    assert [name for name, _ in found] == mixture.choices(0, 400)
+    # 300 are expected of 400, with a standard deviation below 9.
+    assert 260 < sum(name == "a" for name, _ in found) < 340
+    for name, rows in (("a", 100), ("b", 60)):
+        own = [row for part, batch in found if part == name for row in batch]
+        assert sorted(own[:rows]) == list(range(rows)), "each epoch has every row"
+    other = mix(batches=400, seed=5)
+    batches = iter(other)
+    for _ in range(123):
+        next(batches)
+    state = json.dumps(other.state())
+    rest = [(name, rows.tolist()) for name, rows in mix(batches=400, seed=5).restore(state)]
+    assert rest == found[123:]
+    with pytest.raises(InvalidArgumentError, match="another `seed`"):
+        mix(seed=6).restore(state)
+    with pytest.raises(InvalidArgumentError, match="a number for each loader"):
+        Mixture({"a": mixture}, {"b": 1})
+    assert len(mix()) == 16
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("options", [{}, {"chunks": (7,), "compression": "gzip"}])
+def test_text_and_bytes_are_handed_out_as_they_are(tmp_path, options, shuffle):
+    for number in range(3):
+        write_bytes(
+            tmp_path / f"{number}.h5", list(range(100 * number, 100 * number + 70)), **options
+        )
+    names = ["image", "caption", "fixed", "opaque"]
+    arguments = {"batch_size": 16, "memory": "4MiB", "shuffle": shuffle}
+    loader = Loader(tmp_path, [*names, "number"], decode=dict.fromkeys(names), **arguments)
+    seen = []
+    for batch in loader:
+        for number, image, caption, fixed, opaque in zip(
+            batch["number"].tolist(), *(batch[name] for name in names), strict=True
+        ):
+            seen.append(number)
+            assert image == encode(number)
+            assert caption.decode() == f"bild {number} ä" * (number % 4)
+            assert fixed == f"n{number}".encode()
+            assert opaque == number.to_bytes(4, "little") + b"\0"
+    assert sorted(seen) == [100 * file + row for file in range(3) for row in range(70)]
+    assert seen == sorted(seen) or shuffle
+    with pytest.raises(InvalidArgumentError, match="not transferred to a device"):
+        loader.to_device()
+    decoded = Loader(
+        tmp_path,
+        [*names, "number"],
+        decode={"image": len, "caption": bytes.decode, "fixed": None, "opaque": lambda b: b[0]},
+        transform=lambda batch: {"length": batch["image"], "number": batch["number"]},
+        transform_threads=2,
+        **arguments,
+    )
+    for batch in decoded.to_device():
+        assert np.array_equal(batch["length"], np.array(batch["number"]) * 37 % 5000)
+    state = loader.state()
+    assert len(json.dumps(state)) <= 1024
+
+
+def test_what_is_no_text_is_not_decoded(tmp_path):
+    write_bytes(tmp_path / "f.h5", list(range(9)))
+
+    def load(**options):
+        names = ["image", "caption", "number"]
+        return Loader(tmp_path / "f.h5", names, **{"batch_size": 3, **options})
+
+    texts = {"image": None, "caption": None}
+    for options, message in (
+        ({}, "variable-length sequences of bytes are not supported"),
+        ({"decode": {**texts, "number": None}}, "only text and bytes are decoded"),
+        ({"decode": {"picture": None}}, "names 'picture'"),
+        ({"decode": len}, "must be a dictionary"),
+        ({"decode": {**texts, "image": 3}}, "is not a function"),
+        ({"decode": texts, "samples": Windows(2)}, "text or bytes, of which a sample has one"),
+    ):
+        with pytest.raises(VramfitError, match=message):
+            load(**options)
+    with pytest.raises(InvalidArgumentError, match="arrays of different shapes"):
+        next(iter(load(decode={**texts, "image": lambda b: np.frombuffer(b, "u1")}, shuffle=False)))

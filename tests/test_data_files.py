@@ -1,0 +1,149 @@
+"""Many files and groups as one order of samples, and whether they are still the same."""
+
+import os
+import textwrap
+
+import h5py
+import numpy as np
+import pytest
+from commands import run_python
+from data_files import COLUMNS, collect, write_series, write_shards
+
+from vramfit.data import (
+    Loader,
+    Ragged,
+)
+from vramfit.errors import FileChangedError, InvalidArgumentError, VramfitError
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (6, 5), "compression": "gzip"}])
+def test_t1_many_files_are_one_order(tmp_path, options):
+    folder = tmp_path / "shards"
+    total = write_shards(folder, [40, 1, 77, 13, 8, 20, 33, 60, 5, 9, 100, 2], **options)
+    for path in (folder, str(folder / "*.h5"), [*map(str, sorted(folder.iterdir()))]):
+        loader = Loader(path, ["x", "y"], batch_size=16, memory="512KiB")
+        epochs = [collect(loader, epoch) for epoch in range(2)]
+        for epoch in epochs:
+            assert sorted(epoch["y"].tolist()) == list(range(total))
+            assert np.allclose(epoch["x"], epoch["y"][:, None] + np.arange(5) / 10)
+        assert epochs[0]["y"].tolist() != epochs[1]["y"].tolist()
+    in_order = collect(Loader(folder, "y", shuffle=False, batch_size=16))
+    assert in_order["y"].tolist() == list(range(total)), "shard_2 comes before shard_10"
+
+
+def test_more_files_than_may_be_open(tmp_path):
+    folder = tmp_path / "shards"
+    total = write_shards(folder, [3] * 150)
+    code = f"""
+        import resource
+        import numpy as np
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+        from vramfit.data import Loader
+        loader = Loader({str(folder)!r}, "y", batch_size=9, memory="1MiB")
+        print(sorted(np.concatenate([b["y"] for b in loader]).tolist()) == list(range({total})))
+    """
+    import subprocess
+    import sys
+    import textwrap
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_file_that_is_unlike_the_others_is_named(tmp_path):
+    folder = tmp_path / "shards"
+    write_shards(folder, [5, 5])
+    with h5py.File(folder / "shard_7.h5", "w") as f:
+        f["x"], f["y"] = np.zeros((5, 4)), np.arange(5)
+    with pytest.raises(InvalidArgumentError, match=r"shard_7.h5.*shape \[4\].*shape \[5\]"):
+        Loader(folder, ["x", "y"], batch_size=2)
+    with h5py.File(folder / "shard_7.h5", "w") as f:
+        f["x"], f["y"] = np.zeros((5, 5), "f4"), np.arange(5)
+    with pytest.raises(InvalidArgumentError, match=r"shard_7.h5. is float32.*float64"):
+        Loader(folder, ["x", "y"], batch_size=2)
+    assert Loader(folder, ["x", "y"], batch_size=2, dtype="float32").rows == 15
+    with h5py.File(folder / "shard_7.h5", "w") as f:
+        f["y"] = np.arange(5)
+    with pytest.raises(InvalidArgumentError, match=r"shard_7.h5` contains no `x`"):
+        Loader(folder, ["x", "y"], batch_size=2)
+    (folder / "shard_7.h5").unlink()
+    loader = Loader(folder, ["x", "y"], batch_size=2)
+    with h5py.File(folder / "shard_1.h5", "a") as f:
+        f["x"][0] = 7
+    with pytest.raises(FileChangedError, match=r"shard_1\.h5"):
+        collect(loader)
+    with pytest.raises(VramfitError, match=r"missing\.h5"):
+        Loader([folder / "shard_0.h5", folder / "missing.h5"], "y", batch_size=2)
+    with pytest.raises(InvalidArgumentError, match="no file matches"):
+        Loader(str(folder / "none_*.h5"), "y", batch_size=2)
+
+
+def test_groups_that_cannot_be_read_are_errors(tmp_path):
+    for name in ("e1", "e2"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as f:
+            f["g/x"] = np.arange(5)
+            f["off"] = np.array([0, 3, 5])
+    with h5py.File(tmp_path / "w.h5", "w") as f:
+        f["d/a"] = h5py.ExternalLink("e1.h5", "/g")
+        f["d/b"] = h5py.ExternalLink("e2.h5", "/g")
+        f["d/c"] = h5py.SoftLink("/nowhere")
+        f["off"] = h5py.ExternalLink("e1.h5", "/off")
+        f["x"] = np.arange(5)
+    assert Loader(tmp_path / "w.h5", "d/*/x", batch_size=1).rows == 10
+    ragged = {"samples": Ragged("off"), "batch_size": 1}
+    loader = Loader(tmp_path / "w.h5", "x", **ragged)
+    next(iter(loader))
+    with h5py.File(tmp_path / "e1.h5", "a") as f:
+        f["off"][:] = [0, 1, 5]
+    with pytest.raises(FileChangedError):
+        Loader(tmp_path / "w.h5", "x", **ragged).restore(loader.state())
+    (tmp_path / "e2.h5").rename(tmp_path / "gone.h5")
+    with pytest.raises(VramfitError, match=r"e2\.h5"):
+        Loader(tmp_path / "w.h5", "d/*/x", batch_size=1)
+
+
+def test_a_state_is_of_these_files_in_this_order(tmp_path):
+    names = ("a.h5", "b.h5")
+    for number, name in enumerate(names):
+        with h5py.File(tmp_path / name, "w", track_times=False) as f:
+            f["x"] = np.arange(20) + 100 * number
+            f["y"] = np.arange(20)
+        os.utime(tmp_path / name, (10**9, 10**9))
+    paths = [tmp_path / name for name in names]
+    state = Loader(paths, "x", batch_size=3).state()
+    Loader(paths, "x", batch_size=3).restore(state)
+    one = Loader(paths[0], "x", batch_size=3).state()
+    for other in (paths[::-1], paths[0]):
+        with pytest.raises((FileChangedError, InvalidArgumentError)):
+            Loader(other, "x", batch_size=3).restore(state)
+    for path, dataset in ((paths[1], "x"), (paths[0], "y")):
+        with pytest.raises(FileChangedError):
+            Loader(path, dataset, batch_size=3).restore(one)
+    with pytest.raises(InvalidArgumentError, match="given twice"):
+        Loader([paths[0], tmp_path / "." / "a.h5"], "x", batch_size=3)
+
+
+def test_the_budget_that_an_error_names_is_enough(tmp_path):
+    path = write_series(tmp_path / "f.h5", [20] * 200)
+    with pytest.raises(InvalidArgumentError, match="memory budget") as error:
+        Loader(path, COLUMNS, batch_size=8, memory="20KiB")
+    enough = int(error.value.hint.split("(")[1].split()[0])
+    assert Loader(path, COLUMNS, batch_size=8, memory=enough).rows == 4000
+
+
+def test_more_external_files_than_may_be_open(tmp_path):
+    with h5py.File(tmp_path / "all.h5", "w") as f:
+        for number in range(200):
+            f[f"d/{number}"] = h5py.ExternalLink(f"e{number}.h5", "/")
+            with h5py.File(tmp_path / f"e{number}.h5", "w") as other:
+                other["x"] = [number]
+    code = f"""
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+        from vramfit.data import Loader
+        loader = Loader({str(tmp_path / "all.h5")!r}, "d/*/x", batch_size=9, memory="1MiB")
+        print(sorted(int(x) for b in loader for x in b["d/*/x"]) == list(range(200)))
+    """
+    run_python("-c", textwrap.dedent(code), code=0)
