@@ -67,6 +67,11 @@ class BatchColumns:
             (name, kind if kind in BYTES else find_dtype(kind), shape)
             for name, kind, shape in self._columns
         ]
+        # Most batches are full and have nothing but arrays, and there may be a hundred thousand a
+        # second.
+        self._full = [(name, (*lead, *shape), dtype) for name, dtype, shape in self._arrays]
+        is_bytes = any(isinstance(dtype, str) for _, dtype, _ in self._arrays)
+        self._is_plain = not (self._has_mask or masks or self._parts or is_bytes)
 
     @property
     def names(self) -> list[str]:
@@ -97,6 +102,11 @@ class BatchColumns:
         """
         import numpy as np
 
+        if self._is_plain and (not is_partial or valid[0] == self._lead[0]):
+            return {
+                name: np.ndarray(shape, dtype, part)
+                for (name, shape, dtype), part in zip(self._full, memory, strict=True)
+            }
         lead = (valid[0],) if is_partial else self._lead
         batch: Batch = {
             name: as_bytes(part, dtype, lead, shape)

@@ -344,21 +344,27 @@ class Loader:
                     "this iterator is no longer valid: a later one was started on the same loader",
                     hint="create a second loader to iterate twice at the same time",
                 )
-            found = self._pipeline.next(lambda: self._read(same_shape=same_shape))
-            if found is not None:
-                self._position = found[1]
-            return found
+            is_partial = self._last_batch == "partial" and not same_shape
+            if self._transform is None:
+                found = self._native.next()
+                if found is None:
+                    return None
+                memory, valid, end = found
+                return self._columns.make_batch(memory, valid, is_partial=is_partial), end
+            transformed = self._pipeline.next(lambda: self._read(is_partial=is_partial))
+            if transformed is not None:
+                self._position = transformed[1]
+            return transformed
         finally:
             self._lock.release()
 
-    def _read(self, *, same_shape: bool) -> TransformTask | None:
+    def _read(self, *, is_partial: bool) -> TransformTask | None:
         """Return the next batch before its transform, and where it begins and ends."""
         start = self._native.position
         found = self._native.next()
         if found is None:
             return None
         memory, valid, end = found
-        is_partial = self._last_batch == "partial" and not same_shape
         batch = self._columns.make_batch(memory, valid, is_partial=is_partial)
         return batch, start, end
 

@@ -81,7 +81,7 @@ class TransformPipeline:
         self._threads = as_integer("transform_threads", threads)
         if self._threads < 0:
             raise InvalidArgumentError(f"`transform_threads` is {threads}, but must be 0 or more")
-        self._transform = transform
+        self._transform = transform or _leave
         self._executor: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[Future[Any], tuple[int, int]]] = deque()
 
@@ -97,12 +97,11 @@ class TransformPipeline:
 
     def next(self, read: Callable[[], TransformTask | None]) -> tuple[Any, tuple[int, int]] | None:
         """Return the next batch after its transform, and the position after it, or None."""
-        if self._transform is None:
-            return None if (task := read()) is None else (task[0], task[2])
         if self._threads == 0:
-            return (
-                None if (task := read()) is None else (self._transform(task[0], task[1]), task[2])
-            )
+            if (task := read()) is None:
+                return None
+            batch, start, end = task
+            return self._transform(batch, start), end
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, "vramfit-transform")
         while len(self._pending) <= self._threads and (task := read()) is not None:
@@ -129,6 +128,11 @@ class TransformPipeline:
         if self._executor is not None:
             self._executor.shutdown()
             self._executor = None
+
+
+def _leave(batch: Any, _: tuple[int, int]) -> Any:
+    """Return a batch as it is."""
+    return batch
 
 
 def _kind_of_rng(function: Callable[..., Any]) -> Any:
