@@ -60,6 +60,7 @@ pub(crate) struct PyLoaderOptions {
     threads: Option<usize>,
     floats: Option<String>,
     narrow: bool,
+    unpack: bool,
     allow_unclosed: bool,
     poison: bool,
 }
@@ -92,6 +93,7 @@ impl TryFrom<PyLoaderOptions> for LoaderOptions {
             threads: options.threads,
             float_type: options.floats.as_deref().map(parse_scalar).transpose()?,
             narrow: options.narrow,
+            unpack: options.unpack,
             allow_unclosed: options.allow_unclosed,
             poison: options.poison,
         })

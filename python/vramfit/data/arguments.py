@@ -47,6 +47,7 @@ class LoaderOptions:
         threads: Reader threads; None for the default.
         floats: The type of all floats for which `columns` names none.
         narrow: Whether 64-bit types become 32-bit types.
+        unpack: Whether values packed by the conventions of netCDF are unpacked.
         allow_unclosed: Whether files that were not closed are read.
         poison: Whether memory is overwritten when it comes back, for tests.
     """
@@ -69,6 +70,7 @@ class LoaderOptions:
     threads: int | None
     floats: str | None
     narrow: bool
+    unpack: bool
     allow_unclosed: bool
     poison: bool
 

@@ -112,6 +112,9 @@ class Loader:
             ``jax.distributed``.
         rank: The number of this process, from 0.
         world: The number of processes that read together.
+        unpack: Whether values packed by the conventions of netCDF (CF) are unpacked, to floats:
+            ``value * scale_factor + add_offset``, and NaN for ``_FillValue`` and ``missing_value``.
+            Attributes may differ from file to file.
         allow_unclosed: Whether to read files whose writer did not close them, with a warning: what
             it did not flush reads as zeros. Files in formats before HDF5 1.10 are read without it.
 
@@ -152,6 +155,7 @@ class Loader:
         sharding: Any = None,
         rank: int | None = None,
         world: int | None = None,
+        unpack: bool = False,
         allow_unclosed: bool = False,
         _poison: bool = False,
     ) -> None:
@@ -208,6 +212,7 @@ class Loader:
             threads=threads,
             floats=floats,
             narrow=not (_jax_has_x64() if x64 is None else x64),
+            unpack=bool(unpack),
             allow_unclosed=bool(allow_unclosed),
             poison=_poison,
         )

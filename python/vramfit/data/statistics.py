@@ -90,6 +90,7 @@ def compute_statistics(
     split: tuple[Any, ...] | None = None,
     split_by: str | None = None,
     split_seed: int = 0,
+    unpack: bool = False,
     memory: str | int = "256MiB",
 ) -> dict[str, ColumnStatistics]:
     """Return statistics of the rows of datasets, read in one pass and bounded memory.
@@ -121,6 +122,7 @@ def compute_statistics(
         threads=None,
         floats=None,
         narrow=False,
+        unpack=bool(unpack),
         allow_unclosed=False,
         poison=False,
     )

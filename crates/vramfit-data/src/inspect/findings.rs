@@ -218,7 +218,7 @@ fn packed_values(entry: &Entry, _: &OpenDataset) -> Option<Finding> {
             if listed.len() == 1 { "" } else { "s" },
             listed.join(", ")
         ),
-        fix: "decode them in a `transform`, or store decoded values: `xarray.open_dataset(old).to_netcdf(new)`".to_owned(),
+        fix: "unpack them while they are loaded: `Loader(..., unpack=True)`".to_owned(),
     })
 }
 

@@ -1,11 +1,14 @@
 //! One column: how its datasets are found, and what their rows become.
 
+use std::ops::Deref;
+
 use vramfit_base::nearest::nearest;
 use vramfit_base::{Error, ErrorKind, Result};
 
 use super::normalization::Normalization;
 use super::objects;
 use super::options::{ColumnOptions, LoaderOptions};
+use super::packing::Packing;
 use super::storage::ColumnStorage;
 use crate::hdf5::object::ObjectFinder;
 use crate::hdf5::{ByteStorage, Container, Content, Datatype, Scalar, tree, wildcard};
@@ -30,10 +33,36 @@ pub struct Column {
     span: ColumnSpan,
     has_axis: bool,
     normalization: Option<Normalization>,
+    /// Whether values are unpacked.
+    unpack: bool,
     /// Where the bytes of its elements are, if these are handed out as they are.
     bytes: Option<ByteStorage>,
     /// Bytes that the elements of all its datasets refer to.
     object_bytes: u64,
+}
+
+/// Reads the rows of one dataset of a column.
+#[derive(Debug)]
+pub(super) struct ColumnReader {
+    rows: RowReader,
+    packing: Option<Packing>,
+}
+
+impl ColumnReader {
+    /// Unpacks rows that were read, if they are packed.
+    pub(super) fn unpack(&self, rows: &mut [u8]) {
+        if let Some(packing) = &self.packing {
+            packing.apply(self.rows.scalar(), rows);
+        }
+    }
+}
+
+impl Deref for ColumnReader {
+    type Target = RowReader;
+
+    fn deref(&self) -> &RowReader {
+        &self.rows
+    }
 }
 
 impl Column {
@@ -56,7 +85,9 @@ impl Column {
             Some(from) if from.is_float() => options.float_type,
             _ => None,
         });
-        let to = explicit.or(from.filter(|_| options.narrow).map(narrowed));
+        let is_packed = options.unpack && Packing::read(&dataset)?.is_some();
+        let unpacked = from.filter(|_| is_packed).map(|from| unpacked(from, options.narrow));
+        let to = explicit.or(unpacked).or(from.filter(|_| options.narrow).map(narrowed));
         let suffix = field.as_ref().map_or(0, |field| field.len() + 2);
         Ok(Column {
             name: wanted.name.clone(),
@@ -76,6 +107,7 @@ impl Column {
             },
             has_axis: false,
             normalization: wanted.normalization.clone(),
+            unpack: options.unpack && !wanted.as_bytes,
             bytes: wanted.as_bytes.then(|| find_bytes(&wanted.name, &dataset)).transpose()?,
             object_bytes: 0,
         })
@@ -91,12 +123,20 @@ impl Column {
         finder: &mut ObjectFinder,
         names: &[String],
         scratch: &ScratchPool,
-    ) -> Result<RowReader> {
+    ) -> Result<ColumnReader> {
         let path = fill_wildcards(&self.pattern, names)?;
         let dataset = Dataset::find(finder, &path)
             .map_err(|error| with_suggestion(finder.container(), &path, error))?;
         let stored_as = stored_type(&dataset, self.field.as_deref());
         let rows = self.open_rows(dataset, scratch)?;
+        if rows.packing.is_some() && !matches!(rows.scalar(), Scalar::Float32 | Scalar::Float64) {
+            let file = finder.container().source().path().display();
+            return Err(Error::invalid_argument(format!(
+                "`{path}` of `{file}` is packed, and cannot be unpacked to {}",
+                rows.scalar().name()
+            ))
+            .hint(format!("choose a type for all: `dtype={{\"{}\": \"float32\"}}`", self.name)));
+        }
         if self.bytes == Some(ByteStorage::Variable) {
             self.object_bytes = self.object_bytes.saturating_add(objects::sum_lengths(&rows)?);
         }
@@ -125,11 +165,20 @@ impl Column {
     ///
     /// # Errors
     /// All that opening it can fail with.
-    pub(super) fn open_rows(&self, dataset: Dataset, scratch: &ScratchPool) -> Result<RowReader> {
-        match self.bytes {
+    pub(super) fn open_rows(
+        &self,
+        dataset: Dataset,
+        scratch: &ScratchPool,
+    ) -> Result<ColumnReader> {
+        let packing = match self.unpack {
+            true => Packing::read(&dataset)?,
+            false => None,
+        };
+        let rows = match self.bytes {
             Some(_) => RowReader::raw(dataset),
             None => RowReader::new(dataset, &self.row_options(scratch)),
-        }
+        };
+        Ok(ColumnReader { rows: rows?, packing })
     }
 
     /// Returns where the bytes of its elements are, if these are handed out as they are.
@@ -280,6 +329,14 @@ fn stored_type(dataset: &Dataset, field: Option<&str>) -> String {
 pub(super) fn refusal(what: String) -> Error {
     Error::invalid_argument(what)
         .hint("choose another dataset; `vramfit data inspect` lists those of a file")
+}
+
+/// Returns the type of what packed values stand for.
+fn unpacked(scalar: Scalar, narrow: bool) -> Scalar {
+    match scalar.size() {
+        8 if !narrow => Scalar::Float64,
+        _ => Scalar::Float32,
+    }
 }
 
 /// Returns the type that JAX converts to when 64-bit types are disabled.

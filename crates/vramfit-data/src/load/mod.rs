@@ -20,6 +20,7 @@
 //! | `window`, `loaded_blocks` | which rows are in memory together? |
 //! | `slab` | in which memory? |
 //! | `copy`, `sample_copy` | how do rows get from there into a batch? |
+//! | `packing` | what do packed values stand for? |
 //! | `objects` | which text or bytes do elements refer to? |
 //! | `normalization` | which mean and deviation do numbers lose? |
 //! | `buffer_pool` | where is a batch, and when can its memory be used again? |
@@ -45,6 +46,7 @@ mod normalization;
 mod objects;
 mod open_files;
 mod options;
+mod packing;
 mod plan;
 mod random_access;
 mod reader_thread;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vramfit_base::Result;
 
+use super::column::ColumnReader;
 use crate::hdf5::Container;
-use crate::read::RowReader;
 
 /// Files that the program itself may need besides those of a loader.
 const OTHER_FILES: u64 = 256;
@@ -18,7 +18,7 @@ const READER_BYTES: u64 = 1 << 10;
 const CHUNK_BYTES: u64 = 32;
 
 /// The readers of all columns of one segment.
-pub(super) type SegmentReaders = Arc<[RowReader]>;
+pub(super) type SegmentReaders = Arc<[ColumnReader]>;
 
 /// Returns the bytes of memory that readers take while they are open.
 pub(super) fn reader_bytes(readers: u64, chunks: u64) -> u64 {

@@ -140,6 +140,8 @@ pub struct LoaderOptions {
     pub float_type: Option<Scalar>,
     /// Whether 64-bit numbers become 32-bit numbers, as JAX would make them.
     pub narrow: bool,
+    /// Whether values that are packed by the conventions of netCDF (CF) are unpacked.
+    pub unpack: bool,
     /// Whether files that were not closed are read, whatever is missing in them.
     pub allow_unclosed: bool,
     /// Overwrites recycled memory, so that a test notices code that still reads it.
@@ -167,6 +169,7 @@ impl LoaderOptions {
             threads: None,
             float_type: None,
             narrow: false,
+            unpack: false,
             allow_unclosed: false,
             poison: false,
         }

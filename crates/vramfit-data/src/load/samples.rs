@@ -23,10 +23,16 @@ pub(super) fn hash(options: &LoaderOptions) -> Option<u64> {
         Some((number, numbers.collect()))
     });
     let normalized: Vec<(usize, Vec<u64>)> = normalized.collect();
-    if options.samples == SampleOptions::Rows && is_row && !options.trim && normalized.is_empty() {
+    let is_plain = is_row && !options.trim && !options.unpack && normalized.is_empty();
+    if options.samples == SampleOptions::Rows && is_plain {
         return None;
     }
-    let text = serde_json::to_string(&(&options.samples, columns, options.trim, normalized));
+    let text = serde_json::to_string(&(
+        &options.samples,
+        columns,
+        (options.trim, options.unpack),
+        normalized,
+    ));
     Some(digest(text.unwrap_or_default().as_bytes()))
 }
 

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use vramfit_base::Result;
 
-use super::column::Column;
+use super::column::{Column, ColumnReader};
 use super::open_files::OpenFiles;
 use super::segments::{Segment, Segments};
 use crate::digest::digest;
 use crate::hdf5::Container;
-use crate::read::{Dataset, RowReader, ScratchPool, Storage};
+use crate::read::{Dataset, ScratchPool, Storage};
 use crate::source::FileFingerprint;
 use crate::splitmix::MixKey;
 
@@ -51,12 +51,12 @@ impl SegmentsBuilder {
         file: usize,
         container: &Container,
         names: Vec<String>,
-        readers: Vec<RowReader>,
+        readers: Vec<ColumnReader>,
         bounds: Option<&Dataset>,
     ) -> Result<()> {
         let own = container.source().path().to_owned();
         let mut other_files = Vec::new();
-        for dataset in readers.iter().map(RowReader::dataset).chain(bounds) {
+        for dataset in readers.iter().map(|reader| reader.dataset()).chain(bounds) {
             self.add_files(dataset, &own, &mut other_files)?;
             hash_index(dataset, &mut self.chunks, &mut self.index_hash);
             let parts = [self.index_hash, digest(dataset.path().trim_matches('/').as_bytes())];
@@ -64,7 +64,7 @@ impl SegmentsBuilder {
             let parts: Vec<u64> = parts.into_iter().chain(shape).collect();
             self.index_hash = MixKey::new(&parts).at(0);
         }
-        let address = |reader: &RowReader| {
+        let address = |reader: &ColumnReader| {
             let dataset = reader.dataset();
             (dataset.container().source().path() == own).then(|| dataset.address())
         };
@@ -72,7 +72,7 @@ impl SegmentsBuilder {
         self.segments.push(Segment {
             file: file as u32,
             names: names.into(),
-            lengths: readers.iter().map(RowReader::len).collect(),
+            lengths: readers.iter().map(|reader| reader.len()).collect(),
             addresses: readers.iter().map(address).collect(),
             other_files: other_files.into(),
         });
