@@ -9,9 +9,10 @@ import h5py
 import numpy as np
 import pytest
 from commands import run_vramfit
-from data_files import as_set, (
+from data_files import (
     COLUMNS,
     STORAGES,
+    as_set,
     collect,
     encode,
     read_series,
