@@ -5,9 +5,9 @@ episodes and starts, and a slice of an open h5py file for each sample; `grain` i
 as a `MapDataset` with Grain's shuffle and batches. `rows` is our own loader over the same bytes as
 contiguous rows of one file. All files lie in the page cache; bytes are those handed out.
 
-Goals: windows 50x lists, episodes as far as memory allows (a slice of 50 KB takes h5py little longer
-than copying it), both at least half as fast as rows; 10,000 files opened in 5 s, within the memory
-budget.
+Goals: windows 50x lists, episodes as far as memory allows (a slice of 50 KB takes h5py little more
+time than copying it), both at least half as fast as rows; 10,000 files opened in 5 s, within the
+memory budget.
 
     python scripts/bench/samples.py
 """
