@@ -47,7 +47,7 @@ pub(crate) fn find_numbers<'a>(datatype: &'a Datatype, field: Option<&str>) -> R
 fn suggest_numbers(what: &str) -> &'static str {
     match what {
         _ if what.contains("string") => {
-            "write them as numbers: labels as integers, text with a tokenizer; or decode them while they are loaded:              `Loader(..., decode={...})`"
+            "write them as numbers: labels as integers, text with a tokenizer; or decode them while they are loaded: `Loader(..., decode={...})`"
         }
         _ if what.contains("bytes") => {
             "decode them while they are loaded: `Loader(..., decode={...})`"
