@@ -125,8 +125,12 @@ def test_t12_statistics_are_those_of_numpy(tmp_path, storage):
         assert np.allclose(found[name].std, rows.std(axis=0), rtol=1e-12)
         assert np.array_equal(found[name].min, rows.min(axis=0))
         assert np.array_equal(found[name].max, rows.max(axis=0))
-    done = run_vramfit("data", "stats", path, "--output", tmp_path / "stats.json")
-    assert "/data/demo_*/obs: 90 rows of float32, 3 features" in done.stdout
+    assert (
+        "/data/demo_*/obs: 90 rows of float32, 3 features"
+        in run_vramfit("data", "stats", path).stdout
+    )
+    datasets = [word for dataset in COLUMNS.values() for word in ("--dataset", dataset)]
+    run_vramfit("data", "stats", path, *datasets, "--output", tmp_path / "stats.json")
     loaders = [
         Loader(path, COLUMNS, normalize=normalize, samples=samples, batch_size=8, seed=3)
         for normalize in (tmp_path / "stats.json", found)
@@ -345,7 +349,7 @@ def test_packed_values_are_unpacked_by_the_attributes_of_each_file(tmp_path, sto
         assert np.allclose(as_set(found), as_set(both.astype("f4")), equal_nan=True)
     with h5py.File(tmp_path / "0.h5") as f, h5py.File(tmp_path / "plain.h5", "w") as other:
         other["x"] = f["x"][:]
-    with pytest.raises(InvalidArgumentError, match=r"0\.h5. is packed, and cannot be unpacked"):
+    with pytest.raises(InvalidArgumentError, match="is int16, and unpacked numbers are floats"):
         Loader([tmp_path / "plain.h5", files[0]], "x", batch_size=4, unpack=True)
     plain = collect(Loader(files, "x", batch_size=4))["x"]
     assert plain.dtype == np.int16
@@ -353,3 +357,103 @@ def test_packed_values_are_unpacked_by_the_attributes_of_each_file(tmp_path, sto
     assert found.nan.tolist() == [0, 1, 0, 0]
     assert np.allclose(found.mean, np.nanmean(both, axis=0), rtol=1e-5)
     assert "packed-values" in run_vramfit("data", "inspect", files[0]).stdout
+
+
+def test_normalization_is_exact_before_numbers_are_narrowed(tmp_path):
+    rng = np.random.default_rng(0)
+    times = 1.7e9 + rng.normal(0, 10, (500, 2))
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["time"], f["constant"] = times, np.full((500, 2), 0.1)
+    names = ["time", "constant"]
+    found = compute_statistics(tmp_path / "f.h5", names)
+    assert found["constant"].std.tolist() == [0, 0]
+    expected = (times - times.mean(axis=0)) / times.std(axis=0)
+    for dtype, tolerance in (("float32", 1e-6), ("bfloat16", 2e-2), ("float16", 2e-3)):
+        loader = Loader(
+            tmp_path / "f.h5", names, normalize=found, dtype=dtype, batch_size=50, shuffle=False
+        )
+        batch = collect(loader)
+        assert np.allclose(batch["time"].astype("f8"), expected, rtol=tolerance, atol=tolerance)
+        assert np.abs(batch["constant"].astype("f8")).max() < 1e-15
+    with pytest.raises(InvalidArgumentError, match="out of range for float16"):
+        list(
+            Loader(
+                tmp_path / "f.h5", "time", normalize={"time": (0, 1)}, dtype="float16", batch_size=5
+            )
+        )
+    loader = Loader(
+        tmp_path / "f.h5",
+        "time",
+        shift={"later": ("time", 1)},
+        normalize={"time": found["time"]},
+        batch_size=50,
+        shuffle=False,
+    )
+    assert np.allclose(collect(loader)["later"], expected[1:], atol=1e-6)
+
+
+def test_statistics_are_of_the_datasets_that_they_say(tmp_path):
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        for number in range(5):
+            f[f"data/demo_{number}/obs"] = np.zeros((4, 1))
+            f[f"data/ep_{number}/obs"] = np.full((4, 1), 9.0)
+            for inner in range(5):
+                f[f"e_{number:04}/c{inner}/x"] = np.full(3, 5.0 * number + inner)
+        f["data/demo_x/obs"] = np.zeros((4, 2))
+        f["empty"] = np.zeros((3, 0))
+    path = tmp_path / "f.h5"
+    found = json.loads(
+        run_vramfit("data", "stats", path, "--json", "--output", tmp_path / "s").stdout
+    )
+    assert found["datasets"]["/e_*/c*/x"]["rows"] == 75
+    assert found["datasets"]["/e_*/c*/x"]["mean"] == [12]
+    assert found["datasets"]["/data/ep_*/obs"]["mean"] == [9]
+    assert list(found["skipped"]) == ["/data/demo_*/obs"]
+    options = {"normalize": tmp_path / "s", "batch_size": 2}
+    assert not collect(Loader(path, "data/ep_*/obs", **options))["data/ep_*/obs"].any()
+    with pytest.raises(InvalidArgumentError, match="no floats among"):
+        Loader(path, "data/*/obs", **options)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_batch_whose_transform_fails_is_not_lost(tmp_path, threads):
+    write_shards(tmp_path / "shards", [200])
+    fails = {"is_on": True}
+
+    def transform(batch):
+        if fails["is_on"]:
+            raise ValueError("not yet")
+        return batch
+
+    loader = Loader(
+        tmp_path / "shards", "y", batch_size=8, transform=transform, transform_threads=threads
+    )
+    mixture = Mixture({"only": loader}, batches=25)
+    for source in (loader, mixture):
+        fails["is_on"] = True
+        with pytest.raises(ValueError, match="not yet"):
+            next(iter(source))
+        fails["is_on"] = False
+        rows = np.concatenate([batch["y"] for batch in source])
+        assert sorted(rows.tolist()) == list(range(200))
+    sorted_state = json.loads(json.dumps(mixture.state(), sort_keys=True))
+    assert len(list(mixture.restore(sorted_state))) in (0, 25)
+    with pytest.raises(InvalidArgumentError, match="not the state of a mixture"):
+        mixture.restore({})
+    with pytest.raises(InvalidArgumentError, match="given twice"):
+        Mixture({"a": loader, "b": loader})
+
+
+def test_batches_on_the_device_and_in_threads_have_memory(tmp_path):
+    with h5py.File(tmp_path / "f.h5", "w") as f:
+        f["x"] = np.zeros((600, 4096), "f4")
+    loader = Loader(
+        tmp_path / "f.h5",
+        "x",
+        batch_size=128,
+        memory="12MiB",
+        transform=lambda batch: batch,
+        transform_threads=1,
+    )
+    with pytest.raises(InvalidArgumentError, match="a depth of 2 needs 5 batches"):
+        loader.to_device(2)

@@ -1,6 +1,7 @@
 """What `vramfit data inspect` says of a file is what h5py says of it (T12, T13)."""
 
 import json
+import re
 import shutil
 
 import h5py
@@ -337,3 +338,24 @@ def test_no_h5repack_command_that_loses_something(tmp_path):
     growing = command("growing", maxshape=(None,))
     assert "/y:CHUNK=1024 " in growing
     assert "CONTI" not in growing
+
+
+def test_members_that_are_alike_are_shown_once(tmp_path):
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as f:
+        for outer in (10, 11, 12, 2):
+            for inner in (10, 11, 12, 2):
+                f[f"e{outer}/c{inner}/x"] = np.zeros((inner, 2), "f4")
+        for number in range(6):
+            f[f"links/l{number}"] = h5py.SoftLink("/e2" if number < 4 else "/e10")
+    shown = data("inspect", path).stdout
+    tree = shown.split("\n\nLoaded")[0]
+    for name in ("c", "e"):
+        assert re.search(rf"\.\.\. {name}12 .*3 more groups like `{name}2` \(2 to 12 rows\)", tree)
+    assert (tree.count("-> /e2"), tree.count("-> /e10")) == (4, 2), "links are not alike"
+    assert data("inspect", path, "--full").stdout.count("float32") == 16
+    found = json.loads(data("inspect", path, "--json").stdout)
+    assert sum(entry["dataset"] is not None for entry in found["entries"]) == 16
+    assert [(one["pattern"], one["count"]) for one in found["alike"]] == [("/e*", 4), ("/e2/c*", 4)]
+    stats = json.loads(data("stats", path, "--json").stdout)
+    assert {name: one["rows"] for name, one in stats["datasets"].items()} == {"/e*/c*/x": 140}

@@ -216,7 +216,11 @@ impl Accumulator {
             dtype: self.scalar.name(),
             count: count(&|feature| feature.count),
             mean: of(&|feature| feature.mean),
-            std: of(&|feature| (feature.squares / feature.count.max(1) as f64).sqrt()),
+            // The mean of equal numbers may be rounded.
+            std: of(&|feature| match feature.min == feature.max {
+                true => 0.0,
+                false => (feature.squares / feature.count.max(1) as f64).sqrt(),
+            }),
             min: bound(&|feature| feature.min),
             max: bound(&|feature| feature.max),
             nan: count(&|feature| feature.nan),

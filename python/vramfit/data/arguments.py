@@ -224,17 +224,22 @@ def complete_sharding(
         if not isinstance(one, Sharding):
             what = "`sharding`" if name is None else f"`sharding` of `{name}`"
             raise InvalidArgumentError(f"{what} is {one!r}, which is not a JAX sharding", hint=hint)
-    # A transform may return other columns.
-    if not isinstance(sharding, Mapping) or is_transformed or set(sharding) == set(names):
+    if not isinstance(sharding, Mapping) or set(sharding) == set(names):
+        return sharding
+    missing = set(names) - set(sharding)
+    if is_transformed and MASK not in missing:
+        # A transform may return other columns.
         return sharding
     first = next(iter(sharding.values()), None)
     if (
         not is_asked_for
-        and set(names) - set(sharding) == {MASK}
+        and (missing == {MASK} or is_transformed)
         and isinstance(first, NamedSharding)
     ):
         axes = first.spec[: 2 if is_stacked else 1]
         return {**sharding, MASK: NamedSharding(first.mesh, PartitionSpec(*axes))}
+    if is_transformed:
+        return sharding
     listed = ", ".join(f"`{name}`" for name in names)
     raise InvalidArgumentError(
         f"`sharding` must have one entry for each column: {listed}", hint=hint

@@ -46,9 +46,10 @@ class DeviceBatches:
         if depth < 1:
             raise InvalidArgumentError(f"`depth` is {depth}, but must be at least 1")
         max_batches = loader._native.max_batches
-        if depth + _OTHER_BATCHES > max_batches:
+        needed = depth + _OTHER_BATCHES + loader.transform_threads
+        if needed > max_batches:
             raise InvalidArgumentError(
-                f"a depth of {depth} needs {depth + _OTHER_BATCHES} batches, but the loader "
+                f"a depth of {depth} needs {needed} batches, but the loader "
                 f"has memory for {max_batches}",
                 hint="give the loader more memory or threads, or use a smaller depth or batch size",
             )
@@ -132,6 +133,11 @@ class DeviceBatches:
         if sharding is None:
             return jax.device_put(batch, self._place)
         if isinstance(sharding, Mapping):
+            if unknown := [name for name in batch if name not in sharding]:
+                raise InvalidArgumentError(
+                    f"`sharding` has no entry for `{unknown[0]}`, which is a column of the batch",
+                    hint="add one for every column that the `transform` returns",
+                )
             return {name: self._put_part(part, sharding[name]) for name, part in batch.items()}
         if sharding.is_fully_addressable:
             return jax.device_put(batch, sharding)

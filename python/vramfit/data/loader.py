@@ -169,7 +169,7 @@ class Loader:
         check_counts(batch_size=batch_size, stacked_batches=stacked_batches, threads=threads)
         check_seeds(seed=seed, split_seed=split_seed)
         kinds, floats = describe_types(dtype, [column.name for column in columns])
-        scales = find_normalization(normalize, {c.name: c.dataset for c in columns}, kinds)
+        scales = find_normalization(normalize, columns, kinds)
         shard = find_shard(rank, world, sharding)
         self._last_batch = choose_last_batch(
             last_batch,
@@ -265,6 +265,11 @@ class Loader:
         return self._last_batch
 
     @property
+    def transform_threads(self) -> int:
+        """The number of threads that transform batches."""
+        return self._pipeline.threads
+
+    @property
     def sharding(self) -> Any:
         """The sharding of batches, a dictionary of one per column, or None."""
         return self._sharding
@@ -327,7 +332,8 @@ class Loader:
         self._generation += 1
         self._pipeline.clear()
         self._native.start(epoch, position)
-        self._position = None
+        # A batch whose transform fails is not one that the program has.
+        self._position = None if self._transform is None else (epoch, position)
         return self._generation
 
     def _next(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
+from vramfit.data.arguments import check_seeds
 from vramfit.data.checks import as_integer, check_counts
 from vramfit.data.loader import Loader
 from vramfit.errors import InvalidArgumentError
@@ -47,6 +48,11 @@ class Mixture:
         self._weights = _read_weights(weights, self._names)
         self._batches = batches or sum(len(loader) for loader in self._loaders.values())
         self._seed = as_integer("seed", seed)
+        check_seeds(seed=seed)
+        if len({id(loader) for loader in self._loaders.values()}) < len(self._loaders):
+            raise InvalidArgumentError(
+                "one loader was given twice", hint="create a loader for each name"
+            )
         self._next_batch = 0
         self._iterators: dict[str, Iterator[Any]] = {}
 
@@ -79,9 +85,11 @@ class Mixture:
         while True:
             if name not in self._iterators:
                 self._iterators[name] = iter(self._loaders[name])
-            for batch in self._iterators[name]:
+            # After an error, the loader begins with the batch that failed.
+            batches = self._iterators.pop(name)
+            for batch in batches:
+                self._iterators[name] = batches
                 return batch
-            del self._iterators[name]
 
     def state(self) -> dict[str, Any]:
         """Return what to save to resume after the last batch: less than 1 KB for each loader."""
@@ -90,7 +98,8 @@ class Mixture:
             "batch": self._next_batch,
             "seed": self._seed,
             "weights": self._weights,
-            "loaders": {name: loader.state() for name, loader in self._loaders.items()},
+            "batches": self._batches,
+            "loaders": [[name, loader.state()] for name, loader in self._loaders.items()],
         }
 
     def restore(self, state: Mapping[str, Any] | str, *, force: bool = False) -> Self:
@@ -100,21 +109,31 @@ class Mixture:
             FileChangedError: The contents of a file differ from those of the state.
             InvalidArgumentError: The mixture has other loaders, weights or another seed.
         """
-        found = json.loads(state) if isinstance(state, str) else state
-        own = {"seed": self._seed, "weights": self._weights}
+        try:
+            found = json.loads(state) if isinstance(state, str) else state
+            schema, names = found["schema"], [name for name, _ in found["loaders"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidArgumentError(
+                "this is not the state of a mixture", cause=str(error)
+            ) from None
+        if schema != _SCHEMA:
+            raise InvalidArgumentError(
+                f"the state has format version {schema}, and this vramfit reads version {_SCHEMA}"
+            )
+        own = {"seed": self._seed, "weights": self._weights, "batches": self._batches}
         for name, value in own.items():
             if found[name] != value:
                 raise InvalidArgumentError(
                     f"the state was saved with another `{name}`: {found[name]}, and not {value}",
                     hint="create the mixture with the arguments of the run to resume",
                 )
-        if list(found["loaders"]) != self._names:
+        if names != self._names:
             raise InvalidArgumentError(
-                f"the state is of the loaders {list(found['loaders'])}, and not {self._names}",
+                f"the state is of the loaders {names}, and not {self._names}",
                 hint="create the mixture with the loaders of the run to resume, in the same order",
             )
-        for name, loader in self._loaders.items():
-            loader.restore(found["loaders"][name], force=force)
+        for (_, one), loader in zip(found["loaders"], self._loaders.values(), strict=True):
+            loader.restore(one, force=force)
         self._iterators.clear()
         self._next_batch = found["batch"]
         return self

@@ -18,7 +18,7 @@ from vramfit.data.arguments import (
     name_columns,
 )
 from vramfit.data.checks import list_paths
-from vramfit.data.samples import Rows, plan_columns
+from vramfit.data.samples import ColumnPlan, Rows, plan_columns
 from vramfit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ def compute_statistics(
     split_by: str | None = None,
     split_seed: int = 0,
     unpack: bool = False,
+    allow_unclosed: bool = False,
     memory: str | int = "256MiB",
 ) -> dict[str, ColumnStatistics]:
     """Return statistics of the rows of datasets, read in one pass and bounded memory.
@@ -123,7 +124,7 @@ def compute_statistics(
         floats=None,
         narrow=False,
         unpack=bool(unpack),
-        allow_unclosed=False,
+        allow_unclosed=bool(allow_unclosed),
         poison=False,
     )
     found = json.loads(compute_column_statistics(options))
@@ -131,46 +132,60 @@ def compute_statistics(
 
 
 def find_normalization(
-    normalize: Any, datasets: Mapping[str, str], kinds: Mapping[str, str]
+    normalize: Any, columns: Sequence[ColumnPlan], kinds: Mapping[str, str]
 ) -> dict[str, tuple[list[float], list[float]]]:
     """Return means and standard deviations of the columns that an argument says to normalize.
 
     Args:
         normalize: The argument of the loader.
-        datasets: The path of the dataset of each column.
-        kinds: The types that columns are converted to.
+        columns: The columns.
+        kinds: The types that they are converted to.
     """
     if normalize is None:
         return {}
     if isinstance(normalize, str | os.PathLike):
-        known = _read_file(normalize)
-        named = {name: known[_key(path)] for name, path in datasets.items() if _key(path) in known}
-        named = {
-            name: one
-            for name, one in named.items()
-            if "float" in one["dtype"] or "float" in kinds.get(name, "")
-        }
-        if not named:
-            listed = ", ".join(f"`{path}`" for path in datasets.values())
-            raise InvalidArgumentError(
-                f"`{os.fspath(normalize)}` has no statistics of floats for {listed}",
-                hint="compute them: `vramfit data stats FILE --output stats.json`",
-            )
-        return {name: (one["mean"], one["std"]) for name, one in named.items()}
+        return _find_in_file(normalize, columns, kinds)
     hint = 'use `normalize="stats.json"` or `normalize={"x": (mean, std)}`'
     if not isinstance(normalize, Mapping):
         raise InvalidArgumentError(
             f"`normalize` is {normalize!r}, which is neither a file nor a dictionary", hint=hint
         )
-    found = {}
-    for name, one in normalize.items():
-        if name not in datasets:
-            listed = ", ".join(f"`{known}`" for known in datasets)
+    names = [column.name for column in columns]
+    for name in normalize:
+        if name not in names:
+            listed = ", ".join(f"`{known}`" for known in names)
             raise InvalidArgumentError(
                 f"`normalize` names {name!r}, which is not a column",
                 hint=f"the columns are {listed}",
             )
-        found[name] = _as_pair(name, one, hint)
+    found = {name: _as_pair(name, one, hint) for name, one in normalize.items()}
+    # A column that is another one some rows later has its scale.
+    by_dataset = {column.dataset: found[column.name] for column in columns if column.name in found}
+    for column in columns:
+        if column.name not in found and column.shift != 0 and column.dataset in by_dataset:
+            found[column.name] = by_dataset[column.dataset]
+    return found
+
+
+def _find_in_file(
+    path: str | os.PathLike[str], columns: Sequence[ColumnPlan], kinds: Mapping[str, str]
+) -> dict[str, tuple[list[float], list[float]]]:
+    known = _read_file(path)
+    found = {}
+    for column in columns:
+        one = known.get(column.dataset.strip("/"))
+        if one is not None and ("float" in one["dtype"] or "float" in kinds.get(column.name, "")):
+            found[column.name] = (one["mean"], one["std"])
+    if not found:
+        wanted, there = (
+            ", ".join(f"`{name}`" for name in names)
+            for names in ([column.dataset for column in columns], known)
+        )
+        raise InvalidArgumentError(
+            f"`{os.fspath(path)}` has statistics of {there}, and no floats among {wanted}",
+            hint="compute them for the same paths: `vramfit data stats FILE --dataset 'data/*/obs' "
+            "--output stats.json`",
+        )
     return found
 
 
@@ -196,16 +211,13 @@ def _read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
                 f"`{os.fspath(path)}` has format version {found['schema']}, and this vramfit "
                 "reads version 1"
             )
-        return {_key(name): one for name, one in found["datasets"].items()}
+        known = {name.strip("/"): one for name, one in found["datasets"].items()}
+        for one in known.values():
+            one["mean"], one["std"], one["dtype"]
+        return known
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidArgumentError(
             f"`{os.fspath(path)}` is not a file of statistics",
             cause=str(error),
             hint="make one: `vramfit data stats FILE --output stats.json`",
         ) from None
-
-
-def _key(dataset: str) -> str:
-    """Return the path of a dataset without what a wildcard leaves of a name."""
-    names = [name for name in dataset.split("/") if name]
-    return "/".join("*" if "*" in name else name for name in names)

@@ -85,6 +85,11 @@ class TransformPipeline:
         self._executor: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[Future[Any], tuple[int, int]]] = deque()
 
+    @property
+    def threads(self) -> int:
+        """The number of threads."""
+        return self._threads
+
     def check_batches(self, max_batches: int) -> None:
         """Check that there is memory for the batches that are transformed."""
         # Those of the threads, one that is being read, and the one that the program has.

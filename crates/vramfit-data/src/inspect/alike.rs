@@ -63,6 +63,30 @@ pub(super) fn find_alike(entries: &[Entry]) -> Vec<AlikeMembers> {
     found
 }
 
+/// The path of each entry with wildcards for the names of members that are alike, and whether the entry is hidden by such.
+pub(super) fn find_patterns(entries: &[Entry], alike: &[AlikeMembers]) -> Vec<(String, bool)> {
+    let mut names: Vec<Vec<&str>> =
+        entries.iter().map(|entry| entry.path.split('/').collect()).collect();
+    let mut is_hidden = vec![false; entries.len()];
+    for members in alike {
+        let (parent, name) = members.pattern.rsplit_once('/').unwrap_or(("", &members.pattern));
+        let place = parent.matches('/').count() + 1;
+        for entry in members.shown.clone() {
+            names[entry][place] = name;
+        }
+    }
+    // Those that hide others come first.
+    for members in alike {
+        for hidden in &members.hidden {
+            for (hidden, shown) in hidden.clone().zip(members.shown.clone()) {
+                names[hidden] = names[shown].clone();
+                is_hidden[hidden] = true;
+            }
+        }
+    }
+    names.iter().map(|names| names.join("/")).zip(is_hidden).collect()
+}
+
 fn describe(entries: &[Entry], members: &[Range<usize>]) -> AlikeMembers {
     let names: Vec<&str> = members.iter().map(|member| name(&entries[member.start])).collect();
     let (first, last) = (names[0], names[names.len() - 1]);
@@ -115,6 +139,7 @@ fn contents(entries: &[Entry]) -> Vec<String> {
         if let Some(problem) = &entry.problem {
             text.push_str(&problem.message);
         }
+        text.push_str(entry.target.as_deref().unwrap_or_default());
         text + &entry.attributes.join(",")
     };
     entries.iter().map(describe).collect()
@@ -124,13 +149,13 @@ fn name(entry: &Entry) -> &str {
     entry.path.rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns a name with a `#` in place of each number.
+/// Returns a name with a character that is in no name in place of each number.
 fn without_numbers(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
         match c.is_ascii_digit() {
-            true if text.ends_with('#') => {}
-            true => text.push('#'),
+            true if text.ends_with('\0') => {}
+            true => text.push('\0'),
             false => text.push(c),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use vramfit_base::Bytes;
 
-use super::alike::AlikeMembers;
+use super::alike::{AlikeMembers, find_patterns};
 use super::plan::{band_rows, groups};
 use super::{Entry, OpenDataset};
 use crate::hdf5::Container;
@@ -58,22 +58,20 @@ pub(super) fn fold(
     entries: &[Entry],
     alike: &[AlikeMembers],
 ) -> Vec<Finding> {
-    // The path of each dataset of such members, with the wildcard.
-    let mut patterns: HashMap<&str, String> = HashMap::new();
-    for members in alike {
-        for member in members.hidden.iter().chain([&members.shown]) {
-            let prefix = entries[member.start].path.len();
-            for entry in &entries[member.clone()] {
-                let path = format!("{}{}", members.pattern, &entry.path[prefix..]);
-                patterns.insert(&entry.path, path);
-            }
-        }
+    // The path of each dataset of such members, with wildcards.
+    let found = find_patterns(entries, alike);
+    let paths = entries.iter().map(|entry| entry.path.as_str());
+    let patterns: HashMap<&str, &str> =
+        paths.zip(found.iter().map(|(pattern, _)| pattern.as_str())).collect();
+    let mut totals: HashMap<&str, usize> = HashMap::new();
+    for (entry, (pattern, _)) in entries.iter().zip(&found) {
+        *totals.entry(pattern).or_default() += usize::from(entry.dataset.is_some());
     }
     let mut folded: Vec<(Finding, usize)> = Vec::new();
     let mut places: HashMap<(&'static str, String), usize> = HashMap::new();
     for finding in findings {
         let mut datasets: Vec<&str> = (finding.dataset.split(','))
-            .map(|path| patterns.get(path).map_or(path, String::as_str))
+            .map(|path| patterns.get(path).copied().unwrap_or(path))
             .collect();
         datasets.sort_unstable();
         datasets.dedup();
@@ -87,12 +85,13 @@ pub(super) fn fold(
             }
         }
     }
-    let say = |(finding, count): (Finding, usize)| match count {
-        1 => finding,
-        _ => Finding {
-            message: format!("{count} datasets; in the first of them, {}", finding.message),
-            ..finding
-        },
+    let say = |(finding, count): (Finding, usize)| match totals.get(finding.dataset.as_str()) {
+        Some(&total) if total > 1 => {
+            let message =
+                format!("{count} of {total} datasets; in the first of them, {}", finding.message);
+            Finding { message, ..finding }
+        }
+        _ => finding,
     };
     folded.into_iter().map(say).collect()
 }

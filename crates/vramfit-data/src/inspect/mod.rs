@@ -76,26 +76,17 @@ pub struct FileReport {
 impl FileReport {
     /// Returns the paths of the datasets that can be read, with a wildcard for those of members that are alike.
     pub fn readable_patterns(&self) -> Vec<String> {
-        let mut patterns: Vec<Option<String>> =
-            self.entries.iter().map(|entry| Some(entry.path.clone())).collect();
-        // Those of inner members come later.
-        for members in &self.alike {
-            members.hidden.iter().for_each(|hidden| patterns[hidden.clone()].fill(None));
-            let prefix = self.entries[members.shown.start].path.len();
-            for place in members.shown.clone() {
-                if let Some(path) = &mut patterns[place] {
-                    *path = format!("{}{}", members.pattern, &path[prefix..]);
-                }
-            }
-        }
-        let readable = self.entries.iter().zip(patterns).filter(|(entry, pattern)| {
-            let is_single = pattern.as_ref() == Some(&entry.path);
-            entry.problem.is_none()
-                && entry.dataset.as_ref().is_some_and(|info| {
-                    info.is_read && info.shape.first().is_some_and(|rows| *rows > 0 || !is_single)
-                })
+        let patterns = alike::find_patterns(&self.entries, &self.alike);
+        let readable = self.entries.iter().zip(patterns).filter(|(entry, (pattern, is_hidden))| {
+            let is_single = *pattern == entry.path;
+            let has_rows = |info: &DatasetInfo| {
+                info.is_read
+                    && info.shape.first().is_some_and(|rows| *rows > 0 || !is_single)
+                    && !info.shape[1..].contains(&0)
+            };
+            !is_hidden && entry.problem.is_none() && entry.dataset.as_ref().is_some_and(has_rows)
         });
-        readable.filter_map(|(_, pattern)| pattern).collect()
+        readable.map(|(_, (pattern, _))| pattern).collect()
     }
 }
 

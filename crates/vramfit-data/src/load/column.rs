@@ -1,10 +1,9 @@
 //! One column: how its datasets are found, and what their rows become.
 
-use std::ops::Deref;
-
 use vramfit_base::nearest::nearest;
 use vramfit_base::{Error, ErrorKind, Result};
 
+use super::column_reader::ColumnReader;
 use super::normalization::Normalization;
 use super::objects;
 use super::options::{ColumnOptions, LoaderOptions};
@@ -39,30 +38,6 @@ pub struct Column {
     bytes: Option<ByteStorage>,
     /// Bytes that the elements of all its datasets refer to.
     object_bytes: u64,
-}
-
-/// Reads the rows of one dataset of a column.
-#[derive(Debug)]
-pub(super) struct ColumnReader {
-    rows: RowReader,
-    packing: Option<Packing>,
-}
-
-impl ColumnReader {
-    /// Unpacks rows that were read, if they are packed.
-    pub(super) fn unpack(&self, rows: &mut [u8]) {
-        if let Some(packing) = &self.packing {
-            packing.apply(self.rows.scalar(), rows);
-        }
-    }
-}
-
-impl Deref for ColumnReader {
-    type Target = RowReader;
-
-    fn deref(&self) -> &RowReader {
-        &self.rows
-    }
 }
 
 impl Column {
@@ -129,26 +104,19 @@ impl Column {
             .map_err(|error| with_suggestion(finder.container(), &path, error))?;
         let stored_as = stored_type(&dataset, self.field.as_deref());
         let rows = self.open_rows(dataset, scratch)?;
-        if rows.packing.is_some() && !matches!(rows.scalar(), Scalar::Float32 | Scalar::Float64) {
-            let file = finder.container().source().path().display();
-            return Err(Error::invalid_argument(format!(
-                "`{path}` of `{file}` is packed, and cannot be unpacked to {}",
-                rows.scalar().name()
-            ))
-            .hint(format!("choose a type for all: `dtype={{\"{}\": \"float32\"}}`", self.name)));
-        }
         if self.bytes == Some(ByteStorage::Variable) {
-            self.object_bytes = self.object_bytes.saturating_add(objects::sum_lengths(&rows)?);
+            let bytes = objects::sum_lengths(rows.rows())?;
+            self.object_bytes = self.object_bytes.saturating_add(bytes);
         }
         if self.row_bytes == 0 {
             (self.scalar, self.row_bytes) = (rows.scalar(), rows.row_bytes());
-            self.row_shape = rows.row_shape().to_vec();
+            self.row_shape = rows.rows().row_shape().to_vec();
             if let Some(normalization) = &self.normalization {
                 normalization.ensure_fits(&self.name, self.scalar, &self.row_shape)?;
             }
         }
         let place = || format!("`{path}` of `{}`", finder.container().source().path().display());
-        self.ensure_alike(&rows, &stored_as, &place)?;
+        self.ensure_alike(rows.rows(), &stored_as, &place)?;
         if rows.row_bytes() == 0 {
             return Err(refusal(format!("the rows of dataset `{path}` have no elements")));
         }
@@ -170,15 +138,31 @@ impl Column {
         dataset: Dataset,
         scratch: &ScratchPool,
     ) -> Result<ColumnReader> {
+        if self.bytes.is_some() {
+            return RowReader::raw(dataset).map(ColumnReader::plain);
+        }
         let packing = match self.unpack {
             true => Packing::read(&dataset)?,
             false => None,
         };
-        let rows = match self.bytes {
-            Some(_) => RowReader::raw(dataset),
-            None => RowReader::new(dataset, &self.row_options(scratch)),
-        };
-        Ok(ColumnReader { rows: rows?, packing })
+        let options = self.row_options(scratch);
+        if packing.is_none() && self.normalization.is_none() {
+            return RowReader::new(dataset, &options).map(ColumnReader::plain);
+        }
+        let stored = find_numbers(dataset.datatype(), self.field.as_deref())?;
+        let to = options.to.unwrap_or(stored.number.scalar);
+        if !to.is_float() {
+            return Err(Error::invalid_argument(format!(
+                "dataset `{}` is {}, and {} numbers are floats",
+                dataset.path(),
+                to.name(),
+                if packing.is_some() { "unpacked" } else { "normalized" }
+            ))
+            .hint(format!("choose a type: `dtype={{\"{}\": \"float32\"}}`", self.name)));
+        }
+        let options = RowOptions { to: Some(Scalar::Float64), ..options };
+        let rows = RowReader::new(dataset, &options)?;
+        Ok(ColumnReader::changed(rows, packing, self.normalization.clone(), to))
     }
 
     /// Returns where the bytes of its elements are, if these are handed out as they are.
@@ -229,13 +213,6 @@ impl Column {
 
     pub(super) fn storage(&self) -> &ColumnStorage {
         &self.storage
-    }
-
-    /// Does to rows what the options say, once they were read.
-    pub(super) fn finish_rows(&self, rows: &mut [u8]) {
-        if let Some(normalization) = &self.normalization {
-            normalization.apply(self.scalar, rows);
-        }
     }
 
     /// Returns the path of its dataset in a segment, by what stands there for wildcards.

@@ -18,6 +18,7 @@ use crate::hdf5::path::list_names;
 use crate::hdf5::wildcard;
 use crate::inspect;
 use crate::order;
+use crate::read::{Dataset, Storage};
 use crate::sample::{RowRanges, SampleIndex};
 use crate::source::{MAX_SAMPLED_BYTES, list_files, sample_digest};
 use crate::splitmix::MixKey;
@@ -71,7 +72,6 @@ impl Columns {
         let mut pattern = None;
         for (number, file) in files.iter().enumerate() {
             let container = inspect::open_unclosed(file, options.allow_unclosed)?;
-            unclosed.extend(container.unclosed().map(str::to_owned));
             let mut finder = ObjectFinder::new(&container);
             if number == 0 {
                 // The same for all files.
@@ -83,7 +83,10 @@ impl Columns {
                     columns = options.columns.iter().map(new).collect::<Result<_>>()?;
                 }
                 let open = |column: &mut Column| column.open(&mut finder, &names, &builder.scratch);
-                let readers = columns.iter_mut().map(open).collect::<Result<_>>()?;
+                let readers = columns.iter_mut().map(open).collect::<Result<Vec<_>>>()?;
+                for reader in &readers {
+                    note_unclosed(reader.dataset(), &mut unclosed);
+                }
                 let bounds = bounds.add(&mut finder, &names, options.budget)?;
                 builder.push(number, &container, names, readers, bounds.as_ref())?;
             }
@@ -241,7 +244,7 @@ impl Columns {
         let (segment, first) = self.segments.segment_at(per_sample, row);
         let rows = self.segments.segments[segment].lengths[column];
         let readers = self.segments.readers(&self.columns, segment, &mut TouchedFiles::new())?;
-        Ok(readers[column].rows_per_decode().map(|band| {
+        Ok(readers[column].rows().rows_per_decode().map(|band| {
             let start = (row - first) / band * band;
             first + start..first + (start + band).min(rows)
         }))
@@ -335,6 +338,18 @@ fn list_segments(finder: &mut ObjectFinder, pattern: Option<&str>) -> Result<Vec
 /// Returns how many bytes the readers of datasets may take that are open at a time, where there are several.
 fn max_reader_bytes(budget: u64) -> u64 {
     budget / 8
+}
+
+/// Adds what a reader should know of the files that a dataset is in, if they were not closed.
+fn note_unclosed(dataset: &Dataset, unclosed: &mut Vec<String>) {
+    if let Some(note) = dataset.container().unclosed()
+        && unclosed.iter().all(|known| known != note)
+    {
+        unclosed.push(note.to_owned());
+    }
+    if let Storage::Virtual(pieces) = dataset.storage() {
+        pieces.iter().for_each(|piece| note_unclosed(&piece.dataset, unclosed));
+    }
 }
 
 fn show_files(files: &[PathBuf]) -> String {

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `options` | what is read? |
 //! | `validate` | can it be read at all? |
-//! | `column`, `columns` | which datasets, of which types? |
+//! | `column`, `columns`, `column_reader` | which datasets, of which types, and what becomes of their numbers? |
 //! | `segments`, `segments_builder` | which files and groups do rows come from, and are they still the same? |
 //! | `open_files` | which files are open? |
 //! | `samples`, `bounds`, `derived` | which rows has a sample, and what is said of them? |
@@ -37,6 +37,7 @@ mod bounds;
 mod buffer_pool;
 mod cache;
 mod column;
+mod column_reader;
 mod columns;
 mod copy;
 mod derived;

@@ -1,9 +1,11 @@
 //! Normalization of a column: each feature less its mean, divided by its standard deviation.
 
-use half::{bf16, f16};
 use vramfit_base::{Error, Result};
 
 use crate::hdf5::Scalar;
+
+/// A smaller deviation, for its mean, is none: doubles have sixteen digits.
+const MIN_RELATIVE_STD: f64 = 1e-14;
 
 /// Means and standard deviations of the elements of the last axis of a row; one of each if a row is a number.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +31,12 @@ impl Normalization {
         if let Some(number) = std.iter().find(|number| !number.is_finite() || **number < 0.0) {
             return invalid(format!("the standard deviation {number} is not zero or more"));
         }
-        let scale = std.iter().map(|std| if *std == 0.0 { 1.0 } else { std.recip() });
+        // A deviation that is lost in the rounding of its mean is that of a constant.
+        let is_constant = |(std, mean): (&f64, &f64)| {
+            *std <= MIN_RELATIVE_STD * mean.abs() || !std.recip().is_finite()
+        };
+        let pairs = std.iter().zip(&mean);
+        let scale = pairs.map(|pair| if is_constant(pair) { 1.0 } else { pair.0.recip() });
         Ok(Normalization { scale: scale.collect(), mean })
     }
 
@@ -61,26 +68,13 @@ impl Normalization {
         Ok(())
     }
 
-    /// Normalizes rows in place.
-    pub(super) fn apply(&self, scalar: Scalar, rows: &mut [u8]) {
-        macro_rules! apply {
-            ($type:ty, $size:literal, $wide:expr, $narrow:expr) => {{
-                let (numbers, _) = rows.as_chunks_mut::<$size>();
-                for features in numbers.chunks_mut(self.mean.len()) {
-                    let parameters = self.mean.iter().zip(&self.scale);
-                    for (bytes, (mean, scale)) in features.iter_mut().zip(parameters) {
-                        let number: f64 = $wide(<$type>::from_le_bytes(*bytes));
-                        *bytes = $narrow((number - mean) * scale).to_le_bytes();
-                    }
-                }
-            }};
-        }
-        match scalar {
-            Scalar::Float64 => apply!(f64, 8, |number| number, |number| number),
-            Scalar::Float32 => apply!(f32, 4, f64::from, |number: f64| number as f32),
-            Scalar::Float16 => apply!(f16, 2, f16::to_f64, f16::from_f64),
-            Scalar::Bfloat16 => apply!(bf16, 2, bf16::to_f64, bf16::from_f64),
-            _ => {}
+    /// Normalizes doubles in place: those of whole rows.
+    pub(super) fn apply(&self, numbers: &mut [[u8; 8]]) {
+        for features in numbers.chunks_mut(self.mean.len()) {
+            let parameters = self.mean.iter().zip(&self.scale);
+            for (bytes, (mean, scale)) in features.iter_mut().zip(parameters) {
+                *bytes = ((f64::from_le_bytes(*bytes) - mean) * scale).to_le_bytes();
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vramfit_base::Result;
 
-use super::column::ColumnReader;
+use super::column_reader::ColumnReader;
 use crate::hdf5::Container;
 
 /// Files that the program itself may need besides those of a loader.

@@ -2,7 +2,6 @@
 
 use vramfit_base::Result;
 
-use crate::hdf5::Scalar;
 use crate::hdf5::attribute;
 use crate::hdf5::header::Header;
 use crate::inspect::{Value, read_value};
@@ -41,26 +40,15 @@ impl Packing {
         Ok(Some(Packing { scale, offset, missing }))
     }
 
-    /// Unpacks floats in place: missing values become NaN.
-    pub(super) fn apply(&self, scalar: Scalar, rows: &mut [u8]) {
-        macro_rules! apply {
-            ($type:ty, $size:literal) => {{
-                let missing: Vec<$type> = self.missing.iter().map(|it| *it as $type).collect();
-                let (numbers, _) = rows.as_chunks_mut::<$size>();
-                for bytes in numbers {
-                    let number = <$type>::from_le_bytes(*bytes);
-                    let unpacked = match missing.contains(&number) {
-                        true => <$type>::NAN,
-                        false => (f64::from(number) * self.scale + self.offset) as $type,
-                    };
-                    *bytes = unpacked.to_le_bytes();
-                }
-            }};
-        }
-        match scalar {
-            Scalar::Float64 => apply!(f64, 8),
-            Scalar::Float32 => apply!(f32, 4),
-            _ => {}
+    /// Unpacks doubles in place: missing values become NaN.
+    pub(super) fn apply(&self, numbers: &mut [[u8; 8]]) {
+        for bytes in numbers {
+            let number = f64::from_le_bytes(*bytes);
+            let unpacked = match self.missing.contains(&number) {
+                true => f64::NAN,
+                false => number * self.scale + self.offset,
+            };
+            *bytes = unpacked.to_le_bytes();
         }
     }
 }

@@ -214,7 +214,6 @@ impl TaskRunner {
                 }
                 None => columns.gather(number, samples, out, touched)?,
             }
-            columns.columns[number].finish_rows(out);
             return Ok(());
         }
         let column = &columns.columns[number];
@@ -225,7 +224,6 @@ impl TaskRunner {
             let rows = std::iter::once(span.rows.clone()).collect();
             let there = &mut out[to.start * row_bytes..to.end * row_bytes];
             columns.read(number, &rows, there, touched)?;
-            column.finish_rows(there);
             pad(&span, columns.samples.padding(), row_bytes, out);
         }
         Ok(())

@@ -113,14 +113,12 @@ impl Segments {
             let reader = &readers[column];
             if let [(_, rows, out)] = parts {
                 reader.read(rows.clone(), out)?;
-                reader.unpack(out);
                 continue;
             }
             let rows = parts
                 .iter_mut()
                 .flat_map(|(_, rows, out)| rows.clone().zip(out.chunks_exact_mut(row_bytes)));
             reader.gather_into(&mut rows.collect::<Vec<_>>())?;
-            parts.iter_mut().for_each(|(.., out)| reader.unpack(out));
         }
         Ok(())
     }
@@ -139,9 +137,7 @@ impl Segments {
     ) -> Result<()> {
         if self.segments.len() == 1 {
             let readers = self.readers(columns, 0, touched)?;
-            readers[column].gather(rows, out)?;
-            readers[column].unpack(out);
-            return Ok(());
+            return readers[column].gather(rows, out);
         }
         let per_sample = columns[column].span().per_sample;
         let places = out.chunks_exact_mut(columns[column].row_bytes());
@@ -156,7 +152,6 @@ impl Segments {
             let readers = self.readers(columns, wanted[0].0, touched)?;
             let rows = wanted.iter_mut().map(|(_, row, out)| (*row, &mut **out));
             readers[column].gather_into(&mut rows.collect::<Vec<_>>())?;
-            wanted.iter_mut().for_each(|(.., out)| readers[column].unpack(out));
         }
         Ok(())
     }

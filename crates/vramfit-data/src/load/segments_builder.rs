@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use vramfit_base::Result;
 
-use super::column::{Column, ColumnReader};
+use super::column::Column;
+use super::column_reader::ColumnReader;
 use super::open_files::OpenFiles;
 use super::segments::{Segment, Segments};
 use crate::digest::digest;

@@ -1,8 +1,9 @@
 //! How the datasets of a loader are stored, and what reading them needs.
 
+use super::column_reader::ColumnReader;
 use super::columns::Columns;
 use crate::order::Storage;
-use crate::read::{self, RowReader};
+use crate::read;
 
 /// Contiguous rows are read in pieces of this size, which is the scratch memory of a thread.
 const CONTIGUOUS_SCRATCH: u64 = 1 << 20;
@@ -24,12 +25,13 @@ pub(super) struct ColumnStorage {
 
 impl ColumnStorage {
     /// Adds one of its datasets.
-    pub(super) fn add(&mut self, rows: &RowReader) {
-        let dataset = rows.dataset();
+    pub(super) fn add(&mut self, reader: &ColumnReader) {
+        let (rows, dataset) = (reader.rows(), reader.dataset());
         self.band = self.band.max(band(dataset));
-        let block_scratch = dataset_scratch_bytes(dataset, rows.is_unchanged());
+        let change = reader.change_bytes();
+        let block_scratch = dataset_scratch_bytes(dataset, rows.is_unchanged()) + change;
         self.block_scratch = self.block_scratch.max(block_scratch);
-        self.row_scratch = self.row_scratch.max(dataset_scratch_bytes(dataset, false));
+        self.row_scratch = self.row_scratch.max(dataset_scratch_bytes(dataset, false) + change);
         self.stored_bytes += dataset.stored_bytes();
     }
 }

@@ -266,7 +266,6 @@ impl WindowBuffer {
                 .map(|loaded| loaded.get().map_or(&[][..], |loaded| loaded.column(number)))
                 .collect();
             copy_rows(&blocks, &locations, column.row_bytes(), out);
-            column.finish_rows(out);
         }
     }
 
@@ -294,7 +293,6 @@ impl WindowBuffer {
                 let from = first * row_bytes..(first + to.len()) * row_bytes;
                 let there = &mut out[to.start * row_bytes..to.end * row_bytes];
                 there.copy_from_slice(&loaded.column(number)[from]);
-                column.finish_rows(there);
                 pad(&span, padding, row_bytes, out);
             }
         }

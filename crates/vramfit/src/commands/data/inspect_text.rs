@@ -111,16 +111,18 @@ fn write_tree(text: &mut String, entries: &[Entry], alike: &[AlikeMembers]) {
 /// Returns the entries without members that are alike, and one that stands for these after the first of them.
 fn fold_alike(entries: &[Entry], alike: &[AlikeMembers]) -> Vec<Entry> {
     let mut is_hidden = vec![false; entries.len()];
-    let mut notes: HashMap<usize, &AlikeMembers> = HashMap::new();
+    let mut notes: HashMap<usize, Vec<&AlikeMembers>> = HashMap::new();
     for members in alike {
         members.hidden.iter().for_each(|hidden| is_hidden[hidden.clone()].fill(true));
-        notes.insert(members.shown.end, members);
+        notes.entry(members.shown.end).or_default().push(members);
     }
     let mut folded = Vec::new();
     for number in 0..=entries.len() {
         // The innermost group ends first.
-        if let Some(members) = notes.get(&number).filter(|it| !is_hidden[it.shown.start]) {
-            folded.push(stand_for(members));
+        for members in notes.get(&number).into_iter().flatten().rev() {
+            if !is_hidden[members.shown.start] {
+                folded.push(stand_for(members));
+            }
         }
         if number < entries.len() && !is_hidden[number] {
             folded.push(entries[number].clone());

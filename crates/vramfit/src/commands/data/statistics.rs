@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use vramfit_core::{Bytes, Error, Result};
+use vramfit_core::{Bytes, Error, ErrorKind, Result};
 use vramfit_data::inspect::{InspectOptions, inspect_file};
 use vramfit_data::load::LoaderOptions;
 use vramfit_data::source::list_files;
@@ -52,6 +52,8 @@ struct StatisticsFile<'a> {
     schema: u32,
     files: Vec<String>,
     datasets: BTreeMap<&'a str, ColumnStatistics>,
+    /// Datasets without statistics, and why.
+    skipped: BTreeMap<&'a str, String>,
 }
 
 /// Runs `vramfit data stats`.
@@ -62,17 +64,30 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         listed => listed.to_vec(),
     };
     let mut found = BTreeMap::new();
+    let mut skipped = BTreeMap::new();
     for dataset in &datasets {
         let options = LoaderOptions {
             files: files.clone(),
             budget: args.memory,
             ..LoaderOptions::new("", [dataset.as_str()])
         };
-        let statistics = compute_statistics(options, &mut |_, _| {})?;
-        found.extend(statistics.into_iter().map(|statistics| (dataset.as_str(), statistics)));
+        match compute_statistics(options, &mut |_, _| {}) {
+            Ok(statistics) => {
+                found.extend(statistics.into_iter().map(|one| (dataset.as_str(), one)));
+            }
+            // Of datasets that nobody asked for, one may not be like the others that a wildcard stands for.
+            Err(error) if args.dataset.is_empty() && error.kind() != ErrorKind::Io => {
+                skipped.insert(dataset.as_str(), error.message().to_owned());
+            }
+            Err(error) => return Err(error),
+        }
     }
     let names = files.iter().map(|file| file.display().to_string());
-    let file = StatisticsFile { schema: 1, files: names.collect(), datasets: found };
+    if let Some((dataset, why)) = skipped.first_key_value().filter(|_| found.is_empty()) {
+        return Err(Error::invalid_argument(format!("no dataset can be read: `{dataset}`: {why}"))
+            .hint("name one: `--dataset PATH`"));
+    }
+    let file = StatisticsFile { schema: 1, files: names.collect(), datasets: found, skipped };
     if let Some(path) = &args.output {
         let text = serde_json::to_string_pretty(&file)
             .map_err(|error| Error::io("the statistics cannot be written as JSON").cause(error))?;
@@ -151,6 +166,9 @@ fn render(file: &StatisticsFile<'_>) -> String {
             let more = grouped((features - MAX_FEATURES) as u64);
             text.push_str(&format!("  and {more} more features; `--json` has all\n"));
         }
+    }
+    for (dataset, why) in &file.skipped {
+        text.push_str(&format!("{}: left out: {}\n", shown(dataset), shown(why)));
     }
     text
 }
