@@ -2,7 +2,8 @@ import os
 from collections.abc import Sequence
 from typing import final
 
-from vramfit.data.arguments import ColumnArgument, LoaderOptions
+from vramfit.data.arguments import LoaderOptions
+from vramfit.data.samples import ColumnArgument
 
 __all__ = [
     "BatchLoader",

@@ -15,8 +15,8 @@ const MAX_LABELS: usize = 1024;
 /// Rows that are read at a time, and bytes that this may be.
 const BATCH_ROWS: u64 = 1024;
 const BATCH_BYTES: u64 = 8 << 20;
-/// How long to wait before looking again.
-const WAIT: Duration = Duration::from_secs(3600);
+/// How long to wait for a batch before asking again.
+const POLL_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Statistics of one column: one number for each element of the last axis of a row, or one in all if a row is a number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,7 +70,7 @@ pub fn compute_statistics(
     loader.start(0, 0)?;
     let mut done = 0;
     loop {
-        let batch = match loader.poll_batch(WAIT, WAIT)? {
+        let batch = match loader.poll_batch(POLL_TIMEOUT, POLL_TIMEOUT)? {
             BatchPoll::Ready(batch) => batch,
             BatchPoll::Pending { .. } => continue,
             BatchPoll::Finished => break,

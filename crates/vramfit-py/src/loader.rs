@@ -383,9 +383,9 @@ pub(crate) fn parse_column(
 
 /// Reads ranges of numbers: the first one of each, and the one after the last, as 64-bit numbers.
 fn parse_ranges(bytes: &[u8]) -> RowRanges {
-    let (pairs, _) = bytes.as_chunks::<16>();
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
-    pairs.iter().map(|pair| number(&pair[..8])..number(&pair[8..])).collect()
+    let (numbers, _) = bytes.as_chunks::<8>();
+    let (pairs, _) = numbers.as_chunks::<2>();
+    pairs.iter().map(|pair| pair.map(u64::from_le_bytes)).map(|[start, end]| start..end).collect()
 }
 
 pub(crate) fn parse_scalar(name: &str) -> Result<Scalar> {

@@ -9,11 +9,8 @@ from typing import Any
 
 from vramfit._native import BatchLoader
 from vramfit.data.checks import as_integer, check_choice, check_path
+from vramfit.data.samples import ColumnArgument
 from vramfit.errors import InvalidArgumentError
-
-ColumnArgument = tuple[
-    str, str | None, int, int | None, bool, tuple[list[float], list[float]] | None, bool
-]
 
 MASK = "mask"
 """The column that is false for padding."""
@@ -55,24 +52,24 @@ class LoaderOptions:
     files: Sequence[str]
     columns: Sequence[ColumnArgument]
     samples: str
-    trim: bool
-    mask: bool
-    batch_size: int
+    trim: bool = False
+    mask: bool = False
+    batch_size: int = 1
     memory: str
-    seed: int
-    shuffle: bool
-    drop_last: bool
-    stacked_batches: int | None
-    selected_samples: tuple[bytes, int | None] | None
-    selected_groups: Sequence[str] | None
-    split: tuple[str, float, float, str, bool | None, int] | None
-    shard: tuple[int, int]
-    threads: int | None
-    floats: str | None
-    narrow: bool
-    unpack: bool
-    allow_unclosed: bool
-    poison: bool
+    seed: int = 0
+    shuffle: bool = False
+    drop_last: bool = False
+    stacked_batches: int | None = None
+    selected_samples: tuple[bytes, int | None] | None = None
+    selected_groups: Sequence[str] | None = None
+    split: tuple[str, float, float, str, bool | None, int] | None = None
+    shard: tuple[int, int] = (0, 1)
+    threads: int | None = None
+    floats: str | None = None
+    narrow: bool = False
+    unpack: bool = False
+    allow_unclosed: bool = False
+    poison: bool = False
 
 
 def name_columns(datasets: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vramfit.errors import InvalidArgumentError
@@ -39,6 +39,16 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
         f"`{name}` is {value!r}, but must be one of {listed}",
         hint=f'did you mean "{near[0]}"?' if near else None,
     )
+
+
+def check_columns(argument: str, mentioned: Iterable[str], columns: Sequence[str]) -> None:
+    """Check that what an argument mentions are columns."""
+    if unknown := [name for name in mentioned if name not in columns]:
+        there = ", ".join(f"`{name}`" for name in columns)
+        raise InvalidArgumentError(
+            f"`{argument}` names {unknown[0]!r}, which is not a column",
+            hint=f"the columns are {there}",
+        )
 
 
 def check_path(name: str, value: Any) -> None:

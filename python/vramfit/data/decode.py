@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from vramfit.data.checks import check_columns
 from vramfit.errors import InvalidArgumentError
 
 
@@ -25,13 +26,8 @@ class Decoder:
             raise InvalidArgumentError(
                 f"`decode` is {functions!r}, but must be a dictionary", hint=hint
             )
+        check_columns("decode", self._functions, columns)
         for name, function in self._functions.items():
-            if name not in columns:
-                listed = ", ".join(f"`{column}`" for column in columns)
-                raise InvalidArgumentError(
-                    f"`decode` names {name!r}, which is not a column",
-                    hint=f"the columns are {listed}",
-                )
             if function is not None and not callable(function):
                 raise InvalidArgumentError(
                     f"`decode` of `{name}` is {function!r}, which is not a function", hint=hint

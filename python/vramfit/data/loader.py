@@ -185,14 +185,8 @@ class Loader:
         self._options = LoaderOptions(
             files=list_paths(path),
             columns=[
-                (
-                    c.dataset,
-                    kinds.get(c.name),
-                    c.shift,
-                    c.length,
-                    c.per_sample,
-                    scales.get(c.name),
-                    c.name in decoder.columns,
+                c.to_native(
+                    kinds.get(c.name), scales.get(c.name), is_bytes=c.name in decoder.columns
                 )
                 for c in columns
             ],
@@ -407,9 +401,9 @@ class Loader:
         """Resume from a state: the next iterator starts after the last batch handed out then.
 
         Batch size, stacks, memory and number of processes may differ from those of the state. The
-        file may have been moved, copied or touched: if its modification time differs, contents are
-        compared (all of a file of up to 16 MiB, otherwise 256 blocks of 64 KiB spread over it).
-        :attr:`restore_note` then says how far they were compared.
+        file may have been moved, copied or touched: contents are compared (all of a file of up to
+        16 MiB, otherwise 256 blocks of 64 KiB spread over it; of several files that much together).
+        If the modification time differs, :attr:`restore_note` says how far they were compared.
 
         Args:
             state: What :meth:`state` returned, or its JSON.

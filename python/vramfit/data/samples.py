@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vramfit.data.checks import as_integer, check_choice, check_counts, check_path
+from vramfit.data.checks import (
+    as_integer,
+    check_choice,
+    check_columns,
+    check_counts,
+    check_path,
+)
 from vramfit.errors import InvalidArgumentError
 
 
@@ -200,6 +206,13 @@ def _as_length(length: int | None) -> int | None:
 Samples = Rows | Windows | Groups | Ragged
 
 
+ColumnArgument = tuple[
+    str, str | None, int, int | None, bool, tuple[list[float], list[float]] | None, bool
+]
+"""A column as the native loader expects it: the attributes of :class:`ColumnPlan` but its name, and
+between them the arguments of :meth:`ColumnPlan.to_native`."""
+
+
 @dataclass(frozen=True)
 class ColumnPlan:
     """The dataset of a column, and which of its rows a sample has.
@@ -217,6 +230,22 @@ class ColumnPlan:
     shift: int = 0
     length: int | None = None
     per_sample: bool = False
+
+    def to_native(
+        self,
+        kind: str | None = None,
+        scale: tuple[list[float], list[float]] | None = None,
+        *,
+        is_bytes: bool = False,
+    ) -> ColumnArgument:
+        """Return the column as the native loader expects it.
+
+        Args:
+            kind: The type to convert it to, if any.
+            scale: Means and standard deviations to normalize it with, if any.
+            is_bytes: Whether its elements are text or bytes.
+        """
+        return self.dataset, kind, self.shift, self.length, self.per_sample, scale, is_bytes
 
 
 def plan_columns(
@@ -237,7 +266,7 @@ def plan_columns(
         ("Windows(length=...)", lengths),
         ("Ragged(per_sample=...)", per_sample),
     ):
-        _check_known(what, mentioned, all_names)
+        check_columns(what, mentioned, all_names)
     if lengths and (missing := [name for name in all_names if name not in lengths]):
         raise InvalidArgumentError(
             f"`Windows(length=...)` has no length for `{missing[0]}`",
@@ -283,12 +312,3 @@ def _read_shift(shift: Any, names: Mapping[str, str]) -> dict[str, tuple[str, in
             )
         shifted[name] = (source, as_integer(f"shift of {name}", rows))
     return shifted
-
-
-def _check_known(what: str, mentioned: Any, names: Sequence[str]) -> None:
-    if unknown := [name for name in mentioned if name not in names]:
-        there = ", ".join(f"`{name}`" for name in names)
-        raise InvalidArgumentError(
-            f"`{what}` names {unknown[0]!r}, which is not a column",
-            hint=f"the columns are {there}",
-        )

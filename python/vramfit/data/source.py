@@ -70,10 +70,7 @@ class HDF5Source:
         }
         self._reader = RowReader(
             self._paths,
-            [
-                (c.dataset, kinds.get(c.name), c.shift, c.length, c.per_sample, None, False)
-                for c in columns
-            ],
+            [column.to_native(kinds.get(column.name)) for column in columns],
             samples._to_json(),
             trim=bool(samples.trim),
             cache=str(cache),

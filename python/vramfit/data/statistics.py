@@ -17,7 +17,7 @@ from vramfit.data.arguments import (
     list_ranges,
     name_columns,
 )
-from vramfit.data.checks import list_paths
+from vramfit.data.checks import check_columns, list_paths
 from vramfit.data.samples import ColumnPlan, Rows, plan_columns
 from vramfit.errors import InvalidArgumentError
 
@@ -103,29 +103,14 @@ def compute_statistics(
     names = name_columns(datasets)
     options = LoaderOptions(
         files=list_paths(path),
-        columns=[
-            (column.dataset, None, 0, None, False, None, False)
-            for column in plan_columns(names, Rows(), None)
-        ],
+        columns=[column.to_native() for column in plan_columns(names, Rows(), None)],
         samples=Rows()._to_json(),
-        trim=False,
-        mask=False,
-        batch_size=1,
         memory=as_memory(memory),
-        seed=0,
-        shuffle=False,
-        drop_last=False,
-        stacked_batches=None,
         selected_samples=None if rows is None else list_ranges(rows),
         selected_groups=check_groups(groups, rows),
         split=describe_split(split, split_by, split_seed),
-        shard=(0, 1),
-        threads=None,
-        floats=None,
-        narrow=False,
         unpack=bool(unpack),
         allow_unclosed=bool(allow_unclosed),
-        poison=False,
     )
     found = json.loads(compute_column_statistics(options))
     return {name: ColumnStatistics._from_json(one) for name, one in zip(names, found, strict=True)}
@@ -150,14 +135,7 @@ def find_normalization(
         raise InvalidArgumentError(
             f"`normalize` is {normalize!r}, which is neither a file nor a dictionary", hint=hint
         )
-    names = [column.name for column in columns]
-    for name in normalize:
-        if name not in names:
-            listed = ", ".join(f"`{known}`" for known in names)
-            raise InvalidArgumentError(
-                f"`normalize` names {name!r}, which is not a column",
-                hint=f"the columns are {listed}",
-            )
+    check_columns("normalize", normalize, [column.name for column in columns])
     found = {name: _as_pair(name, one, hint) for name, one in normalize.items()}
     # A column that is another one some rows later has its scale.
     by_dataset = {column.dataset: found[column.name] for column in columns if column.name in found}

@@ -2,15 +2,13 @@
 
 use vramfit_base::{Bytes, Error, Result};
 
+use super::column::fill_wildcards;
 use super::options::LoaderOptions;
+use crate::hdf5::Scalar;
 use crate::hdf5::object::ObjectFinder;
-use crate::hdf5::{Scalar, wildcard};
 use crate::read::{Dataset, RowOptions, RowReader};
 use crate::sample::{RaggedBounds, SampleOptions};
 use crate::splitmix::MixKey;
-
-/// Bounds that are read at a time.
-const ROWS_AT_A_TIME: u64 = 1 << 16;
 
 /// The bounds of ragged samples, as they are read segment by segment.
 #[derive(Debug)]
@@ -45,31 +43,29 @@ impl Bounds {
         let Some(source) = &self.source else {
             return Ok(None);
         };
-        let pattern = source.dataset();
-        let path = match names {
-            [] => pattern.to_owned(),
-            names => wildcard::fill(pattern, names).unwrap_or_else(|| pattern.to_owned()),
-        };
+        let path = fill_wildcards(source.dataset(), names)?;
         let dataset = Dataset::find(finder, &path)?;
         let file = finder.container().source().path().display().to_string();
         let invalid = |what: String| {
-            Err(Error::invalid_argument(format!("`{path}` of `{file}` {what}"))
-                .hint("offsets are integers that never decrease, one more than there are samples"))
+            Error::invalid_argument(format!("`{path}` of `{file}` {what}"))
+                .hint("offsets are integers that never decrease, one more than there are samples")
         };
         if dataset.shape().len() != 1 {
-            return invalid(format!(
+            return Err(invalid(format!(
                 "has {} dimensions, and offsets have one",
                 dataset.shape().len()
-            ));
+            )));
         }
         let plain = RowReader::new(dataset.clone(), &RowOptions::default())?;
         if plain.scalar().is_float() || plain.scalar() == Scalar::Bool {
-            return invalid(format!("is {}, and offsets are integers", plain.scalar().name()));
+            return Err(invalid(format!("is {}, and offsets are integers", plain.scalar().name())));
         }
         let count = plain.len();
         let is_lengths = matches!(source, RaggedBounds::Lengths(_));
         if count == 0 && !is_lengths {
-            return invalid("has no rows, and offsets are one more than there are samples".into());
+            return Err(invalid(
+                "has no rows, and offsets are one more than there are samples".into(),
+            ));
         }
         let bytes = (self.bounds.len() as u64 + count + 1).saturating_mul(8);
         if bytes > budget.0 / 4 {
@@ -89,35 +85,27 @@ impl Bounds {
         if is_lengths {
             self.bounds.push(0);
         }
-        let mut start = 0;
-        let mut buffer = Vec::new();
-        while start < count {
-            let end = (start + ROWS_AT_A_TIME).min(count);
-            buffer.resize((end - start) as usize * 8, 0);
-            rows.read(start..end, &mut buffer)?;
-            let (numbers, _) = buffer.as_chunks::<8>();
-            for (row, number) in (start..).zip(numbers) {
-                let number = i64::from_le_bytes(*number);
-                let bound = match is_lengths {
-                    true if number < 0 => None,
-                    true => previous.checked_add(number),
-                    false => Some(number).filter(|number| *number >= previous),
-                };
-                let Some(bound) = bound else {
-                    let what = match (is_lengths, number) {
-                        (true, _) => format!("has the length {number} in row {row}"),
-                        (false, ..0) => format!("has the offset {number} in row {row}"),
-                        (false, _) => format!(
-                            "has the offset {number} in row {row}, which is less than {previous} before it"
-                        ),
-                    };
-                    return invalid(what);
-                };
-                previous = bound;
-                self.bounds.push(bound as u64);
-            }
-            start = end;
-        }
+        let bounds = &mut self.bounds;
+        rows.for_each_row(|row, bytes| {
+            let number = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
+            let bound = match is_lengths {
+                true if number < 0 => None,
+                true => previous.checked_add(number),
+                false => Some(number).filter(|number| *number >= previous),
+            };
+            let Some(bound) = bound else {
+                return Err(invalid(match (is_lengths, number) {
+                    (true, _) => format!("has the length {number} in row {row}"),
+                    (false, ..0) => format!("has the offset {number} in row {row}"),
+                    (false, _) => format!(
+                        "has the offset {number} in row {row}, which is less than {previous} before it"
+                    ),
+                }));
+            };
+            previous = bound;
+            bounds.push(bound as u64);
+            Ok(())
+        })?;
         self.samples.push(if is_lengths { count } else { count - 1 });
         Ok(Some(dataset))
     }

@@ -3,7 +3,7 @@
 use vramfit_base::nearest::nearest;
 use vramfit_base::{Error, ErrorKind, Result};
 
-use super::column_reader::ColumnReader;
+use super::column_reader::{ColumnReader, Rescaling};
 use super::normalization::Normalization;
 use super::objects;
 use super::options::{ColumnOptions, LoaderOptions};
@@ -41,7 +41,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Makes a column of the options and of its first dataset.
+    /// Makes a column of the options and of its first dataset, and returns both.
     ///
     /// # Errors
     /// `invalid-argument` when there is no such dataset; all that opening it can fail with.
@@ -50,7 +50,7 @@ impl Column {
         wanted: &ColumnOptions,
         names: &[String],
         options: &LoaderOptions,
-    ) -> Result<Column> {
+    ) -> Result<(Column, Dataset)> {
         let path = fill_wildcards(&wanted.name, names)?;
         let (dataset, field) = Dataset::find_named(finder, &path)
             .map_err(|error| with_suggestion(finder.container(), &path, error))?;
@@ -61,10 +61,10 @@ impl Column {
             _ => None,
         });
         let is_packed = options.unpack && Packing::read(&dataset)?.is_some();
-        let unpacked = from.filter(|_| is_packed).map(|from| unpacked(from, options.narrow));
-        let to = explicit.or(unpacked).or(from.filter(|_| options.narrow).map(narrowed));
+        let unpacked = from.filter(|_| is_packed).map(|from| unpacked_type(from, options.narrow));
+        let to = explicit.or(unpacked).or(from.filter(|_| options.narrow).map(narrow_type));
         let suffix = field.as_ref().map_or(0, |field| field.len() + 2);
-        Ok(Column {
+        let column = Column {
             name: wanted.name.clone(),
             pattern: wanted.name[..wanted.name.len() - suffix].to_owned(),
             stored_as: stored_type(&dataset, field.as_deref()),
@@ -85,23 +85,31 @@ impl Column {
             unpack: options.unpack && !wanted.as_bytes,
             bytes: wanted.as_bytes.then(|| find_bytes(&wanted.name, &dataset)).transpose()?,
             object_bytes: 0,
-        })
+        };
+        Ok((column, dataset))
     }
 
-    /// Opens its dataset in a segment, by what stands there for wildcards.
+    /// Finds its dataset in a segment, by what stands there for wildcards.
     ///
     /// # Errors
-    /// `invalid-argument` when there is no such dataset, or its rows are not like those of the datasets before; all that
-    /// opening it can fail with.
-    pub(super) fn open(
+    /// `invalid-argument` when there is no such dataset; all that opening it can fail with.
+    pub(super) fn find(&self, finder: &mut ObjectFinder, names: &[String]) -> Result<Dataset> {
+        let path = fill_wildcards(&self.pattern, names)?;
+        Dataset::find(finder, &path)
+            .map_err(|error| with_suggestion(finder.container(), &path, error))
+    }
+
+    /// Adds a dataset to the column, which a file has, and returns its reader.
+    ///
+    /// # Errors
+    /// `invalid-argument` when its rows are not like those of the datasets before; all that opening it can fail with.
+    pub(super) fn add(
         &mut self,
-        finder: &mut ObjectFinder,
-        names: &[String],
+        dataset: Dataset,
+        file: &Container,
         scratch: &ScratchPool,
     ) -> Result<ColumnReader> {
-        let path = fill_wildcards(&self.pattern, names)?;
-        let dataset = Dataset::find(finder, &path)
-            .map_err(|error| with_suggestion(finder.container(), &path, error))?;
+        let path = dataset.path().to_owned();
         let stored_as = stored_type(&dataset, self.field.as_deref());
         let rows = self.open_rows(dataset, scratch)?;
         if self.bytes == Some(ByteStorage::Variable) {
@@ -115,7 +123,7 @@ impl Column {
                 normalization.ensure_fits(&self.name, self.scalar, &self.row_shape)?;
             }
         }
-        let place = || format!("`{path}` of `{}`", finder.container().source().path().display());
+        let place = || format!("`{path}` of `{}`", file.source().path().display());
         self.ensure_alike(rows.rows(), &stored_as, &place)?;
         if rows.row_bytes() == 0 {
             return Err(refusal(format!("the rows of dataset `{path}` have no elements")));
@@ -139,7 +147,7 @@ impl Column {
         scratch: &ScratchPool,
     ) -> Result<ColumnReader> {
         if self.bytes.is_some() {
-            return RowReader::raw(dataset).map(ColumnReader::plain);
+            return Ok(ColumnReader::new(RowReader::raw(dataset)?, None));
         }
         let packing = match self.unpack {
             true => Packing::read(&dataset)?,
@@ -147,7 +155,7 @@ impl Column {
         };
         let options = self.row_options(scratch);
         if packing.is_none() && self.normalization.is_none() {
-            return RowReader::new(dataset, &options).map(ColumnReader::plain);
+            return Ok(ColumnReader::new(RowReader::new(dataset, &options)?, None));
         }
         let stored = find_numbers(dataset.datatype(), self.field.as_deref())?;
         let to = options.to.unwrap_or(stored.number.scalar);
@@ -162,7 +170,8 @@ impl Column {
         }
         let options = RowOptions { to: Some(Scalar::Float64), ..options };
         let rows = RowReader::new(dataset, &options)?;
-        Ok(ColumnReader::changed(rows, packing, self.normalization.clone(), to))
+        let normalization = self.normalization.clone();
+        Ok(ColumnReader::new(rows, Some(Rescaling { packing, normalization, to })))
     }
 
     /// Returns where the bytes of its elements are, if these are handed out as they are.
@@ -217,10 +226,7 @@ impl Column {
 
     /// Returns the path of its dataset in a segment, by what stands there for wildcards.
     pub(super) fn path_of(&self, names: &[String]) -> String {
-        match names {
-            [] => self.pattern.clone(),
-            names => wildcard::fill(&self.pattern, names).unwrap_or_else(|| self.pattern.clone()),
-        }
+        fill_wildcards(&self.pattern, names).unwrap_or_else(|_| self.pattern.clone())
     }
 
     pub(super) fn row_options(&self, scratch: &ScratchPool) -> RowOptions {
@@ -234,7 +240,7 @@ impl Column {
         self.has_axis = true;
     }
 
-    /// Rejects a dataset whose rows are not like those of the first one of its self.
+    /// Rejects a dataset whose rows are not like those of the first one of the column.
     fn ensure_alike(
         &self,
         rows: &RowReader,
@@ -260,7 +266,11 @@ impl Column {
     }
 }
 
-fn fill_wildcards(pattern: &str, names: &[String]) -> Result<String> {
+/// Returns the path that a pattern means in a segment, by what stands there for wildcards.
+///
+/// # Errors
+/// `invalid-argument` when the pattern has other wildcards.
+pub(super) fn fill_wildcards(pattern: &str, names: &[String]) -> Result<String> {
     if names.is_empty() {
         return Ok(pattern.to_owned());
     }
@@ -309,7 +319,7 @@ pub(super) fn refusal(what: String) -> Error {
 }
 
 /// Returns the type of what packed values stand for.
-fn unpacked(scalar: Scalar, narrow: bool) -> Scalar {
+fn unpacked_type(scalar: Scalar, narrow: bool) -> Scalar {
     match scalar.size() {
         8 if !narrow => Scalar::Float64,
         _ => Scalar::Float32,
@@ -317,7 +327,7 @@ fn unpacked(scalar: Scalar, narrow: bool) -> Scalar {
 }
 
 /// Returns the type that JAX converts to when 64-bit types are disabled.
-fn narrowed(scalar: Scalar) -> Scalar {
+fn narrow_type(scalar: Scalar) -> Scalar {
     match scalar {
         Scalar::Float64 => Scalar::Float32,
         Scalar::Int64 => Scalar::Int32,

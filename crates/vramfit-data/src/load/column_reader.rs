@@ -19,34 +19,24 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Reads the rows of one dataset of a column.
 #[derive(Debug)]
 pub(super) struct ColumnReader {
-    /// Reads doubles, if they are changed.
+    /// Reads doubles, if they are rescaled.
     rows: RowReader,
-    change: Option<Change>,
+    rescaling: Option<Rescaling>,
 }
 
-/// What is done to numbers before they are handed out.
+/// What is done to numbers before they are handed out, and the type that they become.
 #[derive(Debug)]
-struct Change {
-    packing: Option<Packing>,
-    normalization: Option<Normalization>,
-    to: Scalar,
+pub(super) struct Rescaling {
+    pub(super) packing: Option<Packing>,
+    pub(super) normalization: Option<Normalization>,
+    pub(super) to: Scalar,
 }
 
 impl ColumnReader {
-    /// Hands out rows as they are read.
-    pub(super) fn plain(rows: RowReader) -> ColumnReader {
-        ColumnReader { rows, change: None }
-    }
-
-    /// Hands out what becomes of doubles that are read, as numbers of another type.
-    pub(super) fn changed(
-        rows: RowReader,
-        packing: Option<Packing>,
-        normalization: Option<Normalization>,
-        to: Scalar,
-    ) -> ColumnReader {
-        debug_assert_eq!(rows.scalar(), Scalar::Float64);
-        ColumnReader { rows, change: Some(Change { packing, normalization, to }) }
+    /// Hands out rows as they are read, or what doubles that are read become.
+    pub(super) fn new(rows: RowReader, rescaling: Option<Rescaling>) -> ColumnReader {
+        debug_assert!(rescaling.is_none() || rows.scalar() == Scalar::Float64);
+        ColumnReader { rows, rescaling }
     }
 
     /// Returns the reader of the rows as they are read.
@@ -64,20 +54,20 @@ impl ColumnReader {
 
     /// Returns the type of the numbers that are handed out.
     pub(super) fn scalar(&self) -> Scalar {
-        self.change.as_ref().map_or(self.rows.scalar(), |change| change.to)
+        self.rescaling.as_ref().map_or(self.rows.scalar(), |rescaling| rescaling.to)
     }
 
     /// Returns the bytes of a row that is handed out.
     pub(super) fn row_bytes(&self) -> usize {
-        match &self.change {
-            Some(change) => self.rows.row_bytes() / size_of::<f64>() * change.to.size(),
+        match &self.rescaling {
+            Some(rescaling) => self.rows.row_bytes() / size_of::<f64>() * rescaling.to.size(),
             None => self.rows.row_bytes(),
         }
     }
 
-    /// Returns the bytes of memory that changing rows needs.
-    pub(super) fn change_bytes(&self) -> u64 {
-        match &self.change {
+    /// Returns the bytes of memory that rescaling rows needs.
+    pub(super) fn rescaling_bytes(&self) -> u64 {
+        match &self.rescaling {
             Some(_) => self.piece_rows().saturating_mul(self.rows.row_bytes() as u64),
             None => 0,
         }
@@ -88,7 +78,7 @@ impl ColumnReader {
     /// # Errors
     /// As [`RowReader::read`].
     pub(super) fn read(&self, rows: Range<u64>, out: &mut [u8]) -> Result<()> {
-        let Some(change) = &self.change else {
+        let Some(rescaling) = &self.rescaling else {
             return self.rows.read(rows, out);
         };
         let (row_bytes, piece_rows) = (self.row_bytes(), self.piece_rows());
@@ -99,7 +89,7 @@ impl ColumnReader {
             let (here, behind) = std::mem::take(&mut rest).split_at_mut(count * row_bytes);
             doubles.resize(count * self.rows.row_bytes(), 0);
             self.rows.read(start..end, &mut doubles)?;
-            change.apply(&mut doubles, here).map_err(|error| self.name(error))?;
+            rescaling.apply(&mut doubles, here).map_err(|error| self.name(error))?;
             (start, rest) = (end, behind);
         }
         Ok(())
@@ -110,12 +100,12 @@ impl ColumnReader {
     /// # Errors
     /// As [`RowReader::read`].
     pub(super) fn gather(&self, rows: &[u64], out: &mut [u8]) -> Result<()> {
-        let Some(change) = &self.change else {
+        let Some(rescaling) = &self.rescaling else {
             return self.rows.gather(rows, out);
         };
         let mut doubles = vec![0; rows.len() * self.rows.row_bytes()];
         self.rows.gather(rows, &mut doubles)?;
-        change.apply(&mut doubles, out).map_err(|error| self.name(error))
+        rescaling.apply(&mut doubles, out).map_err(|error| self.name(error))
     }
 
     /// Reads rows, which are sorted, each to its own place.
@@ -123,7 +113,7 @@ impl ColumnReader {
     /// # Errors
     /// As [`RowReader::read`].
     pub(super) fn gather_into(&self, rows: &mut [(u64, &mut [u8])]) -> Result<()> {
-        let Some(change) = &self.change else {
+        let Some(rescaling) = &self.rescaling else {
             return self.rows.gather_into(rows);
         };
         let numbers: Vec<u64> = rows.iter().map(|(row, _)| *row).collect();
@@ -131,11 +121,11 @@ impl ColumnReader {
         let mut doubles = vec![0; numbers.len() * length];
         self.rows.gather(&numbers, &mut doubles)?;
         let mut each = rows.iter_mut().zip(doubles.chunks_exact_mut(length));
-        each.try_for_each(|((_, out), doubles)| change.apply(doubles, out))
+        each.try_for_each(|((_, out), doubles)| rescaling.apply(doubles, out))
             .map_err(|error| self.name(error))
     }
 
-    /// Returns how many rows are changed at a time: as many as are decoded together, or more.
+    /// Returns how many rows are rescaled at a time: as many as are decoded together, or more.
     fn piece_rows(&self) -> u64 {
         let rows = (PIECE_BYTES / self.rows.row_bytes().max(1)).max(1) as u64;
         match self.rows.rows_per_decode() {
@@ -149,8 +139,8 @@ impl ColumnReader {
     }
 }
 
-impl Change {
-    /// Changes doubles, and writes them as numbers of the type that is wanted.
+impl Rescaling {
+    /// Rescales doubles, and writes them as numbers of the type that is wanted.
     fn apply(&self, doubles: &mut [u8], out: &mut [u8]) -> Result<()> {
         let (numbers, _) = doubles.as_chunks_mut::<8>();
         if let Some(packing) = &self.packing {

@@ -78,12 +78,20 @@ impl Columns {
                 pattern = find_wildcard(&mut finder, options)?;
             }
             for names in list_segments(&mut finder, pattern)? {
-                if columns.is_empty() {
+                let datasets: Vec<Dataset> = if columns.is_empty() {
                     let new = |wanted| Column::new(&mut finder, wanted, &names, options);
-                    columns = options.columns.iter().map(new).collect::<Result<_>>()?;
-                }
-                let open = |column: &mut Column| column.open(&mut finder, &names, &builder.scratch);
-                let readers = columns.iter_mut().map(open).collect::<Result<Vec<_>>>()?;
+                    let found: Vec<_> = options.columns.iter().map(new).collect::<Result<_>>()?;
+                    let datasets;
+                    (columns, datasets) = found.into_iter().unzip();
+                    datasets
+                } else {
+                    let find = |column: &Column| column.find(&mut finder, &names);
+                    columns.iter().map(find).collect::<Result<_>>()?
+                };
+                let readers = columns.iter_mut().zip(datasets);
+                let readers = readers
+                    .map(|(column, dataset)| column.add(dataset, &container, &builder.scratch))
+                    .collect::<Result<Vec<_>>>()?;
                 for reader in &readers {
                     note_unclosed(reader.dataset(), &mut unclosed);
                 }

@@ -8,9 +8,6 @@ use crate::hdf5::cursor::Cursor;
 use crate::hdf5::global_heap::GlobalHeap;
 use crate::read::RowReader;
 
-/// Elements that are read at a time.
-const ROWS_AT_A_TIME: u64 = 1 << 16;
-
 /// What an element of variable length says: how many bytes it has, and where they are.
 struct Descriptor {
     length: u64,
@@ -32,18 +29,12 @@ impl Descriptor {
 /// # Errors
 /// All that reading can fail with.
 pub(super) fn sum_lengths(rows: &RowReader) -> Result<u64> {
-    let (mut total, mut start) = (0_u64, 0);
-    let mut buffer = Vec::new();
-    while start < rows.len() {
-        let end = (start + ROWS_AT_A_TIME).min(rows.len());
-        buffer.resize((end - start) as usize * rows.row_bytes(), 0);
-        rows.read(start..end, &mut buffer)?;
-        for element in buffer.chunks_exact(rows.row_bytes()) {
-            let descriptor = Descriptor::read(rows.dataset().container(), element)?;
-            total = total.saturating_add(descriptor.length);
-        }
-        start = end;
-    }
+    let mut total = 0_u64;
+    rows.for_each_row(|_, element| {
+        let descriptor = Descriptor::read(rows.dataset().container(), element)?;
+        total = total.saturating_add(descriptor.length);
+        Ok(())
+    })?;
     Ok(total)
 }
 

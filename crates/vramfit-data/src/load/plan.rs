@@ -83,12 +83,15 @@ impl LoaderPlan {
         let fixed = scratch.saturating_add(index_bytes);
         let block_bytes = |rows| block_bytes(options, columns, rows);
         let band = if uses_windows { block_bytes(layout.band_rows()).max(1) } else { 0 };
-        if budget < required_budget(fixed, batch, band) {
+        let refuse = |window: u64| {
             let required = least_budget(budget, |budget| {
                 let fixed = scratch.saturating_add(columns.index_bytes(budget));
-                required_budget(fixed, batch, band)
+                required_budget(fixed, batch, window)
             });
-            return Err(too_small(options.budget, required, batch, band, fixed));
+            Err(too_small(options.budget, required, batch, window, fixed))
+        };
+        if budget < required_budget(fixed, batch, band) {
+            return refuse(band);
         }
 
         // One quarter for batches, one eighth for decoding on more than one thread, the rest for windows.
@@ -133,11 +136,7 @@ impl LoaderPlan {
         };
         let window_bytes = window_bytes(choice.engine, sequential_windows, options, columns);
         if fixed.saturating_add(window_bytes).saturating_add(2 * batch) > budget {
-            let required = least_budget(budget, |budget| {
-                let fixed = scratch.saturating_add(columns.index_bytes(budget));
-                required_budget(fixed, batch, window_bytes / 2)
-            });
-            return Err(too_small(options.budget, required, batch, window_bytes / 2, fixed));
+            return refuse(window_bytes / 2);
         }
         let mut plan = LoaderPlan {
             choice,

@@ -6,7 +6,7 @@ use super::cache::BlockCache;
 use super::column::Column;
 use super::columns::Columns;
 use super::options::LoaderOptions;
-use super::sample_copy::{pad, target};
+use super::sample_copy::fill_samples;
 use super::segments::TouchedFiles;
 
 /// Reads samples of datasets. Threads can share it.
@@ -45,7 +45,7 @@ impl RandomAccessReader {
     ///
     /// As [`crate::read::RowReader::gather`]; `file-changed`.
     pub fn gather(&self, column: usize, samples: &[u64], out: &mut [u8]) -> Result<()> {
-        let (length, count) = (self.columns.columns[column].sample_bytes(), self.columns.len());
+        let count = self.columns.len();
         if let Some(sample) = samples.iter().find(|sample| **sample >= count) {
             return Err(Error::invalid_argument(format!(
                 "there are {count} samples, not {sample}"
@@ -55,16 +55,9 @@ impl RandomAccessReader {
         if self.columns.samples.is_rows() {
             return self.gather_rows(column, samples, out, &mut touched);
         }
-        let row_bytes = self.columns.columns[column].row_bytes();
-        for (sample, out) in samples.iter().zip(out.chunks_exact_mut(length)) {
-            let span = self.columns.samples.span(*sample, column);
-            let to = target(&span);
-            let there = &mut out[to.start * row_bytes..to.end * row_bytes];
-            let rows: Vec<u64> = span.rows.clone().collect();
-            self.gather_rows(column, &rows, there, &mut touched)?;
-            pad(&span, self.columns.samples.padding(), row_bytes, out);
-        }
-        Ok(())
+        fill_samples(&self.columns, column, samples, out, |_, rows, out| {
+            self.gather_rows(column, &rows.collect::<Vec<_>>(), out, &mut touched)
+        })
     }
 
     /// Reads rows of all segments, in any order. What is decoded is kept.

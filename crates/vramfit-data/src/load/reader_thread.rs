@@ -11,7 +11,7 @@ use vramfit_base::{Error, ErrorKind, Result};
 use super::buffer_pool::Buffer;
 use super::column::Column;
 use super::columns::Columns;
-use super::sample_copy::{fill_derived, pad, target};
+use super::sample_copy::{fill_derived, fill_samples};
 use super::scheduler::{NextTask, PendingBatch, Task};
 use super::segments::TouchedFiles;
 use super::shared_state::{SharedState, State};
@@ -145,7 +145,7 @@ impl TaskRunner {
         let out = (batch.buffers.iter_mut().map(Buffer::bytes_mut))
             .zip(self.columns.sample_lengths())
             .map(|(bytes, length)| &mut bytes[from * length..to * length]);
-        window.copy(&positions[from..to], windows, &self.columns, out);
+        window.copy(&positions[from..to], windows, &self.columns, out)?;
         self.read_objects(batch, from..to, touched)?;
         batch.filled_until = in_window.end.min(batch.spec.end);
         Ok(())
@@ -207,26 +207,14 @@ impl TaskRunner {
     ) -> Result<()> {
         let columns = &self.columns;
         if columns.samples.is_rows() {
-            match as_range(samples) {
-                Some(rows) => {
-                    let rows = std::iter::once(rows).collect();
-                    columns.read(number, &rows, out, touched)?;
-                }
-                None => columns.gather(number, samples, out, touched)?,
-            }
-            return Ok(());
+            return match as_range(samples) {
+                Some(rows) => columns.read(number, &std::iter::once(rows).collect(), out, touched),
+                None => columns.gather(number, samples, out, touched),
+            };
         }
-        let column = &columns.columns[number];
-        let row_bytes = column.row_bytes();
-        for (sample, out) in samples.iter().zip(out.chunks_exact_mut(column.sample_bytes())) {
-            let span = columns.samples.span(*sample, number);
-            let to = target(&span);
-            let rows = std::iter::once(span.rows.clone()).collect();
-            let there = &mut out[to.start * row_bytes..to.end * row_bytes];
-            columns.read(number, &rows, there, touched)?;
-            pad(&span, columns.samples.padding(), row_bytes, out);
-        }
-        Ok(())
+        fill_samples(columns, number, samples, out, |_, rows, out| {
+            columns.read(number, &std::iter::once(rows).collect(), out, touched)
+        })
     }
 
     /// Trusts what was read only if the files are still the same afterwards; otherwise that is the error,

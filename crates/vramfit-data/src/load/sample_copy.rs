@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
+use vramfit_base::Result;
+
 use super::columns::Columns;
 use crate::sample::{Padding, Span};
 
 /// Returns where in a sample the rows that are read go, as rows of it.
-pub(super) fn target(span: &Span) -> Range<usize> {
+fn target(span: &Span) -> Range<usize> {
     match span.real.is_empty() {
         // One row that is repeated, or none.
         true => 0..(span.rows.end - span.rows.start) as usize,
@@ -15,7 +17,7 @@ pub(super) fn target(span: &Span) -> Range<usize> {
 }
 
 /// Writes the padding of a sample whose other rows are there.
-pub(super) fn pad(span: &Span, padding: Padding, row_bytes: usize, out: &mut [u8]) {
+fn pad(span: &Span, padding: Padding, row_bytes: usize, out: &mut [u8]) {
     let there = target(span);
     let (start, end) = (there.start * row_bytes, there.end * row_bytes);
     if start == 0 && end == out.len() {
@@ -31,6 +33,30 @@ pub(super) fn pad(span: &Span, padding: Padding, row_bytes: usize, out: &mut [u8
     let (first, last) = (&rows[..row_bytes], &rows[rows.len() - row_bytes..]);
     before.chunks_exact_mut(row_bytes).for_each(|row| row.copy_from_slice(first));
     after.chunks_exact_mut(row_bytes).for_each(|row| row.copy_from_slice(last));
+}
+
+/// Fills a column with samples, one after another: `read` puts the rows of each where they belong, and padding is put
+/// around them.
+///
+/// # Errors
+/// Those of `read`.
+pub(super) fn fill_samples(
+    columns: &Columns,
+    column: usize,
+    samples: &[u64],
+    out: &mut [u8],
+    mut read: impl FnMut(usize, Range<u64>, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let form = &columns.columns[column];
+    let row_bytes = form.row_bytes();
+    let places = out.chunks_exact_mut(form.sample_bytes());
+    for (place, (sample, out)) in samples.iter().zip(places).enumerate() {
+        let span = columns.samples.span(*sample, column);
+        let to = target(&span);
+        read(place, span.rows.clone(), &mut out[to.start * row_bytes..to.end * row_bytes])?;
+        pad(&span, columns.samples.padding(), row_bytes, out);
+    }
+    Ok(())
 }
 
 /// Fills the columns of a batch that say something about its samples.

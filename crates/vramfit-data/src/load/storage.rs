@@ -28,10 +28,10 @@ impl ColumnStorage {
     pub(super) fn add(&mut self, reader: &ColumnReader) {
         let (rows, dataset) = (reader.rows(), reader.dataset());
         self.band = self.band.max(band(dataset));
-        let change = reader.change_bytes();
-        let block_scratch = dataset_scratch_bytes(dataset, rows.is_unchanged()) + change;
+        let rescaling = reader.rescaling_bytes();
+        let block_scratch = dataset_scratch_bytes(dataset, rows.is_unchanged()) + rescaling;
         self.block_scratch = self.block_scratch.max(block_scratch);
-        self.row_scratch = self.row_scratch.max(dataset_scratch_bytes(dataset, false) + change);
+        self.row_scratch = self.row_scratch.max(dataset_scratch_bytes(dataset, false) + rescaling);
         self.stored_bytes += dataset.stored_bytes();
     }
 }

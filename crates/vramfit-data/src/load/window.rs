@@ -8,7 +8,7 @@ use vramfit_base::Result;
 use super::columns::Columns;
 use super::copy::{CACHE_LINE, RowLocation, copy_rows};
 use super::loaded_blocks::{BlockSamples, LoadedBlocks};
-use super::sample_copy::{fill_derived, pad, target};
+use super::sample_copy::{fill_derived, fill_samples};
 use super::segments::TouchedFiles;
 use super::slab::Slab;
 use crate::order::{Epoch, Window, WindowSize};
@@ -249,13 +249,16 @@ impl WindowBuffer {
     }
 
     /// Copies the samples at `positions`, all of which are in this window, into the columns of a batch.
+    ///
+    /// # Errors
+    /// None: the rows are in memory.
     pub(super) fn copy<'o>(
         &self,
         positions: &[u64],
         plan: &WindowPlan,
         columns: &Columns,
         out: impl Iterator<Item = &'o mut [u8]>,
-    ) {
+    ) -> Result<()> {
         if !columns.samples.is_rows() {
             return self.copy_samples(positions, plan, columns, out);
         }
@@ -267,6 +270,7 @@ impl WindowBuffer {
                 .collect();
             copy_rows(&blocks, &locations, column.row_bytes(), out);
         }
+        Ok(())
     }
 
     fn copy_samples<'o>(
@@ -275,28 +279,23 @@ impl WindowBuffer {
         plan: &WindowPlan,
         columns: &Columns,
         mut out: impl Iterator<Item = &'o mut [u8]>,
-    ) {
+    ) -> Result<()> {
         let (samples, locations) = self.sample_locations(positions, plan);
-        let padding = columns.samples.padding();
         for (number, (column, out)) in columns.columns.iter().zip(&mut out).enumerate() {
             let row_bytes = column.row_bytes();
-            let each = out.chunks_exact_mut(column.sample_bytes());
-            for ((sample, (task, block)), out) in samples.iter().zip(&locations).zip(each) {
-                let span = columns.samples.span(*sample, number);
+            fill_samples(columns, number, &samples, out, |place, rows, out| {
+                let (task, block) = locations[place];
                 // Batches are filled once all tasks have run.
-                let Some(loaded) = self.loaded[*task].get() else {
-                    continue;
-                };
-                let block = &loaded.rows[number][*block];
-                let first = block.place(span.rows.start) as usize;
-                let to = target(&span);
-                let from = first * row_bytes..(first + to.len()) * row_bytes;
-                let there = &mut out[to.start * row_bytes..to.end * row_bytes];
-                there.copy_from_slice(&loaded.column(number)[from]);
-                pad(&span, padding, row_bytes, out);
-            }
+                if let Some(loaded) = self.loaded[task].get() {
+                    let first = loaded.rows[number][block].place(rows.start) as usize;
+                    let start = first * row_bytes;
+                    out.copy_from_slice(&loaded.column(number)[start..start + out.len()]);
+                }
+                Ok(())
+            })?;
         }
         fill_derived(columns, &samples, out);
+        Ok(())
     }
 
     /// Returns the sample at each position, the task that has loaded it, and its block in the task.

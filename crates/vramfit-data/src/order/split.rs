@@ -124,13 +124,13 @@ pub(super) struct Selection {
     count: u64,
     listed: Option<Arc<RowRanges>>,
     /// The first one splits all rows, and the second what it takes of them.
-    parts: [Option<Part>; 2],
+    parts: [Option<SplitPart>; 2],
 }
 
 impl Selection {
     pub(super) fn new(rows: u64, subset: RowSubset, listed: Option<&ListedRows>) -> Self {
         let all = listed.map_or(rows, ListedRows::len);
-        let part = |rows, split, is_validation| Some(Part { rows, split, is_validation });
+        let part = |rows, split, is_validation| Some(SplitPart { rows, split, is_validation });
         let of_three = |split: ThreeWaySplit, is_validation| {
             let rest = all - split.test.validation_rows;
             [part(all, split.test, false), part(rest, split.validation, is_validation)]
@@ -148,7 +148,7 @@ impl Selection {
 
     /// Returns how many rows are in the subset.
     pub(super) fn len(&self) -> u64 {
-        self.parts.iter().flatten().last().map_or(self.count, Part::len)
+        self.parts.iter().flatten().last().map_or(self.count, SplitPart::len)
     }
 
     /// Returns how many rows of the subset come before `row`.
@@ -170,13 +170,13 @@ impl Selection {
 
 /// One set of a split into two.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct SplitPart {
     rows: u64,
     split: Split,
     is_validation: bool,
 }
 
-impl Part {
+impl SplitPart {
     fn len(&self) -> u64 {
         match self.is_validation {
             true => self.split.validation_rows,

@@ -343,6 +343,24 @@ impl RowReader {
         self.work(bands, parallel, |rows, scratch| self.gather_chunk_rows(rows, scratch))
     }
 
+    /// Reads all rows in order, and gives the number and the bytes of each to `each`.
+    ///
+    /// # Errors
+    ///
+    /// As [`RowReader::read`], and those of `each`.
+    pub fn for_each_row(&self, mut each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let rows_at_a_time = (BLOCK_BYTES / self.row_bytes.max(1) as u64).max(1);
+        let mut buffer = Vec::new();
+        for start in (0..self.len()).step_by(rows_at_a_time as usize) {
+            let end = (start + rows_at_a_time).min(self.len());
+            buffer.resize((end - start) as usize * self.row_bytes, 0);
+            self.read(start..end, &mut buffer)?;
+            let rows = buffer.chunks_exact(self.row_bytes.max(1));
+            (start..end).zip(rows).try_for_each(|(row, bytes)| each(row, bytes))?;
+        }
+        Ok(())
+    }
+
     /// Reads the first elements of each row of a range, one after another: `out` is divided evenly among the
     /// rows. Of a large row no more is read than what holds them.
     ///

@@ -35,7 +35,7 @@ pub struct Span {
 /// All samples, in the order of their rows.
 #[derive(Clone, Debug)]
 pub struct SampleIndex {
-    kind: Kind,
+    kind: SampleKind,
     padding: Padding,
     spans: Vec<ColumnSpan>,
     /// Where the parts of packed samples begin, and where the last one ends.
@@ -43,7 +43,7 @@ pub struct SampleIndex {
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum SampleKind {
     /// Every row is a sample.
     Rows(u64),
     Windows {
@@ -65,7 +65,7 @@ impl SampleIndex {
     /// Every row of `columns` columns is a sample.
     pub fn rows(rows: u64, columns: usize) -> SampleIndex {
         let spans = vec![ColumnSpan::ROW; columns];
-        SampleIndex { kind: Kind::Rows(rows), padding: Padding::None, spans, parts: None }
+        SampleIndex { kind: SampleKind::Rows(rows), padding: Padding::None, spans, parts: None }
     }
 
     /// Samples are `stride` rows apart. Without padding every column has all of its rows; with padding, there is one
@@ -98,7 +98,7 @@ impl SampleIndex {
             starts.div_ceil(stride)
         };
         let series = SeriesTable::new(series, count);
-        let kind = Kind::Windows { series, stride, first: first as u64 };
+        let kind = SampleKind::Windows { series, stride, first: first as u64 };
         SampleIndex { kind, padding, spans, parts: None }
     }
 
@@ -112,7 +112,7 @@ impl SampleIndex {
     /// Every series is a sample.
     pub fn groups(series: Vec<Series>, padding: Padding, spans: Vec<ColumnSpan>) -> SampleIndex {
         let series = SeriesTable::new(series, |_| 1);
-        SampleIndex { kind: Kind::Groups(series), padding, spans, parts: None }
+        SampleIndex { kind: SampleKind::Groups(series), padding, spans, parts: None }
     }
 
     /// A sample has the rows between two consecutive bounds of a segment. `samples` has the number of samples of each
@@ -123,16 +123,16 @@ impl SampleIndex {
             total += samples;
             total
         }));
-        let kind = Kind::Ragged { first_samples: first_samples.collect(), bounds };
+        let kind = SampleKind::Ragged { first_samples: first_samples.collect(), bounds };
         SampleIndex { kind, padding: Padding::Zeros, spans, parts: None }
     }
 
     /// Returns the number of samples.
     pub fn len(&self) -> u64 {
         match &self.kind {
-            Kind::Rows(rows) => *rows,
-            Kind::Windows { series, .. } | Kind::Groups(series) => series.samples(),
-            Kind::Ragged { first_samples, .. } => first_samples[first_samples.len() - 1],
+            SampleKind::Rows(rows) => *rows,
+            SampleKind::Windows { series, .. } | SampleKind::Groups(series) => series.samples(),
+            SampleKind::Ragged { first_samples, .. } => first_samples[first_samples.len() - 1],
         }
     }
 
@@ -143,23 +143,23 @@ impl SampleIndex {
 
     /// Whether the number of a sample is the number of its row, in every column.
     pub fn is_rows(&self) -> bool {
-        matches!(self.kind, Kind::Rows(_))
+        matches!(self.kind, SampleKind::Rows(_))
     }
 
     /// Whether a sample is so much that each is read by itself.
     pub fn is_groups(&self) -> bool {
-        matches!(self.kind, Kind::Groups(_))
+        matches!(self.kind, SampleKind::Groups(_))
     }
 
     /// Whether samples are windows of series, or shifted rows.
     pub fn is_windows(&self) -> bool {
-        matches!(self.kind, Kind::Windows { .. })
+        matches!(self.kind, SampleKind::Windows { .. })
     }
 
     /// Returns the rows from the first to the last one that a window has in any column. Later samples do not begin or end
     /// before.
     pub fn extent(&self, sample: u64) -> Range<u64> {
-        let Kind::Windows { series, stride, first } = &self.kind else {
+        let SampleKind::Windows { series, stride, first } = &self.kind else {
             return sample..sample + 1;
         };
         let (series, number) = series.find(sample);
@@ -178,7 +178,7 @@ impl SampleIndex {
     /// Returns the samples of each segment, if samples are ragged.
     pub fn ragged_segments(&self) -> Option<&[u64]> {
         match &self.kind {
-            Kind::Ragged { first_samples, .. } => Some(first_samples),
+            SampleKind::Ragged { first_samples, .. } => Some(first_samples),
             _ => None,
         }
     }
@@ -186,9 +186,9 @@ impl SampleIndex {
     /// Whether a sample may have rows that are padding.
     pub fn has_padding(&self) -> bool {
         match &self.kind {
-            Kind::Rows(_) => false,
-            Kind::Windows { .. } => self.padding != Padding::None,
-            Kind::Groups(_) | Kind::Ragged { .. } => true,
+            SampleKind::Rows(_) => false,
+            SampleKind::Windows { .. } => self.padding != Padding::None,
+            SampleKind::Groups(_) | SampleKind::Ragged { .. } => true,
         }
     }
 
@@ -205,8 +205,8 @@ impl SampleIndex {
     /// Returns the series, if samples are in some.
     pub fn series(&self) -> Option<&SeriesTable> {
         match &self.kind {
-            Kind::Windows { series, .. } | Kind::Groups(series) => Some(series),
-            Kind::Rows(_) | Kind::Ragged { .. } => None,
+            SampleKind::Windows { series, .. } | SampleKind::Groups(series) => Some(series),
+            SampleKind::Rows(_) | SampleKind::Ragged { .. } => None,
         }
     }
 
@@ -223,17 +223,17 @@ impl SampleIndex {
             return Span { rows: sample..sample + 1, real: 0..1 };
         }
         match &self.kind {
-            Kind::Rows(_) => Span { rows: sample..sample + 1, real: 0..1 },
-            Kind::Windows { series, stride, first } => {
+            SampleKind::Rows(_) => Span { rows: sample..sample + 1, real: 0..1 },
+            SampleKind::Windows { series, stride, first } => {
                 let (series, number) = series.find(sample);
                 let start = (first + number * stride) as i64 + span.shift;
                 self.clip(start, span.length, series.rows.start, series.length(column))
             }
-            Kind::Groups(series) => {
+            SampleKind::Groups(series) => {
                 let (series, _) = series.find(sample);
                 self.clip(0, span.length, series.rows.start, series.length(column))
             }
-            Kind::Ragged { bounds, first_samples } => {
+            SampleKind::Ragged { bounds, first_samples } => {
                 let place = ragged_place(first_samples, sample);
                 let (start, end) = (bounds[place], bounds[place + 1]);
                 self.clip(0, span.length, start, end - start)
@@ -270,16 +270,16 @@ impl SampleIndex {
             return samples;
         }
         match &self.kind {
-            Kind::Rows(_) => samples,
-            Kind::Windows { series, stride, .. } => {
+            SampleKind::Rows(_) => samples,
+            SampleKind::Windows { series, stride, .. } => {
                 let step = span.length.min(*stride);
                 let series = series.max_series_of(samples);
                 let ends = series.saturating_mul(span.length - step);
                 // Rows that are repeated for samples that have none are among those of other samples, or one each.
                 samples.saturating_mul(step).saturating_add(ends)
             }
-            Kind::Groups(_) => samples.saturating_mul(span.length),
-            Kind::Ragged { bounds, first_samples } => {
+            SampleKind::Groups(_) => samples.saturating_mul(span.length),
+            SampleKind::Ragged { bounds, first_samples } => {
                 let rows = (0..self.len()).step_by(samples as usize).map(|first| {
                     let last = (first + samples).min(self.len()) - 1;
                     let end = bounds[ragged_place(first_samples, last) + 1];
@@ -295,13 +295,15 @@ impl SampleIndex {
         let span = self.spans[column];
         match &self.kind {
             _ if span.per_sample => self.len(),
-            Kind::Rows(rows) => *rows,
-            Kind::Windows { stride, .. } => self.len().saturating_mul(span.length.min(*stride)),
-            Kind::Groups(series) => {
+            SampleKind::Rows(rows) => *rows,
+            SampleKind::Windows { stride, .. } => {
+                self.len().saturating_mul(span.length.min(*stride))
+            }
+            SampleKind::Groups(series) => {
                 let lengths = series.series().iter().map(|one| one.length(column).min(span.length));
                 lengths.fold(0, u64::saturating_add)
             }
-            Kind::Ragged { bounds, .. } => {
+            SampleKind::Ragged { bounds, .. } => {
                 let all = bounds[bounds.len() - 1] - bounds[0];
                 all.min(self.len().saturating_mul(span.length))
             }
@@ -313,9 +315,9 @@ impl SampleIndex {
         let parts = self.parts.as_ref().map_or(0, Vec::len) as u64 * 8;
         parts
             + match &self.kind {
-                Kind::Rows(_) => 0,
-                Kind::Windows { series, .. } | Kind::Groups(series) => series.bytes(),
-                Kind::Ragged { bounds, first_samples } => {
+                SampleKind::Rows(_) => 0,
+                SampleKind::Windows { series, .. } | SampleKind::Groups(series) => series.bytes(),
+                SampleKind::Ragged { bounds, first_samples } => {
                     (bounds.len() + first_samples.len()) as u64 * 8
                 }
             }
