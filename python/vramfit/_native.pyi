@@ -1,5 +1,5 @@
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from vramfit.data.arguments import LoaderOptions
@@ -12,6 +12,7 @@ __all__ = [
     "NativeReport",
     "ResolvedSettings",
     "RowReader",
+    "RowWriter",
     "Setting",
     "UnrecordedReads",
     "__version__",
@@ -41,6 +42,7 @@ __all__ = [
     "show_bytes",
     "start_plugin",
     "start_publisher",
+    "write_safetensors",
 ]
 
 __version__: str
@@ -150,6 +152,24 @@ class RowReader:
     def read(self, rows: Sequence[int]) -> list[bytearray]: ...
 
 @final
+class RowWriter:
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        datasets: Sequence[tuple[str, str, Sequence[int]]],
+        attributes: Sequence[tuple[str, str]],
+        *,
+        piece_rows: int,
+        purpose: str,
+        force: bool,
+        resume: bool,
+    ) -> RowWriter: ...
+    @property
+    def rows_done(self) -> int: ...
+    def add(self, parts: Sequence[bytes]) -> None: ...
+    def finish(self) -> int: ...
+
+@final
 class NativeReport:
     @property
     def headline(self) -> str: ...
@@ -238,3 +258,8 @@ def run_cli(
 def show_bytes(bytes: int) -> str: ...
 def start_plugin(library: str | os.PathLike[str], cpu_eval: object, shutdown: object) -> None: ...
 def start_publisher(library: str | os.PathLike[str], jax: str) -> None: ...
+def write_safetensors(
+    path: str | os.PathLike[str],
+    arrays: Sequence[tuple[str, str, Sequence[int], bytes]],
+    metadata: Mapping[str, str],
+) -> None: ...

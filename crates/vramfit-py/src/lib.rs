@@ -13,7 +13,9 @@ mod jax_buffers;
 mod loader;
 mod plugin;
 mod report;
+mod row_writer;
 mod rows;
+mod safetensors;
 mod settings;
 
 pub use plugin::GetPjrtApi;
@@ -30,6 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch_memory::BatchMemory>()?;
     module.add_class::<plugin::UnrecordedReads>()?;
     module.add_class::<rows::RowReader>()?;
+    module.add_class::<row_writer::RowWriter>()?;
     module.add_class::<settings::ResolvedSettings>()?;
     module.add_class::<settings::Setting>()?;
     module.add_function(wrap_pyfunction!(gpus::all_gpus, module)?)?;
@@ -56,5 +59,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(settings::show_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(data::read_hdf5_rows, module)?)?;
     module.add_function(wrap_pyfunction!(loader::compute_column_statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(safetensors::write_safetensors, module)?)?;
     module.add_function(wrap_pyfunction!(cli::run_cli, module)?)
 }

@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use vramfit_base::Bytes;
+
+use super::key::PythonName;
 
 /// The configuration of a run; `docs/reference/training-config.md` describes each field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +25,28 @@ pub struct Config {
     pub checkpoint: Checkpoint,
 }
 
+impl Config {
+    /// Returns the number of steps of the whole run, for epochs of so many steps.
+    pub fn total_steps(&self, steps_per_epoch: u64) -> u64 {
+        let of_epochs = self.training.epochs.map(|epochs| epochs.saturating_mul(steps_per_epoch));
+        of_epochs.unwrap_or(u64::MAX).min(self.training.steps.unwrap_or(u64::MAX))
+    }
+}
+
+impl Model {
+    /// Returns the class or function of the user's that makes the model; none for one of ours.
+    pub fn own(&self) -> Option<PythonName<'_>> {
+        PythonName::parse(&self.kind)
+    }
+}
+
+impl Data {
+    /// Returns whether inputs, or targets, are normalized.
+    pub fn normalizes(&self, column: &str) -> bool {
+        self.normalize.as_deref().is_some_and(|which| which == "both" || which == column)
+    }
+}
+
 /// The data, and how it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,6 +62,7 @@ pub struct Data {
     pub sequence_length: Option<u64>,
     pub classes: Option<u64>,
     pub scale: Option<f64>,
+    pub normalize: Option<String>,
     pub vocabulary: Option<u64>,
     pub shuffle: bool,
     pub seed: u64,
@@ -48,6 +74,7 @@ pub struct Data {
 #[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
 pub struct Model {
     pub kind: String,
+    pub arguments: Option<Map<String, Json>>,
     /// One width for each layer.
     pub hidden_sizes: Vec<u64>,
     pub layers: Option<u64>,
@@ -65,7 +92,10 @@ pub struct Optimizer {
     pub learning_rate: f64,
     pub schedule: String,
     pub warmup_steps: Option<u64>,
+    pub plateau_factor: Option<f64>,
+    pub plateau_patience: Option<u64>,
     pub weight_decay: f64,
+    pub weight_decay_mask: Option<String>,
     pub momentum: f64,
     pub clip: Option<f64>,
     pub accumulate: u64,
@@ -76,12 +106,17 @@ pub struct Optimizer {
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "each field is explained in `keys.rs`")]
 pub struct Training {
-    pub epochs: u64,
+    /// None where `steps` is set and this is not.
+    pub epochs: Option<u64>,
+    pub steps: Option<u64>,
+    pub loss: Option<String>,
     pub seed: u64,
     pub device: Option<String>,
     pub directory: Option<PathBuf>,
     pub steps_per_dispatch: u64,
     pub log_every: u64,
+    pub eval_every: Option<u64>,
+    pub best_by: Option<String>,
     pub stop_after: Option<u64>,
     pub stop_on_nan: bool,
     pub tensorboard: bool,

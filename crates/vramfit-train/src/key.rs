@@ -35,6 +35,11 @@ pub enum ValueType {
     Path,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// One of these words, or something in Python: `file.py:name`, relative to the configuration file, or
+    /// `module:name`; with an example.
+    ChoiceOrPython(&'static [&'static str], &'static str),
+    /// A table of values that are passed on as they are.
+    Table,
     /// `true` or `false`.
     Bool,
     /// An integer of at least this value.
@@ -121,6 +126,10 @@ impl ValueType {
                     _ => quoted.join(""),
                 }
             }
+            ValueType::ChoiceOrPython(words, example) => {
+                format!("`{}`, or your own such as `\"{example}\"`", words.join("`, `"))
+            }
+            ValueType::Table => "a table such as `{ width = 64 }`".to_owned(),
             ValueType::Bool => "`true` or `false`".to_owned(),
             ValueType::Integer(min) => format!("an integer of at least {min}"),
             ValueType::Integers => "a list of positive integers, such as `[128, 64]`".to_owned(),
@@ -137,6 +146,7 @@ impl ValueType {
             ValueType::String(_)
                 | ValueType::Path
                 | ValueType::Choice(_)
+                | ValueType::ChoiceOrPython(..)
                 | ValueType::Factor
                 | ValueType::Bytes
         )
@@ -153,6 +163,11 @@ impl ValueType {
                 let text = value.as_str()?;
                 words.contains(&text).then(|| text.into())
             }
+            ValueType::ChoiceOrPython(words, _) => {
+                let text = value.as_str()?;
+                (words.contains(&text) || PythonName::parse(text).is_some()).then(|| text.into())
+            }
+            ValueType::Table => value.as_table().and_then(|_| any_value(value)),
             ValueType::Bool => value.as_bool().map(Json::from),
             ValueType::Integer(min) => {
                 unsigned(value).filter(|count| *count >= min).map(Json::from)
@@ -184,6 +199,56 @@ impl ValueType {
             }
         }
     }
+}
+
+/// Something in Python that a configuration names: a class or a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PythonName<'a> {
+    /// A file that ends in `.py`, or a module.
+    pub location: &'a str,
+    /// The name in it.
+    pub name: &'a str,
+}
+
+impl<'a> PythonName<'a> {
+    /// Reads `file.py:name` or `module:name`; none for anything else.
+    pub fn parse(text: &'a str) -> Option<PythonName<'a>> {
+        let (location, name) = text.rsplit_once(':')?;
+        let is_identifier = |word: &str| {
+            word.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
+                && word.chars().next().is_some_and(|letter| !letter.is_numeric())
+        };
+        let is_file = location.len() > 3 && location.ends_with(".py");
+        let is_module = location.split('.').all(is_identifier);
+        ((is_file || is_module) && is_identifier(name)).then_some(PythonName { location, name })
+    }
+
+    /// Returns whether it is in a file, and not in a module that is installed.
+    pub fn is_in_file(self) -> bool {
+        self.location.ends_with(".py")
+    }
+}
+
+/// Returns a value of any type as JSON; none for dates, and numbers that JSON has not.
+fn any_value(value: &DeValue<'_>) -> Option<Json> {
+    Some(match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(_) => signed(value)?.into(),
+        DeValue::Float(_) => number(value).filter(|number| number.is_finite())?.into(),
+        DeValue::Boolean(truth) => (*truth).into(),
+        DeValue::Array(items) => items
+            .iter()
+            .map(|item| any_value(item.get_ref()))
+            .collect::<Option<Vec<Json>>>()?
+            .into(),
+        DeValue::Table(entries) => {
+            let entries = entries.iter().map(|(name, value)| {
+                Some((name.get_ref().to_string(), any_value(value.get_ref())?))
+            });
+            Json::Object(entries.collect::<Option<_>>()?)
+        }
+        DeValue::Datetime(_) => return None,
+    })
 }
 
 fn signed(value: &DeValue<'_>) -> Option<i64> {

@@ -116,7 +116,17 @@ const DATA: &[Key] = &[
         "Factor for the inputs, applied on the device in float32. Integers of up to 16 bits, such as \
          pixels, are transferred without conversion, which saves half or three quarters of the bytes.",
     )
-    .aliases(&["rescale", "normalize"]),
+    .aliases(&["rescale"]),
+    Key::new(
+        "data",
+        "normalize",
+        ValueType::Choice(&["inputs", "targets", "both"]),
+        DefaultValue::Unset("no normalization", "\"both\""),
+        "What to normalize, on the device: the mean of each feature (the last axis of a row) becomes 0 and its \
+         standard deviation 1. Both are computed from the training rows before the run starts, and are part of \
+         the model. Losses and predictions are those of the targets as they are in the file.",
+    )
+    .aliases(&["normalization", "standardize", "standardise"]),
     Key::new(
         "data",
         "vocabulary",
@@ -146,18 +156,32 @@ const MODEL: &[Key] = &[
     Key::new(
         "model",
         "kind",
-        ValueType::Choice(&["mlp", "gru", "lstm", "transformer"]),
+        ValueType::ChoiceOrPython(
+            &["mlp", "cnn", "gru", "lstm", "transformer"],
+            "my_model.py:Net",
+        ),
         DefaultValue::Value("\"gru\""),
-        "Model architecture. `mlp` takes rows of any shape, flattened; the others take sequences.",
+        "Model architecture. `mlp` takes rows of any shape, flattened; `cnn` takes images; the others take \
+         sequences. Your own is a class or function in a file beside this one, or in a module, that returns a \
+         Flax (`nnx` or `linen`) or Equinox module.",
     )
     .aliases(&["name", "type", "model", "architecture"])
     .in_template(),
     Key::new(
         "model",
+        "arguments",
+        ValueType::Table,
+        DefaultValue::Unset("none", "{ width = 64 }"),
+        "Keyword arguments for a model of your own. `row_shape`, `outputs`, `vocabulary`, and `rngs` or `key` are \
+         passed in addition, if it has parameters of these names.",
+    )
+    .aliases(&["args", "kwargs", "parameters"]),
+    Key::new(
+        "model",
         "hidden_sizes",
         ValueType::Integers,
         DefaultValue::Value("[128]"),
-        "Width of each layer, or one width for all layers.",
+        "Width of each layer, or one width for all layers; for `cnn` the number of channels.",
     )
     .aliases(&["hidden_dim", "units", "width", "d_model"])
     .in_template(),
@@ -215,10 +239,10 @@ const OPTIMIZER: &[Key] = &[
     Key::new(
         "optimizer",
         "schedule",
-        ValueType::Choice(&["constant", "cosine", "warmup_cosine"]),
+        ValueType::Choice(&["constant", "cosine", "warmup_cosine", "reduce_on_plateau"]),
         DefaultValue::Value("\"constant\""),
-        "Learning rate schedule: constant, cosine decay to 0 at the end of `training.epochs`, or the same \
-         after a linear warmup.",
+        "Learning rate schedule: constant, cosine decay to 0 at the end of the run, the same after a linear \
+         warmup, or lower each time the training loss of an epoch stops improving.",
     )
     .aliases(&["lr_schedule", "scheduler"]),
     Key::new(
@@ -231,12 +255,36 @@ const OPTIMIZER: &[Key] = &[
     .aliases(&["warmup"]),
     Key::new(
         "optimizer",
+        "plateau_factor",
+        ValueType::Number("above 0 and below 1", |factor| factor > 0.0 && factor < 1.0),
+        DefaultValue::Unset("0.5, with `reduce_on_plateau`", "0.1"),
+        "Factor that the learning rate is multiplied by on a plateau, with `reduce_on_plateau`.",
+    )
+    .aliases(&["factor"]),
+    Key::new(
+        "optimizer",
+        "plateau_patience",
+        ValueType::Integer(1),
+        DefaultValue::Unset("3, with `reduce_on_plateau`", "5"),
+        "Number of epochs without a better training loss that are a plateau, with `reduce_on_plateau`.",
+    ),
+    Key::new(
+        "optimizer",
         "weight_decay",
         ValueType::Number("of at least 0", |decay| decay >= 0.0),
         DefaultValue::Value("0.0"),
         "Decoupled weight decay, with `adamw` and `lion`.",
     )
     .aliases(&["decay", "wd"]),
+    Key::new(
+        "optimizer",
+        "weight_decay_mask",
+        ValueType::Choice(&["matrices"]),
+        DefaultValue::Unset("all parameters decay", "\"matrices\""),
+        "Which parameters decay: `matrices` are those of two or more dimensions, so that biases and the scales \
+         of normalization layers do not.",
+    )
+    .aliases(&["decay_mask", "mask"]),
     Key::new(
         "optimizer",
         "momentum",
@@ -268,11 +316,33 @@ const TRAINING: &[Key] = &[
         "epochs",
         ValueType::Integer(1),
         DefaultValue::Value("10"),
-        "Number of epochs.",
+        "Number of epochs; no limit if `steps` is set and this is not.",
     )
     .aliases(&["num_epochs", "n_epochs"])
     .in_template()
     .resumable(),
+    Key::new(
+        "training",
+        "steps",
+        ValueType::Integer(1),
+        DefaultValue::Unset("no limit besides `epochs`", "10000"),
+        "Number of steps of the whole run; it may end within an epoch.",
+    )
+    .aliases(&["max_steps", "num_steps", "total_steps"])
+    .resumable(),
+    Key::new(
+        "training",
+        "loss",
+        ValueType::ChoiceOrPython(
+            &["mse", "mae", "huber", "cross_entropy", "binary_cross_entropy"],
+            "my_loss.py:loss",
+        ),
+        DefaultValue::Unset("`mse` for floats, `cross_entropy` for integers", "\"huber\""),
+        "Loss. `cross_entropy` takes labels, or floats with a probability for each class (one-hot); \
+         `binary_cross_entropy` takes 0 or 1 for each of several labels. Your own is a function of outputs and \
+         targets that returns one loss per row, or a dictionary with a `loss` and other metrics.",
+    )
+    .aliases(&["loss_fn", "criterion", "objective"]),
     Key::new(
         "training",
         "seed",
@@ -318,10 +388,29 @@ const TRAINING: &[Key] = &[
     .resumable(),
     Key::new(
         "training",
+        "eval_every",
+        ValueType::Integer(1),
+        DefaultValue::Unset("after each epoch", "1000"),
+        "Number of steps between two evaluations.",
+    )
+    .aliases(&["eval_steps", "val_check_interval", "validate_every"])
+    .resumable(),
+    Key::new(
+        "training",
+        "best_by",
+        ValueType::String("`min` or `max` and the name of a metric"),
+        DefaultValue::Unset("`min loss`", "\"max accuracy\""),
+        "Which evaluation is the best: `min` or `max`, and a metric of the validation.",
+    )
+    .aliases(&["monitor", "metric_for_best_model"])
+    .resumable(),
+    Key::new(
+        "training",
         "stop_after",
         ValueType::Integer(1),
         DefaultValue::Unset("no early stopping", "5"),
-        "Early stopping: number of epochs without a better validation loss.",
+        "Early stopping: number of evaluations in a row, one per epoch unless `eval_every` is set, without a better \
+         one (`best_by`).",
     )
     .aliases(&["patience", "early_stopping", "early_stop"])
     .resumable(),

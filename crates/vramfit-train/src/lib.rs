@@ -13,6 +13,7 @@ mod overrides;
 mod raw_config;
 mod read;
 mod rules;
+mod run_record;
 mod template;
 #[cfg(test)]
 #[path = "../../vramfit-core/src/testing.rs"]
@@ -22,7 +23,8 @@ mod tests;
 
 pub use batch::{BatchSearchResult, Trial, largest_batch};
 pub use config::{Checkpoint, Config, Data, Model, Optimizer, Training};
-pub use key::{DefaultValue, Key, ValueType};
+pub use key::{DefaultValue, Key, PythonName, ValueType};
 pub use keys::{SECTIONS, Section, keys};
 pub use metrics_log::{EpochLine, MetricsLog, Point, SessionEnd};
+pub use run_record::{RecordedColumn, RecordedData, RunRecord, Session};
 pub use template::{reference_page, template};

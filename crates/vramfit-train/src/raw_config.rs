@@ -46,7 +46,7 @@ impl RawConfig {
 
 /// Returns the choice that is probably meant.
 fn nearest_choice(value_type: ValueType, value: &DeValue<'_>) -> Option<&'static str> {
-    let ValueType::Choice(words) = value_type else {
+    let (ValueType::Choice(words) | ValueType::ChoiceOrPython(words, _)) = value_type else {
         return None;
     };
     let text = value.as_str()?.to_ascii_lowercase();

@@ -10,7 +10,7 @@ use vramfit_base::nearest::nearest;
 use vramfit_base::{Error, ErrorKind, Result};
 
 use super::config::Config;
-use super::key::{DefaultValue, Key, ValueType};
+use super::key::{DefaultValue, Key, PythonName, ValueType};
 use super::keys::{SECTIONS, keys};
 use super::location::SourceLocation;
 use super::raw_config::RawConfig;
@@ -44,7 +44,14 @@ impl Config {
     pub fn checkpoint_config(&self) -> Map<String, Json> {
         let all = serde_json::to_value(self).unwrap_or_default();
         let fixed = keys().filter(|key| !key.resumable);
-        fixed.map(|key| (key.dotted(), all[key.section][key.name].clone())).collect()
+        let value = |key: &Key| match (key.value_type, &all[key.section][key.name]) {
+            // Where a file is does not matter, and depends on the current directory.
+            (ValueType::ChoiceOrPython(..), Json::String(text)) => {
+                text.rsplit('/').next().unwrap_or(text).into()
+            }
+            (_, value) => value.clone(),
+        };
+        fixed.map(|key| (key.dotted(), value(key))).collect()
     }
 }
 
@@ -189,6 +196,11 @@ fn resolve_path(file: &Path, key: &Key, value: &Json, location: &SourceLocation)
     match (key.value_type, value, location) {
         (ValueType::Path, Json::String(path), SourceLocation::Line(..)) => {
             sibling_path(file, Path::new(path)).to_string_lossy().into()
+        }
+        (ValueType::ChoiceOrPython(..), Json::String(text), SourceLocation::Line(..))
+            if PythonName::parse(text).is_some_and(PythonName::is_in_file) =>
+        {
+            sibling_path(file, Path::new(text)).to_string_lossy().into()
         }
         _ => value.clone(),
     }

@@ -5,16 +5,23 @@ use vramfit_base::Result;
 use super::config::Config;
 use super::raw_config::RawConfig;
 
+/// Factor of a lower learning rate, where it is not set.
+const DEFAULT_PLATEAU_FACTOR: f64 = 0.5;
+/// Epochs without a better training loss, where it is not set.
+const DEFAULT_PLATEAU_PATIENCE: u64 = 3;
 /// Number of layers if `layers` is not set and `hidden_sizes` has one width.
 const DEFAULT_LAYERS: u64 = 2;
 
 /// Validates a configuration, and expands `hidden_sizes` to one width for each layer.
 pub(super) fn validate(config: &mut Config, raw: &RawConfig) -> Result<()> {
+    length(config, raw);
     validation(config, raw)?;
-    tokens(raw)?;
+    tokens(config, raw)?;
+    own_model(config, raw)?;
     layers(config, raw)?;
     heads(config, raw)?;
     schedule(config, raw)?;
+    plateau(config, raw)?;
     optimizer(config, raw)
 }
 
@@ -26,21 +33,70 @@ fn validation(config: &Config, raw: &RawConfig) -> Result<()> {
             .hint("remove one of the two"));
     }
     let validates = config.data.validation_path.is_some() || config.data.validation_fraction > 0.0;
-    match raw.location("training.stop_after") {
-        Some(location) if !validates => Err(location
-            .error("`stop_after` needs a validation loss, but there is no validation data")
-            .hint("set `validation_fraction`, such as to 0.1, or remove `stop_after`")),
+    for key in ["stop_after", "eval_every", "best_by"] {
+        if let (Some(location), false) = (raw.location(&format!("training.{key}")), validates) {
+            let what = format!("`{key}` needs an evaluation, but there is no validation data");
+            return Err(location
+                .error(&what)
+                .hint(format!("set `validation_fraction`, such as to 0.1, or remove `{key}`")));
+        }
+    }
+    let Some((rule, location)) =
+        config.training.best_by.as_ref().zip(raw.location("training.best_by"))
+    else {
+        return Ok(());
+    };
+    match rule.split_once(' ') {
+        Some(("min" | "max", name)) if !name.trim().is_empty() => Ok(()),
+        _ => Err(location
+            .error(&format!("`best_by` is `{rule}`, but must be `min` or `max` and a metric"))
+            .hint("for example `best_by = \"min loss\"` or `best_by = \"max accuracy\"`")),
+    }
+}
+
+/// The number of epochs has no limit if only that of the steps has one.
+fn length(config: &mut Config, raw: &RawConfig) {
+    if config.training.steps.is_some() && raw.location("training.epochs").is_none() {
+        config.training.epochs = None;
+    }
+}
+
+fn tokens(config: &Config, raw: &RawConfig) -> Result<()> {
+    let has_tokens = raw.location("data.vocabulary").is_some();
+    let normalize = raw.location("data.normalize").filter(|_| config.data.normalizes("inputs"));
+    match (raw.location("data.scale"), normalize) {
+        (Some(location), _) if has_tokens => Err(location
+            .error("`scale` has no effect with `vocabulary`, which makes the inputs tokens")
+            .hint("remove one of the two")),
+        (_, Some(location)) if has_tokens => Err(location
+            .error("tokens cannot be normalized, and `vocabulary` makes the inputs tokens")
+            .hint("remove one of the two")),
+        (Some(location), Some(_)) => Err(location
+            .error("`scale` has no effect with `normalize`, which rescales the inputs, too")
+            .hint("remove one of the two")),
         _ => Ok(()),
     }
 }
 
-fn tokens(raw: &RawConfig) -> Result<()> {
-    match (raw.location("data.scale"), raw.location("data.vocabulary")) {
-        (Some(location), Some(_)) => Err(location
-            .error("`scale` has no effect with `vocabulary`, which makes the inputs tokens")
-            .hint("remove one of the two")),
-        _ => Ok(()),
+fn own_model(config: &Config, raw: &RawConfig) -> Result<()> {
+    let arguments = raw.location("model.arguments");
+    let Some(own) = config.model.own() else {
+        return arguments.map_or(Ok(()), |location| {
+            let what =
+                format!("`arguments` has no effect on a model of kind `{}`", config.model.kind);
+            Err(location.error(&what).hint("remove it, or set `kind` to a class of your own"))
+        });
+    };
+    for key in ["hidden_sizes", "layers", "heads", "dropout", "dtype"] {
+        if let Some(location) = raw.location(&format!("model.{key}")) {
+            let what = format!("`{key}` has no effect on `{}`, a model of your own", own.name);
+            return Err(location.error(&what).hint(format!(
+                "remove it; `arguments = {{ {key} = … }}` passes it on, if `{}` has such a parameter",
+                own.name
+            )));
+        }
     }
+    Ok(())
 }
 
 fn layers(config: &mut Config, raw: &RawConfig) -> Result<()> {
@@ -113,11 +169,32 @@ fn schedule(config: &Config, raw: &RawConfig) -> Result<()> {
     }
 }
 
+fn plateau(config: &mut Config, raw: &RawConfig) -> Result<()> {
+    for key in ["plateau_factor", "plateau_patience"] {
+        let location = raw.location(&format!("optimizer.{key}"));
+        let schedule = &config.optimizer.schedule;
+        if let (Some(location), false) = (location, schedule == "reduce_on_plateau") {
+            let what = format!("`{key}` has no effect on the schedule `{schedule}`");
+            return Err(location
+                .error(&what)
+                .hint("remove it, or set `schedule = \"reduce_on_plateau\"`"));
+        }
+    }
+    let optimizer = &mut config.optimizer;
+    if optimizer.schedule == "reduce_on_plateau" {
+        optimizer.plateau_factor.get_or_insert(DEFAULT_PLATEAU_FACTOR);
+        optimizer.plateau_patience.get_or_insert(DEFAULT_PLATEAU_PATIENCE);
+    }
+    Ok(())
+}
+
 fn optimizer(config: &Config, raw: &RawConfig) -> Result<()> {
     let name = config.optimizer.name.as_str();
-    for (key, optimizers, instead) in
-        [("weight_decay", &["adamw", "lion"][..], "adamw"), ("momentum", &["sgd"][..], "sgd")]
-    {
+    for (key, optimizers, instead) in [
+        ("weight_decay", &["adamw", "lion"][..], "adamw"),
+        ("weight_decay_mask", &["adamw", "lion"], "adamw"),
+        ("momentum", &["sgd"], "sgd"),
+    ] {
         let location = raw.location(&format!("optimizer.{key}"));
         if let (Some(location), false) = (location, optimizers.contains(&name)) {
             let what = format!("`{key}` has no effect on `{name}`");

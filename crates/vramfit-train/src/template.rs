@@ -71,7 +71,7 @@ pub fn template(proposed: &[(&str, String)]) -> String {
         write!(file, "\n[{}]\n", section.name).expect(NEVER_FAILS);
         for key in keys().filter(|key| key.section == section.name) {
             let allowed = match key.value_type {
-                ValueType::Choice(_) | ValueType::Number(..) => {
+                ValueType::Choice(_) | ValueType::ChoiceOrPython(..) | ValueType::Number(..) => {
                     format!(" Must be {}.", key.value_type.describe())
                 }
                 _ => String::new(),

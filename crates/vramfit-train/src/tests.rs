@@ -6,7 +6,7 @@ use toml::de::DeValue;
 
 use vramfit_base::{Error, ErrorKind};
 
-use crate::{Config, DefaultValue, keys, reference_page, template};
+use crate::{Config, DefaultValue, PythonName, keys, reference_page, template};
 
 const MINIMAL_CONFIG: &str = "[data]\npath = \"a.h5\"\n";
 
@@ -84,7 +84,7 @@ fn unknown_keys_are_errors_with_line_and_suggestion() {
         (
             "[model]\nxyzzy = 3\n",
             "`some/train.toml:2`: unknown key `xyzzy` in `[model]`",
-            "the keys are `kind`, `hidden_sizes`, `layers`, `heads`, `dropout`, `dtype`",
+            "the keys are `kind`, `arguments`, `hidden_sizes`, `layers`, `heads`, `dropout`, `dtype`",
         ),
         (
             "# first\n\n[optimiser]\nname = 'sgd'\n",
@@ -129,8 +129,8 @@ fn invalid_values_are_errors_with_the_valid_ones() {
     let (message, hint) = rejected(MINIMAL_CONFIG, &["model.kind=GRUU"]);
     assert_eq!(
         message,
-        "`--set model.kind=GRUU`: `kind` is `\"GRUU\"`, but must be `mlp`, `gru`, `lstm` or \
-         `transformer`"
+        "`--set model.kind=GRUU`: `kind` is `\"GRUU\"`, but must be `mlp`, `cnn`, `gru`, `lstm`, \
+         `transformer`, or your own such as `\"my_model.py:Net\"`"
     );
     assert_eq!(hint, "did you mean `gru`?");
     assert!(
@@ -188,7 +188,36 @@ fn keys_without_effect_are_errors() {
         ),
         (
             &["data.validation_fraction=0", "training.stop_after=3"],
-            "`stop_after` needs a validation loss, but there is no validation data",
+            "`stop_after` needs an evaluation, but there is no validation data",
+        ),
+        (
+            &["data.validation_fraction=0", "training.best_by=max accuracy"],
+            "`best_by` needs an evaluation, but there is no validation data",
+        ),
+        (
+            &["training.best_by=accuracy"],
+            "`best_by` is `accuracy`, but must be `min` or `max` and a metric",
+        ),
+        (
+            &["data.vocabulary=10", "data.normalize=both"],
+            "tokens cannot be normalized, and `vocabulary` makes the inputs tokens",
+        ),
+        (
+            &["data.scale=2", "data.normalize=inputs"],
+            "`scale` has no effect with `normalize`, which rescales the inputs, too",
+        ),
+        (&["model.arguments={ width = 3 }"], "`arguments` has no effect on a model of kind `gru`"),
+        (
+            &["model.kind=my.py:Net", "model.dropout=0.1"],
+            "`dropout` has no effect on `Net`, a model of your own",
+        ),
+        (
+            &["optimizer.plateau_patience=2"],
+            "`plateau_patience` has no effect on the schedule `constant`",
+        ),
+        (
+            &["optimizer.name=adam", "optimizer.weight_decay_mask=matrices"],
+            "`weight_decay_mask` has no effect on `adam`",
         ),
         (
             &["model.hidden_sizes=[8, 8]", "model.layers=3"],
@@ -252,6 +281,54 @@ fn resumable_keys_are_not_saved_with_checkpoints() {
     assert_eq!(one.checkpoint_config(), other.checkpoint_config());
     let other = read(MINIMAL_CONFIG, &["model.dropout=0.5"]).expect("enough");
     assert_ne!(one.checkpoint_config(), other.checkpoint_config());
+}
+
+#[test]
+fn a_checkpoint_does_not_depend_on_where_the_files_of_a_run_are() {
+    let text = format!("{MINIMAL_CONFIG}[model]\nkind = \"models/my.py:Net\"\n");
+    let from = |file: &str| Config::read(Path::new(file), &text, &[]).expect(file);
+    let (one, other) = (from("a/train.toml"), from("b/c/train.toml"));
+    assert_eq!(one.model.kind, "a/models/my.py:Net");
+    assert_eq!(one.model.own().expect("it is one").location, "a/models/my.py");
+    assert_eq!(one.checkpoint_config(), other.checkpoint_config());
+    let set = read(&text, &["model.kind=other/my.py:Net"]).expect("a file");
+    assert_eq!(set.model.kind, "other/my.py:Net", "relative to the current directory");
+    let module = read(&text, &["model.kind=package.models:Net"]).expect("a module");
+    assert_ne!(one.checkpoint_config(), module.checkpoint_config());
+}
+
+#[test]
+fn a_name_in_python_is_a_file_or_a_module_and_an_identifier() {
+    for text in ["a.py:Net", "dir with space/a.py:net_2", "package.module:f", "C:/a.py:_x"] {
+        let found = PythonName::parse(text).expect(text);
+        assert_eq!(format!("{}:{}", found.location, found.name), text);
+        assert_eq!(found.is_in_file(), text.contains(".py:"), "{text}");
+    }
+    for text in ["Net", "a.py", "a.py:", ":Net", ".py:Net", "a.py:3", "a b:c", "a..b:c", "a:b c"] {
+        assert_eq!(PythonName::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn arguments_are_passed_on_as_they_are() {
+    let text = format!(
+        "{MINIMAL_CONFIG}[model]\nkind = \"a.py:f\"\n\
+         arguments = {{ a = 1, b = [2.5, true], c = {{ d = \"e\" }} }}\n"
+    );
+    let config = read(&text, &[]).expect("valid");
+    let expected = serde_json::json!({ "a": 1, "b": [2.5, true], "c": { "d": "e" } });
+    assert_eq!(serde_json::Value::Object(config.model.arguments.expect("set")), expected);
+    let (message, _) = rejected(&text, &["model.arguments={ a = 2026-01-01 }"]);
+    assert!(message.contains("must be a table"), "{message}");
+}
+
+#[test]
+fn a_limit_of_steps_takes_the_place_of_the_default_of_epochs() {
+    let total = |options: &[&str]| read(MINIMAL_CONFIG, options).expect("valid").total_steps(100);
+    assert_eq!(total(&[]), 1000);
+    assert_eq!(total(&["training.steps=5000"]), 5000);
+    assert_eq!(total(&["training.steps=5000", "training.epochs=3"]), 300);
+    assert_eq!(total(&["training.steps=250", "training.epochs=3"]), 250);
 }
 
 #[test]

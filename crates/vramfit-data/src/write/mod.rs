@@ -1,4 +1,4 @@
-//! Writes HDF5 files: what vramfit generates. It knows no more of the format than that takes.
+//! Writes HDF5 files: what vramfit generates, and what models predict. It knows no more of the format than that takes.
 //!
 //! Datasets with row bands as chunks, gzip, zstd or lz4 behind a byte shuffle, attributes, groups, links.
 //! Several threads compress while one writes; a file appears under its name only when it is whole, and
@@ -20,6 +20,7 @@ mod options;
 mod parallel;
 mod pipeline;
 mod queue;
+mod row_writer;
 mod sync_thread;
 mod value;
 mod writer;
@@ -28,4 +29,5 @@ pub use content::{Compression, Content, Dataset, Storage};
 pub use number::Number;
 pub use options::WriteOptions;
 pub use parallel::{Progress, Source, WriteTask, estimate_file_size, write};
+pub use row_writer::RowWriter;
 pub use value::{Attribute, Value};

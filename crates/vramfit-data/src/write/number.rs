@@ -18,6 +18,26 @@ pub enum Number {
 }
 
 impl Number {
+    /// Every one of them.
+    pub const ALL: [Number; 11] = [
+        Number::I8,
+        Number::U8,
+        Number::I16,
+        Number::U16,
+        Number::I32,
+        Number::U32,
+        Number::I64,
+        Number::U64,
+        Number::F16,
+        Number::F32,
+        Number::F64,
+    ];
+
+    /// Returns the type that NumPy gives this name.
+    pub fn from_name(name: &str) -> Option<Number> {
+        Number::ALL.into_iter().find(|number| number.name() == name)
+    }
+
     /// Returns the bytes of one number.
     pub fn size(self) -> usize {
         match self {

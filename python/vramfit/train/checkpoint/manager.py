@@ -98,8 +98,7 @@ class CheckpointManager:
         """
         ocp = _orbax()
         leaves = without_empty(named_leaves(state)[0])
-        targets: dict[str, Any] = {name: shape_struct(leaf) for name, leaf in leaves.items()}
-        targets[_CHECKSUMS] = shape_struct(_checksums(leaves))
+        targets = restore_targets(leaves, _checksums(leaves).sharding)
         found = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(targets))
         )
@@ -112,11 +111,7 @@ class CheckpointManager:
         Raises:
             ValueError: Their checksums are not those that were saved.
         """
-        leaves, tree = named_leaves(state)
-        computed = _checksums({name: arrays[name] for name in without_empty(leaves)})
-        if not bool((arrays[_CHECKSUMS] == computed).all()):
-            raise ValueError("checksum mismatch in its arrays")
-        return tree.unflatten([arrays.get(name, leaf) for name, leaf in leaves.items()])
+        return verified_state(arrays, state)
 
     def reset_timer(self, step: int) -> None:
         """Count steps and seconds until the next checkpoint from here."""
@@ -128,15 +123,10 @@ class CheckpointManager:
         None of it waits for other processes, as all of :meth:`restore` does: what only one of them
         cannot read would leave the others waiting there.
         """
-        directory = self._directory / str(step)
-        for file in directory.rglob("*"):
+        for file in (self._directory / str(step)).rglob("*"):
             if file.is_file():
                 file.open("rb").close()
-        content = json.loads((directory / _METADATA_ITEM / "metadata").read_bytes())
-        metadata: dict[str, Any] = content["metadata"]
-        if content["sha256"] != _sha256(metadata):
-            raise ValueError("checksum mismatch in its metadata")
-        return metadata
+        return read_checkpoint_metadata(self._directory, step)
 
     def record_loss(self, step: int, loss: float) -> None:
         """Record the validation loss of the state of a step, which decides what is kept."""
@@ -296,6 +286,47 @@ class CheckpointManager:
                 f"the checkpoint of step {step} could not be saved: {self._errors[step]}; "
                 "training continues, and earlier checkpoints are kept"
             )
+
+
+def restore_targets(leaves: dict[str, Any], sharding: Any) -> dict[str, Any]:
+    """Return what orbax restores arrays by: their shapes, types and shardings.
+
+    Args:
+        leaves: The arrays of a state that are not empty, by name; or the same of each.
+        sharding: The sharding of their checksums.
+    """
+    import jax
+
+    targets: dict[str, Any] = {name: shape_struct(leaf) for name, leaf in leaves.items()}
+    # One more than arrays; see `checksums`.
+    sums = jax.ShapeDtypeStruct((len(leaves) + 1,), "uint32", sharding=sharding)
+    return {**targets, _CHECKSUMS: sums}
+
+
+def verified_state(arrays: dict[str, Any], state: Any) -> Any:
+    """Return restored arrays as a state with the structure of `state`.
+
+    Raises:
+        ValueError: Their checksums are not those that were saved.
+    """
+    leaves, tree = named_leaves(state)
+    computed = _checksums({name: arrays[name] for name in without_empty(leaves)})
+    if not bool((arrays[_CHECKSUMS] == computed).all()):
+        raise ValueError("checksum mismatch in its arrays")
+    return tree.unflatten([arrays.get(name, leaf) for name, leaf in leaves.items()])
+
+
+def read_checkpoint_metadata(directory: Path, step: int) -> dict[str, Any]:
+    """Return the metadata of a checkpoint in a directory of checkpoints.
+
+    Raises:
+        Exception: Of any kind, when it cannot be read.
+    """
+    content = json.loads((directory / str(step) / _METADATA_ITEM / "metadata").read_bytes())
+    metadata: dict[str, Any] = content["metadata"]
+    if content["sha256"] != _sha256(metadata):
+        raise ValueError("checksum mismatch in its metadata")
+    return metadata
 
 
 _TRACEBACK_FILTER = TracebackFilter()

@@ -1,4 +1,4 @@
-"""The program behind ``vramfit train``: builds what a configuration describes, and fits it.
+"""The program behind ``vramfit train``, ``predict`` and ``export``.
 
 It is given a request, complete and checked, as a JSON file, and writes the outcome beside it. What
 people read comes from ``fit`` while it runs, and from the command line when it has ended.
@@ -21,7 +21,7 @@ from vramfit._functions import _child
 from vramfit._inprogram import _plugin_errors
 from vramfit.errors import InsufficientMemoryError, IoError, VramfitError, first_line
 from vramfit.train.checkpoint.manager import SYSTEM_ERRORS
-from vramfit.train.cli.run import run_request
+from vramfit.train.cli.actions import perform
 from vramfit.train.loop.memory import is_out_of_memory
 from vramfit.train.messages import for_cli, is_during_training
 
@@ -40,7 +40,7 @@ def main(path: Path) -> int:
         _stop_with_parent(request["parent_pid"])
     try:
         with for_cli(), _plugin_errors.captured():
-            outcome = run_request(request)
+            outcome = perform(request)
     except VramfitError as error:
         outcome = {"outcome": _outcome(error), "error": _child.failure(error)}
     except OSError as error:
@@ -49,7 +49,7 @@ def main(path: Path) -> int:
         failed = IoError(
             f"cannot write `{error.filename}`" if error.filename else "cannot write a file",
             cause=error.strerror,
-            hint="free space there or fix permissions, or choose another `training.directory`",
+            hint="free space there or fix permissions, or choose another directory",
         )
         outcome = {"outcome": "failed", "error": _child.failure(failed)}
     except Exception as error:

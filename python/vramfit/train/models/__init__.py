@@ -8,21 +8,22 @@ there is no dropout.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 from flax import nnx
 
+from vramfit.train.models.cnn import Cnn
 from vramfit.train.models.mlp import Mlp
 from vramfit.train.models.recurrent import Recurrent
 from vramfit.train.models.transformer import Transformer
 
-__all__ = ["Mlp", "Recurrent", "Transformer", "build"]
+__all__ = ["Cnn", "Mlp", "Recurrent", "Transformer", "build"]
 
 
 def build(
-    config: dict[str, Any],
+    config: Mapping[str, Any],
     row: Sequence[int],
     outputs: int,
     *,
@@ -46,6 +47,8 @@ def build(
     rest = {"dropout": config["dropout"], "dtype": config["dtype"], "rngs": rngs}
     if kind == "mlp":
         return Mlp(math.prod(row), widths, outputs, **rest)
+    if kind == "cnn":
+        return Cnn(row, widths, outputs, **rest)
     rest["each_step"] = each_step
     if vocabulary is None:
         steps, features = row

@@ -84,6 +84,8 @@ fn try_batch(
     config.data.batch_size = batch;
     config.training.device = Some("gpu".to_owned());
     let request = RequestDir::new(&Request {
+        action: "train",
+        command: String::new(),
         checkpoint_config: config.checkpoint_config(),
         config: &config,
         data: info,

@@ -44,7 +44,7 @@ pub(super) fn summary(config: &Config, info: &DatasetInfo) -> Vec<String> {
     vec![
         format!("model        {}", model(config)),
         format!("inputs       {}", inputs(config, info)),
-        format!("targets      {}", targets(info)),
+        format!("targets      {}", targets(config, info)),
         format!("rows         {}", rows(config, info)),
         format!("steps        {}", steps(config, info)),
     ]
@@ -77,11 +77,20 @@ fn lines(config: &Config, info: &DatasetInfo) -> Vec<String> {
 
 fn model(config: &Config) -> String {
     let model = &config.model;
+    if model.own().is_some() {
+        let given = model.arguments.iter().flatten();
+        let given: Vec<String> = given.map(|(name, value)| format!("{name}={value}")).collect();
+        return match given.is_empty() {
+            true => model.kind.clone(),
+            false => format!("{} with {}", model.kind, given.join(", ")),
+        };
+    }
     let widths: Vec<String> = model.hidden_sizes.iter().map(u64::to_string).collect();
     let mut text = format!(
-        "{}, {}, width {}",
+        "{}, {}, {} {}",
         model.kind,
         counted(widths.len() as u64, "layer"),
+        if model.kind == "cnn" { "channels" } else { "width" },
         match widths.iter().all(|width| *width == widths[0]) {
             true => widths[0].clone(),
             false => widths.join(", "),
@@ -110,6 +119,9 @@ fn inputs(config: &Config, info: &DatasetInfo) -> String {
     if let Some(scale) = config.data.scale {
         text += &format!(", scaled by {} on the device", factor(scale));
     }
+    if config.data.normalizes("inputs") {
+        text += ", normalized on the device";
+    }
     if let Some(tokens) = info.vocabulary {
         text += &format!(", embedding of {} tokens", grouped(tokens));
     }
@@ -136,19 +148,30 @@ fn factor(scale: f64) -> String {
     }
 }
 
-fn targets(info: &DatasetInfo) -> String {
-    let text = column(&info.targets);
+fn targets(config: &Config, info: &DatasetInfo) -> String {
+    let mut text = column(&info.targets);
+    if config.data.normalizes("targets") {
+        text += ", normalized";
+    }
+    let loss = match info.loss.as_str() {
+        "mse" => "mean squared error",
+        "mae" => "mean absolute error",
+        "huber" => "Huber loss",
+        "cross_entropy" => "cross-entropy",
+        "binary_cross_entropy" => "binary cross-entropy",
+        own => own,
+    };
     match info.classes {
-        None => format!("{text}: mean squared error"),
+        None => format!("{text}: {loss}"),
         Some(classes) if info.predicts_next => {
-            format!("{text}: next-token prediction, cross-entropy over {} tokens", grouped(classes))
+            format!("{text}: next-token prediction, {loss} over {} tokens", grouped(classes))
         }
         Some(classes) => {
             let found = match info.classes_inferred {
                 true => " (inferred from the labels)",
                 false => "",
             };
-            format!("{text}: cross-entropy over {classes} classes{found}")
+            format!("{text}: {loss} over {classes} classes{found}")
         }
     }
 }
@@ -168,7 +191,12 @@ fn rows(config: &Config, info: &DatasetInfo) -> String {
 }
 
 fn steps(config: &Config, info: &DatasetInfo) -> String {
-    let epochs = config.training.epochs;
+    let total = grouped(config.total_steps(info.steps_per_epoch));
+    let total = match (config.training.epochs, config.training.steps) {
+        (Some(epochs), None) => format!("{total} in {}", counted(epochs, "epoch")),
+        (Some(epochs), Some(_)) => format!("{total} in at most {}", counted(epochs, "epoch")),
+        (None, _) => format!("{total} in all"),
+    };
     let dispatch = match config.training.steps_per_dispatch {
         1 => String::new(),
         steps => format!(", {steps} per dispatch"),
@@ -179,11 +207,9 @@ fn steps(config: &Config, info: &DatasetInfo) -> String {
         rows => format!("; {} of each epoch dropped", counted(rows, "row")),
     };
     format!(
-        "{} of {} rows per epoch, {} in {}{dispatch}{left}",
+        "{} of {} rows per epoch, {total}{dispatch}{left}",
         grouped(info.steps_per_epoch),
         grouped(config.data.batch_size),
-        grouped(info.steps_per_epoch * epochs),
-        counted(epochs, "epoch"),
     )
 }
 
@@ -192,6 +218,13 @@ fn optimizer(config: &Config) -> String {
     let mut text = format!("{}, learning rate {}", optimizer.name, optimizer.learning_rate);
     match (optimizer.schedule.as_str(), optimizer.warmup_steps) {
         ("constant", _) => {}
+        ("reduce_on_plateau", _) => {
+            text += &format!(
+                ", times {} after {} without a better training loss",
+                optimizer.plateau_factor.unwrap_or_default(),
+                counted(optimizer.plateau_patience.unwrap_or_default(), "epoch")
+            );
+        }
         (_, Some(steps)) => {
             text += &format!(", linear warmup over {steps} steps, then cosine decay to 0");
         }

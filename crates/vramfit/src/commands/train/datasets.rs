@@ -26,8 +26,12 @@ pub(super) struct DatasetInfo {
     pub(super) vocabulary: Option<u64>,
     /// Whether the target of each step is the next token.
     pub(super) predicts_next: bool,
-    /// Number of classes of the labels; none if the targets are floats.
+    /// Number of classes; none if the targets are quantities.
     pub(super) classes: Option<u64>,
+    /// The loss: one of ours, or something in Python.
+    pub(super) loss: String,
+    /// Number of values that the model predicts for a row, or for a step if it predicts the next one.
+    pub(super) outputs: u64,
     /// Whether that was inferred from the labels, and not configured.
     #[serde(skip)]
     pub(super) classes_inferred: bool,
@@ -42,17 +46,17 @@ pub(super) struct DatasetInfo {
 
 /// A dataset.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Column {
-    pub(super) dataset: String,
-    pub(super) dtype: &'static str,
-    pub(super) shape: Vec<u64>,
+pub(crate) struct Column {
+    pub(crate) dataset: String,
+    pub(crate) dtype: &'static str,
+    pub(crate) shape: Vec<u64>,
     /// What it is converted to on its way to the model.
-    pub(super) batch_dtype: &'static str,
+    pub(crate) batch_dtype: &'static str,
 }
 
 impl Column {
     /// Returns the shape of a row.
-    pub(super) fn row(&self) -> &[u64] {
+    pub(crate) fn row(&self) -> &[u64] {
         &self.shape[1..]
     }
 }
@@ -65,15 +69,17 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
     let data = &config.data;
     let mut inputs = column(&data.path, &data.inputs)?;
     let mut targets = column(&data.path, &data.targets)?;
-    let integers = !targets.dtype.contains("float");
-    let is_autoencoder = data.targets == data.inputs;
-    // A row of one number has no next one.
-    let predicts_next =
-        integers && is_autoencoder && matches!(inputs.row(), [length] if *length > 1);
-    // An autoencoder predicts values, not classes, whatever their type.
-    let labels = integers && (predicts_next || !is_autoencoder);
-    if labels {
+    let Task { loss, target, predicts_next } = task(config, &inputs, &targets)?;
+    if matches!(target, Target::Labels | Target::Integers) {
         targets.batch_dtype = "int32";
+    }
+    if data.normalizes("targets") && target != Target::Quantities {
+        let message = format!(
+            "`normalize` is `{}`, but the targets of `{}` are not quantities: the loss is `{loss}`",
+            data.normalize.as_deref().unwrap_or_default(),
+            data.targets
+        );
+        return Err(Error::invalid_argument(message).hint("set `data.normalize` to `inputs`"));
     }
     let vocabulary = match predicts_next || data.vocabulary.is_some() {
         true => Some(vocabulary(config, &inputs)?),
@@ -81,7 +87,8 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
     };
     if vocabulary.is_some() {
         inputs.batch_dtype = "int32";
-    } else if data.scale.is_some() && matches!(inputs.dtype, "uint8" | "int8" | "uint16" | "int16")
+    } else if (data.scale.is_some() || data.normalizes("inputs"))
+        && matches!(inputs.dtype, "uint8" | "int8" | "uint16" | "int16")
     {
         // It is converted and scaled on the device.
         inputs.batch_dtype = inputs.dtype;
@@ -106,10 +113,15 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
         Some(_) => Some(tokens_per_row(config, &inputs, predicts_next)?),
         None => sequence_length(config, &inputs)?,
     };
-    let classes = match labels {
-        true if predicts_next => vocabulary,
-        true => Some(labels::count_classes(config, targets.row())?),
-        false => None,
+    let classes = match target {
+        Target::Labels if predicts_next => vocabulary,
+        Target::Labels => Some(labels::count_classes(config, targets.row())?),
+        Target::Probabilities => targets.row().last().copied(),
+        Target::Integers | Target::Quantities | Target::Flags => None,
+    };
+    let outputs = match target {
+        Target::Labels => classes.unwrap_or(1),
+        _ => targets.row().iter().product(),
     };
     let batch_dtype = Scalar::from_name(inputs.batch_dtype);
     let open = |set| open(config, set, batch_dtype);
@@ -126,7 +138,9 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
         vocabulary,
         predicts_next,
         classes,
-        classes_inferred: labels && data.classes.is_none() && !predicts_next,
+        classes_inferred: target == Target::Labels && data.classes.is_none() && !predicts_next,
+        loss,
+        outputs,
         train_rows: train.rows(),
         validation_rows,
         steps_per_epoch: train.batches()? * config.training.steps_per_dispatch,
@@ -134,7 +148,77 @@ pub(super) fn inspect(config: &Config) -> Result<DatasetInfo> {
     })
 }
 
-fn column(file: &Path, name: &str) -> Result<Column> {
+/// What the targets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// Numbers whose distance to a prediction is its error.
+    Quantities,
+    /// The number of one class for each row, or for each step.
+    Labels,
+    /// A probability for each class.
+    Probabilities,
+    /// 0 or 1, for each of several labels.
+    Flags,
+    /// Integers that only a loss of the user's knows.
+    Integers,
+}
+
+/// What a model is trained for.
+struct Task {
+    loss: String,
+    target: Target,
+    /// Whether the target of each step is the next token.
+    predicts_next: bool,
+}
+
+/// Returns the loss, and what the targets are to it.
+fn task(config: &Config, inputs: &Column, targets: &Column) -> Result<Task> {
+    let data = &config.data;
+    let integers = !targets.dtype.contains("float");
+    let is_autoencoder = data.targets == data.inputs;
+    // A row of one number has no next one.
+    let has_next = integers && is_autoencoder && matches!(inputs.row(), [length] if *length > 1);
+    // An autoencoder predicts values, not classes, whatever their type.
+    let has_labels = integers && (has_next || !is_autoencoder);
+    let loss = config.training.loss.as_deref();
+    let found = |loss: &str, target| Task {
+        loss: loss.to_owned(),
+        target,
+        predicts_next: has_next && target == Target::Labels,
+    };
+    Ok(match loss {
+        None if has_labels => found("cross_entropy", Target::Labels),
+        None => found("mse", Target::Quantities),
+        Some("mse" | "mae" | "huber") => found(loss.unwrap_or("mse"), Target::Quantities),
+        Some("binary_cross_entropy") => found("binary_cross_entropy", Target::Flags),
+        Some("cross_entropy") => match targets.row() {
+            _ if has_next => found("cross_entropy", Target::Labels),
+            [] | [1] if integers => found("cross_entropy", Target::Labels),
+            [classes] if *classes > 1 => found("cross_entropy", Target::Probabilities),
+            row => {
+                let message = format!(
+                    "`cross_entropy` needs a label for each row, or a probability for each class, but rows of `{}` \
+                     are {} with the shape {row:?}",
+                    data.targets, targets.dtype
+                );
+                return Err(Error::invalid_argument(message)
+                    .hint("store labels as integers, or choose another `training.loss`"));
+            }
+        },
+        Some(own) => match targets.row() {
+            [] | [1] if has_labels => found(own, Target::Labels),
+            _ if has_next => found(own, Target::Labels),
+            _ if integers => found(own, Target::Integers),
+            _ => found(own, Target::Quantities),
+        },
+    })
+}
+
+/// Returns a dataset of numbers.
+///
+/// # Errors
+/// Those of opening it.
+pub(crate) fn column(file: &Path, name: &str) -> Result<Column> {
     // Its error names the format of a file that is not HDF5.
     let container = inspect::open(file)?;
     let (dataset, field) = Dataset::open_named(&container, name)?;
@@ -160,14 +244,20 @@ fn vocabulary(config: &Config, inputs: &Column) -> Result<u64> {
         );
         return Err(invalid(message).hint("remove `vocabulary`, or choose another dataset"));
     }
-    if config.model.kind == "mlp" {
-        let message =
-            format!("`{name}` has tokens, but a model of kind `mlp` has no embedding for them");
+    if matches!(config.model.kind.as_str(), "mlp" | "cnn") {
+        let message = format!(
+            "`{name}` has tokens, but a model of kind `{}` has no embedding for them",
+            config.model.kind
+        );
         return Err(invalid(message).hint("use `kind = \"gru\"`, `\"lstm\"` or `\"transformer\"`"));
     }
     if config.data.scale.is_some() {
         return Err(invalid(format!("`scale` has no effect on the tokens of `{name}`"))
             .hint("remove `scale`"));
+    }
+    if config.data.normalizes("inputs") {
+        return Err(invalid(format!("the tokens of `{name}` cannot be normalized"))
+            .hint("remove `normalize`"));
     }
     labels::count_tokens(config)
 }
@@ -192,14 +282,30 @@ fn tokens_per_row(config: &Config, inputs: &Column, predicts_next: bool) -> Resu
 fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
     let row = inputs.row();
     let shown = format!("rows of `{}` have the shape {row:?}", config.data.inputs);
-    if config.model.kind != "mlp" && row.len() != 2 {
-        let message = format!(
-            "a model of kind `{}` needs rows of [steps, features], but {shown}",
-            config.model.kind
-        );
-        return Err(Error::invalid_argument(message).hint(
-            "use `kind = \"mlp\"`, which takes rows of any shape, or store the rows as sequences",
-        ));
+    let kind = config.model.kind.as_str();
+    let takes_sequences = matches!(kind, "gru" | "lstm" | "transformer");
+    let any_shape = "use `kind = \"mlp\"`, which takes rows of any shape";
+    if takes_sequences && row.len() != 2 {
+        let message =
+            format!("a model of kind `{kind}` needs rows of [steps, features], but {shown}");
+        return Err(Error::invalid_argument(message)
+            .hint(format!("{any_shape}, or store the rows as sequences")));
+    }
+    if kind == "cnn" {
+        if !matches!(row.len(), 2 | 3) {
+            let message = format!(
+                "a model of kind `cnn` needs rows of [height, width] or [height, width, channels], but {shown}"
+            );
+            return Err(Error::invalid_argument(message)
+                .hint(format!("{any_shape}, or store the rows as images")));
+        }
+        return match config.data.sequence_length {
+            Some(_) => Err(Error::invalid_argument(
+                "`sequence_length` needs sequences, but a model of kind `cnn` takes images",
+            )
+            .hint("remove it")),
+            None => Ok(None),
+        };
     }
     match (config.data.sequence_length, row) {
         (Some(wanted), [length, _, ..]) if wanted <= *length => Ok(Some(wanted)),
@@ -215,7 +321,7 @@ fn sequence_length(config: &Config, inputs: &Column) -> Result<Option<u64>> {
             let message = format!("`sequence_length` needs sequences, but {shown}");
             Err(Error::invalid_argument(message).hint("remove it"))
         }
-        (None, [length, _, ..]) if config.model.kind != "mlp" => Ok(Some(*length)),
+        (None, [length, _, ..]) if takes_sequences => Ok(Some(*length)),
         (None, _) => Ok(None),
     }
 }

@@ -13,7 +13,8 @@ use crate::commands::data::grouped;
 pub(super) fn check(config: &Config, info: &DatasetInfo) -> Result<Vec<String>> {
     let (optimizer, training) = (&config.optimizer, &config.training);
     let accumulate = optimizer.accumulate;
-    let batches = info.steps_per_epoch.saturating_mul(training.epochs);
+    let batches = config.total_steps(info.steps_per_epoch);
+    let epochs = batches.div_ceil(info.steps_per_epoch.max(1));
     if accumulate > batches {
         let message = format!(
             "`accumulate` is {}, but the run has {} batches: the parameters would never be updated",
@@ -47,11 +48,15 @@ pub(super) fn check(config: &Config, info: &DatasetInfo) -> Result<Vec<String>> 
             grouped(batches)
         ));
     }
-    if let Some(stop) = training.stop_after.filter(|stop| *stop >= training.epochs) {
+    let (evaluations, noun) = match training.eval_every {
+        Some(every) => (batches / every, "evaluations"),
+        None => (epochs, "epochs"),
+    };
+    if let Some(stop) = training.stop_after.filter(|stop| *stop >= evaluations) {
         warnings.push(format!(
-            "`stop_after` is {}, but the run has {} epochs: it never stops early",
+            "`stop_after` is {}, but the run has {} {noun}: it never stops early",
             grouped(stop),
-            grouped(training.epochs)
+            grouped(evaluations)
         ));
     }
     Ok(warnings)

@@ -5,7 +5,8 @@
 
 mod batch_search;
 mod check;
-mod datasets;
+pub(super) mod datasets;
+mod evaluate;
 mod ineffective_keys;
 mod init;
 mod labels;
@@ -15,6 +16,7 @@ mod proposal;
 mod request;
 mod start;
 mod stop_requests;
+pub(super) mod trained_run;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ use std::path::{Path, PathBuf};
 use vramfit_core::{Error, ErrorKind, Result};
 use vramfit_train::Config;
 
+use self::trained_run::ModelArgs;
 use crate::command_line::shell_line;
 use crate::context::Context;
 use crate::files::cannot_read;
@@ -41,6 +44,7 @@ Examples:
   vramfit train train.toml --check
   vramfit train train.toml --dry-run t4
   vramfit train train.toml --set optimizer.learning_rate=3e-4 --epochs 20
+  vramfit train --evaluate runs/train test.h5
 
 Exit codes:
   0      finished, or stopped early as configured
@@ -51,7 +55,11 @@ Exit codes:
 ")]
 pub(crate) struct Args {
     /// Configuration file of the run
-    #[arg(value_name = "CONFIG", required_unless_present = "init", conflicts_with = "init")]
+    #[arg(
+        value_name = "CONFIG",
+        required_unless_present_any = ["init", "evaluate"],
+        conflicts_with_all = ["init", "evaluate"]
+    )]
     config: Option<PathBuf>,
     /// Write a configuration template in which all keys are explained; `-` is standard output
     #[arg(
@@ -68,6 +76,17 @@ pub(crate) struct Args {
     /// Check configuration and data, show the plan, and exit
     #[arg(long)]
     check: bool,
+    /// Evaluate the model of a run on an HDF5 file, and print its metrics
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["RUN", "DATA"],
+        conflicts_with_all = ["init", "check", "dry_run", "set", "epochs", "resume", "fresh"]
+    )]
+    evaluate: Option<Vec<PathBuf>>,
+    /// Checkpoint to evaluate: `best`, `last`, or a step
+    #[arg(long, value_name = "WHICH", requires = "evaluate", value_parser = trained_run::parse_checkpoint)]
+    checkpoint: Option<serde_json::Value>,
     /// Dry-run on a virtual GPU and report the largest batch size that fits
     #[arg(long, value_name = "GPU", conflicts_with = "check")]
     dry_run: Option<String>,
@@ -127,6 +146,13 @@ impl Args {
 pub(crate) fn run(args: &Args, context: &Context, output: &mut Output) -> Result<Status> {
     if let Some(path) = &args.init {
         return init::run(path, args.data.as_deref(), output);
+    }
+    if let Some([run, data]) = args.evaluate.as_deref() {
+        let model = ModelArgs {
+            checkpoint: args.checkpoint.clone().unwrap_or_else(|| "best".into()),
+            device: args.device.clone(),
+        };
+        return evaluate::run(run, data, &model, args.json, context, output);
     }
     let file = args.config.as_deref().expect("clap requires it");
     let config = read(file, &args.overrides())?;

@@ -59,15 +59,32 @@ pub(super) fn propose(config: &Path, data: &Path) -> Result<Vec<(&'static str, S
     let target = targets.map_or(*path, |(target, _)| *target);
     let is_pixels = targets.is_some() && facts.dtype == "uint8";
     let is_sequence = targets.is_none() || facts.shape.len() == 3 && !is_pixels;
-    let kind = if is_sequence { "gru" } else { "mlp" };
+    let is_image = is_pixels && matches!(facts.shape.len(), 3 | 4);
+    let kind = match (is_sequence, is_image) {
+        (true, _) => "gru",
+        (_, true) => "cnn",
+        _ => "mlp",
+    };
     let mut proposed = vec![
         ("data.path", text(&shown.to_string_lossy())),
         ("data.inputs", text(path)),
         ("data.targets", text(target)),
         ("model.kind", text(kind)),
     ];
+    if is_image {
+        proposed.push(("model.hidden_sizes", "[16, 32]".to_owned()));
+    }
     if is_pixels {
         proposed.push(("data.scale", text("1/255")));
+    }
+    // Integers may be tokens or categories.
+    let normalizes_inputs = facts.dtype.contains("float");
+    let normalizes_targets = targets.is_some_and(|(_, facts)| facts.dtype.contains("float"));
+    match (normalizes_inputs, normalizes_targets) {
+        (true, true) => proposed.push(("data.normalize", text("both"))),
+        (true, false) => proposed.push(("data.normalize", text("inputs"))),
+        (false, true) => proposed.push(("data.normalize", text("targets"))),
+        (false, false) => {}
     }
     Ok(proposed)
 }

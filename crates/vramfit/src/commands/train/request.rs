@@ -17,6 +17,10 @@ use crate::scratch::TempDirectory;
 /// A run to start.
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
+    /// What is to be done: `train`.
+    pub(super) action: &'static str,
+    /// The command line.
+    pub(super) command: String,
     pub(super) config: &'a Config,
     pub(super) data: &'a DatasetInfo,
     /// The values saved with each checkpoint, which must be the same to resume.
@@ -106,7 +110,7 @@ impl RequestDir {
     ///
     /// # Errors
     /// `io` when temporary files cannot be written.
-    pub(super) fn new(request: &Request<'_>) -> Result<RequestDir> {
+    pub(super) fn new(request: &impl Serialize) -> Result<RequestDir> {
         let failed = |error: std::io::Error| {
             Error::io("cannot write a temporary file")
                 .cause(error)

@@ -31,6 +31,8 @@ pub(super) fn run(
     // Created by the run, once everything has been checked.
     let directory = config.training.directory.clone().unwrap_or_default();
     let request = RequestDir::new(&Request {
+        action: "train",
+        command: given_command(context),
         config,
         data: info,
         checkpoint_config: config.checkpoint_config(),

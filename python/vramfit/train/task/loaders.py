@@ -42,7 +42,7 @@ def open_loaders(
             seed=own["seed"],
             memory=own["memory"],
             dtype={name: data[name]["batch_dtype"] for name in columns},
-            transform=_sequence_transform(
+            transform=sequence_transform(
                 own["sequence_length"],
                 # Sequences are [rows, steps, ...], and in a stack [batches, rows, steps, ...].
                 axis=2 if stacked_batches else 1,
@@ -74,7 +74,7 @@ def open_loaders(
     return train, validation
 
 
-def _sequence_transform(
+def sequence_transform(
     length: int | None, *, axis: int, has_targets: bool, predicts_next: bool
 ) -> Callable[[Batch], Batch] | None:
     """Return what makes inputs and targets of a batch of the loader; None if it has them already.

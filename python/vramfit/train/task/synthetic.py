@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vramfit.train.cli.task import row_shape
+from vramfit.train.task.task import row_shape
 
 DRY_RUN_BATCHES = 3
 """The second step is the first that starts with what a step has left in memory."""

@@ -1,0 +1,145 @@
+//! The directory of a run as the commands that use its model see it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+use vramfit_core::{Error, ErrorKind, Result};
+use vramfit_data::write::Number;
+use vramfit_train::{Config, RecordedData, RunRecord};
+
+use super::datasets::{Column, column};
+use super::request::{OutcomeKind, RequestDir};
+use super::start::python;
+use crate::child;
+use crate::context::Context;
+use crate::files::cannot_read;
+use crate::output::Output;
+
+/// Options of all commands that use a trained model.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ModelArgs {
+    /// Checkpoint to use: `best`, `last`, or a step
+    #[arg(long, value_name = "WHICH", default_value = "best", value_parser = parse_checkpoint)]
+    pub(crate) checkpoint: Json,
+    /// Device: `cpu`, `gpu` or `cuda` (required), `cuda?` (a GPU if there is one); JAX's default if not set
+    #[arg(long, value_name = "D")]
+    pub(crate) device: Option<String>,
+}
+
+pub(super) fn parse_checkpoint(text: &str) -> std::result::Result<Json, String> {
+    match (text, text.parse::<u64>()) {
+        ("best" | "last", _) => Ok(text.into()),
+        (_, Ok(step)) => Ok(step.into()),
+        _ => Err("use `best`, `last` or the step of a checkpoint".to_owned()),
+    }
+}
+
+/// A run of `vramfit train` that has been started.
+#[derive(Debug)]
+pub(crate) struct TrainedRun {
+    pub(crate) directory: PathBuf,
+    pub(crate) config: Config,
+    pub(crate) data: RecordedData,
+}
+
+impl TrainedRun {
+    /// Reads the record of a run.
+    ///
+    /// # Errors
+    /// `invalid-argument` when it is not the directory of a run of `vramfit train`.
+    pub(crate) fn read(directory: &Path) -> Result<TrainedRun> {
+        let file = directory.join("run.json");
+        let shown = directory.display();
+        if !file.exists() {
+            let message = format!("`{shown}` is not the directory of a run: it has no `run.json`");
+            return Err(Error::invalid_argument(message).hint(
+                match directory.join("checkpoints").is_dir() {
+                    true => {
+                        "it was written by an earlier version: resume the run once with this one"
+                    }
+                    false => "name the directory that `vramfit train` wrote, such as `runs/train`",
+                },
+            ));
+        }
+        let text = std::fs::read_to_string(&file).map_err(|error| cannot_read(&file, error))?;
+        let record = RunRecord::read(&text).map_err(|error| {
+            let message = format!("`{}` cannot be read: {}", file.display(), error.message());
+            Error::new(error.kind(), message).cause(error.cause_text().unwrap_or_default())
+        })?;
+        let config = record.train_config();
+        let (Some(config), Some(data)) = (config, record.data) else {
+            let message = format!(
+                "`{shown}` is a run of a program that called `fit`, whose model only that program knows"
+            );
+            return Err(Error::invalid_argument(message)
+                .hint("`vramfit.train.load_state(run, like=state)` returns its state"));
+        };
+        Ok(TrainedRun { directory: directory.to_owned(), config, data })
+    }
+
+    /// Returns the dataset of a file that the model predicts from.
+    ///
+    /// # Errors
+    /// `invalid-argument` when its rows are not those that the model was trained on.
+    pub(crate) fn inputs(&self, file: &Path, dataset: Option<&str>) -> Result<Column> {
+        let name = dataset.unwrap_or(&self.data.inputs.dataset);
+        let found = column(file, name).map_err(|error| match dataset {
+            None => error.hint("name the dataset of the inputs with `--inputs`"),
+            Some(_) => error,
+        })?;
+        let trained = &self.data.inputs.shape[1..];
+        if found.row() != trained {
+            let message = format!(
+                "rows of `{name}` in `{}` have the shape {:?}, but the model was trained on {trained:?}",
+                file.display(),
+                found.row()
+            );
+            return Err(Error::invalid_argument(message).hint(
+                "use rows as those of the training data, or name another dataset with `--inputs`",
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Has Python do something with the model, and returns its result.
+    ///
+    /// # Errors
+    /// What went wrong there.
+    pub(crate) fn perform(
+        &self,
+        action: &str,
+        model: &ModelArgs,
+        mut request: Json,
+        context: &Context,
+        output: &Output,
+        json: bool,
+    ) -> Result<Json> {
+        request["action"] = action.into();
+        request["run"] = self.directory.to_string_lossy().into();
+        request["checkpoint"] = model.checkpoint.clone();
+        request["device"] = json!(model.device);
+        request["progress"] = if json || output.is_quiet() { "none" } else { "auto" }.into();
+        request["parent_pid"] = std::process::id().into();
+        let folder = RequestDir::new(&request)?;
+        let ended = child::run(&python(context)?, &folder.arguments(), None, |_| {})?;
+        let Some(outcome) = folder.outcome() else {
+            let message = format!("the process with the model {}", ended.describe());
+            return Err(Error::new(ErrorKind::Internal, message).hint("see its output above"));
+        };
+        match (outcome.kind, outcome.error) {
+            (OutcomeKind::Finished, _) => Ok(outcome.result),
+            (_, Some(error)) => Err(error.into()),
+            (_, None) => Err(Error::new(ErrorKind::Internal, "it failed for an unknown reason")),
+        }
+    }
+}
+
+/// Returns the type of numbers that HDF5 has for those of a column.
+pub(crate) fn stored_type(column: &Column) -> &'static str {
+    match (Number::from_name(column.dtype), column.dtype) {
+        (Some(number), _) => number.name(),
+        (None, "bool") => Number::U8.name(),
+        // HDF5 has no bfloat16.
+        (None, _) => Number::F32.name(),
+    }
+}

@@ -1,0 +1,120 @@
+"""Checkpoints of a run that may still go on: read only, by their step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from vramfit.errors import InvalidArgumentError, InvalidFileError, VramfitError, first_line
+from vramfit.train.checkpoint.arrays import named_leaves, without_empty
+from vramfit.train.checkpoint.manager import (
+    read_checkpoint_metadata,
+    restore_targets,
+    verified_state,
+)
+from vramfit.train.checkpoint.metadata import check_state
+from vramfit.train.events import Evaluation
+from vramfit.train.output.run_directory import CHECKPOINTS
+from vramfit.train.train_progress import TrainProgress
+
+Which = Literal["best", "last"] | int
+
+
+class CheckpointReader:
+    """The checkpoints in the directory of a run.
+
+    Args:
+        run: The directory of the run.
+
+    Raises:
+        InvalidArgumentError: There are none.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._directory = run / CHECKPOINTS
+        found = self._directory.iterdir() if self._directory.is_dir() else ()
+        # Orbax gives a checkpoint its name when it is complete.
+        self.steps = sorted(int(path.name) for path in found if path.name.isdecimal())
+        if not self.steps:
+            raise InvalidArgumentError(
+                f"there are no checkpoints in `{run}`",
+                hint="name the directory of a run, which `vramfit train` prints, and `fit` takes as "
+                "`directory`",
+            )
+
+    def find_step(self, which: Which) -> int:
+        """Return the step of a checkpoint: the best one that is kept, the last one, or this step.
+
+        Without an evaluation the best is the last one.
+
+        Raises:
+            InvalidArgumentError: There is no checkpoint of that step.
+        """
+        if which == "last":
+            return self.steps[-1]
+        if which == "best":
+            kept = [it.step for it in self._evaluations() if it.best and it.step in self.steps]
+            return kept[-1] if kept else self.steps[-1]
+        if which not in self.steps:
+            steps = ", ".join(map(str, self.steps))
+            raise InvalidArgumentError(
+                f"there is no checkpoint of step {which!r} in `{self._directory}`",
+                hint=f"use `best`, `last` or one of the steps {steps}",
+            )
+        return which
+
+    def read_evaluation(self, step: int) -> dict[str, float] | None:
+        """Return the metrics of the evaluation of a step; None if there was none."""
+        found = [it for it in self._evaluations() if it.step == step]
+        return dict(found[-1].metrics) if found else None
+
+    def _evaluations(self) -> list[Evaluation]:
+        """Return the evaluations up to the last checkpoint."""
+        progress = self.read_metadata(self.steps[-1])["progress"]
+        return TrainProgress.from_json(progress).evaluations
+
+    def read_metadata(self, step: int) -> dict[str, Any]:
+        """Return the metadata of a checkpoint.
+
+        Raises:
+            InvalidFileError: It cannot be read.
+        """
+        try:
+            return read_checkpoint_metadata(self._directory, step)
+        except Exception as error:  # of the file system, or of a damaged file
+            raise self._unreadable(step, error) from error
+
+    def restore(self, step: int, like: Any) -> Any:
+        """Return the state of a checkpoint, its checksums verified.
+
+        Args:
+            step: The step of the checkpoint.
+            like: A state of the same structure: arrays, or `jax.ShapeDtypeStruct` with shardings.
+
+        Raises:
+            InvalidArgumentError: The checkpoint has a state of another structure.
+            InvalidFileError: It cannot be read, or is damaged.
+        """
+        import jax
+        import orbax.checkpoint as ocp
+
+        check_state(self.read_metadata(step)["state"], like, step)
+        device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        leaves = without_empty(named_leaves(like)[0])
+        try:
+            with ocp.StandardCheckpointer() as checkpointer:
+                path = self._directory.absolute() / str(step) / "state"
+                arrays = checkpointer.restore(path, restore_targets(leaves, device))
+            return verified_state(arrays, like)
+        except VramfitError:
+            raise
+        except Exception as error:  # of many kinds, from orbax and tensorstore
+            raise self._unreadable(step, error) from error
+
+    def _unreadable(self, step: int, error: Exception) -> InvalidFileError:
+        others = [str(other) for other in self.steps if other != step]
+        return InvalidFileError(
+            f"the checkpoint of step {step} in `{self._directory}` cannot be read",
+            cause=first_line(error),
+            hint=f"there are others: {', '.join(others)}" if others else None,
+        )

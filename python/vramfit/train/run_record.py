@@ -1,0 +1,183 @@
+"""`run.json` in the directory of a run: what was trained, from what, by which command and versions."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from vramfit.errors import InvalidFileError, first_line
+
+FILE_NAME = "run.json"
+CODE = "code"
+"""The directory with copies of the user's files that a configuration names."""
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call of `fit`.
+
+    Attributes:
+        started: When it began, in ISO 8601 with its time zone.
+        command: The command line.
+        directory: The current directory of it.
+        versions: Versions of Python and of packages.
+        device: Description of the devices.
+        git: `commit` of the repository of that directory and whether it had `changes`, if it is in
+            one.
+    """
+
+    started: str
+    command: str
+    directory: str
+    versions: dict[str, str]
+    device: str
+    git: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class CodeFile:
+    """A file of the user's that a configuration names.
+
+    Attributes:
+        path: Where it was.
+        copy: Where its copy is, relative to the directory of the run.
+        sha256: The digest of its content.
+    """
+
+    path: str
+    copy: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What is known of a run beside its checkpoints.
+
+    Attributes:
+        config: The whole configuration of `vramfit train`, or what a program passed to `fit`.
+        data: What `vramfit train` knows of the data: shapes, types, classes; None for a program.
+        sources: For `data` and `eval_data`, what is read and how to recognize it.
+        code: The user's files, by the key that names each.
+        sessions: All sessions, the latest last.
+    """
+
+    config: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] | None = None
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, CodeFile] = field(default_factory=dict)
+    sessions: Sequence[Session] = ()
+
+    def write(self, directory: Path) -> None:
+        """Write it, with the sessions that are recorded there before its own.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        earlier: Sequence[Session] = ()
+        with contextlib.suppress(InvalidFileError, FileNotFoundError):
+            earlier = read_record(directory).sessions
+        for one in self.code.values():
+            copy = directory / one.copy
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(one.path, copy)
+        content = {
+            "schema": SCHEMA,
+            "config": self.config,
+            "data": self.data,
+            "sources": self.sources,
+            "code": {key: asdict(one) for key, one in self.code.items()},
+            "sessions": [asdict(one) for one in (*earlier, *self.sessions)],
+        }
+        path = directory / FILE_NAME
+        new = path.with_suffix(".json.new")
+        new.write_text(json.dumps(content, indent=1) + "\n")
+        os.replace(new, path)
+
+
+def read_record(directory: Path) -> RunRecord:
+    """Return the record of a run.
+
+    Raises:
+        FileNotFoundError: There is none.
+        InvalidFileError: It cannot be read.
+    """
+    path = directory / FILE_NAME
+    try:
+        found = json.loads(path.read_text())
+        if found["schema"] != SCHEMA:
+            raise ValueError(f"its format version is {found['schema']}, expected {SCHEMA}")
+        return RunRecord(
+            config=found["config"],
+            data=found["data"],
+            sources=found["sources"],
+            code={key: CodeFile(**one) for key, one in found["code"].items()},
+            sessions=[Session(**one) for one in found["sessions"]],
+        )
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidFileError(f"`{path}` cannot be read", cause=first_line(error)) from error
+
+
+def record_session(device: str, command: str | None = None) -> Session:
+    """Return the session that this process begins.
+
+    Args:
+        device: Description of the devices.
+        command: The command line; None for that of this process.
+    """
+    from vramfit.train.checkpoint.metadata import versions
+
+    if command is None:
+        import shlex
+
+        command = shlex.join([Path(sys.executable).name, *sys.argv])
+    return Session(
+        started=datetime.now().astimezone().isoformat(timespec="seconds"),
+        command=command,
+        directory=os.getcwd(),
+        versions={"python": platform.python_version(), **versions()},
+        device=device,
+        git=_git_state(),
+    )
+
+
+def record_code(names: Mapping[str, str | None]) -> dict[str, CodeFile]:
+    """Return the files that values of a configuration name, by their keys."""
+    found = {}
+    for key, text in names.items():
+        location = (text or "").rsplit(":", 1)[0]
+        if location.endswith(".py"):
+            path = Path(location).absolute()
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[key] = CodeFile(str(path), f"{CODE}/{path.name}", digest)
+    return found
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Return the commit of the current directory, and whether tracked files have changed since."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], check=True, capture_output=True, text=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return {
+            "commit": git("rev-parse", "HEAD"),
+            "changes": bool(git("status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,168 @@
+"""What a model reaches that ignores its inputs: what a trained one has to be better than."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vramfit.errors import InvalidArgumentError
+from vramfit.train.task.losses import RowMetrics
+from vramfit.train.task.python_name import is_python_name
+
+if TYPE_CHECKING:
+    from vramfit.data import Loader
+
+_MAX_BYTES = 64 << 20
+"""Of the targets that are read, of each set: a second of reading from a slow disk."""
+_MIN_PROBABILITY = 1e-6
+"""Of what no training row has: its logarithm is finite."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The metrics of a constant prediction.
+
+    Attributes:
+        prediction: What is predicted, as a clause.
+        metrics: Means over rows of the validation data, or of the training data without it.
+        rows: Rows that the metrics are the mean of.
+    """
+
+    prediction: str
+    metrics: dict[str, float]
+    rows: int
+
+
+def compute_baseline(
+    config: Mapping[str, Any], data: Mapping[str, Any], row_metrics: RowMetrics
+) -> Baseline | None:
+    """Return what always predicting the mean, or the frequency of each class, reaches.
+
+    Training targets are read up to 64 MiB, rows at random beyond that, and then as many of the
+    validation. None for a loss of the user's with targets that are no quantities.
+
+    Args:
+        config: A whole configuration.
+        data: What is known of the data.
+        row_metrics: The metrics of the loss.
+
+    Raises:
+        InvalidArgumentError: Targets are not what the loss takes.
+    """
+    import numpy as np
+
+    loss, classes = data["loss"], data["classes"]
+    if is_python_name(loss) and data["targets"]["batch_dtype"] != "float32":
+        return None
+    train, validation = _open_targets(config, data)
+    if classes is not None and data["targets"]["batch_dtype"] == "int32":
+        counts: Any = np.zeros(classes, np.int64)
+        for part in _parts(train):
+            counts += np.bincount(part.ravel(), minlength=classes)[:classes]
+        share = np.maximum(counts / counts.sum(), _MIN_PROBABILITY)
+        logits = np.log(share)
+        correct = rows = log_sum = 0.0
+        for part in _parts(validation):
+            labels = part.ravel()
+            log_sum -= float(logits[labels].sum())
+            correct += float((labels == share.argmax()).sum())
+            rows += labels.size
+        metrics = {"loss": log_sum / rows, "accuracy": correct / rows}
+        return Baseline("the frequency of each class", metrics, int(rows))
+
+    sums, count = np.zeros(1), 0
+    for part in _parts(train):
+        _check(part, data)
+        sums = sums + part.sum(axis=0, dtype=np.float64)
+        count += len(part)
+    mean = np.asarray(sums / count)
+    constant, prediction = mean, "the mean of the targets"
+    if loss == "cross_entropy":
+        constant, prediction = np.log(np.maximum(mean, _MIN_PROBABILITY)), "their mean probability"
+    elif loss == "binary_cross_entropy":
+        share = np.clip(mean, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+        constant, prediction = np.log(share / (1 - share)), "the frequency of each label"
+    totals: dict[str, float] = {}
+    rows = 0
+    for part in _parts(validation):
+        for name, values in _constant_metrics(row_metrics, constant, part, loss).items():
+            totals[name] = totals.get(name, 0.0) + float(np.asarray(values, np.float64).sum())
+        rows += len(part)
+    return Baseline(prediction, {name: total / rows for name, total in totals.items()}, rows)
+
+
+def _constant_metrics(row_metrics: RowMetrics, constant: Any, targets: Any, loss: str) -> Any:
+    """Return the metrics of rows for which a constant is predicted."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    outputs = np.broadcast_to(constant.astype(np.float32), targets.shape)
+    if loss != "cross_entropy":
+        outputs = outputs.reshape(len(targets), -1)
+    return row_metrics(jnp.asarray(outputs), jnp.asarray(targets))
+
+
+def _check(part: Any, data: Mapping[str, Any]) -> None:
+    """Raise an error unless targets are the probabilities that a loss takes."""
+    import numpy as np
+
+    name, loss = data["targets"]["dataset"], data["loss"]
+    outside = part[(part < 0) | (part > 1)] if loss.endswith("cross_entropy") else ()
+    if len(outside):
+        raise InvalidArgumentError(
+            f"`{name}` has the value {outside[0]:g}, but `{loss}` takes probabilities",
+            hint="store 0, 1 or a number between them; or use `mse` for quantities",
+        )
+    if loss == "cross_entropy":
+        sums = part.sum(axis=-1)
+        if (wrong := np.abs(sums - 1) > 1e-3).any():
+            raise InvalidArgumentError(
+                f"a row of `{name}` has the sum {sums[wrong][0]:g}, but `cross_entropy` takes a "
+                "probability for each class, whose sum is 1",
+                hint="for several labels in a row use `binary_cross_entropy`",
+            )
+
+
+def _parts(loader: Loader) -> Iterator[Any]:
+    """Return the targets of batches, up to a number of bytes."""
+    left = _MAX_BYTES
+    batches = iter(loader)
+    for batch in batches:
+        targets = batch["targets"]
+        yield targets
+        left -= targets.nbytes
+        if left <= 0:
+            break
+    loader.close()
+
+
+def _open_targets(config: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Loader, Loader]:
+    """Return loaders of the targets of both sets: the training set twice without validation."""
+    from vramfit.data import Loader
+
+    own = config["data"]
+    fraction, validation_path = own["validation_fraction"], own["validation_path"]
+    is_split = validation_path is None and fraction > 0
+
+    def open_loader(path: str, part: str) -> Loader:
+        loader = Loader(
+            path,
+            {"targets": own["targets"]},
+            batch_size=own["batch_size"],
+            # The beginning of a shuffled epoch is a sample of all rows.
+            shuffle=True,
+            seed=own["seed"],
+            memory=own["memory"],
+            dtype={"targets": data["targets"]["batch_dtype"]},
+            split=(part, fraction) if is_split else None,
+            last_batch="partial",
+        )
+        return loader
+
+    train = open_loader(own["path"], "train")
+    if not is_split and validation_path is None:
+        return train, train
+    return train, open_loader(validation_path or own["path"], "validation")
+
+

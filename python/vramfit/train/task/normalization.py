@@ -1,0 +1,104 @@
+"""Normalization of inputs and targets by statistics of the training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_MAX_RATIO = 2.0**14
+"""Means so many times larger than the deviation leave a float32 less than 10 bits of a value."""
+
+Normalization = dict[str, dict[str, Any]]
+"""`mean` and `std` of each feature, for `inputs` and `targets`: float32 arrays."""
+
+
+def normalized_columns(config: Mapping[str, Any]) -> list[str]:
+    """Return which of inputs and targets a configuration normalizes."""
+    which = config["data"]["normalize"]
+    return ["inputs", "targets"] if which == "both" else [which] if which else []
+
+
+def compute_normalization(
+    config: Mapping[str, Any],
+) -> tuple[Normalization, list[str]]:
+    """Return the statistics of the rows that a run trains on, and remarks about them.
+
+    Features without spread keep their distance to the mean.
+
+    Args:
+        config: A whole configuration.
+    """
+    import numpy as np
+
+    from vramfit.data import compute_statistics
+
+    own = config["data"]
+    columns = {name: own[name] for name in normalized_columns(config)}
+    fraction = own["validation_fraction"]
+    is_split = own["validation_path"] is None and fraction > 0
+    found = compute_statistics(
+        own["path"],
+        columns,
+        split=("train", fraction) if is_split else None,
+        memory=own["memory"],
+    )
+    normalization, notes = {}, []
+    for name, one in found.items():
+        missing = int(one.nan.sum() + one.infinite.sum())
+        if missing:
+            notes.append(
+                f"{missing} values of `{columns[name]}` are NaN or infinite, and no part of the "
+                "mean and deviation that it is normalized by"
+            )
+        std = np.where(one.std > 0, one.std, 1.0)
+        ratio = float(np.max(np.abs(one.mean) / std, initial=0.0))
+        if ratio > _MAX_RATIO and one.dtype in ("float64", "int32", "uint32", "int64", "uint64"):
+            notes.append(
+                f"values of `{columns[name]}` are up to {ratio:.0f} deviations from 0, and float32 "
+                "rounds off a part of what distinguishes them: store them relative to an offset"
+            )
+        normalization[name] = {
+            "mean": np.nan_to_num(one.mean).astype(np.float32),
+            "std": std.astype(np.float32),
+        }
+    return normalization, notes
+
+
+def unknown_normalization(config: Mapping[str, Any], data: Mapping[str, Any]) -> Normalization:
+    """Return statistics of the right shapes, for a dry run or before a checkpoint is restored."""
+    import numpy as np
+
+    found = {}
+    for name in normalized_columns(config):
+        features = (data[name]["shape"][1:] or [1])[-1]
+        ones = np.ones(features, np.float32)
+        found[name] = {"mean": np.zeros_like(ones), "std": ones}
+    return found
+
+
+def normalize(values: Any, statistics: Mapping[str, Any] | None) -> Any:
+    """Return values ``[rows, ..., features]`` with mean 0 and deviation 1."""
+    if statistics is None:
+        return values
+    import jax.numpy as jnp
+
+    values = values.astype(jnp.float32)
+    if values.ndim == 1:
+        return (values - statistics["mean"][0]) / statistics["std"][0]
+    return (values - statistics["mean"]) / statistics["std"]
+
+
+def denormalize(values: Any, statistics: Mapping[str, Any] | None, row: tuple[int, ...]) -> Any:
+    """Return outputs ``[rows, values of a row]`` in the units of the targets.
+
+    Args:
+        values: The outputs.
+        statistics: Those of the targets; None if they are not normalized.
+        row: The shape of a row of the targets.
+    """
+    if statistics is None:
+        return values
+    if not row:
+        return values * statistics["std"][0] + statistics["mean"][0]
+    shaped = values.reshape(values.shape[0], *row)
+    return (shaped * statistics["std"] + statistics["mean"]).reshape(values.shape)
