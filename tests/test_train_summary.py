@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from vramfit.train.events import Evaluation
 from vramfit.train.output.progress_bar import ProgressBar
 from vramfit.train.output.summary import WIDTH, epoch_line, epoch_summary
 from vramfit.train.result import Epoch, Result, Timing
@@ -47,7 +48,7 @@ def result(**changes):
     values = {
         "state": None,
         "epochs": [EPOCH],
-        "best": EPOCH,
+        "best": Evaluation(28, 1, {"loss": 0.234567}, best=True),
         "stop_reason": "finished",
         "steps": 28,
         "timing": Timing(wall=150.0, compile=10.0, step=120.0, eval=5.0, checkpoint=2.5),
