@@ -137,6 +137,6 @@ def _check_evaluation(
     for name, is_given in needs_evaluation.items():
         if is_given and eval_step is None:
             raise InvalidArgumentError(
-                f"`{name}` needs an evaluation, but there is no evaluation",
+                f"`{name}` needs metrics of an evaluation, and there is no evaluation",
                 hint="pass `eval_step` and `eval_data`",
             )
