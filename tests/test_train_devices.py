@@ -107,6 +107,28 @@ def test_v9_a_batch_that_cannot_be_divided_is_refused(train):
     assert "hint: use batches of 32 rows" in out
 
 
+def test_changes_of_the_state_keep_its_place_on_several_devices(train):
+    code = """
+    from vramfit.train import EpochEnd, LogPoint
+    def train_step(state, batch):
+        new, metrics = step(state["own"], batch)
+        return {**state, "own": new}, metrics
+    def change(event, run):
+        if isinstance(event, LogPoint):
+            run.learning_rate = run.learning_rate / 2
+        elif isinstance(event, EpochEnd):
+            run.state = {**run.state, "own": {**run.state["own"], "w": np.ones(4, "f4")}}
+            print(run.evaluate()["loss"] > 0)
+    state = {"own": start(), "hyperparams": {"learning_rate": jnp.asarray(1.0)}}
+    result = fit(train_step, state, load(sys.argv[1]), epochs=2, log_every=8, progress="none",
+                 eval_step=lambda s, b: evaluate(s["own"], b), eval_data=load(sys.argv[1]),
+                 callbacks=[change])
+    print(result.programs, float(result.state["hyperparams"]["learning_rate"]))
+    print({len(leaf.sharding.device_set) for leaf in jax.tree.leaves(result.state)})
+    """
+    assert run(code, train, devices=4).splitlines() == ["True", "True", f"2 {0.5**8}", "{4}"]
+
+
 PROCESSES = """
 import signal
 jax.distributed.initialize(f"localhost:{sys.argv[2]}", 2, int(sys.argv[3]))

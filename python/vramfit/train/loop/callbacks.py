@@ -29,9 +29,6 @@ class Callbacks:
         self._timers = timers
         self.failed: str | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._callbacks)
-
     def deliver(self, event: Event, run: TrainingRun) -> None:
         """Call all of them with an event.
 

@@ -140,6 +140,7 @@ class TrainLoop:
             device=self.placement.name,
             config=self.config,
             versions=versions(),
+            best_by=self.options.best_by,
         )
         if self.directory is not None:
             self.directory.is_used = True
@@ -186,7 +187,7 @@ class TrainLoop:
             self.source.stop()
 
     def _run_epochs(self, batches: Iterator[Any] | None) -> StopReason:
-        if self.callbacks and self.poll_requests(log_point=True, wait=True)[0] == "callback":
+        if self.poll_requests(log_point=True, wait=True)[0] == "callback":
             return "callback"
         while (reason := self._reason_to_end()) is None:
             if batches is None:
